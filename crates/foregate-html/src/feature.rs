@@ -10,6 +10,7 @@ use lol_html::send;
 
 use crate::charset::Charset;
 use crate::edges::Edges;
+use crate::follow::Rule;
 use crate::fragments::Fragment;
 use crate::kind::BodyKind;
 use crate::removal;
@@ -63,6 +64,18 @@ pub trait Feature: Send + Sync + 'static {
     /// features: what is inserted before an element stays when that goes. Default: whether it takes out anything.
     fn takes(&self, _selector: usize) -> bool {
         self.removes() != Removes::Nothing
+    }
+
+    /// What it does to elements as a browser has them, whichever tags were left out: insertion beside or in them, and taking them
+    /// out. Default: nothing.
+    fn rules(&self, _: &Page) -> Vec<Rule> {
+        Vec::new()
+    }
+
+    /// Whether [`Rewrite::element`] is told of elements that one of its [selectors](Self::selectors) fits as a browser has them,
+    /// which a [rule](Self::rules) says ([`Act::Tell`](crate::Act::Tell)), and not as their tags stand. Default: no.
+    fn follows(&self, _selector: usize) -> bool {
+        false
     }
 
     /// Whether it runs over fragments that are [fetched](Element::include) for a document too. Default: no.

@@ -51,6 +51,7 @@ mod declaration;
 mod edges;
 mod feature;
 pub mod features;
+mod follow;
 mod fragments;
 mod guard;
 mod holding;
@@ -66,6 +67,7 @@ mod rewriter;
 mod scan;
 mod selector;
 mod spare;
+mod splice;
 mod ssi;
 pub mod steps;
 pub mod substitute;
@@ -73,10 +75,12 @@ mod tail;
 #[cfg(test)]
 mod tests;
 mod text;
+mod tree;
 
 pub use charset::{Charset, PRESCAN};
 pub use edges::{Edge, Edges};
 pub use feature::{Chosen, Comment, Element, End, EndTag, Feature, Features, Page, Reads, Removes, Rewrite};
+pub use follow::{Act, Rule};
 pub use fragments::{Fragment, FragmentRules};
 pub use pass::{BUDGET, Pass, STEP, Terms};
 pub use selector::Selector;

@@ -10,6 +10,7 @@ use lol_html::send::HtmlRewriter;
 use crate::charset::{Charset, MARKS, Sniffed, sniff};
 use crate::declaration::keep_declared;
 use crate::feature::{Chosen, Page, Removes};
+use crate::follow::Follower;
 use crate::fragments::{Fragment, Frame, Written, is_usable};
 use crate::guard::{Guard, Why};
 use crate::holding::Holding;
@@ -175,9 +176,17 @@ impl Pass {
             return Ok(None);
         }
         let slice = slice.get(..taken).unwrap_or_default();
+        let before = (shared.in_code, shared.foreign);
         shared.in_code = self.guard.is_in_code();
         shared.foreign = self.guard.root();
-        let fits = self.guard.look(slice, self.terms.budget, shared.in_text);
+        if let Some(follower) = &mut shared.follower {
+            // What it holds back must not come to the rewriter later than what is said of it.
+            if (shared.in_code, shared.foreign) != before {
+                follower.decide(false);
+            }
+        }
+        let reads_text = shared.follower.as_ref().is_some_and(|follower| follower.is_in_text());
+        let fits = self.guard.look(slice, self.terms.budget, shared.in_text || reads_text);
         if let Some((fits, why)) = fits {
             // A character that a `<` follows does not go on.
             let slice = slice.get(..fits).unwrap_or_default();
@@ -189,17 +198,21 @@ impl Pass {
         shared.see(&loaded);
         shared.ran = false;
         let kept = shared.written.bytes.len();
-        let done = at_work(&mut self.shared, || rewriter.write(&loaded));
+        let done = write(&mut self.shared, rewriter, &loaded, self.charset);
         let shared = self.shared.as_ref();
         let silent = shared.is_some_and(|shared| !shared.ran && shared.written.bytes.len() == kept);
         let is_done = self.shared.as_ref().is_some_and(|shared| shared.ran && shared.is_done());
         self.holding.got(loaded.len(), silent);
-        let held = self.shared.as_ref().map_or(0, |shared| shared.written.held());
+        let follower = self.shared.as_ref().and_then(|shared| shared.follower.as_ref());
+        let lost = follower.is_some_and(|follower| follower.gave_up);
+        // The rewriter says first where a tag is too long.
+        let held = follower.map_or(0, |follower| follower.holds_back().saturating_sub(self.terms.budget));
+        let held = held.max(self.shared.as_ref().map_or(0, |shared| shared.written.held()));
         let count = self.hand_over(out);
         match done {
             // An element that is being taken out is longer than what may be held.
-            Ok(()) if held > self.terms.budget && fits.is_none() => {
-                self.gave_up = Some("memory-exceeded");
+            Ok(()) if (lost || held > self.terms.budget) && fits.is_none() => {
+                self.gave_up = Some(if lost { "markup-ambiguous" } else { "memory-exceeded" });
                 self.leave(out)?;
                 if self.is_held_up() { Ok(None) } else { Err(Bail::Pass) }
             }
@@ -269,6 +282,15 @@ impl Pass {
 
     /// Hands on what is queued as it is.
     fn hand_on(&mut self, out: &mut dyn Sink) {
+        if let Some(follower) = self.shared.as_mut().and_then(|shared| shared.follower.as_mut()) {
+            let rest = follower.take_rest();
+            let mut bytes = Vec::with_capacity(rest.len());
+            match self.charset.is_utf8() {
+                true => crate::carry::unload(&rest, &mut bytes),
+                false => bytes = rest,
+            }
+            out.write(&bytes);
+        }
         out.write(self.queue.get(self.at..).unwrap_or_default());
         self.queue = Vec::new();
         self.at = 0;
@@ -367,7 +389,15 @@ impl Pass {
             Box::new(rewriter(features, charset, self.terms.budget))
         });
         self.plan = Some(plan);
-        self.shared = Some(Shared::of(features, &page));
+        let rules = features.iter().enumerate().flat_map(|(number, (chosen, dry))| {
+            chosen.feature.rules(&page).into_iter().map(move |rule| (number, *dry, rule))
+        });
+        let (rules, count): (Vec<_>, _) = (rules.collect(), features.len());
+        let mut shared = Shared::of(features, &page);
+        if !rules.is_empty() {
+            shared.follower = Some(Box::new(Follower::new(rules, count, charset)));
+        }
+        self.shared = Some(shared);
         self.state = State::Rewrites(rewriter);
     }
 
@@ -562,11 +592,16 @@ impl Pass {
         if !self.ending || self.is_held_up() || self.at < self.queue.len() {
             return Ok(());
         }
-        let State::Rewrites(rewriter) = std::mem::replace(&mut self.state, State::Over) else {
+        let State::Rewrites(mut rewriter) = std::mem::replace(&mut self.state, State::Over) else {
             return Ok(());
         };
-        self.shared.iter_mut().for_each(|shared| shared.ends());
-        let done = at_work(&mut self.shared, || rewriter.end());
+        if let Some(follower) = self.shared.as_mut().and_then(|shared| shared.follower.as_mut()) {
+            follower.end();
+        }
+        let done = write(&mut self.shared, &mut rewriter, &[], self.charset).and_then(|()| {
+            self.shared.iter_mut().for_each(|shared| shared.ends());
+            at_work(&mut self.shared, || rewriter.end())
+        });
         self.hand_over(out);
         self.queue = Vec::new();
         self.at = 0;
@@ -575,6 +610,30 @@ impl Pass {
             Err(error) => self.failed(&error, out),
         }
     }
+}
+
+/// Gives the rewriter a part of the document, and does what is due amid it.
+fn write(
+    shared: &mut Option<Box<Shared>>,
+    rewriter: &mut HtmlRewriter<'static, Output>,
+    bytes: &[u8],
+    charset: Charset,
+) -> Result<(), RewritingError> {
+    let Some(follower) = shared.as_mut().and_then(|shared| shared.follower.as_mut()) else {
+        return if bytes.is_empty() { Ok(()) } else { at_work(shared, || rewriter.write(bytes)) };
+    };
+    follower.feed(bytes);
+    while let Some((bytes, due)) =
+        shared.as_mut().and_then(|shared| shared.follower.as_mut()).and_then(|follower| follower.next())
+    {
+        if !bytes.is_empty() {
+            at_work(shared, || rewriter.write(&bytes))?;
+        }
+        if let (Some((due, opens)), Some(shared)) = (due, shared.as_mut()) {
+            shared.perform(due, opens, charset);
+        }
+    }
+    Ok(())
 }
 
 impl BodyFilter for Pass {
@@ -657,6 +716,8 @@ impl BodyFilter for Pass {
         let frames = self.frames.iter().map(|frame| frame.written.bytes.capacity()).sum::<usize>();
         let written =
             self.shared.as_ref().map_or(0, |shared| shared.written.bytes.capacity() + shared.tail.held());
+        let follower = self.shared.as_ref().and_then(|shared| shared.follower.as_ref());
+        let written = written + follower.map_or(0, |follower| follower.held());
         let rewriter = match self.state {
             State::Rewrites(_) => self.holding.held(self.terms.budget, self.guard.names()),
             State::Inserts => self.insertion.as_ref().map_or(0, |insertion| insertion.held()),
@@ -666,14 +727,18 @@ impl BodyFilter for Pass {
     }
 
     fn report(&mut self, tell: &mut dyn FnMut(Finding)) {
-        for running in self.shared.iter().flat_map(|shared| &shared.running) {
+        let follower = self.shared.as_ref().and_then(|shared| shared.follower.as_ref());
+        for (number, running) in self.shared.iter().flat_map(|shared| &shared.running).enumerate() {
             let event = if running.dry { "dry-run-matches" } else { "matches" };
-            if running.matches > 0 {
-                tell(Finding { step: running.step, event, count: running.matches });
+            let followed = follower.and_then(|follower| follower.matches.get(number)).copied();
+            let count = running.matches + followed.unwrap_or_default();
+            if count > 0 {
+                tell(Finding { step: running.step, event, count });
             }
         }
         self.insertion.iter().for_each(|insertion| insertion.report(tell));
-        let left = self.shared.as_ref().map_or(0, |shared| shared.left);
+        let left = self.shared.as_ref().map_or(0, |shared| shared.left)
+            + follower.map_or(0, |follower| follower.left);
         if left > 0 {
             tell(Finding { step: STEP, event: "elements-left", count: left });
         }

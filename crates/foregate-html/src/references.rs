@@ -161,6 +161,33 @@ pub(crate) fn resolve_but(text: &str, mark: char) -> String {
     replaced(text, |length, character| Some(ascii(length, character))).unwrap_or_default()
 }
 
+/// An attribute's value as text of a document in this encoding; references that are not known stay as they are written.
+pub(crate) fn resolve_value(text: &str, charset: crate::charset::Charset) -> String {
+    let mut resolved = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = memchr::memchr(b'&', rest.as_bytes()) {
+        let (before, reference) = rest.split_at(at);
+        resolved.push_str(before);
+        let length = match begun(reference, true, true) {
+            Begun::Reference(length, Some(character)) => {
+                resolved.push_str(&charset.transparent(character.encode_utf8(&mut [0; 4])));
+                length
+            }
+            Begun::Reference(length, None) => {
+                resolved.push_str(reference.get(..length).unwrap_or_default());
+                length
+            }
+            _ => {
+                resolved.push('&');
+                1
+            }
+        };
+        rest = reference.get(length..).unwrap_or_default();
+    }
+    resolved.push_str(rest);
+    resolved
+}
+
 /// Resolves all references of an attribute's value; `None` if one of them is not known.
 pub(crate) fn resolve_all(text: &str) -> Option<String> {
     replaced(text, |length, character| Some((character?, length)))

@@ -242,6 +242,11 @@ impl StreamingHandler for CutsOff {
 }
 
 impl Removing {
+    /// An element whose end is found by those who [follow](crate::follow) the document.
+    pub fn followed() -> Self {
+        Self { number: 0, dry: false, hushes_texts: true, ends: Ends::Never, within: 0 }
+    }
+
     /// Whether a feature changes nothing in it.
     pub fn hushes(&self, dry: bool) -> bool {
         dry || !self.dry

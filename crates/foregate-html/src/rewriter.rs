@@ -12,7 +12,10 @@ use lol_html::{DocumentContentHandlers, ElementContentHandlers, MemorySettings};
 use lol_html::{HandlerResult, OutputSink};
 
 use crate::charset::Charset;
-use crate::feature::{Chosen, Comment, Deed, Element, End, EndTag, Feature, Page, Reads, Removes, Rewrite};
+use crate::feature::{
+    Chosen, Comment, Deed, Element, End, EndTag, Feature, Page, Reads, Removes, Rewrite, joins,
+};
+use crate::follow::{Deed as Due, Follower};
 use crate::fragments::{Mark, Written};
 use crate::removal::{self, Removing};
 use crate::scan::{Root, Scanner};
@@ -71,6 +74,8 @@ pub(crate) struct Shared {
     pub removals: u64,
     /// How many tables and templates are open; counted only where elements go whose end tag may be left out.
     pub tables: u32,
+    /// What goes ahead, and knows elements as a browser has them.
+    pub follower: Option<Box<Follower>>,
     /// How many that should have been were left.
     pub left: u64,
     /// How many directives are not understood.
@@ -174,18 +179,22 @@ pub(crate) fn rewriter<'f>(
         .iter()
         .flat_map(|(number, feature)| {
             let all = feature.selectors().iter().enumerate();
-            all.map(|(selector, matched)| (feature.takes(selector), *number, selector, matched))
+            all.map(|(selector, matched)| {
+                (feature.takes(selector), *number, selector, matched, feature.follows(selector))
+            })
         })
         .collect();
     selectors.sort_by_key(|(takes, ..)| *takes);
-    for (_, number, selector, matched) in selectors {
-        let handlers = ElementContentHandlers::default().element(element_handler(number, selector));
+    for (_, number, selector, matched, follows) in selectors {
+        let handlers = ElementContentHandlers::default().element(element_handler(number, selector, follows));
         // Only read until the rewriter is made, but for longer than the compiler can see here.
-        let matched = matched.of_charset(charset).into_owned();
+        let matched = if follows { matched.wider() } else { matched.of_charset(charset).into_owned() };
         settings = settings.append_element_content_handler((std::borrow::Cow::Owned(matched), handlers));
     }
     for (_, feature) in features {
-        counts_names |= feature.selectors().iter().any(Selector::counts_names);
+        let mut selectors = feature.selectors().iter().enumerate();
+        counts_names |=
+            selectors.any(|(number, selector)| !feature.follows(number) && selector.counts_names());
         let reads = feature.reads();
         all = Reads {
             text: all.text || reads.text,
@@ -283,9 +292,42 @@ impl Shared {
         self.written.cut = None;
     }
 
+    /// Does what is due where the rewriter stands.
+    pub fn perform(&mut self, due: Due, opens: bool, charset: Charset) {
+        self.ran = true;
+        if let Some(held) = self.text("", true) {
+            self.written.bytes.extend_from_slice(&charset.bytes_of(&held));
+        }
+        if opens {
+            let joined = !matches!(&due, Due::Insert(html) if !joins(html));
+            self.written.bytes.extend_from_slice(if joined { b"&lt;" } else { b"<" });
+        }
+        match due {
+            Due::Insert(html) => {
+                if joins(&html) {
+                    self.written.end_text();
+                }
+                self.written.bytes.extend_from_slice(&charset.bytes_of(&html));
+            }
+            Due::Hold => {
+                self.written.end_text();
+                self.written.cut = Some(self.written.bytes.len());
+                self.removing = Some(Removing::followed());
+            }
+            Due::Cut(closers) => {
+                self.written.cut_off();
+                self.written.bytes.extend_from_slice(closers.as_bytes());
+                self.removing = None;
+            }
+            Due::Keep => self.let_go(),
+        }
+    }
+
     /// Whether no feature has anything more to do in the document.
     pub fn is_done(&self) -> bool {
-        self.removing.is_none() && self.running.iter().all(|running| running.rewrite.is_done())
+        self.removing.is_none()
+            && self.follower.as_ref().is_none_or(|follower| follower.is_done())
+            && self.running.iter().all(|running| running.rewrite.is_done())
     }
 
     /// What features make of a text; `None` if it stays as it is.
@@ -398,8 +440,18 @@ fn title(element: &mut lol_html::send::Element<'_, '_>) -> HandlerResult {
 fn element_handler(
     number: usize,
     selector: usize,
+    follows: bool,
 ) -> impl FnMut(&mut lol_html::send::Element<'_, '_>) -> HandlerResult + Send + 'static {
     move |inner| {
+        if follows {
+            let at = inner.source_location().bytes().start as u64;
+            let fits = |shared: &mut Shared| {
+                shared.follower.as_mut().is_some_and(|follower| follower.tells(at, number, selector))
+            };
+            if !shared(fits) {
+                return Ok(());
+            }
+        }
         let deed = run(number, |rewrite, deed| {
             let mut element = Element { inner: &mut *inner, deed };
             rewrite.element(selector, &mut element);

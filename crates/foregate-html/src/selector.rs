@@ -6,6 +6,7 @@ use std::fmt;
 use foregate_module::{Argument, Problem};
 
 use crate::charset::Charset;
+use crate::tree::select::Select;
 
 /// The longest selector, bytes.
 const LIMIT: usize = 1024;
@@ -15,6 +16,7 @@ const LIMIT: usize = 1024;
 pub struct Selector {
     text: Box<str>,
     parsed: lol_html::Selector,
+    select: Select,
 }
 
 impl Selector {
@@ -24,23 +26,39 @@ impl Selector {
     ///
     /// What is wrong with it, in a sentence.
     pub fn parse(text: &str) -> Result<Self, String> {
+        let select = Self::read(text)?;
+        let parsed = text.parse::<lol_html::Selector>().map_err(|error| error.to_string())?;
+        Ok(Self { text: text.into(), parsed, select })
+    }
+
+    /// Reads one for those who [follow](crate::Feature::follows) it.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, in a sentence.
+    pub fn followed(text: &str) -> Result<Self, String> {
+        let select = Self::read(text)?;
+        let parsed = select.wider().parse::<lol_html::Selector>().map_err(|error| error.to_string())?;
+        Ok(Self { text: text.into(), parsed, select })
+    }
+
+    fn read(text: &str) -> Result<Select, String> {
         if text.len() > LIMIT {
             return Err(format!("a selector has at most {LIMIT} bytes"));
         }
         if has_foreign_escape(text) {
             return Err("write the character itself instead of a reference with \\".into());
         }
-        let parsed = text.parse::<lol_html::Selector>().map_err(|error| error.to_string())?;
-        Ok(Self { text: text.into(), parsed })
+        Select::parse(text)
     }
 
-    /// Reads one of the configuration.
+    /// Reads one of the configuration, which is [followed](Self::followed).
     ///
     /// # Errors
     ///
     /// What is wrong with it, and where.
     pub fn from_argument(argument: &Argument) -> Result<Self, Problem> {
-        Self::parse(argument.text()?).map_err(|wrong| argument.wrong(format!("no selector: {wrong}")))
+        Self::followed(argument.text()?).map_err(|wrong| argument.wrong(format!("no selector: {wrong}")))
     }
 
     /// One of ours.
@@ -53,39 +71,17 @@ impl Selector {
         self.text.to_ascii_lowercase().contains("of-type")
     }
 
-    /// Whether it may match an element whose name is such a one. In doubt it may.
-    pub(crate) fn may_match(&self, name: &dyn Fn(&str) -> bool) -> bool {
-        let (mut depth, mut quote, mut begins) = (0_u32, None, 0);
-        let mut last = Vec::new();
-        for (at, character) in self.text.char_indices() {
-            match (quote, character) {
-                (_, '\\') => return true,
-                (Some(open), _) => quote = quote.filter(|_| character != open),
-                (None, '"' | '\'') => quote = Some(character),
-                (None, '[' | '(') => depth += 1,
-                (None, ']' | ')') => depth = depth.saturating_sub(1),
-                (None, ',') if depth == 0 => {
-                    last.push(self.text.get(begins..at));
-                    begins = at + 1;
-                }
-                (None, '>' | '+' | '~') if depth == 0 => begins = at + 1,
-                (None, ' ' | '\t' | '\n' | '\r' | '\x0c') if depth == 0 => {
-                    // A blank before a comma or the end combines nothing.
-                    let rest = self.text.get(at..).unwrap_or_default().trim_start();
-                    if !rest.is_empty() && !rest.starts_with(',') {
-                        begins = at + 1;
-                    }
-                }
-                _ => {}
-            }
+    /// What elements it fits as a browser has them, in documents in this encoding.
+    pub(crate) fn select_of(&self, charset: Charset) -> Cow<'_, Select> {
+        match charset.transparent(&self.text) {
+            Cow::Borrowed(_) => Cow::Borrowed(&self.select),
+            Cow::Owned(text) => Select::parse(&text).map_or(Cow::Borrowed(&self.select), Cow::Owned),
         }
-        last.push(self.text.get(begins..));
-        last.into_iter().any(|compound| {
-            let compound = compound.unwrap_or_default().trim();
-            let end = compound.find(['.', '#', '[', ':']).unwrap_or(compound.len());
-            let element = compound.get(..end).unwrap_or_default().to_ascii_lowercase();
-            matches!(&*element, "" | "*") || name(&element)
-        })
+    }
+
+    /// What the rewriter is asked for by those who follow it: that it fits more does not matter.
+    pub(crate) fn wider(&self) -> lol_html::Selector {
+        self.select.wider().parse().unwrap_or_else(|_| self.parsed.clone())
     }
 
     /// As it has to be for documents in this encoding.
@@ -120,19 +116,6 @@ fn has_foreign_escape(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_last_element_of_a_selector_tells_what_it_may_match() {
-        let is_item = |text: &str| Selector::parse(text).unwrap().may_match(&|name| name == "li");
-        for may in
-            ["li", ".ad", "ul > LI.x", "b, li , i", "[a=', x']", "*", "p:not(b)", "p li", "i,#x", ":not(p)"]
-        {
-            assert_eq!(is_item(may), may != "p:not(b)", "{may}");
-        }
-        for never in ["p", "li > p", "li p", "script[src*=' li']", "li b:not([a]) , i.li", "p[x='>']"] {
-            assert!(!is_item(never), "{never}");
-        }
-    }
 
     #[test]
     fn what_is_no_selector_is_refused_with_its_reason() {

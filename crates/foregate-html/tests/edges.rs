@@ -191,7 +191,11 @@ fn pages_are_as_parsed() {
             is_as_parsed(&html, &[&[usize::MAX], &[1], &[7, 1, 64], &[4096]], which);
         }
         let (out, found) = inserted(&html, "text/html", &[usize::MAX], 15, false);
-        assert!(out.len() > html.len() && found.iter().any(|finding| finding.count == 4), "{found:?}");
+        assert!(
+            out.len() > html.len()
+                && found.iter().any(|finding| finding.count == 4 || finding.event == "markup-unfinished"),
+            "{found:?}"
+        );
         count += 1;
     }
     assert!(count >= 3, "the pages are there");

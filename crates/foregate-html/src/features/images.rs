@@ -14,7 +14,7 @@ use foregate_module::settings::{Block, Context, Key, Mistakes, Node, Problem, Pr
 
 use super::{Configured, chooses, flag};
 use crate::references;
-use crate::{Element, Feature, Page, Rewrite, Selector};
+use crate::{Act, Element, Feature, Page, Rewrite, Rule, Selector};
 
 /// The step that chooses the feature.
 const STEP: &str = "html-images";
@@ -141,6 +141,21 @@ impl Feature for Images {
 
     fn growth(&self) -> usize {
         12
+    }
+
+    fn rules(&self, _: &Page) -> Vec<Rule> {
+        let sized = self.selectors.iter().take(self.sizes.len()).enumerate();
+        sized
+            .map(|(number, selector)| Rule {
+                selector: selector.clone(),
+                act: Act::Tell(number),
+                limit: None,
+            })
+            .collect()
+    }
+
+    fn follows(&self, selector: usize) -> bool {
+        selector < self.sizes.len()
     }
 
     fn begin(self: Arc<Self>, _: &Page) -> Box<dyn Rewrite> {

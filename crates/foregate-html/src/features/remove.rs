@@ -14,7 +14,7 @@ use std::sync::Arc;
 use foregate_module::settings::{Argument, Block, Context, Key, Mistakes, Node, Problem, Prop, together};
 
 use super::{Configured, chooses, flag};
-use crate::{Comment, Element, Feature, Page, Reads, Removes, Rewrite, Selector};
+use crate::{Act, Comment, Element, Feature, Page, Reads, Removes, Rewrite, Rule, Selector};
 
 /// The step that chooses the feature.
 const STEP: &str = "html-remove";
@@ -84,10 +84,10 @@ impl Configured for Remove {
         }
         remove.comments = mistakes.kept(flag(node, "comments")) == Some(true);
         mistakes.none()?;
-        if remove.selectors.len() > SELECTORS {
+        if remove.selectors.len() + remove.elements.len() > SELECTORS {
             return Err(node.wrong(format!("at most {SELECTORS} selectors")));
         }
-        if remove.selectors.is_empty() && !remove.comments {
+        if remove.selectors.is_empty() && remove.elements.is_empty() && !remove.comments {
             return Err(node.wrong("this removes nothing").help("add `element`, `attribute` or `comments`"));
         }
         Ok(remove)
@@ -122,6 +122,9 @@ pub enum What {
 /// The feature.
 #[derive(Debug, Default)]
 pub struct Remove {
+    /// Those of elements that go as a whole.
+    elements: Vec<Selector>,
+    /// Those of all others, of which this goes.
     selectors: Vec<Selector>,
     what: Vec<What>,
     comments: bool,
@@ -130,6 +133,9 @@ pub struct Remove {
 impl Remove {
     /// Removes something of the elements that a selector fits.
     pub fn add(&mut self, selector: Selector, what: What) {
+        if what == What::Element {
+            return self.elements.push(selector);
+        }
         self.selectors.push(selector);
         self.what.push(what);
     }
@@ -154,14 +160,21 @@ impl Feature for Remove {
     }
 
     fn removes(&self) -> Removes {
-        let unclosed = |(selector, what): (&Selector, &What)| {
-            *what == What::Element && selector.may_match(&crate::removal::may_lack_its_end)
-        };
-        match self.selectors.iter().zip(&self.what).any(unclosed) {
-            true => Removes::Unclosed,
-            false if self.selectors.is_empty() => Removes::Nothing,
+        match self.selectors.is_empty() && self.elements.is_empty() {
+            true => Removes::Nothing,
             false => Removes::Closed,
         }
+    }
+
+    fn rules(&self, _: &Page) -> Vec<Rule> {
+        let rule = |(selector, act): (&Selector, Act)| Rule { selector: selector.clone(), act, limit: None };
+        let told = self.selectors.iter().enumerate().map(|(number, selector)| (selector, Act::Tell(number)));
+        let all = self.elements.iter().map(|selector| (selector, Act::Remove)).chain(told);
+        all.map(rule).collect()
+    }
+
+    fn follows(&self, _: usize) -> bool {
+        true
     }
 
     fn takes(&self, selector: usize) -> bool {
@@ -178,10 +191,9 @@ struct Removing(Arc<Remove>);
 impl Rewrite for Removing {
     fn element(&mut self, selector: usize, element: &mut Element<'_, '_, '_>) {
         match self.0.what.get(selector) {
-            Some(What::Element) => element.remove(),
             Some(What::Tags) => element.unwrap(),
             Some(What::Attribute(name)) => element.remove_attribute(name),
-            None => {}
+            Some(What::Element) | None => {}
         }
     }
 
@@ -255,7 +267,7 @@ mod tests {
             ("<img src=a x/='b='onerror=alert(1) 'c>", None),
             ("<img src='a'='b'>", None),
             ("<img src=a ==b>", Some("<img src=a ==b loading=\"lazy\">")),
-            ("<td T=2 k x/='>b<i>", None),
+            ("<p T=2 k x/='>b<i>", None),
             ("<b t = 1>x = y<img src=b alt= 'c'>", Some("<b>x = y<img src=b alt= 'c' loading=\"lazy\">")),
         ] {
             for piece in 1..html.len() {
@@ -319,11 +331,13 @@ mod tests {
 
     #[test]
     fn a_part_of_a_table_that_is_in_none_stays() {
+        let template = "<template><tr class=ad><td>1</tr><tr></template>";
         let stays = "<td class=ad><select><col><img src=y>";
         for (html, expected) in [
             (stays, stays),
             ("<table><tr><td class=ad>1<td>2</table>", "<table><tr><td>2</table>"),
-            ("<template><tr class=ad><td>1</tr><tr></template>", "<template><tr></template>"),
+            // Behind it what is in the template would be read as that of none.
+            (template, template),
             ("<table></table><tr class=ad>1</tr>", "<table></table><tr class=ad>1</tr>"),
         ] {
             assert_eq!(without(&[".ad"], &[], None, html), expected, "{html}");
@@ -353,11 +367,11 @@ mod tests {
                 "<a class=ad href=1>x<p>y<a href=2>z</a><p>rest",
                 "<a class=ad href=1>x<p>y<a href=2>z</a><p>rest",
             ),
-            ("<h1 class=ad>x</h2>y<p>rest", "<h1 class=ad>x</h2>y<p>rest"),
+            ("<h1 class=ad>x</h2>y<p>rest", "y<p>rest"),
             ("<svg><g class=ad></svg><style><img></style>", "<svg></svg><style><img></style>"),
             ("<math><mrow class=ad></math><style><img></style>", "<math></math><style><img></style>"),
             // Where these end is anybody's guess.
-            ("<p><span><div class=ad>x</span>y</div>z</p>", "<p><span><div class=ad>x</span>y</div>z</p>"),
+            ("<p><span><div class=ad>x</span>y</div>z</p>", "<p><span></span></p>z</p>"),
             ("<i><b class=ad>1</i>2</b><b class=ad>3</b>4", "<i><b class=ad>1</i>2</b>4"),
         ] {
             assert_eq!(without(&[".ad"], &[], None, html), expected, "{html}");
@@ -448,8 +462,8 @@ mod tests {
         for (html, expected) in [
             ("<div class=ad>ad@x.de<i class=ad>x</i></div><p>a@x.de</p>", "[]<p>{1}</p>"),
             (
-                "<p class=ad><a href=mailto:ad@x.de>x</a></p><a class=ad href=mailto:b@x.de>a@x.de</a>",
-                "[][{2}",
+                "<p class=ad><a href=mailto:ad@x.de>x</a></p><a class=ad href=mailto:b@x.de>x</a><p>a@x.de</p>",
+                "[][]<p>{2}",
             ),
         ] {
             let out = String::from_utf8(filtered_at_every_split(make, html.as_bytes()).unwrap()).unwrap();

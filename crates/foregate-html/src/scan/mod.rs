@@ -12,9 +12,9 @@
 mod attributes;
 mod doubt;
 mod foreign;
-mod names;
+pub(crate) mod names;
 mod open;
-mod text;
+pub(crate) mod text;
 mod whole;
 
 use self::attributes::{Attribute, Attributes};
@@ -232,14 +232,9 @@ impl Scanner {
             && !self.foreign.is_around()
     }
 
-    /// Whether markup that follows would be a part of a tag or the like that has begun, or of a script. In other texts it is text,
-    /// and changes nothing.
+    /// Whether markup that follows would be a part of a tag or the like that has begun, or of a text in which nothing is markup.
     pub fn is_unfinished(&self) -> bool {
-        match self.state {
-            State::Data | State::Opens | State::Plain => false,
-            State::Raw(Raw::Text | Raw::Opens) => self.tag.means == Means::Script,
-            _ => true,
-        }
+        !matches!(self.state, State::Data | State::Opens)
     }
 
     /// Goes on at `at` of a piece, for one that watches. Where that is ambiguous, it is from `at` on.

@@ -4,22 +4,22 @@ use crate::edges::Mark;
 
 /// A name in lower case: up to [`SHORT`] bytes one behind the other, below a 1. Longer ones are mixed, so that two of them are the same
 /// number if somebody has made them so.
-pub(super) type Name = u128;
+pub(crate) type Name = u128;
 
 /// No bytes yet.
-pub(super) const EMPTY: Name = 1;
+pub(crate) const EMPTY: Name = 1;
 /// The longest name that no other one shares its number with, bytes.
-pub(super) const SHORT: usize = 14;
+pub(crate) const SHORT: usize = 14;
 /// Set in the numbers of names that are longer.
 const LONG: Name = 1 << 127;
 /// Set in no number, for those who note something beside a name.
-pub(super) const FREE: Name = 1 << 126;
+pub(crate) const FREE: Name = 1 << 126;
 /// What longer names are mixed with: odd, and large.
 const FACTOR: Name = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 
 /// A name with another byte behind it.
 #[inline]
-pub(super) const fn push(name: Name, byte: u8) -> Name {
+pub(crate) const fn push(name: Name, byte: u8) -> Name {
     let byte = byte.to_ascii_lowercase() as Name;
     if name >> (8 * SHORT) == 0 {
         return name << 8 | byte;
@@ -28,12 +28,12 @@ pub(super) const fn push(name: Name, byte: u8) -> Name {
 }
 
 /// Whether it is longer than [`SHORT`].
-pub(super) const fn is_long(name: Name) -> bool {
+pub(crate) const fn is_long(name: Name) -> bool {
     name & LONG != 0
 }
 
 /// The number of a name.
-pub(super) const fn name(text: &str) -> Name {
+pub(crate) const fn name(text: &str) -> Name {
     let (bytes, mut name, mut at) = (text.as_bytes(), EMPTY, 0);
     while at < bytes.len() {
         name = push(name, bytes[at]);
@@ -44,7 +44,7 @@ pub(super) const fn name(text: &str) -> Name {
 
 macro_rules! names {
     ($($constant:ident = $text:literal)*) => {
-        $(pub(super) const $constant: Name = name($text);)*
+        $(pub(crate) const $constant: Name = name($text);)*
     };
 }
 
@@ -68,13 +68,13 @@ names! {
 }
 
 /// Whether elements of this name have no content where it is in lower case, and are like any other where it is not.
-pub(super) fn is_void_in_lower_case(name: Name) -> bool {
+pub(crate) fn is_void_in_lower_case(name: Name) -> bool {
     matches!(name, ESI_COMMENT | ESI_INCLUDE)
 }
 
 /// What an element means in HTML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Means {
+pub(crate) enum Means {
     /// Nothing in particular.
     Element,
     /// It has no content.
@@ -100,7 +100,7 @@ impl Means {
 
 /// What an element means, and what it marks.
 #[inline]
-pub(super) fn meaning(name: Name) -> (Means, Option<Mark>) {
+pub(crate) fn meaning(name: Name) -> (Means, Option<Mark>) {
     match u64::try_from(name) {
         Ok(name) => meaning_of_short(name),
         Err(_) => match name {
@@ -115,7 +115,7 @@ pub(super) fn meaning(name: Name) -> (Means, Option<Mark>) {
 
 /// The same for names that a machine compares at once.
 #[inline]
-pub(super) fn meaning_of_short(name: u64) -> (Means, Option<Mark>) {
+pub(crate) fn meaning_of_short(name: u64) -> (Means, Option<Mark>) {
     macro_rules! short {
         ($($constant:ident)*) => {
             $(const $constant: u64 = narrow(super::names::$constant);)*
@@ -149,7 +149,7 @@ const fn narrow(name: Name) -> u64 {
 
 /// What an end tag may tell of.
 #[inline]
-pub(super) fn end_mark(name: Name) -> Option<Mark> {
+pub(crate) fn end_mark(name: Name) -> Option<Mark> {
     match name {
         HTML => Some(Mark::Html),
         HEAD => Some(Mark::Head),
@@ -160,7 +160,7 @@ pub(super) fn end_mark(name: Name) -> Option<Mark> {
 }
 
 /// Whether a start tag ends SVG or MathML, where it cannot be (HTML, section 13.2.6.5).
-pub(super) fn ends_foreign(name: Name) -> bool {
+pub(crate) fn ends_foreign(name: Name) -> bool {
     matches!(
         name,
         B | BIG

@@ -44,7 +44,7 @@ pub(super) fn cdata(brackets: u8, byte: u8) -> (State, bool) {
 
 /// Within a comment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Comment {
+pub(crate) enum Comment {
     Begins,
     /// `<!--` and a dash.
     BeginsDash,
@@ -57,18 +57,20 @@ pub(super) enum Comment {
 }
 
 impl Comment {
-    pub fn next(self, byte: u8) -> (State, bool) {
-        let next = match (self, byte) {
-            (Self::Begins | Self::BeginsDash | Self::Dashes | Self::Bang, b'>') => {
-                return (State::Data, true);
-            }
+    pub(super) fn next(self, byte: u8) -> (State, bool) {
+        (self.step(byte).map_or(State::Data, State::Comment), true)
+    }
+
+    /// Behind another byte; `None`: the comment is over.
+    pub fn step(self, byte: u8) -> Option<Self> {
+        Some(match (self, byte) {
+            (Self::Begins | Self::BeginsDash | Self::Dashes | Self::Bang, b'>') => return None,
             (Self::Begins, b'-') => Self::BeginsDash,
             (Self::BeginsDash | Self::Dash | Self::Dashes, b'-') => Self::Dashes,
             (Self::Text | Self::Bang, b'-') => Self::Dash,
             (Self::Dashes, b'!') => Self::Bang,
             _ => Self::Text,
-        };
-        (State::Comment(next), true)
+        })
     }
 }
 

@@ -1,0 +1,689 @@
+//! What is done to elements as a browser has them.
+//!
+//! A tokenizer and the [open elements](crate::tree) go ahead of the rewriter and find where elements begin and end, whichever of
+//! their tags were left out. Markup is inserted, and an element taken out, only where the state of the construction of the tree is
+//! the same behind it as it would be without: all that follows means what it meant. Anything else is left, and counted.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::charset::Charset;
+use crate::references;
+use crate::scan::names::{EMPTY, Name};
+use crate::selector::Selector;
+use crate::splice::{Next, Place, close_to, inserted, may_lack_its_end, text_of};
+use crate::tree::select::{self, Known, Select, Subject};
+use crate::tree::{
+    BODY, Content, DEPTH, Event, FRAMESET, Found, Id, Mode, Node, Origin, Space, TEMPLATE, Token, Tokens,
+    Tree, adjusted, attributes,
+};
+
+/// How much of a document is held back at most until it is clear that no `frameset` takes the place of a body, bytes.
+const UNDECIDED: usize = 4096;
+
+/// What is done to elements that a selector fits.
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// Which elements.
+    pub selector: Selector,
+    /// What is done.
+    pub act: Act,
+    /// To how many of a document at most.
+    pub limit: Option<u64>,
+}
+
+/// What is done to an element.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// Markup is inserted before it.
+    Before(String),
+    /// Markup is inserted behind it.
+    After(String),
+    /// Markup is inserted at the start of its content.
+    Prepend(String),
+    /// Markup is inserted at the end of its content.
+    Append(String),
+    /// It is taken out, with its content.
+    Remove,
+    /// [`Rewrite::element`](crate::Rewrite::element) is told of it, by this selector of the feature.
+    Tell(usize),
+}
+
+/// What has to be done at a place of the document.
+#[derive(Debug, Clone)]
+pub(crate) enum Deed {
+    /// Markup is written.
+    Insert(Arc<str>),
+    /// What follows may go.
+    Hold,
+    /// It goes, and this takes its place.
+    Cut(String),
+    /// It stays.
+    Keep,
+}
+
+#[derive(Debug)]
+struct Op {
+    at: u64,
+    deed: Deed,
+    /// It is not done if a `frameset` takes the place of the body.
+    undecided: bool,
+    /// The `<` before it is text, and has to be written as such.
+    opens: bool,
+}
+
+struct Running {
+    act: Act,
+    html: Arc<str>,
+    feature: usize,
+    dry: bool,
+    left: Option<u64>,
+}
+
+/// What is due behind a part of a document, if anything; with whether a `<` was left out before it that is text.
+pub(crate) type Due = Option<(Deed, bool)>;
+
+/// An element with something to do at its end.
+#[derive(Debug, Clone, Copy)]
+struct Watched {
+    id: Id,
+    rule: usize,
+}
+
+/// The element that is being taken out.
+struct Removal {
+    node: Node,
+    /// The state before it.
+    before: Tree,
+    /// The same once what its start tag has closed is closed, and what has to be written for that.
+    closed: Option<(Tree, String)>,
+}
+
+#[derive(Debug, Default)]
+struct Info {
+    known: Known,
+    children: u32,
+    names: HashMap<Name, u32>,
+}
+
+/// It.
+pub(crate) struct Follower {
+    tokens: Tokens,
+    tree: Tree,
+    before: Tree,
+    /// What the rewriter has not got yet, and where that begins in all that it gets.
+    held: Vec<u8>,
+    base: u64,
+    rules: Vec<Running>,
+    selects: Vec<Select>,
+    counts_names: bool,
+    changes: bool,
+    infos: HashMap<Id, Info>,
+    watched: Vec<Watched>,
+    removal: Option<Removal>,
+    ops: VecDeque<Op>,
+    tells: VecDeque<(u64, usize, usize)>,
+    /// How often each feature has done something.
+    pub matches: Vec<u64>,
+    /// What should have been done and was not.
+    pub left: u64,
+    charset: Charset,
+    last: bool,
+    /// So many bytes were written in another way, and not given to the rewriter.
+    skipped: u64,
+    skips: bool,
+    /// What was taken out kept a `frameset` from taking the place of the body.
+    loosened: bool,
+    /// More is open than browsers agree on.
+    pub gave_up: bool,
+}
+
+impl Follower {
+    /// For these rules of features, each with whether the feature is in a dry run.
+    pub fn new(rules: Vec<(usize, bool, Rule)>, features: usize, charset: Charset) -> Self {
+        let selects: Vec<_> =
+            rules.iter().map(|(_, _, rule)| rule.selector.select_of(charset).into_owned()).collect();
+        let changes = rules.iter().any(|(_, _, rule)| !matches!(rule.act, Act::Tell(_)));
+        let rules = rules.into_iter().map(|(feature, dry, rule)| {
+            let html = match &rule.act {
+                Act::Before(html) | Act::After(html) | Act::Prepend(html) | Act::Append(html) => &**html,
+                Act::Remove | Act::Tell(_) => "",
+            };
+            Running { html: html.into(), act: rule.act, feature, dry, left: rule.limit }
+        });
+        Self {
+            tokens: Tokens::new(),
+            tree: Tree::new(),
+            before: Tree::new(),
+            held: Vec::new(),
+            base: 0,
+            rules: rules.collect(),
+            counts_names: selects.iter().any(Select::counts_names),
+            selects,
+            changes,
+            infos: HashMap::new(),
+            watched: Vec::new(),
+            removal: None,
+            ops: VecDeque::new(),
+            tells: VecDeque::new(),
+            matches: vec![0; features],
+            left: 0,
+            charset,
+            last: false,
+            skipped: 0,
+            skips: false,
+            loosened: false,
+            gave_up: false,
+        }
+    }
+
+    /// Takes a part of what the rewriter gets.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.held.extend_from_slice(bytes);
+        self.read();
+    }
+
+    /// The document is over.
+    pub fn end(&mut self) {
+        self.last = true;
+        self.read();
+        self.decide(true);
+        self.end_all();
+    }
+
+    fn read(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        while !self.gave_up
+            && let Some(found) = self.tokens.next(&held, self.last)
+        {
+            let raw = held.get(found.start..found.end).unwrap_or_default();
+            self.token(&found, raw);
+        }
+        self.held = held;
+        if !self.tree.frameset_ok {
+            self.decide(true);
+        } else if self.held.len() > UNDECIDED {
+            self.decide(false);
+        }
+    }
+
+    /// Whether what waits for it is done.
+    pub fn decide(&mut self, done: bool) {
+        if self.ops.iter().any(|op| op.undecided) {
+            let before = self.ops.len();
+            self.ops.retain(|op| done || !op.undecided);
+            self.left += (before - self.ops.len()) as u64;
+            self.ops.iter_mut().for_each(|op| op.undecided = false);
+        }
+    }
+
+    /// The next bytes that the rewriter may get, and what is to be done behind them; `None` if there is nothing now.
+    pub fn next(&mut self) -> Option<(Vec<u8>, Due)> {
+        self.skipped += u64::from(std::mem::take(&mut self.skips));
+        let ready = if self.last { self.held.len() } else { self.tokens.passed().min(self.held.len()) };
+        let op = self.ops.front();
+        let opens = op.is_some_and(|op| op.opens && op.undecided);
+        let ready = ready - usize::from(opens).min(ready);
+        let to = op.map_or(ready, |op| usize::try_from(op.at - self.base).unwrap_or(ready).min(ready));
+        let due = op.is_some_and(|op| !op.undecided && op.at == self.base + to as u64);
+        if to == 0 && !due {
+            return None;
+        }
+        let rest = self.held.split_off(to);
+        let mut bytes = std::mem::replace(&mut self.held, rest);
+        self.tokens.forget(to);
+        self.base += to as u64;
+        let due = if due { self.ops.pop_front() } else { None };
+        let due = due.map(|op| (op.deed, op.opens && bytes.pop_if(|last| *last == b'<').is_some()));
+        // The bytes before it come to the rewriter first.
+        self.skips = due.as_ref().is_some_and(|(_, opens)| *opens);
+        Some((bytes, due))
+    }
+
+    /// What the rewriter has not got.
+    pub fn take_rest(&mut self) -> Vec<u8> {
+        self.ops.clear();
+        std::mem::take(&mut self.held)
+    }
+
+    /// Whether the start tag here is of an element that this selector of this feature fits.
+    pub fn tells(&mut self, at: u64, feature: usize, selector: usize) -> bool {
+        let at = at + self.skipped;
+        while self.tells.front().is_some_and(|(place, ..)| *place < at) {
+            self.tells.pop_front();
+        }
+        self.tells
+            .iter()
+            .take_while(|(place, ..)| *place == at)
+            .any(|(_, one, two)| (*one, *two) == (feature, selector))
+    }
+
+    /// Whether the document is within the text of an element.
+    pub fn is_in_text(&self) -> bool {
+        self.tokens.is_in_text()
+    }
+
+    /// Whether nothing more can be done.
+    pub fn is_done(&self) -> bool {
+        self.watched.is_empty()
+            && self.removal.is_none()
+            && self.ops.is_empty()
+            && self.rules.iter().all(|rule| rule.left == Some(0))
+    }
+
+    /// How much of the document it holds back, bytes.
+    pub fn holds_back(&self) -> usize {
+        self.held.len()
+    }
+
+    /// How much memory it has, bytes.
+    pub fn held(&self) -> usize {
+        self.held.capacity()
+            + 2 * self.tree.held()
+            + self.removal.as_ref().map_or(0, |removal| 2 * removal.before.held())
+            + 2 * self.infos.capacity() * size_of::<(Id, Info)>()
+            + self.ops.capacity() * size_of::<Op>()
+    }
+
+    fn token(&mut self, found: &Found, raw: &[u8]) {
+        let is_tag = matches!(found.token, Token::Start(..) | Token::End(_));
+        let watches = !self.watched.is_empty() || self.removal.is_some();
+        if self.changes && (watches || is_tag) {
+            self.before.take_from(&self.tree);
+        }
+        let from = self.tree.next_id();
+        let (opens, refers) = (found.opens, found.refers);
+        if self.loosened && matches!(found.token, Token::Start(FRAMESET, _)) {
+            // In the body this says that there is one, and nothing else.
+            let deed = Deed::Insert("<body>".into());
+            let at = self.base + found.start as u64;
+            self.ops.push_back(Op { at, deed, undecided: false, opens });
+        }
+        self.tree.take(found.token);
+        self.gave_up |= self.tree.exceeded || self.tree.stack.len() > DEPTH;
+        let events = std::mem::take(&mut self.tree.events);
+        let (start, end) = (self.base + found.start as u64, self.base + found.end as u64);
+        let at = At { token: found.token, start, end, from, opens, refers };
+        if watches {
+            self.ended(&events, &at);
+        }
+        for event in &events {
+            match event {
+                Event::Opened { node, origin, table } => self.opened(*node, *origin, *table, raw, &at),
+                Event::Closed(_) | Event::Inserted(_) => {}
+            }
+        }
+        // Those without content, and those behind whose end tag something comes.
+        self.ended_behind(&events, &at);
+        self.tree.events = events;
+        match found.token {
+            Token::Start(name, _) => self.tokens.go_on(self.tree.content, name, self.tree.has_cdata()),
+            _ => self.tokens.go_on(Content::Markup, EMPTY, self.tree.has_cdata()),
+        }
+        if self.infos.len() > 64 + 4 * self.tree.stack.len() {
+            let tree = &self.tree;
+            self.infos.retain(|id, _| *id == 0 || tree.position(*id).is_some() || tree.is_formatting(*id));
+        }
+        if !self.tree.frameset_ok {
+            self.decide(self.tree.mode != Mode::InFrameset);
+        } else if self.tree.mode == Mode::InFrameset {
+            self.decide(false);
+        }
+    }
+}
+
+/// The present token.
+struct At {
+    token: Token,
+    start: u64,
+    end: u64,
+    /// Elements from this one on have begun with it.
+    from: Id,
+    /// A `<` comes before that is text.
+    opens: bool,
+    /// What comes before may be the start of a reference.
+    refers: bool,
+}
+
+impl At {
+    /// Whether this would be a part of a reference before it.
+    fn joins(&self, html: &str) -> bool {
+        self.refers
+            && html.starts_with(|first: char| first.is_ascii_alphanumeric() || matches!(first, '#' | ';'))
+    }
+}
+
+impl Follower {
+    /// An element has begun.
+    fn opened(&mut self, node: Node, origin: Origin, table: Option<Id>, raw: &[u8], at: &At) {
+        let parent = self.infos.entry(node.parent).or_default();
+        parent.children += 1;
+        let mut place = (parent.children, 1);
+        if self.counts_names {
+            let count = parent.names.entry(node.name).or_default();
+            *count += 1;
+            place.1 = *count;
+        }
+        // What is in a template is in a document of its own.
+        let is_template = self.tree.stack.iter().rev().find(|open| open.id == node.parent);
+        let known = match is_template.is_some_and(|open| open.is(TEMPLATE)) {
+            true => Known::default(),
+            false => parent.known.clone(),
+        };
+        let (mut list, mut name) = (Vec::new(), String::new());
+        if origin == Origin::Tag {
+            attributes(raw, &mut list);
+            if node.space != Space::Html {
+                let end =
+                    raw.iter().skip(1).position(|byte| matches!(byte, b'>' | b'/' | b' ' | b'\t'..=b'\r'));
+                name = adjusted(raw.get(1..end.map_or(1, |end| end + 1)).unwrap_or_default()).into_owned();
+            }
+        }
+        let mut found = Vec::new();
+        let charset = self.charset;
+        let text = |value: &[u8]| match charset.is_utf8() {
+            true => references::resolve_value(&String::from_utf8_lossy(value), charset),
+            false => references::resolve_value(&crate::carry::text_of(value), charset),
+        };
+        let subject = Subject {
+            node: &node,
+            name: &name,
+            attributes: &list,
+            place,
+            is_root: node.parent == 0,
+            quirks: self.tree.quirks,
+            text: &text,
+        };
+        let known = select::matched(&self.selects, &subject, &known, |number| found.push(number));
+        self.infos.insert(node.id, Info { known, ..Info::default() });
+        if origin != Origin::Tag || self.removal.is_some() {
+            return;
+        }
+        for take in [false, true] {
+            found.iter().for_each(|number| self.act(*number, take, node, table, at));
+        }
+    }
+
+    /// Does what a rule says; taking out comes behind all else, which `take` asks for.
+    fn act(&mut self, number: usize, take: bool, node: Node, table: Option<Id>, at: &At) {
+        let Some(rule) = self.rules.get(number) else { return };
+        if rule.left == Some(0) || take != (rule.act == Act::Remove) || self.removal.is_some() {
+            return;
+        }
+        let (feature, dry, html) = (rule.feature, rule.dry, Arc::clone(&rule.html));
+        let depth = match table {
+            Some(_) => None,
+            None => self.before.position(node.parent).map(|place| place + 1),
+        };
+        let is_open = self.tree.position(node.id).is_some();
+        let done = match rule.act {
+            Act::Tell(selector) => {
+                self.tells.push_back((at.start, feature, selector));
+                return;
+            }
+            Act::Before(_) => {
+                let state = std::mem::replace(&mut self.before, Tree::new());
+                let next = Next { token: at.token, then: &self.tree };
+                let place = Place { parent: node.parent, depth };
+                let found = inserted(&state, place, &html, Some(&next), at.from).filter(|_| !at.joins(&html));
+                self.before = state;
+                self.insert(at.start, found, &html, dry, at.opens)
+            }
+            Act::Prepend(_) if !is_open => return,
+            Act::Prepend(_) => {
+                let place = Place { parent: node.id, depth: None };
+                let found = inserted(&self.tree, place, &html, None, self.tree.next_id());
+                self.insert(at.end, found, &html, dry, false)
+            }
+            Act::Append(_) if !is_open => return,
+            Act::After(_) | Act::Append(_) => {
+                self.watched.push(Watched { id: node.id, rule: number });
+                true
+            }
+            Act::Remove => self.begin_removal(node, depth, dry, at),
+        };
+        let waits =
+            matches!(self.rules.get(number).map(|rule| &rule.act), Some(Act::After(_) | Act::Append(_)));
+        if !done {
+            self.left += u64::from(!dry);
+        } else if !waits && let Some(count) = self.matches.get_mut(feature) {
+            *count += 1;
+        }
+        if done && let Some(rule) = self.rules.get_mut(number) {
+            rule.left = rule.left.map(|left| left.saturating_sub(1));
+        }
+    }
+
+    /// Has markup written if it may be; the state before the present token is then that behind it.
+    fn insert(
+        &mut self,
+        at: u64,
+        found: Option<(String, Tree, bool)>,
+        html: &Arc<str>,
+        dry: bool,
+        opens: bool,
+    ) -> bool {
+        let Some((closers, tree, undecided)) = found else { return false };
+        if !dry {
+            let deed = Deed::Insert(if closers.is_empty() {
+                Arc::clone(html)
+            } else {
+                format!("{closers}{html}").into()
+            });
+            let opens = opens && self.ops.back().is_none_or(|op| op.at != at);
+            self.ops.push_back(Op { at, deed, undecided, opens });
+            self.before = tree;
+        }
+        true
+    }
+
+    fn begin_removal(&mut self, node: Node, depth: Option<usize>, dry: bool, at: &At) -> bool {
+        if dry {
+            return true;
+        }
+        let before = self.before.clone();
+        let mut closed = before.clone();
+        let closers = close_to(&mut closed, depth).filter(|closers| !closers.is_empty());
+        let opens = at.opens && self.ops.back().is_none_or(|op| op.at != at.start);
+        self.ops.push_back(Op { at: at.start, deed: Deed::Hold, undecided: false, opens });
+        self.removal = Some(Removal { node, before, closed: closers.map(|closers| (closed, closers)) });
+        true
+    }
+
+    /// The elements that have ended with the present token, but for the one whose end tag that is, or which has no content.
+    fn ended(&mut self, events: &[Event], at: &At) {
+        let own = Self::own(events, at);
+        for event in events {
+            let Event::Closed(node) = event else { continue };
+            if node.id >= at.from {
+                continue;
+            }
+            let is_own = own == Some(node.id);
+            if self.removal.as_ref().is_some_and(|removal| removal.node.id == node.id) {
+                if is_own {
+                    continue;
+                }
+                self.forget(node.id, true);
+                self.end_removal(at, Some(at.token));
+            }
+            if self.removal.is_none() {
+                self.end_watched(node, at, is_own);
+            }
+        }
+        // The end tag of the body ends nothing, and what is to stand at the end of that stands before it.
+        if matches!(at.token, Token::End(BODY))
+            && let Some(body) = self.tree.stack.get(1).copied().filter(|node| node.is(BODY))
+        {
+            self.end_watched(&body, at, true);
+        }
+    }
+
+    /// The element whose end tag the present token is.
+    fn own(events: &[Event], at: &At) -> Option<Id> {
+        let Token::End(name) = at.token else { return None };
+        let last = events.iter().rev().find_map(|event| match event {
+            Event::Closed(node) => Some(*node),
+            _ => None,
+        })?;
+        let is_heading =
+            |name: Name| text_of(name).is_some_and(|name| matches!(name.as_bytes(), [b'h', b'1'..=b'6']));
+        (last.name == name || is_heading(last.name) && is_heading(name)).then_some(last.id)
+    }
+
+    /// What is to be done at the end of an element; behind its own end tag later.
+    fn end_watched(&mut self, node: &Node, at: &At, own: bool) {
+        // One that has been taken out is not there.
+        let position = self.before.position(node.id);
+        let all: Vec<_> = self.watched.iter().filter(|watched| watched.id == node.id).copied().collect();
+        for after in [false, true] {
+            for watched in &all {
+                let Some(rule) = self.rules.get(watched.rule) else { continue };
+                if matches!(rule.act, Act::After(_)) != after || after && own {
+                    continue;
+                }
+                let (html, dry, feature) = (Arc::clone(&rule.html), rule.dry, rule.feature);
+                let place = match after {
+                    true => Place { parent: node.parent, depth: position },
+                    false => Place { parent: node.id, depth: position.map(|position| position + 1) },
+                };
+                let next = Next { token: at.token, then: &self.tree };
+                let found =
+                    inserted(&self.before, place, &html, Some(&next), at.from).filter(|_| !at.joins(&html));
+                let done = self.insert(at.start, found, &html, dry, at.opens);
+                self.count(feature, done, dry);
+            }
+        }
+        self.forget(node.id, own);
+    }
+
+    fn count(&mut self, feature: usize, done: bool, dry: bool) {
+        self.left += u64::from(!done && !dry);
+        if let Some(count) = self.matches.get_mut(feature).filter(|_| done) {
+            *count += 1;
+        }
+    }
+
+    /// Nothing is to be done at the end of an element any more, but for what comes behind it.
+    fn forget(&mut self, id: Id, but_behind: bool) {
+        let rules = &self.rules;
+        self.watched.retain(|watched| {
+            let after = rules.get(watched.rule).is_some_and(|rule| matches!(rule.act, Act::After(_)));
+            watched.id != id || but_behind && after
+        });
+    }
+
+    /// What comes behind the end tag of an element, or behind one without content.
+    fn ended_behind(&mut self, events: &[Event], at: &At) {
+        let own = Self::own(events, at);
+        let closed = events.iter().filter_map(|event| match event {
+            Event::Closed(node) if own == Some(node.id) || node.id >= at.from => Some(*node),
+            _ => None,
+        });
+        for node in closed {
+            if self.removal.as_ref().is_some_and(|removal| removal.node.id == node.id) {
+                self.forget(node.id, true);
+                self.end_removal(at, None);
+            }
+            if self.removal.is_some() {
+                continue;
+            }
+            let all: Vec<_> = self.watched.iter().filter(|watched| watched.id == node.id).copied().collect();
+            let mut state: Option<Tree> = None;
+            for watched in all {
+                let Some(rule) = self.rules.get(watched.rule) else { continue };
+                let (html, dry, feature) = (Arc::clone(&rule.html), rule.dry, rule.feature);
+                let place = Place { parent: node.parent, depth: None };
+                let behind = state.as_ref().unwrap_or(&self.tree);
+                let found = inserted(behind, place, &html, None, self.tree.next_id());
+                let done = found.is_some();
+                if let Some((_, tree, undecided)) = found.filter(|_| !dry) {
+                    self.ops.push_back(Op { at: at.end, deed: Deed::Insert(html), undecided, opens: false });
+                    state = Some(tree);
+                }
+                self.count(feature, done, dry);
+            }
+            self.forget(node.id, false);
+        }
+    }
+
+    /// The element that is being taken out is over: with the end of the present token, or before it.
+    fn end_removal(&mut self, at: &At, next: Option<Token>) {
+        let Some(Removal { node, before, closed }) = self.removal.take() else { return };
+        let own = next.is_none();
+        let place = if own { at.end } else { at.start };
+        let ends = own || may_lack_its_end(&node);
+        let ways = std::iter::once((before, String::new())).chain(closed);
+        let way = ways.filter(|_| ends).find_map(|(without, closers)| {
+            let mut then = without.clone();
+            next.into_iter().for_each(|token| then.take(token));
+            self.goes_on_without(&then, node.id).map(|loosens| (without, closers, loosens))
+        });
+        let deed = match &way {
+            Some((_, closers, _)) => Deed::Cut(closers.clone()),
+            None => Deed::Keep,
+        };
+        self.left += u64::from(way.is_none());
+        self.ops.push_back(Op { at: place, deed, undecided: false, opens: false });
+        if let Some((without, _, loosens)) = way {
+            self.loosened |= loosens;
+            if !own {
+                self.before = without;
+            }
+        }
+    }
+
+    /// Whether the document goes on alike from this state, in which the element is not; and whether a `frameset` could take the
+    /// place of the body then.
+    fn goes_on_without(&self, without: &Tree, id: Id) -> Option<bool> {
+        let has_body = without.stack.get(1).is_some_and(|node| node.is(BODY));
+        let loosens = without.frameset_ok && !self.tree.frameset_ok;
+        if self.tree.goes_on_like(without, id) {
+            return (!loosens || has_body).then_some(loosens);
+        }
+        // What comes next implies the head or the body as the element did.
+        (without.is_before_body() && self.tree.has_only_begun()).then_some(true)
+    }
+
+    /// The document ends, and with it all that is open.
+    fn end_all(&mut self) {
+        let at = self.base + self.held.len() as u64;
+        if let Some(removal) = self.removal.take() {
+            let deed = if may_lack_its_end(&removal.node) { Deed::Cut(String::new()) } else { Deed::Keep };
+            self.left += u64::from(matches!(deed, Deed::Keep));
+            self.ops.push_back(Op { at, deed, undecided: false, opens: false });
+        }
+        let mut state = self.tree.clone();
+        let may = self.tokens.is_between() || self.tokens.is_in_text() && !self.tokens.is_unfinished();
+        for node in self.tree.stack.clone().into_iter().rev() {
+            let all: Vec<_> = self.watched.iter().filter(|watched| watched.id == node.id).copied().collect();
+            for (after, watched) in
+                [false, true].into_iter().flat_map(|after| all.iter().map(move |one| (after, one)))
+            {
+                let Some(rule) = self.rules.get(watched.rule) else { continue };
+                let Some(position) =
+                    state.position(node.id).filter(|_| matches!(rule.act, Act::After(_)) == after)
+                else {
+                    continue;
+                };
+                let (html, dry, feature) = (Arc::clone(&rule.html), rule.dry, rule.feature);
+                let place = match after {
+                    true => Place { parent: node.parent, depth: Some(position) },
+                    false => Place { parent: node.id, depth: Some(position + 1) },
+                };
+                let found = inserted(&state, place, &html, None, state.next_id()).filter(|_| may);
+                let done = found.is_some();
+                if let Some((closers, tree, _)) = found.filter(|_| !dry) {
+                    self.ops.push_back(Op {
+                        at,
+                        deed: Deed::Insert(format!("{closers}{html}").into()),
+                        undecided: false,
+                        opens: false,
+                    });
+                    state = tree;
+                }
+                self.count(feature, done, dry);
+            }
+        }
+        self.watched.clear();
+    }
+}

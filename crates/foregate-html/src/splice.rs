@@ -1,0 +1,125 @@
+//! Whether markup may stand in a place of a document.
+
+use crate::scan::names::{EMPTY, Name, is_long};
+use crate::tree::{
+    Content, Event, HR, Id, Mode, Node, OPTGROUP, OPTION, Origin, SCRIPT, Space, TEMPLATE, Token, Tokens,
+    Tree,
+};
+
+/// The name that a number stands for.
+pub(crate) fn text_of(name: Name) -> Option<String> {
+    if is_long(name) {
+        return None;
+    }
+    let bytes: Vec<u8> = name.to_be_bytes().into_iter().skip_while(|byte| *byte == 0).skip(1).collect();
+    String::from_utf8(bytes).ok()
+}
+
+/// A state, and what has to follow from it.
+pub(crate) struct Next<'t> {
+    pub token: Token,
+    /// Where that leads without anything inserted.
+    pub then: &'t Tree,
+}
+
+/// Where markup has to go: into an element, of which what is open in it has to be closed first.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub parent: Id,
+    pub depth: Option<usize>,
+}
+
+/// Whether markup may stand here; with what has to be written before it, the state behind it, and whether that depends on no
+/// `frameset`.
+pub(crate) fn inserted(
+    state: &Tree,
+    place: Place,
+    html: &str,
+    next: Option<&Next<'_>>,
+    from: Id,
+) -> Option<(String, Tree, bool)> {
+    let mut tree = state.clone();
+    let closers = close_to(&mut tree, place.depth)?;
+    let closed = next.is_none().then(|| tree.clone());
+    if tree.mode == Mode::Text && html.contains('<') {
+        return None;
+    }
+    let in_select = tree.is_in_select();
+    let mut tokens = Tokens::new();
+    tokens.go_on(Content::Markup, EMPTY, tree.has_cdata());
+    let html_id = state.stack.first().map_or(0, |html| html.id);
+    let mut landed = false;
+    while let Some(found) = tokens.next(html.as_bytes(), true) {
+        let fits = |name| matches!(name, OPTION | OPTGROUP | HR | SCRIPT | TEMPLATE);
+        if in_select && matches!(found.token, Token::Start(name, _) if !fits(name)) {
+            return None;
+        }
+        tree.take(found.token);
+        if !landed {
+            let first = tree.events.iter().find_map(|event| match event {
+                Event::Opened { node, .. } => Some(node.parent),
+                Event::Inserted(parent) => Some(*parent),
+                Event::Closed(_) => None,
+            });
+            if let Some(parent) = first {
+                landed = parent == place.parent
+                    || place.parent == html_id
+                    // An element that is implied comes first.
+                    || place.parent >= from && (parent >= from || tree.events.len() > 1);
+                if !landed {
+                    return None;
+                }
+            }
+        }
+        // A tag that means nothing here would leave its content behind.
+        let opens = |event: &Event| matches!(event, Event::Opened { origin: Origin::Tag, .. });
+        if matches!(found.token, Token::Start(..)) && !tree.events.iter().any(opens) {
+            return None;
+        }
+        // What is open around it stays.
+        if tree.events.iter().any(|event| matches!(event, Event::Closed(node) if node.id < from)) {
+            return None;
+        }
+        match found.token {
+            Token::Start(name, _) => tokens.go_on(tree.content, name, tree.has_cdata()),
+            _ => tokens.go_on(Content::Markup, EMPTY, tree.has_cdata()),
+        }
+    }
+    if !landed || !tokens.is_between() || tokens.passed() != html.len() || tree.exceeded {
+        return None;
+    }
+    let behind = match next {
+        None => (closed?, tree.clone()),
+        Some(next) => {
+            let mut then = tree.clone();
+            then.take(next.token);
+            (next.then.clone(), then)
+        }
+    };
+    let same = behind.0.goes_on_like(&behind.1, from);
+    same.then_some((closers, tree, behind.0.frameset_ok && !behind.1.frameset_ok))
+}
+
+/// Closes what is open beyond a depth; what has to be written for it.
+pub(crate) fn close_to(tree: &mut Tree, depth: Option<usize>) -> Option<String> {
+    let mut closers = String::new();
+    while let Some(depth) = depth
+        && tree.stack.len() > depth
+    {
+        let (length, node) = (tree.stack.len(), *tree.stack.last()?);
+        closers.push_str("</");
+        closers.push_str(&text_of(node.name)?);
+        closers.push('>');
+        tree.take(Token::End(node.name));
+        if tree.stack.len() != length - 1 {
+            return None;
+        }
+    }
+    Some(closers)
+}
+
+/// Whether the end tag of an element may be left out.
+pub(crate) fn may_lack_its_end(node: &Node) -> bool {
+    node.space != Space::Html
+        || text_of(node.name).is_some_and(|name| crate::removal::may_lack_its_end(&name))
+}

@@ -1,0 +1,348 @@
+//! The elements that are open, as the HTML standard's construction of a tree has them (HTML, section 13.2.6).
+//!
+//! No tree is kept: only the stack of open elements, the list of formatting elements and the insertion mode, which together decide
+//! all that follows in a document. Two documents whose states here are equal go on alike. So a change to a document leaves its
+//! surroundings as they are if it leads to the same state.
+//!
+//! Scripting counts as enabled.
+
+mod adjust;
+mod body;
+mod foreign;
+mod formatting;
+mod kinds;
+mod modes;
+pub(crate) mod select;
+mod stack;
+mod tables;
+mod tokens;
+
+pub(crate) use self::adjust::{adjusted, has_namespace};
+pub(crate) use self::formatting::Formatting;
+pub(crate) use self::kinds::*;
+pub(crate) use self::tokens::{Found, Tokens, attributes};
+use crate::scan::names::Name;
+
+/// The most elements that may be open, and the most formatting elements that are open or opened again and again. Browsers have such a
+/// limit for the first, and another tree beyond it.
+pub(crate) const DEPTH: usize = 500;
+const FORMATTING: usize = 64;
+
+/// An element, by the order in which elements began.
+pub(crate) type Id = u32;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Space {
+    Html,
+    Svg,
+    Math,
+}
+
+/// An open element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Node {
+    pub id: Id,
+    /// The element that it was inserted into, which need not be the one below it.
+    pub parent: Id,
+    pub name: Name,
+    pub space: Space,
+    /// What is in it is HTML, though it is none; in MathML but for two elements.
+    point: bool,
+}
+
+impl Node {
+    /// Whether it is this element of HTML.
+    pub fn is(&self, name: Name) -> bool {
+        self.space == Space::Html && self.name == name
+    }
+}
+
+/// What of a start tag decides beside its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Facts {
+    /// `/>`
+    pub empty: bool,
+    /// The type is `hidden`.
+    pub hidden: bool,
+    /// It has an attribute with which `font` is HTML.
+    pub font: bool,
+    /// Its encoding is that of HTML.
+    pub html: bool,
+    /// Equal for tags with the same attributes.
+    pub attributes: u64,
+}
+
+/// A token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Token {
+    Start(Name, Facts),
+    End(Name),
+    /// White space.
+    Blank,
+    /// Characters that mean nothing in most places.
+    Null,
+    /// Other text.
+    Text,
+    Comment,
+    /// With whether it makes the document one for old browsers.
+    Doctype(bool),
+}
+
+/// How a document goes on behind a start tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    Markup,
+    /// Text up to the end tag of the same name.
+    Text,
+    Script,
+    Plain,
+}
+
+/// Why an element began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Its start tag is the present token.
+    Tag,
+    /// It has no tag.
+    Implied,
+    /// It repeats a formatting element.
+    Again(Id),
+}
+
+/// What a token has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// An element was inserted; before the children of its parent from `table` on, if that is not the last.
+    Opened { node: Node, origin: Origin, table: Option<Id> },
+    /// It is not open any more.
+    Closed(Node),
+    /// Text or a comment was inserted into an element.
+    Inserted(Id),
+}
+
+/// Insertion modes. That of table text is left out, since texts come as what they are together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Initial,
+    BeforeHtml,
+    BeforeHead,
+    InHead,
+    AfterHead,
+    InBody,
+    Text,
+    InTable,
+    InCaption,
+    InColumns,
+    InRows,
+    InRow,
+    InCell,
+    InTemplate,
+    AfterBody,
+    InFrameset,
+    AfterFrameset,
+    AfterAfterBody,
+    AfterAfterFrameset,
+}
+
+/// The state.
+#[derive(Debug, Clone)]
+pub(crate) struct Tree {
+    pub stack: Vec<Node>,
+    formatting: Vec<Formatting>,
+    pub mode: Mode,
+    /// The mode behind the text of an element.
+    behind: Mode,
+    templates: Vec<Mode>,
+    head: Option<Id>,
+    form: Option<Id>,
+    /// A `frameset` may still take the place of the body.
+    pub frameset_ok: bool,
+    pub quirks: bool,
+    /// What is inserted into a table goes before it.
+    fosters: bool,
+    /// How what follows the start tag is read.
+    pub content: Content,
+    next: Id,
+    /// More is open than may be.
+    pub exceeded: bool,
+    pub events: Vec<Event>,
+}
+
+/// Whether a token has to be taken anew, in the mode that it has led to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Done {
+    Yes,
+    Again,
+}
+
+impl Tree {
+    /// At the start of a document.
+    pub fn new() -> Self {
+        Self {
+            stack: Vec::new(),
+            formatting: Vec::new(),
+            mode: Mode::Initial,
+            behind: Mode::InBody,
+            templates: Vec::new(),
+            head: None,
+            form: None,
+            frameset_ok: true,
+            quirks: false,
+            fosters: false,
+            content: Content::Markup,
+            next: 1,
+            exceeded: false,
+            events: Vec::new(),
+        }
+    }
+
+    /// Takes what another one has, into memory of its own.
+    pub fn take_from(&mut self, other: &Self) {
+        let (mut stack, mut formatting) =
+            (std::mem::take(&mut self.stack), std::mem::take(&mut self.formatting));
+        let (mut templates, mut events) =
+            (std::mem::take(&mut self.templates), std::mem::take(&mut self.events));
+        stack.clone_from(&other.stack);
+        formatting.clone_from(&other.formatting);
+        templates.clone_from(&other.templates);
+        events.clear();
+        *self = Self { stack, formatting, templates, events, ..*other };
+    }
+
+    /// Takes a token. What it has done is in `events`.
+    pub fn take(&mut self, token: Token) {
+        self.events.clear();
+        self.content = Content::Markup;
+        if token == Token::Comment {
+            return self.comment();
+        }
+        // Each mode leads to another one, and none back.
+        for _ in 0..64 {
+            let done = if self.is_foreign(token) { self.foreign(token) } else { self.by_mode(token) };
+            if done == Done::Yes {
+                break;
+            }
+        }
+        self.exceeded |= self.stack.len() > DEPTH || self.formatting.len() > FORMATTING;
+    }
+
+    fn comment(&mut self) {
+        let parent = match self.mode {
+            Mode::Initial | Mode::BeforeHtml | Mode::AfterAfterBody | Mode::AfterAfterFrameset => 0,
+            Mode::AfterBody => self.stack.first().map_or(0, |html| html.id),
+            _ => self.current_id(),
+        };
+        self.events.push(Event::Inserted(parent));
+    }
+
+    /// The rules of the present mode.
+    fn by_mode(&mut self, token: Token) -> Done {
+        self.by(self.mode, token)
+    }
+
+    fn by(&mut self, mode: Mode, token: Token) -> Done {
+        match mode {
+            Mode::Initial => self.initial(token),
+            Mode::BeforeHtml => self.before_html(token),
+            Mode::BeforeHead => self.before_head(token),
+            Mode::InHead => self.in_head(token),
+            Mode::AfterHead => self.after_head(token),
+            Mode::InBody => self.in_body(token),
+            Mode::Text => self.in_text(token),
+            Mode::InTable => self.in_table(token),
+            Mode::InCaption => self.in_caption(token),
+            Mode::InColumns => self.in_columns(token),
+            Mode::InRows => self.in_rows(token),
+            Mode::InRow => self.in_row(token),
+            Mode::InCell => self.in_cell(token),
+            Mode::InTemplate => self.in_template(token),
+            Mode::AfterBody => self.after_body(token),
+            Mode::InFrameset => self.in_frameset(token),
+            Mode::AfterFrameset => self.after_frameset(token),
+            Mode::AfterAfterBody => self.after_after_body(token),
+            Mode::AfterAfterFrameset => self.after_after_frameset(token),
+        }
+    }
+
+    /// Whether `<![CDATA[` begins a text here.
+    pub fn has_cdata(&self) -> bool {
+        self.stack.last().is_some_and(|node| node.space != Space::Html)
+    }
+
+    /// Whether a `select` is open, in which browsers differ.
+    pub fn is_in_select(&self) -> bool {
+        self.stack.iter().any(|node| node.is(SELECT))
+    }
+
+    /// Where in the stack an element is.
+    pub fn position(&self, id: Id) -> Option<usize> {
+        self.stack.iter().rposition(|node| node.id == id)
+    }
+
+    /// The number that the next element gets.
+    pub fn next_id(&self) -> Id {
+        self.next
+    }
+
+    /// Whether what follows is read alike in both states, which were the same when the next element had the number `from`, but for
+    /// whether a `frameset` may take the place of the body. Elements that have begun since count as the same where they are alike.
+    pub fn goes_on_like(&self, other: &Self, from: Id) -> bool {
+        let (mode, behind, content) = (self.mode, self.behind, self.content);
+        let same_id = |one: Id, two: Id| one == two || one >= from && two >= from;
+        let same_option = |one: Option<Id>, two: Option<Id>| match (one, two) {
+            (Some(one), Some(two)) => same_id(one, two),
+            (one, two) => one == two,
+        };
+        let same_node = |(one, two): (&Node, &Node)| {
+            same_id(one.id, two.id)
+                && same_id(one.parent, two.parent)
+                && (one.name, one.space, one.point) == (two.name, two.space, two.point)
+        };
+        mode == other.mode
+            && content == other.content
+            && (mode != Mode::Text || behind == other.behind)
+            && self.templates == other.templates
+            && self.quirks == other.quirks
+            && same_option(self.head, other.head)
+            && same_option(self.form, other.form)
+            && self.stack.len() == other.stack.len()
+            && self.formatting.len() == other.formatting.len()
+            && self.stack.iter().zip(&other.stack).all(same_node)
+            && self.same_formatting(other, same_node)
+            && self.exceeded == other.exceeded
+    }
+
+    fn same_formatting(&self, other: &Self, same_node: impl Fn((&Node, &Node)) -> bool) -> bool {
+        self.formatting.iter().zip(&other.formatting).all(|pair| match pair {
+            (Formatting::Marker, Formatting::Marker) => true,
+            (Formatting::Element(one, a), Formatting::Element(two, b)) => {
+                // One that is closed matters by what would be opened again.
+                let (place, other_place) = (self.position(one.id), other.position(two.id));
+                a == b
+                    && place == other_place
+                    && (same_node((one, two)) || place.is_none() && one.name == two.name)
+            }
+            _ => false,
+        })
+    }
+
+    /// Whether there is no body yet, and nothing in the head is open.
+    pub fn is_before_body(&self) -> bool {
+        let before = [Mode::Initial, Mode::BeforeHtml, Mode::BeforeHead, Mode::InHead, Mode::AfterHead];
+        before.contains(&self.mode) && self.stack.len() <= 2
+    }
+
+    /// Whether nothing but the head or the body is open.
+    pub fn has_only_begun(&self) -> bool {
+        let modes = [Mode::InHead, Mode::AfterHead, Mode::InBody];
+        modes.contains(&self.mode) && self.stack.len() <= 2 && self.formatting.is_empty()
+    }
+
+    /// About how much memory it has, bytes.
+    pub fn held(&self) -> usize {
+        size_of::<Self>()
+            + size_of::<Node>() * self.stack.capacity()
+            + size_of::<Formatting>() * self.formatting.capacity()
+            + size_of::<Event>() * self.events.capacity()
+    }
+}

@@ -1,0 +1,591 @@
+//! Tokens, as the HTML standard's tokenizer finds them (HTML, section 13.2.5).
+//!
+//! A tag is told once it is there as a whole; what has been looked at of it is not looked at again.
+
+use std::ops::Range;
+
+use super::{Content, Facts, Token};
+use crate::scan::names::{EMPTY, Name, is_long, push};
+use crate::scan::text::Comment;
+
+/// An attribute, as it is written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Attribute<'b> {
+    pub name: &'b [u8],
+    pub value: &'b [u8],
+}
+
+/// A token, and where it is in the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub token: Token,
+    pub start: usize,
+    pub end: usize,
+    /// A `<` comes before it, which is text.
+    pub opens: bool,
+    /// The text before it ends with what may be the start of a reference.
+    pub refers: bool,
+}
+
+/// The tokenizer. Its places count from the start of the bytes that it is given.
+#[derive(Debug, Clone)]
+pub(crate) struct Tokens {
+    state: State,
+    /// Where the present token begins, or what may become one.
+    start: usize,
+    /// Up to here all has been looked at.
+    at: usize,
+    /// The element whose text is being read.
+    last: Name,
+    /// A `<` comes before, which is text.
+    pub opens: bool,
+    /// The text before ends with what may be the start of a reference.
+    pub refers: bool,
+    cdata: bool,
+    /// Something of the text of an element has been read.
+    read: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Data,
+    Tag(InTag),
+    Comment(Comment),
+    /// Up to the next `>`.
+    Bogus,
+    Doctype,
+    Cdata(u8),
+    Raw,
+    Script(Level),
+    Plain,
+}
+
+/// Where in a tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InTag {
+    Name,
+    Before,
+    AttributeName,
+    AfterName,
+    BeforeValue,
+    Quoted(u8),
+    Unquoted,
+}
+
+/// How a script is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Plain,
+    /// In a comment, behind so many dashes.
+    Escaped(u8),
+    /// In a script in a comment.
+    Twice(u8),
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\n' | b'\r' | b'\t' | b'\x0c')
+}
+
+fn ends_name(byte: u8) -> bool {
+    is_blank(byte) || matches!(byte, b'/' | b'>')
+}
+
+/// What was looked for may be here.
+enum Look {
+    Yes,
+    No,
+    More,
+}
+
+fn looks_like(rest: &[u8], word: &[u8], last: bool) -> Look {
+    let length = rest.len().min(word.len());
+    let same =
+        rest.get(..length).unwrap_or_default().eq_ignore_ascii_case(word.get(..length).unwrap_or_default());
+    match same {
+        true if length == word.len() => Look::Yes,
+        true if !last => Look::More,
+        _ => Look::No,
+    }
+}
+
+impl Tokens {
+    pub fn new() -> Self {
+        Self {
+            state: State::Data,
+            start: 0,
+            at: 0,
+            last: EMPTY,
+            opens: false,
+            refers: false,
+            cdata: false,
+            read: false,
+        }
+    }
+
+    /// How much of the bytes belongs to tokens that were told, or to text that no tag can begin in any more.
+    pub fn passed(&self) -> usize {
+        match self.state {
+            // What may follow the `<` decides whether that can stay as it is.
+            State::Data | State::Tag(_) => self.start - usize::from(self.opens).min(self.start),
+            State::Doctype | State::Raw | State::Script(_) => self.start,
+            State::Comment(_) | State::Bogus | State::Cdata(_) | State::Plain => self.at,
+        }
+    }
+
+    /// So many of the bytes are not given again.
+    pub fn forget(&mut self, count: usize) {
+        self.start = self.start.saturating_sub(count);
+        self.at = self.at.saturating_sub(count);
+    }
+
+    /// Whether what has been read last is text between tags, with nothing begun.
+    pub fn is_between(&self) -> bool {
+        self.state == State::Data && self.start == self.at && !self.opens
+    }
+
+    /// Whether markup would be a part of what has begun, or of a script.
+    pub fn is_unfinished(&self) -> bool {
+        !matches!(self.state, State::Data | State::Plain | State::Raw)
+    }
+
+    /// Whether it is within the text of an element, of which it has read something.
+    pub fn is_in_text(&self) -> bool {
+        self.read && matches!(self.state, State::Raw | State::Script(_) | State::Plain)
+    }
+
+    /// What follows a start tag of this name.
+    pub fn go_on(&mut self, content: Content, name: Name, cdata: bool) {
+        self.cdata = cdata;
+        if content != Content::Markup {
+            (self.last, self.read) = (name, false);
+        }
+        match content {
+            Content::Markup => {}
+            Content::Text => self.state = State::Raw,
+            Content::Script => self.state = State::Script(Level::Plain),
+            Content::Plain => self.state = State::Plain,
+        }
+    }
+
+    /// The next token; `None` if more is needed, or all has been read. With `last` nothing follows these bytes.
+    pub fn next(&mut self, bytes: &[u8], last: bool) -> Option<Found> {
+        while self.at < bytes.len() {
+            let found = match self.state {
+                State::Data => self.data(bytes, last)?,
+                State::Tag(tag) => return self.tag(tag, bytes),
+                State::Comment(comment) => self.comment(comment, bytes),
+                State::Bogus => self.bogus(bytes),
+                State::Doctype => self.doctype(bytes),
+                State::Cdata(brackets) => self.cdata(brackets, bytes),
+                State::Raw => self.raw(bytes, last)?,
+                State::Script(level) => self.script(level, bytes, last)?,
+                State::Plain => {
+                    self.at = bytes.len();
+                    self.told(Token::Text)
+                }
+            };
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// A token that ends here.
+    fn told(&mut self, token: Token) -> Option<Found> {
+        self.read |= matches!(self.state, State::Raw | State::Script(_) | State::Plain);
+        let start = std::mem::replace(&mut self.start, self.at);
+        let (opens, refers) = (self.opens, self.refers);
+        if matches!(token, Token::Start(..) | Token::End(_)) {
+            (self.opens, self.refers) = (false, false);
+        }
+        Some(Found { token, start, end: self.at, opens, refers })
+    }
+
+    /// Between tags. `None` if more is needed.
+    #[allow(
+        clippy::option_option,
+        reason = "one says that more is needed, the other that nothing is told here"
+    )]
+    fn data(&mut self, bytes: &[u8], last: bool) -> Option<Option<Found>> {
+        let rest = bytes.get(self.at..).unwrap_or_default();
+        let text = memchr::memchr(b'<', rest).unwrap_or(rest.len());
+        if text > 0 {
+            return Some(self.text(rest.get(..text).unwrap_or_default()));
+        }
+        let step = match rest {
+            [_, first, ..] if first.is_ascii_alphabetic() => State::Tag(InTag::Name),
+            [_, b'/', first, ..] if first.is_ascii_alphabetic() => State::Tag(InTag::Name),
+            [_, b'/', b'>', ..] => {
+                self.at += 3;
+                self.opens = false;
+                return Some(self.told(Token::Comment));
+            }
+            [_, b'/', _, ..] | [_, b'?', ..] => State::Bogus,
+            [_, b'!', declaration @ ..] => self.declaration(declaration, last)?,
+            [_] | [_, b'/'] if !last => return None,
+            _ => {
+                // It is text.
+                self.at += 1;
+                self.start = self.at - 1;
+                self.opens = true;
+                self.refers = false;
+                return Some(self.told(Token::Text));
+            }
+        };
+        self.start = self.at;
+        self.state = step;
+        self.at += match step {
+            State::Comment(_) => 4,
+            State::Cdata(_) => 9,
+            State::Doctype => 9,
+            _ => 2,
+        };
+        Some(None)
+    }
+
+    fn declaration(&self, rest: &[u8], last: bool) -> Option<State> {
+        let looked = [
+            (looks_like(rest, b"--", last), State::Comment(Comment::Begins)),
+            (looks_like(rest, b"doctype", last), State::Doctype),
+            (
+                if self.cdata && rest.starts_with(b"[") || rest.is_empty() {
+                    looks_like(rest, b"[CDATA[", last)
+                } else {
+                    Look::No
+                },
+                State::Cdata(0),
+            ),
+        ];
+        let exact = !rest.starts_with(b"[") || rest.get(..7).is_none_or(|rest| rest == b"[CDATA[");
+        for (look, state) in looked {
+            match look {
+                Look::Yes if state != State::Cdata(0) || exact => return Some(state),
+                Look::More => return None,
+                _ => {}
+            }
+        }
+        Some(State::Bogus)
+    }
+
+    /// A run of characters of one kind.
+    fn text(&mut self, text: &[u8]) -> Option<Found> {
+        let kind = |byte: u8| match byte {
+            0 => Token::Null,
+            byte if is_blank(byte) => Token::Blank,
+            _ => Token::Text,
+        };
+        let token = text.first().map_or(Token::Text, |first| kind(*first));
+        // White space behind other text changes nothing.
+        let length = match token {
+            Token::Text => memchr::memchr(0, text).unwrap_or(text.len()),
+            token => text.iter().position(|byte| kind(*byte) != token).unwrap_or(text.len()),
+        };
+        let run = text.get(..length).unwrap_or_default();
+        let word = run.iter().rposition(|byte| !byte.is_ascii_alphanumeric() && *byte != b'#');
+        self.refers = match word {
+            Some(at) => run.get(at) == Some(&b'&'),
+            None => self.refers && token == Token::Text,
+        };
+        self.opens = false;
+        self.start = self.at;
+        self.at += length;
+        self.told(token)
+    }
+
+    fn tag(&mut self, mut tag: InTag, bytes: &[u8]) -> Option<Found> {
+        while let Some(&byte) = bytes.get(self.at) {
+            tag = match (tag, byte) {
+                (InTag::Quoted(quote), byte) => {
+                    if byte == quote {
+                        InTag::Before
+                    } else {
+                        let rest = bytes.get(self.at..).unwrap_or_default();
+                        self.at += memchr::memchr(quote, rest).unwrap_or(rest.len());
+                        continue;
+                    }
+                }
+                (_, b'>') => {
+                    self.at += 1;
+                    self.state = State::Data;
+                    let token = token_of(bytes.get(self.start..self.at).unwrap_or_default());
+                    return self.told(token);
+                }
+                (InTag::Unquoted, byte) => {
+                    if is_blank(byte) {
+                        InTag::Before
+                    } else {
+                        tag
+                    }
+                }
+                (InTag::BeforeValue, b'"' | b'\'') => InTag::Quoted(byte),
+                (InTag::BeforeValue, byte) => {
+                    if is_blank(byte) {
+                        tag
+                    } else {
+                        InTag::Unquoted
+                    }
+                }
+                (_, b'/') => InTag::Before,
+                (InTag::AttributeName, byte) if is_blank(byte) => InTag::AfterName,
+                (InTag::Name, byte) if is_blank(byte) => InTag::Before,
+                (InTag::AttributeName | InTag::AfterName, b'=') => InTag::BeforeValue,
+                (InTag::Before | InTag::AfterName, byte) => {
+                    if is_blank(byte) {
+                        tag
+                    } else {
+                        InTag::AttributeName
+                    }
+                }
+                (InTag::Name | InTag::AttributeName, _) => tag,
+            };
+            self.at += 1;
+        }
+        self.state = State::Tag(tag);
+        None
+    }
+
+    fn comment(&mut self, mut comment: Comment, bytes: &[u8]) -> Option<Found> {
+        while let Some(&byte) = bytes.get(self.at) {
+            self.at += 1;
+            match comment.step(byte) {
+                Some(next) => comment = next,
+                None => {
+                    self.state = State::Data;
+                    return self.told(Token::Comment);
+                }
+            }
+        }
+        self.state = State::Comment(comment);
+        None
+    }
+
+    fn bogus(&mut self, bytes: &[u8]) -> Option<Found> {
+        let rest = bytes.get(self.at..).unwrap_or_default();
+        match memchr::memchr(b'>', rest) {
+            Some(end) => {
+                self.at += end + 1;
+                self.state = State::Data;
+                self.told(Token::Comment)
+            }
+            None => {
+                self.at = bytes.len();
+                None
+            }
+        }
+    }
+
+    fn doctype(&mut self, bytes: &[u8]) -> Option<Found> {
+        let rest = bytes.get(self.at..).unwrap_or_default();
+        let Some(end) = memchr::memchr(b'>', rest) else {
+            self.at = bytes.len();
+            return None;
+        };
+        self.at += end + 1;
+        self.state = State::Data;
+        let doctype = bytes.get(self.start..self.at).unwrap_or_default();
+        self.told(Token::Doctype(super::modes::is_quirky(doctype)))
+    }
+
+    fn cdata(&mut self, mut brackets: u8, bytes: &[u8]) -> Option<Found> {
+        while let Some(&byte) = bytes.get(self.at) {
+            self.at += 1;
+            brackets = match byte {
+                b']' => 2.min(brackets + 1),
+                b'>' if brackets == 2 => {
+                    self.state = State::Data;
+                    self.opens = false;
+                    return self.told(Token::Text);
+                }
+                _ => 0,
+            };
+        }
+        self.state = State::Cdata(brackets);
+        None
+    }
+
+    /// Whether the end tag of the element whose text this is begins here.
+    fn ends_text(&self, rest: &[u8], last: bool) -> Look {
+        let Some(behind) = rest.strip_prefix(b"</") else {
+            return if rest.len() < 2 && b"</".starts_with(rest) && !last { Look::More } else { Look::No };
+        };
+        let mut name = EMPTY;
+        for byte in behind {
+            if ends_name(*byte) {
+                return if name == self.last { Look::Yes } else { Look::No };
+            }
+            if !byte.is_ascii_alphabetic() || is_long(name) {
+                return Look::No;
+            }
+            name = push(name, *byte);
+        }
+        if last { Look::No } else { Look::More }
+    }
+
+    #[allow(
+        clippy::option_option,
+        reason = "one says that more is needed, the other that nothing is told here"
+    )]
+    fn raw(&mut self, bytes: &[u8], last: bool) -> Option<Option<Found>> {
+        let rest = bytes.get(self.at..).unwrap_or_default();
+        let text = memchr::memchr(b'<', rest).unwrap_or(rest.len());
+        if text > 0 {
+            self.at += text;
+            return Some(self.told(Token::Text));
+        }
+        match self.ends_text(rest, last) {
+            Look::More => return None,
+            Look::Yes => {
+                self.start = self.at;
+                self.at += 2;
+                self.state = State::Tag(InTag::Name);
+                return Some(None);
+            }
+            Look::No => self.at += 1,
+        }
+        Some(self.told(Token::Text))
+    }
+
+    #[allow(
+        clippy::option_option,
+        reason = "one says that more is needed, the other that nothing is told here"
+    )]
+    fn script(&mut self, level: Level, bytes: &[u8], last: bool) -> Option<Option<Found>> {
+        let rest = bytes.get(self.at..).unwrap_or_default();
+        let (mut taken, mut next) = (1, level);
+        match (level, rest) {
+            (Level::Plain, [b'<', b'!', ..] | [b'<', b'!'] | [b'<']) if !matches!(rest, [b'<', other, ..] if *other != b'!') => {
+                match looks_like(rest, b"<!--", last) {
+                    Look::More => return None,
+                    Look::Yes => (taken, next) = (4, Level::Escaped(2)),
+                    Look::No => {}
+                }
+            }
+            (Level::Escaped(2) | Level::Twice(2), [b'>', ..]) => next = Level::Plain,
+            (Level::Escaped(dashes), [b'-', ..]) => next = Level::Escaped(2.min(dashes + 1)),
+            (Level::Twice(dashes), [b'-', ..]) => next = Level::Twice(2.min(dashes + 1)),
+            (Level::Escaped(_), [b'<', first, ..]) if first.is_ascii_alphabetic() => {
+                match script_word(rest, b"<script", last) {
+                    Look::More => return None,
+                    Look::Yes => (taken, next) = (8, Level::Twice(0)),
+                    Look::No => next = Level::Escaped(0),
+                }
+            }
+            (Level::Twice(_), [b'<', ..]) => match script_word(rest, b"</script", last) {
+                Look::More => return None,
+                Look::Yes => (taken, next) = (9, Level::Escaped(0)),
+                Look::No => next = Level::Twice(0),
+            },
+            (Level::Escaped(_), [b'<', b'/', ..] | [b'<']) | (Level::Plain, [b'<', ..]) => {
+                match self.ends_text(rest, last) {
+                    Look::More => return None,
+                    Look::Yes => {
+                        self.start = self.at;
+                        self.at += 2;
+                        self.state = State::Tag(InTag::Name);
+                        return Some(None);
+                    }
+                    Look::No if level != Level::Plain => next = Level::Escaped(0),
+                    Look::No => {}
+                }
+            }
+            (Level::Escaped(_), _) => next = Level::Escaped(0),
+            (Level::Twice(_), _) => next = Level::Twice(0),
+            (Level::Plain, _) => taken = memchr::memchr(b'<', rest).unwrap_or(rest.len()),
+        }
+        self.at += taken;
+        self.state = State::Script(next);
+        Some(self.told(Token::Text))
+    }
+}
+
+/// Whether this begins with such a word, which ends there.
+fn script_word(rest: &[u8], word: &[u8], last: bool) -> Look {
+    match looks_like(rest, word, last) {
+        Look::Yes => match rest.get(word.len()) {
+            Some(next) if ends_name(*next) => Look::Yes,
+            None if !last => Look::More,
+            _ => Look::No,
+        },
+        other => other,
+    }
+}
+
+/// The attributes of a tag, as they are written, the first of each name alone.
+pub(crate) fn attributes<'b>(tag: &'b [u8], found: &mut Vec<Attribute<'b>>) -> bool {
+    found.clear();
+    let mut at =
+        1 + tag.iter().skip(1).position(|byte| ends_name(*byte) && *byte != b'/').unwrap_or(tag.len());
+    // An end tag has its `/` before its name.
+    let name_end = tag.iter().skip(2).position(|byte| ends_name(*byte)).map_or(tag.len(), |at| at + 2);
+    at = at.min(name_end);
+    let run = |at: usize, ends: fn(u8) -> bool| {
+        at + tag.get(at..).unwrap_or_default().iter().position(|byte| ends(*byte)).unwrap_or_default()
+    };
+    let mut empty = false;
+    while let Some(&byte) = tag.get(at) {
+        if byte == b'>' {
+            break;
+        }
+        empty = byte == b'/';
+        if is_blank(byte) || byte == b'/' {
+            at += 1;
+            continue;
+        }
+        let end = run(at + 1, |byte| ends_name(byte) || byte == b'=');
+        let name = tag.get(at..end).unwrap_or_default();
+        let behind = run(end, |byte| !is_blank(byte));
+        at = end;
+        let mut value: Range<usize> = end..end;
+        if tag.get(behind) == Some(&b'=') {
+            let begins = run(behind + 1, |byte| !is_blank(byte));
+            match tag.get(begins) {
+                Some(quote @ (b'"' | b'\'')) => {
+                    let rest = tag.get(begins + 1..).unwrap_or_default();
+                    let length = memchr::memchr(*quote, rest).unwrap_or(rest.len());
+                    value = begins + 1..begins + 1 + length;
+                    at = value.end + 1;
+                }
+                _ => {
+                    value = begins..run(begins, |byte| is_blank(byte) || byte == b'>');
+                    at = value.end;
+                }
+            }
+        }
+        if !found.iter().any(|other| other.name.eq_ignore_ascii_case(name)) {
+            found.push(Attribute { name, value: tag.get(value).unwrap_or_default() });
+        }
+    }
+    empty
+}
+
+/// The token that a tag is.
+fn token_of(tag: &[u8]) -> Token {
+    let begins = if tag.get(1) == Some(&b'/') { 2 } else { 1 };
+    let rest = tag.get(begins..).unwrap_or_default();
+    let element =
+        rest.iter().take_while(|byte| !ends_name(**byte)).fold(EMPTY, |name, byte| push(name, *byte));
+    if begins == 2 {
+        return Token::End(element);
+    }
+    let behind = rest.iter().position(|byte| ends_name(*byte)).and_then(|at| rest.get(at..));
+    if behind == Some(b">") {
+        return Token::Start(element, Facts::default());
+    }
+    let mut found = Vec::new();
+    let empty = attributes(tag, &mut found);
+    let mut facts = Facts { empty, ..Facts::default() };
+    for attribute in &found {
+        let value = |text: &[u8]| attribute.value.eq_ignore_ascii_case(text);
+        let named = |text: &[u8]| attribute.name.eq_ignore_ascii_case(text);
+        facts.hidden |= named(b"type") && value(b"hidden");
+        facts.font |= named(b"color") || named(b"face") || named(b"size");
+        facts.html |= named(b"encoding") && (value(b"text/html") || value(b"application/xhtml+xml"));
+        let hashed = attribute.name.iter().fold(EMPTY, |hash, byte| push(hash, *byte));
+        let hashed = attribute.value.iter().fold(hashed << 1 | 1, |hash, byte| {
+            (hash ^ Name::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
+        });
+        facts.attributes = facts.attributes.wrapping_add((hashed >> 64) as u64 ^ hashed as u64);
+    }
+    Token::Start(element, facts)
+}
