@@ -174,6 +174,11 @@ impl Entry {
         self.step.sweeps(&**settings)
     }
 
+    /// Whether the step runs before the response begins: see [`Step::logs_first`](crate::Step::logs_first).
+    pub fn logs_first(&self, settings: &Arc<dyn Any + Send + Sync>) -> bool {
+        self.step.logs_first(&**settings)
+    }
+
     /// Whether the step never does anything with these settings: see [`Step::is_idle`](crate::Step::is_idle).
     pub fn is_idle(&self, settings: &Arc<dyn Any + Send + Sync>) -> bool {
         self.step.is_idle(&**settings)

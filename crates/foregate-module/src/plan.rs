@@ -124,6 +124,7 @@ pub struct Plan {
     keeps_received: bool,
     keeps_fields: bool,
     sees_refused: bool,
+    logs_first: bool,
 }
 
 /// What a browser asks for that is no document of its own, by `Sec-Fetch-Dest` (Fetch, section 2.2.7).
@@ -273,6 +274,12 @@ impl Plan {
         steps.iter().filter(reads)
     }
 
+    /// Whether a step of the phase `log` runs before the response begins: see [`Step::logs_first`](crate::Step::logs_first).
+    #[inline]
+    pub fn logs_first(&self) -> bool {
+        self.logs_first
+    }
+
     /// All steps, in their order.
     pub fn steps(&self) -> &[Planned] {
         &self.steps
@@ -381,7 +388,7 @@ impl<'p> PlanBuilder<'p> {
         let mut identity: Vec<Text> = Vec::new();
         let (mut request_sweeps, mut sweeps, mut parts) = (Vec::new(), Vec::new(), Vec::new());
         let (mut renews, mut keeps_received, mut sees_refused) = (false, false, false);
-        let mut keeps_fields = false;
+        let (mut keeps_fields, mut logs_first) = (false, false);
         for (number, entry) in self.pipeline.entries().iter().enumerate() {
             let decl = entry.decl();
             let writes = |value: &str| steps.iter().any(|step| self.pipeline.writes(step.step, value));
@@ -404,6 +411,7 @@ impl<'p> PlanBuilder<'p> {
             keeps_fields |= decl.phase >= PhaseId::UpstreamResponse
                 && (planned.when.is_some() || entry.reads_request_fields());
             sees_refused |= entry.reads_received() && decl.phase == PhaseId::Log;
+            logs_first |= entry.logs_first(&planned.settings);
             body = body.max(entry.body(&planned.settings).min(BODY_LIMIT));
             body_is_optional &= entry.body(&planned.settings) == 0 || self.pipeline.may_fail(&planned);
             if entry.body(&planned.settings) > 0 && !self.pipeline.may_fail(&planned) {
@@ -449,6 +457,7 @@ impl<'p> PlanBuilder<'p> {
             keeps_received,
             keeps_fields,
             sees_refused,
+            logs_first,
         }
     }
 

@@ -12,7 +12,7 @@ use crate::check::{Decl, decl};
 use crate::exchange::Exchange;
 use crate::input::{Inputs, View};
 use crate::output::{Apply, Notes, Output, Outputs};
-use crate::phase_id::Phase;
+use crate::phase_id::{Phase, PhaseId};
 use crate::pipeline::Pipeline;
 use crate::settings::{Context, FromNode, Key, Node, Problem};
 use crate::state::State;
@@ -121,6 +121,14 @@ pub trait Step: Default + Send + Sync + 'static {
     /// Whether such a field, of this name, goes on to the origin or the client. Default: yes.
     fn keeps(&self, _settings: &Self::Settings, _swept: Swept, _name: &[u8]) -> bool {
         true
+    }
+
+    /// Whether a step of the phase `log` runs before the response begins with these settings, so that its lines are in their files
+    /// before the client has the response. The platform waits for the files for a limited time. What the step reads of the
+    /// exchange is as it is then: a response that breaks off later has its status, and no error. A platform that cannot do so
+    /// refuses such settings ([`Plan::logs_first`](crate::Plan::logs_first)). Default: no, the step runs when the exchange is over.
+    fn logs_first(_settings: &Self::Settings) -> bool {
+        false
     }
 
     /// Where it runs for this request, if [`WEIGHT`](Self::WEIGHT) is [`Weight::Varies`]: asked right before
@@ -288,6 +296,9 @@ pub trait Erased: Send + Sync {
     /// See [`Step::keeps`].
     fn keeps(&self, settings: &(dyn Any + Send + Sync), swept: Swept, name: &[u8]) -> bool;
 
+    /// See [`Step::logs_first`].
+    fn logs_first(&self, settings: &(dyn Any + Send + Sync)) -> bool;
+
     /// Whether its filters hold.
     fn applies(&self, exchange: &dyn Exchange) -> bool;
 
@@ -387,6 +398,10 @@ impl<S: Step> Erased for Typed<S> {
 
     fn keeps(&self, settings: &(dyn Any + Send + Sync), swept: Swept, name: &[u8]) -> bool {
         settings.downcast_ref().is_none_or(|settings| self.0.keeps(settings, swept, name))
+    }
+
+    fn logs_first(&self, settings: &(dyn Any + Send + Sync)) -> bool {
+        S::At::ID == PhaseId::Log && settings.downcast_ref().is_some_and(|settings| S::logs_first(settings))
     }
 
     fn applies(&self, exchange: &dyn Exchange) -> bool {

@@ -164,6 +164,12 @@ impl Cycle {
                 path.display()
             ));
         }
+        if plan.logs_first() {
+            return Err(format!(
+                "{}: inside NGINX lines of logs are written when the response is over: leave out `log-sync`",
+                path.display()
+            ));
+        }
         let off = switched_off(pipeline, &plan, &terms.off)?;
         let open = |log: &PathBuf| open_log(log).ok_or(format!("cannot open {}", log.display()));
         let route = Rc::new(Route {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arc_swap::{ArcSwap, ArcSwapOption, Cache};
 use foregate_module::LogLine;
+use foregate_module::settings::LogId;
 use foregate_wire::HeadLimits;
 
 use crate::budget::Budget;
@@ -129,6 +130,11 @@ impl Config {
         if let Some(log) = self.logs.get(line.log.0 as usize) {
             log.push(&[&*line.line, b"\n"].concat());
         }
+    }
+
+    /// The log file of a module.
+    pub fn log_file(&self, id: LogId) -> Option<&LogFile> {
+        self.logs.get(id.0 as usize)
     }
 
     /// Who performs the handshakes of a listener that speaks TLS.

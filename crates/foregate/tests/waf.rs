@@ -438,3 +438,70 @@ fn the_core_rule_set_has_few_deviations() {
     let count = |start: &str| text.lines().filter(|line| line.trim_start().starts_with(start)).count();
     assert!((1..=DEVIATIONS).contains(&count("- case:")) && count("- case:") == count("reason:"));
 }
+
+/// The text of an answer to a request over a connection of its own, and how long it took.
+fn ask(port: u16, request: &str) -> (String, Duration) {
+    let began = Instant::now();
+    let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    connection.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    connection.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    std::io::Read::read_to_string(&mut connection, &mut answer).unwrap();
+    (answer, began.elapsed())
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// With `log-sync` the line of a request is in the file when its response is there, however many come one after the other.
+#[test]
+fn log_sync_writes_before_the_response() {
+    let folder = Folder::new("waf-log-sync");
+    folder.write("rules.conf", "SecRule ARGS:a \"@eq 1\" \"id:1,phase:1,pass,log\"\n");
+    let port = free_port();
+    let configuration = format!(
+        "listen \"127.0.0.1:{port}\"\n\
+         site \"*\" {{ route \"/**\" {{ waf log=\"waf.log\" log-sync=#true {{ rules \"rules.conf\" }}; respond 204; }}; }}\n"
+    );
+    let _proxy = serve(&folder, &configuration, port);
+    for number in 0..200 {
+        let (answer, _) =
+            ask(port, &format!("GET /n{number}n?a=1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
+        let log = std::fs::read_to_string(folder.0.join("waf.log")).unwrap();
+        assert!(log.contains(&format!("/n{number}n")) && log.ends_with('\n'), "{number}");
+    }
+}
+
+/// A file that takes nothing more holds up a response for a moment, and not for good; each such response is counted.
+#[test]
+fn log_sync_does_not_wait_for_a_stuck_file() {
+    let folder = Folder::new("waf-log-stuck");
+    folder.write("rules.conf", "SecRule ARGS:a \"@eq 1\" \"id:1,phase:1,pass,log\"\n");
+    let pipe = folder.0.join("waf.log");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let _unread = std::fs::File::options().read(true).write(true).open(&pipe).unwrap();
+    let (port, metrics) = (free_port(), free_port());
+    let configuration = format!(
+        "listen \"127.0.0.1:{port}\"\nmetrics \"127.0.0.1:{metrics}\"\n\
+         site \"*\" {{ route \"/**\" {{ waf log=\"waf.log\" log-sync=#true {{ rules \"rules.conf\" }}; respond 204; }}; }}\n"
+    );
+    let _proxy = serve(&folder, &configuration, port);
+    let request = format!("GET /{}?a=1 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "x".repeat(700));
+    let late = || {
+        let (text, _) = ask(metrics, "GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let line = text.lines().find_map(|line| line.strip_prefix("foregate_module_log_late_total "));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    let mut count = 0;
+    while late() == 0 {
+        count += 1;
+        assert!(count < 2000, "the pipe is never full");
+        let (answer, took) = ask(port, &request);
+        assert!(answer.starts_with("HTTP/1.1 204") && took < Duration::from_secs(5), "{took:?} {answer}");
+    }
+    let (answer, took) = ask(port, &request);
+    assert!(answer.starts_with("HTTP/1.1 204"), "{answer}");
+    assert!((Duration::from_millis(90)..Duration::from_secs(5)).contains(&took), "{took:?}");
+}

@@ -53,6 +53,7 @@ impl Exchange<'_> {
         if let Err(error) = self.room().await {
             return Step::Broken(error);
         }
+        self.log_first().await;
         if let Err(error) = self.begin_response(length) {
             return Step::Broken(Error::Client(error));
         }

@@ -149,6 +149,7 @@ impl Exchange<'_> {
         if let Err(error) = self.room().await {
             return self.give_up(origin, error);
         }
+        self.log_first().await;
         match length {
             BodyLength::Tunnel => self.open_tunnel(origin),
             length => self.send_final(origin, length),

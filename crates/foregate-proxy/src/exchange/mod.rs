@@ -10,6 +10,7 @@ mod forward;
 mod heavy;
 mod inner;
 mod inspect;
+mod log_first;
 mod modules;
 mod progress;
 mod received;
@@ -127,6 +128,8 @@ struct Exchange<'a> {
     run: Option<Box<Run>>,
     /// What of it a heavy step has taken along.
     away: Option<Arc<Away>>,
+    /// The steps of the phase `log` that run before the response begins have run.
+    logged_first: bool,
     /// The client's own request, while that of a fragment is judged in its place.
     outer: Option<Box<Outer<'a>>>,
 }
@@ -305,6 +308,7 @@ impl<'a> Exchange<'a> {
             plan: None,
             run: None,
             away: None,
+            logged_first: false,
             outer: None,
         }
     }
@@ -335,6 +339,7 @@ impl<'a> Exchange<'a> {
                         // What it does not take would stay in the system's memory for minutes.
                         self.client.link.reset_on_close();
                     }
+                    self.log_first().await;
                     self.client.abort();
                     break Outcome::Abort;
                 }

@@ -568,6 +568,9 @@ impl<'a> Exchange<'a> {
         run.facts.summary = summary;
         run.facts.now = now();
         for planned in self.plan.map_or(&[][..], |plan| plan.phase(PhaseId::Log)) {
+            if self.logged_first && self.is_logged_first(planned) {
+                continue;
+            }
             let verdict = self.run_light(planned, &config.settings.pipeline);
             // Nothing is left that could be ended.
             let _ = self.judge(planned, &config.settings.pipeline, verdict);

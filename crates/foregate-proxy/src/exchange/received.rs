@@ -193,15 +193,50 @@ pub(super) fn show<'r>(
 }
 
 impl<'a> Exchange<'a> {
-    /// Shows a request that was refused before it had a route to the steps that ask for such; it has been answered.
+    /// Shows a request that was refused before it had a route to the steps that ask for such; it has been answered. Those that
+    /// run before the response have seen it.
     pub(super) async fn show_refused(&mut self, error: Error) {
+        if !self.logged_first
+            && let Some(plan) = self.take_refused(error, |_| true)
+        {
+            let pipeline = &*self.config.settings.pipeline;
+            let steps: Vec<Planned> = plan.of_refused(pipeline).cloned().collect();
+            for planned in &steps {
+                let verdict = self.run_somewhere(planned, pipeline).await;
+                // Nothing is left that could be ended.
+                let _ = self.judge(planned, pipeline, verdict);
+            }
+        }
+    }
+
+    /// The same before the response begins, where a step of the plan runs then, and waits until its lines are written.
+    pub(super) async fn show_refused_first(&mut self) {
+        let Some(error) = self.refused.filter(|_| !self.logged_first) else { return };
+        // Where there are no files there are no lines to wait for.
+        if self.config.settings.logs.is_empty() {
+            return;
+        }
+        let Some(plan) = self.take_refused(error, Plan::logs_first) else { return };
+        self.logged_first = true;
+        let pipeline = &*self.config.settings.pipeline;
+        let steps: Vec<Planned> = plan.of_refused(pipeline).cloned().collect();
+        let mut logs = Vec::new();
+        for planned in &steps {
+            let verdict = self.run_somewhere(planned, pipeline).await;
+            self.note_first(planned, verdict, &mut logs);
+        }
+        self.wait_until_written(&logs).await;
+    }
+
+    /// Takes the plan for a refused request along, if it is one that is wanted, with what its steps are shown of the request.
+    fn take_refused(&mut self, error: Error, wants: fn(&Plan) -> bool) -> Option<&'a Arc<Plan>> {
         // What could not be parsed has not been consumed.
         let raw = match (&error, &self.client.link) {
             (Error::Request(_) | Error::HeadTimeout, Link::H1(link)) => Some(link.ahead()),
             _ => None,
         };
         let parts = raw.map(Parts::read);
-        let Some(plan) = self.plan_of_refused(raw, parts.as_ref()) else { return };
+        let plan = self.plan_of_refused(raw, parts.as_ref()).filter(|plan| wants(plan))?;
         let unparsed = raw.zip(parts).map(|(raw, parts)| {
             let bytes = raw.get(..parts.end).unwrap_or(raw).to_vec();
             Unparsed { bytes, parts }
@@ -215,14 +250,7 @@ impl<'a> Exchange<'a> {
             run.facts.summary = summary;
             run.facts.now = now();
         }
-        let config = self.config;
-        let pipeline = &*config.settings.pipeline;
-        let steps: Vec<Planned> = plan.of_refused(pipeline).cloned().collect();
-        for planned in &steps {
-            let verdict = self.run_somewhere(planned, pipeline).await;
-            // Nothing is left that could be ended.
-            let _ = self.judge(planned, pipeline, verdict);
-        }
+        Some(plan)
     }
 
     /// The plan of the route that a refused request seems to ask for, of its site where no route fits, or that of the top of

@@ -246,6 +246,8 @@ fn process(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resul
     counter(encoder, "access_log_dropped", "Access-log lines dropped", metrics.access_log_dropped.get())?;
     let help = "Lines of modules' log files that were dropped";
     counter(encoder, "module_log_dropped", help, metrics.module_log_dropped.get())?;
+    let help = "Responses that began before lines for modules' log files were written that should have been before them";
+    counter(encoder, "module_log_late", help, metrics.module_log_late.get())?;
     let mut reloads = counters(encoder, "reloads", "Reloads of the configuration")?;
     labelled(&mut reloads, &[("result", "ok")], metrics.reloads_ok.get())?;
     labelled(&mut reloads, &[("result", "refused")], metrics.reloads_refused.get())?;

@@ -98,4 +98,10 @@ impl LogFile {
     pub fn push(&self, lines: &[u8]) {
         self.handle.shared.push(lines);
     }
+
+    /// Has what was added so far written without delay. The future ends when the file has taken or refused it, which on a
+    /// slow file may be late: wait for a limited time.
+    pub fn settle(&self) -> impl Future<Output = ()> + use<> {
+        self.handle.shared.settle()
+    }
 }

@@ -189,6 +189,8 @@ pub struct Metrics {
     pub access_log_dropped: Arc<Counter>,
     /// Lines that were meant for log files of modules and were dropped.
     pub module_log_dropped: Arc<Counter>,
+    /// Responses that began before lines that were to be written first were in their files.
+    pub module_log_late: Counter,
     /// Reloads that took effect.
     pub reloads_ok: Counter,
     /// Reloads that were refused.

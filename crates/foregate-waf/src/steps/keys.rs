@@ -14,7 +14,7 @@ pub(super) const WAF: Key = Key {
     )
 };
 
-const PROPS: [Prop; 3] = [
+const PROPS: [Prop; 4] = [
     prop(
         "mode",
         "WORD",
@@ -34,6 +34,13 @@ const PROPS: [Prop; 3] = [
         "",
         "Where transactions are JSON objects, one on a line: those that `SecAuditEngine` says; where it is off, those in \
          which a rule matched.",
+    ),
+    prop(
+        "log-sync",
+        "[#true|#false]",
+        "#false",
+        "`#true`: the lines of a request are in `log` and `audit` before its response begins, for programs that read them right after \
+         it, such as go-ftw. A response waits for the files for at most 100 ms, and then goes on.",
     ),
 ];
 

@@ -53,6 +53,10 @@ impl Step for Log {
     const FILTERS: &'static [Filter] = &[];
     const WEIGHT: Weight = Weight::Varies;
 
+    fn logs_first(settings: &Settings) -> bool {
+        settings.log_sync
+    }
+
     fn load(&self, settings: &Settings, (_, ReceivedRequest(received), ..): &Self::In<'_>) -> Load {
         // All phases of a request that was refused run here.
         let values = |head| memchr::memchr3_iter(b'\n', b'&', b';', head).count();

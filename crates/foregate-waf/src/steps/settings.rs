@@ -41,6 +41,8 @@ pub struct Settings {
     pub(super) mode: EngineMode,
     pub(super) log: Option<LogId>,
     pub(super) audit: Option<LogId>,
+    /// Lines are in their files before the response begins.
+    pub(super) log_sync: bool,
     pub(super) excludes: Vec<Exclude>,
     /// Hundredths of a percent.
     sample: u64,
@@ -127,17 +129,23 @@ impl FromNode for Settings {
         let longer = [("start", false), ("refuse", true)];
         let beyond = body.and_then(|body| body.prop("beyond"));
         let memory = body.and_then(|body| body.prop("memory"));
-        let (mode, log, audit, refuses, memory, (drops_trailers, stream_pause), load, (excludes, terms)) =
-            together((
-                node.prop("mode").map_or(Ok(EngineMode::DetectionOnly), |mode| mode.choice(&modes)),
-                node.prop("log").map(|file| context.log(file)).transpose(),
-                node.prop("audit").map(|file| context.log(file)).transpose(),
-                beyond.map(|beyond| beyond.choice(&longer)).transpose(),
-                memory.map(|memory| memory.size(0..=BODY_MOST)).transpose(),
-                read_streams(node),
-                read_load(node),
-                read_terms(node, context),
-            ))?;
+        let (
+            mode,
+            (log, audit, log_sync),
+            refuses,
+            memory,
+            (drops_trailers, stream_pause),
+            load,
+            (excludes, terms),
+        ) = together((
+            node.prop("mode").map_or(Ok(EngineMode::DetectionOnly), |mode| mode.choice(&modes)),
+            read_logs(node, context),
+            beyond.map(|beyond| beyond.choice(&longer)).transpose(),
+            memory.map(|memory| memory.size(0..=BODY_MOST)).transpose(),
+            read_streams(node),
+            read_load(node),
+            read_terms(node, context),
+        ))?;
         let (sample, heavy, when_full, deadline) = load;
         let files: Vec<Argument> =
             node.children_named("rules").flat_map(|rules| rules.args().iter().cloned()).collect();
@@ -165,6 +173,7 @@ impl FromNode for Settings {
             mode,
             log,
             audit,
+            log_sync,
             excludes,
             sample,
             body: seen,
@@ -179,6 +188,23 @@ impl FromNode for Settings {
             engine,
         })
     }
+}
+
+/// The files for lines and for transactions, and whether lines are in them before the response begins.
+fn read_logs(
+    node: &Node,
+    context: &mut dyn Context,
+) -> Result<(Option<LogId>, Option<LogId>, bool), Problem> {
+    let sync = node.prop("log-sync");
+    let (log, audit, log_sync) = together((
+        node.prop("log").map(|file| context.log(file)).transpose(),
+        node.prop("audit").map(|file| context.log(file)).transpose(),
+        sync.map_or(Ok(false), Argument::flag),
+    ))?;
+    if let Some(sync) = sync.filter(|_| log_sync && log.is_none() && audit.is_none()) {
+        return Err(sync.wrong("`log-sync` needs a file: `log` or `audit`"));
+    }
+    Ok((log, audit, log_sync))
 }
 
 /// The share of requests, what is heavy, what happens where there are too many such, and how long they may take.

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use tokio::sync::watch;
 
 use crate::files;
 use crate::telemetry::metrics::Counter;
@@ -33,12 +34,16 @@ pub(super) struct Shared {
     work: Condvar,
     /// The writer has written something.
     progress: Condvar,
+    /// How many bytes the writer is done with, of those that [`State::taken_in`] counts.
+    written: watch::Sender<u64>,
     dropped: Arc<Counter>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     lines: Vec<u8>,
+    /// Bytes that were ever added to the lines.
+    taken_in: u64,
     /// Bytes that the writer has taken and not written yet.
     in_flight: usize,
     /// Whether the writer waits for a first line.
@@ -55,6 +60,7 @@ pub(super) fn start(path: &Path, dropped: Arc<Counter>) -> io::Result<Arc<Shared
         state: Mutex::new(State::default()),
         work: Condvar::new(),
         progress: Condvar::new(),
+        written: watch::Sender::new(0),
         dropped,
     });
     let writer = Writer {
@@ -79,6 +85,7 @@ impl Shared {
         }
         let before = state.lines.len();
         state.lines.extend_from_slice(line);
+        state.taken_in += line.len() as u64;
         // The writer is woken twice a batch at most: for its first line, and when it is full.
         let wake = state.idle || (before < BATCH && state.lines.len() >= BATCH);
         state.idle = false;
@@ -107,6 +114,20 @@ impl Shared {
     pub(super) fn hurry(&self) {
         self.state.lock().hurry = true;
         self.work.notify_one();
+    }
+
+    /// Has the writer write out what there is; ends when that is done, whether the file took it or not.
+    pub(super) fn settle(&self) -> impl Future<Output = ()> + use<> {
+        let mut written = self.written.subscribe();
+        let mut state = self.state.lock();
+        let until = state.taken_in;
+        state.hurry |= !state.lines.is_empty();
+        drop(state);
+        self.work.notify_one();
+        async move {
+            // The writer does not end while a handle of the file is there.
+            let _ = written.wait_for(|written| *written >= until).await;
+        }
     }
 
     /// Waits until all is written; whether it is by then.
@@ -187,6 +208,7 @@ impl Writer {
         let mut batch = Vec::new();
         loop {
             let work = self.next(&mut batch);
+            let taken = batch.len() as u64;
             if !batch.is_empty() {
                 self.write(&batch);
                 self.rest = next_rest(self.rest, Instant::now());
@@ -195,6 +217,9 @@ impl Writer {
             }
             self.shared.state.lock().in_flight = 0;
             self.shared.progress.notify_all();
+            if taken > 0 {
+                self.shared.written.send_modify(|written| *written += taken);
+            }
             if work.reopen {
                 self.reopen();
             }
