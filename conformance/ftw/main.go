@@ -4,8 +4,7 @@
 //
 // usage: ftw PORT LOG OVERRIDES TESTS
 //
-// Prints one line of JSON: how many cases ran, how many of those were skipped and how many repeated, and which
-// failed twice.
+// Prints one line of JSON: how many cases ran, how many of those were skipped, and which failed.
 package main
 
 import (
@@ -14,11 +13,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	schema "github.com/coreruleset/ftw-tests-schema/v2/types"
 	overrides "github.com/coreruleset/ftw-tests-schema/v2/types/overrides"
@@ -50,43 +46,20 @@ func main() {
 	}
 	settings := config.NewDefaultConfig()
 	settings.LogFile = os.Args[2]
-	// Foregate's log may be 5 ms behind, and a marker that is not there yet is sent again, each time after RateLimit.
-	settings.MaxMarkerRetries = 100
 	address := "127.0.0.1"
 	settings.TestOverride.Overrides = config.Overrides{Port: &port, DestAddr: &address}
 	run := config.NewRunnerConfiguration(settings)
-	// A request is in the log once it is over, which is a moment after its client has the answer.
-	run.RateLimit = 2 * time.Millisecond
 	run.PlatformOverrides.OverridesMap = known
 	silent := output.NewOutput("quiet", io.Discard)
-	first, err := runner.Run(run, tests, silent)
+	done, err := runner.Run(run, tests, silent)
 	if err != nil {
 		fail(err)
 	}
-	failed := failures(first)
-	if len(failed) > 0 {
-		// The runner reads the log while it is written, and now and then sees a line without its end.
-		run.Include = regexp.MustCompile("^(" + strings.Join(failed, "|") + ")$")
-		second, err := runner.Run(run, tests, silent)
-		if err != nil {
-			fail(err)
-		}
-		failed = except(failed, second.Stats.Success)
-	}
-	skipped := len(first.Stats.Skipped) + len(first.Stats.Ignored) + len(first.Stats.ForcedPass)
+	skipped := len(done.Stats.Skipped) + len(done.Stats.Ignored) + len(done.Stats.ForcedPass)
+	failed := append(append([]string{}, done.Stats.Failed...), done.Stats.ForcedFail...)
 	json.NewEncoder(os.Stdout).Encode(map[string]any{
-		"run": first.Stats.Run, "skipped": skipped, "repeated": len(failures(first)), "failed": failed,
+		"run": done.Stats.Run, "skipped": skipped, "failed": failed,
 	})
-}
-
-// failures are the cases that failed in a run.
-func failures(run *runner.TestRunContext) []string {
-	return append(run.Stats.Failed, run.Stats.ForcedFail...)
-}
-
-// except gives the cases that are not among those that passed.
-func except(cases, passed []string) []string {
-	return slices.DeleteFunc(slices.Clone(cases), func(one string) bool { return slices.Contains(passed, one) })
 }
 
 // readOverrides reads the cases that end otherwise here than the files say, by the rule that they are about.
