@@ -439,6 +439,113 @@ fn the_core_rule_set_has_few_deviations() {
     assert!((1..=DEVIATIONS).contains(&count("- case:")) && count("- case:") == count("reason:"));
 }
 
+const CONFIGURED: &str = "\
+listen \"127.0.0.1:1\"
+upstream \"app\" { server \"127.0.0.1:2\" }
+waf mode=\"detect\" { rules \"rules.conf\" }
+site \"example.com\" {
+    route \"/search\" {
+        waf mode=\"block\" {
+            rules \"rules.conf\"
+            exclude id=2 when=#\"http.request.method eq \"GET\"\"#
+            exclude tag=\"never\"
+            body-limit \"16B\"
+        }
+        proxy \"app\"
+    }
+    route \"/apart\" { waf mode=\"block\" when=#\"http.request.uri.query contains \"look\"\"# { rules \"rules.conf\" }; proxy \"app\"; }
+    route \"/dry\" { waf mode=\"block\" dry-run=#true { rules \"rules.conf\" }; proxy \"app\"; }
+    route \"/off\" { waf #false; proxy \"app\"; }
+    route \"/a/*/c\" { proxy \"app\"; }
+    route \"/plain\" { proxy \"app\"; }
+}
+";
+
+/// A folder with a configuration whose routes have firewalls of all kinds.
+fn configured(name: &str) -> Folder {
+    let folder = Folder::new(name);
+    let rules = "SecRequestBodyAccess On\n\
+                 SecRule ARGS:a \"@streq bad\" \"id:2,phase:2,deny,status:403,log,t:lowercase,tag:'some'\"\n\
+                 SecRule ARGS:n \"@streq bad\" \"id:3,phase:1,deny,status:406,log,tag:'never'\"\n";
+    folder.write("rules.conf", rules);
+    folder.write("foregate.kdl", CONFIGURED);
+    folder
+}
+
+/// The `waf` of the route that a request would reach looks at it: its rules, mode and limits, and the exclusions whose condition
+/// holds.
+#[test]
+fn waf_explain_takes_a_configuration() {
+    let folder = configured("waf-explain-configured");
+    let explain = |more: &[&str]| folder.run(&[&["waf", "explain", "-c", "foregate.kdl"], more].concat());
+    let output = explain(&["GET", "http://example.com/search?a=BAD&n=bad"]);
+    assert_eq!(
+        (stdout(&output), output.status.code()),
+        (
+            "site example.com, route /search\nwaf mode=\"block\"\nexclude id=2\nexclude tag=\"never\"\nit passes\n"
+                .to_owned(),
+            Some(0)
+        ),
+        "{}",
+        stderr(&output)
+    );
+    let denied = explain(&["--json", "POST", "http://example.com/search?a=BAD"]);
+    let said = json(&denied);
+    assert_eq!((denied.status.code(), &said["blocked"]), (Some(1), &true.into()), "{said}");
+    assert_eq!(said["configured"]["excludes"], serde_json::json!(["exclude tag=\"never\""]));
+    assert_eq!(said["configured"]["mode"], "block");
+    assert_eq!(
+        (&said["matches"][0]["id"], &said["matches"][0]["transformations"][0]),
+        (&2.into(), &"lowercase".into())
+    );
+    // Rules do not see a body that is longer than the limit, which is refused; the same elsewhere is short enough.
+    for (route, code, verdict) in [("/search", 1, "it is denied with 413"), ("/plain", 0, "it passes")] {
+        let url = format!("http://example.com{route}");
+        let output = explain(&["POST", &url, "-d", "b=01234567890123456789"]);
+        assert_eq!(output.status.code(), Some(code), "{route}: {}", stdout(&output));
+        assert!(stdout(&output).contains(verdict), "{route}: {}", stdout(&output));
+    }
+    for (url, code, text) in [
+        ("http://example.com/plain?n=bad", 1, "waf mode=\"detect\""),
+        ("http://example.com/plain?n=bad", 1, "note: this `waf` stops no request"),
+        ("http://example.com/dry?n=bad", 1, "waf mode=\"block\", dry-run=#true"),
+        ("http://example.com/apart?n=bad", 0, "the `when` of the `waf` does not hold"),
+        ("http://example.com/apart?n=bad&look", 1, "it is denied with 406 by the rule 3"),
+    ] {
+        let output = explain(&["GET", url]);
+        assert_eq!(output.status.code(), Some(code), "{url}: {}{}", stdout(&output), stderr(&output));
+        assert!(stdout(&output).contains(text), "{url}: {}", stdout(&output));
+    }
+    folder.write("request", "GET /search/../search?n=bad HTTP/1.1\r\nHost: EXAMPLE.com:80\r\n\r\n");
+    assert!(stdout(&explain(&["--request", "request"])).contains("route /search"));
+}
+
+/// Where no rule looks at a request, the command says so and ends with 2.
+#[test]
+fn waf_explain_says_where_nothing_looks() {
+    let folder = configured("waf-explain-nothing");
+    for (url, text) in [
+        ("http://example.com/off", "the route \"/off\" of the site \"example.com\" has no `waf`"),
+        ("http://example.com/none", "no route of the site \"example.com\" takes this path"),
+        ("http://other.example/", "no site has the host \"other.example\""),
+        ("http://example.com/a/%2F/c", "refused with 400"),
+        ("http://example.com/a b", "refused before any rule"),
+    ] {
+        let output = folder.run(&["waf", "explain", "-c", "foregate.kdl", "GET", url]);
+        assert_eq!(output.status.code(), Some(2), "{url}: {}", stdout(&output));
+        assert!(stderr(&output).contains(text), "{url}: {}", stderr(&output));
+    }
+    for wrong in [
+        &["-c", "none.kdl", "GET", "/"][..],
+        &["-c", "foregate.kdl", "-r", "rules.conf", "GET", "/"],
+        &["-c", "foregate.kdl", "--set", "tx.a=1", "GET", "/"],
+        &["GET", "/"],
+    ] {
+        let output = folder.run(&[&["waf", "explain"], wrong].concat());
+        assert!(!output.status.success() && stdout(&output).is_empty(), "{wrong:?}");
+    }
+}
+
 /// The text of an answer to a request over a connection of its own, and how long it took.
 fn ask(port: u16, request: &str) -> (String, Duration) {
     let began = Instant::now();

@@ -13,7 +13,8 @@ use parking_lot::Mutex;
 
 use super::settings::{Settings, excluding};
 use super::values::{Held, TransactionValue};
-use crate::engine::{Options, Transaction};
+use crate::engine::{Engine, Options, Transaction};
+use crate::model::EngineMode;
 
 /// Who a peer without an address is taken to be: one on a Unix socket.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -61,7 +62,8 @@ impl Step for Begin {
         if !settings.is_sampled(random) {
             return ControlFlow::Continue((Emit(None),));
         }
-        let mut held = begin(settings, &received, client, authority, now, random, dry_run);
+        let with = (&settings.engine, settings.mode);
+        let mut held = begin(with, &received, client, authority, now, random, dry_run);
         if let Some(transaction) = &mut held.transaction {
             transaction.normal_target(path, query);
             exclude(transaction, settings, &view);
@@ -72,7 +74,7 @@ impl Step for Begin {
 
 /// A transaction that knows the head of a request.
 pub(super) fn begin(
-    settings: &Settings,
+    (engine, mode): (&Arc<Engine>, EngineMode),
     received: &Received<'_>,
     client: Option<IpAddr>,
     authority: &str,
@@ -82,8 +84,8 @@ pub(super) fn begin(
 ) -> Held {
     let id: Arc<str> = format!("{random:016x}").into();
     let started = Duration::from_millis(now.unix_ms);
-    let options = Options { unique_id: Arc::clone(&id), started, mode: Some(settings.mode), dry_run };
-    let mut transaction = Transaction::new(&settings.engine, options);
+    let options = Options { unique_id: Arc::clone(&id), started, mode: Some(mode), dry_run };
+    let mut transaction = Transaction::new(engine, options);
     let peer = received.client.unwrap_or(NOBODY);
     let client = client.map_or(peer, |client| SocketAddr::new(client, peer.port()));
     transaction.connection(client, received.server.unwrap_or(NOBODY));
@@ -140,13 +142,15 @@ fn values_of_head(received: &Received<'_>) -> usize {
 }
 
 /// Leaves out the rules that do not run for this request; those that never run are out already. A rule runs where it is in doubt
-/// whether it is to be left out: nobody gets around it by a path that an origin reads otherwise, and nobody is refused for one.
-fn exclude(transaction: &mut Transaction, settings: &Settings, view: &View<'_>) {
+/// whether it is to be left out: nobody gets around it by a path that an origin reads otherwise, and nobody is refused for one. Returns the numbers of the keys whose condition holds.
+pub(super) fn exclude(transaction: &mut Transaction, settings: &Settings, view: &View<'_>) -> Vec<usize> {
     let view = view.in_doubt(Doubt::Denies);
-    let holds = settings.excludes.iter().enumerate().filter(|(_, exclude)| exclude.holds_for(&view));
-    for (number, _) in holds {
+    let mut holding = Vec::new();
+    for (number, _) in settings.excludes.iter().enumerate().filter(|(_, exclude)| exclude.holds_for(&view)) {
         transaction.environment(excluding(number).as_bytes(), b"1");
+        holding.push(number);
     }
+    holding
 }
 
 /// The first line of a head that cannot be parsed, as it came.

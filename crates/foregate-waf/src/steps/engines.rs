@@ -104,9 +104,7 @@ pub(super) fn engine(
         return Ok(engine);
     }
     let mut through = Through { context, key, reads: Vec::new(), globs: Vec::new() };
-    let first = Source::text(EXCLUDE, terms.excludes.clone());
-    let sources: Vec<Source> = std::iter::once(first).chain(roots.iter().map(Source::files)).collect();
-    let rules = load(&sources, &mut through).map_err(|problems| told(key, &problems))?;
+    let rules = load(&sources(&roots, terms), &mut through).map_err(|problems| told(key, &problems))?;
     for need in needs(&rules, terms.body != Some(0)) {
         warn(through.context, key, &need);
     }
@@ -131,6 +129,35 @@ pub(super) fn engine(
     }
     all.push(made);
     Ok(engine)
+}
+
+/// Files as they were when rules were compiled.
+struct Kept<'k>(&'k Known);
+
+impl Files for Kept<'_> {
+    fn read(&mut self, path: &str, _: usize) -> Result<Vec<u8>, String> {
+        let found = self.0.reads.iter().find(|(known, _)| known == path);
+        found.map(|(_, content)| content.to_vec()).ok_or_else(|| format!("{path} was not read"))
+    }
+
+    fn glob(&mut self, pattern: &str) -> Result<Vec<String>, String> {
+        let found = self.0.globs.iter().find(|(known, _)| known == pattern);
+        found.map(|(_, found)| found.clone()).ok_or_else(|| format!("{pattern} was not listed"))
+    }
+}
+
+/// The rules that an engine was compiled from, read again from the same bytes.
+pub(super) fn rules_of(engine: &Arc<Engine>) -> Option<RuleSet> {
+    let all = KNOWN.lock();
+    let known = all.iter().find(|known| std::ptr::eq(known.engine.as_ptr(), Arc::as_ptr(engine)))?;
+    let rules = load(&sources(&known.roots, &known.terms), &mut Kept(known)).ok()?;
+    Some(with_terms(rules, &known.terms))
+}
+
+/// The keys `exclude` as rules, and the files.
+fn sources(roots: &[String], terms: &Terms) -> Vec<Source> {
+    let first = Source::text(EXCLUDE, terms.excludes.clone());
+    std::iter::once(first).chain(roots.iter().map(Source::files)).collect()
 }
 
 /// The rules that were compiled already from files that still say the same. All of these are read, so that they are

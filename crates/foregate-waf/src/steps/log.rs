@@ -80,7 +80,10 @@ impl Step for Log {
         ) = input;
         let start = || {
             let sampled = settings.is_sampled(random);
-            let begin = || begin(settings, &received, client, authority, now, random, dry_run).transaction;
+            let begin = || {
+                let with = (&settings.engine, settings.mode);
+                begin(with, &received, client, authority, now, random, dry_run).transaction
+            };
             sampled.then(begin).flatten()
         };
         let out_of_memory = held.is_some_and(|held| held.lock().report.is_some());

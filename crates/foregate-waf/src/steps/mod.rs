@@ -16,6 +16,7 @@
 mod answer;
 mod begin;
 mod engines;
+mod explain;
 mod keys;
 mod log;
 mod request;
@@ -29,6 +30,7 @@ mod values;
 use foregate_module::group;
 
 pub use self::begin::Begin;
+pub use self::explain::Explained;
 pub use self::log::Log;
 pub use self::request::{RequestBody, RequestHead};
 pub use self::response::{ResponseHead, ResponsePart, ResponseStart};

@@ -133,19 +133,12 @@ impl Step for RequestBody {
         // A body that could not be kept is not therefore long.
         let has_more = settings.body > 0 && !body.whole && unseen.is_none();
         let seen = with(held, now, way, |transaction| {
-            let has_more = has_more && transaction.request_body_limit().is_some();
-            let is_long = has_more && settings.refuses_long;
-            let denied = if is_long { transaction.deny_for("body-limit") } else { Verdict::Pass };
-            // Where rules only detect, they look at its start.
-            let verdict = match denied {
-                Verdict::Pass => transaction.request_body(body.bytes, body.whole),
-                denied => denied,
-            };
+            let (verdict, is_cut) = look_at_body(transaction, settings, body.bytes, body.whole, has_more);
             let score = transaction.variable("blocking_inbound_anomaly_score");
             let score = score.and_then(|score| std::str::from_utf8(&score).ok()?.parse().ok());
             let over = transaction.over().map(Over::name);
             let would = (transaction.would(), transaction.would_stop());
-            (verdict, score.unwrap_or(0), would, over, transaction.text(), has_more && !is_long)
+            (verdict, score.unwrap_or(0), would, over, transaction.text(), is_cut)
         });
         let Some((verdict, score, (would, rules), over, text, is_cut)) = seen else { return nothing };
         held.is_cut = is_cut;
@@ -158,4 +151,24 @@ impl Step for RequestBody {
         let blocked = Emit(Some(!would.passes()));
         ControlFlow::Continue((Emit(Some(score)), blocked, Emit(rule), Emit(rules), Emit(over), holds))
     }
+}
+
+/// Runs phase 2 over the start of a body, or refuses one that has more than rules may see. Gives the verdict, and whether rules
+/// do not see the rest of a body that goes on.
+pub(super) fn look_at_body(
+    transaction: &mut Transaction,
+    settings: &Settings,
+    start: &[u8],
+    whole: bool,
+    has_more: bool,
+) -> (Verdict, bool) {
+    let has_more = has_more && transaction.request_body_limit().is_some();
+    let is_long = has_more && settings.refuses_long;
+    let denied = if is_long { transaction.deny_for("body-limit") } else { Verdict::Pass };
+    // Where rules only detect, they look at its start.
+    let verdict = match denied {
+        Verdict::Pass => transaction.request_body(start, whole),
+        denied => denied,
+    };
+    (verdict, has_more && !is_long)
 }

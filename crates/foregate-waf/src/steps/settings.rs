@@ -88,6 +88,19 @@ impl Exclude {
         format!("{rule} \"id:{id},phase:1,pass,nolog,noauditlog,t:none,ctl:{what}\"\n")
     }
 
+    /// The key, as it is written, without its condition.
+    pub(super) fn written(&self) -> String {
+        match &self.rules {
+            Excluded::Id(id) => format!("exclude id={id}"),
+            Excluded::Tag(tag) => format!("exclude tag=\"{tag}\""),
+        }
+    }
+
+    /// Whether it has a condition.
+    pub(super) fn has_condition(&self) -> bool {
+        self.when.is_some()
+    }
+
     /// Whether it has a condition that holds for a request.
     pub(super) fn holds_for(&self, view: &View<'_>) -> bool {
         self.when.as_ref().is_some_and(|when| when.holds(view))
@@ -98,6 +111,11 @@ impl Settings {
     /// Whether a request is one of those that are looked at; `random` tells.
     pub(super) fn is_sampled(&self, random: u64) -> bool {
         random % ALL < self.sample
+    }
+
+    /// Whether all requests are looked at.
+    pub(super) fn samples_all(&self) -> bool {
+        self.sample == ALL
     }
 
     /// Whether no request is stopped, whatever happens.

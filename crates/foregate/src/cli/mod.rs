@@ -112,7 +112,7 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
         Verb::Explain(explain) => explain.run(&pipeline),
         Verb::Modules(modules) => modules.run(&pipeline),
         Verb::Module(module) => module.run(&pipeline),
-        Verb::Waf(waf) => waf.run(),
+        Verb::Waf(waf) => waf.run(&pipeline),
         Verb::Reload(reload) => reload.run(),
         Verb::Version(Json { json }) => version(json),
         Verb::Completions { shell } => completions(shell),

@@ -6,7 +6,10 @@ mod files;
 mod install;
 mod test;
 
+use std::sync::Arc;
+
 use clap::Subcommand;
+use foregate_module::Pipeline;
 use foregate_waf::model::{Problem, RuleSet};
 use foregate_waf::seclang::{Source, load};
 use serde::Serialize;
@@ -17,8 +20,8 @@ use super::output::{Outcome, complain, print_json};
 pub(super) enum Waf {
     /// Load rules and say what is wrong with them
     Check(check::Check),
-    /// Say what rules make of a request: every match, what it adds to which score, and the verdict. Ends with 1 if the
-    /// request would be blocked
+    /// Say what rules, or the `waf` of a configuration, make of a request: every match, what it adds to which score, and the
+    /// verdict. Ends with 1 if the rules would stop the request
     Explain(explain::Explain),
     /// Run the regression files of rules, in the form of those of the OWASP Core Rule Set, against a proxy with these rules.
     /// Ends with 1 if a case is not as expected
@@ -28,10 +31,10 @@ pub(super) enum Waf {
 }
 
 impl Waf {
-    pub(super) fn run(&self) -> Outcome {
+    pub(super) fn run(&self, pipeline: &Arc<Pipeline>) -> Outcome {
         match self {
             Self::Check(check) => check.run(),
-            Self::Explain(explain) => explain.run(),
+            Self::Explain(explain) => explain.run(pipeline),
             Self::Test(test) => test.run(),
             Self::InstallCrs(install) => install.run(),
         }

@@ -1,5 +1,6 @@
 //! `foregate waf explain`.
 
+mod configured;
 mod request;
 mod scores;
 
@@ -8,11 +9,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use foregate_module::Pipeline;
 use foregate_waf::engine::{Compile, Engine, Match, Options, Transaction, Verdict};
 use foregate_waf::model::{EngineMode, Rule, RuleSet, Severity, Transformation};
 use foregate_waf::seclang::Source;
 use serde::Serialize;
 
+use self::configured::Configured;
 use self::request::Request;
 use self::scores::{Scores, Step};
 use super::super::Json;
@@ -22,8 +25,17 @@ use super::{line, load_sources};
 #[derive(Debug, Args)]
 pub(in super::super) struct Explain {
     /// A file of rules, in the order in which they hold; `*` and `?` stand for parts of names
-    #[arg(short, long = "rules", value_name = "FILE", required = true)]
+    #[arg(
+        short,
+        long = "rules",
+        value_name = "FILE",
+        required_unless_present = "config",
+        conflicts_with = "config"
+    )]
     rules: Vec<String>,
+    /// A configuration file: the request meets the `waf` of the route that it would reach, with its exclusions and settings
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// The method, such as GET
     #[arg(required_unless_present = "request", requires = "url")]
     method: Option<String>,
@@ -39,7 +51,7 @@ pub(in super::super) struct Explain {
     #[arg(long, value_name = "FILE", conflicts_with = "method")]
     request: Option<PathBuf>,
     /// Set a variable before the rules run, such as tx.blocking_paranoia_level=4
-    #[arg(long = "set", value_name = "VARIABLE=VALUE")]
+    #[arg(long = "set", value_name = "VARIABLE=VALUE", conflicts_with = "config")]
     set: Vec<String>,
     /// The client's address
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
@@ -49,8 +61,11 @@ pub(in super::super) struct Explain {
 }
 
 /// What the rules make of a request, and why.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Explanation {
+    /// With a configuration: site, route, mode and exclusions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    configured: Option<Configured>,
     /// What would become of it if the engine were on.
     verdict: String,
     blocked: bool,
@@ -89,7 +104,7 @@ struct Shown {
 }
 
 impl Explain {
-    pub(super) fn run(&self) -> Outcome {
+    pub(super) fn run(&self, pipeline: &Arc<Pipeline>) -> Outcome {
         let request = match self.asked() {
             Ok(request) => request,
             Err(reason) => {
@@ -97,24 +112,30 @@ impl Explain {
                 return Outcome::Usage;
             }
         };
-        let set = match load_sources(&self.sources(), self.output.json) {
-            Ok(set) => set,
+        let explained = match &self.config {
+            Some(file) => configured::explain(file, pipeline, &request, self.client, self.output.json),
+            None => self.by_rules(&request),
+        };
+        let explanation = match explained {
+            Ok(explanation) => explanation,
             Err(outcome) => return outcome,
         };
-        let engine = match Engine::compile(set.clone(), Compile::default()) {
-            Ok(engine) => Arc::new(engine),
-            Err(problem) => {
-                complain(&line("error", &problem));
-                return Outcome::Wrong;
-            }
-        };
-        let explanation = explain(&engine, &set, &request, self.client);
         if self.output.json {
             print_json(&explanation);
         } else {
             print(&text(&explanation));
         }
         if explanation.blocked { Outcome::Wrong } else { Outcome::Fine }
+    }
+
+    /// What the rules of the command line make of it; or how the verb ends, after what is wrong was shown.
+    fn by_rules(&self, request: &Request) -> Result<Explanation, Outcome> {
+        let set = load_sources(&self.sources(), self.output.json)?;
+        let engine = Engine::compile(set.clone(), Compile::default()).map_err(|problem| {
+            complain(&line("error", &problem));
+            Outcome::Wrong
+        })?;
+        Ok(explain(&Arc::new(engine), &set, request, self.client))
     }
 
     fn asked(&self) -> Result<Request, String> {
@@ -171,6 +192,11 @@ fn explain(engine: &Arc<Engine>, set: &RuleSet, request: &Request, client: IpAdd
     if set.settings.engine == Some(EngineMode::Off) {
         notes.push("the rules say `SecRuleEngine Off`; this is what they would find".into());
     }
+    conclude(transaction, set, notes)
+}
+
+/// What a transaction has found.
+fn conclude(transaction: Transaction, set: &RuleSet, notes: Vec<String>) -> Explanation {
     let mut scores = Scores::new(set, &transaction);
     let threshold = transaction.variable("inbound_anomaly_score_threshold");
     let report = transaction.log();
@@ -180,6 +206,7 @@ fn explain(engine: &Arc<Engine>, set: &RuleSet, request: &Request, client: IpAdd
     });
     let matches = matches.collect();
     Explanation {
+        configured: None,
         verdict: verdict(&report.would),
         blocked: !report.would.passes(),
         matches,
@@ -228,7 +255,7 @@ fn verdict(verdict: &Verdict) -> String {
 }
 
 fn text(explanation: &Explanation) -> String {
-    let mut text = String::new();
+    let mut text = explanation.configured.as_ref().map(ToString::to_string).unwrap_or_default();
     for matched in &explanation.matches {
         let severity = matched.severity.map(|severity| format!(", {severity}")).unwrap_or_default();
         text += &format!(

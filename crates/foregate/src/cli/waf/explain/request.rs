@@ -17,6 +17,8 @@ pub(super) struct Request {
     pub(super) protocol: Vec<u8>,
     pub(super) fields: Vec<(Vec<u8>, Vec<u8>)>,
     pub(super) body: Vec<u8>,
+    /// The URL's scheme is `https`.
+    pub(super) secure: bool,
 }
 
 impl Request {
@@ -59,7 +61,7 @@ impl Request {
             fields.push((line[..colon].to_vec(), value.to_vec()));
         }
         let (target, protocol, body) = (target.to_vec(), protocol.to_vec(), rest.to_vec());
-        Some(Self { method, target, protocol, fields, body })
+        Some(Self { method, target, protocol, fields, body, secure: false })
     }
 
     /// A request as a simple client would send it, with these fields and this body.
@@ -100,7 +102,8 @@ impl Request {
                 fields.push((name.into(), value.into()));
             }
         }
-        Ok(Self { method: method.into(), target, protocol: b"HTTP/1.1".to_vec(), fields, body })
+        let secure = url.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"));
+        Ok(Self { method: method.into(), target, protocol: b"HTTP/1.1".to_vec(), fields, body, secure })
     }
 }
 
