@@ -188,7 +188,7 @@ fn bodies_are_bounded_by_what_has_come_of_them() {
     let mut noise = 1_u32;
     let mut body = vec![0; 100_000];
     body.extend(
-        std::iter::repeat_with(|| {
+        core::iter::repeat_with(|| {
             noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (noise >> 24) as u8
         })

@@ -10,7 +10,10 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
+    time::Duration,
 };
+
+use foregate_proxy::telemetry::metrics::{ExpositionFormat, Metrics};
 
 use serde_json::Value;
 
@@ -236,16 +239,17 @@ fn every_metric_and_every_field_of_the_access_log_is_documented() {
     assert!(fields.len() > 10, "the fields of the access log were not found: {fields:?}");
 
     // What is rendered without any traffic: the families whose labels come with traffic are asked for.
-    let metrics = Arc::new(foregate_proxy::telemetry::metrics::Metrics::default());
-    metrics.unrouted().request(Some(200));
+    let metrics = Arc::new(Metrics::default());
+    let site = metrics.unrouted();
+    site.request(Some(200), Duration::ZERO);
     let upstream = metrics.upstream("upstream");
     upstream.opened.inc();
-    metrics.error("kind", "side");
-    let rendered = metrics.render();
+    site.error("kind", "side", None);
+    let rendered = metrics.render(ExpositionFormat::Prometheus, Vec::new());
     let families: Vec<_> = rendered
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
-        .map(|(name, kind)| if kind == "counter" { format!("{name}_total") } else { name.to_owned() })
+        .map(|(name, _)| name.to_owned())
         .collect();
     assert!(families.len() > 10, "the metrics were not found: {families:?}");
 
