@@ -489,7 +489,7 @@ impl<'p> Decoder<'p> {
             Kind::String => {
                 let problems = &mut *self.problems;
                 value::expand(entry.text(), item.base(), &mut |reference, value| {
-                    problems.hide(reference, value)
+                    problems.hide(reference, value);
                 })
             }
             _ => Ok(Cow::Borrowed(entry.text())),

@@ -279,7 +279,7 @@ async fn keep(resolved: Weak<Resolved>, source: Arc<Source>) {
 async fn watch_files(source: Weak<Source>) {
     loop {
         match source.upgrade() {
-            Some(source) if source.lookup.look() => _ = source.changes.send_replace(()),
+            Some(source) if source.lookup.look() => source.changes.send_replace(()),
             Some(_) => {}
             None => return,
         }

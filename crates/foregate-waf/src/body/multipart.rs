@@ -265,7 +265,7 @@ impl<'a> Reader<'a> {
         match &mut self.place {
             // Some clients begin with the line end that belongs to a boundary.
             Place::Before => {
-                self.outcome.data_before |= line.start > 0 || line.end != b"\r\n" || !line.text.is_empty()
+                self.outcome.data_before |= line.start > 0 || line.end != b"\r\n" || !line.text.is_empty();
             }
             Place::Header(header) => {
                 self.outcome.length_without_files += line.text.len() + line.end.len();
