@@ -291,7 +291,7 @@ fn looks(path: &str) -> (usize, bool) {
 fn a_long_path_is_read_a_few_times() {
     for layers in ["/a%5c..;%2e%252e%2f", "/%2541%252f%255c%253b", "/%252541%25252f%25255c%25253b"] {
         let (looks, is_read) = looks(&layers.repeat(3800 / layers.len()));
-        assert!(looks <= 24 && !is_read, "{layers}: {looks}");
+        assert!(looks <= 32 && !is_read, "{layers}: {looks}");
     }
     let url = "/to/https%3A%2F%2Fexample.com%2Fa%3Fb%3D".to_owned();
     for (path, least) in [
