@@ -57,6 +57,7 @@ mod guard;
 mod holding;
 mod insertion;
 mod kind;
+mod markup;
 mod needles;
 mod nonce;
 mod pass;

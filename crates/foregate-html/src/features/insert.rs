@@ -16,6 +16,7 @@ use foregate_module::settings::{Argument, Block, Context, Key, Node, Problem, Pr
 
 use super::{Configured, chooses};
 use crate::edges::{MARKS, Mark, Side};
+use crate::markup::{Partial, partial};
 use crate::{Act, Edge, Edges, Element, End, EndTag, Feature, Page, Reads, Rewrite, Rule, Selector};
 
 /// The step that chooses the feature.
@@ -113,7 +114,10 @@ impl Configured for Insert {
             let markup = child.arg(child.args().len().saturating_sub(1)).and_then(read_markup);
             let limit = child.prop("limit").map(|limit| limit.number(1..=u64::from(u32::MAX))).transpose();
             let selector = match child.args() {
-                [selector, _] => Selector::from_argument(selector).map(Some),
+                [selector, markup] => {
+                    let selector = Selector::from_argument(selector).map(Some);
+                    together((selector, refuse_partial(markup))).map(|(selector, ())| selector)
+                }
                 _ => Ok(None),
             };
             let (selector, html, limit) = together((selector, markup, limit))?;
@@ -137,6 +141,27 @@ fn read_markup(argument: &Argument) -> Result<&str, Problem> {
     }
     // The mark of a file means something at its own start alone.
     Ok(html.strip_prefix('\u{feff}').unwrap_or(html))
+}
+
+/// Markup at elements is whole: a document in which a part of an element is inserted would be another one behind it.
+fn refuse_partial(argument: &Argument) -> Result<(), Problem> {
+    const WHOLE: &str = "insert whole elements, such as `<div>...</div>`";
+    // What else is wrong is said already.
+    let Some(partial) = read_markup(argument).ok().and_then(partial) else { return Ok(()) };
+    let (message, help) = match partial {
+        Partial::Opens(name) => (
+            format!("the markup opens `{name}` and does not close it"),
+            format!("insert whole elements: write `</{name}>` at its end"),
+        ),
+        Partial::Closes(name) => {
+            (format!("the markup closes `{name}`, which it did not open"), WHOLE.to_owned())
+        }
+        Partial::Unfinished => (
+            "the markup ends within a tag or a comment".to_owned(),
+            "finish the tag or comment; a `<` that is text is written `&lt;`".to_owned(),
+        ),
+    };
+    Err(argument.wrong(message).help(help))
 }
 
 chooses! {

@@ -34,6 +34,12 @@ impl Tree {
         self.formatting.iter().filter_map(Formatting::node).any(|node| node.id == id)
     }
 
+    /// The elements from this one on that are open, or would be opened again.
+    pub fn open_since(&self, from: super::Id) -> impl Iterator<Item = &Node> {
+        let listed = self.formatting.iter().filter_map(Formatting::node);
+        self.stack.iter().chain(listed).filter(move |node| node.id >= from)
+    }
+
     pub(super) fn push_formatting(&mut self, node: Node, attributes: u64) {
         let begins =
             self.formatting.iter().rposition(|entry| *entry == Formatting::Marker).map_or(0, |at| at + 1);
