@@ -34,6 +34,8 @@ pub(crate) fn body_kind(start: &[u8], whole: bool) -> Option<BodyKind> {
         [] => whole.then_some(BodyKind::Empty),
         [b'{' | b'[', ..] | [0, ..] | [_, 0, ..] => Some(BodyKind::Other),
         [b'<'] => undecided(),
+        // The next byte may be half of a character of UTF-16.
+        [_] if !whole && start.len() < PRESCAN => None,
         [b'<', ..] => by_tags(rest).or_else(undecided),
         _ => Some(BodyKind::Text),
     }
@@ -167,6 +169,8 @@ mod tests {
     fn no_more_than_a_kilobyte_is_awaited() {
         let comment = ["<!--", &"x".repeat(PRESCAN - 4)].concat();
         assert_eq!(body_kind(&comment.as_bytes()[..PRESCAN - 1], false), None);
+        assert_eq!(body_kind(b"x", false), None, "the next byte may be 0");
+        assert_eq!(body_kind(b" x", true), Some(BodyKind::Text));
         assert_eq!(body_kind(comment.as_bytes(), false), Some(BodyKind::HeadContent));
     }
 }
