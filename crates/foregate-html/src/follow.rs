@@ -21,6 +21,14 @@ use crate::tree::{
 /// How much of a document is held back at most until it is clear that no `frameset` takes the place of a body, bytes.
 const UNDECIDED: usize = 4096;
 
+/// How much work a document may make at most, in open elements that are looked at or copied: at its start, and for each byte of it or
+/// inserted into it. Documents take some 10 for a byte; one that takes more is made for that, and its rest passes as it is.
+const WORK_AT_START: u64 = 1 << 20;
+const WORK_PER_BYTE: u64 = 256;
+
+/// The work of finding the selectors that fit an element, in the same.
+const MATCHING: u64 = 32;
+
 /// What is done to elements that a selector fits.
 #[derive(Debug, Clone)]
 pub struct Rule {
@@ -113,6 +121,8 @@ pub(crate) struct Follower {
     before: Tree,
     /// What the rewriter has not got yet, and where that begins in all that it gets.
     held: Vec<u8>,
+    /// So much of that the rewriter has got since.
+    gone: usize,
     base: u64,
     rules: Vec<Running>,
     selects: Vec<Select>,
@@ -122,6 +132,8 @@ pub(crate) struct Follower {
     watched: Vec<Watched>,
     removal: Option<Removal>,
     ops: VecDeque<Op>,
+    /// How many of them are not decided.
+    undecided: usize,
     tells: VecDeque<(u64, usize, usize)>,
     /// How often each feature has done something.
     pub matches: Vec<u64>,
@@ -134,8 +146,12 @@ pub(crate) struct Follower {
     skips: bool,
     /// What was taken out kept a `frameset` from taking the place of the body.
     loosened: bool,
-    /// More is open than browsers agree on.
-    pub gave_up: bool,
+    /// The work that was done, the bytes that were inserted, and the names of children that are counted.
+    pub work: u64,
+    inserted: u64,
+    named: usize,
+    /// Why nothing more is done, as the event that is counted: more is open than browsers agree on, or it has made too much work.
+    pub gave_up: Option<&'static str>,
 }
 
 impl Follower {
@@ -156,6 +172,7 @@ impl Follower {
             tree: Tree::new(),
             before: Tree::new(),
             held: Vec::new(),
+            gone: 0,
             base: 0,
             rules: rules.collect(),
             counts_names: selects.iter().any(Select::counts_names),
@@ -165,6 +182,7 @@ impl Follower {
             watched: Vec::new(),
             removal: None,
             ops: VecDeque::new(),
+            undecided: 0,
             tells: VecDeque::new(),
             matches: vec![0; features],
             left: 0,
@@ -173,12 +191,16 @@ impl Follower {
             skipped: 0,
             skips: false,
             loosened: false,
-            gave_up: false,
+            work: 0,
+            inserted: 0,
+            named: 0,
+            gave_up: None,
         }
     }
 
     /// Takes a part of what the rewriter gets.
     pub fn feed(&mut self, bytes: &[u8]) {
+        self.compact();
         self.held.extend_from_slice(bytes);
         self.read();
     }
@@ -186,18 +208,28 @@ impl Follower {
     /// The document is over.
     pub fn end(&mut self) {
         self.last = true;
+        self.compact();
         self.read();
         self.decide(true);
         self.end_all();
     }
 
+    /// Drops the bytes that the rewriter has got, and memory that a long tag took.
+    fn compact(&mut self) {
+        self.held.drain(..std::mem::take(&mut self.gone).min(self.held.len()));
+        if self.held.capacity() > 2 * self.held.len() + 4 * UNDECIDED {
+            self.held.shrink_to(2 * UNDECIDED);
+        }
+    }
+
     fn read(&mut self) {
         let held = std::mem::take(&mut self.held);
-        while !self.gave_up
+        while self.gave_up.is_none()
             && let Some(found) = self.tokens.next(&held, self.last)
         {
             let raw = held.get(found.start..found.end).unwrap_or_default();
             self.token(&found, raw);
+            self.bound_work(held.len());
         }
         self.held = held;
         if !self.tree.frameset_ok {
@@ -207,9 +239,17 @@ impl Follower {
         }
     }
 
+    /// Ends it if the document, of which so many bytes are held, has made more work than its length accounts for.
+    fn bound_work(&mut self, held: usize) {
+        let bytes = self.base + held as u64 + self.inserted;
+        if self.work > WORK_AT_START + WORK_PER_BYTE * bytes {
+            self.gave_up = Some("memory-exceeded");
+        }
+    }
+
     /// Whether what waits for it is done.
     pub fn decide(&mut self, done: bool) {
-        if self.ops.iter().any(|op| op.undecided) {
+        if std::mem::take(&mut self.undecided) > 0 {
             let before = self.ops.len();
             self.ops.retain(|op| done || !op.undecided);
             self.left += (before - self.ops.len()) as u64;
@@ -220,7 +260,8 @@ impl Follower {
     /// The next bytes that the rewriter may get, and what is to be done behind them; `None` if there is nothing now.
     pub fn next(&mut self) -> Option<(Vec<u8>, Due)> {
         self.skipped += u64::from(std::mem::take(&mut self.skips));
-        let ready = if self.last { self.held.len() } else { self.tokens.passed().min(self.held.len()) };
+        let length = self.held.len() - self.gone;
+        let ready = if self.last { length } else { self.tokens.passed().min(length) };
         let op = self.ops.front();
         let opens = op.is_some_and(|op| op.opens && op.undecided);
         let ready = ready - usize::from(opens).min(ready);
@@ -229,8 +270,8 @@ impl Follower {
         if to == 0 && !due {
             return None;
         }
-        let rest = self.held.split_off(to);
-        let mut bytes = std::mem::replace(&mut self.held, rest);
+        let mut bytes = self.held.get(self.gone..self.gone + to).unwrap_or_default().to_vec();
+        self.gone += to;
         self.tokens.forget(to);
         self.base += to as u64;
         let due = if due { self.ops.pop_front() } else { None };
@@ -243,6 +284,7 @@ impl Follower {
     /// What the rewriter has not got.
     pub fn take_rest(&mut self) -> Vec<u8> {
         self.ops.clear();
+        self.compact();
         std::mem::take(&mut self.held)
     }
 
@@ -273,7 +315,7 @@ impl Follower {
 
     /// How much of the document it holds back, bytes.
     pub fn holds_back(&self) -> usize {
-        self.held.len()
+        self.held.len() - self.gone
     }
 
     /// How much memory it has, bytes.
@@ -282,6 +324,7 @@ impl Follower {
             + 2 * self.tree.held()
             + self.removal.as_ref().map_or(0, |removal| 2 * removal.before.held())
             + 2 * self.infos.capacity() * size_of::<(Id, Info)>()
+            + 2 * self.named * size_of::<(Name, u32)>()
             + self.ops.capacity() * size_of::<Op>()
     }
 
@@ -289,6 +332,7 @@ impl Follower {
         let is_tag = matches!(found.token, Token::Start(..) | Token::End(_));
         let watches = !self.watched.is_empty() || self.removal.is_some();
         if self.changes && (watches || is_tag) {
+            self.work += self.tree.size();
             self.before.take_from(&self.tree);
         }
         let from = self.tree.next_id();
@@ -297,11 +341,14 @@ impl Follower {
             // In the body this says that there is one, and nothing else.
             let deed = Deed::Insert("<body>".into());
             let at = self.base + found.start as u64;
-            self.ops.push_back(Op { at, deed, undecided: false, opens });
+            self.push(Op { at, deed, undecided: false, opens });
         }
         self.tree.take(found.token);
-        self.gave_up |= self.tree.exceeded || self.tree.stack.len() > DEPTH;
+        if self.tree.exceeded || self.tree.stack.len() > DEPTH {
+            self.gave_up = Some("markup-ambiguous");
+        }
         let events = std::mem::take(&mut self.tree.events);
+        self.work += std::mem::take(&mut self.tree.work) + (events.len() * self.watched.len()) as u64;
         let (start, end) = (self.base + found.start as u64, self.base + found.end as u64);
         let at = At { token: found.token, start, end, from, opens, refers };
         if watches {
@@ -322,7 +369,9 @@ impl Follower {
         }
         if self.infos.len() > 64 + 4 * self.tree.stack.len() {
             let tree = &self.tree;
+            self.work += self.infos.len() as u64 * tree.size();
             self.infos.retain(|id, _| *id == 0 || tree.position(*id).is_some() || tree.is_formatting(*id));
+            self.named = self.infos.values().map(|info| info.names.capacity()).sum();
         }
         if !self.tree.frameset_ok {
             self.decide(self.tree.mode != Mode::InFrameset);
@@ -360,9 +409,11 @@ impl Follower {
         parent.children += 1;
         let mut place = (parent.children, 1);
         if self.counts_names {
+            let before = parent.names.capacity();
             let count = parent.names.entry(node.name).or_default();
             *count += 1;
             place.1 = *count;
+            self.named += parent.names.capacity() - before;
         }
         // What is in a template is in a document of its own.
         let is_template = self.tree.stack.iter().rev().find(|open| open.id == node.parent);
@@ -394,6 +445,7 @@ impl Follower {
             quirks: self.tree.quirks,
             text: &text,
         };
+        self.work += MATCHING;
         let known = select::matched(&self.selects, &subject, &known, |number| found.push(number));
         self.infos.insert(node.id, Info { known, ..Info::default() });
         if origin != Origin::Tag || self.removal.is_some() {
@@ -425,14 +477,15 @@ impl Follower {
                 let state = std::mem::replace(&mut self.before, Tree::new());
                 let next = Next { token: at.token, then: &self.tree };
                 let place = Place { parent: node.parent, depth };
-                let found = inserted(&state, place, &html, Some(&next), at.from).filter(|_| !at.joins(&html));
+                let found = inserted(&state, place, &html, Some(&next), at.from, &mut self.work)
+                    .filter(|_| !at.joins(&html));
                 self.before = state;
                 self.insert(at.start, found, &html, dry, at.opens)
             }
             Act::Prepend(_) if !is_open => return,
             Act::Prepend(_) => {
                 let place = Place { parent: node.id, depth: None };
-                let found = inserted(&self.tree, place, &html, None, self.tree.next_id());
+                let found = inserted(&self.tree, place, &html, None, self.tree.next_id(), &mut self.work);
                 self.insert(at.end, found, &html, dry, false)
             }
             Act::Append(_) if !is_open => return,
@@ -471,10 +524,18 @@ impl Follower {
                 format!("{closers}{html}").into()
             });
             let opens = opens && self.ops.back().is_none_or(|op| op.at != at);
-            self.ops.push_back(Op { at, deed, undecided, opens });
+            self.push(Op { at, deed, undecided, opens });
             self.before = tree;
         }
         true
+    }
+
+    fn push(&mut self, op: Op) {
+        if let Deed::Insert(html) = &op.deed {
+            self.inserted += html.len() as u64;
+        }
+        self.undecided += usize::from(op.undecided);
+        self.ops.push_back(op);
     }
 
     fn begin_removal(&mut self, node: Node, depth: Option<usize>, dry: bool, at: &At) -> bool {
@@ -483,9 +544,10 @@ impl Follower {
         }
         let before = self.before.clone();
         let mut closed = before.clone();
+        self.work += 2 * before.size();
         let closers = close_to(&mut closed, depth).filter(|closers| !closers.is_empty());
         let opens = at.opens && self.ops.back().is_none_or(|op| op.at != at.start);
-        self.ops.push_back(Op { at: at.start, deed: Deed::Hold, undecided: false, opens });
+        self.push(Op { at: at.start, deed: Deed::Hold, undecided: false, opens });
         self.removal = Some(Removal { node, before, closed: closers.map(|closers| (closed, closers)) });
         true
     }
@@ -547,8 +609,8 @@ impl Follower {
                     false => Place { parent: node.id, depth: position.map(|position| position + 1) },
                 };
                 let next = Next { token: at.token, then: &self.tree };
-                let found =
-                    inserted(&self.before, place, &html, Some(&next), at.from).filter(|_| !at.joins(&html));
+                let found = inserted(&self.before, place, &html, Some(&next), at.from, &mut self.work)
+                    .filter(|_| !at.joins(&html));
                 let done = self.insert(at.start, found, &html, dry, at.opens);
                 self.count(feature, done, dry);
             }
@@ -594,10 +656,10 @@ impl Follower {
                 let (html, dry, feature) = (Arc::clone(&rule.html), rule.dry, rule.feature);
                 let place = Place { parent: node.parent, depth: None };
                 let behind = state.as_ref().unwrap_or(&self.tree);
-                let found = inserted(behind, place, &html, None, self.tree.next_id());
+                let found = inserted(behind, place, &html, None, self.tree.next_id(), &mut self.work);
                 let done = found.is_some();
                 if let Some((_, tree, undecided)) = found.filter(|_| !dry) {
-                    self.ops.push_back(Op { at: at.end, deed: Deed::Insert(html), undecided, opens: false });
+                    self.push(Op { at: at.end, deed: Deed::Insert(html), undecided, opens: false });
                     state = Some(tree);
                 }
                 self.count(feature, done, dry);
@@ -616,6 +678,7 @@ impl Follower {
         let way = ways.filter(|_| ends).find_map(|(without, closers)| {
             let mut then = without.clone();
             next.into_iter().for_each(|token| then.take(token));
+            self.work += 2 * then.size() + std::mem::take(&mut then.work);
             self.goes_on_without(&then, node.id).map(|loosens| (without, closers, loosens))
         });
         let deed = match &way {
@@ -623,7 +686,7 @@ impl Follower {
             None => Deed::Keep,
         };
         self.left += u64::from(way.is_none());
-        self.ops.push_back(Op { at: place, deed, undecided: false, opens: false });
+        self.push(Op { at: place, deed, undecided: false, opens: false });
         if let Some((without, _, loosens)) = way {
             self.loosened |= loosens;
             if !own {
@@ -646,11 +709,11 @@ impl Follower {
 
     /// The document ends, and with it all that is open.
     fn end_all(&mut self) {
-        let at = self.base + self.held.len() as u64;
+        let at = self.base + (self.held.len() - self.gone) as u64;
         if let Some(removal) = self.removal.take() {
             let deed = if may_lack_its_end(&removal.node) { Deed::Cut(String::new()) } else { Deed::Keep };
             self.left += u64::from(matches!(deed, Deed::Keep));
-            self.ops.push_back(Op { at, deed, undecided: false, opens: false });
+            self.push(Op { at, deed, undecided: false, opens: false });
         }
         let mut state = self.tree.clone();
         let may = self.tokens.is_between() || self.tokens.is_in_text() && !self.tokens.is_unfinished();
@@ -670,10 +733,11 @@ impl Follower {
                     true => Place { parent: node.parent, depth: Some(position) },
                     false => Place { parent: node.id, depth: Some(position + 1) },
                 };
-                let found = inserted(&state, place, &html, None, state.next_id()).filter(|_| may);
+                let found =
+                    inserted(&state, place, &html, None, state.next_id(), &mut self.work).filter(|_| may);
                 let done = found.is_some();
                 if let Some((closers, tree, _)) = found.filter(|_| !dry) {
-                    self.ops.push_back(Op {
+                    self.push(Op {
                         at,
                         deed: Deed::Insert(format!("{closers}{html}").into()),
                         undecided: false,

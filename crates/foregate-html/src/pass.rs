@@ -204,15 +204,15 @@ impl Pass {
         let is_done = self.shared.as_ref().is_some_and(|shared| shared.ran && shared.is_done());
         self.holding.got(loaded.len(), silent);
         let follower = self.shared.as_ref().and_then(|shared| shared.follower.as_ref());
-        let lost = follower.is_some_and(|follower| follower.gave_up);
+        let lost = follower.and_then(|follower| follower.gave_up);
         // The rewriter says first where a tag is too long.
         let held = follower.map_or(0, |follower| follower.holds_back().saturating_sub(self.terms.budget));
         let held = held.max(self.shared.as_ref().map_or(0, |shared| shared.written.held()));
         let count = self.hand_over(out);
         match done {
             // An element that is being taken out is longer than what may be held.
-            Ok(()) if (lost || held > self.terms.budget) && fits.is_none() => {
-                self.gave_up = Some(if lost { "markup-ambiguous" } else { "memory-exceeded" });
+            Ok(()) if (lost.is_some() || held > self.terms.budget) && fits.is_none() => {
+                self.gave_up = Some(lost.unwrap_or("memory-exceeded"));
                 self.leave(out)?;
                 if self.is_held_up() { Ok(None) } else { Err(Bail::Pass) }
             }

@@ -29,17 +29,35 @@ pub(crate) struct Place {
     pub depth: Option<usize>,
 }
 
+/// How many copies of a state an insertion makes.
+const COPIES: u64 = 4;
+
 /// Whether markup may stand here; with what has to be written before it, the state behind it, and whether that depends on no
-/// `frameset`.
+/// `frameset`. The work for it is added to `work`.
 pub(crate) fn inserted(
     state: &Tree,
     place: Place,
     html: &str,
     next: Option<&Next<'_>>,
     from: Id,
+    work: &mut u64,
 ) -> Option<(String, Tree, bool)> {
     let mut tree = state.clone();
-    let closers = close_to(&mut tree, place.depth)?;
+    tree.work = 0;
+    let found = insert_into(&mut tree, state, place, html, next, from);
+    *work += COPIES * state.size() + std::mem::take(&mut tree.work);
+    found.map(|(closers, undecided)| (closers, tree, undecided))
+}
+
+fn insert_into(
+    tree: &mut Tree,
+    state: &Tree,
+    place: Place,
+    html: &str,
+    next: Option<&Next<'_>>,
+    from: Id,
+) -> Option<(String, bool)> {
+    let closers = close_to(tree, place.depth)?;
     let closed = next.is_none().then(|| tree.clone());
     if tree.mode == Mode::Text && html.contains('<') {
         return None;
@@ -93,11 +111,12 @@ pub(crate) fn inserted(
         Some(next) => {
             let mut then = tree.clone();
             then.take(next.token);
+            tree.work = then.work;
             (next.then.clone(), then)
         }
     };
     let same = behind.0.goes_on_like(&behind.1, from);
-    same.then_some((closers, tree, behind.0.frameset_ok && !behind.1.frameset_ok))
+    same.then_some((closers, behind.0.frameset_ok && !behind.1.frameset_ok))
 }
 
 /// Closes what is open beyond a depth; what has to be written for it.

@@ -405,3 +405,77 @@ fn a_small_piece_that_becomes_large_is_written_a_little_at_a_time() {
     chain.end(&mut out).unwrap();
     assert_eq!(total + out.len(), 1024 * 3004);
 }
+
+/// The work that a document makes which comes in pieces of 4 KiB, for each byte of it; and why its rest passed.
+fn followed(html: &str) -> (u64, Option<&'static str>) {
+    use crate::follow::{Act, Follower, Rule};
+    let rule =
+        |selector: &str, act| Rule { selector: Selector::followed(selector).unwrap(), act, limit: None };
+    let rules = vec![
+        (0, false, rule("p", Act::Before("<i>1</i>".into()))),
+        (0, false, rule("b", Act::After("<i>2</i>".into()))),
+        (0, false, rule("li:first-child", Act::Remove)),
+    ];
+    let mut follower = Follower::new(rules, 1, Charset::of_label(b"utf-8").unwrap());
+    for piece in html.as_bytes().chunks(4096) {
+        follower.feed(piece);
+        while follower.gave_up.is_none() && follower.next().is_some() {}
+        assert!(follower.held() < 1 << 20, "{html:.60}");
+    }
+    (follower.work / html.len() as u64, follower.gave_up)
+}
+
+#[test]
+fn the_work_that_a_document_makes_is_bounded() {
+    const LENGTH: usize = 256 << 10;
+    let filled = |start: &str, part: &str| {
+        let start = format!("<!doctype html><body>x{start}");
+        format!("{start}{}", part.repeat((LENGTH - start.len()).div_ceil(part.len())))
+    };
+    let formats: String = (0..60).map(|number| format!("<b id={number}>")).collect();
+    let (spans, divs) = ("<span>".repeat(480), "<div>".repeat(100));
+    let card =
+        "<div class=card><h2>Words</h2><p>Text <b>word</b> and <a href=/x>more</a><ul><li>1<li>2</ul></div>";
+    for (start, part) in [
+        ("", card.into()),
+        (&*divs, card.into()),
+        ("", "<p>x</p>".into()),
+        ("", "<b><i>x</i></b>".into()),
+        ("", "<a><p></a></p>".into()),
+        ("", format!("{}{}", "<b><i>".repeat(100), "</i></b>".repeat(100))),
+        ("<table>", "<tr><td>1<td>2<b></td></tr>".into()),
+        ("", format!("<p{}>", (0..15_000).map(|number| format!(" {number:x}")).collect::<String>())),
+    ] {
+        let (work, gave_up) = followed(&filled(start, &part));
+        assert!(work < 256 && gave_up.is_none(), "{work} for {part:.60}");
+    }
+    // Reopened formatting elements, and end tags that look through everything that is open.
+    for (start, part) in [
+        (format!("<p>{formats}</p>"), "<p>x</p>".to_owned()),
+        (format!("<p>{formats}</p>"), "<div>x</div>".into()),
+        (spans.clone(), "</p>".into()),
+        (spans, "<ul><li></ul>".into()),
+        (
+            "".into(),
+            format!("{}{}", "<b><i><u><s>".repeat(10), "<div>".repeat(100)) + &"</b></div>".repeat(100),
+        ),
+    ] {
+        let (work, gave_up) = followed(&filled(&start, &part));
+        assert!(work < 288, "{work} for {part:.60}");
+        assert_eq!(gave_up, Some("memory-exceeded"), "{work} for {part:.60}");
+    }
+}
+
+#[test]
+fn of_many_attributes_of_one_name_the_first_counts() {
+    use crate::tree::attributes;
+    for count in [1, 15, 16, 17, 100] {
+        let tag: String = (0..count).map(|number| format!(" a{number}={number}")).collect();
+        let tag = format!("<p{tag}{} A0=x b=y B=z>", tag.to_uppercase());
+        let mut found = Vec::new();
+        attributes(tag.as_bytes(), &mut found);
+        assert_eq!(found.len(), count + 1);
+        assert!(found.iter().take(count).enumerate().all(|(at, one)| one.value == at.to_string().as_bytes()));
+        assert_eq!(found[count].value, b"y");
+    }
+}

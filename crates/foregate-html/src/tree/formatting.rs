@@ -73,6 +73,7 @@ impl Tree {
     pub(super) fn reconstruct(&mut self) {
         let is_open = |entry: &Formatting| entry.node().is_none_or(|node| self.position(node.id).is_some());
         let begins = self.formatting.iter().rposition(is_open).map_or(0, |at| at + 1);
+        self.work += ((self.formatting.len() - begins) * self.stack.len()) as u64;
         for at in begins..self.formatting.len() {
             let Some(Formatting::Element(node, attributes)) = self.formatting.get(at).copied() else {
                 continue;
@@ -94,6 +95,7 @@ impl Tree {
             return false;
         }
         for _ in 0..8 {
+            self.work += self.size();
             let Some((_, element)) = self.last_formatting(name) else { return true };
             let Some(at) = self.position(element.id) else {
                 self.forget_formatting(element.id);
@@ -127,6 +129,7 @@ impl Tree {
         let (mut place, mut count, mut last, mut furthest) = (furthest, 0, block.id, furthest);
         loop {
             count += 1;
+            self.work += self.size();
             place -= 1;
             if place <= at {
                 break;

@@ -28,6 +28,9 @@ use crate::scan::names::Name;
 pub(crate) const DEPTH: usize = 500;
 const FORMATTING: usize = 64;
 
+/// The work of opening or closing an element, in elements that are looked at.
+const OPENING: usize = 16;
+
 /// An element, by the order in which elements began.
 pub(crate) type Id = u32;
 
@@ -165,6 +168,8 @@ pub(crate) struct Tree {
     next: Id,
     /// More is open than may be.
     pub exceeded: bool,
+    /// The number of open elements that have been looked at or copied, about.
+    pub work: u64,
     pub events: Vec<Event>,
 }
 
@@ -192,6 +197,7 @@ impl Tree {
             content: Content::Markup,
             next: 1,
             exceeded: false,
+            work: 0,
             events: Vec::new(),
         }
     }
@@ -223,6 +229,8 @@ impl Tree {
                 break;
             }
         }
+        let looked = if matches!(token, Token::Start(..) | Token::End(_)) { self.stack.len() } else { 1 };
+        self.work += (looked + OPENING * self.events.len()) as u64;
         self.exceeded |= self.stack.len() > DEPTH || self.formatting.len() > FORMATTING;
     }
 
@@ -336,6 +344,11 @@ impl Tree {
     pub fn has_only_begun(&self) -> bool {
         let modes = [Mode::InHead, Mode::AfterHead, Mode::InBody];
         modes.contains(&self.mode) && self.stack.len() <= 2 && self.formatting.is_empty()
+    }
+
+    /// How many elements a copy copies.
+    pub fn size(&self) -> u64 {
+        (self.stack.len() + self.formatting.len()) as u64
     }
 
     /// About how much memory it has, bytes.

@@ -2,11 +2,15 @@
 //!
 //! A tag is told once it is there as a whole; what has been looked at of it is not looked at again.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use super::{Content, Facts, Token};
 use crate::scan::names::{EMPTY, Name, is_long, push};
 use crate::scan::text::Comment;
+
+/// Up to so many attributes of a tag are compared one by one.
+const FEW: usize = 16;
 
 /// An attribute, as it is written.
 #[derive(Debug, Clone, Copy)]
@@ -523,6 +527,7 @@ pub(crate) fn attributes<'b>(tag: &'b [u8], found: &mut Vec<Attribute<'b>>) -> b
         at + tag.get(at..).unwrap_or_default().iter().position(|byte| ends(*byte)).unwrap_or_default()
     };
     let mut empty = false;
+    let mut names = HashSet::new();
     while let Some(&byte) = tag.get(at) {
         if byte == b'>' {
             break;
@@ -552,7 +557,14 @@ pub(crate) fn attributes<'b>(tag: &'b [u8], found: &mut Vec<Attribute<'b>>) -> b
                 }
             }
         }
-        if !found.iter().any(|other| other.name.eq_ignore_ascii_case(name)) {
+        if found.len() == FEW {
+            names.extend(found.iter().map(|other| other.name.to_ascii_lowercase()));
+        }
+        let is_new = match found.len() < FEW {
+            true => !found.iter().any(|other| other.name.eq_ignore_ascii_case(name)),
+            false => names.insert(name.to_ascii_lowercase()),
+        };
+        if is_new {
             found.push(Attribute { name, value: tag.get(value).unwrap_or_default() });
         }
     }
