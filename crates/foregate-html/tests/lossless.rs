@@ -4,8 +4,10 @@
 use std::sync::Arc;
 
 use foregate_html::features::emails::Emails;
+use foregate_html::features::insert::{Insert, Place};
+use foregate_html::features::remove::{Remove, What};
 use foregate_html::features::replace_text::ReplaceText;
-use foregate_html::{Chosen, Feature, Pass, Terms};
+use foregate_html::{Chosen, Feature, Pass, Selector, Terms};
 use foregate_module::Chain;
 
 /// Texts of which the features hold the end back, before all that may follow one.
@@ -154,6 +156,113 @@ fn nor_where_open_elements_use_up_what_may_be_held() {
                         );
                     }
                 }
+            }
+        }
+    }
+}
+
+/// The same features, together with those that insert at elements and take them out.
+fn with_others(which: usize) -> Vec<(Chosen, bool)> {
+    let mut insert = Insert::default();
+    for (place, selector) in [(Place::Before, "i"), (Place::After, "u"), (Place::Prepend, "p")] {
+        insert.at(place, Selector::followed(selector).unwrap(), "\u{2714}", None);
+    }
+    let mut remove = Remove::default();
+    remove.add(Selector::followed("del").unwrap(), What::Element);
+    let others: [Arc<dyn Feature>; 2] = [Arc::new(remove), Arc::new(insert)];
+    let [remove, insert] = others.map(|feature| (Chosen { step: "test", feature }, false));
+    let mut all = features(which);
+    all.insert(0, remove);
+    all.push(insert);
+    all
+}
+
+/// A document in two pieces, as the features write it.
+fn written(features: Vec<(Chosen, bool)>, html: &[u8], at: usize, content_type: &str) -> (Vec<u8>, bool) {
+    let terms = Terms { content_type: Some(content_type.into()), ..Terms::default() };
+    let mut chain = Chain::new(vec![Pass::filter(features, terms)]);
+    let mut out = Vec::new();
+    let (first, second) = html.split_at(at);
+    for piece in [first, second] {
+        chain.write(piece, &mut out).unwrap();
+        while chain.is_pending() {
+            chain.resume(&mut out).unwrap();
+        }
+    }
+    chain.end(&mut out).unwrap();
+    let mut gave_up = false;
+    chain.report(&mut |_| {}, &mut |finding| {
+        gave_up |= matches!(finding.event, "markup-ambiguous" | "memory-exceeded");
+    });
+    (out, gave_up)
+}
+
+/// Markup at which the rest of a document passes, since browsers may read it otherwise.
+const DOUBTS: [&str; 8] = [
+    "<svg/></a><textarea>",
+    "<svg><path></div><script>",
+    "<svg><title><![CDATA[",
+    "<svg><desc><b></desc>",
+    "<math><mtext><mglyph><style>",
+    "<select><iframe>",
+    "<frameset><style>",
+    "<style x=>",
+];
+
+#[test]
+fn nor_where_browsers_may_read_otherwise_beside_a_comment() {
+    const COMMENTS: [&str; 6] = ["<!-- c -->", "<!--[if IE]>", "<!-->", "<!--->", "<!--", "<!-- c"];
+    const TEXTS: [&str; 7] =
+        ["<p>foo b", "<p>a@b", "<p>a&#64;b", "<del>foo b", "<i>a.b", "<title>foo b", "x <"];
+    let (mut all, mut gave_up) = (0, 0);
+    for text in TEXTS {
+        for doubt in DOUBTS {
+            for comment in COMMENTS {
+                for html in
+                    [format!("{text}{doubt}{comment}ar.example</p>"), format!("{text}{comment}{doubt}foo b")]
+                {
+                    for at in text.len().saturating_sub(3)..=html.len() {
+                        // Every document with every split, each with one of the six ways.
+                        let content_type = match all / 3 % 2 {
+                            0 => "text/html; charset=utf-8",
+                            _ => "text/html; charset=koi8-r",
+                        };
+                        let features = match all % 3 {
+                            2 => with_others(3),
+                            which => features(which + 1),
+                        };
+                        let (out, lost) = written(features, html.as_bytes(), at, content_type);
+                        let out = taken_back(&out).replace("&#10004;", "").replace('\u{2714}', "");
+                        let expected = html.replace("&lt;", "<").replace("&#64;", "@");
+                        assert_eq!(
+                            out.replace("&#64;", "@"),
+                            expected,
+                            "{html}, split at {at}, {content_type}"
+                        );
+                        all += 1;
+                        gave_up += usize::from(lost);
+                    }
+                }
+            }
+        }
+    }
+    assert!(gave_up > all / 2, "{gave_up} of {all}");
+}
+
+#[test]
+fn nor_where_more_is_open_than_is_followed() {
+    for (open, count) in [("<span>", 520), ("<b id=x>", 1000), ("<p></p>", 1500)] {
+        for behind in ["foo b<!-- c -->ar", "a@b<!-- c -->.example", "foo b<!-- c", "x <!-->"] {
+            let begin = open.repeat(count);
+            for back in (0..40).step_by(5) {
+                let html = format!("{begin}{behind}{begin}{behind}");
+                let (out, _) = written(
+                    with_others(3),
+                    html.as_bytes(),
+                    begin.len() + 20 - back,
+                    "text/html; charset=utf-8",
+                );
+                assert_eq!(taken_back(&out).replace('\u{2714}', ""), html, "{open} {behind} {back}");
             }
         }
     }
