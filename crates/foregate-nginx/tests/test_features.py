@@ -210,7 +210,7 @@ SecRule ARGS_GET "@contains <script" "id:1,phase:1,deny,status:403"
 SecRule ARGS_POST:comment "@contains union select" "id:2,phase:2,deny,status:406,t:lowercase"
 SecRule RESPONSE_BODY "@contains secret" "id:3,phase:4,deny,status:403"
 """
-        route = 'waf mode="block" log="waf.log" { rules "rules.conf"; }\n'
+        route = 'waf mode="block" log="waf.log" { rules "rules.conf"; body-limit "1MiB"; }\n'
         page = b"<p>" + b"text " * 10_000
         origin = self.origin(lambda head: response(page + (b"" if "fine" in head else b"secret"), fields=[("Content-Type", "text/html")], pieces=999))
         nginx = self.start(SITE, {"route.kdl": route, "rules.conf": rules}, origin=origin)

@@ -216,7 +216,7 @@ SecRequestBodyAccess On
 SecRule ARGS_POST:comment "@contains union select" "id:2,phase:2,deny,status:406,t:lowercase"
 """
         for http in [SITE, SITE.replace("foregate_threads foregate;", "")]:
-            nginx = self.start_site('waf mode="block" log="waf.log" { rules "rules.conf"; heavy "1KiB"; }\n', http=http, files={"rules.conf": rules})
+            nginx = self.start_site('waf mode="block" log="waf.log" { rules "rules.conf"; body-limit "1MiB"; heavy "1KiB"; }\n', http=http, files={"rules.conf": rules})
             form = [("Content-Type", "application/x-www-form-urlencoded")]
             fine, wrong = b"comment=" + b"fine" * 1000, b"comment=" + b"fine" * 1000 + b"Union+SELECT+1"
             for _ in range(3):

@@ -565,3 +565,38 @@ fn measured(arguments: &[&str]) -> (f64, u64) {
     assert!(child.wait().unwrap().success());
     (start.elapsed().as_secs_f64(), peak)
 }
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a test's thread may sleep")]
+fn a_standard_error_that_cannot_be_written_ends_nothing() {
+    let folder = Folder::new("full");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let text = format!("listen \"{address}\"\nsite \"*\" {{ route \"/**\" {{ respond 204 }} }}\n");
+    let file = folder.write("foregate.kdl", &text);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_foregate"))
+        .arg("run")
+        .arg("-c")
+        .arg(&file)
+        .stderr(full)
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    let connect = || std::net::TcpStream::connect(address).ok();
+    let connected = (0..200).find_map(|_| {
+        connect().or_else(|| {
+            std::thread::sleep(Duration::from_millis(50));
+            None
+        })
+    });
+    let mut connected = connected.unwrap();
+    connected.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let mut start = [0; 12];
+    connected.read_exact(&mut start).unwrap();
+    assert_eq!(&start, b"HTTP/1.1 204");
+    assert!(child.try_wait().unwrap().is_none(), "it goes on");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

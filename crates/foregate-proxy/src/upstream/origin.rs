@@ -591,13 +591,27 @@ impl Origin {
             check_chunks(link.ahead(), &upstream.head_limits)?;
         }
         self.keep_alive = connection::keep_alive(head.version, &head.headers)
-            && !matches!(length, BodyLength::UntilClose | BodyLength::Tunnel);
+            && !matches!(length, BodyLength::UntilClose | BodyLength::Tunnel)
+            && !announces_forbidden_body(&request.head.method, head);
         let length_in = if length == BodyLength::Tunnel { BodyLength::UntilClose } else { length };
         link.begin_receive(length_in, &upstream.head_limits);
         if length == BodyLength::Tunnel {
             link.begin_send(BodyLength::UntilClose);
         }
         Ok(length)
+    }
+}
+
+/// Whether a response to another method than HEAD announces a body that its status forbids (RFC 9110, sections 15.3.5 and 15.4.5). The
+/// origin may send that body later, as if it were the response to the connection's next request.
+fn announces_forbidden_body(method: &Method, head: &ResponseHead) -> bool {
+    let has_length = || !matches!(foregate_wire::content_length(&head.headers), Ok(None | Some(0)));
+    let has_coding = || head.headers.contains(NameId::TransferEncoding);
+    match head.status {
+        _ if *method == Method::Head => false,
+        204 => has_coding() || has_length(),
+        304 => has_coding(),
+        _ => false,
     }
 }
 

@@ -140,6 +140,8 @@ fn log_to_stderr() -> Result<(), String> {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
+        // Such an error would be told on the standard error, and a panic there ends the process: it may be a closed pipe or a full disk.
+        .log_internal_errors(false)
         // Colours would be a crate more.
         .with_ansi(false)
         .with_target(false)
