@@ -133,6 +133,9 @@ pub enum Error {
     /// The origin closed the connection without a byte of response.
     #[error("the origin closed the connection without a response")]
     OriginClosed,
+    /// A connection that had served others held bytes of an earlier response where the response was to begin.
+    #[error("bytes of an earlier response stood where the response was to begin")]
+    Leftover,
     /// The origin's head is not HTTP.
     #[error("malformed response: {0}")]
     Response(ResponseError),
@@ -242,6 +245,7 @@ impl Error {
             | Self::Origin(_)
             | Self::OriginReset(_)
             | Self::OriginClosed
+            | Self::Leftover
             | Self::Response(_)
             | Self::ResponseFraming(_)
             | Self::Interim(_)
@@ -330,6 +334,7 @@ impl Error {
             Self::Origin(_) => "origin_connection",
             Self::OriginReset(_) => "origin_reset",
             Self::OriginClosed => "origin_closed",
+            Self::Leftover => "leftover_bytes",
             Self::Response(_) => "response",
             Self::ResponseFraming(_) => "response_framing",
             Self::Interim(_) => "interim_response",
@@ -410,7 +415,10 @@ impl Error {
     /// be stuck. A repetition is safe for an idempotent request.
     pub fn is_before_response(&self) -> bool {
         self.is_before_sending()
-            || matches!(self, Self::OriginReset(_) | Self::OriginClosed | Self::FirstByteTimeout)
+            || matches!(
+                self,
+                Self::OriginReset(_) | Self::OriginClosed | Self::Leftover | Self::FirstByteTimeout
+            )
     }
 
     /// Whether the same server would most likely fail again.

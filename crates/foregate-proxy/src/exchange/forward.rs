@@ -130,7 +130,6 @@ impl Exchange<'_> {
         self.record.attempt = now;
         let terms = Terms {
             fresh,
-            careful: !self.request.is_repeatable(),
             addresses: Addresses { client: self.peer.client, local: self.peer.local },
             client: self.peer.holdings.as_ref(),
             own: Some(&self.peer.own),

@@ -126,7 +126,7 @@ impl H1Link {
     /// Whether the peer has sent something that has not been read, or has ended, asking the kernel: the event loop may not have heard
     /// of it yet, but will.
     pub fn has_unread(&self) -> bool {
-        self.stream.socket().is_stale_now()
+        self.stream.socket().look_now() != IdleState::Quiet
     }
 
     /// Bytes of memory in which it keeps what has been received.
@@ -422,6 +422,11 @@ impl H1Link {
             Poll::Ready(Ok(true)) => IdleState::Excess,
             Poll::Ready(_) => IdleState::Ended,
         }
+    }
+
+    /// The same, asking the kernel: the event loop may not have heard of all that has come.
+    pub fn look_now(&mut self) -> IdleState {
+        self.stream.look_now()
     }
 
     /// Whether TLS has decrypted bytes that nobody has asked for, or has ended: neither the input nor the socket shows that.

@@ -19,6 +19,8 @@ use crate::{descriptors, tls};
 /// What of a peer's data the kernel takes before it can send it, bytes. By itself it takes up to 4 MiB for each peer that reads
 /// slowly (`net.ipv4.tcp_wmem`), and once 500 or so have that, all connections of the machine are reset for lack of memory.
 const UNSENT: u32 = 128 << 10;
+/// Reads of records that hold nothing for us before an idle connection is given up.
+const RECORDS_AT_ONCE: usize = 8;
 /// What TLS holds at most of what a peer does not take, bytes: the limit of `rustls`.
 const HELD: usize = 64 << 10;
 
@@ -249,15 +251,25 @@ impl Socket {
         }
     }
 
-    /// The same, asking the kernel.
-    pub fn is_stale_now(&self) -> bool {
+    /// The same, asking the kernel: what has come since the event loop looked last counts as well. Nothing is consumed.
+    pub fn look_now(&self) -> IdleState {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         let mut byte = [0u8; 1];
-        let result = match &self.kind {
-            SocketKind::Tcp(stream) => recv(stream, &mut byte, flags),
-            SocketKind::Unix(stream) => recv(stream, &mut byte, flags),
-        };
-        !matches!(result, Err(rustix::io::Errno::AGAIN))
+        match each_kind!(&self.kind, stream => recv(stream, &mut byte, flags)) {
+            Err(rustix::io::Errno::AGAIN) => IdleState::Quiet,
+            Ok((1.., _)) => IdleState::Excess,
+            Ok((0, _)) | Err(_) => IdleState::Ended,
+        }
+    }
+}
+
+/// Reads what the kernel has for a socket, whether or not the event loop has heard of it.
+struct FromKernel<'a>(&'a Socket);
+
+impl io::Read for FromKernel<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (count, _) = each_kind!(&self.0.kind, stream => recv(stream, &mut *buffer, RecvFlags::DONTWAIT))?;
+        Ok(count)
     }
 }
 
@@ -400,6 +412,27 @@ impl Stream {
         // It wants nothing either once its peer has said goodbye.
         !session.wants_read()
             && session.process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() > 0)
+    }
+
+    /// What has become of an idle connection to an origin, asking the kernel. Records that hold nothing for us, such as tickets, are read on
+    /// the way: they are no answer to anything.
+    pub fn look_now(&mut self) -> IdleState {
+        let Self::TlsClient(stream) = self else { return self.socket().look_now() };
+        let (socket, session) = stream.get_mut();
+        for _ in 0..RECORDS_AT_ONCE {
+            match session.process_new_packets() {
+                Ok(state) if state.plaintext_bytes_to_read() > 0 => return IdleState::Excess,
+                Ok(state) if !state.peer_has_closed() => {}
+                Ok(_) | Err(_) => return IdleState::Ended,
+            }
+            match session.read_tls(&mut FromKernel(socket)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return IdleState::Quiet,
+                Ok(1..) => {}
+                Ok(0) | Err(_) => return IdleState::Ended,
+            }
+        }
+        // So much that says nothing has come that the peer may go on for ever.
+        IdleState::Ended
     }
 
     /// The same stream with bytes before those that are still to come. Under TLS there are none to put back: its
@@ -561,6 +594,49 @@ mod tests {
         let _client =
             std::net::TcpStream::connect(listener.local_addr().unwrap().as_socket().unwrap()).unwrap();
         assert!(listener.accept().unwrap().0.tcp_congestion().unwrap().starts_with(b"reno"));
+    }
+
+    /// A connection to a peer that writes and closes without the event loop.
+    fn idle() -> (Stream, std::os::unix::net::UnixStream) {
+        let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+        near.set_nonblocking(true).unwrap();
+        (Stream::Plain(UnixStream::from_std(near).unwrap().into()), far)
+    }
+
+    #[tokio::test]
+    async fn the_kernel_knows_of_bytes_before_the_event_loop_does() {
+        use std::io::Write as _;
+        let (mut stream, mut peer) = idle();
+        assert_eq!(stream.look_now(), IdleState::Quiet);
+        peer.write_all(b"late").unwrap();
+        assert_eq!(stream.socket().look(), IdleState::Quiet, "the event loop has not turned");
+        assert_eq!(stream.look_now(), IdleState::Excess);
+        let (mut stream, peer) = idle();
+        drop(peer);
+        assert_eq!(stream.socket().look(), IdleState::Quiet);
+        assert_eq!(stream.look_now(), IdleState::Ended);
+    }
+
+    #[tokio::test]
+    async fn records_of_tls_are_looked_at_as_the_kernel_has_them() {
+        async fn idle() -> (Stream, tls::ServerStream<Socket>) {
+            let (near, far) = UnixStream::pair().unwrap();
+            let (near, far) = tls::tests::to_origin(near.into(), Socket::from(far)).await;
+            (Stream::TlsClient(Box::new(near)), far)
+        }
+        let (mut stream, mut peer) = idle().await;
+        assert_eq!(stream.look_now(), IdleState::Quiet, "the tickets are no excess");
+        assert_eq!(stream.socket().look_now(), IdleState::Quiet, "they were read");
+        peer.write_all(b"late").await.unwrap();
+        peer.flush().await.unwrap();
+        assert_eq!(stream.look_now(), IdleState::Excess);
+        assert_eq!(stream.look_now(), IdleState::Excess);
+        let (mut stream, mut peer) = idle().await;
+        peer.shutdown().await.unwrap();
+        assert_eq!(stream.look_now(), IdleState::Ended, "close_notify");
+        let (mut stream, peer) = idle().await;
+        drop(peer);
+        assert_eq!(stream.look_now(), IdleState::Ended, "no close_notify");
     }
 
     #[tokio::test]

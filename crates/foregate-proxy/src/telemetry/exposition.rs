@@ -144,7 +144,7 @@ fn requests(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resu
 fn upstreams(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {
     type Read = fn(&UpstreamCounters) -> u64;
     let all = metrics.upstreams();
-    let families: [(&str, &str, Read); 4] = [
+    let families: [(&str, &str, Read); 5] = [
         ("upstream_connections_opened", "Connections to origins that were opened", |upstream| {
             upstream.opened.get()
         }),
@@ -154,6 +154,11 @@ fn upstreams(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Res
         ("upstream_connections_failed", "Connections to origins that could not be opened", |upstream| {
             upstream.failed.get()
         }),
+        (
+            "upstream_connections_distrusted",
+            "Connections closed behind a response without a body",
+            |upstream| upstream.distrusted.get(),
+        ),
         ("upstream_all_down", "Requests for which all servers were passed over, and one tried", |upstream| {
             upstream.all_down.get()
         }),

@@ -26,7 +26,7 @@ mod subject;
 #[cfg(test)]
 mod measure;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use self::acceptor::{Accepted, Acceptor, HandshakeError, ServerStream, SiteHosts, TlsInfo};
 pub use self::connector::{ClientStream, ConnectError, Connector, Refusal};

@@ -57,6 +57,21 @@ impl Drop for Folder {
     }
 }
 
+/// A connection to an origin, and the origin's end of it.
+pub(crate) async fn to_origin<IO>(near: IO, far: IO) -> (ClientStream<IO>, ServerStream<IO>)
+where
+    IO: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+{
+    let folder = Folder::new();
+    let listen = listen(vec![folder.certificate("origin", &["origin.test"])]);
+    let acceptor = acceptor_of(&listen, &[], &CertificateStore::new());
+    let careless = UpstreamTls { verify: false, ..UpstreamTls::default() };
+    let connector = Connector::new(&careless, UpstreamProtocol::Http1).unwrap();
+    let (connected, accepted) =
+        tokio::join!(connector.connect("origin.test", false, near), acceptor.accept(far));
+    (connected.unwrap().0, accepted.unwrap().stream)
+}
+
 /// An authority, and certificates that it signs.
 struct Authority {
     pem: String,

@@ -307,7 +307,6 @@ mod tests {
 
     const TERMS: Terms<'_> = Terms {
         fresh: false,
-        careful: false,
         addresses: Addresses { client: None, local: None },
         client: None,
         own: None,

@@ -4,6 +4,7 @@ mod attempts;
 pub(crate) mod authentication;
 mod balance;
 mod connect;
+mod excess;
 mod guarded;
 mod health;
 mod origin;
@@ -251,7 +252,7 @@ pub async fn sweep(mut present: impl FnMut() -> Vec<Arc<Upstream>>) {
         for upstream in present() {
             for server in &upstream.servers {
                 server.sweep(now, upstream.ages());
-                upstream.count_excess(server.pool.take_excess());
+                upstream.report_excess(server);
             }
         }
     }

@@ -17,6 +17,7 @@ use h2::ext::Protocol;
 use h2::{Reason, RecvStream};
 
 use super::connect::Connected;
+use super::excess::may_be_response;
 use super::guarded::Signs;
 use super::own::Turn;
 use super::pool::{Lease, Made};
@@ -76,8 +77,6 @@ struct H2Attempt {
 pub struct Terms<'a> {
     /// Use no kept connection.
     pub fresh: bool,
-    /// A request that cannot be repeated: ask the kernel whether a kept connection is still there.
-    pub careful: bool,
     /// For the PROXY protocol.
     pub addresses: Addresses,
     /// Who is served, if a client is.
@@ -199,14 +198,8 @@ impl Upstream {
             return Ok(None);
         }
         let of_client = self.claim(server, terms)?;
-        let mut kept = None;
-        while let Some((link, made)) = server.pool.take(now, self.ages(), own) {
-            if !terms.careful || !link.stream().socket().is_stale_now() {
-                kept = Some((link, made));
-                break;
-            }
-        }
-        self.count_excess(server.pool.take_excess());
+        let kept = server.pool.take(now, self.ages(), own);
+        self.report_excess(server);
         Ok(kept.map(|(link, made)| self.attempt(server, Connected::H1(link), true, Some(made), of_client)))
     }
 
@@ -321,6 +314,11 @@ impl Origin {
         }
     }
 
+    /// The number of its server in its upstream.
+    pub(super) fn server(&self) -> usize {
+        self.server
+    }
+
     /// Whether the origin has sent something behind the end of its response, so far as it has come: a body behind a head that has none,
     /// another response, a stray line break. Its connection of HTTP/1 serves nobody any more.
     pub(super) fn has_excess(&mut self) -> bool {
@@ -410,7 +408,7 @@ impl Origin {
     /// that `error` says nothing about the server.
     pub fn is_race(&self, error: &Error) -> bool {
         let ended = match error {
-            Error::OriginClosed => true,
+            Error::OriginClosed | Error::Leftover => true,
             // Of a connection that goes on, the origin refuses a stream because it has enough to do.
             Error::OriginRefused => {
                 self.signs().is_some_and(|signs| signs.is_closed() && signs.has_answered())
@@ -500,7 +498,15 @@ impl Origin {
     ) -> Poll<Result<(), Error>> {
         match (&mut self.link, &mut self.h2) {
             (Link::H1(link), _) => {
-                let result = ready!(link.poll_response_head(cx, &upstream.head_limits, head));
+                let polled = link.poll_response_head(cx, &upstream.head_limits, head);
+                let is_start = self.reused && !self.answered && !matches!(polled, Poll::Ready(Ok(())));
+                if is_start && !may_be_response(link.ahead()) {
+                    // They are no part of a response to this request.
+                    link.discard();
+                    upstream.note_leftover(self.server);
+                    return Poll::Ready(Err(Error::Leftover));
+                }
+                let result = ready!(polled);
                 let is_first = !self.reused && link.ahead().is_empty();
                 if is_first && matches!(result, Err(HeadFault::Link(LinkError::Io(_)))) {
                     self.refusal = link.refusal();
@@ -592,26 +598,13 @@ impl Origin {
         }
         self.keep_alive = connection::keep_alive(head.version, &head.headers)
             && !matches!(length, BodyLength::UntilClose | BodyLength::Tunnel)
-            && !announces_forbidden_body(&request.head.method, head);
+            && upstream.trusts_behind(self.server, &request.head.method, head, length, clock::now());
         let length_in = if length == BodyLength::Tunnel { BodyLength::UntilClose } else { length };
         link.begin_receive(length_in, &upstream.head_limits);
         if length == BodyLength::Tunnel {
             link.begin_send(BodyLength::UntilClose);
         }
         Ok(length)
-    }
-}
-
-/// Whether a response to another method than HEAD announces a body that its status forbids (RFC 9110, sections 15.3.5 and 15.4.5). The
-/// origin may send that body later, as if it were the response to the connection's next request.
-fn announces_forbidden_body(method: &Method, head: &ResponseHead) -> bool {
-    let has_length = || !matches!(foregate_wire::content_length(&head.headers), Ok(None | Some(0)));
-    let has_coding = || head.headers.contains(NameId::TransferEncoding);
-    match head.status {
-        _ if *method == Method::Head => false,
-        204 => has_coding() || has_length(),
-        304 => has_coding(),
-        _ => false,
     }
 }
 

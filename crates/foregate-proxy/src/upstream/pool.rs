@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::connect::Connected;
+use super::excess::Excess;
 use super::guarded::Signs;
 use super::own::{Own, Turn};
 use super::queue::Queue;
@@ -60,8 +61,8 @@ pub struct Pool {
     wear: Mutex<Wear>,
     /// How many connections are idle, here and in all other pools.
     all_idle: Arc<ShardedGauge>,
-    /// Connections on which something has come while they were idle, and that nobody has counted yet.
-    excess: AtomicU64,
+    /// Bytes of the server behind the ends of responses.
+    pub(super) excess: Excess,
 }
 
 /// What is known of a connection of HTTP/1 from when it was made.
@@ -196,29 +197,21 @@ impl Pool {
             streams: Arc::default(),
             wear: Mutex::default(),
             all_idle: Arc::clone(all_idle),
-            excess: AtomicU64::new(0),
+            excess: Excess::new(),
         }
     }
 
-    /// How many connections have been dropped since this was last asked because something had come behind the last response.
-    pub(super) fn take_excess(&self) -> u64 {
-        match self.excess.load(Ordering::Relaxed) {
-            0 => 0,
-            _ => self.excess.swap(0, Ordering::Relaxed),
-        }
-    }
-
-    /// Whether nothing has come on an idle connection. What has is taken note of.
-    fn is_quiet(&self, link: &mut H1Link) -> bool {
-        let state = link.look();
+    /// Whether nothing has come on an idle connection, which is in this state. What has is taken note of.
+    fn is_quiet(&self, state: IdleState, now: Instant) -> bool {
         if state == IdleState::Excess {
-            self.excess.fetch_add(1, Ordering::Relaxed);
+            self.excess.note(now);
         }
         state == IdleState::Quiet
     }
 
     /// The connection used last, and how it was made; of those that are for one connection of a client alone, where that is `own`.
-    /// Those that have died while idle are dropped on the way.
+    /// Those that have died while idle, or on which anything has come, are dropped on the way: the kernel is asked, since bytes that
+    /// the event loop has not heard of yet would become the response to the next request.
     pub fn take(&self, now: Instant, ages: Ages, own: Option<&Arc<Own>>) -> Option<(Box<H1Link>, Box<Made>)> {
         loop {
             let mut entry = match own {
@@ -228,7 +221,7 @@ impl Pool {
             self.all_idle.add(-1);
             let fresh = clock::is_within(now, entry.since, ages.idle)
                 && clock::is_within(now, entry.made.born, ages.total);
-            if self.is_quiet(&mut entry.link) && fresh {
+            if self.is_quiet(entry.link.look_now(), now) && fresh {
                 return Some((entry.link, entry.made));
             }
         }
@@ -261,7 +254,7 @@ impl Pool {
     /// Drops connections that are too old or have died, and forgets closed HTTP/2 connections.
     pub fn sweep(&self, now: Instant, ages: Ages) {
         let gone = |entry: &mut Idle| {
-            !self.is_quiet(&mut entry.link)
+            !self.is_quiet(entry.link.look(), now)
                 || now.saturating_duration_since(entry.since) >= ages.idle
                 || now.saturating_duration_since(entry.made.born) >= ages.total
         };

@@ -6,7 +6,6 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use super::{Origin, Upstream};
-use crate::error::{EXCESS, Side};
 use crate::link::{Link, Received};
 
 /// The most that is read of it, bytes. Beyond, the origin's connection ends, or its stream is reset.
@@ -18,7 +17,7 @@ const WITHIN: Duration = Duration::from_secs(2);
 impl Upstream {
     /// The exchange with a server is over: its connection is kept for another one if it is fit for that.
     pub fn recycle(self: &Arc<Self>, mut origin: Origin, now: Instant) {
-        self.note_excess(&mut origin);
+        self.note_excess(&mut origin, now);
         let Link::H2(link) = &mut origin.link else { return self.keep(origin, now) };
         let Some(why) = link.take_refused() else { return };
         // Origins may end a stream behind a head that has no body with a frame of its own. Were it reset instead, they would have
@@ -36,21 +35,6 @@ impl Upstream {
         tokio::spawn(tokio::time::timeout(WITHIN, end));
     }
 
-    /// Counts what has come behind the end of a response. Its client has the response whole, so it is a failure of neither the request
-    /// nor the server.
-    pub(super) fn note_excess(&self, origin: &mut Origin) {
-        self.count_excess(u64::from(origin.has_excess()));
-    }
-
-    /// Counts responses behind whose end something has come.
-    pub(super) fn count_excess(&self, responses: u64) {
-        for _ in 0..responses {
-            tracing::debug!(upstream = %self.settings.name, "an origin has sent bytes behind the end of a response");
-            // It may come when no request is left that it belongs to.
-            self.metrics.unrouted().error(EXCESS, Side::Upstream.as_str(), Some(&self.settings.name));
-        }
-    }
-
     /// What the origin still sends is read and dropped, if that is little, so that its connection can be kept.
     pub fn drop_rest(self: &Arc<Self>, mut origin: Origin) {
         if let Link::H2(link) = &mut origin.link {
@@ -60,8 +44,9 @@ impl Upstream {
         // Mostly all of it has come with the head.
         match poll_drop(&mut origin, &mut left, &mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Some(())) => {
-                self.note_excess(&mut origin);
-                return self.keep(origin, Instant::now());
+                let now = Instant::now();
+                self.note_excess(&mut origin, now);
+                return self.keep(origin, now);
             }
             Poll::Ready(None) => return,
             Poll::Pending => {}
@@ -69,8 +54,9 @@ impl Upstream {
         let upstream = Arc::clone(self);
         let drop = async move {
             poll_fn(|cx| poll_drop(&mut origin, &mut left, cx)).await?;
-            upstream.note_excess(&mut origin);
-            upstream.keep(origin, Instant::now());
+            let now = Instant::now();
+            upstream.note_excess(&mut origin, now);
+            upstream.keep(origin, now);
             Some(())
         };
         tokio::spawn(tokio::time::timeout(WITHIN, drop));

@@ -19,7 +19,6 @@ impl Terms<'_> {
     /// Those of a connection that is made for whoever comes.
     const OF_NOBODY: Self = Self {
         fresh: true,
-        careful: false,
         addresses: Addresses { client: None, local: None },
         client: None,
         own: None,

@@ -47,7 +47,6 @@ impl AttemptsOf<'_> {
             *asked = Some((server, now));
             let terms = Terms {
                 fresh,
-                careful: !request.is_repeatable(),
                 addresses: Addresses { client: None, local: None },
                 client: self.client,
                 // Steps of different clients may ask the same: no user is bound to a connection that they have used.

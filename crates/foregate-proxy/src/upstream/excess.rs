@@ -1,0 +1,202 @@
+//! Bytes that an origin sends behind the end of a response: a body behind a head that has none, a second response, a stray line break.
+//!
+//! Bytes that have come end their connection. Bytes that come late, once the connection serves another request, cannot be told from that
+//! request's response. So a server that has sent such bytes loses the reuse of connections where they are likeliest to come late:
+//! behind responses that have no body whatever their heads say.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use foregate_wire::{BodyLength, Method, NameId, ResponseHead};
+
+use super::{Origin, Server, Upstream};
+use crate::error::{EXCESS, Side};
+use crate::telemetry::clock;
+
+/// How long a server that has sent bytes behind a response is distrusted, from the last time on.
+const DISTRUSTED_FOR: Duration = Duration::from_mins(10);
+
+/// Excess bytes of one server: the responses to be counted, and how long it is distrusted for them.
+#[derive(Debug)]
+pub(super) struct Excess {
+    /// Responses whose excess has not been counted yet.
+    uncounted: AtomicU64,
+    /// Milliseconds after `epoch` until which the server is distrusted; 0 before the first time.
+    until: AtomicU64,
+    /// The distrust is new, and operators have not been told.
+    is_news: AtomicBool,
+    epoch: Instant,
+}
+
+impl Excess {
+    /// Of a server that has sent none.
+    pub(super) fn new() -> Self {
+        Self {
+            uncounted: AtomicU64::new(0),
+            until: AtomicU64::new(0),
+            is_news: AtomicBool::new(false),
+            epoch: Instant::now(),
+        }
+    }
+
+    /// Takes note of excess bytes.
+    pub(super) fn note(&self, now: Instant) {
+        self.uncounted.fetch_add(1, Ordering::Relaxed);
+        let until = self.millis(now + DISTRUSTED_FOR);
+        if self.until.fetch_max(until, Ordering::Relaxed) <= self.millis(now) {
+            self.is_news.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the server has sent such bytes within the last ten minutes.
+    pub(super) fn is_distrusted(&self, now: Instant) -> bool {
+        match self.until.load(Ordering::Relaxed) {
+            0 => false,
+            until => self.millis(now) < until,
+        }
+    }
+
+    /// How many responses are to be counted, and whether operators are to be told.
+    fn take(&self) -> Option<(u64, bool)> {
+        if self.uncounted.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let responses = self.uncounted.swap(0, Ordering::Relaxed);
+        Some((responses, self.is_news.swap(false, Ordering::Relaxed)))
+    }
+
+    fn millis(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.epoch).as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Upstream {
+    /// Takes note of bytes behind the end of a response on a connection that goes out of use. Its client has the response whole, so it is a
+    /// failure of neither the request nor the server.
+    pub(super) fn note_excess(&self, origin: &mut Origin, now: Instant) {
+        if !origin.has_excess() {
+            return;
+        }
+        match self.servers.get(origin.server()) {
+            Some(server) if !origin.link.is_h2() => {
+                server.pool.excess.note(now);
+                self.report_excess(server);
+            }
+            // The bytes of a stream reach no other.
+            _ => self.count_excess(1),
+        }
+    }
+
+    /// Takes note of bytes of an earlier response where the response to a request was to begin.
+    pub(super) fn note_leftover(&self, server: usize) {
+        if let Some(server) = self.servers.get(server) {
+            server.pool.excess.note(clock::now());
+            self.report_excess(server);
+        }
+    }
+
+    /// Counts the excess bytes of a server that were noted since the last time, and tells operators of the first ones.
+    pub(super) fn report_excess(&self, server: &Server) {
+        let Some((responses, is_news)) = server.pool.excess.take() else { return };
+        self.count_excess(responses);
+        if is_news {
+            tracing::warn!(
+                upstream = %self.settings.name,
+                server = %server.label,
+                "the server has sent bytes behind the end of a response: for {} minutes connections to it are closed behind responses to \
+                 HEAD and behind 204 and 304",
+                DISTRUSTED_FOR.as_secs() / 60
+            );
+        }
+    }
+
+    /// Counts responses with bytes behind their end.
+    pub(super) fn count_excess(&self, responses: u64) {
+        for _ in 0..responses {
+            tracing::debug!(upstream = %self.settings.name, "an origin has sent bytes behind the end of a response");
+            // They may come when no request is left that they belong to.
+            self.metrics.unrouted().error(EXCESS, Side::Upstream.as_str(), Some(&self.settings.name));
+        }
+    }
+
+    /// Whether a connection of HTTP/1 may be used again behind this response, as far as late bytes go. One that is closed for the
+    /// distrust of its server is counted.
+    pub(super) fn trusts_behind(
+        &self,
+        server: usize,
+        method: &Method,
+        head: &ResponseHead,
+        length: BodyLength,
+        now: Instant,
+    ) -> bool {
+        if length != BodyLength::Empty {
+            return true;
+        }
+        if announces_forbidden_body(method, head) {
+            return false;
+        }
+        let is_distrusted =
+            self.servers.get(server).is_some_and(|server| server.pool.excess.is_distrusted(now));
+        if is_distrusted {
+            self.counters.distrusted.inc();
+        }
+        !is_distrusted
+    }
+}
+
+/// Whether a response to another method than HEAD announces a body that its status forbids (RFC 9110, sections 15.3.5 and 15.4.5). The
+/// origin may send that body later, as if it were the response to the connection's next request.
+fn announces_forbidden_body(method: &Method, head: &ResponseHead) -> bool {
+    let has_length = || !matches!(foregate_wire::content_length(&head.headers), Ok(None | Some(0)));
+    let has_coding = || head.headers.contains(NameId::TransferEncoding);
+    match head.status {
+        _ if *method == Method::Head => false,
+        204 => has_coding() || has_length(),
+        304 => has_coding(),
+        _ => false,
+    }
+}
+
+/// Whether bytes may be the start of a response: where they are not, on a connection that has served others, they are what was
+/// left over of an earlier response.
+pub(super) fn may_be_response(bytes: &[u8]) -> bool {
+    const START: &[u8] = b"HTTP/";
+    bytes.iter().zip(START).all(|(byte, expected)| byte == expected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_distrusted_for_a_while_from_the_last_time_on() {
+        let (excess, now) = (Excess::new(), Instant::now());
+        assert!(!excess.is_distrusted(now) && excess.take().is_none());
+        excess.note(now);
+        assert!(excess.is_distrusted(now) && excess.is_distrusted(now + DISTRUSTED_FOR / 2));
+        assert!(!excess.is_distrusted(now + DISTRUSTED_FOR));
+        assert_eq!(excess.take(), Some((1, true)));
+        for minute in 1..30 {
+            excess.note(now + Duration::from_mins(minute));
+        }
+        assert_eq!(excess.take(), Some((29, false)), "operators know");
+        let last = now + Duration::from_mins(29);
+        excess.note(now);
+        assert!(excess.is_distrusted(last + DISTRUSTED_FOR / 2), "a thread that is late shortens nothing");
+        excess.take();
+        assert!(!excess.is_distrusted(last + DISTRUSTED_FOR));
+        excess.note(last + DISTRUSTED_FOR);
+        assert_eq!(excess.take(), Some((1, true)), "they are told of the next time");
+        assert!(excess.take().is_none());
+    }
+
+    #[test]
+    fn leftovers_are_told_at_the_first_byte_that_no_response_has() {
+        for start in ["", "H", "HTTP", "HTTP/", "HTTP/1.1 200 OK\r\n", "HTTP/9"] {
+            assert!(may_be_response(start.as_bytes()), "{start}");
+        }
+        for start in ["\r\n", "h", "HTTQ", "HTTP 1", "<html>", " HTTP/1.1", "bodyHTTP/1.1 200 OK\r\n"] {
+            assert!(!may_be_response(start.as_bytes()), "{start}");
+        }
+    }
+}
