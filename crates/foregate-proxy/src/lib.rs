@@ -28,6 +28,7 @@ mod offload;
 mod pressure;
 mod proxy;
 mod random;
+mod relay;
 pub mod routing;
 pub mod server;
 pub mod settings;

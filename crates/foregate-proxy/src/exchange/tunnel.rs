@@ -1,17 +1,16 @@
 //! Upgrades and CONNECT: bytes both ways that are not HTTP (RFC 9110, sections 7.8 and 9.3.6; RFC 8441).
 
 use std::future::poll_fn;
-use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::Duration;
 
 use foregate_module::PhaseId;
 use foregate_wire::{BodyLength, Method, NameId, connection};
 
-use super::progress::Taking;
 use super::{Exchange, Step};
 use crate::error::{Error, Side};
-use crate::link::copy::{Copy, CopyError, Waiting};
+use crate::link::copy::Copy;
 use crate::link::{Link, LinkError};
+use crate::relay::{Relay, RelayFault, RelayRecord, RelaySide, RelayTimes};
 use crate::telemetry::clock;
 use crate::upstream::Origin;
 
@@ -71,115 +70,42 @@ impl Exchange<'_> {
         self.upload = Copy::new();
         self.download = Copy::new();
         self.record.tunnel = true;
-        let idle = self.upstream.map_or(std::time::Duration::ZERO, |upstream| upstream.settings.tunnel_idle);
-        let taking = self.upstream.map_or(idle, |upstream| upstream.settings.idle_timeout);
-        let limits =
-            [(taking, Error::OriginStall), (self.config.settings.timeouts.write_stall, Error::WriteStall)];
-        let mut ways = [Way::new(clock::now()); 2];
-        let mut shut = [false; 2];
+        let idle = self.upstream.map_or(Duration::ZERO, |upstream| upstream.settings.tunnel_idle);
+        let times = RelayTimes {
+            idle,
+            near_takes: self.config.settings.timeouts.write_stall,
+            far_takes: self.upstream.map_or(idle, |upstream| upstream.settings.idle_timeout),
+        };
+        let mut relay = Relay::new(times, clock::now());
         let result = poll_fn(|cx| {
-            let done = self.poll_tunnel(cx, &mut origin, &mut shut);
-            if self.record.ended_by.is_none() {
-                self.record.ended_by = match (self.upload.is_done(), self.download.is_done()) {
-                    (true, _) => Some(Side::Downstream),
-                    (false, true) => Some(Side::Upstream),
-                    (false, false) => None,
-                };
-            }
-            if let Poll::Ready(result) = done {
-                return Poll::Ready(result);
-            }
-            let now = clock::now();
-            ways[0].observe(&self.upload, shut[0], now);
-            ways[1].observe(&self.download, shut[1], now);
-            ways[1].sink.has_left(self.client.link.left_at());
-            // An origin that has ended its side still reads, or has gone: only what the client sends to it can tell.
-            let idle = if shut[1] { idle.min(taking) } else { idle };
-            let mut due = (ways[0].moved_at.max(ways[1].moved_at) + idle, Error::OriginIdle);
-            for (way, (limit, error)) in ways.iter().zip(limits) {
-                if let Some(since) = way.sink.stuck()
-                    && since + limit < due.0
-                {
-                    due = (since + limit, error);
-                }
-            }
-            self.timer.poll(cx, due.0).map(|()| Err(due.1))
+            let polled = relay.poll(cx, &mut self.client.link, &mut origin.link, self.timer);
+            self.note_relay(relay.record());
+            polled
         })
         .await;
         match result {
             Ok(()) => Step::Done,
-            // The client has all that the origin had to say, and nothing is lost with what it goes on saying.
-            Err(error) if shut[1] && error.side() == Side::Upstream => Step::Done,
-            Err(error) => self.give_up(origin, error),
+            Err(fault) => self.give_up(origin, error_of_relay(fault)),
         }
     }
 
-    fn poll_tunnel(
-        &mut self,
-        cx: &mut Context<'_>,
-        origin: &mut Origin,
-        shut: &mut [bool; 2],
-    ) -> Poll<Result<(), Error>> {
-        let client = &mut self.client.link;
-        if let Poll::Ready(error) = client.poll_abandoned(cx) {
-            return Poll::Ready(Err(Error::Client(error)));
-        }
-        poll_way(cx, &mut self.upload, client, &mut origin.link, &mut shut[0]).map_err(Error::of_upload)?;
-        poll_way(cx, &mut self.download, &mut origin.link, client, &mut shut[1])
-            .map_err(Error::of_download)?;
-        if *shut == [true; 2] { Poll::Ready(Ok(())) } else { Poll::Pending }
+    /// Notes the figures of the tunnel so far: an exchange is logged also when it is dropped.
+    fn note_relay(&mut self, relay: RelayRecord) {
+        (self.upload.moved, self.upload.sent) = (relay.up, relay.up);
+        (self.download.moved, self.download.sent) = (relay.down, relay.down);
+        self.record.ended_by = relay.ended_by.map(|side| match side {
+            RelaySide::Near => Side::Downstream,
+            RelaySide::Far => Side::Upstream,
+        });
     }
 }
 
-/// How one direction gets on.
-#[derive(Debug, Clone, Copy)]
-struct Way {
-    moved: u64,
-    moved_at: Instant,
-    sink: Taking,
-}
-
-impl Way {
-    fn new(now: Instant) -> Self {
-        Self { moved: 0, moved_at: now, sink: Taking::default() }
+fn error_of_relay(fault: RelayFault<LinkError>) -> Error {
+    match fault {
+        RelayFault::Failed(RelaySide::Near, error) => Error::Client(error),
+        RelayFault::Failed(RelaySide::Far, error) => Error::Origin(error),
+        RelayFault::Idle => Error::OriginIdle,
+        RelayFault::Stalled(RelaySide::Near) => Error::WriteStall,
+        RelayFault::Stalled(RelaySide::Far) => Error::OriginStall,
     }
-
-    fn observe(&mut self, copy: &Copy, shut: bool, now: Instant) {
-        if copy.moved != self.moved {
-            self.moved = copy.moved;
-            self.moved_at = now;
-        }
-        // Its end has to be taken, too.
-        let waits = copy.waiting == Waiting::Sink || copy.is_done() && !shut;
-        self.sink.observe(copy.sent, waits, now);
-    }
-}
-
-/// One direction: moves bytes, and passes on the end.
-fn poll_way(
-    cx: &mut Context<'_>,
-    copy: &mut Copy,
-    source: &mut Link,
-    sink: &mut Link,
-    shut: &mut bool,
-) -> Result<(), CopyError> {
-    if *shut {
-        return Ok(());
-    }
-    if !copy.is_done()
-        && let Poll::Ready(moved) = copy.poll(cx, source, sink)
-    {
-        moved?;
-    }
-    if copy.is_done() {
-        match sink {
-            Link::H1(link) => match link.poll_shutdown(cx) {
-                Poll::Ready(Err(LinkError::Io(std::io::ErrorKind::NotConnected)) | Ok(())) => *shut = true,
-                Poll::Ready(Err(error)) => return Err(CopyError::Sink(error)),
-                Poll::Pending => {}
-            },
-            Link::H2(_) | Link::Client(_) => *shut = true,
-        }
-    }
-    Ok(())
 }

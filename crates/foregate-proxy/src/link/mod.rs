@@ -14,6 +14,7 @@ pub(crate) mod meter;
 pub(crate) mod start;
 pub mod stream;
 pub mod sweep;
+pub mod taking;
 pub mod turn;
 pub mod unread;
 pub mod unsent;
@@ -29,10 +30,7 @@ use crate::http2::ClientStream;
 pub use h1::H1Link;
 pub use h2::{Bodiless, H2Link};
 pub use stream::{IdleState, Socket, Stream};
-
-/// What counts as progress of a peer that takes what waits for it, bytes: an HTTP/2 window that is opened a byte at a time must not
-/// keep a response, and the origin's connection behind it, for ever.
-pub const LEAST_TAKEN: u64 = 1024;
+pub use taking::{LEAST_TAKEN, Taking};
 
 /// Why nothing more can be received from a peer, or sent to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

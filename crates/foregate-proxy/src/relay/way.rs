@@ -1,0 +1,176 @@
+//! One direction of a relay.
+
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use super::RelayEnd;
+use crate::link::Taking;
+use crate::link::turn::give_way;
+
+/// Bytes that are moved at a time. Beyond, other tasks of the worker have their turn: peers that are always ready would hold it for
+/// milliseconds.
+pub(super) const BURST: u64 = 64 * 1024;
+
+/// The end at which a direction has failed.
+pub(super) enum WayFault<E> {
+    /// It could not be received from.
+    Source(E),
+    /// It could not be sent to.
+    Sink(E),
+}
+
+/// How far a direction has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Bytes move.
+    Open,
+    /// The source has ended; some of its bytes may not have left.
+    Ended,
+    /// All bytes have left.
+    Flushed,
+    /// The sink has been told of the end.
+    Shut,
+}
+
+/// One direction: moves bytes with backpressure, and passes the end on.
+#[derive(Debug)]
+pub(super) struct Way {
+    stage: Stage,
+    moved: u64,
+    /// The sink takes nothing for now.
+    is_held: bool,
+    /// What had moved when this was last observed.
+    observed: u64,
+    moved_at: Instant,
+    taking: Taking,
+}
+
+impl Way {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            stage: Stage::Open,
+            moved: 0,
+            is_held: false,
+            observed: 0,
+            moved_at: now,
+            taking: Taking::default(),
+        }
+    }
+
+    /// Bytes moved so far.
+    pub(super) fn moved(&self) -> u64 {
+        self.moved
+    }
+
+    /// When bytes were last seen to move.
+    pub(super) fn moved_at(&self) -> Instant {
+        self.moved_at
+    }
+
+    /// Whether all bytes of the source have left.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Flushed | Stage::Shut)
+    }
+
+    /// Whether the sink has been told of the end besides.
+    pub(super) fn is_shut(&self) -> bool {
+        self.stage == Stage::Shut
+    }
+
+    /// Since when the sink takes next to nothing of what waits for it.
+    pub(super) fn stuck(&self) -> Option<Instant> {
+        self.taking.stuck()
+    }
+
+    /// Takes note of what has moved. `left_at` is when the sink took something else of its connection.
+    pub(super) fn observe(&mut self, left_at: Option<Instant>, now: Instant) {
+        if self.moved != self.observed {
+            self.observed = self.moved;
+            self.moved_at = now;
+        }
+        // The end has to be taken, too.
+        let waits = self.is_held || self.stage == Stage::Flushed;
+        self.taking.observe(self.moved, waits, now);
+        self.taking.has_left(left_at);
+    }
+
+    /// Moves what can be moved now.
+    pub(super) fn poll<S, K>(
+        &mut self,
+        cx: &mut Context<'_>,
+        source: &mut S,
+        sink: &mut K,
+    ) -> Result<(), WayFault<S::Error>>
+    where
+        S: RelayEnd,
+        K: RelayEnd<Error = S::Error>,
+    {
+        if self.stage == Stage::Open {
+            self.poll_open(cx, source, sink)?;
+            if self.is_held {
+                source.hold(cx);
+            }
+        }
+        if self.stage == Stage::Ended && self.flush(cx, sink)? {
+            self.stage = Stage::Flushed;
+        }
+        if self.stage == Stage::Flushed
+            && let Poll::Ready(shut) = sink.poll_shutdown(cx)
+        {
+            shut.map_err(WayFault::Sink)?;
+            self.stage = Stage::Shut;
+        }
+        Ok(())
+    }
+
+    fn poll_open<S, K>(
+        &mut self,
+        cx: &mut Context<'_>,
+        source: &mut S,
+        sink: &mut K,
+    ) -> Result<(), WayFault<S::Error>>
+    where
+        S: RelayEnd,
+        K: RelayEnd<Error = S::Error>,
+    {
+        let start = self.moved;
+        loop {
+            if self.moved - start >= BURST {
+                give_way(cx);
+                return self.flush(cx, sink).map(|_| ());
+            }
+            match source.poll_receive(cx) {
+                // What was taken must not wait for what comes next.
+                Poll::Pending => return self.flush(cx, sink).map(|_| ()),
+                Poll::Ready(Err(error)) => return Err(WayFault::Source(error)),
+                Poll::Ready(Ok(false)) => {
+                    sink.finish().map_err(WayFault::Sink)?;
+                    self.stage = Stage::Ended;
+                    return Ok(());
+                }
+                Poll::Ready(Ok(true)) => {
+                    let Poll::Ready(taken) = sink.poll_send(cx, source.data()) else {
+                        self.is_held = true;
+                        return Ok(());
+                    };
+                    let taken = taken.map_err(WayFault::Sink)?;
+                    source.consume(taken);
+                    self.moved += taken as u64;
+                }
+            }
+        }
+    }
+
+    /// Whether everything that was taken has left.
+    fn flush<K: RelayEnd>(&mut self, cx: &mut Context<'_>, sink: &mut K) -> Result<bool, WayFault<K::Error>> {
+        match sink.poll_flush(cx) {
+            Poll::Ready(flushed) => flushed.map_err(WayFault::Sink)?,
+            Poll::Pending => {
+                self.is_held = true;
+                return Ok(false);
+            }
+        }
+        self.is_held = false;
+        Ok(true)
+    }
+}
