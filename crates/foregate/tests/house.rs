@@ -66,6 +66,7 @@ const PURE: &[&str] = &[
     "foregate-module",
     "foregate-wire",
     "foregate-rules",
+    "foregate-cache",
     "foregate-coding",
     "foregate-waf",
     "foregate-html",

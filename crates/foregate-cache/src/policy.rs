@@ -1,0 +1,89 @@
+//! The settings of a route.
+
+use std::ops::RangeInclusive;
+
+use crate::armor::ExtensionRule;
+
+/// The settings of a route that caches. The default follows RFC 9111 and takes no risks.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// Lifetimes by status; the first one that covers the status counts.
+    pub lifetimes: Vec<StatusLifetime>,
+    /// Lifetimes from Last-Modified.
+    pub heuristics: Heuristics,
+    /// Seconds after its end in which a response is still served while it is validated, unless the origin states its own. Default 0.
+    pub stale_while_revalidate: u32,
+    /// Seconds after its end in which a response is served if the origin fails, unless the origin states its own. Default 600.
+    pub stale_if_error: u32,
+    /// The treatment of responses with Set-Cookie. They are not stored by default.
+    pub set_cookie: SetCookie,
+    /// Whether `no-cache`, `no-store`, `max-age`, `min-fresh` and `Pragma` of requests count. Off by default: with them, any client
+    /// can make the origin answer every request.
+    pub client_directives: bool,
+    /// Whether the fields with tags are stored and sent to clients. Off by default.
+    pub keep_tags: bool,
+    /// Caching by the extension of the path where the origin states no lifetime. Off by default.
+    pub extensions: Option<ExtensionRule>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            lifetimes: Vec::new(),
+            heuristics: Heuristics::default(),
+            stale_while_revalidate: 0,
+            stale_if_error: 600,
+            set_cookie: SetCookie::default(),
+            client_directives: false,
+            keep_tags: false,
+            extensions: None,
+        }
+    }
+}
+
+impl Policy {
+    /// The lifetime that the settings state for a status.
+    pub(crate) fn lifetime(&self, status: u16) -> Option<&StatusLifetime> {
+        self.lifetimes.iter().find(|lifetime| lifetime.statuses.contains(&status))
+    }
+}
+
+/// A lifetime that the settings state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusLifetime {
+    /// The statuses that it is for.
+    pub statuses: RangeInclusive<u16>,
+    /// The lifetime in seconds.
+    pub seconds: u32,
+    /// Whether it replaces a lifetime that the origin states. It never replaces `no-store` and `private`.
+    pub over_origin: bool,
+}
+
+/// Lifetimes of responses for which nobody states one (RFC 9111, section 4.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heuristics {
+    /// How many percent of the time since Last-Modified. 0 turns heuristics off. Default 10.
+    pub percent: u32,
+    /// The longest lifetime in seconds. Default: a day.
+    pub cap: u32,
+    /// Whether errors get such a lifetime. Off by default.
+    pub errors: bool,
+}
+
+impl Default for Heuristics {
+    fn default() -> Self {
+        Self { percent: 10, cap: 86_400, errors: false }
+    }
+}
+
+/// The treatment of responses with Set-Cookie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetCookie {
+    /// The response is not stored.
+    #[default]
+    Refuse,
+    /// The response is stored without the field; only the client that caused it sees the field.
+    Drop,
+    /// The response is stored with the field, which every client then gets.
+    Store,
+}

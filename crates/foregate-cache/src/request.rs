@@ -1,0 +1,108 @@
+//! The cache's view of a request.
+
+use foregate_wire::{HeaderList, Method, NameId};
+
+use crate::directives::RequestControl;
+use crate::policy::Policy;
+
+/// A request, as far as the cache looks at it.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The fields as they would go to the origin.
+    pub headers: &'a HeaderList,
+    /// The path in normal form.
+    pub path: &'a [u8],
+    /// Whether the target has a query.
+    pub has_query: bool,
+    /// Whether a body follows.
+    pub has_body: bool,
+}
+
+/// Whether the cache is asked at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// The store may hold the response, or may get it.
+    Cache(Demands),
+    /// The request goes to the origin and its response past the store.
+    Bypass(Bypass),
+}
+
+/// The reason for a bypass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bypass {
+    /// Neither GET nor HEAD.
+    Method,
+    /// The request has a body.
+    Body,
+    /// The client asks that nothing be stored, and the settings heed it.
+    NoStore,
+}
+
+/// The client's demands on a response, read once for each request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demands {
+    pub(crate) control: RequestControl,
+    pub(crate) head: bool,
+    pub(crate) conditional: bool,
+    pub(crate) range: bool,
+    pub(crate) authorization: bool,
+    pub(crate) cookie: bool,
+    pub(crate) query: bool,
+}
+
+impl Demands {
+    /// Whether the request is a HEAD: it is answered from a stored GET, but fills nothing.
+    pub fn is_head(&self) -> bool {
+        self.head
+    }
+
+    /// Whether the client accepts no response but a stored one (RFC 9111, section 5.2.1.7): without one the answer is 504.
+    pub fn only_if_cached(&self) -> bool {
+        self.control.only_if_cached
+    }
+}
+
+/// Decides whether the cache is asked, and reads the client's demands.
+pub fn lookup(request: &Request<'_>, policy: &Policy) -> Lookup {
+    let head = match request.method {
+        Method::Get => false,
+        Method::Head => true,
+        _ => return Lookup::Bypass(Bypass::Method),
+    };
+    if request.has_body {
+        return Lookup::Bypass(Bypass::Body);
+    }
+    let headers = request.headers;
+    let mut control = RequestControl::default();
+    if headers.contains(NameId::CacheControl) || headers.contains(NameId::Pragma) {
+        control = RequestControl::read(headers);
+        if !policy.client_directives {
+            let RequestControl { only_if_cached, max_stale, .. } = control;
+            control = RequestControl { only_if_cached, max_stale, ..RequestControl::default() };
+        }
+    }
+    if control.no_store {
+        return Lookup::Bypass(Bypass::NoStore);
+    }
+    Lookup::Cache(Demands {
+        control,
+        head,
+        conditional: CONDITIONS.iter().any(|&id| headers.contains(id)),
+        range: headers.contains(NameId::Range),
+        authorization: headers.contains(NameId::Authorization),
+        cookie: headers.contains(NameId::Cookie),
+        query: request.has_query,
+    })
+}
+
+const CONDITIONS: [NameId; 4] =
+    [NameId::IfMatch, NameId::IfNoneMatch, NameId::IfModifiedSince, NameId::IfUnmodifiedSince];
+
+/// Turns a GET that may fill the store into one for the whole response, so that the response can be stored and every client be answered from it: the client's
+/// own conditions and its range go. They are evaluated against the stored response instead.
+pub fn ask_for_whole(headers: &mut HeaderList) {
+    headers.remove_each(&CONDITIONS);
+    headers.remove_each(&[NameId::Range, NameId::IfRange]);
+}

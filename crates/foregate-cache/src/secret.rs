@@ -1,0 +1,38 @@
+//! The secret of a store.
+
+use std::fmt;
+use std::hash::Hasher as _;
+
+use siphasher::sip::SipHasher13;
+use siphasher::sip128::{Hasher128 as _, SipHasher24};
+
+/// The secret under which keys, variants and tags are hashed: without it, nobody can make two of them collide.
+#[derive(Clone, Copy)]
+pub struct Secret([u8; 16]);
+
+impl Secret {
+    /// Takes random bytes.
+    pub fn new(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// 128 bits: their equality is taken for that of the text.
+    pub(crate) fn hash128(&self, text: &[u8]) -> u128 {
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        hasher.write(text);
+        hasher.finish128().as_u128()
+    }
+
+    /// 64 bits, for small sets.
+    pub(crate) fn hash64(&self, text: &[u8]) -> u64 {
+        let mut hasher = SipHasher13::new_with_key(&self.0);
+        hasher.write(text);
+        hasher.finish()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("<masked>")
+    }
+}

@@ -1,0 +1,91 @@
+//! A stored response without its body, and its age.
+
+use foregate_wire::HeaderList;
+
+use crate::moment::CacheTime;
+use crate::tags::Tag;
+use crate::vary::Vary;
+
+/// The head of a stored response, with all that later decisions need: serving it parses nothing.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    /// The status.
+    pub status: u16,
+    /// The fields to serve. Age, and the fields of the connection, are not among them.
+    pub headers: HeaderList,
+    /// Freshness.
+    pub life: Life,
+    /// The fields of the request that select this response among others of the same key. `None`: it is for all requests.
+    pub vary: Option<Vary>,
+    /// The tags by which the response can be purged, sorted.
+    pub tags: Box<[Tag]>,
+    /// Last-Modified in seconds since 1970.
+    pub(crate) last_modified: Option<u64>,
+    /// Date, or the moment of receipt, in seconds since 1970.
+    pub(crate) date: u64,
+}
+
+impl Stored {
+    /// Bytes of memory behind this value, beside itself.
+    pub fn memory(&self) -> usize {
+        let vary = self.vary.as_ref().map_or(0, Vary::memory);
+        self.headers.memory() + vary + self.tags.len() * size_of::<Tag>()
+    }
+}
+
+/// How old a response is and how long it may be used, on the cache's clock, in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Life {
+    /// When the response arrived.
+    pub(crate) received: CacheTime,
+    /// Its age at that moment (RFC 9111, section 4.2.3).
+    pub(crate) initial_age: u64,
+    /// How long it is fresh (RFC 9111, section 4.2.1).
+    pub(crate) lifetime: u64,
+    /// How long after that it may be served during validation, and after a failed one.
+    pub(crate) stale_while_revalidate: u64,
+    pub(crate) stale_if_error: u64,
+    /// `no-cache`: never used without validation.
+    pub(crate) always_validate: bool,
+    /// `must-revalidate` and its like: not even a client's `max-stale` makes it usable after its end.
+    pub(crate) never_stale: bool,
+}
+
+impl Life {
+    /// The age in milliseconds (RFC 9111, section 4.2.3).
+    pub(crate) fn age_ms(&self, now: CacheTime) -> u64 {
+        self.initial_age.saturating_add(now.since(self.received))
+    }
+
+    /// The value of Age, in seconds.
+    pub fn age(&self, now: CacheTime) -> u64 {
+        self.age_ms(now) / 1000
+    }
+
+    /// How long the response stays fresh, in seconds; negative once it is stale.
+    pub fn remaining(&self, now: CacheTime) -> i64 {
+        let (lifetime, age) = (signed(self.lifetime), signed(self.age_ms(now)));
+        (lifetime - age).div_euclid(1000)
+    }
+
+    /// Milliseconds since the end of the lifetime. `None` while the response is fresh.
+    pub(crate) fn staleness(&self, now: CacheTime) -> Option<u64> {
+        self.age_ms(now).checked_sub(self.lifetime)
+    }
+
+    /// Whether requests that wait for the response while it is fetched may be answered with it: it is usable without validation.
+    pub fn is_shareable(&self) -> bool {
+        !self.always_validate && self.initial_age < self.lifetime
+    }
+
+    /// When the response is of no use any more, not even as a stale one; validation aside.
+    pub fn end(&self) -> CacheTime {
+        let grace = self.stale_while_revalidate.max(self.stale_if_error);
+        let left = self.lifetime.saturating_sub(self.initial_age);
+        CacheTime(self.received.0.saturating_add(left).saturating_add(grace))
+    }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

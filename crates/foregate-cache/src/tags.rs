@@ -1,0 +1,44 @@
+//! Tags of responses, by which they are purged.
+
+use foregate_wire::{HeaderList, NameId};
+
+use crate::secret::Secret;
+use crate::text::trim;
+
+/// Tags of one response. With more, the response is not stored, since a purge by one that was dropped would miss it.
+const MAX_TAGS: usize = 1000;
+
+const CACHE_TAG: &[u8] = b"cache-tag";
+
+/// A tag, hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tag(pub(crate) u64);
+
+impl Tag {
+    /// The tag with this text; case counts.
+    pub fn new(text: &[u8], secret: &Secret) -> Self {
+        Self(secret.hash64(text))
+    }
+}
+
+/// The tags of a response, sorted: `Cache-Tag` separates them by commas, `Surrogate-Key` by blanks. `None` if there are more than
+/// [`MAX_TAGS`].
+pub(crate) fn read(headers: &HeaderList, secret: &Secret) -> Option<Vec<Tag>> {
+    let by_comma = headers.get_all_name(CACHE_TAG).flat_map(|line| line.split(|&byte| byte == b','));
+    let by_blank =
+        headers.get_all(NameId::SurrogateKey).flat_map(|line| line.split(|byte| b" \t".contains(byte)));
+    let all = by_comma.chain(by_blank).map(trim).filter(|tag| !tag.is_empty());
+    let mut tags: Vec<_> = all.take(MAX_TAGS + 1).map(|tag| Tag::new(tag, secret)).collect();
+    if tags.len() > MAX_TAGS {
+        return None;
+    }
+    tags.sort_unstable();
+    tags.dedup();
+    Some(tags)
+}
+
+/// Removes the fields that hold tags, which are between the origin and the cache.
+pub fn remove(headers: &mut HeaderList) {
+    headers.remove(NameId::SurrogateKey);
+    headers.remove_name(CACHE_TAG);
+}

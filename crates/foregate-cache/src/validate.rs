@@ -1,0 +1,138 @@
+//! Validation of stored responses, and their update (RFC 9111, sections 3.2, 4.3.4 and 4.3.5).
+
+use foregate_wire::{HeaderList, NameId, connection};
+
+use crate::conditions::{strong, weak};
+use crate::date::parse_date;
+use crate::directives::ResponseControl;
+use crate::policy::{Policy, SetCookie};
+use crate::request::{Demands, ask_for_whole};
+use crate::secret::Secret;
+use crate::store::{Asked, Dates, NotStored, Response, compact, initial_age, keep_stored_fields, store};
+use crate::stored::{Life, Stored};
+
+/// Turns a request into a validation of a stored response: its validators replace the client's conditions (RFC 9111, section 4.3.1).
+pub fn ask_to_validate(headers: &mut HeaderList, stored: &Stored) {
+    ask_for_whole(headers);
+    if let Some(etag) = stored.headers.get(NameId::Etag) {
+        headers.push_id(NameId::IfNoneMatch, etag);
+    }
+    if stored.last_modified.is_some()
+        && let Some(date) = stored.headers.get(NameId::LastModified)
+    {
+        headers.push_id(NameId::IfModifiedSince, date);
+    }
+}
+
+/// A stored response after the origin has said that it is current.
+#[derive(Clone, Debug)]
+pub struct Refreshed {
+    /// The response with the new fields and a new age. It answers the requests that have waited, as it is.
+    pub stored: Stored,
+    /// Whether it may replace the stored one. Otherwise the stored one has to go.
+    pub storable: Result<(), NotStored>,
+}
+
+/// Updates a stored response by a 304 to its validation. `None` if the 304 is about another representation: the stored response goes
+/// and the request is repeated without validators.
+pub fn refresh(
+    asked: &Asked<'_>,
+    stored: &Stored,
+    response: &Response<'_>,
+    policy: &Policy,
+    secret: &Secret,
+) -> Option<Refreshed> {
+    is_same(stored, response).then(|| update(asked, stored, response, policy, secret))
+}
+
+/// Updates a stored response with a body of this length by a 200 to a HEAD. `None` if the resource has changed: the stored response is
+/// stale from now on.
+pub fn refresh_by_head(
+    asked: &Asked<'_>,
+    stored: &Stored,
+    length: u64,
+    response: &Response<'_>,
+    policy: &Policy,
+    secret: &Secret,
+) -> Option<Refreshed> {
+    let lengths = response.headers.get(NameId::ContentLength);
+    let same_length = lengths.is_none_or(|text| text == length.to_string().as_bytes());
+    let same = response.status == 200 && stored.status == 200 && same_length && is_same(stored, response);
+    same.then(|| update(asked, stored, response, policy, secret))
+}
+
+/// Whether the validators of the response are those of the stored one, as far as both have them (RFC 9111, section 4.3.4).
+fn is_same(stored: &Stored, response: &Response<'_>) -> bool {
+    if let (Some(new), Some(old)) = (response.headers.get(NameId::Etag), stored.headers.get(NameId::Etag)) {
+        let one_is_weak = new.starts_with(b"W/") || old.starts_with(b"W/");
+        return if one_is_weak { weak(new, old) } else { strong(new, old) };
+    }
+    let modified = response.headers.get(NameId::LastModified);
+    let modified = modified.and_then(|date| parse_date(date, response.received.wall));
+    modified.is_none() || stored.last_modified.is_none() || modified == stored.last_modified
+}
+
+fn update(
+    asked: &Asked<'_>,
+    stored: &Stored,
+    response: &Response<'_>,
+    policy: &Policy,
+    secret: &Secret,
+) -> Refreshed {
+    let merged = merge(&stored.headers, response.headers);
+    let response = Response { status: stored.status, headers: &merged, ..*response };
+    let demands = Demands { head: false, ..*asked.demands };
+    let asked = Asked { demands: &demands, ..*asked };
+    match store(&asked, &response, policy, secret) {
+        // Tags were removed when the response was stored, unless they are kept; a 304 seldom has them.
+        Ok(mut new) => {
+            if new.tags.is_empty() {
+                new.tags.clone_from(&stored.tags);
+            }
+            Refreshed { stored: new, storable: Ok(()) }
+        }
+        Err(reason) => {
+            let control = ResponseControl::read(&merged);
+            let (mut headers, dates) = (merged.clone(), Dates::read(&merged, response.received.wall));
+            let policy = Policy { set_cookie: SetCookie::Store, ..policy.clone() };
+            keep_stored_fields(&mut headers, &control, &policy);
+            let initial_age = initial_age(&response, &dates);
+            let life = Life {
+                received: response.received.cache,
+                initial_age,
+                always_validate: true,
+                ..Life::default()
+            };
+            let headers = compact(&headers);
+            let Dates { date, last_modified } = dates;
+            let stored = Stored { headers, life, date, last_modified, ..stored.clone() };
+            Refreshed { stored, storable: Err(reason) }
+        }
+    }
+}
+
+/// The fields that a response to a validation does not change: those that tell how the stored body is to be read, and its name.
+const KEPT: [NameId; 5] = [
+    NameId::ContentLength,
+    NameId::ContentEncoding,
+    NameId::ContentRange,
+    NameId::TransferEncoding,
+    NameId::Etag,
+];
+
+/// The stored fields with the new ones in place of those of the same names (RFC 9111, section 3.2).
+fn merge(stored: &HeaderList, new: &HeaderList) -> HeaderList {
+    let mut new = new.clone();
+    connection::strip_hop_by_hop(&mut new, false);
+    new.retain(|field| {
+        !KEPT.contains(&field.id) || field.id == NameId::Etag && !stored.contains(NameId::Etag)
+    });
+    let mut names: Vec<_> = new.iter().map(|field| field.name.to_ascii_lowercase()).collect();
+    // Without a Date of its own, the validation happened when its response arrived.
+    names.push(b"date".to_vec());
+    names.sort_unstable();
+    let mut merged = stored.clone();
+    merged.retain(|field| names.binary_search(&field.name.to_ascii_lowercase()).is_err());
+    merged.append(&new);
+    merged
+}

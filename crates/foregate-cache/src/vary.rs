@@ -1,0 +1,148 @@
+//! Selection among the responses of one key (RFC 9111, section 4.1).
+
+use std::sync::Arc;
+
+use foregate_wire::{HeaderList, NameId};
+
+use crate::secret::Secret;
+use crate::text::{is_token, members, trim};
+
+/// Names in Vary. A response with more is not stored.
+const MAX_NAMES: usize = 32;
+
+/// The names in the Vary field of a response: in lower case, sorted, each once.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct VaryNames(Arc<[u8]>);
+
+impl VaryNames {
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.split(|&byte| byte == b',')
+    }
+
+    /// The variant that a request asks for among the responses that vary by these names.
+    pub fn variant(&self, request: &HeaderList, secret: &Secret) -> Variant {
+        let (mut text, mut value) = (self.0.to_vec(), Vec::new());
+        for name in self.iter() {
+            let id = NameId::from_name(name);
+            value.clear();
+            let mut lines = request.get_all_name(name).peekable();
+            let present = lines.peek().is_some();
+            normalise(id, lines, &mut value);
+            // The length stands before the value, so no value can pass for two.
+            text.push(if present { 1 } else { 0 });
+            text.extend_from_slice(&(value.len() as u64).to_le_bytes());
+            text.extend_from_slice(&value);
+        }
+        Variant(secret.hash128(&text))
+    }
+}
+
+/// The values of the selecting fields of a request, hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Variant(pub(crate) u128);
+
+/// The selecting fields of a stored response, with the values that it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vary {
+    /// The names.
+    pub names: VaryNames,
+    /// The values.
+    pub variant: Variant,
+}
+
+impl Vary {
+    /// Reads Vary. `None` if no request may be answered with the response: `*`, a member that is no name, too many names.
+    pub(crate) fn read(response: &HeaderList, request: &HeaderList, secret: &Secret) -> Option<Option<Self>> {
+        let mut names = Vec::new();
+        for name in response.get_all(NameId::Vary).flat_map(members) {
+            if name == b"*" || !is_token(name) || names.len() == MAX_NAMES {
+                return None;
+            }
+            names.push(name.to_ascii_lowercase());
+        }
+        if names.is_empty() {
+            return Some(None);
+        }
+        names.sort_unstable();
+        names.dedup();
+        let names = VaryNames(Arc::from(names.join(&b',')));
+        let variant = names.variant(request, secret);
+        Some(Some(Self { names, variant }))
+    }
+
+    /// Whether a request selects the response.
+    pub fn selects(&self, request: &HeaderList, secret: &Secret) -> bool {
+        self.names.variant(request, secret) == self.variant
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        self.names.0.len() + 2 * size_of::<usize>()
+    }
+}
+
+/// Appends the normal form of a selecting field: the same for values with the same meaning.
+fn normalise<'a>(id: NameId, lines: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>) {
+    match id {
+        // Not lists: a blank behind a comma may be part of a secret.
+        NameId::Cookie | NameId::Authorization | NameId::UserAgent => {
+            for line in lines {
+                out.extend_from_slice(line);
+                out.push(b'\n');
+            }
+        }
+        NameId::AcceptEncoding | NameId::AcceptLanguage => {
+            let mut preferences: Vec<_> = lines.flat_map(members).map(preference).collect();
+            preferences.sort_unstable();
+            preferences.dedup();
+            out.extend_from_slice(&preferences.join(&b','));
+        }
+        _ => {
+            for (number, member) in lines.flat_map(members).enumerate() {
+                if number > 0 {
+                    out.push(b',');
+                }
+                out.extend_from_slice(member);
+            }
+        }
+    }
+}
+
+/// A coding or language with its weight: in lower case, without blanks, the weight in thousandths unless it is 1.
+fn preference(member: &[u8]) -> Vec<u8> {
+    let mut parts = member.split(|&byte| byte == b';').map(trim);
+    let mut out = parts.next().unwrap_or_default().to_ascii_lowercase();
+    if out == b"x-gzip" {
+        out = b"gzip".to_vec();
+    }
+    for part in parts {
+        match part
+            .get(..2)
+            .filter(|name| name.eq_ignore_ascii_case(b"q="))
+            .and_then(|_| weight(part.get(2..)?))
+        {
+            Some(1000) => {}
+            Some(weight) => out.extend_from_slice(format!(";q={weight}").as_bytes()),
+            None => {
+                out.push(b';');
+                out.extend_from_slice(&part.to_ascii_lowercase());
+            }
+        }
+    }
+    out
+}
+
+/// A weight in thousandths (RFC 9110, section 12.4.2).
+fn weight(text: &[u8]) -> Option<u32> {
+    let (whole, fraction) = match text {
+        [whole] => (whole, &b""[..]),
+        [whole, b'.', fraction @ ..] if fraction.len() <= 3 => (whole, fraction),
+        _ => return None,
+    };
+    if !b"01".contains(whole) || !fraction.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let digits = fraction.iter().chain(b"000").take(3);
+    let thousandths = digits.fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0'));
+    let weight = u32::from(whole - b'0') * 1000 + thousandths;
+    (weight <= 1000).then_some(weight)
+}
