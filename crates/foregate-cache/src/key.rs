@@ -1,0 +1,180 @@
+//! The key under which a response is stored.
+
+use crate::secret::Secret;
+use crate::uri::Uri;
+use crate::vary::Variant;
+use foregate_wire::Scheme;
+
+/// The parts of a key, beside the address.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KeyParts<'a> {
+    /// The raw target, if the origin gets it in place of the normal form: origins may read two spellings differently, so they must
+    /// not share a key.
+    pub raw_target: Option<&'a [u8]>,
+    /// Additions of the route: a language, a device class.
+    pub additions: &'a [&'a [u8]],
+}
+
+/// The text of a key. Each part stands behind its length, so no part can pass for two, or for another one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyText(Vec<u8>);
+
+impl KeyText {
+    /// An empty text; its memory is used again by [`write`](Self::write).
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Writes the text for an address and parts. The query of the address is that which [`QueryRule::apply`] makes.
+    pub fn write(&mut self, uri: &Uri<'_>, parts: &KeyParts<'_>) {
+        self.0.clear();
+        self.site(uri);
+        self.part(uri.path);
+        self.optional(uri.query);
+        self.optional(parts.raw_target);
+        for addition in parts.additions {
+            self.part(addition);
+        }
+    }
+
+    /// Scheme, host and port.
+    fn site(&mut self, uri: &Uri<'_>) {
+        self.0.push(match uri.scheme {
+            Scheme::Http => b'h',
+            Scheme::Https => b's',
+        });
+        self.0.extend_from_slice(&uri.special_port().unwrap_or(0).to_le_bytes());
+        self.part(uri.host.as_bytes());
+    }
+
+    fn part(&mut self, part: &[u8]) {
+        // A part is shorter than 4 GiB, since a head is.
+        self.0.extend_from_slice(&(part.len() as u32).to_le_bytes());
+        self.0.extend_from_slice(part);
+    }
+
+    fn optional(&mut self, part: Option<&[u8]>) {
+        self.0.push(u8::from(part.is_some()));
+        self.part(part.unwrap_or_default());
+    }
+
+    /// The bytes, which are compared after a match of the hashes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The key.
+    pub fn key(&self, secret: &Secret) -> Key {
+        Key(secret.hash128(&self.0))
+    }
+}
+
+/// The hash of a key: 128 bits that nobody can predict without the secret.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(pub(crate) u128);
+
+impl Key {
+    /// The key of one of the variants under this key.
+    #[must_use]
+    pub fn variant(self, variant: Variant, secret: &Secret) -> Self {
+        let mut text = [0; 32];
+        let (key, values) = text.split_at_mut(16);
+        key.copy_from_slice(&self.0.to_le_bytes());
+        values.copy_from_slice(&variant.0.to_le_bytes());
+        Self(secret.hash128(&text))
+    }
+}
+
+/// The parameters of the query that belong to the key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueryRule {
+    /// Which parameters count.
+    pub parameters: Parameters,
+    /// Whether their order does not. Parameters with the same name keep theirs.
+    pub sort: bool,
+}
+
+/// A choice of parameters by name; a name that ends in `*` stands for all that begin with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Parameters {
+    /// All, as they came.
+    #[default]
+    All,
+    /// These.
+    Keep(Vec<String>),
+    /// All but these.
+    Drop(Vec<String>),
+}
+
+impl QueryRule {
+    /// Writes the query for the key into `out`, which is cleared first, and says whether there is one.
+    ///
+    /// The origin should get this query too: a parameter that it sees and the key does not have lets one client choose the response of
+    /// all others. A parameter with a `;` always counts, since some origins read two in it.
+    pub fn apply(&self, query: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
+        out.clear();
+        let Some(query) = query else { return false };
+        if self.parameters == Parameters::All && !self.sort {
+            out.extend_from_slice(query);
+            return true;
+        }
+        let all = query.split(|&byte| byte == b'&').filter(|parameter| !parameter.is_empty());
+        let mut kept: Vec<_> = all.filter(|parameter| self.counts(parameter)).collect();
+        if self.sort {
+            kept.sort_by_key(|parameter| name(parameter));
+        }
+        for (number, parameter) in kept.iter().enumerate() {
+            if number > 0 {
+                out.push(b'&');
+            }
+            out.extend_from_slice(parameter);
+        }
+        !kept.is_empty()
+    }
+
+    fn counts(&self, parameter: &[u8]) -> bool {
+        let listed = |names: &[String]| names.iter().any(|listed| is_named(name(parameter), listed));
+        let counts = match &self.parameters {
+            Parameters::All => true,
+            Parameters::Keep(names) => listed(names),
+            Parameters::Drop(names) => !listed(names),
+        };
+        counts || parameter.contains(&b';')
+    }
+}
+
+/// The raw name of a parameter.
+fn name(parameter: &[u8]) -> &[u8] {
+    parameter.split(|&byte| byte == b'=').next().unwrap_or_default()
+}
+
+/// Whether a raw name is the listed one, as a form decodes it.
+fn is_named(raw: &[u8], listed: &str) -> bool {
+    let (listed, whole) = match listed.strip_suffix('*') {
+        Some(start) => (start, false),
+        None => (listed, true),
+    };
+    let mut decoded = Decoded(raw);
+    let begins = listed.bytes().all(|byte| decoded.next() == Some(byte));
+    begins && (!whole || decoded.next().is_none())
+}
+
+/// The bytes of a name as a form decodes it: `%41` is `A`, `+` a blank.
+struct Decoded<'a>(&'a [u8]);
+
+impl Iterator for Decoded<'_> {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        if let [b'%', high, low, rest @ ..] = self.0
+            && let (Some(high), Some(low)) = (digit(*high), digit(*low))
+        {
+            self.0 = rest;
+            return Some((high << 4 | low) as u8);
+        }
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(if *first == b'+' { b' ' } else { *first })
+    }
+}
