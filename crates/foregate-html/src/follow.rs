@@ -68,6 +68,18 @@ pub(crate) enum Deed {
     Cut(String),
     /// It stays.
     Keep,
+    /// Nothing.
+    Nothing,
+}
+
+/// What is counted once something has been done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tally {
+    Nothing,
+    /// This feature has done something.
+    Match(usize),
+    /// Something should have been done and was not.
+    Left,
 }
 
 #[derive(Debug)]
@@ -78,6 +90,13 @@ struct Op {
     undecided: bool,
     /// The `<` before it is text, and has to be written as such.
     opens: bool,
+    tally: Tally,
+}
+
+impl Op {
+    fn new(at: u64, deed: Deed, tally: Tally) -> Self {
+        Self { at, deed, undecided: false, opens: false, tally }
+    }
 }
 
 struct Running {
@@ -88,8 +107,23 @@ struct Running {
     left: Option<u64>,
 }
 
-/// What is due behind a part of a document, if anything; with whether a `<` was left out before it that is text.
-pub(crate) type Due = Option<(Deed, bool)>;
+/// What is due behind a part of a document.
+pub(crate) struct Due {
+    pub deed: Deed,
+    /// A `<` was left out before it that is text.
+    pub opens: bool,
+    /// What is counted then: the rewriter may give up before.
+    pub tally: Tally,
+}
+
+/// How something is done.
+#[derive(Clone, Copy)]
+struct Doing {
+    feature: usize,
+    dry: bool,
+    /// A `<` comes before that is text.
+    opens: bool,
+}
 
 /// An element with something to do at its end.
 #[derive(Debug, Clone, Copy)]
@@ -101,6 +135,8 @@ struct Watched {
 /// The element that is being taken out.
 struct Removal {
     node: Node,
+    /// Where it begins.
+    start: u64,
     /// The state before it.
     before: Tree,
     /// The same once what its start tag has closed is closed, and what has to be written for that.
@@ -132,15 +168,19 @@ pub(crate) struct Follower {
     watched: Vec<Watched>,
     removal: Option<Removal>,
     ops: VecDeque<Op>,
-    /// How many of them are not decided.
-    undecided: usize,
+    /// Where the first of them stands that is not decided.
+    undecided: Option<u64>,
     tells: VecDeque<(u64, usize, usize)>,
     /// How often each feature has done something.
     pub matches: Vec<u64>,
     /// What should have been done and was not.
     pub left: u64,
     charset: Charset,
+    /// The most bytes that a tag, or an element that is taken out, may have.
+    limit: u64,
     last: bool,
+    /// Where a tag begins that is longer: the rewriter gets no more.
+    stop: Option<u64>,
     /// So many bytes were written in another way, and not given to the rewriter.
     skipped: u64,
     skips: bool,
@@ -155,8 +195,9 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// For these rules of features, each with whether the feature is in a dry run.
-    pub fn new(rules: Vec<(usize, bool, Rule)>, features: usize, charset: Charset) -> Self {
+    /// For these rules of features, each with whether the feature is in a dry run. No tag, and no element that is taken out, may
+    /// have more than `limit` bytes.
+    pub fn new(rules: Vec<(usize, bool, Rule)>, features: usize, charset: Charset, limit: usize) -> Self {
         let selects: Vec<_> =
             rules.iter().map(|(_, _, rule)| rule.selector.select_of(charset).into_owned()).collect();
         let changes = rules.iter().any(|(_, _, rule)| !matches!(rule.act, Act::Tell(_)));
@@ -182,12 +223,14 @@ impl Follower {
             watched: Vec::new(),
             removal: None,
             ops: VecDeque::new(),
-            undecided: 0,
+            undecided: None,
             tells: VecDeque::new(),
             matches: vec![0; features],
             left: 0,
             charset,
+            limit: limit as u64,
             last: false,
+            stop: None,
             skipped: 0,
             skips: false,
             loosened: false,
@@ -196,6 +239,11 @@ impl Follower {
             named: 0,
             gave_up: None,
         }
+    }
+
+    /// Whether the rewriter gets comments as a whole alone, since somebody reads them.
+    pub fn holding(self, comments: bool) -> Self {
+        Self { tokens: self.tokens.holding_comments(comments), ..self }
     }
 
     /// Takes a part of what the rewriter gets.
@@ -227,41 +275,79 @@ impl Follower {
         while self.gave_up.is_none()
             && let Some(found) = self.tokens.next(&held, self.last)
         {
-            let raw = held.get(found.start..found.end).unwrap_or_default();
-            self.token(&found, raw);
-            self.bound_work(held.len());
+            self.bound_begun();
+            if found.continues {
+                continue;
+            }
+            self.settle(self.base + found.known as u64);
+            if self.tokens.holds(found.token) && (found.end - found.start) as u64 > self.limit {
+                self.stop = Some(self.base + (found.start - usize::from(found.opens)) as u64);
+                self.give_up("memory-exceeded");
+            }
+            if self.gave_up.is_none() {
+                let raw = held.get(found.start..found.end).unwrap_or_default();
+                self.token(&found, raw);
+                self.bound_work(self.base + found.known as u64);
+            }
         }
         self.held = held;
-        if !self.tree.frameset_ok {
-            self.decide(true);
-        } else if self.held.len() > UNDECIDED {
-            self.decide(false);
+        // Of what comes next at least one byte more has to be known.
+        self.settle(self.base + self.tokens.at() as u64 + 1);
+        self.bound_begun();
+    }
+
+    /// Ends it if what has begun is too long to be held until it is whole.
+    fn bound_begun(&mut self) {
+        if self.tokens.begun() as u64 >= self.limit {
+            self.give_up("memory-exceeded");
         }
     }
 
-    /// Ends it if the document, of which so many bytes are held, has made more work than its length accounts for.
-    fn bound_work(&mut self, held: usize) {
-        let bytes = self.base + held as u64 + self.inserted;
-        if self.work > WORK_AT_START + WORK_PER_BYTE * bytes {
-            self.gave_up = Some("memory-exceeded");
+    /// Decides what cannot wait any longer, before a token for which the bytes up to `known` have to be known. This, and not what has
+    /// come, is what counts, so that nothing depends on how the document is split.
+    fn settle(&mut self, known: u64) {
+        if self.undecided.is_some_and(|at| known - at > UNDECIDED as u64) {
+            self.decide(false);
+        }
+        if self.removal.as_ref().is_some_and(|removal| known - removal.start > self.limit) {
+            self.give_up("memory-exceeded");
+        }
+    }
+
+    /// Nothing more is done.
+    fn give_up(&mut self, event: &'static str) {
+        if self.gave_up.is_none() {
+            self.decide(false);
+            self.gave_up = Some(event);
+        }
+    }
+
+    /// Ends it if the document, up to here, has made more work than its length accounts for.
+    fn bound_work(&mut self, known: u64) {
+        if self.work > WORK_AT_START + WORK_PER_BYTE * (known + self.inserted) {
+            self.give_up("memory-exceeded");
         }
     }
 
     /// Whether what waits for it is done.
     pub fn decide(&mut self, done: bool) {
-        if std::mem::take(&mut self.undecided) > 0 {
-            let before = self.ops.len();
-            self.ops.retain(|op| done || !op.undecided);
-            self.left += (before - self.ops.len()) as u64;
-            self.ops.iter_mut().for_each(|op| op.undecided = false);
+        if self.undecided.take().is_some() {
+            for op in self.ops.iter_mut().filter(|op| op.undecided) {
+                match done {
+                    true => op.undecided = false,
+                    false => *op = Op::new(op.at, Deed::Nothing, Tally::Left),
+                }
+            }
         }
     }
 
     /// The next bytes that the rewriter may get, and what is to be done behind them; `None` if there is nothing now.
-    pub fn next(&mut self) -> Option<(Vec<u8>, Due)> {
+    pub fn next(&mut self) -> Option<(Vec<u8>, Option<Due>)> {
         self.skipped += u64::from(std::mem::take(&mut self.skips));
         let length = self.held.len() - self.gone;
         let ready = if self.last { length } else { self.tokens.passed().min(length) };
+        let stop = self.stop.and_then(|stop| usize::try_from(stop.saturating_sub(self.base)).ok());
+        let ready = stop.map_or(ready, |stop| stop.min(ready));
         let op = self.ops.front();
         let opens = op.is_some_and(|op| op.opens && op.undecided);
         let ready = ready - usize::from(opens).min(ready);
@@ -275,10 +361,22 @@ impl Follower {
         self.tokens.forget(to);
         self.base += to as u64;
         let due = if due { self.ops.pop_front() } else { None };
-        let due = due.map(|op| (op.deed, op.opens && bytes.pop_if(|last| *last == b'<').is_some()));
+        let due = due.map(|op| {
+            let opens = op.opens && bytes.pop_if(|last| *last == b'<').is_some();
+            Due { deed: op.deed, opens, tally: op.tally }
+        });
         // The bytes before it come to the rewriter first.
-        self.skips = due.as_ref().is_some_and(|(_, opens)| *opens);
+        self.skips = due.as_ref().is_some_and(|due| due.opens);
         Some((bytes, due))
+    }
+
+    /// Counts what has been done.
+    pub fn count(&mut self, tally: Tally) {
+        match tally {
+            Tally::Nothing => {}
+            Tally::Match(feature) => self.matches.get_mut(feature).into_iter().for_each(|count| *count += 1),
+            Tally::Left => self.left += 1,
+        }
     }
 
     /// What the rewriter has not got.
@@ -313,11 +411,6 @@ impl Follower {
             && self.rules.iter().all(|rule| rule.left == Some(0))
     }
 
-    /// How much of the document it holds back, bytes.
-    pub fn holds_back(&self) -> usize {
-        self.held.len() - self.gone
-    }
-
     /// How much memory it has, bytes.
     pub fn held(&self) -> usize {
         self.held.capacity()
@@ -341,12 +434,10 @@ impl Follower {
             // In the body this says that there is one, and nothing else.
             let deed = Deed::Insert("<body>".into());
             let at = self.base + found.start as u64;
-            self.push(Op { at, deed, undecided: false, opens });
+            self.push(Op { opens, ..Op::new(at, deed, Tally::Nothing) });
         }
         self.tree.take(found.token);
-        if self.tree.exceeded || self.tree.stack.len() > DEPTH {
-            self.gave_up = Some("markup-ambiguous");
-        }
+        let is_deep = self.tree.exceeded || self.tree.stack.len() > DEPTH;
         let events = std::mem::take(&mut self.tree.events);
         self.work += std::mem::take(&mut self.tree.work) + (events.len() * self.watched.len()) as u64;
         let (start, end) = (self.base + found.start as u64, self.base + found.end as u64);
@@ -377,6 +468,9 @@ impl Follower {
             self.decide(self.tree.mode != Mode::InFrameset);
         } else if self.tree.mode == Mode::InFrameset {
             self.decide(false);
+        }
+        if is_deep {
+            self.give_up("markup-ambiguous");
         }
     }
 }
@@ -480,28 +574,28 @@ impl Follower {
                 let found = inserted(&state, place, &html, Some(&next), at.from, &mut self.work)
                     .filter(|_| !at.joins(&html));
                 self.before = state;
-                self.insert(at.start, found, &html, dry, at.opens)
+                self.insert(at.start, found, &html, Doing { feature, dry, opens: at.opens })
             }
             Act::Prepend(_) if !is_open => return,
             Act::Prepend(_) => {
                 let place = Place { parent: node.id, depth: None };
                 let found = inserted(&self.tree, place, &html, None, self.tree.next_id(), &mut self.work);
-                self.insert(at.end, found, &html, dry, false)
+                // What comes at the start of the tag comes before that.
+                let before = std::mem::replace(&mut self.before, Tree::new());
+                let done = self.insert(at.end, found, &html, Doing { feature, dry, opens: false });
+                self.before = before;
+                done
             }
             Act::Append(_) if !is_open => return,
             Act::After(_) | Act::Append(_) => {
                 self.watched.push(Watched { id: node.id, rule: number });
                 true
             }
-            Act::Remove => self.begin_removal(node, depth, dry, at),
+            Act::Remove => {
+                self.begin_removal(node, depth, Doing { feature, dry, opens: at.opens }, at);
+                true
+            }
         };
-        let waits =
-            matches!(self.rules.get(number).map(|rule| &rule.act), Some(Act::After(_) | Act::Append(_)));
-        if !done {
-            self.left += u64::from(!dry);
-        } else if !waits && let Some(count) = self.matches.get_mut(feature) {
-            *count += 1;
-        }
         if done && let Some(rule) = self.rules.get_mut(number) {
             rule.left = rule.left.map(|left| left.saturating_sub(1));
         }
@@ -513,43 +607,55 @@ impl Follower {
         at: u64,
         found: Option<(String, Tree, bool)>,
         html: &Arc<str>,
-        dry: bool,
-        opens: bool,
+        Doing { feature, dry, opens }: Doing,
     ) -> bool {
-        let Some((closers, tree, undecided)) = found else { return false };
-        if !dry {
-            let deed = Deed::Insert(if closers.is_empty() {
-                Arc::clone(html)
-            } else {
-                format!("{closers}{html}").into()
-            });
-            let opens = opens && self.ops.back().is_none_or(|op| op.at != at);
-            self.push(Op { at, deed, undecided, opens });
-            self.before = tree;
+        let Some((closers, tree, undecided)) = found else {
+            self.push(Op::new(at, Deed::Nothing, if dry { Tally::Nothing } else { Tally::Left }));
+            return false;
+        };
+        if dry {
+            self.push(Op::new(at, Deed::Nothing, Tally::Match(feature)));
+            return true;
         }
+        let deed = Deed::Insert(if closers.is_empty() {
+            Arc::clone(html)
+        } else {
+            format!("{closers}{html}").into()
+        });
+        let opens = opens && self.is_first(at);
+        self.push(Op { undecided, opens, ..Op::new(at, deed, Tally::Match(feature)) });
+        self.before = tree;
         true
+    }
+
+    /// Whether nothing is written here yet.
+    fn is_first(&self, at: u64) -> bool {
+        !self.ops.iter().rev().any(|op| op.at == at && !matches!(op.deed, Deed::Nothing))
     }
 
     fn push(&mut self, op: Op) {
         if let Deed::Insert(html) = &op.deed {
             self.inserted += html.len() as u64;
         }
-        self.undecided += usize::from(op.undecided);
-        self.ops.push_back(op);
+        self.undecided = self.undecided.or(op.undecided.then_some(op.at));
+        // What is behind the start tag of an element may have come before what is at its start.
+        let place = self.ops.iter().rposition(|other| other.at <= op.at).map_or(0, |before| before + 1);
+        self.ops.insert(place, op);
     }
 
-    fn begin_removal(&mut self, node: Node, depth: Option<usize>, dry: bool, at: &At) -> bool {
-        if dry {
-            return true;
+    fn begin_removal(&mut self, node: Node, depth: Option<usize>, doing: Doing, at: &At) {
+        let tally = Tally::Match(doing.feature);
+        if doing.dry {
+            return self.push(Op::new(at.start, Deed::Nothing, tally));
         }
         let before = self.before.clone();
         let mut closed = before.clone();
         self.work += 2 * before.size();
         let closers = close_to(&mut closed, depth).filter(|closers| !closers.is_empty());
-        let opens = at.opens && self.ops.back().is_none_or(|op| op.at != at.start);
-        self.push(Op { at: at.start, deed: Deed::Hold, undecided: false, opens });
-        self.removal = Some(Removal { node, before, closed: closers.map(|closers| (closed, closers)) });
-        true
+        let opens = doing.opens && self.is_first(at.start);
+        self.push(Op { opens, ..Op::new(at.start, Deed::Hold, tally) });
+        let closed = closers.map(|closers| (closed, closers));
+        self.removal = Some(Removal { node, start: at.start, before, closed });
     }
 
     /// The elements that have ended with the present token, but for the one whose end tag that is, or which has no content.
@@ -611,18 +717,10 @@ impl Follower {
                 let next = Next { token: at.token, then: &self.tree };
                 let found = inserted(&self.before, place, &html, Some(&next), at.from, &mut self.work)
                     .filter(|_| !at.joins(&html));
-                let done = self.insert(at.start, found, &html, dry, at.opens);
-                self.count(feature, done, dry);
+                self.insert(at.start, found, &html, Doing { feature, dry, opens: at.opens });
             }
         }
         self.forget(node.id, own);
-    }
-
-    fn count(&mut self, feature: usize, done: bool, dry: bool) {
-        self.left += u64::from(!done && !dry);
-        if let Some(count) = self.matches.get_mut(feature).filter(|_| done) {
-            *count += 1;
-        }
     }
 
     /// Nothing is to be done at the end of an element any more, but for what comes behind it.
@@ -657,12 +755,12 @@ impl Follower {
                 let place = Place { parent: node.parent, depth: None };
                 let behind = state.as_ref().unwrap_or(&self.tree);
                 let found = inserted(behind, place, &html, None, self.tree.next_id(), &mut self.work);
-                let done = found.is_some();
-                if let Some((_, tree, undecided)) = found.filter(|_| !dry) {
-                    self.push(Op { at: at.end, deed: Deed::Insert(html), undecided, opens: false });
-                    state = Some(tree);
+                let before = std::mem::replace(&mut self.before, Tree::new());
+                let done = self.insert(at.end, found, &html, Doing { feature, dry, opens: false });
+                let behind = std::mem::replace(&mut self.before, before);
+                if done && !dry {
+                    state = Some(behind);
                 }
-                self.count(feature, done, dry);
             }
             self.forget(node.id, false);
         }
@@ -670,7 +768,7 @@ impl Follower {
 
     /// The element that is being taken out is over: with the end of the present token, or before it.
     fn end_removal(&mut self, at: &At, next: Option<Token>) {
-        let Some(Removal { node, before, closed }) = self.removal.take() else { return };
+        let Some(Removal { node, before, closed, .. }) = self.removal.take() else { return };
         let own = next.is_none();
         let place = if own { at.end } else { at.start };
         let ends = own || may_lack_its_end(&node);
@@ -681,12 +779,10 @@ impl Follower {
             self.work += 2 * then.size() + std::mem::take(&mut then.work);
             self.goes_on_without(&then, node.id).map(|loosens| (without, closers, loosens))
         });
-        let deed = match &way {
-            Some((_, closers, _)) => Deed::Cut(closers.clone()),
-            None => Deed::Keep,
-        };
-        self.left += u64::from(way.is_none());
-        self.push(Op { at: place, deed, undecided: false, opens: false });
+        self.push(match &way {
+            Some((_, closers, _)) => Op::new(place, Deed::Cut(closers.clone()), Tally::Nothing),
+            None => Op::new(place, Deed::Keep, Tally::Left),
+        });
         if let Some((without, _, loosens)) = way {
             self.loosened |= loosens;
             if !own {
@@ -711,9 +807,10 @@ impl Follower {
     fn end_all(&mut self) {
         let at = self.base + (self.held.len() - self.gone) as u64;
         if let Some(removal) = self.removal.take() {
-            let deed = if may_lack_its_end(&removal.node) { Deed::Cut(String::new()) } else { Deed::Keep };
-            self.left += u64::from(matches!(deed, Deed::Keep));
-            self.push(Op { at, deed, undecided: false, opens: false });
+            self.push(match may_lack_its_end(&removal.node) {
+                true => Op::new(at, Deed::Cut(String::new()), Tally::Nothing),
+                false => Op::new(at, Deed::Keep, Tally::Left),
+            });
         }
         let mut state = self.tree.clone();
         let may = self.tokens.is_between() || self.tokens.is_in_text() && !self.tokens.is_unfinished();
@@ -735,17 +832,12 @@ impl Follower {
                 };
                 let found =
                     inserted(&state, place, &html, None, state.next_id(), &mut self.work).filter(|_| may);
-                let done = found.is_some();
-                if let Some((closers, tree, _)) = found.filter(|_| !dry) {
-                    self.push(Op {
-                        at,
-                        deed: Deed::Insert(format!("{closers}{html}").into()),
-                        undecided: false,
-                        opens: false,
-                    });
-                    state = tree;
+                // Nothing can take the place of the body any more.
+                let found = found.map(|(closers, tree, _)| (closers, tree, false));
+                let done = self.insert(at, found, &html, Doing { feature, dry, opens: false });
+                if done && !dry {
+                    state.take_from(&self.before);
                 }
-                self.count(feature, done, dry);
             }
         }
         self.watched.clear();

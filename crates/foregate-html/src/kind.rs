@@ -3,7 +3,7 @@
 //! Servers send JSON, text, and parts of pages as `text/html`. Markup at the edges of head and body belongs into documents alone:
 //! behind JSON it breaks a script that reads it, and in a part of a page it runs once more each time.
 
-use crate::charset::{MARKS, PRESCAN};
+use crate::charset::PRESCAN;
 
 /// What a body is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,19 +23,22 @@ pub(crate) enum BodyKind {
     Empty,
 }
 
-/// What a body is, by its start; `None` if more of it is needed. `whole` says that there is no more.
+/// What a body is, by its start without a mark; `None` if more of it is needed. `whole` says that there is no more. No more than
+/// [`PRESCAN`] bytes behind leading blanks are looked at, whether more have come or not.
 pub(crate) fn body_kind(start: &[u8], whole: bool) -> Option<BodyKind> {
-    let rest = start.strip_prefix(MARKS[0]).unwrap_or(start).trim_ascii_start();
-    let undecided = || match whole {
+    let start = start.trim_ascii_start();
+    let rest = start.get(..PRESCAN).unwrap_or(start);
+    let is_cut = start.len() >= PRESCAN;
+    let undecided = || match whole && !is_cut {
         true => Some(BodyKind::Fragment),
-        false => (start.len() >= PRESCAN).then_some(BodyKind::HeadContent),
+        false => is_cut.then_some(BodyKind::HeadContent),
     };
     match rest {
         [] => whole.then_some(BodyKind::Empty),
         [b'{' | b'[', ..] | [0, ..] | [_, 0, ..] => Some(BodyKind::Other),
         [b'<'] => undecided(),
         // The next byte may be half of a character of UTF-16.
-        [_] if !whole && start.len() < PRESCAN => None,
+        [_] if !whole => None,
         [b'<', ..] => by_tags(rest).or_else(undecided),
         _ => Some(BodyKind::Text),
     }
@@ -155,10 +158,9 @@ mod tests {
             ("\u{feff}", BodyKind::Empty),
             (" \n", BodyKind::Empty),
         ] {
+            let start = start.trim_start_matches('\u{feff}');
             assert_eq!(body_kind(start.as_bytes(), true), Some(expected), "{start:?}");
-            // Whoever finds the encoding waits for a whole mark.
-            let mark = if start.starts_with('\u{feff}') { 3 } else { 0 };
-            for at in mark..start.len() {
+            for at in 0..start.len() {
                 let early = body_kind(&start.as_bytes()[..at], false);
                 assert!(early.is_none_or(|early| early == expected), "{at} of {start:?}: {early:?}");
             }
@@ -171,6 +173,10 @@ mod tests {
         assert_eq!(body_kind(&comment.as_bytes()[..PRESCAN - 1], false), None);
         assert_eq!(body_kind(b"x", false), None, "the next byte may be 0");
         assert_eq!(body_kind(b" x", true), Some(BodyKind::Text));
-        assert_eq!(body_kind(comment.as_bytes(), false), Some(BodyKind::HeadContent));
+        for more in ["", "--><html>"] {
+            let start = [" \n", &comment, more].concat();
+            assert_eq!(body_kind(start.as_bytes(), false), Some(BodyKind::HeadContent));
+            assert_eq!(body_kind(start.as_bytes(), true), Some(BodyKind::HeadContent), "as if more followed");
+        }
     }
 }

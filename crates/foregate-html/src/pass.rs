@@ -81,6 +81,10 @@ pub struct Pass {
     /// The encoding, and whether it is known.
     charset: Charset,
     sniffed: bool,
+    /// It begins with a byte-order mark.
+    marked: bool,
+    /// A mark or blanks that it begins with have been handed on.
+    began: bool,
     /// Features that run over fragments too.
     nested: Vec<Chosen>,
     /// Output behind fragments that are still to come.
@@ -143,6 +147,8 @@ impl Pass {
             gave_up: None,
             charset: Charset::UTF_8,
             sniffed: false,
+            marked: false,
+            began: false,
             nested: Vec::new(),
             frames: Vec::new(),
             asking: None,
@@ -205,29 +211,23 @@ impl Pass {
         self.holding.got(loaded.len(), silent);
         let follower = self.shared.as_ref().and_then(|shared| shared.follower.as_ref());
         let lost = follower.and_then(|follower| follower.gave_up);
-        // The rewriter says first where a tag is too long.
-        let held = follower.map_or(0, |follower| follower.holds_back().saturating_sub(self.terms.budget));
-        let held = held.max(self.shared.as_ref().map_or(0, |shared| shared.written.held()));
         let count = self.hand_over(out);
-        match done {
-            // An element that is being taken out is longer than what may be held.
-            Ok(()) if (lost.is_some() || held > self.terms.budget) && fits.is_none() => {
-                self.gave_up = Some(lost.unwrap_or("memory-exceeded"));
-                self.leave(out)?;
-                if self.is_held_up() { Ok(None) } else { Err(Bail::Pass) }
-            }
-            Err(error) => self.failed(&error, out).map(|()| None),
-            Ok(()) => match fits {
-                Some((_, why)) if why != Why::Unknown => {
-                    self.gave_up = Some(why.event());
-                    self.leave(out)?;
-                    // Where fragments are awaited, the rest follows once they have come.
-                    if self.is_held_up() { Ok(None) } else { Err(Bail::Pass) }
-                }
-                _ if is_done => self.leave(out).map(|()| None),
-                _ => Ok(Some(count)),
-            },
+        if let Err(error) = done {
+            return self.failed(&error, out).map(|()| None);
         }
+        let ends = fits.filter(|(_, why)| *why != Why::Unknown).map(|(_, why)| why.event());
+        let held = self.shared.as_ref().map_or(0, |shared| shared.written.held());
+        let exceeded = (held > self.terms.budget).then_some("memory-exceeded");
+        if let Some(event) = lost.or(ends).or(exceeded) {
+            self.gave_up = Some(event);
+            self.leave(out)?;
+            // Where fragments are awaited, the rest follows once they have come.
+            return if self.is_held_up() { Ok(None) } else { Err(Bail::Pass) };
+        }
+        if is_done {
+            return self.leave(out).map(|()| None);
+        }
+        Ok(Some(count))
     }
 
     /// No feature has anything more to do: what the rewriter still holds, and the rest of the document, pass as they are.
@@ -320,10 +320,14 @@ impl Pass {
                 Sniffed::Known(charset) => (self.charset, self.sniffed) = (charset, true),
             }
         }
-        match body_kind(&self.queue, whole) {
+        let mark = if self.began { None } else { self.queue.strip_prefix(MARKS[0]) };
+        self.marked |= mark.is_some();
+        let start = mark.unwrap_or(&self.queue);
+        match body_kind(start, whole) {
             None => {
                 // A stream may begin with blanks that keep its connection open.
-                if self.queue.trim_ascii_start().is_empty() {
+                if start.trim_ascii_start().is_empty() {
+                    self.began |= !self.queue.is_empty();
                     self.hand_on(out);
                 }
                 Ok(())
@@ -358,7 +362,7 @@ impl Pass {
         let page = self.page(self.terms.path.clone(), kind);
         let State::Begins(features) = &mut self.state else { return };
         let (mut features, charset) = (std::mem::take(features), self.charset);
-        if charset.is_told() {
+        if charset.is_told() && !self.marked {
             let content_type = self.terms.content_type.as_deref();
             keep_declared(&mut features, content_type, &self.queue, &page, self.terms.budget);
         }
@@ -393,9 +397,11 @@ impl Pass {
             chosen.feature.rules(&page).into_iter().map(move |rule| (number, *dry, rule))
         });
         let (rules, count): (Vec<_>, _) = (rules.collect(), features.len());
+        let comments = features.iter().any(|(chosen, _)| chosen.feature.reads().comments);
         let mut shared = Shared::of(features, &page);
         if !rules.is_empty() {
-            shared.follower = Some(Box::new(Follower::new(rules, count, charset)));
+            let follower = Follower::new(rules, count, charset, self.terms.budget).holding(comments);
+            shared.follower = Some(Box::new(follower));
         }
         self.shared = Some(shared);
         self.state = State::Rewrites(rewriter);
@@ -629,8 +635,8 @@ fn write(
         if !bytes.is_empty() {
             at_work(shared, || rewriter.write(&bytes))?;
         }
-        if let (Some((due, opens)), Some(shared)) = (due, shared.as_mut()) {
-            shared.perform(due, opens, charset);
+        if let (Some(due), Some(shared)) = (due, shared.as_mut()) {
+            shared.perform(due, charset);
         }
     }
     Ok(())

@@ -13,9 +13,9 @@ use lol_html::{HandlerResult, OutputSink};
 
 use crate::charset::Charset;
 use crate::feature::{
-    Chosen, Comment, Deed, Element, End, EndTag, Feature, Page, Reads, Removes, Rewrite, joins,
+    Chosen, Comment, Deed as Done, Element, End, EndTag, Feature, Page, Reads, Removes, Rewrite, joins,
 };
-use crate::follow::{Deed as Due, Follower};
+use crate::follow::{Deed, Due, Follower};
 use crate::fragments::{Mark, Written};
 use crate::removal::{self, Removing};
 use crate::scan::{Root, Scanner};
@@ -272,17 +272,17 @@ impl Shared {
     }
 
     /// Runs a handler of one feature; says what it has done.
-    fn run(&mut self, number: usize, run: impl FnOnce(&mut dyn Rewrite, Deed) -> Deed) -> Deed {
+    fn run(&mut self, number: usize, run: impl FnOnce(&mut dyn Rewrite, Done) -> Done) -> Done {
         let quiet = |dry| self.quiet || self.removing.as_ref().is_some_and(|removing| removing.hushes(dry));
         match self.running.get_mut(number) {
             Some(running) if !quiet(running.dry) => {
-                let deed = run(&mut *running.rewrite, Deed { dry: running.dry, ..Deed::default() });
+                let deed = run(&mut *running.rewrite, Done { dry: running.dry, ..Done::default() });
                 running.matches += deed.matches;
                 self.left += deed.left;
                 self.unsupported += deed.unsupported;
                 deed
             }
-            _ => Deed::default(),
+            _ => Done::default(),
         }
     }
 
@@ -293,33 +293,39 @@ impl Shared {
     }
 
     /// Does what is due where the rewriter stands.
-    pub fn perform(&mut self, due: Due, opens: bool, charset: Charset) {
+    pub fn perform(&mut self, due: Due, charset: Charset) {
+        let Due { deed: due, opens, tally } = due;
+        self.follower.iter_mut().for_each(|follower| follower.count(tally));
+        if matches!(due, Deed::Nothing) {
+            return;
+        }
         self.ran = true;
         if let Some(held) = self.text("", true) {
             self.written.bytes.extend_from_slice(&charset.bytes_of(&held));
         }
         if opens {
-            let joined = !matches!(&due, Due::Insert(html) if !joins(html));
+            let joined = !matches!(&due, Deed::Insert(html) if !joins(html));
             self.written.bytes.extend_from_slice(if joined { b"&lt;" } else { b"<" });
         }
         match due {
-            Due::Insert(html) => {
+            Deed::Insert(html) => {
                 if joins(&html) {
                     self.written.end_text();
                 }
                 self.written.bytes.extend_from_slice(&charset.bytes_of(&html));
             }
-            Due::Hold => {
+            Deed::Hold => {
                 self.written.end_text();
                 self.written.cut = Some(self.written.bytes.len());
                 self.removing = Some(Removing::followed());
             }
-            Due::Cut(closers) => {
+            Deed::Cut(closers) => {
                 self.written.cut_off();
                 self.written.bytes.extend_from_slice(closers.as_bytes());
                 self.removing = None;
             }
-            Due::Keep => self.let_go(),
+            Deed::Keep => self.let_go(),
+            Deed::Nothing => {}
         }
     }
 
@@ -484,7 +490,7 @@ fn element_handler(
 }
 
 /// Runs a handler of one feature of the rewriter that is at work.
-fn run(number: usize, run: impl FnOnce(&mut dyn Rewrite, Deed) -> Deed) -> Deed {
+fn run(number: usize, run: impl FnOnce(&mut dyn Rewrite, Done) -> Done) -> Done {
     shared(|shared| shared.run(number, run))
 }
 

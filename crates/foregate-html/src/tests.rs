@@ -416,7 +416,7 @@ fn followed(html: &str) -> (u64, Option<&'static str>) {
         (0, false, rule("b", Act::After("<i>2</i>".into()))),
         (0, false, rule("li:first-child", Act::Remove)),
     ];
-    let mut follower = Follower::new(rules, 1, Charset::of_label(b"utf-8").unwrap());
+    let mut follower = Follower::new(rules, 1, Charset::of_label(b"utf-8").unwrap(), 1 << 20);
     for piece in html.as_bytes().chunks(4096) {
         follower.feed(piece);
         while follower.gave_up.is_none() && follower.next().is_some() {}

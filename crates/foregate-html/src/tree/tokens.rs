@@ -29,6 +29,10 @@ pub(crate) struct Found {
     pub opens: bool,
     /// The text before it ends with what may be the start of a reference.
     pub refers: bool,
+    /// Up to here bytes have to be known to tell it: the first of a run of text, all of anything else.
+    pub known: usize,
+    /// It goes on with the run of text that was told last, and means nothing beside that.
+    pub continues: bool,
 }
 
 /// The tokenizer. Its places count from the start of the bytes that it is given.
@@ -48,6 +52,10 @@ pub(crate) struct Tokens {
     cdata: bool,
     /// Something of the text of an element has been read.
     read: bool,
+    /// The run of text that was told last, if nothing has been told since.
+    run: Option<Token>,
+    /// Comments are held until they are whole.
+    holds_comments: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +131,36 @@ impl Tokens {
             refers: false,
             cdata: false,
             read: false,
+            run: None,
+            holds_comments: false,
+        }
+    }
+
+    /// Whether comments do not [pass](Self::passed) until they are whole.
+    pub fn holding_comments(self, holds_comments: bool) -> Self {
+        Self { holds_comments, ..self }
+    }
+
+    /// Up to here all has been looked at: whatever is told next, bytes behind this place have to be known for it.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// How much has been read of a tag or the like that does not pass until it is whole, bytes.
+    pub fn begun(&self) -> usize {
+        match self.state {
+            State::Tag(_) | State::Doctype => self.at - self.start,
+            State::Comment(_) | State::Bogus if self.holds_comments => self.at - self.start,
+            _ => 0,
+        }
+    }
+
+    /// Whether such a token does not pass until it is whole.
+    pub fn holds(&self, token: Token) -> bool {
+        match token {
+            Token::Start(..) | Token::End(_) | Token::Doctype(_) => true,
+            Token::Comment => self.holds_comments,
+            Token::Blank | Token::Null | Token::Text => false,
         }
     }
 
@@ -132,6 +170,7 @@ impl Tokens {
             // What may follow the `<` decides whether that can stay as it is.
             State::Data | State::Tag(_) => self.start - usize::from(self.opens).min(self.start),
             State::Doctype | State::Raw | State::Script(_) => self.start,
+            State::Comment(_) | State::Bogus if self.holds_comments => self.start,
             State::Comment(_) | State::Bogus | State::Cdata(_) | State::Plain => self.at,
         }
     }
@@ -185,7 +224,7 @@ impl Tokens {
                 State::Script(level) => self.script(level, bytes, last)?,
                 State::Plain => {
                     self.at = bytes.len();
-                    self.told(Token::Text)
+                    self.told_run(Token::Text)
                 }
             };
             if found.is_some() {
@@ -195,15 +234,23 @@ impl Tokens {
         None
     }
 
-    /// A token that ends here.
+    /// A token that ends here, and of which all has to be known.
     fn told(&mut self, token: Token) -> Option<Found> {
-        self.read |= matches!(self.state, State::Raw | State::Script(_) | State::Plain);
+        self.run = None;
         let start = std::mem::replace(&mut self.start, self.at);
         let (opens, refers) = (self.opens, self.refers);
         if matches!(token, Token::Start(..) | Token::End(_)) {
             (self.opens, self.refers) = (false, false);
         }
-        Some(Found { token, start, end: self.at, opens, refers })
+        Some(Found { token, start, end: self.at, opens, refers, known: self.at, continues: false })
+    }
+
+    /// A run of text that ends here, or of which no more is there.
+    fn told_run(&mut self, token: Token) -> Option<Found> {
+        self.read |= matches!(self.state, State::Raw | State::Script(_) | State::Plain);
+        let continues = self.run.replace(token) == Some(token);
+        let (start, end) = (std::mem::replace(&mut self.start, self.at), self.at);
+        Some(Found { token, start, end, opens: self.opens, refers: self.refers, known: start + 1, continues })
     }
 
     /// Between tags. `None` if more is needed.
@@ -234,7 +281,7 @@ impl Tokens {
                 self.start = self.at - 1;
                 self.opens = true;
                 self.refers = false;
-                return Some(self.told(Token::Text));
+                return Some(self.told_run(Token::Text));
             }
         };
         self.start = self.at;
@@ -279,8 +326,11 @@ impl Tokens {
             byte if is_blank(byte) => Token::Blank,
             _ => Token::Text,
         };
-        let token = text.first().map_or(Token::Text, |first| kind(*first));
-        // White space behind other text changes nothing.
+        let token = match text.first().map_or(Token::Text, |first| kind(*first)) {
+            // White space behind other text changes nothing.
+            Token::Blank if self.run == Some(Token::Text) => Token::Text,
+            token => token,
+        };
         let length = match token {
             Token::Text => memchr::memchr(0, text).unwrap_or(text.len()),
             token => text.iter().position(|byte| kind(*byte) != token).unwrap_or(text.len()),
@@ -294,7 +344,7 @@ impl Tokens {
         self.opens = false;
         self.start = self.at;
         self.at += length;
-        self.told(token)
+        self.told_run(token)
     }
 
     fn tag(&mut self, mut tag: InTag, bytes: &[u8]) -> Option<Found> {
@@ -435,7 +485,7 @@ impl Tokens {
         let text = memchr::memchr(b'<', rest).unwrap_or(rest.len());
         if text > 0 {
             self.at += text;
-            return Some(self.told(Token::Text));
+            return Some(self.told_run(Token::Text));
         }
         match self.ends_text(rest, last) {
             Look::More => return None,
@@ -447,7 +497,7 @@ impl Tokens {
             }
             Look::No => self.at += 1,
         }
-        Some(self.told(Token::Text))
+        Some(self.told_run(Token::Text))
     }
 
     #[allow(
@@ -499,7 +549,7 @@ impl Tokens {
         }
         self.at += taken;
         self.state = State::Script(next);
-        Some(self.told(Token::Text))
+        Some(self.told_run(Token::Text))
     }
 }
 
