@@ -85,6 +85,47 @@ impl Key {
     }
 }
 
+/// Scheme, host and port of a stored response, and its path with the query: the parts of its key that purges look at.
+pub(crate) struct Located<'a> {
+    pub(crate) site: &'a [u8],
+    pub(crate) path: &'a [u8],
+    pub(crate) query: Option<&'a [u8]>,
+}
+
+impl<'a> Located<'a> {
+    /// Reads the text of a key. `None` for text that is none.
+    pub(crate) fn read(text: &'a [u8]) -> Option<Self> {
+        let (_, rest) = text.split_at_checked(3)?;
+        let (_, rest) = read_part(rest)?;
+        let site = text.get(..text.len() - rest.len())?;
+        let (path, rest) = read_part(rest)?;
+        let (has_query, rest) = rest.split_first()?;
+        let (query, _) = read_part(rest)?;
+        Some(Self { site, path, query: (*has_query == 1).then_some(query) })
+    }
+
+    /// Whether `path?query` begins with these bytes.
+    pub(crate) fn begins_with(&self, prefix: &[u8]) -> bool {
+        if prefix.len() <= self.path.len() {
+            return self.path.starts_with(prefix);
+        }
+        let Some([b'?', rest @ ..]) = prefix.strip_prefix(self.path) else { return false };
+        self.query.is_some_and(|query| query.starts_with(rest))
+    }
+}
+
+fn read_part(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = text.split_first_chunk()?;
+    rest.split_at_checked(u32::from_le_bytes(*length) as usize)
+}
+
+/// Writes the bytes that a [`Located::site`] has.
+pub(crate) fn site(uri: &Uri<'_>) -> Vec<u8> {
+    let mut text = KeyText::new();
+    text.site(uri);
+    text.0
+}
+
 /// The parameters of the query that belong to the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryRule {

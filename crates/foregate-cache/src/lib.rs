@@ -17,13 +17,17 @@
 
 mod answer;
 mod armor;
+mod body;
 mod cache_status;
 mod conditions;
 mod date;
 mod directives;
 mod key;
+mod memory;
 mod moment;
+mod object;
 mod policy;
+mod purge;
 mod ranges;
 mod request;
 mod reuse;
@@ -39,12 +43,16 @@ mod vary;
 
 pub use answer::{Answer, Content};
 pub use armor::ExtensionRule;
+pub use body::Body;
 pub use cache_status::{CacheStatus, Forward};
 pub use conditions::{Conditions, Representation, evaluate};
 pub use date::{format_date, parse_date};
 pub use key::{Key, KeyParts, KeyText, Parameters, QueryRule};
+pub use memory::{Found, Memory, MemoryStat, Sweep};
 pub use moment::{CacheTime, Moment};
+pub use object::Object;
 pub use policy::{Heuristics, Policy, SetCookie, StatusLifetime};
+pub use purge::{Floors, Purge, Sequence, Strength};
 pub use ranges::{Multipart, Ranges, content_range, ranges};
 pub use request::{Bypass, Demands, Lookup, Request, ask_for_whole, lookup};
 pub use reuse::{Failure, Reuse, Validate, reuse};

@@ -1,6 +1,6 @@
 //! A stored response without its body, and its age.
 
-use foregate_wire::HeaderList;
+use foregate_wire::{HeaderList, NameId};
 
 use crate::moment::CacheTime;
 use crate::tags::Tag;
@@ -26,6 +26,11 @@ pub struct Stored {
 }
 
 impl Stored {
+    /// Whether the origin can be asked if the response is still current.
+    pub fn can_validate(&self) -> bool {
+        self.last_modified.is_some() || self.headers.contains(NameId::Etag)
+    }
+
     /// Bytes of memory behind this value, beside itself.
     pub fn memory(&self) -> usize {
         let vary = self.vary.as_ref().map_or(0, Vary::memory);

@@ -1,0 +1,261 @@
+//! The RAM tier, shared by all threads.
+
+mod shard;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use foregate_wire::HeaderList;
+use parking_lot::Mutex;
+
+use self::shard::{Shard, Slot, Varies};
+use crate::key::{Key, KeyText};
+use crate::moment::CacheTime;
+use crate::object::Object;
+use crate::purge::{Floors, Purge, Sequence, Strength, Verdict};
+use crate::secret::Secret;
+
+/// Memory for each part of the tier: with more memory there are more parts, so that threads seldom meet.
+const SHARD: usize = 32 * 1024 * 1024;
+const MAX_SHARDS: usize = 64;
+/// The largest object, however much memory there is.
+const MAX_OBJECT: usize = 8 * 1024 * 1024;
+/// Lists of selecting fields of one address. A further one replaces the oldest.
+const MAX_VARIES: usize = 4;
+
+/// The RAM tier: objects by key, in bounded memory, of which the useful ones stay (S3-FIFO).
+#[derive(Debug)]
+pub struct Memory {
+    shards: Box<[Mutex<Shard>]>,
+    secret: Secret,
+    floors: Arc<Floors>,
+    limit: AtomicUsize,
+    generation: AtomicU64,
+}
+
+/// The result of a lookup.
+#[derive(Debug)]
+pub enum Found {
+    /// A stored response that the request selects. `outdated` says that a soft purge has made it stale.
+    Object {
+        /// The response.
+        object: Arc<Object>,
+        /// Whether it is stale whatever its age.
+        outdated: bool,
+    },
+    /// None.
+    Nothing {
+        /// The key of the variant that the request asks for, if the address is known to vary: fetches are shared under this key.
+        variant: Option<Key>,
+    },
+}
+
+/// Figures of the tier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStat {
+    /// Bytes of memory, bookkeeping included.
+    pub bytes: usize,
+    /// Objects, and lists of selecting fields.
+    pub entries: usize,
+    /// Entries that went to make room.
+    pub evicted: u64,
+}
+
+impl Memory {
+    /// An empty tier with a limit in bytes.
+    pub fn new(limit: usize, secret: Secret, floors: Arc<Floors>) -> Self {
+        let shards = (limit / SHARD).clamp(1, MAX_SHARDS).next_power_of_two();
+        let shards = (0..shards).map(|_| Mutex::default()).collect();
+        let (limit, generation) = (AtomicUsize::new(limit), AtomicU64::new(0));
+        let memory = Self { shards, secret, floors, limit, generation };
+        memory.set_limit(memory.limit.load(Ordering::Relaxed), CacheTime::default());
+        memory
+    }
+
+    /// Changes the limit; what is too much goes at once.
+    pub fn set_limit(&self, limit: usize, now: CacheTime) {
+        self.limit.store(limit, Ordering::Relaxed);
+        for shard in &self.shards {
+            shard.lock().set_limit(limit / self.shards.len(), |slot| self.is_useless(slot, now));
+        }
+    }
+
+    /// The largest object that is stored, in bytes of [`Object::memory`].
+    pub fn largest(&self) -> usize {
+        let limit = self.limit.load(Ordering::Relaxed);
+        MAX_OBJECT.min(limit / 16).min(limit / self.shards.len() / 4)
+    }
+
+    /// The purges that concern this tier.
+    pub fn floors(&self) -> &Floors {
+        &self.floors
+    }
+
+    /// Looks for a response to a request with this key. Purged ones are not found.
+    pub fn get(&self, key: Key, text: &KeyText, request: &HeaderList) -> Found {
+        // The lock is free again before anything is removed.
+        let slot = self.shard(key).lock().get(key);
+        let varies = match slot {
+            Some(Slot::Varies(varies)) => varies,
+            Some(Slot::Object(object)) => {
+                return self.found(object, key, text).unwrap_or(Found::Nothing { variant: None });
+            }
+            None => return Found::Nothing { variant: None },
+        };
+        let mut first = None;
+        for names in &varies.names {
+            let variant = key.variant(names.variant(request, &self.secret), &self.secret);
+            first = first.or(Some(variant));
+            let place = place(variant, varies.generation);
+            let slot = self.shard(place).lock().get(place);
+            if let Some(Slot::Object(object)) = slot
+                && let Some(found) = self.found(object, place, text)
+            {
+                return found;
+            }
+        }
+        Found::Nothing { variant: first }
+    }
+
+    fn found(&self, object: Arc<Object>, place: Key, text: &KeyText) -> Option<Found> {
+        if object.text() != text.as_bytes() {
+            return None;
+        }
+        match self.floors.judge(&object) {
+            Verdict::Live => Some(Found::Object { object, outdated: false }),
+            Verdict::Outdated => Some(Found::Object { object, outdated: true }),
+            Verdict::Dead => {
+                self.remove_at(place, &object);
+                None
+            }
+        }
+    }
+
+    /// Stores an object in the place of an earlier one for the same requests. `false` if it is too large, or was purged while it was fetched.
+    pub fn insert(&self, object: Arc<Object>, now: CacheTime) -> bool {
+        if object.memory() > self.largest() || !self.floors.admits(&object) {
+            return false;
+        }
+        let key = object.key();
+        let place = match &object.head.vary {
+            None => key,
+            Some(vary) => {
+                let generation = self.varies(key, vary, now);
+                place(key.variant(vary.variant, &self.secret), generation)
+            }
+        };
+        self.shard(place).lock().insert(place, Slot::Object(object), |slot| self.is_useless(slot, now));
+        true
+    }
+
+    /// Notes the selecting fields of a variant under the key of its address. The result is the generation of the list.
+    fn varies(&self, key: Key, vary: &crate::vary::Vary, now: CacheTime) -> u64 {
+        let mut shard = self.shard(key).lock();
+        let (mut names, generation) = match shard.peek(key) {
+            Some(Slot::Varies(varies)) if varies.names.first() == Some(&vary.names) => {
+                return varies.generation;
+            }
+            Some(Slot::Varies(varies)) => (varies.names.clone(), varies.generation),
+            _ => (Vec::new(), self.generation.fetch_add(1, Ordering::Relaxed)),
+        };
+        names.retain(|known| *known != vary.names);
+        names.insert(0, vary.names.clone());
+        names.truncate(MAX_VARIES);
+        let varies = Slot::Varies(Arc::new(Varies { generation, names }));
+        shard.insert(key, varies, |slot| self.is_useless(slot, now));
+        generation
+    }
+
+    /// Removes an object, unless another one has taken its place.
+    pub fn remove(&self, object: &Arc<Object>) {
+        let key = object.key();
+        let place = match &object.head.vary {
+            None => key,
+            Some(vary) => match self.shard(key).lock().peek(key) {
+                Some(Slot::Varies(varies)) => {
+                    place(key.variant(vary.variant, &self.secret), varies.generation)
+                }
+                _ => return,
+            },
+        };
+        self.remove_at(place, object);
+    }
+
+    fn remove_at(&self, place: Key, object: &Arc<Object>) {
+        let mut shard = self.shard(place).lock();
+        let same = shard.peek(place).and_then(Slot::object).is_some_and(|stored| Arc::ptr_eq(stored, object));
+        if same {
+            shard.remove(place);
+        }
+    }
+
+    /// Removes the responses of an address with all variants, after a request that has changed it (RFC 9111, section 4.4). `filling` says
+    /// that one of them is being fetched: then that fetch began too early to be stored.
+    pub fn invalidate(&self, key: Key, filling: bool) {
+        // Variants cannot be reached without the list of their fields, nor by a later list.
+        self.shard(key).lock().remove(key);
+        if filling {
+            self.floors.purge(&Purge::Key(key), Strength::Hard);
+        }
+    }
+
+    /// Begins a sweep, which removes purged objects and then forgets the purges.
+    pub fn begin_sweep(&self) -> Sweep {
+        Sweep { until: self.floors.begin(), next: 0, removed: 0 }
+    }
+
+    /// Sweeps one part of the tier. `false` once the sweep is done. It holds the lock of that part meanwhile, some milliseconds for 30,000
+    /// objects.
+    pub fn sweep(&self, sweep: &mut Sweep) -> bool {
+        let Some(shard) = self.shards.get(sweep.next) else { return false };
+        sweep.next += 1;
+        let dead =
+            |slot: &Slot| slot.object().is_some_and(|object| self.floors.judge(object) == Verdict::Dead);
+        sweep.removed += shard.lock().remove_all(dead);
+        let more = sweep.next < self.shards.len();
+        if !more {
+            self.floors.forget(sweep.until);
+        }
+        more
+    }
+
+    /// The figures of the tier.
+    pub fn stat(&self) -> MemoryStat {
+        self.shards.iter().fold(MemoryStat::default(), |sum, shard| {
+            let shard = shard.lock();
+            MemoryStat {
+                bytes: sum.bytes + shard.memory(),
+                entries: sum.entries + shard.len(),
+                evicted: sum.evicted + shard.evicted,
+            }
+        })
+    }
+
+    /// Whether an entry may go although it was hit: it was purged, or is too old for every use.
+    fn is_useless(&self, slot: &Slot, now: CacheTime) -> bool {
+        slot.object().is_some_and(|object| {
+            let over = object.head.life.end() < now && !object.head.can_validate();
+            over || self.floors.judge(object) == Verdict::Dead
+        })
+    }
+
+    fn shard(&self, place: Key) -> &Mutex<Shard> {
+        // The number of parts is a power of two, and at least 1.
+        let at = (place.0 >> 64) as usize & (self.shards.len() - 1);
+        self.shards.get(at).expect("the number of a shard is masked")
+    }
+}
+
+/// The place of a variant. Keys are hashes, so neighbours are never the places of others.
+fn place(variant: Key, generation: u64) -> Key {
+    Key(variant.0.wrapping_add(u128::from(generation) << 32))
+}
+
+/// A sweep under way.
+#[derive(Debug)]
+pub struct Sweep {
+    until: Sequence,
+    next: usize,
+    /// Objects removed so far.
+    pub removed: usize,
+}

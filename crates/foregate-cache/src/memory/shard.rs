@@ -1,0 +1,284 @@
+//! One part of the RAM tier: a map and the queues of S3-FIFO.
+//!
+//! What is new waits in a small queue that gets a tenth of the memory. What is hit there moves to the main queue, all else is gone soon, and
+//! only its key stays for a while: if it comes again, it goes to the main queue at once. So a scan passes through the small queue.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+
+use crate::body::ALLOCATION;
+use crate::key::Key;
+use crate::object::Object;
+use crate::vary::VaryNames;
+
+/// The part of the memory that is for new entries.
+const SMALL_PART: usize = 10;
+/// The most hits that are remembered: an entry survives as many rounds of the main queue.
+const MAX_HITS: u8 = 3;
+/// Queue places of removed entries beyond which the queues are cleaned, in addition to one for each entry.
+const SLACK: usize = 64;
+
+/// The content of an entry.
+#[derive(Clone, Debug)]
+pub(super) enum Slot {
+    Object(Arc<Object>),
+    /// Under the key of an address: the selecting fields of its variants, the latest first.
+    Varies(Arc<Varies>),
+}
+
+/// The selecting fields of the variants of an address.
+#[derive(Debug)]
+pub(super) struct Varies {
+    /// Part of the places of the variants, so that a new list never leads to variants of an older one.
+    pub(super) generation: u64,
+    pub(super) names: Vec<VaryNames>,
+}
+
+impl Slot {
+    fn memory(&self) -> usize {
+        let content = match self {
+            Self::Object(object) => object.memory(),
+            Self::Varies(varies) => 64 + varies.names.len() * (size_of::<VaryNames>() + 2 * ALLOCATION + 64),
+        };
+        content + ENTRY
+    }
+
+    /// The object, if it is one.
+    pub(super) fn object(&self) -> Option<&Arc<Object>> {
+        match self {
+            Self::Object(object) => Some(object),
+            Self::Varies(_) => None,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    slot: Slot,
+    memory: usize,
+    /// The place in a queue that is valid; others with the same key are of the past.
+    ticket: u32,
+    hits: u8,
+    main: bool,
+}
+
+type Map<K, V> = HashMap<K, V, BuildHasherDefault<KeyHasher>>;
+
+/// The memory of an entry beside its content: its slot in a map that is two thirds full, and its place in a queue.
+const ENTRY: usize = (size_of::<Key>() + size_of::<Entry>() + 1) * 3 / 2 + 2 * size_of::<Place>();
+/// The memory of a remembered key.
+const GHOST: usize = (size_of::<(u64, u32)>() + 1) * 3 / 2 + 2 * size_of::<(u64, u32)>();
+
+type Place = (Key, u32);
+
+/// Keys are hashes already.
+#[derive(Default)]
+pub(super) struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn write_u128(&mut self, key: u128) {
+        self.0 = key as u64;
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0.rotate_left(8) ^ u64::from(byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// One part of the tier.
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    entries: Map<Key, Entry>,
+    small: VecDeque<Place>,
+    main: VecDeque<Place>,
+    ghosts: Ghosts,
+    limit: usize,
+    /// Of all entries; `small_memory` of those in the small queue.
+    memory: usize,
+    small_memory: usize,
+    ticket: u32,
+    pub(super) evicted: u64,
+}
+
+impl Shard {
+    pub(super) fn get(&mut self, key: Key) -> Option<Slot> {
+        let entry = self.entries.get_mut(&key)?;
+        entry.hits = (entry.hits + 1).min(MAX_HITS);
+        Some(entry.slot.clone())
+    }
+
+    /// The content without a trace of the look.
+    pub(super) fn peek(&self, key: Key) -> Option<&Slot> {
+        self.entries.get(&key).map(|entry| &entry.slot)
+    }
+
+    /// Puts an entry in the place of the one with its key, and makes room. `useless` says which entries may go although they were hit.
+    pub(super) fn insert(&mut self, key: Key, slot: Slot, useless: impl Fn(&Slot) -> bool) {
+        let before = self.take(key);
+        let known = before.as_ref().is_some_and(|entry| entry.main) || self.ghosts.remove(key);
+        let hits = before.map_or(0, |entry| entry.hits);
+        let memory = slot.memory();
+        self.ticket = self.ticket.wrapping_add(1);
+        let place = (key, self.ticket);
+        if known {
+            self.main.push_back(place);
+        } else {
+            self.small.push_back(place);
+            self.small_memory += memory;
+        }
+        self.memory += memory;
+        self.entries.insert(key, Entry { slot, memory, ticket: self.ticket, hits, main: known });
+        self.make_room(useless);
+        self.clean();
+    }
+
+    pub(super) fn remove(&mut self, key: Key) {
+        self.take(key);
+        self.clean();
+    }
+
+    /// Removes the entries that `gone` selects. The result is their number.
+    pub(super) fn remove_all(&mut self, mut gone: impl FnMut(&Slot) -> bool) -> usize {
+        let dead: Vec<_> =
+            self.entries.iter().filter(|(_, entry)| gone(&entry.slot)).map(|(&key, _)| key).collect();
+        for &key in &dead {
+            self.take(key);
+        }
+        self.clean();
+        dead.len()
+    }
+
+    pub(super) fn set_limit(&mut self, limit: usize, useless: impl Fn(&Slot) -> bool) {
+        self.limit = limit;
+        self.make_room(useless);
+        self.clean();
+    }
+
+    /// Bytes of memory, those for remembered keys included.
+    pub(super) fn memory(&self) -> usize {
+        self.memory + self.ghosts.memory()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn take(&mut self, key: Key) -> Option<Entry> {
+        let entry = self.entries.remove(&key)?;
+        self.memory -= entry.memory;
+        if !entry.main {
+            self.small_memory -= entry.memory;
+        }
+        Some(entry)
+    }
+
+    fn make_room(&mut self, useless: impl Fn(&Slot) -> bool) {
+        while self.memory() > self.limit {
+            // Remembered keys go first where they take more than a sixteenth.
+            if self.ghosts.memory() > self.limit / 16 {
+                self.ghosts.forget_oldest();
+            } else if self.small_memory > self.limit / SMALL_PART || self.main.is_empty() {
+                if !self.pass_small(&useless) && !self.pass_main(&useless) && !self.ghosts.forget_oldest() {
+                    return;
+                }
+            } else {
+                self.pass_main(&useless);
+            }
+        }
+    }
+
+    /// Takes the oldest place of the small queue: a hit entry moves to the main queue, another one goes. `false` if there is none.
+    fn pass_small(&mut self, useless: impl Fn(&Slot) -> bool) -> bool {
+        let Some((key, ticket)) = self.small.pop_front() else { return false };
+        let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.ticket == ticket) else {
+            return true;
+        };
+        if entry.hits > 0 && !useless(&entry.slot) {
+            entry.hits = 0;
+            entry.main = true;
+            self.small_memory -= entry.memory;
+            self.main.push_back((key, ticket));
+        } else {
+            self.take(key);
+            self.evicted += 1;
+            self.ghosts.add(key, self.entries.len());
+        }
+        true
+    }
+
+    /// Takes the oldest place of the main queue: a hit entry gets another round, another one goes. `false` if there is none.
+    fn pass_main(&mut self, useless: impl Fn(&Slot) -> bool) -> bool {
+        let Some((key, ticket)) = self.main.pop_front() else { return false };
+        let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.ticket == ticket) else {
+            return true;
+        };
+        if entry.hits > 0 && !useless(&entry.slot) {
+            entry.hits -= 1;
+            self.main.push_back((key, ticket));
+        } else {
+            self.take(key);
+            self.evicted += 1;
+        }
+        true
+    }
+
+    /// Drops the places of entries that are gone once there are as many as entries.
+    fn clean(&mut self) {
+        if self.small.len() + self.main.len() <= 2 * self.entries.len() + SLACK {
+            return;
+        }
+        let entries = &self.entries;
+        let valid = |(key, ticket): &Place| entries.get(key).is_some_and(|entry| entry.ticket == *ticket);
+        self.small.retain(valid);
+        self.main.retain(valid);
+    }
+}
+
+/// Keys of entries that went from the small queue, the oldest first.
+#[derive(Debug, Default)]
+struct Ghosts {
+    tickets: Map<u64, u32>,
+    order: VecDeque<(u64, u32)>,
+    ticket: u32,
+}
+
+impl Ghosts {
+    /// Remembers a key, and of all keys as many as there are entries.
+    fn add(&mut self, key: Key, entries: usize) {
+        self.ticket = self.ticket.wrapping_add(1);
+        let fingerprint = key.0 as u64;
+        self.tickets.insert(fingerprint, self.ticket);
+        self.order.push_back((fingerprint, self.ticket));
+        while self.order.len() > entries.max(SLACK) {
+            self.forget_oldest();
+        }
+    }
+
+    fn remove(&mut self, key: Key) -> bool {
+        self.tickets.remove(&(key.0 as u64)).is_some()
+    }
+
+    /// `false` if there is none.
+    fn forget_oldest(&mut self) -> bool {
+        let Some((fingerprint, ticket)) = self.order.pop_front() else { return false };
+        if self.tickets.get(&fingerprint) == Some(&ticket) {
+            self.tickets.remove(&fingerprint);
+        }
+        true
+    }
+
+    fn memory(&self) -> usize {
+        self.order.len() * GHOST
+    }
+}

@@ -1,0 +1,254 @@
+//! Purges as numbers.
+//!
+//! Every purge gets the next number, and every object has the number that was current when its fetch began. A purge is a floor: objects
+//! below it that it concerns are dead, wherever they are stored, from the moment at which the floor is set. So a purge costs the same for one object
+//! and for a million, and a lookup compares one number unless there was a purge since the object was last looked at.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+
+use crate::key::{Key, Located, site};
+use crate::object::Object;
+use crate::tags::Tag;
+use crate::uri::Uri;
+
+/// Prefixes that are compared one by one. Beyond that, the oldest one purges its whole site.
+const MAX_PREFIXES: usize = 1000;
+/// Floors of one kind. Beyond that, the older half of them purges everything that is older than they are.
+const MAX_FLOORS: usize = 1 << 17;
+
+/// The number of the latest purge at some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Sequence(pub(crate) u64);
+
+/// A selection of stored responses.
+#[derive(Clone, Copy, Debug)]
+pub enum Purge<'a> {
+    /// All of them.
+    All,
+    /// Those of a scheme, host and port; path and query do not matter.
+    Site(&'a Uri<'a>),
+    /// Those under one key, all variants.
+    Key(Key),
+    /// Those with a tag.
+    Tag(Tag),
+    /// Those of a scheme, host and port of which `path?query` begins with that of the address, byte by byte.
+    Prefix(&'a Uri<'a>),
+}
+
+/// The effect of a purge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strength {
+    /// The responses are gone.
+    Hard,
+    /// The responses are stale: they are validated before use, and still serve where stale responses do.
+    Soft,
+}
+
+/// The effect of all purges on an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Live,
+    Outdated,
+    Dead,
+}
+
+/// All purges that may concern stored objects. One value for all tiers.
+#[derive(Debug, Default)]
+pub struct Floors {
+    /// The number of the latest purge.
+    latest: AtomicU64,
+    tables: RwLock<Tables>,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    hard: Table,
+    soft: Table,
+    /// The highest floor that was forgotten after a sweep: no object with a lower number may be stored any more.
+    swept: u64,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    all: u64,
+    sites: HashMap<Box<[u8]>, u64>,
+    keys: HashMap<Key, u64>,
+    tags: HashMap<Tag, u64>,
+    /// The oldest first.
+    prefixes: Vec<Prefix>,
+}
+
+#[derive(Debug)]
+struct Prefix {
+    site: Box<[u8]>,
+    start: Vec<u8>,
+    floor: u64,
+}
+
+impl Floors {
+    /// The current number, to be taken before a request goes to the origin.
+    pub fn begin(&self) -> Sequence {
+        Sequence(self.latest.load(Ordering::Acquire))
+    }
+
+    /// Purges, at once and in every tier. The result is the number of the purge.
+    pub fn purge(&self, purge: &Purge<'_>, strength: Strength) -> Sequence {
+        let mut tables = self.tables.write();
+        let floor = self.latest.load(Ordering::Relaxed) + 1;
+        let table = match strength {
+            Strength::Hard => &mut tables.hard,
+            Strength::Soft => &mut tables.soft,
+        };
+        match purge {
+            Purge::All => *table = Table { all: floor, ..Table::default() },
+            Purge::Site(uri) => {
+                let site = site(uri).into_boxed_slice();
+                table.prefixes.retain(|prefix| prefix.site != site);
+                table.sites.insert(site, floor);
+            }
+            Purge::Key(key) => {
+                table.keys.insert(*key, floor);
+            }
+            Purge::Tag(tag) => {
+                table.tags.insert(*tag, floor);
+            }
+            Purge::Prefix(uri) => table.add_prefix(uri, floor),
+        }
+        table.bound(floor);
+        // Readers that see the number find the floor behind the lock.
+        self.latest.store(floor, Ordering::Release);
+        Sequence(floor)
+    }
+
+    /// The effect of all purges on an object. Cheap unless there was a purge since the last call for it.
+    pub(crate) fn judge(&self, object: &Object) -> Verdict {
+        let latest = self.latest.load(Ordering::Acquire);
+        if object.checked.load(Ordering::Relaxed) >= latest {
+            return if object.is_outdated() { Verdict::Outdated } else { Verdict::Live };
+        }
+        let tables = self.tables.read();
+        let Some(located) = Located::read(object.text()) else { return Verdict::Dead };
+        if tables.hard.floor(object, &located) > object.sequence.0 {
+            return Verdict::Dead;
+        }
+        if tables.soft.floor(object, &located) > object.sequence.0 {
+            object.outdated.store(true, Ordering::Relaxed);
+        }
+        object.checked.store(latest, Ordering::Relaxed);
+        if object.is_outdated() { Verdict::Outdated } else { Verdict::Live }
+    }
+
+    /// Whether an object may still be stored: no forgotten purge can concern it.
+    pub(crate) fn admits(&self, object: &Object) -> bool {
+        let swept = self.tables.read().swept;
+        object.sequence.0 >= swept && self.judge(object) != Verdict::Dead
+    }
+
+    /// Forgets the floors up to this number, after every object was judged since it was current.
+    pub(crate) fn forget(&self, until: Sequence) {
+        let tables = &mut *self.tables.write();
+        let highest = tables.hard.forget(until.0).max(tables.soft.forget(until.0));
+        tables.swept = tables.swept.max(highest);
+    }
+
+    /// The number of floors.
+    pub fn len(&self) -> usize {
+        let tables = self.tables.read();
+        tables.hard.len() + tables.soft.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Table {
+    /// The highest floor that concerns an object.
+    fn floor(&self, object: &Object, located: &Located<'_>) -> u64 {
+        let site = self.sites.get(located.site).copied().unwrap_or(0);
+        let key = self.keys.get(&object.key()).copied().unwrap_or(0);
+        let mut floor = self.all.max(site).max(key);
+        if !self.tags.is_empty() {
+            let tags = object.head.tags.iter().filter_map(|tag| self.tags.get(tag));
+            floor = floor.max(tags.copied().max().unwrap_or(0));
+        }
+        for prefix in &self.prefixes {
+            let concerns =
+                prefix.floor > floor && *prefix.site == *located.site && located.begins_with(&prefix.start);
+            if concerns {
+                floor = prefix.floor;
+            }
+        }
+        floor
+    }
+
+    fn add_prefix(&mut self, uri: &Uri<'_>, floor: u64) {
+        let site = site(uri).into_boxed_slice();
+        let mut start = uri.path.to_vec();
+        if let Some(query) = uri.query {
+            start.push(b'?');
+            start.extend_from_slice(query);
+        }
+        self.prefixes.retain(|prefix| prefix.site != site || !prefix.start.starts_with(&start));
+        self.prefixes.push(Prefix { site, start, floor });
+        if self.prefixes.len() > MAX_PREFIXES {
+            let Prefix { site, floor, .. } = self.prefixes.remove(0);
+            let of_site = self.sites.entry(site).or_default();
+            *of_site = floor.max(*of_site);
+        }
+    }
+
+    fn bound(&mut self, latest: u64) {
+        if self.keys.len().max(self.tags.len()).max(self.sites.len()) > MAX_FLOORS {
+            let older = latest.saturating_sub(MAX_FLOORS as u64 / 2);
+            self.all = self.all.max(older);
+            self.forget_below(older);
+        }
+    }
+
+    fn forget_below(&mut self, until: u64) -> u64 {
+        let sites = forget(&mut self.sites, until);
+        let keys = forget(&mut self.keys, until);
+        let tags = forget(&mut self.tags, until);
+        let mut highest = sites.max(keys).max(tags);
+        self.prefixes.retain(|prefix| {
+            let gone = prefix.floor <= until;
+            if gone {
+                highest = highest.max(prefix.floor);
+            }
+            !gone
+        });
+        highest
+    }
+
+    /// Forgets the floors up to this one. The result is the highest that went.
+    fn forget(&mut self, until: u64) -> u64 {
+        let mut highest = self.forget_below(until);
+        if self.all <= until {
+            highest = highest.max(self.all);
+            self.all = 0;
+        }
+        highest
+    }
+
+    fn len(&self) -> usize {
+        self.sites.len() + self.keys.len() + self.tags.len() + self.prefixes.len() + usize::from(self.all > 0)
+    }
+}
+
+fn forget<K: Hash + Eq>(floors: &mut HashMap<K, u64>, until: u64) -> u64 {
+    let mut highest = 0;
+    floors.retain(|_, floor| {
+        let gone = *floor <= until;
+        if gone {
+            highest = highest.max(*floor);
+        }
+        !gone
+    });
+    highest
+}

@@ -1,0 +1,38 @@
+use bytes::Bytes;
+use foregate_cache::Body;
+use proptest::prelude::*;
+
+proptest! {
+    #[test]
+    fn bodies_hold_all_bytes_in_order(lengths in prop::collection::vec(0_usize..9000, 0..12), from in 0_u64..60_000, to in 0_u64..60_000) {
+        let mut whole = Vec::new();
+        let pieces: Vec<_> = lengths.iter().enumerate().map(|(number, &length)| {
+            let piece: Vec<_> = (0..length).map(|at| (at * 7 + number) as u8).collect();
+            whole.extend_from_slice(&piece);
+            Bytes::from(piece)
+        }).collect();
+        let body = Body::new(pieces);
+        prop_assert_eq!(body.len(), whole.len() as u64);
+        prop_assert_eq!(body.is_empty(), whole.is_empty());
+        prop_assert!(body.pieces().iter().all(|piece| !piece.is_empty()));
+        prop_assert_eq!(body.pieces().concat(), whole.clone());
+        let part: Vec<_> = body.part(from..to).collect();
+        let end = whole.len();
+        let expected = whole.get((from as usize).min(end)..(to as usize).min(end)).unwrap_or_default();
+        prop_assert_eq!(part.concat(), expected);
+        // Read step by step from anywhere.
+        let (mut at, mut rest) = (from, Vec::new());
+        while let Some(piece) = body.at(at) {
+            prop_assert!(!piece.is_empty());
+            at += piece.len() as u64;
+            rest.extend_from_slice(&piece);
+        }
+        prop_assert_eq!(rest, whole.get((from as usize).min(end)..).unwrap_or_default());
+    }
+}
+
+#[test]
+fn small_pieces_are_joined() {
+    let body = Body::new(vec![Bytes::from_static(&[1; 100]); 1000]);
+    assert_eq!((body.len(), body.pieces().len()), (100_000, 2));
+}
