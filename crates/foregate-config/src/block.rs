@@ -10,24 +10,20 @@ use crate::document::{EntryRef, Kind, Span};
 use crate::elsewhere;
 use crate::foreign;
 use crate::load::{Item, Tree};
-use crate::nginx;
 use crate::problem::{Place, Problem, Problems};
 use crate::schema::{Block, GENERIC, Key, Prop};
 use crate::value::{self, Value, Wrong};
 use foregate_rules::nearest;
 
-/// Names of keys that each message may list; more are listed once.
-const FEW: usize = 12;
-
 /// Collects what is wrong while nodes are read.
 pub struct Decoder<'p> {
     problems: &'p mut Problems,
     /// The outermost block of the host's files.
-    root: &'static Block,
+    pub(crate) root: &'static Block,
     /// The keys of modules, in the order of their numbers.
-    modules: Vec<&'static Key>,
+    pub(crate) modules: Vec<&'static Key>,
     /// Whether a message has listed many keys already: one such list is enough.
-    listed: bool,
+    pub(crate) listed: bool,
 }
 
 /// The nodes of a block that fit its table.
@@ -233,71 +229,6 @@ impl<'p> Decoder<'p> {
         }
     }
 
-    /// Tells that a node is not known; gives the number of the key that was probably meant. `open`: keys of modules may
-    /// stand here.
-    fn unknown(
-        &mut self,
-        item: Item<'_>,
-        block: &'static Block,
-        of: Option<Item<'_>>,
-        open: bool,
-    ) -> Option<usize> {
-        let name = item.node.name();
-        let within = of.map_or("", |item| item.node.name());
-        let of_module = elsewhere::module_of(block, &self.modules).filter(|_| !open);
-        let meant = nginx::key_within(within, name).map(str::to_owned);
-        let meant = meant.or_else(|| self.as_property(block, of?, item));
-        let has_block = item.node.children().next().is_some();
-        let is_ours = self.root.keys.iter().any(|key| key.name == name);
-        // Within a module only what is of it, but a rule may do much of what others do.
-        let for_nginx = !is_ours && (of_module.is_none() || within == "rule");
-        let directive = || nginx::instead_of(name, within, has_block).filter(|_| for_nginx);
-        let elsewhere = || elsewhere::of(name, (block, within, open), self.root, &self.modules);
-        let help = meant.or_else(|| directive().map(str::to_owned));
-        let place = Some(item.place());
-        if block.later.contains(&name) {
-            let problem = Problem::new(place, format!("`{name}` is not in this version"));
-            self.push(Problem { help: help.or_else(elsewhere), ..problem });
-            return None;
-        }
-        let modules: &[_] = if open { &self.modules } else { &[] };
-        let known = || block.keys.iter().chain(modules.iter().copied()).map(|key| key.name);
-        let in_modules = || {
-            let is_one = !open && self.modules.iter().any(|key| key.name == name);
-            is_one.then(|| "it stands at the top of the file, in a `site`, or in a `route`".to_owned())
-        };
-        let elsewhere = in_modules().or_else(elsewhere);
-        // A key of ours that stands in another block is meant rather than the word of another proxy.
-        let is_foreign = elsewhere.is_none() && of_module.is_none() && for_nginx && within != "rule";
-        let help = help.or_else(|| foreign::instead_of(name).filter(|_| is_foreign).map(str::to_owned));
-        let near = nearest(name, known()).filter(|near| {
-            help.is_none() && (elsewhere.is_none() || is_plural(name, near) || is_plural(near, name))
-        });
-        let help = help
-            .or_else(|| {
-                let near = format!("did you mean `{}`?", near?);
-                // In a block as large as a site, both are likely.
-                Some(match elsewhere.as_ref().filter(|_| open) {
-                    Some(place) => format!("{near} As `{name}`, {place}"),
-                    None => near,
-                })
-            })
-            .or_else(|| elsewhere::longer(name, known()))
-            .or(elsewhere)
-            .unwrap_or_else(|| {
-                if self.listed && known().count() > FEW {
-                    return "`foregate check --show-defaults` prints all keys".to_owned();
-                }
-                self.listed |= known().count() > FEW;
-                let names: Vec<_> = known().map(|name| format!("`{name}`")).collect();
-                format!("known here: {}", names.join(", "))
-            });
-        let number = block.keys.iter().position(|key| Some(key.name) == near);
-        let where_to = of.map_or(String::new(), |item| format!(" in `{}`", item.node.name()));
-        self.push(Problem::new(place, format!("`{name}` is not known{where_to}")).help(help));
-        number
-    }
-
     /// Whether arguments, properties and block of a node are those of its key; the `generic` properties are allowed
     /// besides.
     fn fit(&mut self, key: &'static Key, item: Item<'_>, generic: &'static [Prop]) -> Fit {
@@ -352,7 +283,7 @@ impl<'p> Decoder<'p> {
             }
             let message = format!("`{}` needs the property `{}`", key.name, prop.name);
             let instead = inner.and_then(|inner| elsewhere::as_property(key, generic, item, inner));
-            let instead = instead.or_else(|| nginx::rate(key.name, item.source_of(first?.span())));
+            let instead = instead.or_else(|| foreign::rate(key.name, item.source_of(first?.span())));
             self.push(Problem::new(Some(item.place()), message).help(instead.unwrap_or_else(usage)));
             fits = false;
         }
@@ -372,22 +303,11 @@ impl<'p> Decoder<'p> {
     }
 
     /// What to write where a node of a block is a property of the node `of` that has the block.
-    fn as_property(&self, block: &'static Block, of: Item<'_>, item: Item<'_>) -> Option<String> {
+    pub(crate) fn as_property(&self, block: &'static Block, of: Item<'_>, item: Item<'_>) -> Option<String> {
         let ours = elsewhere::key_of(block, &self.root.keys.iter().collect::<Vec<_>>());
         let key = ours.or_else(|| elsewhere::key_of(block, &self.modules))?;
         let of_module = self.modules.iter().any(|module| module.name == key.name && !module.many);
         elsewhere::as_property(key, if of_module { GENERIC } else { &[] }, of, item)
-    }
-
-    /// What to write in place of a property that a key does not have, where that can be told.
-    fn instead_of_prop(&self, key: &Key, name: &str) -> Option<String> {
-        if key.props.is_empty() && has_key(key, name) {
-            return Some(format!("it stands in the block: `{} {{ {name} ... }}`", key.name));
-        }
-        // Keys that may stand several times are done together, whatever the request.
-        let of_module = self.modules.iter().any(|module| module.name == key.name);
-        (name == "when" && of_module)
-            .then(|| "a condition stands in a rule: `rule \"EXPRESSION\" { ... }`".to_owned())
     }
 
     /// The nodes of a module's block as a module reads them, with references resolved; `None` when one does not fit.
@@ -503,11 +423,6 @@ impl<'p> Decoder<'p> {
             }
         }
     }
-}
-
-/// Whether the names differ in the last letter alone, as `rules` and `rule` do.
-fn is_plural(name: &str, of: &str) -> bool {
-    name.strip_suffix('s') == Some(of)
 }
 
 /// Whether a node of a module only turns off what stands further out: `NAME #false`.

@@ -56,7 +56,9 @@ impl Reading<'_> {
             length: inside.len() as u32,
             ..place
         });
-        let help = mistake.help.clone().or_else(|| advice(text, &mistake));
+        // For a condition of another proxy, its own spelling says more than the first sign that does not fit.
+        let language = language(text, |text, sign| text.starts_with(sign));
+        let help = language.or(mistake.help.clone()).or_else(|| advice(text, &mistake));
         Problem { help, ..Problem::new(place, mistake.message) }
     }
 }
@@ -243,9 +245,13 @@ fn escape(text: &str) -> Option<(usize, Option<char>)> {
 
 /// What to write in place of an expression, where its own language cannot know.
 fn advice(text: &str, mistake: &Mistake) -> Option<String> {
-    let written = text.get(mistake.span.clone()).unwrap_or_default();
-    if let Some(field) = [text.trim(), written].into_iter().find_map(field_of_variable) {
+    let is_variable = |text: &&str| text.strip_prefix('$').is_some_and(|name| name.bytes().all(in_name));
+    let variable = variable_at(text, mistake.span.start);
+    if let Some(field) = [text.trim(), variable].into_iter().filter(is_variable).find_map(field_of_variable) {
         return Some(format!("write `{field}`"));
+    }
+    if let Some(instead) = language(text, |text, sign| text.contains(sign)) {
+        return Some(instead);
     }
     let list = missing_list(&mistake.message)?;
     let entries = match mistake.missing_list? {
@@ -255,6 +261,55 @@ fn advice(text: &str, mistake: &Mistake) -> Option<String> {
     };
     Some(format!("add one at the top of the file, such as `list \"{list}\" {entries}`"))
 }
+
+fn in_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// The `$` and the name behind it that begin here.
+fn variable_at(text: &str, start: usize) -> &str {
+    let rest = text.get(start..).unwrap_or_default();
+    let length = rest.bytes().skip(1).take_while(|byte| in_name(*byte)).count() + 1;
+    rest.get(..length).unwrap_or_default()
+}
+
+/// How a condition of another proxy is written here; `has` tells whether a text has a sign of one.
+fn language(text: &str, has: impl Fn(&str, &str) -> bool) -> Option<String> {
+    let text = text.trim_start();
+    let (_, instead) = LANGUAGES.iter().find(|(signs, _)| signs.iter().any(|sign| has(text, sign)))?;
+    Some((*instead).to_owned())
+}
+
+/// How conditions of other proxies look, and how they are written here.
+const LANGUAGES: &[(&[&str], &str)] = &[
+    (
+        &["Host(", "HostSNI(", "HostRegexp("],
+        "the hosts of a request stand after `site`; in an expression, write `http.host eq \"example.com\"`",
+    ),
+    (
+        &["PathPrefix(", "PathRegexp(", "Path("],
+        "write `starts_with(http.request.uri.path, \"/path/\")`, or a `route \"/path/**\"`",
+    ),
+    (&["Method("], "write `http.request.method eq \"GET\"`"),
+    (
+        &["Headers(", "Header(", "header(", "HeaderRegexp(", "hdr(", "req.hdr(", "hdr_beg(", "hdr_end("],
+        "write `any(http.request.headers[\"name\"][*] eq \"VALUE\")`",
+    ),
+    (&["Query(", "url_param(", "urlp("], "write `any(http.request.uri.args[\"name\"][*] eq \"VALUE\")`"),
+    (&["ClientIP("], "write `ip.src in {192.0.2.0/24}`"),
+    (
+        &["path_beg", "path_dir", "startsWith", "startswith", "StartsWith", "beginsWith"],
+        "write `starts_with(http.request.uri.path, \"/path/\")`",
+    ),
+    (&["path_end", "endsWith", "endswith"], "write `ends_with(http.request.uri.path, \".php\")`"),
+    (&["path_reg", "path_sub"], "write `http.request.uri.path matches \"PATTERN\"`, or `contains`"),
+    (&["ssl_fc"], "write `ssl`"),
+    (&["%{", "%["], "fields are named without `%`: `http.request.uri.path`, `http.host`, `ip.src`"),
+    (
+        &["{http.", "{host", "{path", "{method", "{remote", "{uri", "{query"],
+        "fields are named without braces: `http.request.uri.path`, `http.host`, `ip.src`",
+    ),
+];
 
 /// The list that a message of expressions says there is none of.
 pub(super) fn missing_list(message: &str) -> Option<&str> {

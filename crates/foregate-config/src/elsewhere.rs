@@ -1,66 +1,145 @@
-//! Where a key stands, for who wrote it in another block.
+//! Where a key belongs, for who wrote it in another block.
 
 use crate::block::{HIDDEN, SHOWN};
 use crate::document::EntryRef;
+use crate::foreign;
 use crate::load::Item;
-use crate::schema::{Block, Key, Prop};
+use crate::schema::{Block, GENERIC, Key, Prop, walk_keys};
 
-/// Places that one message may name; a key with more is too common for advice.
+/// Places that one message names; of more, these and that there are others.
 const FEW: usize = 3;
 
-/// In which blocks a key of this name stands, in words; `None` where there is none, or too many to say. `root` and `modules`
-/// are all keys that there are; the block is that in which it was written, with its name. `open`: keys of modules may
-/// stand in it.
+/// All keys that there are.
+#[derive(Clone, Copy)]
+pub(crate) struct Keys<'k> {
+    /// The outermost block of the host's files.
+    pub(crate) root: &'static Block,
+    /// Those of modules.
+    pub(crate) modules: &'k [&'static Key],
+}
+
+impl Keys<'_> {
+    fn all(&self) -> impl Iterator<Item = &'static Key> {
+        self.root.keys.iter().chain(self.modules.iter().copied())
+    }
+}
+
+/// In which blocks a key of this name belongs, in words; `None` where there is none. The block is that in which it was written,
+/// with its name. `open`: keys of modules may stand in it.
 pub(crate) fn of(
     name: &str,
     (block, block_name, open): (&'static Block, &str, bool),
-    root: &'static Block,
-    modules: &[&'static Key],
+    keys: Keys<'_>,
 ) -> Option<String> {
+    if !open && keys.modules.iter().any(|key| key.name == name) {
+        return Some(format!("it belongs {TOP}, in a `site`, or in a `route`"));
+    }
     // Further in is where it was most likely meant.
     let within: Vec<_> =
         block.keys.iter().filter(|key| key.block.is_some_and(|inner| has(inner, name))).collect();
-    if !within.is_empty() && !std::ptr::eq(block, root) {
+    if !within.is_empty() && !std::ptr::eq(block, keys.root) {
         let each = |key: &&Key| match key.many {
             true => format!("in {}", with_article(key)),
             false => format!("in the `{}`", key.name),
         };
         let places: Vec<_> = within.iter().map(each).collect();
-        return Some(format!("it stands {} of this `{block_name}`", places.join(" or ")));
+        return Some(format!("it belongs {} of this `{block_name}`", places.join(" or ")));
     }
     let mut places = Vec::new();
     let mut around = Vec::new();
-    // Who writes in the block of a module means that module, not a namesake elsewhere.
-    if let Some(module) = module_of(block, modules) {
+    // A name in the block of a module means that module, rather than a namesake elsewhere.
+    if let Some(module) = module_of(block, keys.modules) {
         find(name, module, "", &mut around, &mut places);
+    }
+    if !places.is_empty() {
         return in_words(&places, None);
     }
-    let at_top = root.keys.iter().find(|key| key.name == name);
+    let at_top = keys.root.keys.iter().find(|key| key.name == name);
     if at_top.is_some() {
         places.push(TOP.to_owned());
     }
-    for key in root.keys {
+    for key in keys.root.keys {
         find(name, key, TOP, &mut around, &mut places);
     }
     // Of a key that is the host's, a namesake within a module would only be noise.
-    if places.is_empty() && open {
-        for key in modules {
+    if places.is_empty() {
+        for key in keys.modules {
             find(name, key, "", &mut around, &mut places);
         }
     }
     in_words(&places, at_top)
 }
 
-fn in_words(places: &[String], at_top: Option<&Key>) -> Option<String> {
-    match places {
-        [] => None,
-        [one] if at_top.is_some_and(|key| !key.many) => {
-            Some(format!("it stands {one}, and holds for all sites"))
+/// The same for a key with this name in another spelling.
+pub(crate) fn of_spelling(name: &str, keys: Keys<'_>) -> Option<String> {
+    let mut found = None;
+    walk_keys(keys.all(), &mut |_, key| {
+        if found.is_none() && foreign::is_spelling_of(key.name, name) {
+            found = Some(key.name);
         }
-        [one] => Some(format!("it stands {one}")),
-        [some @ .., last] if places.len() <= FEW => Some(format!("it stands {}, or {last}", some.join(", "))),
-        _ => None,
+    });
+    let place = of(found?, (keys.root, "", true), keys);
+    // At the top of the file, where keys of modules may stand too, it is known in its own spelling.
+    let place = place.unwrap_or_else(|| format!("it belongs {TOP}, in a `site`, or in a `route`"));
+    Some(format!("it is written `{}`; {place}", found?))
+}
+
+/// Of which keys a name is a property, in words; `None` where there is none.
+pub(crate) fn of_property(name: &str, keys: Keys<'_>) -> Option<String> {
+    if GENERIC.iter().any(|prop| prop.name == name) {
+        return Some(format!(
+            "it is a property of most keys of modules: `rate-limit 100 per=\"1s\" {name}=...`"
+        ));
     }
+    let mut found: Vec<(String, &Key)> = Vec::new();
+    for key in keys.all() {
+        having(name, key, &mut Vec::new(), &mut found);
+    }
+    let places: Vec<_> = found.iter().map(|(place, _)| place.clone()).collect();
+    let mut text = format!("it is a property {}", listed(&places)?);
+    if let [(_, key)] = &*found
+        && key.example.contains(&format!(" {name}="))
+    {
+        text.push_str(&format!(": `{}`", key.example));
+    }
+    Some(text)
+}
+
+/// Adds a key, and those of its block, that have a property of this name.
+fn having(
+    name: &str,
+    key: &'static Key,
+    around: &mut Vec<&'static Key>,
+    found: &mut Vec<(String, &'static Key)>,
+) {
+    if key.props.iter().any(|prop| prop.name == name) {
+        let place = match around.as_slice() {
+            [] => format!("of `{}`", key.name),
+            around => format!("of `{}` {}", key.name, said(around, "")),
+        };
+        found.push((place, key));
+    }
+    around.push(key);
+    for inner in key.block.into_iter().flat_map(|block| block.keys) {
+        having(name, inner, around, found);
+    }
+    around.pop();
+}
+
+fn in_words(places: &[String], at_top: Option<&Key>) -> Option<String> {
+    let places = listed(places)?;
+    let everywhere = at_top.is_some_and(|key| !key.many) && places == TOP;
+    Some(format!("it belongs {places}{}", if everywhere { ", and holds for all sites" } else { "" }))
+}
+
+/// Places one behind the other; `None` without any.
+fn listed(places: &[String]) -> Option<String> {
+    Some(match places {
+        [] => return None,
+        [one] => one.clone(),
+        [some @ .., last] if places.len() <= FEW => format!("{}, or {last}", some.join(", ")),
+        _ => format!("{}, or elsewhere", places[..FEW].join(", ")),
+    })
 }
 
 /// The module in whose block this block is, or whose block it is.
@@ -110,7 +189,7 @@ pub(crate) fn as_property(key: &Key, generic: &[Prop], of: Item<'_>, item: Item<
         _ => HIDDEN.to_owned(),
     };
     let (place, block) = match key.block {
-        Some(_) => ("it stands before the block", " { ... }"),
+        Some(_) => ("it belongs before the block", " { ... }"),
         None => ("it is a property", ""),
     };
     Some(format!("{place}: `{}{arguments} {name}={value}{block}`", key.name))

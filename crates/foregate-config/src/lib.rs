@@ -19,7 +19,6 @@ mod kdl;
 pub mod lists;
 mod load;
 mod modules;
-mod nginx;
 mod problem;
 mod references;
 mod scan;
@@ -27,6 +26,7 @@ pub mod schema;
 mod string;
 #[cfg(test)]
 mod tests;
+mod unknown;
 pub mod value;
 
 use std::path::Path;

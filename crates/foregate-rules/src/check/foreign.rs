@@ -6,6 +6,92 @@ pub(super) fn field_of(name: &str) -> Option<&'static str> {
     NAMES.iter().find(|(names, _)| names.contains(&&*name)).map(|(_, field)| *field)
 }
 
+/// The nearest thing to a field of other languages that there is not here; a name that ends in `*` stands for all that begin so.
+pub(super) fn instead_of(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    let fits = |known: &&str| match known.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == **known,
+    };
+    MISSING.iter().find(|(names, _)| names.iter().any(fits)).map(|(_, instead)| *instead)
+}
+
+const MISSING: &[(&[&str], &str)] = &[
+    (
+        &["cf.bot*", "cf.client.bot", "cf.verified_bot*", "bot", "bots", "is_bot", "bot_score"],
+        "nothing tells bots apart in this version; `http.user_agent` is the name that a client gives itself, and the action `challenge` of a rule lets browsers through",
+    ),
+    (
+        &["cf.threat_score", "threat_score", "reputation"],
+        "addresses have no score in this version; `ip.src in $NAME` looks into a list of addresses",
+    ),
+    (&["cf.waf*"], "the module `waf` judges by rules of its own"),
+    (
+        &[
+            "asn",
+            "ip.asn",
+            "ip.src.asn*",
+            "ip.geoip.as*",
+            "ip.src.city",
+            "ip.geoip.city",
+            "ip.src.continent",
+            "ip.geoip.continent",
+            "ip.src.region*",
+            "ip.src.subdivision*",
+            "ip.geoip.subdivision*",
+            "ip.src.lat",
+            "ip.src.lon",
+            "ip.src.postal_code",
+            "ip.src.timezone*",
+            "ip.src.is_in_european_union",
+            "ip.geoip.is_in_european_union",
+            "city",
+            "continent",
+            "region",
+        ],
+        "only the country of an address is known in this version: `ip.src.country`",
+    ),
+    (
+        &["http.request.body", "http.request.body.*", "body", "request_body", "request.body"],
+        "expressions do not see bodies, only `http.request.body.size`; the module `waf` looks into them",
+    ),
+    (
+        &["http.response.body*", "response.body"],
+        "expressions do not see bodies; `substitute` and the `html-` modules change those of responses",
+    ),
+    (
+        &["http.request.accepted_languages", "accept_language"],
+        "write `http.request.headers[\"accept-language\"][0]`",
+    ),
+    (
+        &["cf.edge.*", "cf.colo*", "cf.zone*", "cf.worker*", "cf.ray*", "cf.hostname*"],
+        "it is about the network of Cloudflare",
+    ),
+    (
+        &["server_port", "port", "server.port", "dst_port", "listener"],
+        "the port of the listener is not known in this version",
+    ),
+    (
+        &[
+            "cf.tls_cipher",
+            "cf.tls_client*random",
+            "ja3*",
+            "ja4*",
+            "tls.ja3*",
+            "tls.ja4*",
+            "tls.cipher*",
+            "cf.tls_client_hello*",
+            "cf.tls_ciphers*",
+            "cf.tls_client_ext*",
+        ],
+        "of TLS, `tls.version`, `tls.server_name` and the certificate of the client are known in this version",
+    ),
+    (
+        &["http.request.jwt*", "claims"],
+        "the module `jwt` gives `jwt.subject` and `jwt.claims`, for `lookup_json_string`, to later phases",
+    ),
+];
+
 const NAMES: &[(&[&str], &str)] = &[
     (
         &[
@@ -93,6 +179,8 @@ const NAMES: &[(&[&str], &str)] = &[
     (&["response.headers", "resp.headers", "response.header"], "http.response.headers"),
     (&["cookie", "cookies", "request.cookies", "http.cookies"], "http.request.cookies"),
     (&["scheme", "https", "is.https", "is.tls", "http.scheme", "request.scheme", "tls"], "ssl"),
+    (&["cf.tls.client.auth.cert.verified", "ssl.client.verify"], "tls.client.verified"),
+    (&["cf.tls.version"], "tls.version"),
     (&["sni", "tls.sni", "ssl.sni", "ssl.server.name"], "tls.server_name"),
     (
         &["protocol", "http.version", "server.protocol", "proto", "request.protocol", "http.protocol"],
@@ -119,6 +207,14 @@ mod tests {
                 assert_eq!(field_of(name), Some(*field), "{name}");
             }
         }
+        for (names, _) in MISSING {
+            for name in *names {
+                assert!(scheme.id(name).is_none() && field_of(name).is_none(), "{name}");
+                assert!(instead_of(name.trim_end_matches('*')).is_some(), "{name}");
+            }
+        }
+        assert_eq!(instead_of("cf.bot_management.score"), instead_of("cf.bot"));
+        assert_eq!(instead_of("bottle"), None);
         assert_eq!(field_of("$remote_addr"), Some("ip.src"));
         assert_eq!(field_of("vars"), None);
     }

@@ -191,6 +191,9 @@ impl<'c> Checker<'c> {
                 return Err(error.with_help(format!("`{name}` is a function: `{name}(...)`")));
             }
             let meant = foreign::field_of(name).filter(|field| self.scheme.id(field).is_some());
+            if let Some(instead) = foreign::instead_of(name).filter(|_| meant.is_none()) {
+                return Err(error.with_help(instead));
+            }
             return Err(match meant.or_else(|| self.scheme.nearest(name)) {
                 Some(nearest) => error.with_help(format!("did you mean `{nearest}`?")),
                 None => error,

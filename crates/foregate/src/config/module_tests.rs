@@ -289,7 +289,7 @@ fn mistakes_are_told_as_for_our_own_keys() {
         (
             "limits { greeting \"x\"; }",
             "3:10: error: `greeting` is not known in `limits`",
-            "it stands at the top of the file",
+            "it belongs at the top of the file",
         ),
         (
             "list \"x\" type=\"ipp\"",

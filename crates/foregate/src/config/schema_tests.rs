@@ -144,6 +144,34 @@ fn keys_of_modules_stand_beside_our_own() {
     });
 }
 
+/// A key or property that stands in the wrong place is told where it belongs, or what to write there.
+#[test]
+fn a_misplaced_name_is_told_its_place() {
+    let folder = Folder::new("misplaced");
+    let mut names = std::collections::BTreeSet::new();
+    let keys = ROOT.keys.iter().chain(of_modules()).chain(ROUTE.keys).chain(SITE.keys);
+    walk_keys(keys, &mut |_, key| {
+        names.insert(key.name);
+        names.extend(key.props.iter().map(|prop| prop.name));
+    });
+    assert!(names.len() > 200, "{}", names.len());
+    let (mut told, pipeline) = (0, Arc::new(crate::shipped()));
+    for outer in
+        [&[][..], &["listen"], &["upstream"], &["site"], &["site", "route"], &["limits"], &["timeouts"]]
+    {
+        for name in &names {
+            let text = around(outer, name);
+            let Err(refused) = load_text(&folder.0.join("test.kdl"), text, &pipeline) else { continue };
+            let said = refused.plain();
+            let unknown = said.contains(&format!("`{name}` is not known"));
+            told += usize::from(unknown);
+            let fallback = said.contains("known here") || said.contains("prints all keys");
+            assert!(!unknown || said.contains("help: ") && !fallback, "{outer:?}: {said}");
+        }
+    }
+    assert!(told > 500, "{told}");
+}
+
 /// Modules that need what cases do not have: `geoip` a database.
 const WITHOUT_CASE: &[&str] = &["geoip"];
 

@@ -1,0 +1,135 @@
+//! Words of other proxies, with the key here that does the same.
+//!
+//! A word that is a key in the block where it stands never comes here. Spelling makes no difference: `accessLog`, `access_log`,
+//! `access-log` and `AccessLog` are one word. A word of a table that ends in `*` stands for all words that begin like it
+//! (`gzip-*`); a whole word goes before such a beginning, and a longer beginning before a shorter one.
+
+mod nginx;
+mod words;
+
+pub(crate) use nginx::rate;
+
+/// The advice for a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Instead {
+    /// What to write in its place.
+    Write(&'static str),
+    /// There is no need for it; the reason.
+    LeaveOut(&'static str),
+    /// No key does the same; the nearest thing that there is.
+    Missing(&'static str),
+}
+
+impl Instead {
+    /// The advice as a sentence; `is_told`: the message says already that the word is not in this version.
+    pub(crate) fn sentence(self, is_told: bool) -> String {
+        match self {
+            Self::Write(text) => text.to_owned(),
+            Self::LeaveOut(reason) => format!("leave it out: {reason}"),
+            Self::Missing(nearest) if is_told => nearest.to_owned(),
+            Self::Missing(nearest) => format!("it is not in this version: {nearest}"),
+        }
+    }
+}
+
+/// The advice for a directive of NGINX in the block of this name; with a block of its own or without.
+pub(crate) fn of_nginx(directive: &str, within: &str, has_block: bool) -> Option<Instead> {
+    let word = squeezed(directive);
+    // Without one these are keys of ours.
+    if matches!(&*word, "http" | "server") && !has_block {
+        return None;
+    }
+    let instead = best(&word, nginx::INSTEAD.iter().map(|(directive, instead)| (*directive, *instead)))?;
+    let is_known = within == "rule" && word == "if" || is_around(instead, within);
+    (!is_known).then_some(instead)
+}
+
+/// The advice for a word of any other proxy in the block of this name.
+pub(crate) fn of_others(word: &str, within: &str) -> Option<Instead> {
+    let rows = words::WORDS.iter();
+    let rows = rows.flat_map(|(words, instead)| words.split_whitespace().map(|word| (word, *instead)));
+    best(&squeezed(word), rows).filter(|instead| !is_around(*instead, within))
+}
+
+/// What is meant by a name within a block or at a key of ours.
+pub(crate) fn within(block: &str, name: &str) -> Option<Instead> {
+    let rows = words::WITHIN.iter().filter(|row| row.0 == block);
+    let rows = rows.flat_map(|(_, words, instead)| words.split_whitespace().map(|word| (word, *instead)));
+    best(&squeezed(name), rows)
+}
+
+/// Whether the advice begins with the block in which the word stands already.
+fn is_around(instead: Instead, within: &str) -> bool {
+    matches!(instead, Instead::Write(text) if text.starts_with(&format!("write `{within}`")))
+}
+
+/// Whether two names differ in their spelling at most.
+pub(crate) fn is_spelling_of(name: &str, other: &str) -> bool {
+    squeezed(name) == squeezed(other)
+}
+
+/// The letters and digits of a name, in lower case.
+fn squeezed(name: &str) -> String {
+    let kept = name.chars().filter(|c| !matches!(c, '-' | '_' | '.' | ' '));
+    kept.map(|c| c.to_ascii_lowercase()).collect()
+}
+
+/// The value of the row whose word fits a squeezed name best.
+fn best<'w, V>(name: &str, rows: impl Iterator<Item = (&'w str, V)>) -> Option<V> {
+    let fits = |word: &str| match word.strip_suffix('*') {
+        Some(start) => {
+            Some(squeezed(start)).filter(|start| name.starts_with(&**start)).map(|start| start.len())
+        }
+        None => (squeezed(word) == name).then_some(usize::MAX),
+    };
+    let found = rows.filter_map(|(word, value)| Some((fits(word)?, value)));
+    found.max_by_key(|(length, _)| *length).map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_word_stands_in_one_row() {
+        let others = words::WORDS.iter().flat_map(|(words, _)| words.split_whitespace());
+        let of_nginx = nginx::INSTEAD.iter().map(|(directive, _)| *directive);
+        let mut seen = std::collections::HashMap::new();
+        for word in others.chain(of_nginx) {
+            assert_eq!(word.to_ascii_lowercase(), word, "tables are in lower case");
+            let first = seen.insert(squeezed(word), word);
+            assert_eq!(first, None, "{word} stands there twice");
+        }
+        assert!(seen.len() > 400, "{}", seen.len());
+    }
+
+    #[test]
+    fn words_are_known_in_any_spelling() {
+        let logs = of_others("log-level", "");
+        assert!(logs.is_some());
+        for word in ["logLevel", "log_level", "LOG-LEVEL", "log.level", "LogLevel"] {
+            assert_eq!(of_others(word, ""), logs, "{word}");
+        }
+        for word in ["acme", "strip", "otel", "HTTP3", "entryPoints", "stripPath", "certResolver"] {
+            assert!(of_others(word, "").is_some(), "{word}");
+        }
+        assert_eq!(of_others("cashe", ""), None);
+        assert_eq!(of_nginx("ProxyPass", "", false), of_nginx("proxy_pass", "", false));
+    }
+
+    #[test]
+    fn a_whole_word_goes_before_its_beginning_and_a_long_beginning_before_a_short_one() {
+        let rows = [("proxy-*", 1), ("proxy-ssl-*", 2), ("proxy-ssl-name", 3)];
+        let of = |name: &str| best(&squeezed(name), rows.into_iter());
+        assert_eq!(of("proxy_bind"), Some(1));
+        assert_eq!(of("proxy_ssl_verify"), Some(2));
+        assert_eq!(of("proxy_ssl_name"), Some(3));
+        assert_eq!(of("prox"), None);
+    }
+
+    #[test]
+    fn the_block_in_which_a_word_stands_is_not_advised() {
+        assert!(of_nginx("timeout", "", false).is_some());
+        assert_eq!(of_nginx("timeout", "timeouts", false), None);
+    }
+}

@@ -1,0 +1,566 @@
+//! Words of Caddy, HAProxy, Envoy, Traefik and Apache, and words that people write by habit. A key of ours that stands in another
+//! block goes before them. Each row has its words in one text, with blanks between them.
+
+use super::Instead::{self, LeaveOut, Missing, Write};
+
+const ACME: Instead = Missing(
+    "certificates come from files, `listen \":443\" { tls { certificate \"FILE\" key=\"FILE\" } }`; a client for ACME renews them, and changed files are noticed",
+);
+const HTTP3: Instead = Missing("clients are served over HTTP/1.1 and HTTP/2");
+const CACHE: Instead = Missing("nothing is cached");
+const TRACING: Instead =
+    Missing("`trace` passes W3C trace context on, and `metrics \"ADDRESS\"` serves Prometheus");
+const FILES: Instead =
+    Missing("files are not served: have an origin do it, named by `proxy`; `respond` gives a fixed text");
+const CHECKS: Instead =
+    LeaveOut("a server that fails three times gets no requests until it answers again; there is no key");
+const STICKY: Instead = Missing("servers take turns by their weights");
+const STREAM: Instead = Missing("only HTTP is proxied, with WebSocket and CONNECT");
+const ONLY_HTTP: Instead = Missing(
+    "origins are spoken to over HTTP: run a server that speaks HTTP before the program, and name it in `upstream`",
+);
+const STRIP: Instead = Write(
+    "write `rule \"true\" { rewrite path=#\"regex_replace(http.request.uri.path, \"^/PREFIX/\", \"/\")\"# expression=#true }`",
+);
+const REWRITE: Instead = Write(
+    "write `redirect \"/old/**\" to=\"/new\"`, or `rule \"EXPRESSION\" { rewrite path=\"/new\" }` for what the origin gets",
+);
+const LOGS: Instead = LeaveOut(
+    "diagnostics go to the standard error; the variable FOREGATE_LOG says how many, such as `FOREGATE_LOG=debug`",
+);
+const ACCESS_LOG: Instead = Write("write `access-log \"FILE\"` at the top of the file");
+const SITE: Instead = Write("write `site \"example.com\" { route \"/**\" { ... } }`");
+const ROUTE: Instead = Write("write `route \"/path/**\" { ... }` in a `site`");
+const UPSTREAM: Instead = Write(
+    "write `upstream \"app\" { server \"HOST:PORT\" }` at the top of the file, and `proxy \"app\"` in a `route`",
+);
+const BALANCE: Instead = Write(
+    "write `balance \"round-robin\"` in the `upstream`, the only method so far; `weight=` of a `server` is its share",
+);
+const BACKUP: Instead =
+    Missing("all servers of an `upstream` take turns; a `server` with a small `weight=` gets few requests");
+const UPSTREAM_TLS: Instead =
+    Write("write `tls { ... }` in the `upstream`: `server-name`, `ca`, `verify`, `certificate`");
+const MIRROR: Instead = Missing(
+    "a request goes to one server; `canary upstream=\"NAME\" share=\"5%\"` sends a part of them to another upstream",
+);
+const CANARY: Instead = Write("write `canary upstream=\"NAME\" share=\"5%\"`");
+const DISCOVERY: Instead =
+    Missing("upstreams stand in files; `server \"NAME:PORT\"` follows the addresses of its name");
+const BREAKER: Instead = CHECKS;
+const LISTEN: Instead = Write("write `listen \":8080\"` at the top of the file");
+const TLS: Instead = Write("write `listen \":443\" { tls { certificate \"FILE\" key=\"FILE\" } }`");
+const TLS_VERSION: Instead = Write("write `minimum-version \"1.2\"` or `\"1.3\"` in `tls`");
+const TLS_SELF: Instead = LeaveOut(
+    "Foregate sets this by itself; `tls` has `certificate`, `minimum-version` and `client-certificates`",
+);
+const CLIENT_TLS: Instead =
+    Write("write `client-certificates \"CA FILE\" mode=\"required\"` in the `tls` of a `listen` or a `site`");
+const HEADERS: Instead =
+    Write("write `headers { request { set \"NAME\" \"VALUE\" }; response { set \"NAME\" \"VALUE\" } }`");
+const SECURITY_HEADERS: Instead = Write("write `security-headers`, which has a key for each of these fields");
+const CORS: Instead = Write("write `cors { origins \"https://app.example.com\" }`");
+const REDIRECT: Instead = Write("write `redirect \"/old/**\" to=\"/new\"`");
+const RESPOND: Instead = Write("write `respond STATUS \"TEXT\"` in a `route`, or in a `rule`");
+const LIMIT: Instead = Write("write `rate-limit NUMBER per=\"1s\"`");
+const CONNECTIONS: Instead = Write(
+    "write `limits { connections NUMBER }` or `limits { connections-per-client NUMBER }` at the top of the file",
+);
+const ACCESS: Instead = Write("write `access { allow \"10.0.0.0/8\" }`");
+const AUTH: Instead = Write("write `basic-auth { user \"NAME\" \"HASH\" }`");
+const API_KEY: Instead =
+    Write("write `rule #\"not any(http.request.headers[\"x-api-key\"][*] eq \"KEY\")\"# { block }`");
+const TOKEN: Instead =
+    Write("write `jwt { jwks upstream=\"NAME\" }`, or `jwt { key \"RS256\" file=\"FILE\" }`");
+const FORWARD_AUTH: Instead = Write("write `forward-auth upstream=\"NAME\" path=\"/PATH\"`");
+const CHALLENGE: Instead = Write("write `challenge` in a `rule`");
+const WAF: Instead = Write("write `waf { rules \"FILE\" }`; rules in SecLang stand in files of their own");
+const MIDDLEWARE: Instead = LeaveOut(
+    "the keys of modules stand at the top of the file, in a `site` or in a `route`; `foregate modules` lists them",
+);
+const SCRIPTS: Instead =
+    Missing("scripts do not run; `rule` has expressions, and `foregate module new` writes a module in Rust");
+const RETRY: Instead = Write("write `retries NUMBER` in the `upstream`");
+const BODY: Instead = Write("write `body-limit \"SIZE\"` in a `route`");
+const BUFFERS: Instead =
+    LeaveOut("bodies pass as they come, in buffers of bounded size; `limits { memory }` bounds them all");
+const TIMEOUTS: Instead =
+    Write("write `timeouts`, at the top of the file for clients, in an `upstream` for its servers");
+const DRAIN: Instead = Write("write `timeouts { drain \"30s\" }` at the top of the file");
+const MATCHER: Instead = Write("write `rule \"EXPRESSION\" { ... }`, or `when=\"EXPRESSION\"` at a key");
+const VARIABLES: Instead = Write(
+    "write `rule \"EXPRESSION\" { set \"NAME\" \"VALUE\" }`; `${env:NAME}` in a value is the variable of the environment",
+);
+const ORDER: Instead = LeaveOut("routes with wildcards are tried in the order of the file");
+const PROXY_PROTOCOL: Instead = Write(
+    "write `proxy-protocol \"10.0.0.0/8\"` in a `listen`, with the networks that are trusted; `send-proxy` in an `upstream`",
+);
+const TRUSTED: Instead = Write("write `trusted-proxies \"10.0.0.0/8\"`");
+const COUNTRY: Instead = Write("write `geoip database=\"FILE\"`, and `ip.src.country` in an expression");
+const METRICS: Instead = Write("write `metrics \"127.0.0.1:9145\"` at the top of the file");
+const ADMIN: Instead = Write("write `admin \"SOCKET\"` at the top of the file");
+const INCLUDE: Instead = Write("write `include \"FILE\"`");
+const ERROR_PAGES: Instead = Write("write `error-pages { page 404 file=\"FILE\" }`");
+const COMPRESS: Instead = Write("write `compress`");
+const WORKERS: Instead = Write("write `workers NUMBER` at the top of the file");
+const HEAD: Instead = LeaveOut("its keys stand at the top of the file");
+const WEBSOCKET: Instead = LeaveOut("it passes on every `proxy` route; there is no key");
+const GRPC: Instead = Write("write `http \"2\"` in the `upstream`, and `proxy \"NAME\"` in a `route`");
+const ANSWER: Instead = Write("write `answer \"/robots.txt\" \"TEXT\"`");
+const FAULTS: Instead =
+    Missing("no key delays responses or makes faults; `rule \"EXPRESSION\" { respond 503 }` gives an error");
+const HOST_PASSES: Instead =
+    LeaveOut("the origin gets the client's `Host`; `host \"NAME\"` in an `upstream` sends another");
+const TUNING: Instead = LeaveOut("Foregate sets this by itself; there is no key");
+const MINIFY: Instead =
+    Missing("`compress` makes responses smaller, and modules such as `html-remove` rewrite HTML");
+
+/// Words whose meaning depends on the block or the key at which they stand.
+pub(super) const WITHIN: &[(&str, &str, Instead)] = &[
+    ("forward-auth", "headers", Write("did you mean `copy`?")),
+    ("forward-auth", "auth-response-headers copy-headers", Write("write `copy \"NAME\"`")),
+    (
+        "forward-auth",
+        "address url uri endpoint",
+        Write("write `forward-auth upstream=\"NAME\" path=\"/PATH\"`"),
+    ),
+    ("listen", "address port bind", Write("the address stands after `listen`: `listen \":8080\"`")),
+    ("listen", "host server-name hosts", SITE),
+    (
+        "listen",
+        "redirect-* force-https https-redirect",
+        Write(
+            "in a `site`, write `rule \"not ssl\" { redirect ... }`; docs/configuration.md has the whole line",
+        ),
+    ),
+    ("listen", "alpn protocols", Write("write `http2 #true` or `http2 #false`; HTTP/1.1 is always spoken")),
+    (
+        "listen",
+        "keepalive* idle-timeout",
+        Write("write `timeouts { keep-alive \"60s\" }` at the top of the file"),
+    ),
+    (
+        "route",
+        "path paths prefix path-prefix match matcher pattern",
+        Write("the path stands after `route`: `route \"/path/**\" { ... }`"),
+    ),
+    (
+        "route",
+        "handle location routes route handle-path",
+        Write("routes do not stand in each other: write another `route` in the `site`"),
+    ),
+    ("route", "host hosts domain server-name", SITE),
+    ("rule", "deny drop forbid reject", Write("in a rule, write `block`")),
+    (
+        "rule",
+        "return status static-response direct-response abort",
+        Write("in a rule, write `respond STATUS \"TEXT\"` or `redirect \"TARGET\"`"),
+    ),
+    (
+        "rule",
+        "allow pass accept",
+        Write(
+            "in a rule, `skip \"MODULE\"` leaves out a module that would refuse; a request that nothing refuses passes",
+        ),
+    ),
+    (
+        "rule",
+        "proxy reverse-proxy proxy-pass use-backend backend route",
+        Write("in a rule, write `upstream \"NAME\"`"),
+    ),
+    (
+        "rule",
+        "header headers request-header header-up set-request-header proxy-set-header",
+        Write("in a rule, write `set-header \"NAME\" \"VALUE\"`"),
+    ),
+    (
+        "rule",
+        "response-header header-down",
+        Write("in a rule, write `set-response-header \"NAME\" \"VALUE\"`"),
+    ),
+    ("rule", "rewrite-* uri path strip-prefix", Write("in a rule, write `rewrite path=\"/new\"`")),
+    (
+        "rule",
+        "captcha managed-challenge js-challenge interactive-challenge",
+        Write("in a rule, write `challenge`"),
+    ),
+    (
+        "rule",
+        "expression when match if",
+        Write("the expression stands after `rule`: `rule \"EXPRESSION\" { ... }`"),
+    ),
+    (
+        "rule",
+        "action",
+        Write("an action is a key in the block of the rule, such as `block` or `respond 404`"),
+    ),
+    ("security-headers", "csp", Write("did you mean `content-security-policy`?")),
+    ("security-headers", "hsts", Write("did you mean `strict-transport-security`?")),
+    ("server", "backup", BACKUP),
+    (
+        "server",
+        "down disabled maintenance",
+        Write("put `//` before the line of a server that gets no requests"),
+    ),
+    (
+        "server",
+        "max-conns maxconn",
+        Missing(
+            "the number of connections to a server is not limited; unused ones are, by `keep-alive-connections`",
+        ),
+    ),
+    ("server", "max-fails fail-timeout check inter rise fall", CHECKS),
+    ("server", "slow-start", Missing("a server that answers again gets its whole share at once")),
+    ("server", "ssl tls verify sni ca-file ca", UPSTREAM_TLS),
+    ("server", "proto protocol h2 http2", Write("write `http \"2\"` in the `upstream`")),
+    ("server", "send-proxy*", Write("write `send-proxy \"v2\"` in the `upstream`")),
+    ("server", "share priority", Write("did you mean `weight`?")),
+    ("site", "default-server", Write("write `site \"*\" { ... }` for all hosts that no other site names")),
+    ("tls", "auto internal on-demand self-signed issuer dns challenge challenges resolver", ACME),
+    (
+        "tls",
+        "key certificate-key private-key key-file",
+        Write("the key stands beside its certificate: `certificate \"FILE\" key=\"FILE\"`"),
+    ),
+    ("tls", "cert certificates crt cert-file pem", Write("write `certificate \"FILE\" key=\"FILE\"`")),
+    (
+        "tls",
+        "protocol protocols version versions min-version min-tls-version tls-minimum-protocol-version",
+        TLS_VERSION,
+    ),
+    ("tls", "max-version", LeaveOut("the latest version that both sides know is used")),
+    (
+        "tls",
+        "alpn",
+        Write("write `http2 #true` or `http2 #false` in the `listen`; in an `upstream`, `http \"auto\"`"),
+    ),
+    ("tls", "curves cipher* session-* ecdh* dhparam* prefer-*", TLS_SELF),
+    (
+        "tls",
+        "sni servername",
+        Write(
+            "in the `tls` of an `upstream`, write `server-name \"NAME\"`; a `listen` chooses the certificate by itself",
+        ),
+    ),
+    (
+        "tls",
+        "insecure* skip-verify insecure-skip-verify",
+        Write("in the `tls` of an `upstream`, write `verify #false`"),
+    ),
+    (
+        "upstream",
+        "ip-hash least-conn* least-time least-request hash random lb-policy lb-* policy algorithm \
+         strategy method consistent-hash* balancing load-balance load-balancer load-balancing \
+         load-balancing-policy round-robin",
+        BALANCE,
+    ),
+    (
+        "upstream",
+        "keepalive keep-alive pool-size max-idle* keepalive-connections pool connection-pool",
+        Write("write `keep-alive-connections NUMBER`"),
+    ),
+    (
+        "upstream",
+        "keepalive-timeout idle-timeout",
+        Write("write `timeouts { keep-alive \"55s\" }` in the `upstream`"),
+    ),
+    ("upstream", "keepalive-requests keepalive-time", Write("write `connection-age \"1h\"`")),
+    (
+        "upstream",
+        "max-connections max-conns maxconn queue",
+        Missing(
+            "the number of connections to a server is not limited; unused ones are, by `keep-alive-connections`",
+        ),
+    ),
+    ("upstream", "max-fails fail-timeout", CHECKS),
+    ("upstream", "slow-start", Missing("a server that answers again gets its whole share at once")),
+    (
+        "upstream",
+        "address addresses addr url uri host-port port node nodes target targets endpoint endpoints \
+         backend member destination origin to service services cluster clusters load-assignment \
+         lb-endpoints forward reverse-proxy proxy-pass",
+        Write("write `server \"HOST:PORT\"`"),
+    ),
+    (
+        "upstream",
+        "scheme https ssl",
+        Write("write `tls` for HTTPS: `upstream \"app\" { server \"HOST:443\"; tls }`"),
+    ),
+    (
+        "upstream",
+        "sni insecure* tls-insecure-skip-verify skip-verify root-ca trusted-ca proxy-ssl*",
+        UPSTREAM_TLS,
+    ),
+    (
+        "upstream",
+        "http2 h2 h2c grpc protocol proto protocols versions http-version",
+        Write("write `http \"2\"`, or `http \"auto\"` where ALPN decides"),
+    ),
+    ("upstream", "backup fallback fallbacks failover", BACKUP),
+    ("upstream", "down", Write("put `//` before the line of a server that gets no requests")),
+    ("upstream", "resolve resolvers dns nameserver nameservers", Write("write `resolver \"ADDRESS\"`")),
+    (
+        "upstream",
+        "header header-up host-header pass-host-header",
+        Write(
+            "write `host \"NAME\"` for the `Host` that servers get; for other fields `headers`, in a `site` or a `route`",
+        ),
+    ),
+    (
+        "upstream",
+        "transport transport-socket",
+        Write("write `tls`, `http \"2\"` and `timeouts` in the `upstream`"),
+    ),
+    ("upstream", "flush-interval", BUFFERS),
+];
+
+pub(super) const WORDS: &[(&str, Instead)] = &[
+    (
+        "acme* auto-https auto-ssl auto-tls automatic-https automatic-tls cert-issuer cert-resolver \
+         cert-resolvers certificate-resolvers certificates-resolvers certbot email lets-encrypt \
+         local-certs md-* on-demand-tls skip-install-trust tls-auto tls-automatic ssl-auto zerossl",
+        ACME,
+    ),
+    ("alt-svc h3 http-3 http3-* quic*", HTTP3),
+    (
+        "cache cache-* caching http-cache max-size-cache no-cache proxy-store purge souin \
+         stale-if-error stale-while-revalidate ttl varnish",
+        CACHE,
+    ),
+    ("datadog jaeger open-telemetry* opentracing* otel* otlp* traces tracing zipkin*", TRACING),
+    (
+        "browse directory directory-index document-root etag file-server fileserver* files \
+         serve-static static static-* webroot",
+        FILES,
+    ),
+    (
+        "active-health-check* check fail-duration health-checks health-interval health-path \
+         health-status health-timeout health-uri http-check httpchk max-fails fail-timeout \
+         option-httpchk outlier-detection passive-health-check* tcp-check unhealthy-*",
+        CHECKS,
+    ),
+    ("circuit-breaker*", BREAKER),
+    ("affinity cookie session-affinity session-cookie stick stick-* sticky sticky-*", STICKY),
+    ("mode-tcp sni-proxy stream streams tcp tcp-proxy tcp-services udp* layer4 l4", STREAM),
+    ("ajp cgi fastcgi* fcgi* memcached-* php php-fastcgi php-fpm scgi* uwsgi* wsgi", ONLY_HTTP),
+    (
+        "path-prefix-strip strip strip-path* strip-prefix-regex replace-path replace-path-regex \
+         handle-path prefix-rewrite uri add-prefix base-path",
+        STRIP,
+    ),
+    (
+        "path-rewrite proxy-rewrite regex-rewrite reqrep rewrite-cond rewrite-engine rewrite-rule \
+         rewrites set-path url-rewrite*",
+        REWRITE,
+    ),
+    ("debug log-level logger logging verbose verbosity", LOGS),
+    ("access-logs custom-log log-skip logs option-httplog transfer-log", ACCESS_LOG),
+    (
+        "domain domains host hostname hostnames hosts server-alias server-blocks servers sites \
+         virtual-host* vhost vhosts",
+        SITE,
+    ),
+    ("handle location-match match-path path path-* paths prefix route-config router routers routes", ROUTE),
+    (
+        "backend backends balancer-member cluster clusters default-backend destination destinations \
+         endpoint endpoints forward lb-endpoints load-assignment load-balancer* origin origins pool \
+         pools proxy-to service services target targets to upstreams use-backend url",
+        UPSTREAM,
+    ),
+    (
+        "algorithm balancing consistent-hash* hash ip-hash lb-method lb-policy least-conn* \
+         least-request least-time load-balance load-balancing load-balancing-policy proxy-set random \
+         round-robin strategy",
+        BALANCE,
+    ),
+    ("backup fallback fallback-upstream failover", BACKUP),
+    (
+        "insecure-skip-verify servers-transport* sni ssl-proxy* upstream-tls* tls-insecure* \
+         backend-tls*",
+        UPSTREAM_TLS,
+    ),
+    (
+        "copy-traffic http-mirror mirror mirror-* mirroring request-mirror* shadow tee \
+         traffic-mirror*",
+        MIRROR,
+    ),
+    ("ab-test* a-b-test blue-green split split-* traffic-split* weighted*", CANARY),
+    (
+        "ads-config aws cds-config consul* discover discovery dns-srv docker dynamic \
+         dynamic-resources etcd* eureka kubernetes* lds-config nacos nomad provider providers \
+         service-discovery srv swarm xds* zookeeper",
+        DISCOVERY,
+    ),
+    (
+        "address bind bind-* default-bind entry-point entry-points frontend frontends http-port \
+         https-port listener listeners port ports",
+        LISTEN,
+    ),
+    (
+        "cert certificates certs crt crt-list downstream-tls-context https ssl-cert sslengine \
+         tls-certificates tls-options transport-socket",
+        TLS,
+    ),
+    ("min-version min-tls-version tls-version* protocols ssl-min-ver", TLS_VERSION),
+    ("cipher* curves dhparam* ecdh* session-tickets strict-sni*", TLS_SELF),
+    ("ca-file client-auth client-ca* mtls mutual-tls verify-client", CLIENT_TLS),
+    (
+        "add-headers add-request-header* add-response-header* append-header custom-headers \
+         custom-request-headers custom-response-headers del-header header header-down header-up \
+         headers-more* http-request http-response remove-header remove-headers reqadd request-header \
+         request-headers* response-header response-headers* response-rewrite rspadd set-header \
+         set-headers set-request-header* set-response-header*",
+        HEADERS,
+    ),
+    (
+        "browser-xss-filter content-security-policy content-type-nosniff csp \
+         custom-frame-options-value frame-deny frame-options helmet permissions-policy \
+         referrer-policy secure-headers strict-transport-security sts-* x-content-type-options \
+         x-frame-options x-xss-protection",
+        SECURITY_HEADERS,
+    ),
+    (
+        "access-control access-control-* allow-credentials allow-headers allow-methods allow-origin \
+         allow-origins allowed-origins cors-* cross-origin",
+        CORS,
+    ),
+    (
+        "force-https force-ssl http-to-https https-only https-redirect permanent-redirect redir \
+         redirect-match redirect-permanent redirect-regex redirect-scheme redirect-to-https \
+         redirect-temp ssl-redirect",
+        REDIRECT,
+    ),
+    ("abort direct-response errorloc* http-error monitor-uri response static-response status", RESPOND),
+    (
+        "average burst in-flight-req local-ratelimit quota rate-limit-* rate-limiter rate-limiting \
+         ratelimits throttle throttling token-bucket",
+        LIMIT,
+    ),
+    (
+        "connection-limit* max-clients max-connections max-conns max-request-workers maxconn \
+         server-limit",
+        CONNECTIONS,
+    ),
+    (
+        "acl acls ip allow-list black-list block-list deny-list ip-allow-list ip-deny-list ip-filter \
+         ip-restriction ip-white-list order-allow rbac remote-ip require require-all require-any \
+         white-list",
+        ACCESS,
+    ),
+    (
+        "auth auth-name auth-type auth-user-file basic basic-authentication http-basic htpasswd \
+         password userlist users",
+        AUTH,
+    ),
+    ("api-key api-keys key-auth", API_KEY),
+    ("jwks* jwt-* token tokens bearer*", TOKEN),
+    (
+        "auth-url authelia authentik authorization authorize authz ext-authz external-auth ldap* \
+         oauth* oidc* openid* saml* sso",
+        FORWARD_AUTH,
+    ),
+    ("anti-bot bot bot-* bots captcha challenge hcaptcha managed-challenge recaptcha turnstile", CHALLENGE),
+    (
+        "coraza* crs owasp* secaction secaudit* secdefaultaction secmarker secrequestbody* \
+         secresponsebody* secrule* web-application-firewall",
+        WAF,
+    ),
+    (
+        "filter filters filter-chain* handler handlers http-filters middleware middlewares order \
+         plugin plugins snippets pipeline",
+        MIDDLEWARE,
+    ),
+    ("ext-proc javascript lua njs script scripts wasm*", SCRIPTS),
+    ("lb-retries lb-try-* option-redispatch redispatch retry retry-* try-duration", RETRY),
+    (
+        "body-size client-max-body max-body* max-request-body* max-request-size max-size max-upload* \
+         request-body request-size* upload-limit",
+        BODY,
+    ),
+    ("buffer buffer-* buffering buffers flush-interval tune-bufsize", BUFFERS),
+    (
+        "connect-timeout dial-timeout forwarding-timeouts idle-timeout read-header-timeout \
+         read-timeout request-timeout responding-timeouts response-header-timeout route-timeout \
+         timeout-* write-timeout",
+        TIMEOUTS,
+    ),
+    ("grace-period graceful-* hard-stop-after shutdown-* stop-timeout", DRAIN),
+    (
+        "condition conditions expression filter-by match matcher matchers methods method query rules \
+         set-env-if* unless when",
+        MATCHER,
+    ),
+    ("env-var set-env set-var var variable variables vars", VARIABLES),
+    ("priority route-priority", ORDER),
+    ("accept-proxy proxy-protocol-* send-proxy-*", PROXY_PROTOCOL),
+    (
+        "client-ip client-ip-headers forward-for forwarded forwarded-headers ip-strategy \
+         option-forwardfor real-ip remote-ip-* trust-proxy trusted-ips use-remote-address xff*",
+        TRUSTED,
+    ),
+    ("country countries geo-ip geoip-filter maxmind*", COUNTRY),
+    ("ping prometheus* server-status stats stats-* statsd telemetry", METRICS),
+    ("admin-* api control-socket dashboard runtime-api", ADMIN),
+    ("config-file conf import imports include-optional snippet", INCLUDE),
+    ("custom-errors error-document error-file errors handle-errors", ERROR_PAGES),
+    ("br brotli compression compression-* compressor deflate encode encoding gz zstd zstd-*", COMPRESS),
+    ("concurrency cpu-map nbproc nbthread processes threads threads-per-child worker", WORKERS),
+    ("defaults global globals main options settings static-resources", HEAD),
+    ("upgrade upgrade-configs upgrades ws wss", WEBSOCKET),
+    ("grpc grpc-web h2c", GRPC),
+    ("favicon* robots*", ANSWER),
+    ("delay fault fault-injection faults inject tarpit", FAULTS),
+    ("host-header pass-host pass-host-header preserve-host proxy-preserve-host", HOST_PASSES),
+    ("proxy-pass-match", UPSTREAM),
+    (
+        "proxy-pass-reverse*",
+        Missing(
+            "`Location` passes as the origin sends it; `headers { response { set \"location\" \"VALUE\" } }` changes it",
+        ),
+    ),
+    (
+        "deferred fastopen keep-alive max-keep-alive-requests nodelay option so-keepalive \
+         tcp-keepalive",
+        TUNING,
+    ),
+    ("tcp-* worker-*", TUNING),
+    ("ssl-*", TLS_SELF),
+    ("grpc-* proxy-*", Missing("`upstream` has the keys for origins, and `headers` those for fields")),
+    ("minification minify pagespeed", MINIFY),
+    (
+        "csrf session sessions",
+        Missing("sessions are for the origin, or for the server that `forward-auth` asks"),
+    ),
+    ("server-admin server-signature", LeaveOut("no response carries it")),
+    ("server-header", LeaveOut("no `Server` is added; `security-headers` takes away those of origins")),
+    (
+        "storage storage-* persist-config",
+        LeaveOut("Foregate keeps no state in files but those that the configuration names"),
+    ),
+    ("ocsp*", Missing("clients get the certificate without an answer of OCSP")),
+    ("push", Missing("responses are not sent before they are asked for; a `Link` field passes")),
+    (
+        "invoke named-routes",
+        Missing(
+            "routes cannot be named and used again; `include \"FILE\"` puts the same lines into several places",
+        ),
+    ),
+    (
+        "capture",
+        Write(
+            "write `rule \"EXPRESSION\" { log \"NAME\" \"VALUE\" }`, which adds to the line of `access-log`",
+        ),
+    ),
+    ("peers", Missing("each process counts for itself")),
+    ("nameserver* resolvers", Write("write `resolver \"ADDRESS\"` in the `upstream`")),
+    ("templates", Missing("`html-include` puts fragments into pages")),
+    ("user-agent block-user-agent", Write("write `rule #\"http.user_agent contains \"NAME\"\"# { block }`")),
+    (
+        "hotlink* referer referrer",
+        Write("write `rule #\"not http.referer contains \"example.com\"\"# { block }`"),
+    ),
+    (
+        "digest-auth auth-digest* hmac-auth kerberos ntlm",
+        Missing("`basic-auth`, `jwt`, `forward-auth` and clients' certificates let clients in"),
+    ),
+];
