@@ -76,6 +76,9 @@ pub trait Source: Send + Sync {
 
     /// What was read last has taken effect.
     fn took_effect(&self);
+
+    /// The first configuration is at work: all of its addresses are bound.
+    fn started(&self) {}
 }
 
 /// A configuration that is not in files of its own.
@@ -256,6 +259,7 @@ impl Server {
         let metrics = Arc::clone(&proxy.metrics);
         tokio::spawn(Watched::new(upstream::sweep(move || proxy.config().upstreams.clone()), metrics));
         crate::notify::ready();
+        server.source.started();
         Ok(server)
     }
 

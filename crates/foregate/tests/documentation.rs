@@ -291,6 +291,8 @@ impl Quickstart {
                 .collect();
             if let Ok(addresses) = <[SocketAddr; 3]>::try_from(found)
                 && addresses.iter().all(|address| TcpStream::connect(address).is_ok())
+                // It is printed once everything listens.
+                && self.output().contains("Ctrl-C")
             {
                 return addresses;
             }

@@ -158,8 +158,10 @@ fn with_advice(mut error: clap::Error) -> clap::Error {
 fn quickstart(arguments: QuickstartArguments, pipeline: Arc<Pipeline>) -> Outcome {
     match arguments.start() {
         Ok(started) => {
-            print(&started.banner);
-            run::Run::file(started.configuration).run(pipeline)
+            let announced =
+                run::Announced { text: started.banner.clone(), if_taken: started.if_taken.clone() };
+            // The folder stays locked until the proxy has ended.
+            run::Run::file(started.configuration.clone()).announcing(announced).run(pipeline)
         }
         Err(error) => wrong(&error),
     }
@@ -174,6 +176,9 @@ fn demo(arguments: DemoArguments) -> Outcome {
 
 fn wrong(error: &QuickstartError) -> Outcome {
     complain(&format!("error: {error}"));
+    if let Some(help) = error.help() {
+        complain(&format!("  help: {help}"));
+    }
     Outcome::Wrong
 }
 

@@ -15,7 +15,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
 use super::ConfigFile;
-use super::output::{Outcome, complain, show_refused};
+use super::output::{Outcome, complain, print, show_refused};
 use super::panics::log_panics;
 
 /// The environment variable that says what is logged, such as `info` or `foregate_proxy=debug`.
@@ -31,12 +31,28 @@ pub(super) struct Run {
     /// Where to accept with --to
     #[arg(long, value_name = "ADDRESS", requires = "to", default_value = ":8080")]
     listen: Vec<String>,
+    #[arg(skip)]
+    announced: Option<Announced>,
+}
+
+/// What a start tells.
+#[derive(Debug, Clone)]
+pub(super) struct Announced {
+    /// Printed once all addresses are bound.
+    pub(super) text: String,
+    /// What to type if one is taken.
+    pub(super) if_taken: String,
 }
 
 impl Run {
     /// The same as `-c FILE`.
     pub(super) fn file(path: PathBuf) -> Self {
-        Self { file: ConfigFile { config: Some(path) }, to: Vec::new(), listen: Vec::new() }
+        let file = ConfigFile { config: Some(path) };
+        Self { file, to: Vec::new(), listen: Vec::new(), announced: None }
+    }
+
+    pub(super) fn announcing(self, announced: Announced) -> Self {
+        Self { announced: Some(announced), ..self }
     }
 
     pub(super) fn run(self, pipeline: Arc<Pipeline>) -> Outcome {
@@ -55,12 +71,13 @@ impl Run {
                 Ok(settings) => {
                     let single =
                         move || config::single(&to, &listen, &pipeline).map_err(|error| error.to_string());
-                    serve(settings, Arc::new(single))
+                    serve(settings, Arc::new(single), None)
                 }
             };
         }
         let path = self.file.path();
-        let files = Files { path, pipeline, present: Mutex::default(), read: Mutex::default() };
+        let (banner, if_taken) = self.announced.map(|told| (told.text, told.if_taken)).unzip();
+        let files = Files { path, pipeline, banner, present: Mutex::default(), read: Mutex::default() };
         // One that cannot be caught ends the process, which serves nobody yet.
         if let Err(error) = foregate_proxy::server::catch_early() {
             tracing::warn!(%error, "signals are caught only from when it listens");
@@ -69,7 +86,7 @@ impl Run {
             Err(refused) => show_refused(&refused, false),
             Ok(settings) => {
                 files.took_effect();
-                serve(settings, Arc::new(files))
+                serve(settings, Arc::new(files), if_taken)
             }
         }
     }
@@ -79,6 +96,8 @@ impl Run {
 struct Files {
     path: PathBuf,
     pipeline: Arc<Pipeline>,
+    /// Printed once all addresses are bound.
+    banner: Option<String>,
     /// The texts of the configuration that is in effect, where a change of a file that it refers to will need them.
     present: Mutex<Option<Arc<Texts>>>,
     /// The same for the one that was read last.
@@ -115,14 +134,25 @@ impl Source for Files {
         let read = self.read.lock().take();
         *self.present.lock() = read;
     }
+
+    fn started(&self) {
+        if let Some(banner) = &self.banner {
+            print(banner);
+        }
+    }
 }
 
-fn serve(settings: Settings, source: Arc<dyn Source>) -> Outcome {
+fn serve(settings: Settings, source: Arc<dyn Source>, if_taken: Option<String>) -> Outcome {
     match foregate_proxy::server::run(settings, source) {
         Ok(()) => Outcome::Fine,
         Err(error) => {
             complain(&format!("error: {error}"));
-            if let Some(help) = foregate_proxy::server::advice(&error) {
+            let if_taken = if_taken.filter(|_| error.kind() == io::ErrorKind::AddrInUse);
+            let help = match if_taken {
+                Some(if_taken) => Some(format!("another process listens there: stop it, or {if_taken}")),
+                None => foregate_proxy::server::advice(&error).map(str::to_owned),
+            };
+            if let Some(help) = help {
                 complain(&format!("  help: {help}"));
             }
             Outcome::Wrong

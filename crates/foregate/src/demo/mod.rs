@@ -13,7 +13,8 @@ mod origin;
 use std::{
     env,
     fmt::Write as _,
-    fs, io,
+    fs,
+    io::{self, Write as _},
     net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
 };
@@ -23,9 +24,6 @@ use clap::Args;
 /// The tour's configuration, as shipped in `examples/quickstart.kdl`.
 const CONFIGURATION: &str = include_str!("../../../../examples/quickstart.kdl");
 
-/// The admin socket of [`CONFIGURATION`], beside it.
-const SOCKET: &str = "quickstart.sock";
-
 /// The end of the name of the copy that tells whether a configuration was edited.
 const SHIPPED: &str = "kdl.shipped";
 
@@ -34,6 +32,9 @@ const ORIGIN: SocketAddr = loopback(8081);
 
 /// The names that the quickstart's certificate is made for.
 const NAMES: &[&str] = &["localhost", "127.0.0.1", "::1"];
+
+/// What to type if the address of the demo origin is taken.
+const OTHER_PORT: &str = "name another address: `foregate demo --listen 127.0.0.1:PORT`";
 
 const HTTP: SocketAddr = loopback(8080);
 const HTTPS: SocketAddr = loopback(8443);
@@ -70,7 +71,33 @@ pub(crate) enum QuickstartError {
         address: SocketAddr,
         /// What the system said.
         source: io::Error,
+        /// What to type instead, should the address be taken.
+        if_taken: String,
     },
+    /// Another quickstart holds the folder.
+    #[error("another quickstart is running with {folder}{process}", folder = folder.display())]
+    Running {
+        /// The folder of its state.
+        folder: PathBuf,
+        /// Its process, in brackets; empty if that is not known.
+        process: String,
+    },
+}
+
+impl QuickstartError {
+    /// What to do about it.
+    pub(crate) fn help(&self) -> Option<String> {
+        match self {
+            Self::Listen { source, if_taken, .. } if source.kind() == io::ErrorKind::AddrInUse => Some(format!(
+                "another process listens there: stop it, or {if_taken}"
+            )),
+            Self::Running { .. } => Some(
+                "stop it with Ctrl-C, or start a second one beside it with a folder of its own: `foregate quickstart --state FOLDER`"
+                    .to_owned(),
+            ),
+            _ => None,
+        }
+    }
 }
 
 /// The arguments of `foregate quickstart`.
@@ -79,7 +106,8 @@ pub(crate) struct QuickstartArguments {
     /// Start the proxy with this file in place of the tour's; its upstream is 127.0.0.1:8081
     #[arg(short = 'c', long = "config", value_name = "FILE")]
     configuration: Option<PathBuf>,
-    /// Where to keep the certificate [default: $XDG_STATE_HOME/foregate, else ~/.local/state/foregate]
+    /// The folder of this quickstart: its configuration quickstart.kdl, its certificate and its admin socket. A second
+    /// quickstart beside a running one needs another folder [default: $XDG_STATE_HOME/foregate, else ~/.local/state/foregate]
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
     /// Start with the original configuration; an edited one is kept as quickstart.kdl.old
@@ -92,8 +120,10 @@ pub(crate) struct QuickstartArguments {
 pub(crate) struct Started {
     /// The configuration to run the proxy with.
     pub(crate) configuration: PathBuf,
-    /// What to print: where everything is, and the commands to try.
+    /// What to print once the proxy listens: where everything is, and the commands to try.
     pub(crate) banner: String,
+    /// What to type if an address of the configuration is taken.
+    pub(crate) if_taken: String,
     /// Held while the proxy runs: the configuration is ours.
     _lock: Option<fs::File>,
 }
@@ -112,19 +142,21 @@ impl QuickstartArguments {
             let banner = quickstart.banner();
             let Quickstart { configuration, lock, origin, .. } = quickstart;
             origin::spawn(origin).map_err(QuickstartError::Origin)?;
-            return Ok(Started { configuration, banner, _lock: Some(lock) });
+            let if_taken = if_taken(&configuration);
+            return Ok(Started { configuration, banner, if_taken, _lock: Some(lock) });
         };
         let pair = certificate::ensure(&folder, NAMES)?;
         // No other port will do: the file names this one.
-        let listener = TcpListener::bind(ORIGIN)
-            .map_err(|source| QuickstartError::Listen { address: ORIGIN, source })?;
+        let elsewhere = "start without `-c`, which takes free ports";
+        let listener = TcpListener::bind(ORIGIN).map_err(not_bound(ORIGIN, elsewhere))?;
         origin::spawn(listener).map_err(QuickstartError::Origin)?;
         let banner = format!(
             "A demo origin is on http://{ORIGIN}.\nA certificate for localhost: {}, key {}\n",
             pair.certificate.display(),
             pair.key.display()
         );
-        Ok(Started { configuration, banner, _lock: None })
+        let if_taken = format!("change the address in {}", configuration.display());
+        Ok(Started { configuration, banner, if_taken, _lock: None })
     }
 }
 
@@ -144,8 +176,7 @@ impl DemoArguments {
     ///
     /// [`QuickstartError::Listen`] and [`QuickstartError::Origin`].
     pub(crate) fn run(self, ready: impl FnOnce(SocketAddr)) -> Result<(), QuickstartError> {
-        let listener = TcpListener::bind(self.listen)
-            .map_err(|source| QuickstartError::Listen { address: self.listen, source })?;
+        let listener = TcpListener::bind(self.listen).map_err(not_bound(self.listen, OTHER_PORT))?;
         ready(address(&listener, self.listen)?);
         origin::run(listener).map_err(QuickstartError::Origin)
     }
@@ -156,7 +187,7 @@ impl DemoArguments {
 struct Quickstart {
     /// The file to start the proxy with.
     configuration: PathBuf,
-    /// Locked while this process runs: another quickstart in the same folder uses a file of its own.
+    /// Locked while this process runs: another quickstart with the same folder does not start.
     lock: fs::File,
     /// Where the configuration comes from.
     origin_of_file: FileOrigin,
@@ -203,27 +234,21 @@ fn state_folder() -> Result<PathBuf, QuickstartError> {
 /// Makes the certificate if needed, opens the demo origin's socket and writes the configuration, all
 /// in `folder` (see [`state_folder`]). An edited configuration is left as it is, unless `reset` is true.
 ///
-/// A usual port that is taken is replaced by a free one. The proxy opens its own sockets a moment
-/// later, so in theory somebody else can be faster; it then says which address is taken.
+/// A usual port that is taken is replaced by a free one; an edited configuration keeps its ports. The proxy opens its own
+/// sockets a moment later, and says which address is taken.
 ///
 /// # Errors
 ///
 /// See [`QuickstartError`].
 fn prepare(folder: &Path, reset: bool) -> Result<Quickstart, QuickstartError> {
     let certificate = certificate::ensure(folder, NAMES)?;
-    let path = folder.join("quickstart.lock");
-    let lock = fs::File::create(&path).map_err(failed(&path))?;
+    let lock = lock(folder)?;
     let usual = folder.join("quickstart.kdl");
-    let is_first = match lock.try_lock() {
-        Ok(()) => true,
-        Err(fs::TryLockError::WouldBlock) => false,
-        Err(fs::TryLockError::Error(source)) => return Err(QuickstartError::Write { path, source }),
-    };
-    let edited = fs::read_to_string(&usual).ok().filter(|text| is_first && is_edited(&usual, text));
+    let edited = fs::read_to_string(&usual).ok().filter(|text| is_edited(&usual, text));
     if let Some(text) = edited.as_ref().filter(|_| !reset) {
         let addresses = Addresses::of(text);
-        let origin = TcpListener::bind(addresses.origin)
-            .map_err(|source| QuickstartError::Listen { address: addresses.origin, source })?;
+        let origin =
+            TcpListener::bind(addresses.origin).map_err(not_bound(addresses.origin, &if_taken(&usual)))?;
         let origin_of_file = FileOrigin::Edited;
         return Ok(Quickstart { configuration: usual, lock, origin_of_file, origin, certificate, addresses });
     }
@@ -246,13 +271,45 @@ fn prepare(folder: &Path, reset: bool) -> Result<Quickstart, QuickstartError> {
         metrics: address(&metrics, METRICS)?,
         origin: address(&origin, ORIGIN)?,
     };
-    let name = match is_first {
-        true => "quickstart".to_owned(),
-        // No other process has this port.
-        false => format!("quickstart-{}", addresses.http.port()),
-    };
-    let configuration = write(folder, &name, &addresses)?;
+    let configuration = write(folder, &addresses)?;
     Ok(Quickstart { configuration, lock, origin_of_file, origin, certificate, addresses })
+}
+
+/// Takes the folder for this process, as long as the file is open.
+fn lock(folder: &Path) -> Result<fs::File, QuickstartError> {
+    let path = folder.join("quickstart.lock");
+    let mut lock = fs::File::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(&path)
+        .map_err(failed(&path))?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(fs::TryLockError::WouldBlock) => {
+            let holder = fs::read_to_string(&path).unwrap_or_default();
+            let process = holder.trim().parse::<u32>().map_or(String::new(), |id| format!(" (process {id})"));
+            return Err(QuickstartError::Running { folder: folder.to_owned(), process });
+        }
+        Err(fs::TryLockError::Error(source)) => return Err(QuickstartError::Write { path, source }),
+    }
+    // For the message of a second quickstart.
+    lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).map_err(failed(&path))?;
+    Ok(lock)
+}
+
+fn not_bound(address: SocketAddr, if_taken: &str) -> impl FnOnce(io::Error) -> QuickstartError {
+    let if_taken = if_taken.to_owned();
+    move |source| QuickstartError::Listen { address, source, if_taken }
+}
+
+/// What to type if an address of an edited configuration is taken.
+fn if_taken(configuration: &Path) -> String {
+    format!(
+        "change the address in {}, or type `foregate quickstart --reset` for the original file with free ports",
+        configuration.display()
+    )
 }
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> QuickstartError {
@@ -261,9 +318,9 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> QuickstartError {
 }
 
 /// Writes the shipped configuration, and a copy that tells later whether it was edited.
-fn write(folder: &Path, name: &str, addresses: &Addresses) -> Result<PathBuf, QuickstartError> {
-    let configuration = folder.join(format!("{name}.kdl"));
-    let text = configuration_for(addresses).replace(&format!("\"{SOCKET}\""), &format!("\"{name}.sock\""));
+fn write(folder: &Path, addresses: &Addresses) -> Result<PathBuf, QuickstartError> {
+    let configuration = folder.join("quickstart.kdl");
+    let text = configuration_for(addresses);
     for path in [&configuration.with_extension(SHIPPED), &configuration] {
         fs::write(path, &text).map_err(failed(path))?;
     }
@@ -297,11 +354,11 @@ fn listen(usual: SocketAddr) -> Result<TcpListener, QuickstartError> {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => TcpListener::bind(loopback(0)),
         other => other,
     };
-    listener.map_err(|source| QuickstartError::Listen { address: usual, source })
+    listener.map_err(not_bound(usual, OTHER_PORT))
 }
 
 fn address(listener: &TcpListener, usual: SocketAddr) -> Result<SocketAddr, QuickstartError> {
-    listener.local_addr().map_err(|source| QuickstartError::Listen { address: usual, source })
+    listener.local_addr().map_err(not_bound(usual, OTHER_PORT))
 }
 
 fn configuration_for(addresses: &Addresses) -> String {
@@ -528,18 +585,41 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_second_quickstart_leaves_the_configuration_of_the_first() {
+    fn a_second_quickstart_with_the_same_folder_says_that_another_one_is_running() {
         let _ports = PORTS.lock();
         let folder = Folder::new();
         let first = prepare(folder.path(), false).unwrap();
-        assert_eq!(first.configuration, folder.path().join("quickstart.kdl"));
-        let text = fs::read_to_string(&first.configuration).unwrap();
-        let second = prepare(folder.path(), false).unwrap();
-        assert_ne!(second.configuration, first.configuration);
-        assert!(second.banner().contains(&second.configuration.display().to_string()));
-        assert_eq!(fs::read_to_string(&first.configuration).unwrap(), text);
-        drop((first, second));
-        let third = prepare(folder.path(), false).unwrap();
-        assert_eq!(third.configuration, folder.path().join("quickstart.kdl"));
+        let edited =
+            fs::read_to_string(&first.configuration).unwrap().replace("Hello from", "Hello again from");
+        fs::write(&first.configuration, &edited).unwrap();
+        for reset in [false, true] {
+            let error = prepare(folder.path(), reset).err().unwrap();
+            let process = format!("{} (process {})", folder.path().display(), std::process::id());
+            assert!(error.to_string().ends_with(&process), "{error}");
+            assert!(error.help().is_some_and(|help| help.contains("--state FOLDER")), "{error}");
+        }
+        assert_eq!(fs::read_to_string(&first.configuration).unwrap(), edited);
+        // In a folder of its own it takes free ports.
+        let other = Folder::new();
+        let beside = prepare(other.path(), false).unwrap();
+        assert_ne!(beside.origin.local_addr().unwrap(), first.origin.local_addr().unwrap());
+        drop(first);
+        assert_eq!(prepare(folder.path(), false).unwrap().origin_of_file, FileOrigin::Edited);
+    }
+
+    #[test]
+    fn a_taken_port_of_an_edited_configuration_is_named_with_what_to_type() {
+        let _ports = PORTS.lock();
+        let folder = Folder::new();
+        let first = prepare(folder.path(), false).unwrap();
+        let edited =
+            fs::read_to_string(&first.configuration).unwrap().replace("Hello from", "Hello again from");
+        fs::write(&first.configuration, &edited).unwrap();
+        let Quickstart { origin, configuration, lock, .. } = first;
+        drop(lock);
+        let error = prepare(folder.path(), false).err().unwrap();
+        assert!(error.to_string().contains(&origin.local_addr().unwrap().to_string()), "{error}");
+        let help = error.help().unwrap();
+        assert!(help.contains(&configuration.display().to_string()) && help.contains("--reset"), "{help}");
     }
 }
