@@ -1,4 +1,4 @@
-//! What can go wrong with an exchange, and whose fault it is.
+//! Errors of an exchange, and the one table of their facts: side at fault, kind, status, whether a repetition is safe.
 
 use foregate_wire::hpack::Malformed;
 use foregate_wire::{FramingError, HostError, RequestError, ResponseError, TargetError};
@@ -231,218 +231,172 @@ impl Error {
         }
     }
 
-    /// Who is at fault.
-    pub fn side(&self) -> Side {
-        match self {
-            Self::Loop
-            | Self::NoServer
-            | Self::Unresolved
-            | Self::Connect(_)
-            | Self::ConnectTimeout
-            | Self::OriginTls
-            | Self::OriginRefused
-            | Self::NoUpgrade
-            | Self::Origin(_)
-            | Self::OriginReset(_)
-            | Self::OriginClosed
-            | Self::Leftover
-            | Self::Response(_)
-            | Self::ResponseFraming(_)
-            | Self::Interim(_)
-            | Self::Switch(_)
-            | Self::FirstByteTimeout
-            | Self::OriginIdle
-            | Self::OriginStall
-            | Self::ResponseTooLarge => Side::Upstream,
-            Self::Internal
-            | Self::Shutdown
-            | Self::NoDescriptors
-            | Self::Step(_)
-            | Self::StepQueue(_)
-            | Self::Filter(_)
-            | Self::FilterMemory
-            | Self::Memory
-            | Self::FilterFiles
-            | Self::TemporaryFile
-            | Self::Aborted(_) => Side::Internal,
-            _ => Side::Downstream,
+    /// The row of the table of errors. Each variant has one of its own: no arm stands for those that are yet to come.
+    fn row(&self) -> Row {
+        use Repetition::{Connecting, Never, Silent, Unanswered, Unprocessed};
+        use ResponseError::{HeadTooLarge, LineTooLong, TooManyFields};
+        use Side::{Downstream, Internal, Upstream};
+        match *self {
+            Self::Request(error) => Row::new(Downstream, "request", error.status(), Never),
+            Self::RequestFraming(error) => Row::new(Downstream, "request_framing", error.status(), Never),
+            Self::Target(_) => Row::new(Downstream, "target", 400, Never),
+            Self::Host(_) | Self::HostCount => Row::new(Downstream, "host", 400, Never),
+            Self::Pseudo(_) => Row::new(Downstream, "pseudo_field", 400, Never),
+            Self::Malformed(_) => Row::new(Downstream, "header_block", 400, Never),
+            Self::TooManyFields => Row::new(Downstream, "too_many_fields", 431, Never),
+            Self::Expectation => Row::new(Downstream, "expectation", 417, Never),
+            Self::ConnectNotAllowed => Row::new(Downstream, "connect_not_allowed", 405, Never),
+            Self::EarlyTunnel => Row::new(Downstream, "early_tunnel", 400, Never),
+            Self::NoRoute => Row::new(Downstream, "no_route", 404, Never),
+            Self::AmbiguousPath => Row::new(Downstream, "ambiguous_path", 400, Never),
+            Self::Rewrite => Row::new(Downstream, "rewrite", 400, Never),
+            Self::Misdirected => Row::new(Downstream, "misdirected", 421, Never),
+            Self::HeadTimeout => Row::new(Downstream, "head_timeout", 408, Never),
+            Self::BodyTimeout => Row::new(Downstream, "body_timeout", 408, Never),
+            Self::BodyTooLarge => Row::new(Downstream, "body_too_large", 413, Never),
+            Self::Client(error) => Row::new(Downstream, "client_connection", 400, Never).link(error),
+            Self::WriteStall => Row::new(Downstream, "write_stall", 408, Never),
+            Self::BodyUnreadable(step) => Row::new(Downstream, "body_unreadable", 400, Never).step(step),
+
+            Self::Loop => Row::new(Upstream, "loop", 508, Never),
+            Self::NoServer => Row::new(Upstream, "no_server", 503, Never),
+            Self::Unresolved => Row::new(Upstream, "unresolved", 502, Connecting),
+            Self::Connect(_) => Row::new(Upstream, "connect", 502, Connecting),
+            Self::ConnectTimeout => Row::new(Upstream, "connect_timeout", 504, Connecting),
+            Self::OriginTls => Row::new(Upstream, "origin_tls", 502, Connecting),
+            Self::OriginRefused => Row::new(Upstream, "origin_refused", 502, Unprocessed),
+            Self::NoUpgrade => Row::new(Upstream, "no_upgrade", 502, Never),
+            Self::Origin(error) => {
+                Row::new(Upstream, "origin_connection", 502, Never).link(error).blames_server()
+            }
+            Self::OriginReset(_) => Row::new(Upstream, "origin_reset", 502, Unanswered).blames_server(),
+            Self::OriginClosed => Row::new(Upstream, "origin_closed", 502, Unanswered).blames_server(),
+            Self::Leftover => Row::new(Upstream, "leftover_bytes", 502, Unanswered),
+            // A head that is larger than our own limits is HTTP.
+            Self::Response(HeadTooLarge | LineTooLong | TooManyFields) => {
+                Row::new(Upstream, "response", 502, Never)
+            }
+            Self::Response(_) => Row::new(Upstream, "response", 502, Never).blames_server(),
+            Self::ResponseFraming(_) => Row::new(Upstream, "response_framing", 502, Never).blames_server(),
+            Self::Interim(_) => Row::new(Upstream, "interim_response", 502, Never).blames_server(),
+            Self::Switch(_) => Row::new(Upstream, "protocol_switch", 502, Never).blames_server(),
+            Self::FirstByteTimeout => Row::new(Upstream, "first_byte_timeout", 504, Silent).blames_server(),
+            Self::OriginIdle => Row::new(Upstream, "origin_idle", 504, Never),
+            Self::OriginStall => Row::new(Upstream, "origin_stall", 504, Never).blames_server(),
+            Self::ResponseTooLarge => Row::new(Upstream, "response_too_large", 502, Never),
+
+            Self::NoDescriptors => Row::new(Internal, "no_descriptors", 503, Never),
+            Self::Step(step) => Row::new(Internal, "step", 500, Never).step(step),
+            Self::StepQueue(step) => Row::new(Internal, "step_queue", 503, Never).step(step),
+            Self::Filter(step) => Row::new(Internal, "filter", 500, Never).step(step),
+            Self::FilterMemory => Row::new(Internal, "filter_memory", 503, Never),
+            Self::Memory => Row::new(Internal, "memory", 503, Never),
+            Self::FilterFiles => Row::new(Internal, "filter_files", 503, Never),
+            Self::TemporaryFile => Row::new(Internal, "temporary_file", 503, Never),
+            Self::Aborted(step) => Row::new(Internal, "aborted", 500, Never).step(step),
+            Self::Shutdown => Row::new(Internal, "shutdown", 503, Never),
+            Self::Internal => Row::new(Internal, "internal", 500, Never),
         }
+    }
+
+    /// The side at fault.
+    pub fn side(&self) -> Side {
+        self.row().side
+    }
+
+    /// The label of this kind of error in logs and metrics.
+    pub fn kind(&self) -> &'static str {
+        self.row().kind
+    }
+
+    /// The status that tells the client.
+    pub fn status(&self) -> u16 {
+        self.row().status
+    }
+
+    /// The step of a module that is at fault.
+    pub fn step(&self) -> Option<&'static str> {
+        self.row().step
     }
 
     /// Whether a peer has left where it may, once its response has begun: it has closed its connection, or reset its stream without
     /// a complaint.
     pub fn is_leaving(&self) -> bool {
-        use std::io::ErrorKind::{
-            BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof,
-        };
-        match self {
-            Self::Client(error) | Self::Origin(error) => match error {
-                LinkError::Io(kind) => matches!(
-                    kind,
-                    BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | UnexpectedEof
-                ),
-                LinkError::Reset(reason) => matches!(*reason, h2::Reason::NO_ERROR | h2::Reason::CANCEL),
-                _ => false,
-            },
-            _ => false,
-        }
-    }
-
-    /// The step of a module that is at fault.
-    pub fn step(&self) -> Option<&'static str> {
-        match self {
-            Self::Step(step)
-            | Self::StepQueue(step)
-            | Self::BodyUnreadable(step)
-            | Self::Filter(step)
-            | Self::Aborted(step) => Some(step),
-            _ => None,
-        }
-    }
-
-    /// The label of this kind of error in logs and metrics.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Request(_) => "request",
-            Self::RequestFraming(_) => "request_framing",
-            Self::Target(_) => "target",
-            Self::Host(_) | Self::HostCount => "host",
-            Self::Pseudo(_) => "pseudo_field",
-            Self::Malformed(_) => "header_block",
-            Self::TooManyFields => "too_many_fields",
-            Self::Expectation => "expectation",
-            Self::ConnectNotAllowed => "connect_not_allowed",
-            Self::EarlyTunnel => "early_tunnel",
-            Self::NoRoute => "no_route",
-            Self::AmbiguousPath => "ambiguous_path",
-            Self::Rewrite => "rewrite",
-            Self::Misdirected => "misdirected",
-            Self::HeadTimeout => "head_timeout",
-            Self::BodyTimeout => "body_timeout",
-            Self::BodyTooLarge => "body_too_large",
-            Self::Client(_) => "client_connection",
-            Self::WriteStall => "write_stall",
-            Self::Loop => "loop",
-            Self::NoServer => "no_server",
-            Self::Unresolved => "unresolved",
-            Self::NoDescriptors => "no_descriptors",
-            Self::Connect(_) => "connect",
-            Self::ConnectTimeout => "connect_timeout",
-            Self::OriginTls => "origin_tls",
-            Self::OriginRefused => "origin_refused",
-            Self::NoUpgrade => "no_upgrade",
-            Self::Origin(_) => "origin_connection",
-            Self::OriginReset(_) => "origin_reset",
-            Self::OriginClosed => "origin_closed",
-            Self::Leftover => "leftover_bytes",
-            Self::Response(_) => "response",
-            Self::ResponseFraming(_) => "response_framing",
-            Self::Interim(_) => "interim_response",
-            Self::Switch(_) => "protocol_switch",
-            Self::FirstByteTimeout => "first_byte_timeout",
-            Self::OriginIdle => "origin_idle",
-            Self::OriginStall => "origin_stall",
-            Self::Step(_) => "step",
-            Self::StepQueue(_) => "step_queue",
-            Self::BodyUnreadable(_) => "body_unreadable",
-            Self::Filter(_) => "filter",
-            Self::FilterMemory => "filter_memory",
-            Self::Memory => "memory",
-            Self::FilterFiles => "filter_files",
-            Self::TemporaryFile => "temporary_file",
-            Self::ResponseTooLarge => "response_too_large",
-            Self::Aborted(_) => "aborted",
-            Self::Shutdown => "shutdown",
-            Self::Internal => "internal",
-        }
-    }
-
-    /// The status that tells the client.
-    pub fn status(&self) -> u16 {
-        match self {
-            Self::Request(error) => error.status(),
-            Self::RequestFraming(error) => error.status(),
-            Self::Target(_)
-            | Self::Host(_)
-            | Self::HostCount
-            | Self::Pseudo(_)
-            | Self::Malformed(_)
-            | Self::Client(_)
-            | Self::EarlyTunnel
-            | Self::AmbiguousPath
-            | Self::Rewrite
-            | Self::BodyUnreadable(_) => 400,
-            Self::TooManyFields => 431,
-            Self::Expectation => 417,
-            Self::ConnectNotAllowed => 405,
-            Self::NoRoute => 404,
-            Self::Misdirected => 421,
-            Self::HeadTimeout | Self::BodyTimeout | Self::WriteStall => 408,
-            Self::BodyTooLarge => 413,
-            Self::ConnectTimeout | Self::FirstByteTimeout | Self::OriginIdle | Self::OriginStall => 504,
-            Self::Loop => 508,
-            Self::NoServer
-            | Self::NoDescriptors
-            | Self::StepQueue(_)
-            | Self::FilterMemory
-            | Self::Memory
-            | Self::FilterFiles
-            | Self::TemporaryFile
-            | Self::Shutdown => 503,
-            Self::Internal | Self::Step(_) | Self::Filter(_) | Self::Aborted(_) => 500,
-            _ => 502,
-        }
+        self.row().link.is_some_and(LinkError::is_leaving)
     }
 
     /// Whether nothing of the request can have reached the origin.
     pub fn is_before_sending(&self) -> bool {
-        matches!(
-            self,
-            Self::Connect(_)
-                | Self::ConnectTimeout
-                | Self::Unresolved
-                | Self::OriginTls
-                | Self::OriginRefused
-        )
+        matches!(self.row().repetition, Repetition::Connecting | Repetition::Unprocessed)
     }
 
     /// Whether no connection to the server could be made.
     pub fn is_about_connecting(&self) -> bool {
-        self.is_before_sending() && !matches!(self, Self::OriginRefused)
+        self.row().repetition == Repetition::Connecting
     }
 
     /// Whether nothing of a response has come: the origin may have lost the connection before it looked at the request, or
     /// be stuck. A repetition is safe for an idempotent request.
     pub fn is_before_response(&self) -> bool {
-        self.is_before_sending()
-            || matches!(
-                self,
-                Self::OriginReset(_) | Self::OriginClosed | Self::Leftover | Self::FirstByteTimeout
-            )
+        self.row().repetition != Repetition::Never
     }
 
     /// Whether the same server would most likely fail again.
     pub fn is_of_the_server(&self) -> bool {
-        self.is_about_connecting() || matches!(self, Self::FirstByteTimeout)
+        matches!(self.row().repetition, Repetition::Connecting | Repetition::Silent)
     }
 
     /// Whether a server that took the request has failed on it, so far as can be told. What the origin says it has not
-    /// looked at, and what it says it does not do, is no failure. Nor is an answer that is larger than our own limits: it is HTTP.
+    /// looked at, and what it says it does not do, is no failure.
     pub fn is_failure_of_the_server(&self) -> bool {
-        use ResponseError::{HeadTooLarge, LineTooLong, TooManyFields};
-        !matches!(self, Self::Response(HeadTooLarge | LineTooLong | TooManyFields))
-            && matches!(
-                self,
-                Self::Origin(_)
-                    | Self::OriginReset(_)
-                    | Self::OriginClosed
-                    | Self::Response(_)
-                    | Self::ResponseFraming(_)
-                    | Self::Interim(_)
-                    | Self::Switch(_)
-                    | Self::FirstByteTimeout
-                    | Self::OriginStall
-            )
+        self.row().blames_server
+    }
+}
+
+/// Whether a request may be sent again after an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Repetition {
+    /// No: a response has begun, or another attempt would end in the same way.
+    Never,
+    /// Any request: there was no connection to the server, and most likely there would be none again.
+    Connecting,
+    /// Any request: the origin has not looked at it.
+    Unprocessed,
+    /// An idempotent request: nothing of a response has come, but the origin may have begun to process it.
+    Unanswered,
+    /// The same, and the server would most likely leave it unanswered again.
+    Silent,
+}
+
+/// The facts of one kind of error.
+#[derive(Debug, Clone, Copy)]
+struct Row {
+    side: Side,
+    kind: &'static str,
+    status: u16,
+    repetition: Repetition,
+    /// A server that took the request has failed on it.
+    blames_server: bool,
+    step: Option<&'static str>,
+    /// The failure of the connection or stream.
+    link: Option<LinkError>,
+}
+
+impl Row {
+    const fn new(side: Side, kind: &'static str, status: u16, repetition: Repetition) -> Self {
+        Self { side, kind, status, repetition, blames_server: false, step: None, link: None }
+    }
+
+    const fn blames_server(self) -> Self {
+        Self { blames_server: true, ..self }
+    }
+
+    const fn step(self, step: &'static str) -> Self {
+        Self { step: Some(step), ..self }
+    }
+
+    const fn link(self, error: LinkError) -> Self {
+        Self { link: Some(error), ..self }
     }
 }
 
@@ -453,8 +407,8 @@ mod tests {
     #[test]
     fn operators_can_look_up_each_kind() {
         let source = include_str!("error.rs");
-        let kinds = source.split("pub fn kind").nth(1).and_then(|rest| rest.split("pub fn ").next()).unwrap();
-        let kinds: Vec<&str> = kinds.split('"').skip(1).step_by(2).collect();
+        let table = source.split("fn row(").nth(1).and_then(|rest| rest.split("pub fn ").next()).unwrap();
+        let kinds: Vec<&str> = table.split('"').skip(1).step_by(2).collect();
         assert!(kinds.len() > 40, "{kinds:?}");
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
         let page = std::fs::read_to_string(page).unwrap();

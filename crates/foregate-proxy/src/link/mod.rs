@@ -58,6 +58,23 @@ pub enum LinkError {
     CutOff,
 }
 
+impl LinkError {
+    /// Whether the peer has closed its connection, or reset its stream without a complaint.
+    pub fn is_leaving(self) -> bool {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof};
+        match self {
+            Self::Io(kind) => {
+                matches!(
+                    kind,
+                    BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | UnexpectedEof
+                )
+            }
+            Self::Reset(reason) => matches!(reason, ::h2::Reason::NO_ERROR | ::h2::Reason::CANCEL),
+            Self::Truncated | Self::Body(_) | Self::Length | Self::H2 | Self::CutOff => false,
+        }
+    }
+}
+
 impl From<io::Error> for LinkError {
     fn from(error: io::Error) -> Self {
         Self::Io(error.kind())
