@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 use super::guarded::{Guarded, Signs};
-use super::pool::{Lease, RESETS_PER_CONNECTION, STREAMS_PER_CONNECTION, Shared};
+use super::shared::{Lease, RESETS_PER_CONNECTION, STREAMS_PER_CONNECTION, Shared};
 use super::{Server, Terms, Upstream};
 use crate::address::ServerAddress;
 use crate::descriptors::{self, Used};
@@ -302,7 +302,7 @@ mod tests {
     use crate::link::frames::{flag, kind, written};
     use crate::settings;
     use crate::tls::Connector;
-    use crate::upstream::pool::Made;
+    use crate::upstream::idle::Made;
     use crate::upstream::{Origin, Upstreams};
 
     const TERMS: Terms<'_> = Terms {

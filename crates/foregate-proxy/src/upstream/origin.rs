@@ -1,38 +1,30 @@
 //! One attempt at an origin: a connection for one request.
 
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
-use foregate_wire::serialise::{
-    end_head, write_content_length, write_field, write_fields, write_request_line,
-};
-use foregate_wire::{
-    BodyDecoder, BodyLength, HeadLimits, HeaderList, Method, NameId, ResponseError, ResponseHead, Version,
-    connection, response_length,
-};
+use foregate_wire::{BodyLength, Method, ResponseError, ResponseHead, Version, connection, response_length};
 use h2::client::ResponseFuture;
-use h2::ext::Protocol;
 use h2::{Reason, RecvStream};
 
 use super::connect::Connected;
 use super::excess::may_be_response;
 use super::guarded::Signs;
+use super::heads::{check_chunks, fill_head, h2_request, is_within, write_head};
+use super::idle::Made;
 use super::own::Turn;
-use super::pool::{Lease, Made};
+use super::shared::Lease;
 use super::{Own, Server, Upstream, authentication};
-use crate::connection::registry::Holdings;
 use crate::descriptors::OfClient;
 use crate::error::{Error, Side};
 use crate::exchange::request::Request;
 use crate::link::h1::HeadFault;
-use crate::link::{Bodiless, H2Link, Link, LinkError, Received, fields};
+use crate::link::{Bodiless, H1Link, H2Link, Link, LinkError, Received};
 use crate::settings::{self, UpstreamProtocol};
 use crate::telemetry::clock;
 use crate::tls::Refusal;
-
-pub use super::connect::Addresses;
 
 /// How long an HTTP/2 connection on which something is asked has to say nothing before it is taken for dead. An origin may be slower
 /// than a request was to wait for it: were its connection given up for each of those that were not answered in 50 ms, all others would
@@ -72,163 +64,15 @@ struct H2Attempt {
     _of_client: Option<OfClient>,
 }
 
-/// How to get a connection.
-#[derive(Debug, Clone, Copy)]
-pub struct Terms<'a> {
-    /// Use no kept connection.
-    pub fresh: bool,
-    /// For the PROXY protocol.
-    pub addresses: Addresses,
-    /// Who is served, if a client is.
-    pub client: Option<&'a Arc<Holdings>>,
-    /// Who uses connections that are for one connection of a client alone, once there are some.
-    pub own: Option<&'a OnceLock<Arc<Own>>>,
-    /// Where ALPN may choose, it is to be HTTP/1.1.
-    pub http1: bool,
-    /// The request has credentials that the origin may bind to the connection.
-    pub authenticates: bool,
-}
-
-impl Upstream {
-    /// A connection to `server`, kept or new.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Internal`] when there is no such server. Otherwise why no connection could be had: nothing of the request
-    /// was sent, and [`Error::is_before_sending`] holds.
-    pub async fn open(
-        self: &Arc<Self>,
-        server: usize,
-        terms: Terms<'_>,
-        now: Instant,
-    ) -> Result<Origin, Error> {
-        let server = self.servers.get(server).ok_or(Error::Internal)?;
-        if terms.authenticates || self.is_authenticating(server, terms.own) {
-            return Box::pin(self.open_authenticated(server, terms, now)).await;
-        }
-        let exclusive = self.settings.send_proxy.is_some();
-        let own = terms.own.filter(|_| exclusive).map(|own| own.get_or_init(Arc::default));
-        if !terms.fresh
-            && (!exclusive || own.is_some())
-            && let Some(origin) = self.kept(server, terms, own, now)?
-        {
-            self.counters.reused.inc();
-            self.make_successor(server, &origin);
-            return Ok(origin);
-        }
-        if self.settings.protocol == UpstreamProtocol::Http1 || exclusive || terms.http1 {
-            let of_client = self.claim(server, terms)?;
-            // Rare, and large: kept out of the future that every request has.
-            let deadline = Instant::now() + self.settings.connect_timeout;
-            let made = Box::pin(self.connect(server, terms, deadline)).await?;
-            let mut origin = self.attempt(server, made, false, None, of_client);
-            origin.belongs_to(own);
-            return Ok(origin);
-        }
-        Box::pin(self.share(server, terms, now)).await
-    }
-
-    /// Whether the client has been asked to authenticate its connection to a server, or has done so. HTTP/2 alone has no place for that:
-    /// there the credentials are those of their request.
-    fn is_authenticating(&self, server: &Server, own: Option<&OnceLock<Arc<Own>>>) -> bool {
-        self.settings.protocol != UpstreamProtocol::Http2
-            && own.and_then(OnceLock::get).is_some_and(|own| own.is_authenticating_at(&server.pool))
-    }
-
-    /// A connection on which the client may authenticate, and nobody else is served: its own, kept or new; where there is no client, a new
-    /// one that ends with the request. It speaks HTTP/1 where it can: streams of HTTP/2 are for everybody.
-    async fn open_authenticated(
-        self: &Arc<Self>,
-        server: &Server,
-        terms: Terms<'_>,
-        now: Instant,
-    ) -> Result<Origin, Error> {
-        let http1 = terms.http1 || self.settings.protocol == UpstreamProtocol::Auto;
-        let terms = Terms { http1, authenticates: true, ..terms };
-        let own = terms.own.map(|own| own.get_or_init(Arc::default));
-        let mut turn = None;
-        if let Some(own) = own.filter(|_| self.settings.protocol != UpstreamProtocol::Http2) {
-            own.authenticates_at(&server.pool);
-            turn = own.turn(&server.pool, self.settings.connect_timeout).await;
-            let kept = if terms.fresh { None } else { self.kept(server, terms, Some(own), now)? };
-            if let Some(mut origin) = kept {
-                self.counters.reused.inc();
-                origin.authenticates(Some(own), turn);
-                return Ok(origin);
-            }
-        }
-        let of_client = self.claim(server, terms)?;
-        let deadline = Instant::now() + self.settings.connect_timeout;
-        let made = self.connect(server, terms, deadline).await?;
-        let mut origin = self.attempt(server, made, false, None, of_client);
-        origin.authenticates(own, turn);
-        Ok(origin)
-    }
-
-    /// Has a connection on which the origin asks its client to authenticate be that client's alone from here on. Where it is shared, the
-    /// client's next request gets one of its own.
-    pub fn bind(&self, origin: &mut Origin, own: &OnceLock<Arc<Own>>) {
-        let Some(server) = self.servers.get(origin.server).filter(|_| origin.binds) else { return };
-        let own = own.get_or_init(Arc::default);
-        own.authenticates_at(&server.pool);
-        if origin.made.as_ref().is_some_and(|made| made.own.is_none()) {
-            let turn = own.first_turn(&server.pool);
-            // Of streams that are challenged at the same time one gives its client the connection; those of the others end.
-            origin.authenticates(Some(own).filter(|_| turn.is_some()), turn);
-        }
-    }
-
-    /// A kept connection; one that is for one connection of a client alone if that is `own`.
-    pub(super) fn kept(
-        &self,
-        server: &Server,
-        terms: Terms<'_>,
-        own: Option<&Arc<Own>>,
-        now: Instant,
-    ) -> Result<Option<Origin>, Error> {
-        let protocol = self.settings.protocol;
-        if protocol != UpstreamProtocol::Http1
-            && !terms.http1
-            && let Some(lease) = server.pool.lease(now, self.ages())
-        {
-            let of_client = self.claim_stream(server, terms)?;
-            return Ok(Some(self.attempt(server, Connected::H2(lease), true, None, of_client)));
-        }
-        if protocol == UpstreamProtocol::Http2 {
-            return Ok(None);
-        }
-        let of_client = self.claim(server, terms)?;
-        let kept = server.pool.take(now, self.ages(), own);
-        self.report_excess(server);
-        Ok(kept.map(|(link, made)| self.attempt(server, Connected::H1(link), true, Some(made), of_client)))
-    }
-
-    /// Counts a connection that serves a client alone as its own, unless it has so many that too few are left for others.
-    pub(super) fn claim(&self, server: &Server, terms: Terms<'_>) -> Result<Option<OfClient>, Error> {
-        let Some(client) = terms.client else { return Ok(None) };
-        let claimed = OfClient::claim(client, || self.pools.idle());
-        if claimed.is_none() {
-            let now = Instant::now();
-            server.health.inconclusive(now, now);
-            tracing::debug!(server = %server.label, "too many connections to origins for one client");
-        }
-        claimed.map(Some).ok_or(Error::NoDescriptors)
-    }
-
-    /// The same for a stream of a shared connection, where those to this server take so few that each is nearly a connection.
-    pub(super) fn claim_stream(&self, server: &Server, terms: Terms<'_>) -> Result<Option<OfClient>, Error> {
-        if server.pool.takes_few_streams() { self.claim(server, terms) } else { Ok(None) }
-    }
-
-    /// `kept` is known of a connection that was kept.
-    pub(super) fn attempt(
-        &self,
+impl Origin {
+    /// A connection to `server`, or a stream of one. `kept` is known of a connection that was kept.
+    pub(super) fn new(
         server: &Server,
         connected: Connected,
         reused: bool,
         kept: Option<Box<Made>>,
         of_client: Option<OfClient>,
-    ) -> Origin {
+    ) -> Self {
         let (link, made, h2) = match connected {
             Connected::H1(link) => {
                 let mut made = kept.unwrap_or_else(|| {
@@ -251,12 +95,11 @@ impl Upstream {
                 )
             }
         };
-        let server = server.number;
-        Origin {
+        Self {
             link,
             reused,
             made,
-            server,
+            server: server.number,
             keep_alive: false,
             answered: false,
             binds: false,
@@ -266,52 +109,42 @@ impl Upstream {
         }
     }
 
-    /// Keeps a new connection on which nothing was asked.
-    pub fn put_back(&self, mut origin: Origin, now: Instant) {
-        origin.keep_alive = true;
-        self.keep(origin, now);
-    }
-
-    /// Keeps the connection for another request if it is fit for one.
-    pub(super) fn keep(&self, origin: Origin, now: Instant) {
-        if let Link::H1(mut link) = origin.link
-            && origin.keep_alive
-            && link.is_clean()
-            && !link.is_ahead_in_tls()
-            && let Some(mut made) = origin.made
-            && let Some(server) = self.servers.get(origin.server)
-        {
-            let own = made.own.as_ref().and_then(Weak::upgrade);
-            // Were the client's connection gone, nobody would use it. If it goes now, this ends with it below.
-            if (made.own.is_some() || origin.binds || self.settings.send_proxy.is_some())
-                && !own.as_ref().is_some_and(|own| own.keeps_in(&server.pool))
-            {
-                return;
-            }
-            made.of_client = None;
-            // Whoever has the next turn finds it.
-            let turn = made.turn.take();
-            server.pool.put(link, made, now, self.settings.keep_alive_connections);
-            drop(turn);
-        }
-    }
-}
-
-impl Origin {
     /// The connection is for one connection of a client alone.
-    fn belongs_to(&mut self, own: Option<&Arc<Own>>) {
+    pub(super) fn belongs_to(&mut self, own: Option<&Arc<Own>>) {
         if let (Some(own), Some(made)) = (own, &mut self.made) {
             made.own = Some(Arc::downgrade(own));
         }
     }
 
     /// The client may authenticate on the connection, in this turn; without a client it serves this request alone.
-    fn authenticates(&mut self, own: Option<&Arc<Own>>, turn: Option<Turn>) {
+    pub(super) fn authenticates(&mut self, own: Option<&Arc<Own>>, turn: Option<Turn>) {
         self.binds = true;
         if let Some(made) = &mut self.made {
             made.own = Some(own.map_or_else(Weak::new, Arc::downgrade));
             made.turn = turn;
         }
+    }
+
+    /// Whether the origin may take the connection for one user's.
+    pub(super) fn binds(&self) -> bool {
+        self.binds
+    }
+
+    /// Whether the connection is one of HTTP/1 that may serve all clients.
+    pub(super) fn is_for_all(&self) -> bool {
+        self.made.as_ref().is_some_and(|made| made.own.is_none())
+    }
+
+    /// Nothing was asked on the connection.
+    pub(super) fn was_not_asked(&mut self) {
+        self.keep_alive = true;
+    }
+
+    /// The connection, if it is one of HTTP/1 that is fit for another request.
+    pub(super) fn into_idle(self) -> Option<(Box<H1Link>, Box<Made>)> {
+        let Link::H1(mut link) = self.link else { return None };
+        let is_fit = self.keep_alive && link.is_clean() && !link.is_ahead_in_tls();
+        Some((link, self.made.filter(|_| is_fit)?))
     }
 
     /// The number of its server in its upstream.
@@ -606,100 +439,6 @@ impl Origin {
         }
         Ok(length)
     }
-}
-
-/// Looks for what is no chunk in the part of a body that has come with its head: found now, it can still be answered with a status of
-/// its own; what comes later can only break the response off.
-fn check_chunks(ahead: &[u8], limits: &HeadLimits) -> Result<(), Error> {
-    let mut decoder = BodyDecoder::new(BodyLength::Chunked, limits);
-    let mut trailers = HeaderList::default();
-    let mut rest = ahead;
-    while !rest.is_empty() {
-        let decoded =
-            decoder.decode(rest, &mut trailers).map_err(|error| Error::Origin(LinkError::Body(error)))?;
-        rest = rest.get(decoded.consumed..).unwrap_or_default();
-        if decoded.done {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// The head that an HTTP/1 origin gets, from the canonical request alone.
-fn write_head(out: &mut Vec<u8>, request: &Request, upstream: &settings::Upstream) {
-    write_request_line(out, &request.head.method, request.target());
-    write_field(out, b"Host", request.origin_authority(upstream).as_bytes());
-    write_fields(out, &request.head.headers);
-    // It is meant for the next hop alone (RFC 9110, section 10.1.4).
-    let takes_trailers = request.head.headers.contains(NameId::Te);
-    match (request.upgrade.is_some(), takes_trailers) {
-        (true, true) => write_field(out, b"Connection", b"Upgrade, TE"),
-        (true, false) => write_field(out, b"Connection", b"Upgrade"),
-        (false, true) => write_field(out, b"Connection", b"TE"),
-        (false, false) => {}
-    }
-    if let Some(protocol) = &request.upgrade {
-        write_field(out, b"Upgrade", protocol);
-        if let Some(key) = &request.websocket_key {
-            write_field(out, b"Sec-WebSocket-Key", key.as_bytes());
-        }
-    }
-    match request.length {
-        BodyLength::Fixed(length) => write_content_length(out, length),
-        BodyLength::Chunked => write_field(out, b"Transfer-Encoding", b"chunked"),
-        // Origins may ask for a length of what usually has a body (RFC 9110, section 8.6).
-        BodyLength::Empty if request.head.method.has_body_usually() => write_content_length(out, 0),
-        _ => {}
-    }
-    end_head(out);
-}
-
-fn h2_request(request: &Request, upstream: &settings::Upstream) -> Result<http::Request<()>, Error> {
-    let internal = |_| Error::Internal;
-    let mut built = http::Request::new(());
-    let extended = request.upgrade.as_deref();
-    let connect = extended.is_some() || request.opens_tunnel();
-    *built.method_mut() = if connect {
-        http::Method::CONNECT
-    } else {
-        http::Method::from_bytes(request.head.method.as_bytes()).map_err(|_| Error::Internal)?
-    };
-    let uri = http::Uri::builder().authority(request.origin_authority(upstream));
-    *built.uri_mut() = if connect && extended.is_none() {
-        uri.build().map_err(internal)?
-    } else {
-        let scheme = if upstream.tls.is_some() { "https" } else { "http" };
-        uri.scheme(scheme).path_and_query(request.target()).build().map_err(internal)?
-    };
-    *built.version_mut() = http::Version::HTTP_2;
-    *built.headers_mut() = fields::to_map(&request.head.headers);
-    if let BodyLength::Fixed(length) = request.length
-        && !connect
-    {
-        built.headers_mut().insert(http::header::CONTENT_LENGTH, length.into());
-    }
-    if extended.is_some() {
-        built.extensions_mut().insert(Protocol::from_static("websocket"));
-    }
-    Ok(built)
-}
-
-fn fill_head(head: &mut ResponseHead, map: &http::HeaderMap, status: u16) {
-    head.clear();
-    head.version = Version::Http2;
-    head.status = status;
-    fields::append(&mut head.headers, map);
-}
-
-/// What h2 does not mind an origin for, as for HTTP/1.
-fn is_within(fields: &http::HeaderMap, limits: &HeadLimits) -> Result<(), Error> {
-    if fields.len() > limits.fields {
-        return Err(Error::Response(ResponseError::TooManyFields));
-    }
-    if fields.iter().any(|(name, value)| name.as_str().len() + value.len() > limits.line) {
-        return Err(Error::Response(ResponseError::LineTooLong));
-    }
-    Ok(())
 }
 
 /// Why a connection takes no stream.

@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
     use crate::link::{H1Link, Socket, Stream};
-    use crate::upstream::pool::{Ages, Made};
+    use crate::upstream::idle::{Ages, Made};
 
     const AGES: Ages = Ages { idle: Duration::from_secs(60), total: Duration::from_secs(60) };
 

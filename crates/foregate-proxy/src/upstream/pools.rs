@@ -84,7 +84,8 @@ mod tests {
 
     use super::*;
     use crate::link::{H1Link, Socket, Stream};
-    use crate::upstream::pool::{Ages, Made, Shared};
+    use crate::upstream::idle::{Ages, Made};
+    use crate::upstream::shared::Shared;
 
     fn key(path: &str) -> PoolKey {
         let address = ServerAddress::Unix(path.into());

@@ -9,7 +9,8 @@ use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 use super::connect::{Addresses, Connected};
-use super::origin::{Origin, Terms};
+use super::opening::Terms;
+use super::origin::Origin;
 use super::queue::Making;
 use super::{Server, Upstream};
 use crate::error::Error;
@@ -55,7 +56,7 @@ impl Upstream {
         // One that many can share is nobody's.
         let of_client =
             of_client.filter(|_| matches!(made, Connected::H1(_)) || server.pool.takes_few_streams());
-        Ok(self.attempt(server, made, false, None, of_client))
+        Ok(Origin::new(server, made, false, None, of_client))
     }
 
     /// A stream on a connection that others have made meanwhile, or else one that is made now; `None` where the server turns out to want
@@ -105,7 +106,7 @@ impl Upstream {
         // One that many can share is nobody's.
         let of_client =
             of_client.filter(|_| matches!(made, Connected::H1(_)) || server.pool.takes_few_streams());
-        Ok(self.attempt(server, made, false, None, of_client))
+        Ok(Origin::new(server, made, false, None, of_client))
     }
 
     /// Connects to a server and tells who has asked for it. It does not depend on that one's client, as others wait for the connection
@@ -125,7 +126,7 @@ impl Upstream {
         }
         drop(making);
         if let Err(Ok(Connected::H1(link))) = tell.send(made) {
-            let origin = self.attempt(server, Connected::H1(link), false, None, None);
+            let origin = Origin::new(server, Connected::H1(link), false, None, None);
             self.put_back(origin, Instant::now());
         }
     }
@@ -149,7 +150,7 @@ impl Upstream {
         let origin = match server.pool.lease(now, self.ages()) {
             Some(lease) => {
                 let of_client = self.claim_stream(server, terms)?;
-                Some(self.attempt(server, Connected::H2(lease), true, None, of_client))
+                Some(Origin::new(server, Connected::H2(lease), true, None, of_client))
             }
             None if terms.fresh => None,
             None => self.kept(server, terms, None, now)?,

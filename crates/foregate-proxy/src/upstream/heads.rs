@@ -1,0 +1,111 @@
+//! Heads that origins get and send: those of HTTP/1 written from the canonical request, those of HTTP/2 as `h2` has them.
+
+use foregate_wire::serialise::{
+    end_head, write_content_length, write_field, write_fields, write_request_line,
+};
+use foregate_wire::{
+    BodyDecoder, BodyLength, HeadLimits, HeaderList, NameId, ResponseError, ResponseHead, Version,
+};
+use h2::ext::Protocol;
+
+use crate::error::Error;
+use crate::exchange::request::Request;
+use crate::link::{LinkError, fields};
+use crate::settings;
+
+/// Looks for what is no chunk in the part of a body that has come with its head: found now, it can still be answered with a status of
+/// its own; what comes later can only break the response off.
+pub(super) fn check_chunks(ahead: &[u8], limits: &HeadLimits) -> Result<(), Error> {
+    let mut decoder = BodyDecoder::new(BodyLength::Chunked, limits);
+    let mut trailers = HeaderList::default();
+    let mut rest = ahead;
+    while !rest.is_empty() {
+        let decoded =
+            decoder.decode(rest, &mut trailers).map_err(|error| Error::Origin(LinkError::Body(error)))?;
+        rest = rest.get(decoded.consumed..).unwrap_or_default();
+        if decoded.done {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The head that an HTTP/1 origin gets, from the canonical request alone.
+pub(super) fn write_head(out: &mut Vec<u8>, request: &Request, upstream: &settings::Upstream) {
+    write_request_line(out, &request.head.method, request.target());
+    write_field(out, b"Host", request.origin_authority(upstream).as_bytes());
+    write_fields(out, &request.head.headers);
+    // It is meant for the next hop alone (RFC 9110, section 10.1.4).
+    let takes_trailers = request.head.headers.contains(NameId::Te);
+    match (request.upgrade.is_some(), takes_trailers) {
+        (true, true) => write_field(out, b"Connection", b"Upgrade, TE"),
+        (true, false) => write_field(out, b"Connection", b"Upgrade"),
+        (false, true) => write_field(out, b"Connection", b"TE"),
+        (false, false) => {}
+    }
+    if let Some(protocol) = &request.upgrade {
+        write_field(out, b"Upgrade", protocol);
+        if let Some(key) = &request.websocket_key {
+            write_field(out, b"Sec-WebSocket-Key", key.as_bytes());
+        }
+    }
+    match request.length {
+        BodyLength::Fixed(length) => write_content_length(out, length),
+        BodyLength::Chunked => write_field(out, b"Transfer-Encoding", b"chunked"),
+        // Origins may ask for a length of what usually has a body (RFC 9110, section 8.6).
+        BodyLength::Empty if request.head.method.has_body_usually() => write_content_length(out, 0),
+        _ => {}
+    }
+    end_head(out);
+}
+
+pub(super) fn h2_request(
+    request: &Request,
+    upstream: &settings::Upstream,
+) -> Result<http::Request<()>, Error> {
+    let internal = |_| Error::Internal;
+    let mut built = http::Request::new(());
+    let extended = request.upgrade.as_deref();
+    let connect = extended.is_some() || request.opens_tunnel();
+    *built.method_mut() = if connect {
+        http::Method::CONNECT
+    } else {
+        http::Method::from_bytes(request.head.method.as_bytes()).map_err(|_| Error::Internal)?
+    };
+    let uri = http::Uri::builder().authority(request.origin_authority(upstream));
+    *built.uri_mut() = if connect && extended.is_none() {
+        uri.build().map_err(internal)?
+    } else {
+        let scheme = if upstream.tls.is_some() { "https" } else { "http" };
+        uri.scheme(scheme).path_and_query(request.target()).build().map_err(internal)?
+    };
+    *built.version_mut() = http::Version::HTTP_2;
+    *built.headers_mut() = fields::to_map(&request.head.headers);
+    if let BodyLength::Fixed(length) = request.length
+        && !connect
+    {
+        built.headers_mut().insert(http::header::CONTENT_LENGTH, length.into());
+    }
+    if extended.is_some() {
+        built.extensions_mut().insert(Protocol::from_static("websocket"));
+    }
+    Ok(built)
+}
+
+pub(super) fn fill_head(head: &mut ResponseHead, map: &http::HeaderMap, status: u16) {
+    head.clear();
+    head.version = Version::Http2;
+    head.status = status;
+    fields::append(&mut head.headers, map);
+}
+
+/// What h2 does not mind an origin for, as for HTTP/1.
+pub(super) fn is_within(fields: &http::HeaderMap, limits: &HeadLimits) -> Result<(), Error> {
+    if fields.len() > limits.fields {
+        return Err(Error::Response(ResponseError::TooManyFields));
+    }
+    if fields.iter().any(|(name, value)| name.as_str().len() + value.len() > limits.line) {
+        return Err(Error::Response(ResponseError::LineTooLong));
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! Connections of HTTP/1 that wait for their next request.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Weak;
+use std::time::{Duration, Instant};
+
+use super::own::{Own, Turn};
+use crate::descriptors::OfClient;
+use crate::link::H1Link;
+
+/// What is known of a connection of HTTP/1 from when it was made.
+#[derive(Debug)]
+pub struct Made {
+    /// When that was.
+    pub born: Instant,
+    /// Where it leads, if its server's name may have several addresses: once it is broken nobody can tell.
+    pub address: Option<IpAddr>,
+    /// Counts it among those that serve its client; one that waits is nobody's.
+    pub of_client: Option<OfClient>,
+    /// The client's connection that it belongs to, where it is for no other. With one that is gone it serves nobody any more.
+    pub own: Option<Weak<Own>>,
+    /// The turn in which it is used, where the client authenticates on it.
+    pub turn: Option<Turn>,
+}
+
+impl Made {
+    /// Of a connection that is made at `born`, and leads to `address`.
+    pub fn new(born: Instant, address: Option<IpAddr>) -> Box<Self> {
+        Box::new(Self { born, address, of_client: None, own: None, turn: None })
+    }
+}
+
+/// An idle connection of HTTP/1.
+#[derive(Debug)]
+pub(super) struct Idle {
+    pub(super) link: Box<H1Link>,
+    pub(super) made: Box<Made>,
+    pub(super) since: Instant,
+}
+
+impl Idle {
+    /// Whether it belongs to this connection of a client.
+    pub(super) fn is_of(&self, own: *const Own) -> bool {
+        self.made.own.as_ref().is_some_and(|of| std::ptr::eq(of.as_ptr(), own))
+    }
+}
+
+/// The idle connections of HTTP/1, each list from the one that has been idle for longest. Those of one client's connection stand apart,
+/// so that nobody else looks through them.
+#[derive(Debug, Default)]
+pub(super) struct IdleLists {
+    pub(super) common: VecDeque<Idle>,
+    pub(super) own: VecDeque<Idle>,
+}
+
+impl IdleLists {
+    pub(super) fn len(&self) -> usize {
+        self.common.len() + self.own.len()
+    }
+
+    pub(super) fn push(&mut self, entry: Idle) {
+        let list = if entry.made.own.is_some() { &mut self.own } else { &mut self.common };
+        list.push_back(entry);
+    }
+
+    /// Makes room: the longer list loses its oldest, so that those of one kind do not push out the others.
+    pub(super) fn pop_for_room(&mut self) -> Option<Idle> {
+        if self.own.len() > self.common.len() { self.own.pop_front() } else { self.common.pop_front() }
+    }
+
+    pub(super) fn pop_own(&mut self, own: *const Own) -> Option<Idle> {
+        let at = self.own.iter().rposition(|entry| entry.is_of(own))?;
+        self.own.remove(at)
+    }
+
+    pub(super) fn pop_oldest(&mut self) -> Option<Idle> {
+        let since = |list: &VecDeque<Idle>| list.front().map(|entry| entry.since);
+        match (since(&self.common), since(&self.own)) {
+            (Some(common), Some(own)) if own < common => self.own.pop_front(),
+            (None, _) => self.own.pop_front(),
+            _ => self.common.pop_front(),
+        }
+    }
+
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        [&self.common, &self.own].into_iter().filter_map(|list| list.front()).map(|entry| entry.since).min()
+    }
+}
+
+/// How long connections may be kept and used.
+#[derive(Debug, Clone, Copy)]
+pub struct Ages {
+    /// Longest time without a request.
+    pub idle: Duration,
+    /// Longest time since the connection was made.
+    pub total: Duration,
+}

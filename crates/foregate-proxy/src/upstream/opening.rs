@@ -1,0 +1,187 @@
+//! How a request gets a connection, kept or new, and when it is kept for another one.
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Instant;
+
+use super::connect::Connected;
+use super::{Origin, Own, Server, Upstream};
+use crate::connection::registry::Holdings;
+use crate::descriptors::OfClient;
+use crate::error::Error;
+use crate::settings::UpstreamProtocol;
+
+pub use super::connect::Addresses;
+
+/// How to get a connection.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms<'a> {
+    /// Use no kept connection.
+    pub fresh: bool,
+    /// For the PROXY protocol.
+    pub addresses: Addresses,
+    /// Who is served, if a client is.
+    pub client: Option<&'a Arc<Holdings>>,
+    /// Who uses connections that are for one connection of a client alone, once there are some.
+    pub own: Option<&'a OnceLock<Arc<Own>>>,
+    /// Where ALPN may choose, it is to be HTTP/1.1.
+    pub http1: bool,
+    /// The request has credentials that the origin may bind to the connection.
+    pub authenticates: bool,
+}
+
+impl Upstream {
+    /// A connection to `server`, kept or new.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Internal`] when there is no such server. Otherwise why no connection could be had: nothing of the request
+    /// was sent, and [`Error::is_before_sending`] holds.
+    pub async fn open(
+        self: &Arc<Self>,
+        server: usize,
+        terms: Terms<'_>,
+        now: Instant,
+    ) -> Result<Origin, Error> {
+        let server = self.servers.get(server).ok_or(Error::Internal)?;
+        if terms.authenticates || self.is_authenticating(server, terms.own) {
+            return Box::pin(self.open_authenticated(server, terms, now)).await;
+        }
+        let exclusive = self.settings.send_proxy.is_some();
+        let own = terms.own.filter(|_| exclusive).map(|own| own.get_or_init(Arc::default));
+        if !terms.fresh
+            && (!exclusive || own.is_some())
+            && let Some(origin) = self.kept(server, terms, own, now)?
+        {
+            self.counters.reused.inc();
+            self.make_successor(server, &origin);
+            return Ok(origin);
+        }
+        if self.settings.protocol == UpstreamProtocol::Http1 || exclusive || terms.http1 {
+            let of_client = self.claim(server, terms)?;
+            // Rare, and large: kept out of the future that every request has.
+            let deadline = Instant::now() + self.settings.connect_timeout;
+            let made = Box::pin(self.connect(server, terms, deadline)).await?;
+            let mut origin = Origin::new(server, made, false, None, of_client);
+            origin.belongs_to(own);
+            return Ok(origin);
+        }
+        Box::pin(self.share(server, terms, now)).await
+    }
+
+    /// Whether the client has been asked to authenticate its connection to a server, or has done so. HTTP/2 alone has no place for that:
+    /// there the credentials are those of their request.
+    fn is_authenticating(&self, server: &Server, own: Option<&OnceLock<Arc<Own>>>) -> bool {
+        self.settings.protocol != UpstreamProtocol::Http2
+            && own.and_then(OnceLock::get).is_some_and(|own| own.is_authenticating_at(&server.pool))
+    }
+
+    /// A connection on which the client may authenticate, and nobody else is served: its own, kept or new; where there is no client, a new
+    /// one that ends with the request. It speaks HTTP/1 where it can: streams of HTTP/2 are for everybody.
+    async fn open_authenticated(
+        self: &Arc<Self>,
+        server: &Server,
+        terms: Terms<'_>,
+        now: Instant,
+    ) -> Result<Origin, Error> {
+        let http1 = terms.http1 || self.settings.protocol == UpstreamProtocol::Auto;
+        let terms = Terms { http1, authenticates: true, ..terms };
+        let own = terms.own.map(|own| own.get_or_init(Arc::default));
+        let mut turn = None;
+        if let Some(own) = own.filter(|_| self.settings.protocol != UpstreamProtocol::Http2) {
+            own.authenticates_at(&server.pool);
+            turn = own.turn(&server.pool, self.settings.connect_timeout).await;
+            let kept = if terms.fresh { None } else { self.kept(server, terms, Some(own), now)? };
+            if let Some(mut origin) = kept {
+                self.counters.reused.inc();
+                origin.authenticates(Some(own), turn);
+                return Ok(origin);
+            }
+        }
+        let of_client = self.claim(server, terms)?;
+        let deadline = Instant::now() + self.settings.connect_timeout;
+        let made = self.connect(server, terms, deadline).await?;
+        let mut origin = Origin::new(server, made, false, None, of_client);
+        origin.authenticates(own, turn);
+        Ok(origin)
+    }
+
+    /// Has a connection on which the origin asks its client to authenticate be that client's alone from here on. Where it is shared, the
+    /// client's next request gets one of its own.
+    pub fn bind(&self, origin: &mut Origin, own: &OnceLock<Arc<Own>>) {
+        let Some(server) = self.servers.get(origin.server()).filter(|_| origin.binds()) else { return };
+        let own = own.get_or_init(Arc::default);
+        own.authenticates_at(&server.pool);
+        if origin.is_for_all() {
+            let turn = own.first_turn(&server.pool);
+            // Of streams that are challenged at the same time one gives its client the connection; those of the others end.
+            origin.authenticates(Some(own).filter(|_| turn.is_some()), turn);
+        }
+    }
+
+    /// A kept connection; one that is for one connection of a client alone if that is `own`.
+    pub(super) fn kept(
+        &self,
+        server: &Server,
+        terms: Terms<'_>,
+        own: Option<&Arc<Own>>,
+        now: Instant,
+    ) -> Result<Option<Origin>, Error> {
+        let protocol = self.settings.protocol;
+        if protocol != UpstreamProtocol::Http1
+            && !terms.http1
+            && let Some(lease) = server.pool.lease(now, self.ages())
+        {
+            let of_client = self.claim_stream(server, terms)?;
+            return Ok(Some(Origin::new(server, Connected::H2(lease), true, None, of_client)));
+        }
+        if protocol == UpstreamProtocol::Http2 {
+            return Ok(None);
+        }
+        let of_client = self.claim(server, terms)?;
+        let kept = server.pool.take(now, self.ages(), own);
+        self.report_excess(server);
+        Ok(kept.map(|(link, made)| Origin::new(server, Connected::H1(link), true, Some(made), of_client)))
+    }
+
+    /// Counts a connection that serves a client alone as its own, unless it has so many that too few are left for others.
+    pub(super) fn claim(&self, server: &Server, terms: Terms<'_>) -> Result<Option<OfClient>, Error> {
+        let Some(client) = terms.client else { return Ok(None) };
+        let claimed = OfClient::claim(client, || self.pools.idle());
+        if claimed.is_none() {
+            let now = Instant::now();
+            server.health.inconclusive(now, now);
+            tracing::debug!(server = %server.label, "too many connections to origins for one client");
+        }
+        claimed.map(Some).ok_or(Error::NoDescriptors)
+    }
+
+    /// The same for a stream of a shared connection, where those to this server take so few that each is nearly a connection.
+    pub(super) fn claim_stream(&self, server: &Server, terms: Terms<'_>) -> Result<Option<OfClient>, Error> {
+        if server.pool.takes_few_streams() { self.claim(server, terms) } else { Ok(None) }
+    }
+
+    /// Keeps a new connection on which nothing was asked.
+    pub fn put_back(&self, mut origin: Origin, now: Instant) {
+        origin.was_not_asked();
+        self.keep(origin, now);
+    }
+
+    /// Keeps the connection for another request if it is fit for one.
+    pub(super) fn keep(&self, origin: Origin, now: Instant) {
+        let Some(server) = self.servers.get(origin.server()) else { return };
+        let binds = origin.binds();
+        let Some((link, mut made)) = origin.into_idle() else { return };
+        let own = made.own.as_ref().and_then(Weak::upgrade);
+        // Were the client's connection gone, nobody would use it. If it goes now, this ends with it below.
+        if (made.own.is_some() || binds || self.settings.send_proxy.is_some())
+            && !own.as_ref().is_some_and(|own| own.keeps_in(&server.pool))
+        {
+            return;
+        }
+        made.of_client = None;
+        // Whoever has the next turn finds it.
+        let turn = made.turn.take();
+        server.pool.put(link, made, now, self.settings.keep_alive_connections);
+        drop(turn);
+    }
+}

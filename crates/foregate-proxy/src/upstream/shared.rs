@@ -1,0 +1,267 @@
+//! Connections of HTTP/2 that requests share by stream.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Instant;
+
+use h2::client::SendRequest;
+use h2::{Ping, PingPong};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::guarded::Signs;
+use crate::link::unread::Unread;
+use crate::link::unsent::{Piece, Unsent};
+use crate::telemetry::clock;
+use crate::telemetry::metrics::ShardedGauge;
+
+/// Streams that are opened on one HTTP/2 connection at the same time, whatever the origin allows.
+pub(super) const STREAMS_PER_CONNECTION: u32 = 100;
+/// Streams of one HTTP/2 connection that we reset, because their clients have gone, before it gets no new ones. Many origins end
+/// a connection on which there are a few hundred, or many in a short time, and all that is under way on it with them. Streams that
+/// are open count as well, since each may come to be reset.
+pub(super) const RESETS_PER_CONNECTION: u32 = 100;
+/// Streams that are opened on a connection before the origin has said how many it takes, where none has said so yet. Those that wait
+/// for more do so for little longer than a connection takes to be made; more might be refused.
+pub(super) const STREAMS_AT_FIRST: u32 = 8;
+
+/// An HTTP/2 connection to an origin server.
+#[derive(Debug)]
+pub struct Shared {
+    sender: SendRequest<Piece>,
+    /// For asking whether the origin's SETTINGS have come, until they have.
+    unsettled: tokio::sync::Mutex<Option<PingPong>>,
+    pub(super) born: Instant,
+    /// Where it leads, unless that is a file.
+    pub(super) address: Option<IpAddr>,
+    pub(super) streams: AtomicU32,
+    /// How many there may be until the origin has said so.
+    streams_at_first: u32,
+    /// Where others are told how many that are.
+    streams_said: Arc<AtomicU32>,
+    /// That the origin says so was waited for.
+    waited_for: AtomicBool,
+    pub(super) rest: Mutex<Rest>,
+    signs: Arc<Signs>,
+    unread: Arc<Unread>,
+    unsent: Arc<Unsent>,
+    /// Tells the connection's task when nobody has it any more.
+    _used: oneshot::Sender<Infallible>,
+}
+
+/// Whether an HTTP/2 connection is idle. One that has ended counts until its pool is looked through.
+#[derive(Debug)]
+pub(super) struct Rest {
+    /// When its last stream ended.
+    pub(super) since: Instant,
+    /// Where it counts while it is idle, if others can find it.
+    counts_in: Option<Arc<ShardedGauge>>,
+    /// It counts there.
+    counted: bool,
+}
+
+impl Shared {
+    /// A connection without streams.
+    pub fn new(
+        sender: SendRequest<Piece>,
+        pings: Option<PingPong>,
+        now: Instant,
+        address: Option<IpAddr>,
+        (streams_at_first, streams_said): (u32, Arc<AtomicU32>),
+        (signs, unread, unsent): (Arc<Signs>, Arc<Unread>, Arc<Unsent>),
+        used: oneshot::Sender<Infallible>,
+    ) -> Self {
+        Self {
+            sender,
+            unsettled: tokio::sync::Mutex::new(pings),
+            born: now,
+            address,
+            streams: AtomicU32::new(0),
+            streams_at_first,
+            streams_said,
+            waited_for: AtomicBool::new(false),
+            rest: Mutex::new(Rest { since: now, counts_in: None, counted: false }),
+            signs,
+            unread,
+            unsent,
+            _used: used,
+        }
+    }
+
+    /// Whether it takes more requests, now or once others are over.
+    pub(super) fn takes_more(&self) -> bool {
+        !self.signs.is_closed() && self.resets_left() > 0
+    }
+
+    /// How many more of its streams may be reset.
+    pub(super) fn resets_left(&self) -> u32 {
+        RESETS_PER_CONNECTION.saturating_sub(self.signs.resets())
+    }
+
+    /// Whether it has little room for more streams, now and once those that are open are reset as well.
+    pub(super) fn is_short(&self) -> bool {
+        let allowed = self.streams_allowed();
+        let room = allowed.min(self.resets_left()).saturating_sub(self.streams.load(Ordering::Relaxed));
+        room <= allowed / 2
+    }
+
+    /// A stream's place, unless all are taken.
+    pub fn lease(shared: &Arc<Self>) -> Option<Lease> {
+        let most = shared.streams_allowed().min(shared.resets_left());
+        let taken = shared.streams.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |streams| {
+            (streams < most).then_some(streams + 1)
+        });
+        if taken.ok()? == 0 {
+            shared.count(&mut shared.rest.lock());
+        }
+        shared.signs.was_asked(clock::now());
+        Some(Lease { shared: Arc::clone(shared) })
+    }
+
+    /// How many streams it takes at the same time.
+    fn streams_allowed(&self) -> u32 {
+        let allowed = u32::try_from(self.sender.current_max_send_streams()).unwrap_or(u32::MAX);
+        let allowed = allowed.min(STREAMS_PER_CONNECTION);
+        if allowed != self.streams_at_first && self.streams_said.load(Ordering::Relaxed) != allowed {
+            // One that takes none now may take some later.
+            self.streams_said.store(allowed.max(1), Ordering::Relaxed);
+        }
+        allowed
+    }
+
+    /// Whether its origin may not have said yet how many streams it takes. That is waited for once.
+    pub(super) fn is_to_be_waited_for(&self) -> bool {
+        self.takes_more()
+            && self.streams_allowed() == self.streams_at_first
+            && !self.waited_for.swap(true, Ordering::Relaxed)
+    }
+
+    /// Waits until the origin has said what it can do: its SETTINGS come before it answers anything (RFC 9113, section 3.4).
+    pub(super) async fn settled(&self) {
+        let mut unsettled = self.unsettled.lock().await;
+        if let Some(pings) = &mut *unsettled {
+            // One may be out for somebody who has stopped waiting. A failure is one of the connection, which the next use of it meets.
+            let _ = pings.send_ping(Ping::opaque());
+            let _ = poll_fn(|cx| pings.poll_pong(cx)).await;
+            *unsettled = None;
+        }
+    }
+
+    /// Since when it has no streams; `None` while it has some, or takes no more.
+    pub(super) fn idle_since(&self) -> Option<Instant> {
+        let is_idle = self.streams.load(Ordering::Acquire) == 0 && !self.signs.is_closed();
+        is_idle.then(|| self.rest.lock().since)
+    }
+
+    /// Others can find it from here on: it counts while it is idle.
+    pub(super) fn is_found(&self, all_idle: &Arc<ShardedGauge>) {
+        let mut rest = self.rest.lock();
+        rest.counts_in = Some(Arc::clone(all_idle));
+        self.count(&mut rest);
+    }
+
+    /// Nobody finds it any more.
+    pub(super) fn is_hidden(&self) {
+        let mut rest = self.rest.lock();
+        if let Some(all_idle) = rest.counts_in.take()
+            && std::mem::take(&mut rest.counted)
+        {
+            all_idle.add(-1);
+        }
+    }
+
+    /// Has it count if it is idle now. Whoever changes its streams from or to none comes here behind that, one after the other, so
+    /// that the last one sees what is.
+    fn count(&self, rest: &mut Rest) {
+        let Some(all_idle) = &rest.counts_in else { return };
+        let is_idle = self.streams.load(Ordering::Acquire) == 0;
+        if is_idle != rest.counted {
+            rest.counted = is_idle;
+            all_idle.add(if is_idle { 1 } else { -1 });
+        }
+    }
+
+    /// The connection takes no more requests.
+    pub fn close(&self) {
+        self.signs.close();
+    }
+}
+
+/// A stream's place on an HTTP/2 connection; dropping it makes room for another.
+#[derive(Debug)]
+pub struct Lease {
+    shared: Arc<Shared>,
+}
+
+impl Lease {
+    /// Where to send the request.
+    pub fn sender(&self) -> SendRequest<Piece> {
+        self.shared.sender.clone()
+    }
+
+    /// Where the stream counts what it takes of bodies.
+    pub fn unread(&self) -> Arc<Unread> {
+        Arc::clone(&self.shared.unread)
+    }
+
+    /// Where the stream counts what it sends.
+    pub fn unsent(&self) -> Arc<Unsent> {
+        Arc::clone(&self.shared.unsent)
+    }
+
+    /// Waits until the origin has said what it can do.
+    pub async fn settled(&self) {
+        self.shared.settled().await;
+    }
+
+    /// Whether the connection may soon take no more streams.
+    pub fn is_short(&self) -> bool {
+        self.shared.is_short()
+    }
+
+    /// Whether streams of it were reset.
+    pub fn is_worn(&self) -> bool {
+        self.shared.resets_left() < RESETS_PER_CONNECTION
+    }
+
+    /// The connection refuses new streams: nobody else should try it.
+    pub fn close(&self) {
+        self.shared.close();
+    }
+
+    /// Where the connection leads, unless that is a file.
+    pub fn address(&self) -> Option<IpAddr> {
+        self.shared.address
+    }
+
+    /// What is known of the connection.
+    pub fn signs(&self) -> &Signs {
+        &self.shared.signs
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if self.shared.streams.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let mut rest = self.shared.rest.lock();
+            rest.since = clock::now();
+            self.shared.count(&mut rest);
+        }
+    }
+}
+
+#[cfg(test)]
+impl Shared {
+    /// A connection whose origin says nothing.
+    pub async fn unanswered(now: Instant) -> Arc<Self> {
+        let (ours, _theirs) = tokio::io::duplex(1024);
+        let (sender, mut connection) =
+            h2::client::Builder::new().handshake(ours).await.expect("no answer is awaited");
+        let told = (Arc::new(Signs::new(now)), Arc::default(), Arc::default());
+        let streams = (STREAMS_AT_FIRST, Arc::default());
+        Arc::new(Self::new(sender, connection.ping_pong(), now, None, streams, told, oneshot::channel().0))
+    }
+}
