@@ -47,10 +47,10 @@ impl Exchange<'_> {
             let length = body.len().to_string();
             self.response.headers.push_id(NameId::ContentLength, length.as_bytes());
         }
-        self.client.close |= self.body_may_not_come();
+        self.down.client.close |= self.body_may_not_come();
         let length =
             if head_only || forbidden { BodyLength::Empty } else { BodyLength::Fixed(body.len() as u64) };
-        if let Err(error) = self.room().await {
+        if let Err(error) = self.down.room().await {
             return Step::Broken(error);
         }
         self.log_first().await;
@@ -66,16 +66,16 @@ impl Exchange<'_> {
         let result = poll_fn(|cx| {
             match self.poll_answer(cx, body, &mut sent, &mut finished) {
                 Poll::Ready(result) => return Poll::Ready(result.map_err(Error::Client)),
-                Poll::Pending => self.client.drop_body(cx, most),
+                Poll::Pending => self.down.client.drop_body(cx, most),
             }
             let now = clock::now();
             client.observe(sent as u64, true, now);
-            client.has_left(self.client.link.left_at());
-            self.timer.poll(cx, client.stuck().unwrap_or(now) + stall).map(|()| Err(Error::WriteStall))
+            client.has_left(self.down.client.link.left_at());
+            self.down.timer.poll(cx, client.stuck().unwrap_or(now) + stall).map(|()| Err(Error::WriteStall))
         })
         .await;
-        self.download.moved = sent as u64;
-        self.download.sent = sent as u64;
+        self.down.download.moved = sent as u64;
+        self.down.download.sent = sent as u64;
         match result {
             Ok(()) => Step::Done,
             Err(error) => Step::Broken(error),
@@ -173,7 +173,7 @@ impl Exchange<'_> {
         sent: &mut usize,
         finished: &mut bool,
     ) -> Poll<Result<(), LinkError>> {
-        let link = &mut self.client.link;
+        let link = &mut self.down.client.link;
         while *sent < body.len() {
             *sent += std::task::ready!(link.poll_send(cx, &body[*sent..]))?;
         }

@@ -46,8 +46,10 @@ impl Exchange<'_> {
     pub(super) fn ask_whole(&mut self, origin: Origin, length: BodyLength) -> Step {
         self.drop_response(origin, length);
         self.request.ask_for_all();
-        self.attempts.start_over();
-        Step::Connect
+        if let Some(ask) = &mut self.ask {
+            ask.start_over();
+        }
+        Step::Ask
     }
 
     /// The client gets another response: what the origin still sends is read and dropped, if that is little, so that its
@@ -56,8 +58,8 @@ impl Exchange<'_> {
         if length == BodyLength::Tunnel {
             return origin.link.abort();
         }
-        let Some(upstream) = self.upstream else { return };
-        if self.upload.is_done() && !self.upload.gave_up() {
+        let Some(upstream) = self.upstream() else { return };
+        if self.down.upload.is_done() && !self.down.upload.gave_up() {
             upstream.drop_rest(origin);
         }
     }

@@ -1,6 +1,6 @@
 //! Requests that steps of modules have asked for.
 
-mod attempts;
+mod asks;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,13 +12,11 @@ use foregate_module::{FetchError, FetchRequest, FetchResponse, FetchResult, Fetc
 use foregate_wire::Method;
 use parking_lot::Mutex;
 
-use self::attempts::AttemptsOf;
 use super::request::Request;
 use crate::account::{Account, Place, part};
 use crate::address::ServerAddress;
 use crate::budget::{Budget, Share};
 use crate::connection::registry::Holdings;
-use crate::error::Error;
 use crate::lanes::Lanes;
 use crate::proxy::{Config, Proxy};
 use crate::settings;
@@ -379,31 +377,10 @@ impl Called<'_> {
         });
         let Some(request) = request else { return Err(FetchError::BadRequest).into() };
         let mut share = self.memory.share(self.asker.account);
-        let (mut server, mut origin) = (None, None);
         let client = self.asker.holdings.as_ref();
-        let mut attempts = AttemptsOf { upstream, request: &request, ask, client, share: &mut share };
-        let asked = attempts.make(&mut server, &mut origin);
-        if let Ok(answer) = tokio::time::timeout_at(deadline.into(), asked).await {
-            return Fetched { answer, share: Some(share) };
-        }
-        if let Some((origin, opened)) = &origin {
-            origin.gave_up_after(opened.elapsed());
-        }
-        let now = Instant::now();
-        match server {
-            // Another server may have used up the time of this one.
-            Some((server, since)) if 2 * now.saturating_duration_since(since) < ask.timeout => {
-                upstream.gave_up(server, since, now);
-            }
-            Some((server, since)) => {
-                if let Some((origin, _)) = &origin {
-                    upstream.address_failed(server, origin, now, &Error::FirstByteTimeout);
-                }
-                upstream.failed(server, since, now, &Error::FirstByteTimeout);
-            }
-            None => {}
-        }
-        Err(FetchError::Timeout).into()
+        let answer = asks::make(upstream, (request, ask), client, &mut share, deadline).await;
+        let share = answer.is_ok().then_some(share);
+        Fetched { answer, share }
     }
 }
 

@@ -125,10 +125,10 @@ impl<'a> Exchange<'a> {
             if let Poll::Ready(told) = Pin::new(&mut told).poll(cx) {
                 return Poll::Ready(Waited::Told(told.ok()));
             }
-            if let Poll::Ready(error) = self.client.poll_abandoned(cx, self.timer) {
+            if let Poll::Ready(error) = self.down.client.poll_abandoned(cx, self.down.timer) {
                 return Poll::Ready(Waited::Gone(error));
             }
-            self.timer.poll(cx, deadline).map(|()| Waited::Late)
+            self.down.timer.poll(cx, deadline).map(|()| Waited::Late)
         })
         .await;
         let (told, left) = match waited {
@@ -146,7 +146,7 @@ impl<'a> Exchange<'a> {
         };
         let Some(done) = told else {
             // Only if the process ends.
-            self.client.close = true;
+            self.down.client.close = true;
             return Err(Fault::Lost(Error::Internal));
         };
         let Done { moved, verdict, took, processor } = *done;
@@ -175,9 +175,9 @@ impl<'a> Exchange<'a> {
             if next > until {
                 return Ok(None);
             }
-            poll_fn(|cx| match self.client.poll_abandoned(cx, self.timer) {
+            poll_fn(|cx| match self.down.client.poll_abandoned(cx, self.down.timer) {
                 Poll::Ready(error) => Poll::Ready(Err(Fault::Lost(Error::Client(error)))),
-                Poll::Pending => self.timer.poll(cx, next).map(Ok),
+                Poll::Pending => self.down.timer.poll(cx, next).map(Ok),
             })
             .await?;
             let place = self.proxy.offload.reserve(self.account(), Patience::Long);

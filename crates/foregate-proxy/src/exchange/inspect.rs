@@ -63,11 +63,11 @@ impl Exchange<'_> {
         let wanted = plan.body();
         if self.request.expect_continue {
             let none = foregate_wire::HeaderList::new();
-            self.client.send_interim(self.request, 100, &none).map_err(Error::Client)?;
+            self.down.client.send_interim(self.request, 100, &none).map_err(Error::Client)?;
             self.request.expect_continue = false;
         }
         let (in_memory, may_use_file) = (plan.body_in_memory(), spool::is_used_by(plan));
-        self.progress.restart(clock::now());
+        self.down.progress.restart(clock::now());
         let mut start = Vec::new();
         let mut share = self.proxy.filter_memory.share(self.account());
         let most = wanted.min(in_memory);
@@ -96,7 +96,7 @@ impl Exchange<'_> {
             Err(error) => self.go_on_after(error).map(|()| false)?,
         };
         if whole {
-            self.upload.source_ended();
+            self.down.upload.source_ended();
         }
         // What room there is beyond it would be held for as long as the request takes.
         start.shrink_to_fit();
@@ -106,7 +106,7 @@ impl Exchange<'_> {
             run.facts.body_is_whole = whole;
             run.facts.body = Some(Arc::clone(&held));
         }
-        self.upload.kept = Some(Kept::start(held));
+        self.down.upload.kept = Some(Kept::start(held));
         Ok(())
     }
 
@@ -124,7 +124,7 @@ impl Exchange<'_> {
         if let Some(run) = &mut self.run {
             run.facts.unseen = Some(PAUSED);
         }
-        self.progress.restart(clock::now());
+        self.down.progress.restart(clock::now());
     }
 
     /// Receives the rest of what steps ask for into a file, behind the part of it that is there already. The origin gets it
@@ -159,7 +159,7 @@ impl Exchange<'_> {
             run.facts.spool = Some(Arc::clone(&spool));
             run.facts.body_is_whole = whole;
         }
-        self.upload.front = Some(Front::File(Box::new(Reader::new(spool).followed_by(piece, share))));
+        self.down.upload.front = Some(Front::File(Box::new(Reader::new(spool).followed_by(piece, share))));
         Ok(None)
     }
 
@@ -203,7 +203,7 @@ impl Exchange<'_> {
     ) -> Poll<Result<Taken, Error>> {
         let may_use_file = self.plan().is_some_and(|plan| spool::is_used_by(plan));
         let (memory, account) = (&self.proxy.filter_memory, self.account());
-        let link = &mut self.client.link;
+        let link = &mut self.down.client.link;
         if let Poll::Ready(Err(error)) = link.poll_flush(cx) {
             return Poll::Ready(Err(Error::Client(error)));
         }
@@ -225,7 +225,7 @@ impl Exchange<'_> {
                 Poll::Ready(Ok(Received::Data)) => {
                     let data = link.data();
                     let count = data.len().min(wanted - start.len());
-                    if self.upload.moved.saturating_add(count as u64) > self.upload.limit {
+                    if self.down.upload.moved.saturating_add(count as u64) > self.down.upload.limit {
                         return Poll::Ready(Err(Error::BodyTooLarge));
                     }
                     let length = start.len() + count;
@@ -236,18 +236,18 @@ impl Exchange<'_> {
                         return Poll::Ready(Err(Error::FilterMemory));
                     }
                     link.consume(count);
-                    self.upload.moved += count as u64;
+                    self.down.upload.moved += count as u64;
                 }
                 Poll::Ready(Ok(Received::End)) => return Poll::Ready(Ok(Taken::Whole)),
                 Poll::Ready(Err(error @ (LinkError::Body(_) | LinkError::Length))) => {
-                    self.client.close = true;
+                    self.down.client.close = true;
                     return Poll::Ready(Err(Error::Client(error)));
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::Client(error))),
                 Poll::Pending => {
                     let now = clock::now();
-                    self.progress.observe(self.upload.moved, 0, now);
-                    let deadline = self.progress.client_deadline(&self.config.settings.timeouts, now);
+                    self.down.progress.observe(self.down.upload.moved, 0, now);
+                    let deadline = self.down.progress.client_deadline(self.down.timeouts, now);
                     let is_fixed = matches!(self.request.length, BodyLength::Fixed(_));
                     let pause = self.plan().and_then(|plan| {
                         let watched =
@@ -255,13 +255,13 @@ impl Exchange<'_> {
                         watched.or(plan.body_pause().filter(|_| !is_fixed))
                     });
                     let Some(pause) = pause else {
-                        return self.timer.poll(cx, deadline).map(|()| Err(Error::BodyTimeout));
+                        return self.down.timer.poll(cx, deadline).map(|()| Err(Error::BodyTimeout));
                     };
-                    let mut until = self.progress.silent_for(pause);
+                    let mut until = self.down.progress.silent_for(pause);
                     if !is_fixed {
                         until = until.min(since + STREAM_HELD_FOR.max(pause));
                     }
-                    return self.timer.poll(cx, deadline.min(until)).map(|()| Ok(Taken::Paused));
+                    return self.down.timer.poll(cx, deadline.min(until)).map(|()| Ok(Taken::Paused));
                 }
             }
         }
@@ -282,7 +282,7 @@ impl Exchange<'_> {
         let mut whole = length.is_empty();
         if !whole {
             let now = clock::now();
-            self.progress.restart(now);
+            self.down.progress.restart(now);
             let until = Instant::now() + HELD_FOR;
             whole = poll_fn(|cx| self.poll_hold(cx, origin, wanted, until, (&mut held, &mut share))).await?;
         }
@@ -324,21 +324,21 @@ impl Exchange<'_> {
                     if now >= until {
                         return Poll::Ready(Ok(false));
                     }
-                    if self.client.unwatched_until(now).is_none()
-                        && let Poll::Ready(error) = self.client.poll_abandoned(cx, self.timer)
-                    {
-                        return Poll::Ready(Err(Error::Client(error)));
+                    if let Poll::Ready(error) = self.down.poll_gone_at(cx, now) {
+                        return Poll::Ready(Err(error));
                     }
-                    self.progress.observe(self.upload.moved, held.len() as u64, now);
-                    let awaited = match self.upload.waiting {
+                    self.down.progress.observe(self.down.upload.moved, held.len() as u64, now);
+                    let awaited = match self.down.upload.waiting {
                         Waiting::Source => Awaited::ClientBody,
                         _ => Awaited::OriginBody,
                     };
-                    if let Poll::Ready(Err(error)) = self.poll_deadline(cx, &[awaited], now) {
+                    let Some(upstream) = self.upstream() else { return Poll::Pending };
+                    let late = self.down.poll_deadline(cx, &upstream.settings, &[awaited], now);
+                    if let Poll::Ready(Err(error)) = late {
                         return Poll::Ready(Err(error));
                     }
                     // The timer wakes at the earliest time that it was asked for.
-                    return self.timer.poll(cx, until).map(|()| Ok(false));
+                    return self.down.timer.poll(cx, until).map(|()| Ok(false));
                 }
             }
         }

@@ -80,7 +80,7 @@ impl Exchange<'_> {
         let until = clock::now() + WRITTEN_WITHIN;
         let in_time = poll_fn(|cx| match written.as_mut().poll(cx) {
             Poll::Ready(_) => Poll::Ready(true),
-            Poll::Pending => self.timer.poll(cx, until).map(|()| false),
+            Poll::Pending => self.down.timer.poll(cx, until).map(|()| false),
         })
         .await;
         if !in_time {

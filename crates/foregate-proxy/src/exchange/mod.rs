@@ -4,6 +4,7 @@ mod answer;
 mod asked;
 mod back;
 pub mod client;
+mod downstream;
 mod dropped;
 pub(crate) mod fetch;
 mod forward;
@@ -35,6 +36,7 @@ use foregate_wire::{BodyLength, Method, NameId, Slashes, connection};
 use futures_util::FutureExt;
 
 use self::client::{Client, Peer};
+use self::downstream::Downstream;
 use self::heavy::Away;
 use self::inner::Outer;
 use self::modules::Run;
@@ -52,7 +54,7 @@ use crate::settings::{Action, Route};
 use crate::telemetry::access_log::Entry;
 use crate::telemetry::clock;
 use crate::timer::Timer;
-use crate::upstream::{Active, Attempts, Origin, Upstream, authentication};
+use crate::upstream::{Ask, Origin, Upstream};
 
 /// What a request goes through. Steps of modules run in those that say so, in the order of their phases.
 enum Step {
@@ -64,12 +66,10 @@ enum Step {
     Prepare(usize),
     /// Run the steps that see the request as it goes out: `upstream-request`.
     Outgoing,
-    /// Choose a server and get a connection to it.
-    Connect,
-    /// Send the request and wait for the head of the response.
-    Request(Origin),
-    /// Make the response what the client shall see, and send its head.
-    Response(Origin),
+    /// Ask the upstream, with as many attempts as are allowed, until the head of the response is there.
+    Ask,
+    /// Make the response what the client shall see.
+    Response(Origin, BodyLength),
     /// Send the response's head, once the client's connection has room for it.
     Head(Origin, BodyLength),
     /// Run the steps of the response, from `upstream-response` to `response-body`.
@@ -78,7 +78,7 @@ enum Step {
     Body(Origin),
     /// Move bytes that are not HTTP.
     Tunnel(Origin),
-    /// The attempt has failed: try again, or give up.
+    /// There is no response: answer with an error, or break off.
     Failed(Error),
     /// Answer from here; steps of the response run on the answer.
     Answer(Answer),
@@ -104,21 +104,14 @@ struct Exchange<'a> {
     proxy: &'a Proxy,
     config: &'a Arc<Config>,
     peer: &'a Peer,
-    client: &'a mut Client,
     request: &'a mut Request,
     response: &'a mut Response,
-    timer: &'a mut Timer,
+    down: Downstream<'a>,
     /// What of the configuration's sites it belongs to.
     site: Option<HostId>,
     route: Option<&'a Arc<Route>>,
-    upstream: Option<&'a Arc<Upstream>>,
-    active: Option<Active<'a>>,
-    attempts: Attempts,
-    /// The request switches protocols, which HTTP/2 does not do with this origin.
-    over_http1: bool,
-    upload: Copy,
-    download: Copy,
-    progress: Progress,
+    /// The request to an upstream, once it is known to which.
+    ask: Option<Ask<'a>>,
     record: Record,
     /// Why there is nothing to route.
     refused: Option<Error>,
@@ -143,7 +136,7 @@ impl Drop for Exchange<'_> {
             self.call_back();
             self.end_inner();
             // What ends with the connection would look whole.
-            if let Link::H1(link) = &mut self.client.link {
+            if let Link::H1(link) = &mut self.down.client.link {
                 link.abort();
             }
             // A step that panics now has nobody left to tell.
@@ -156,9 +149,6 @@ impl Drop for Exchange<'_> {
 #[derive(Debug)]
 struct Record {
     start: Instant,
-    attempt: Instant,
-    first_byte: Option<std::time::Duration>,
-    reused: Option<bool>,
     status: Option<u16>,
     error: Option<Error>,
     /// Who has ended a tunnel, or left before the response was whole.
@@ -237,15 +227,15 @@ pub async fn serve(served: Served<'_>, admitted: Result<(), Unserved>) -> Outcom
         Ok(outcome) => outcome,
         Err(_) => {
             exchange.proxy.metrics.panics.inc();
-            exchange.upstream = None;
-            exchange.client.close = true;
+            exchange.ask = None;
+            exchange.down.client.close = true;
             exchange.call_back();
             exchange.end_inner();
             match AssertUnwindSafe(exchange.drive(Step::Failed(Error::Internal))).catch_unwind().await {
                 Ok(outcome) => outcome,
                 Err(_) => {
                     exchange.proxy.metrics.panics.inc();
-                    exchange.client.abort();
+                    exchange.down.client.abort();
                     Outcome::Abort
                 }
             }
@@ -280,24 +270,21 @@ impl<'a> Exchange<'a> {
             proxy,
             config,
             peer,
-            client,
             request,
             response,
-            timer,
+            down: Downstream {
+                client,
+                timer,
+                timeouts: &config.settings.timeouts,
+                upload,
+                download: Copy::new(),
+                progress: Progress::new(now),
+            },
             site: None,
             route: None,
-            upstream: None,
-            active: None,
-            attempts: Attempts::default(),
-            over_http1: false,
-            upload,
-            download: Copy::new(),
-            progress: Progress::new(now),
+            ask: None,
             record: Record {
                 start: began,
-                attempt: now,
-                first_byte: None,
-                reused: None,
                 status: None,
                 error: None,
                 ended_by: None,
@@ -324,9 +311,8 @@ impl<'a> Exchange<'a> {
                 Step::Screen => self.screen().await,
                 Step::Prepare(upstream) => self.prepare(upstream),
                 Step::Outgoing => self.outgoing().await,
-                Step::Connect => self.connect().await,
-                Step::Request(origin) => self.send_request(origin).await,
-                Step::Response(origin) => self.send_response(origin),
+                Step::Ask => self.ask().await,
+                Step::Response(origin, length) => self.take_response(origin, length),
                 Step::Head(origin, length) => self.head(origin, length).await,
                 Step::Shape(origin, length) => self.shape(origin, length).await,
                 Step::Body(origin) => self.transfer(origin).await,
@@ -337,13 +323,13 @@ impl<'a> Exchange<'a> {
                     self.record.error = Some(error);
                     if error == Error::WriteStall {
                         // What it does not take would stay in the system's memory for minutes.
-                        self.client.link.reset_on_close();
+                        self.down.client.link.reset_on_close();
                     }
                     self.log_first().await;
-                    self.client.abort();
+                    self.down.client.abort();
                     break Outcome::Abort;
                 }
-                Step::Done if self.client.close => break Outcome::Close,
+                Step::Done if self.down.client.close => break Outcome::Close,
                 Step::Done => break Outcome::Reusable,
             };
         };
@@ -368,7 +354,7 @@ impl<'a> Exchange<'a> {
             if acceptor.is_some_and(|(info, acceptor)| acceptor.is_some_and(|acceptor| !acceptor.holds(info)))
             {
                 self.peer.outdated.store(true, Ordering::Relaxed);
-                self.client.close = true;
+                self.down.client.close = true;
             }
             return Step::Failed(Error::Misdirected);
         }
@@ -403,12 +389,12 @@ impl<'a> Exchange<'a> {
             run.facts.other_paths = Some(readings).into();
         }
         if self.request.head.method == Method::Connect && !connects {
-            self.client.close = true;
+            self.down.client.close = true;
             return Step::Failed(Error::ConnectNotAllowed);
         }
-        if self.request.head.method == Method::Connect && self.client.link.has_more() {
+        if self.request.head.method == Method::Connect && self.down.client.link.has_more() {
             // Meant for a tunnel that nobody has agreed to yet.
-            self.client.close = true;
+            self.down.client.close = true;
             return Step::Failed(Error::EarlyTunnel);
         }
         if let Err(error) = self.limit_body_to(limit) {
@@ -419,11 +405,11 @@ impl<'a> Exchange<'a> {
 
     fn limit_body_to(&mut self, limit: Option<u64>) -> Result<(), Error> {
         let Some(limit) = limit else { return Ok(()) };
-        self.upload.limit = self.upload.limit.min(limit);
+        self.down.upload.limit = self.down.upload.limit.min(limit);
         match self.request.length {
-            BodyLength::Fixed(length) if length > self.upload.limit => Err(Error::BodyTooLarge),
+            BodyLength::Fixed(length) if length > self.down.upload.limit => Err(Error::BodyTooLarge),
             // Steps may have looked at more than a later one allows.
-            _ if self.upload.moved > self.upload.limit => Err(Error::BodyTooLarge),
+            _ if self.down.upload.moved > self.down.upload.limit => Err(Error::BodyTooLarge),
             _ => Ok(()),
         }
     }
@@ -448,7 +434,7 @@ impl<'a> Exchange<'a> {
     async fn screen(&mut self) -> Step {
         self.request.sent = self.request.head.headers.arena_len();
         self.request.begin_hop();
-        self.upload.leave_out(connection::named_options(&self.request.head.headers));
+        self.down.upload.leave_out(connection::named_options(&self.request.head.headers));
         if let Err(ended) = self.run_phases(PhaseId::RequestEarly).await {
             return ended.into();
         }
@@ -502,13 +488,15 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Whether to try again after `error`, or what to tell the client.
+    /// The upstream that is asked.
+    fn upstream(&self) -> Option<&'a Arc<Upstream>> {
+        self.ask.as_ref().map(|ask| ask.upstream)
+    }
+
+    /// What the client is told of `error`.
     fn failed(&mut self, error: Error) -> Step {
-        if self.may_try_again(&error) {
-            return Step::Connect;
-        }
         self.record.error = Some(error);
-        if self.client.head_sent {
+        if self.down.client.head_sent {
             return Step::Broken(error);
         }
         let client_is_gone = matches!(error, Error::Client(LinkError::Io(_)))
@@ -518,37 +506,18 @@ impl<'a> Exchange<'a> {
             return Step::Broken(error);
         }
         if error.status() == 400 || error.status() == 408 || matches!(error, Error::RequestFraming(_)) {
-            self.client.close = true;
+            self.down.client.close = true;
         }
         Step::Answer(Answer::error(&error))
-    }
-
-    fn may_try_again(&mut self, error: &Error) -> bool {
-        // What has begun is not repeated, and a body that has been taken from the client must still be at hand.
-        if self.record.first_byte.is_some() || self.client.head_sent || !self.upload.is_at_hand() {
-            return false;
-        }
-        // The origin takes the steps of a handshake on one connection alone: its client has to begin anew.
-        if error.side() == Side::Upstream
-            && !error.is_before_sending()
-            && authentication::has_credentials(&self.request.head.headers)
-        {
-            self.client.close = true;
-            return false;
-        }
-        let repeatable = self.request.is_repeatable();
-        self.active
-            .as_mut()
-            .is_some_and(|active| self.attempts.may_go_on(active, error, repeatable, clock::now()))
     }
 
     /// Either side may end a tunnel, and a client may leave once its response has begun, unless it owes the rest of its request and
     /// does not say that it takes it back. Neither is an error of anybody's.
     fn excuse_leaving(&mut self) {
         let Some(error) = self.record.error.filter(Error::is_leaving) else { return };
-        let is_whole = self.upload.is_done() && !self.upload.gave_up()
+        let is_whole = self.down.upload.is_done() && !self.down.upload.gave_up()
             || matches!(error, Error::Client(LinkError::Reset(_)));
-        let may_leave = error.side() == Side::Downstream && self.client.head_sent && is_whole;
+        let may_leave = error.side() == Side::Downstream && self.down.client.head_sent && is_whole;
         if self.record.tunnel || may_leave {
             self.record.error = None;
             self.record.ended_by.get_or_insert(error.side());
@@ -576,15 +545,13 @@ impl<'a> Exchange<'a> {
         counters.request(record.status, duration);
         self.proxy.metrics.requests_active.add(-1);
         if let Some(error) = &record.error {
-            let upstream = self.upstream.map(|upstream| &upstream.settings.name);
+            let upstream = self.upstream().map(|upstream| &upstream.settings.name);
             counters.error(error.kind(), error.side().as_str(), upstream);
         }
         let Some(log) = self.config.access_log() else { return };
         let asked = self.run.as_ref().and_then(|run| run.asked.fields());
         let headers = asked.unwrap_or(&self.request.head.headers);
-        let upstream = self.upstream;
-        let server =
-            upstream.zip(self.attempts.last()).and_then(|(upstream, server)| upstream.servers.get(server));
+        let ask = self.ask.as_ref();
         log.record(&Entry {
             time: SystemTime::now() - duration,
             client: self.client_address(),
@@ -594,16 +561,16 @@ impl<'a> Exchange<'a> {
             path: self.request.head.target(),
             protocol: self.request.head.version.as_str(),
             status: record.status,
-            bytes_in: self.upload.moved,
-            bytes_out: self.download.sent,
+            bytes_in: self.down.upload.moved,
+            bytes_out: self.down.download.sent,
             duration,
             site: self.site.map(|site| &*sites.site(site).name),
             route: self.route.map(|route| &*route.pattern),
-            upstream: upstream.map(|upstream| &*upstream.settings.name),
-            server: server.map(|server| &*server.label),
-            attempts: self.attempts.made(),
-            upstream_first_byte: record.first_byte,
-            upstream_reused: record.reused,
+            upstream: ask.map(|ask| &*ask.upstream.settings.name),
+            server: ask.and_then(Ask::server).map(|server| &*server.label),
+            attempts: ask.map_or(0, Ask::attempts),
+            upstream_first_byte: ask.and_then(|ask| ask.first_byte),
+            upstream_reused: ask.and_then(|ask| ask.reused),
             error: record.error.as_ref().map(Error::kind),
             error_side: record.error.as_ref().map(|error| error.side().as_str()),
             ended_by: record.ended_by.map(|side| match side {

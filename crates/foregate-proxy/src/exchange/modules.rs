@@ -162,7 +162,7 @@ impl<'a> Exchange<'a> {
 
     /// Whether a body goes through filters.
     pub(super) fn has_filters(&self) -> bool {
-        self.upload.filter.is_some() || self.download.filter.is_some()
+        self.down.upload.filter.is_some() || self.down.download.filter.is_some()
     }
 
     /// Whom the request is taken to come from.
@@ -508,7 +508,7 @@ impl<'a> Exchange<'a> {
             async move { (slot, dry, fetch::fetch(proxy, config, asks, step, ask).await) }
         });
         let answers = std::pin::pin!(futures_util::future::join_all(answers));
-        let answers = unless_gone(self.client, self.timer, answers).await.map_err(gone)?;
+        let answers = unless_gone(self.down.client, self.down.timer, answers).await.map_err(gone)?;
         if let Some(run) = &mut self.run {
             for (slot, dry, fetched) in answers {
                 if let Some(slot) = pipeline.answer_slot(slot) {
@@ -541,7 +541,7 @@ impl<'a> Exchange<'a> {
         let asks = (request.authority(), asker);
         let fetched = std::pin::pin!(fetch::fetch(proxy, config, asks, step, ask));
         // From here on it counts as the filter's.
-        unless_gone(self.client, self.timer, fetched).await.map(|fetched| fetched.answer)
+        unless_gone(self.down.client, self.down.timer, fetched).await.map(|fetched| fetched.answer)
     }
 
     fn asker(&self) -> fetch::Asker {
@@ -551,15 +551,17 @@ impl<'a> Exchange<'a> {
     /// What became of the exchange so far.
     pub(super) fn summary(&self) -> Summary {
         Summary {
-            bytes_in: self.upload.moved,
-            bytes_out: self.download.sent,
+            bytes_in: self.down.upload.moved,
+            bytes_out: self.down.download.sent,
             duration: self.record.start.elapsed(),
         }
     }
 
     /// Runs the steps of the phase `log`, whatever has become of the request.
     pub(super) fn run_log_phase(&mut self) {
-        for mut filter in [self.upload.filter.take(), self.download.filter.take()].into_iter().flatten() {
+        for mut filter in
+            [self.down.upload.filter.take(), self.down.download.filter.take()].into_iter().flatten()
+        {
             self.count_filters(&mut filter);
         }
         let summary = self.summary();

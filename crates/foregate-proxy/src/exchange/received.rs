@@ -231,7 +231,7 @@ impl<'a> Exchange<'a> {
     /// Takes the plan for a refused request along, if it is one that is wanted, with what its steps are shown of the request.
     fn take_refused(&mut self, error: Error, wants: fn(&Plan) -> bool) -> Option<&'a Arc<Plan>> {
         // What could not be parsed has not been consumed.
-        let raw = match (&error, &self.client.link) {
+        let raw = match (&error, &self.down.client.link) {
             (Error::Request(_) | Error::HeadTimeout, Link::H1(link)) => Some(link.ahead()),
             _ => None,
         };

@@ -28,7 +28,7 @@ impl Exchange<'_> {
         if is_announced && std::mem::take(&mut self.request.expect_continue) {
             // The client may wait for that with the end of its stream.
             let none = foregate_wire::HeaderList::new();
-            if let Err(error) = self.client.send_interim(self.request, 100, &none) {
+            if let Err(error) = self.down.client.send_interim(self.request, 100, &none) {
                 return Step::Failed(Error::Client(error));
             }
         }
@@ -37,7 +37,7 @@ impl Exchange<'_> {
             Ok(true) => {
                 self.request.length = if is_announced { BodyLength::Fixed(0) } else { BodyLength::Empty };
                 self.request.expect_continue = false;
-                self.upload = Copy::done();
+                self.down.upload = Copy::done();
                 next
             }
             Err(error) => Step::Failed(error),
@@ -46,17 +46,17 @@ impl Exchange<'_> {
 
     /// Whether the body has ended without a byte and without trailers; as far as is known, unless its end `is_announced`.
     fn poll_empty(&mut self, cx: &mut Context<'_>, is_announced: bool) -> Poll<Result<bool, Error>> {
-        let link = &mut self.client.link;
+        let link = &mut self.down.client.link;
         match link.poll_receive(cx) {
             Poll::Ready(Ok(Received::End)) => Poll::Ready(Ok(link.trailers().is_empty())),
             Poll::Ready(Ok(Received::Data)) => Poll::Ready(Ok(false)),
             Poll::Ready(Err(error)) => {
-                self.client.close |= matches!(error, LinkError::Body(_) | LinkError::Length);
+                self.down.client.close |= matches!(error, LinkError::Body(_) | LinkError::Length);
                 Poll::Ready(Err(Error::Client(error)))
             }
             Poll::Pending if is_announced => {
-                let deadline = self.progress.client_deadline(&self.config.settings.timeouts, clock::now());
-                self.timer.poll(cx, deadline).map(|()| Err(Error::BodyTimeout))
+                let deadline = self.down.progress.client_deadline(self.down.timeouts, clock::now());
+                self.down.timer.poll(cx, deadline).map(|()| Err(Error::BodyTimeout))
             }
             Poll::Pending => Poll::Ready(Ok(false)),
         }

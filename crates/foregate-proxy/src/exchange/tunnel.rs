@@ -22,7 +22,7 @@ impl Exchange<'_> {
         connection::strip_hop_by_hop(headers, false);
         headers.remove(NameId::TransferEncoding);
         headers.remove(NameId::ContentLength);
-        match &self.client.link {
+        match &self.down.client.link {
             Link::H1(_) if self.request.upgrade.is_some() => {
                 if origin.link.is_h2() {
                     if let Some(key) = key {
@@ -45,8 +45,8 @@ impl Exchange<'_> {
 
     /// Tells the client, and turns both connections into byte streams.
     pub(super) fn open_tunnel(&mut self, mut origin: Origin) -> Step {
-        self.client.close = true;
-        if self.request.head.method == Method::Connect && self.client.link.has_more() {
+        self.down.client.close = true;
+        if self.request.head.method == Method::Connect && self.down.client.link.has_more() {
             // The client has not waited for the answer to CONNECT.
             self.drop_origin(origin, &Error::EarlyTunnel);
             return Step::Failed(Error::EarlyTunnel);
@@ -55,7 +55,7 @@ impl Exchange<'_> {
             return self.give_up(origin, Error::Client(error));
         }
         let limits = foregate_wire::HeadLimits::default();
-        if let Link::H1(link) = &mut self.client.link {
+        if let Link::H1(link) = &mut self.down.client.link {
             link.begin_receive(BodyLength::UntilClose, &limits);
             link.begin_send(BodyLength::UntilClose);
         }
@@ -67,18 +67,18 @@ impl Exchange<'_> {
 
     /// Moves bytes both ways until both sides have ended, or nothing moves for too long.
     pub(super) async fn tunnel(&mut self, mut origin: Origin) -> Step {
-        self.upload = Copy::new();
-        self.download = Copy::new();
+        self.down.upload = Copy::new();
+        self.down.download = Copy::new();
         self.record.tunnel = true;
-        let idle = self.upstream.map_or(Duration::ZERO, |upstream| upstream.settings.tunnel_idle);
+        let idle = self.upstream().map_or(Duration::ZERO, |upstream| upstream.settings.tunnel_idle);
         let times = RelayTimes {
             idle,
             near_takes: self.config.settings.timeouts.write_stall,
-            far_takes: self.upstream.map_or(idle, |upstream| upstream.settings.idle_timeout),
+            far_takes: self.upstream().map_or(idle, |upstream| upstream.settings.idle_timeout),
         };
         let mut relay = Relay::new(times, clock::now());
         let result = poll_fn(|cx| {
-            let polled = relay.poll(cx, &mut self.client.link, &mut origin.link, self.timer);
+            let polled = relay.poll(cx, &mut self.down.client.link, &mut origin.link, self.down.timer);
             self.note_relay(relay.record());
             polled
         })
@@ -91,8 +91,8 @@ impl Exchange<'_> {
 
     /// Notes the figures of the tunnel so far: an exchange is logged also when it is dropped.
     fn note_relay(&mut self, relay: RelayRecord) {
-        (self.upload.moved, self.upload.sent) = (relay.up, relay.up);
-        (self.download.moved, self.download.sent) = (relay.down, relay.down);
+        (self.down.upload.moved, self.down.upload.sent) = (relay.up, relay.up);
+        (self.down.download.moved, self.down.download.sent) = (relay.down, relay.down);
         self.record.ended_by = relay.ended_by.map(|side| match side {
             RelaySide::Near => Side::Downstream,
             RelaySide::Far => Side::Upstream,

@@ -1,5 +1,6 @@
 //! Origins: which server is tried, and the connections to it.
 
+mod ask;
 mod attempts;
 pub(crate) mod authentication;
 mod balance;
@@ -31,13 +32,14 @@ use std::time::{Duration, Instant};
 
 use foregate_wire::HeadLimits;
 
-pub use self::attempts::Attempts;
+pub use self::ask::{Answer, Ask, Asker};
 pub use self::opening::{Addresses, Terms};
 pub use self::origin::Origin;
 pub use self::own::Own;
 pub use self::pool::Pool;
 pub use self::pools::Pools;
 
+use self::attempts::Attempts;
 use self::balance::RoundRobin;
 use self::health::{FAILURES_UNTIL_DOWN, Health, News};
 use self::idle::Ages;

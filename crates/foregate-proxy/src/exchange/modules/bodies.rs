@@ -92,7 +92,7 @@ impl Exchange<'_> {
         }
         let changes = filters.iter().any(Filtered::changes_length);
         let share = self.proxy.filter_memory.share(account);
-        self.upload.filter_from_start(chain(filters), share).map_err(Error::of_upload)?;
+        self.down.upload.filter_from_start(chain(filters), share).map_err(Error::of_upload)?;
         if changes {
             self.request.length = BodyLength::Chunked;
         }
@@ -108,12 +108,12 @@ impl Exchange<'_> {
     /// What the trailers of the request go through, once its head is what the origin gets.
     pub(in crate::exchange) fn sweep_request(&mut self) {
         let length = self.request.length;
-        let may_have = length == BodyLength::Chunked || self.client.link.is_h2();
+        let may_have = length == BodyLength::Chunked || self.down.client.link.is_h2();
         if may_have && !length.is_empty() {
             let names = self.request.head.headers.iter().flat_map(|field| [field.name, b"\n"]);
             let names = names.flatten().copied().collect();
             let sweep = self.sweep_of(Of::Request(names));
-            self.upload.sweep(sweep);
+            self.down.upload.sweep(sweep);
         }
     }
 

@@ -1,0 +1,219 @@
+//! The client's side of an exchange: its connection, both bodies, and the deadlines by which they have to move.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use foregate_wire::ResponseHead;
+
+use super::client::Client;
+use super::progress::{Awaited, Progress};
+use super::request::Request;
+use crate::error::{Error, Side};
+use crate::link::copy::{Copy, CopyError, Waiting};
+use crate::link::{Link, LinkError};
+use crate::settings::{Timeouts, Upstream};
+use crate::telemetry::clock;
+use crate::timer::Timer;
+use crate::upstream::{Asker, authentication};
+
+/// The client's side of an exchange.
+#[derive(Debug)]
+pub(super) struct Downstream<'a> {
+    pub client: &'a mut Client,
+    pub timer: &'a mut Timer,
+    pub timeouts: &'a Timeouts,
+    /// The request's body.
+    pub upload: Copy,
+    /// The response's body.
+    pub download: Copy,
+    pub progress: Progress,
+}
+
+impl Downstream<'_> {
+    /// Ready once the client has given up on the exchange.
+    pub fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        self.client.poll_abandoned(cx, self.timer).map(Error::Client)
+    }
+
+    /// The same where a request may be so young that looking is not worth it yet.
+    pub fn poll_gone_at(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<Error> {
+        if self.client.unwatched_until(now).is_some() { Poll::Pending } else { self.poll_gone(cx) }
+    }
+
+    /// Waits until the client's connection has room for a head: without, those of its streams would pile up where it does not read.
+    pub async fn room(&mut self) -> Result<(), Error> {
+        let since = clock::now();
+        poll_fn(|cx| {
+            if self.client.link.poll_room(cx).is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            if let Poll::Ready(error) = self.poll_gone(cx) {
+                return Poll::Ready(Err(error));
+            }
+            let moved_at = self.client.link.left_at().map_or(since, |at| at.max(since));
+            self.timer.poll(cx, moved_at + self.timeouts.write_stall).map(|()| Err(Error::WriteStall))
+        })
+        .await
+    }
+
+    /// Moves what is left of the request's body to the origin.
+    ///
+    /// # Errors
+    ///
+    /// The request cannot become whole.
+    pub fn poll_upload(&mut self, cx: &mut Context<'_>, origin: &mut Link) -> Result<(), Error> {
+        if self.upload.is_done() {
+            return Ok(());
+        }
+        let moved = self.upload.poll(cx, &mut self.client.link, origin);
+        let now = clock::now();
+        self.progress.observe_given(self.upload.sent, now);
+        match moved {
+            // The wait for an answer begins with the end of the request, which may come long after its last byte.
+            Poll::Ready(Ok(())) => self.progress.uploaded_all(now),
+            Poll::Ready(Err(CopyError::Sink(_))) => {
+                // The origin does not want the rest; it may have answered already.
+                self.upload.give_up();
+            }
+            Poll::Ready(Err(error)) => {
+                self.client.close |=
+                    matches!(error, CopyError::Source(LinkError::Body(_) | LinkError::Length));
+                return Err(Error::of_upload(error));
+            }
+            Poll::Pending => {}
+        }
+        Ok(())
+    }
+
+    /// Waits for the earliest deadline of those by which `awaited` must have happened.
+    pub fn poll_deadline(
+        &mut self,
+        cx: &mut Context<'_>,
+        upstream: &Upstream,
+        awaited: &[Awaited],
+        now: Instant,
+    ) -> Poll<Result<(), Error>> {
+        let waits = awaited.contains(&Awaited::ClientRead);
+        self.progress.observe_client(self.download.sent, waits, self.client.link.left_at(), now);
+        if !awaited.contains(&Awaited::ClientBody) {
+            self.progress.excuse_client(now);
+        }
+        let next = awaited
+            .iter()
+            .map(|&awaited| (self.deadline_of(awaited, upstream, now), awaited))
+            .min_by_key(|(deadline, _)| *deadline);
+        let Some((deadline, awaited)) = next else { return Poll::Pending };
+        if let Some(watch) = self.client.unwatched_until(now).filter(|watch| *watch < deadline) {
+            if self.timer.poll(cx, watch).is_ready() {
+                cx.waker().wake_by_ref();
+            }
+            return Poll::Pending;
+        }
+        if self.timer.poll(cx, deadline).is_pending() {
+            return Poll::Pending;
+        }
+        // The end of a span in which the client was fast enough is no timeout.
+        let still = self.deadline_of(awaited, upstream, Instant::now());
+        if still > deadline {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(Err(match awaited {
+            Awaited::ClientBody | Awaited::ExpectedBody | Awaited::EitherBody => Error::BodyTimeout,
+            Awaited::ClientRead => Error::WriteStall,
+            Awaited::OriginRead => Error::OriginStall,
+            Awaited::FirstByte => Error::FirstByteTimeout,
+            Awaited::OriginBody => Error::OriginIdle,
+        }))
+    }
+
+    /// Until when `awaited` must have happened. An origin that takes nothing has less time where a window that has grown waits for it.
+    fn deadline_of(&mut self, awaited: Awaited, upstream: &Upstream, now: Instant) -> Instant {
+        let deadline = self.progress.deadline(awaited, self.timeouts, upstream, now);
+        let holds = awaited == Awaited::OriginRead && self.client.link.holds_grown_window();
+        if holds { deadline.min(self.progress.moved_at() + self.timeouts.write_stall) } else { deadline }
+    }
+}
+
+/// A client that asks an upstream.
+pub(super) struct ClientAsks<'e, 'a> {
+    pub down: &'e mut Downstream<'a>,
+    pub request: &'e mut Request,
+    pub response: &'e mut ResponseHead,
+    /// The client's connection has room for the head of a response.
+    pub has_room: bool,
+}
+
+impl Asker for ClientAsks<'_, '_> {
+    fn heads(&mut self) -> (&mut Request, &mut ResponseHead) {
+        (self.request, self.response)
+    }
+
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        self.down.poll_gone(cx)
+    }
+
+    fn begin_body(&mut self, now: Instant) {
+        self.down.upload.resume();
+        // What steps have looked at, or an earlier attempt has taken, goes first.
+        self.down.upload.start_over();
+        self.down.progress.restart(now);
+    }
+
+    fn poll_body(&mut self, cx: &mut Context<'_>, origin: &mut Link) -> Result<bool, Error> {
+        // Interim responses must not wait for the final one.
+        if let Poll::Ready(Err(error)) = self.down.client.link.poll_flush(cx) {
+            return Err(Error::Client(error));
+        }
+        if !self.down.upload.is_done() {
+            self.down.poll_upload(cx, origin)?;
+        } else if let Poll::Ready(Err(_)) = origin.poll_flush(cx) {
+            // An origin may close its side and still have an answer for us, which comes next.
+        }
+        self.has_room = self.down.client.link.poll_room(cx).is_ready();
+        Ok(self.has_room)
+    }
+
+    fn body_is_whole(&self) -> Poll<bool> {
+        let upload = &self.down.upload;
+        if upload.is_done() { Poll::Ready(!upload.gave_up()) } else { Poll::Pending }
+    }
+
+    fn poll_deadline(&mut self, cx: &mut Context<'_>, upstream: &Upstream) -> Poll<Result<(), Error>> {
+        let (down, now) = (&mut *self.down, clock::now());
+        if !self.has_room {
+            // The origin has not been listened to meanwhile.
+            down.progress.uploaded_all(now);
+        }
+        if let Poll::Ready(error) = down.poll_gone_at(cx, now) {
+            return Poll::Ready(Err(error));
+        }
+        down.progress.observe_given(down.upload.sent, now);
+        down.progress.observe(down.upload.moved, 0, now);
+        let awaited = match down.upload.waiting {
+            _ if !self.has_room => Awaited::ClientRead,
+            // Whoever waits for a 100 has to send its body all the same once that takes too long, and the origin need not answer before.
+            Waiting::Source if self.request.expect_continue && down.upload.moved == 0 => {
+                Awaited::ExpectedBody
+            }
+            Waiting::Source => Awaited::ClientBody,
+            Waiting::Sink => Awaited::OriginRead,
+            _ => Awaited::FirstByte,
+        };
+        down.poll_deadline(cx, upstream, &[awaited], now)
+    }
+
+    fn may_repeat(&mut self, error: &Error) -> bool {
+        // A body that has been taken from the client must still be at hand.
+        if !self.down.upload.is_at_hand() {
+            return false;
+        }
+        // The origin takes the steps of a handshake on one connection alone: its client has to begin anew.
+        let ends_handshake = error.side() == Side::Upstream
+            && !error.is_before_sending()
+            && authentication::has_credentials(&self.request.head.headers);
+        self.down.client.close |= ends_handshake;
+        !ends_handshake
+    }
+}

@@ -1,0 +1,182 @@
+//! One fetch: the request of a step, its response, and the body of that.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use foregate_module::{FetchError, FetchRequest, FetchResponse, FetchResult, Field};
+use foregate_wire::{BodyLength, HeaderList, ResponseHead, connection};
+
+use crate::budget::Share;
+use crate::connection::registry::Holdings;
+use crate::error::Error;
+use crate::exchange::request::Request;
+use crate::link::start::extend;
+use crate::link::{Link, Received};
+use crate::settings;
+use crate::telemetry::clock;
+use crate::timer::Timer;
+use crate::upstream::{Addresses, Answer, Ask, Asker, Origin, Terms, Upstream};
+
+/// A step that asks an upstream.
+struct StepAsks<'e> {
+    request: Request,
+    head: ResponseHead,
+    body: &'e [u8],
+    /// How much of the body the origin has got, and since when nothing of it has moved.
+    sent: usize,
+    since: Instant,
+    finished: bool,
+    timer: Timer,
+}
+
+impl Asker for StepAsks<'_> {
+    fn heads(&mut self) -> (&mut Request, &mut ResponseHead) {
+        (&mut self.request, &mut self.head)
+    }
+
+    fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<Error> {
+        Poll::Pending
+    }
+
+    fn begin_body(&mut self, now: Instant) {
+        (self.sent, self.since, self.finished) = (0, now, self.body.is_empty());
+    }
+
+    fn poll_body(&mut self, cx: &mut Context<'_>, origin: &mut Link) -> Result<bool, Error> {
+        while let Some(rest) = self.body.get(self.sent..).filter(|rest| !rest.is_empty()) {
+            let Poll::Ready(taken) = origin.poll_send(cx, rest) else { return Ok(true) };
+            self.sent += taken.map_err(|_| Error::OriginClosed)?;
+            self.since = clock::now();
+        }
+        if !std::mem::replace(&mut self.finished, true) {
+            origin.finish(&HeaderList::new()).map_err(Error::Origin)?;
+        }
+        if let Poll::Ready(Err(_)) = origin.poll_flush(cx) {
+            // An origin may close its side and still have an answer for us, which comes next.
+        }
+        Ok(true)
+    }
+
+    fn body_is_whole(&self) -> Poll<bool> {
+        if self.finished { Poll::Ready(true) } else { Poll::Pending }
+    }
+
+    fn poll_deadline(
+        &mut self,
+        cx: &mut Context<'_>,
+        upstream: &settings::Upstream,
+    ) -> Poll<Result<(), Error>> {
+        let until = self.since + upstream.first_byte_timeout;
+        self.timer.poll(cx, until).map(|()| Err(Error::FirstByteTimeout))
+    }
+
+    fn may_repeat(&mut self, _: &Error) -> bool {
+        true
+    }
+}
+
+/// Makes the request of a step, once or, as far as that is safe, more often. `client` is on whose account connections are made, `share`
+/// the memory of the answer's body. It takes no longer than to the deadline, which is `ask.timeout` away.
+pub(super) async fn make(
+    upstream: &Arc<Upstream>,
+    (request, ask): (Request, &FetchRequest),
+    client: Option<&Arc<Holdings>>,
+    share: &mut Share,
+    deadline: Instant,
+) -> FetchResult {
+    let terms = Terms {
+        fresh: false,
+        addresses: Addresses { client: None, local: None },
+        client,
+        // Steps of different clients may ask the same: no user is bound to a connection that they have used.
+        own: None,
+        http1: false,
+        authenticates: false,
+    };
+    let mut asks = StepAsks {
+        request,
+        head: ResponseHead::new(),
+        body: &ask.body,
+        sent: 0,
+        since: clock::now(),
+        finished: false,
+        timer: Timer::new(upstream.settings.first_byte_timeout),
+    };
+    let mut asked = Ask::new(upstream, terms);
+    let answered = tokio::time::timeout_at(deadline.into(), final_head(&mut asked, &mut asks)).await;
+    let Ok(answered) = answered else {
+        asked.ran_out(ask.timeout);
+        return Err(FetchError::Timeout);
+    };
+    let (mut origin, length) = answered.map_err(fetch_error)?;
+    let received = receive(&mut origin, length, ask.limit, share);
+    let body = match tokio::time::timeout_at(deadline.into(), received).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(error)) => {
+            asked.has_failed(&origin, &error);
+            return Err(fetch_error(error));
+        }
+        Err(_) => {
+            asked.ran_out_on(&origin);
+            return Err(FetchError::Timeout);
+        }
+    };
+    if asks.finished {
+        upstream.recycle(origin, clock::now());
+    }
+    let head = &mut asks.head;
+    connection::strip_hop_by_hop(&mut head.headers, false);
+    // A field that modules may not set, such as a length, is left out.
+    let fields = head.headers.iter();
+    let fields = fields.filter_map(|field| Field::new(field.name.to_vec(), field.value.to_vec()).ok());
+    Ok(FetchResponse { status: head.status, fields: fields.collect(), body: body?.into() })
+}
+
+/// Waits for the final response: nobody is told of interim ones.
+async fn final_head(ask: &mut Ask<'_>, asks: &mut StepAsks<'_>) -> Result<(Origin, BodyLength), Error> {
+    loop {
+        match ask.answer(asks).await? {
+            Answer::Final(origin, length) => return Ok((origin, length)),
+            Answer::Interim => asks.since = clock::now(),
+        }
+    }
+}
+
+/// Receives a body of at most `limit` bytes. The outer error is the connection's.
+async fn receive(
+    origin: &mut Origin,
+    length: BodyLength,
+    limit: usize,
+    share: &mut Share,
+) -> Result<Result<Vec<u8>, FetchError>, Error> {
+    if length == BodyLength::Tunnel {
+        return Err(Error::Switch("a protocol switch that was not asked for"));
+    }
+    let mut body = Vec::new();
+    while poll_fn(|cx| origin.link.poll_receive(cx)).await.map_err(Error::Origin)? == Received::Data {
+        let data = origin.link.data();
+        if body.len() + data.len() > limit {
+            return Ok(Err(FetchError::TooLarge));
+        }
+        if !extend(&mut body, data, limit, Some(&mut *share)) {
+            return Ok(Err(FetchError::Busy));
+        }
+        let count = data.len();
+        origin.link.consume(count);
+    }
+    Ok(Ok(body))
+}
+
+fn fetch_error(error: Error) -> FetchError {
+    match error {
+        Error::Response(_) | Error::ResponseFraming(_) | Error::Interim(_) | Error::Switch(_) => {
+            FetchError::Malformed
+        }
+        Error::ConnectTimeout | Error::FirstByteTimeout => FetchError::Timeout,
+        Error::Internal => FetchError::BadRequest,
+        Error::NoDescriptors => FetchError::Busy,
+        _ => FetchError::Connection,
+    }
+}

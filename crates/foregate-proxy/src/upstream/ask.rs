@@ -1,0 +1,346 @@
+//! One request to an upstream, with all of its attempts: connecting, sending, waiting for the head of a response, and trying again.
+//!
+//! It knows no client and no exchange: an [`Asker`] gives the request and moves its body. Interim responses come out as events.
+
+use std::future::poll_fn;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use foregate_wire::{BodyLength, ResponseHead, connection, response_length};
+
+use super::{Active, Attempts, Origin, Server, Terms, Upstream, authentication};
+use crate::error::Error;
+use crate::exchange::request::Request;
+use crate::link::Link;
+use crate::settings::{self, UpstreamProtocol};
+use crate::telemetry::clock;
+
+/// The most that is taken of interim responses before the final one, bytes of their heads. Beyond: 502.
+const INTERIM_BYTES: usize = 64 * 1024;
+
+/// The side that asks: it has the request and its body, and decides how long an origin may take.
+pub trait Asker {
+    /// The request as the origin gets it, and the place for the response's head.
+    fn heads(&mut self) -> (&mut Request, &mut ResponseHead);
+
+    /// Ready once no response is wanted any more. Asked while a connection is made.
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Error>;
+
+    /// An origin has got the head of the request: the body follows, from its beginning.
+    fn begin_body(&mut self, now: Instant);
+
+    /// Moves as much of the body as the origin takes. False: there is no room for the head of a response yet.
+    ///
+    /// # Errors
+    ///
+    /// The request cannot become whole.
+    fn poll_body(&mut self, cx: &mut Context<'_>, origin: &mut Link) -> Result<bool, Error>;
+
+    /// Whether the origin has got all of the body; pending as long as more of it is to be moved.
+    fn body_is_whole(&self) -> Poll<bool>;
+
+    /// Waits for the deadline of whatever comes next, once nothing moves.
+    fn poll_deadline(
+        &mut self,
+        cx: &mut Context<'_>,
+        upstream: &settings::Upstream,
+    ) -> Poll<Result<(), Error>>;
+
+    /// Whether the request is still at hand for another attempt after `error`.
+    fn may_repeat(&mut self, error: &Error) -> bool;
+}
+
+/// Something that has come of a request.
+#[derive(Debug)]
+pub enum Answer {
+    /// The head of an interim response; the final one is still to come.
+    Interim,
+    /// The head of the final response. The body, framed like this, comes from the origin.
+    Final(Origin, BodyLength),
+}
+
+/// A request to an upstream.
+#[derive(Debug)]
+pub struct Ask<'a> {
+    /// The upstream that is asked.
+    pub upstream: &'a Arc<Upstream>,
+    /// How long the last attempt has waited for the first byte of a response, if one has come.
+    pub first_byte: Option<Duration>,
+    /// Whether the connection of the last attempt had served others before.
+    pub reused: Option<bool>,
+    terms: Terms<'a>,
+    active: Active<'a>,
+    attempts: Attempts,
+    /// When the last attempt began.
+    began: Instant,
+    /// When it had a connection.
+    opened: Instant,
+    /// The connection on which a response is waited for.
+    origin: Option<Origin>,
+    /// Bytes of interim responses, as they would have over HTTP/1.
+    interim: usize,
+}
+
+impl<'a> Ask<'a> {
+    /// A request of which nothing was sent yet. `terms` say on whose behalf it is made; the rest of them follows from the request.
+    pub fn new(upstream: &'a Arc<Upstream>, terms: Terms<'a>) -> Self {
+        let now = clock::now();
+        Self {
+            upstream,
+            first_byte: None,
+            reused: None,
+            terms,
+            active: upstream.enter(),
+            attempts: Attempts::default(),
+            began: now,
+            opened: now,
+            origin: None,
+            interim: 0,
+        }
+    }
+
+    /// How many attempts there have been.
+    pub fn attempts(&self) -> u32 {
+        self.attempts.made()
+    }
+
+    /// The server that was tried last.
+    pub fn server(&self) -> Option<&'a Server> {
+        self.upstream.servers.get(self.attempts.last()?)
+    }
+
+    /// Waits until something of a response has come. Where an attempt fails, others follow as far as that is safe and the upstream allows
+    /// them.
+    ///
+    /// # Errors
+    ///
+    /// Why the last attempt has failed. What may follow is up to [`Error::is_before_sending`] and [`Error::is_before_response`].
+    pub async fn answer<A: Asker>(&mut self, asker: &mut A) -> Result<Answer, Error> {
+        loop {
+            let error = match self.attempt(asker).await {
+                Ok(answer) => return Ok(answer),
+                Err(Error::NoUpgrade) if self.may_use_http1() => {
+                    // Nothing was sent: it is the same attempt.
+                    (self.origin, self.terms.http1) = (None, true);
+                    self.attempts.go_on();
+                    continue;
+                }
+                Err(error) => error,
+            };
+            self.end_attempt(&error);
+            if !self.may_go_on(asker, &error) {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Whether a request that HTTP/2 does not take may go over HTTP/1.1 instead.
+    fn may_use_http1(&self) -> bool {
+        !self.terms.http1 && self.upstream.settings.protocol == UpstreamProtocol::Auto
+    }
+
+    async fn attempt<A: Asker>(&mut self, asker: &mut A) -> Result<Answer, Error> {
+        if self.origin.is_none() {
+            self.connect(asker).await?;
+            let origin = self.origin.as_mut().ok_or(Error::Internal)?;
+            origin.send_head(asker.heads().0, &self.upstream.settings).await?;
+            asker.begin_body(clock::now());
+            self.interim = 0;
+        }
+        poll_fn(|cx| self.poll_head(cx, asker)).await?;
+        self.first_byte.get_or_insert_with(|| clock::now().saturating_duration_since(self.began));
+        let (request, head) = asker.heads();
+        match head.status {
+            200.. => self.begin_final(asker),
+            101 => {
+                agree_on_protocol(request, head)?;
+                // What of the request is still to come would pass for the other protocol (RFC 9110, section 7.8).
+                poll_fn(|cx| self.poll_rest(cx, asker)).await?;
+                self.begin_final(asker)
+            }
+            _ => {
+                self.count_interim(head)?;
+                // It has no body, whatever it says; but one that contradicts itself may be read as another message (RFC 9112, section
+                // 6.3).
+                response_length(&request.head.method, head).map_err(Error::ResponseFraming)?;
+                Ok(Answer::Interim)
+            }
+        }
+    }
+
+    /// Chooses a server and gets a connection to it.
+    async fn connect<A: Asker>(&mut self, asker: &mut A) -> Result<(), Error> {
+        let (upstream, now) = (self.upstream, clock::now());
+        let bound = upstream.bound_server(self.terms.own.and_then(OnceLock::get));
+        let (server, fresh) = self.attempts.begin(upstream, bound, now).ok_or(Error::NoServer)?;
+        (self.first_byte, self.began) = (None, now);
+        let (request, _) = asker.heads();
+        let terms = Terms {
+            fresh,
+            authenticates: authentication::has_credentials(&request.head.headers),
+            ..self.terms
+        };
+        let opened = {
+            let open = upstream.open(server, terms, now);
+            tokio::pin!(open);
+            poll_fn(|cx| {
+                let opened = open.as_mut().poll(cx);
+                if let Poll::Ready(Ok(Origin { reused: true, .. }) | Err(_)) = opened {
+                    return opened;
+                }
+                // To connect takes a while, in which the asker may have left.
+                let Poll::Ready(error) = asker.poll_gone(cx) else { return opened };
+                if let Poll::Ready(Ok(origin)) = opened {
+                    upstream.put_back(origin, clock::now());
+                }
+                Poll::Ready(Err(error))
+            })
+            .await
+        };
+        match opened {
+            Ok(origin) => {
+                (self.reused, self.opened) = (Some(origin.reused), clock::now());
+                self.origin = Some(origin);
+                Ok(())
+            }
+            Err(error) => {
+                // Others need not wait for what comes of a request that nobody waits for any more.
+                if let Error::Client(_) = error {
+                    upstream.failed(server, now, clock::now(), &error);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits for the head of a response while the body of the request is on its way.
+    fn poll_head<A: Asker>(&mut self, cx: &mut Context<'_>, asker: &mut A) -> Poll<Result<(), Error>> {
+        let Some(origin) = &mut self.origin else { return Poll::Ready(Err(Error::Internal)) };
+        // A head that there is no room for stays where it is.
+        if asker.poll_body(cx, &mut origin.link)?
+            && let Poll::Ready(result) = origin.poll_head(cx, self.upstream, asker.heads().1)
+        {
+            return Poll::Ready(result);
+        }
+        asker.poll_deadline(cx, &self.upstream.settings)
+    }
+
+    /// Moves what is left of the request's body.
+    fn poll_rest<A: Asker>(&mut self, cx: &mut Context<'_>, asker: &mut A) -> Poll<Result<(), Error>> {
+        let Some(origin) = &mut self.origin else { return Poll::Ready(Err(Error::Internal)) };
+        asker.poll_body(cx, &mut origin.link)?;
+        match asker.body_is_whole() {
+            Poll::Ready(true) => Poll::Ready(Ok(())),
+            Poll::Ready(false) => {
+                Poll::Ready(Err(Error::Switch("a switch of protocols before the request was whole")))
+            }
+            Poll::Pending => asker.poll_deadline(cx, &self.upstream.settings),
+        }
+    }
+
+    fn count_interim(&mut self, head: &ResponseHead) -> Result<(), Error> {
+        const LINE: usize = "HTTP/1.1 103 \r\n".len() + "\r\n".len();
+        let fields = head.headers.iter().map(|field| field.name.len() + field.value.len() + ": \r\n".len());
+        self.interim += LINE + head.reason().len() + fields.sum::<usize>();
+        match self.interim <= INTERIM_BYTES {
+            true => Ok(()),
+            false => Err(Error::Interim("more than 64 KiB of interim responses")),
+        }
+    }
+
+    /// The final response has begun: the server has answered.
+    fn begin_final<A: Asker>(&mut self, asker: &mut A) -> Result<Answer, Error> {
+        let (upstream, terms) = (self.upstream, self.terms);
+        let origin = self.origin.as_mut().ok_or(Error::Internal)?;
+        let (request, head) = asker.heads();
+        let length = origin.begin_body(upstream, request, head)?;
+        if let Some(own) = terms.own {
+            upstream.bind(origin, own);
+        }
+        if let Some(server) = self.attempts.last() {
+            upstream.succeeded(server, clock::now());
+            upstream.address_answered(server, origin);
+        }
+        self.active.answered();
+        self.origin.take().map(|origin| Answer::Final(origin, length)).ok_or(Error::Internal)
+    }
+
+    /// The attempt ends without a response.
+    pub fn end_attempt(&mut self, error: &Error) {
+        if let Some(origin) = self.origin.take() {
+            self.has_failed(&origin, error);
+        }
+    }
+
+    /// Takes note of a response that has failed on its connection, in its head or behind it.
+    pub fn has_failed(&mut self, origin: &Origin, error: &Error) {
+        // A kept connection that turns out to be dead says nothing about the server.
+        let is_race = self.attempts.failed_on(origin, error);
+        if origin.has_begun() {
+            self.first_byte.get_or_insert_with(|| self.began.elapsed());
+        }
+        origin.gave_up(error, &self.upstream.settings);
+        if let Some(server) = self.attempts.last().filter(|_| !is_race) {
+            self.upstream.attempt_failed(server, origin, self.began, clock::now(), error);
+        }
+    }
+
+    /// No response has come within `patience`, the time for all attempts.
+    pub fn ran_out(&mut self, patience: Duration) {
+        let (upstream, now) = (self.upstream, Instant::now());
+        let origin = self.origin.take();
+        if let Some(origin) = &origin {
+            self.ran_out_on(origin);
+        }
+        let Some(server) = self.attempts.last() else { return };
+        // Another server may have used up the time of this one.
+        if 2 * now.saturating_duration_since(self.began) < patience {
+            return upstream.gave_up(server, self.began, now);
+        }
+        if let Some(origin) = &origin {
+            upstream.address_failed(server, origin, now, &Error::FirstByteTimeout);
+        }
+        upstream.failed(server, self.began, now, &Error::FirstByteTimeout);
+    }
+
+    /// The same for the body of a response.
+    pub fn ran_out_on(&self, origin: &Origin) {
+        origin.gave_up_after(self.opened.elapsed());
+    }
+
+    /// Another request is to be sent, since the response to this one does not serve: that is no failure, and it has as many attempts.
+    pub fn start_over(&mut self) {
+        self.attempts.start_over();
+    }
+
+    fn may_go_on<A: Asker>(&mut self, asker: &mut A, error: &Error) -> bool {
+        // What has begun is not repeated.
+        if self.first_byte.is_some() || !asker.may_repeat(error) {
+            return false;
+        }
+        let repeatable = asker.heads().0.is_repeatable();
+        self.attempts.may_go_on(&mut self.active, error, repeatable, clock::now())
+    }
+}
+
+/// The protocol that the origin switches to must be one that was offered.
+fn agree_on_protocol(request: &mut Request, head: &ResponseHead) -> Result<(), Error> {
+    let Some(offered) = request.upgrade.as_deref() else {
+        return Err(Error::Switch("a protocol switch that was not asked for"));
+    };
+    let chosen = connection::upgrade(&head.headers).ok_or(Error::Switch("a switch to no protocol"))?;
+    if !offered.split(|byte| *byte == b',').any(|offer| offer.trim_ascii().eq_ignore_ascii_case(chosen)) {
+        return Err(Error::Switch("a switch to a protocol that was not offered"));
+    }
+    // A client that has sent a key of its own looks at this itself.
+    if let Some(key) = &request.websocket_key
+        && chosen.eq_ignore_ascii_case(b"websocket")
+        && head.headers.get_name(b"sec-websocket-accept")
+            != Some(crate::websocket::accept(key.as_bytes()).as_bytes())
+    {
+        return Err(Error::Switch("a WebSocket without the answer to its key"));
+    }
+    request.upgrade = Some(chosen.to_vec());
+    Ok(())
+}
