@@ -5,12 +5,9 @@
 
 #![deny(unsafe_code)]
 
-mod account;
 pub mod address;
 mod admin;
-mod budget;
 mod connection;
-mod descriptors;
 mod error;
 mod exchange;
 mod files;
@@ -18,21 +15,19 @@ mod files;
 pub mod http2;
 #[cfg(not(fuzzing))]
 mod http2;
-mod lanes;
+mod limits;
 mod link;
 mod listener;
 mod memory;
 mod names;
 mod notify;
 mod offload;
-mod pressure;
 mod proxy;
 mod random;
 mod relay;
 pub mod routing;
 pub mod server;
 pub mod settings;
-mod spool;
 mod sys;
 pub mod telemetry;
 mod timer;

@@ -15,11 +15,11 @@ use socket2::{Domain, Protocol, SockRef, Type};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 
-use crate::connection::registry::Place;
 use crate::connection::{self, Accepted, Active};
-use crate::descriptors;
+use crate::limits::clients::Place;
+use crate::limits::descriptors;
+use crate::limits::pressure;
 use crate::link::{Socket, stream};
-use crate::pressure;
 use crate::proxy::Proxy;
 use crate::settings::{Listen, ListenAddress, any_contains};
 use crate::telemetry::blocked::Watched;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::account::{Account, part};
-use crate::pressure;
+use crate::limits::account::{Account, part};
+use crate::limits::pressure;
 use crate::sys;
 use crate::telemetry::metrics::Metrics;
 

@@ -10,13 +10,13 @@ use foregate_module::LogLine;
 use foregate_module::settings::LogId;
 use foregate_wire::HeadLimits;
 
-use crate::budget::Budget;
-use crate::connection::registry::Registry;
 use crate::exchange::fetch::Fetches;
+use crate::limits::budget::Budget;
+use crate::limits::clients::Registry;
+use crate::limits::pressure;
+use crate::limits::spool::Spools;
 use crate::offload::Offload;
-use crate::pressure;
 use crate::settings::{Limits, Listen, ListenAddress, Settings, Timeouts};
-use crate::spool::Spools;
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::log_file::{LogFile, LogFiles};
 use crate::telemetry::metrics::{Metrics, SiteCounters};

@@ -24,10 +24,10 @@ use self::signals::Signals;
 pub use self::signals::catch_early;
 use self::sockets::{Bound, Side, SocketFile};
 use crate::admin;
-use crate::connection::registry::Registry;
+use crate::limits::clients::Registry;
+use crate::limits::pressure;
 use crate::listener::{self, Listener};
 use crate::memory;
-use crate::pressure;
 use crate::proxy::{Config, Proxy};
 use crate::random;
 use crate::settings::{Listen, ListenAddress, Settings};
@@ -255,7 +255,7 @@ impl Server {
         server.files.follow(&config.settings.watched);
         server.certificates.watch();
         tokio::spawn(memory::wake(tokio::runtime::Handle::current().metrics().num_workers()));
-        tokio::spawn(pressure::watch(Arc::clone(&proxy)));
+        tokio::spawn(pressure::watch(Arc::clone(&proxy.registry)));
         let metrics = Arc::clone(&proxy.metrics);
         tokio::spawn(Watched::new(upstream::sweep(move || proxy.config().upstreams.clone()), metrics));
         crate::notify::ready();
@@ -290,13 +290,13 @@ impl Server {
             self.listen(bound);
         }
         self.apply_side(settings, side);
-        crate::descriptors::look();
+        crate::limits::descriptors::look();
         tokio::spawn(async {
             // What has just been closed goes a little later.
             tokio::time::sleep(Duration::from_secs(2)).await;
-            crate::descriptors::look();
+            crate::limits::descriptors::look();
         });
-        let in_file = |plan: &Arc<Plan>| crate::spool::is_used_by(plan);
+        let in_file = |plan: &Arc<Plan>| crate::limits::spool::is_used_by(plan);
         if settings.sites.routes().iter().any(|route| route.plan.get().is_some_and(in_file)) {
             let (spools, folder) = (Arc::clone(&self.proxy.spools), settings.spool_folder());
             tokio::spawn(async move { spools.probe(folder).await });
@@ -585,7 +585,8 @@ fn raise_descriptor_limit() {
 /// Each client connection may need one to an origin as well.
 fn default_connections() -> usize {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let limit =
-        (descriptors / 2).saturating_sub(crate::descriptors::RESERVE as u64).clamp(1, MOST_CONNECTIONS);
+    let limit = (descriptors / 2)
+        .saturating_sub(crate::limits::descriptors::RESERVE as u64)
+        .clamp(1, MOST_CONNECTIONS);
     usize::try_from(limit).unwrap_or(usize::MAX)
 }

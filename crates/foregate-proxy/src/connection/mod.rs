@@ -4,7 +4,6 @@ mod h1;
 mod h2;
 mod handshake;
 mod proxy_header;
-pub mod registry;
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -15,8 +14,8 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 use self::proxy_header::HeaderError;
-use self::registry::Registered;
 use crate::exchange::client::Peer;
+use crate::limits::clients::Registered;
 use crate::link::{H1Link, Socket, Stream};
 use crate::proxy::{Proxy, Terms};
 use crate::settings::{Listen, any_contains};

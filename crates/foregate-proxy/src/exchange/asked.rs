@@ -4,7 +4,7 @@ use foregate_module::Fields;
 use foregate_wire::HeaderList;
 
 use super::request::Request;
-use crate::pressure::Charge;
+use crate::limits::pressure::Charge;
 
 /// How much memory lies ready for the next request, bytes and fields.
 const KEPT: (usize, usize) = (4096, 64);

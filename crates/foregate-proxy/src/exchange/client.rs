@@ -14,7 +14,7 @@ use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead, Version};
 
 use super::request::{Request, StandIn};
 use crate::address::write_ip;
-use crate::connection::registry::Holdings;
+use crate::limits::clients::Holdings;
 use crate::link::{Link, LinkError, Received};
 use crate::settings::Listen;
 use crate::telemetry::clock;

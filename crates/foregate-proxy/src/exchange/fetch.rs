@@ -13,11 +13,11 @@ use foregate_wire::Method;
 use parking_lot::Mutex;
 
 use super::request::Request;
-use crate::account::{Account, Place, part};
 use crate::address::ServerAddress;
-use crate::budget::{Budget, Share};
-use crate::connection::registry::Holdings;
-use crate::lanes::Lanes;
+use crate::limits::account::{Account, Place, part};
+use crate::limits::budget::{Budget, Share};
+use crate::limits::clients::Holdings;
+use crate::limits::lanes::Lanes;
 use crate::proxy::{Config, Proxy};
 use crate::settings;
 use crate::upstream::Upstream;

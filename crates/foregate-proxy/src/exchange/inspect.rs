@@ -9,13 +9,13 @@ use foregate_wire::BodyLength;
 
 use super::Exchange;
 use super::progress::Awaited;
-use crate::budget::Share;
 use crate::error::Error;
+use crate::limits::budget::Share;
+use crate::limits::spool::{self, PIECE, Reader, Spool};
 use crate::link::copy::Waiting;
 use crate::link::start::{Front, Held, Kept, extend};
 use crate::link::turn::give_way;
 use crate::link::{LinkError, Received};
-use crate::spool::{self, PIECE, Reader, Spool};
 use crate::telemetry::clock;
 use crate::upstream::Origin;
 

@@ -45,9 +45,9 @@ use self::request::Request;
 use self::respond::Answer;
 use self::response::Response;
 use crate::error::{Error, Side};
+use crate::limits::pressure::{self, Shortage};
 use crate::link::copy::Copy;
 use crate::link::{Link, LinkError};
-use crate::pressure;
 use crate::proxy::{Config, Proxy};
 use crate::routing::HostId;
 use crate::settings::{Action, Route};
@@ -198,7 +198,7 @@ pub fn admit(request: &mut Request, peer: &Peer, understood: Result<(), Error>) 
         request.belongs_to(client);
     }
     understood.map_err(Unserved::Malformed)?;
-    pressure::admit(client).map_err(Unserved::NotAdmitted)
+    pressure::admit(client).map_err(|Shortage| Unserved::NotAdmitted(Error::Memory))
 }
 
 /// Serves a request, or tells the client why it is not served.

@@ -15,9 +15,9 @@ use foregate_wire::{
 use self::onward::{OWN_NAME, Told};
 use self::understand::LastHost;
 pub use self::understand::StandIn;
-use crate::connection::registry::{HeldHead, Holdings};
 use crate::error::Error;
-use crate::pressure::Charge;
+use crate::limits::clients::{HeldHead, Holdings};
+use crate::limits::pressure::Charge;
 use crate::settings;
 
 /// How many servers of that name a request may have passed. An upstream that leads back here would have it go round until its

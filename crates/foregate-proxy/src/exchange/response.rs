@@ -5,8 +5,8 @@ use std::ops::{Deref, DerefMut};
 use foregate_module::{Fields, FieldsMut};
 use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead};
 
+use crate::limits::pressure::Charge;
 use crate::link::sweep;
-use crate::pressure::Charge;
 
 /// The head of a response. Its memory is used again for the next response of a connection.
 #[derive(Debug, Default)]

@@ -14,13 +14,13 @@ use super::client::Peer;
 use super::received::{self, Head, Refused};
 use super::request::Request;
 use super::response::Response;
-use crate::budget::Share;
+use crate::limits::budget::Share;
+use crate::limits::spool::Spool;
 use crate::link::start::Held;
 use crate::proxy::Config;
 use crate::random;
 use crate::routing::HostId;
 use crate::settings::{Route, TlsVersion};
-use crate::spool::Spool;
 use crate::telemetry::clock;
 
 /// What steps have said of an exchange, and what they are told of it beside its heads.

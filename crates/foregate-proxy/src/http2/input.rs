@@ -11,8 +11,8 @@ use super::block::{Block, LIST_FACTOR};
 use super::receive_window::MEASURES;
 use super::streams::Known;
 use super::{Arrived, Asked, ENDED, ENDING, Ending, FRAME, Fault, HEADS, State, Terms};
+use crate::limits::pressure;
 use crate::link::frames::{Frame, HEADER, PREFACE, flag, kind};
-use crate::pressure;
 use crate::settings::Limits;
 
 /// Requests for which a connection keeps memory while none arrives.

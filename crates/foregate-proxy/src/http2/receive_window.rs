@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use super::streams::Streams;
 use super::{FRAME, LARGEST_WINDOW, State};
-use crate::budget::Share;
+use crate::limits::budget::Share;
+use crate::limits::pressure;
 use crate::link::frames::kind;
-use crate::pressure;
 use crate::settings::Limits;
 
 /// The payload of the PING that measures a round trip.

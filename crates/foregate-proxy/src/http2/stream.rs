@@ -9,8 +9,8 @@ use h2::Reason;
 
 use super::output::What;
 use super::{Shared, State};
+use crate::limits::pressure::Charge;
 use crate::link::{LinkError, Received};
-use crate::pressure::Charge;
 
 /// A stream on which a client's request has come. Once it is dropped the client knows that nothing more comes, and that nothing more is
 /// needed.

@@ -10,11 +10,11 @@ use foregate_wire::HeaderList;
 use super::WINDOW;
 use super::receive_window::{Consumption, Growth, ReceiveWindow};
 use super::send_window::{Opening, SendWindow};
-use crate::budget::Share;
-use crate::connection::registry::Holdings;
 use crate::exchange::request::Request;
+use crate::limits::budget::Share;
+use crate::limits::clients::Holdings;
+use crate::limits::pressure::Charge;
 use crate::link::LinkError;
-use crate::pressure::Charge;
 use crate::settings::Limits;
 
 /// Streams that are remembered after we have reset them: more of them may be under way.

@@ -8,14 +8,9 @@ use std::io;
 use std::task::{Context, Poll};
 
 use super::Stream;
-use crate::pressure::{self, Charge};
+use crate::limits::buffer_size::{FIRST, LARGE, SMALL};
+use crate::limits::pressure::{self, Charge};
 
-/// What a connection starts with: most heads fit, and a peer that sends half of one holds no more than this.
-pub const FIRST: usize = 4 * 1024;
-/// The usual size of a buffer for bodies.
-pub const SMALL: usize = 16 * 1024;
-/// The size of a buffer once a peer has shown that it sends faster than that.
-pub const LARGE: usize = 64 * 1024;
 /// Buffers of each size that a thread keeps for reuse; more go back to the allocator.
 const KEPT_PER_THREAD: usize = 32;
 

@@ -9,7 +9,7 @@ use super::start::{Front, Kept};
 use super::sweep::Trailers;
 use super::turn::give_way;
 use super::{Link, LinkError, Received};
-use crate::budget::Share;
+use crate::limits::budget::Share;
 
 /// Who is being waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use foregate_module::{Bail, Chain, FetchRequest, FetchResult, Filtered, Passed, Start};
 
-use super::buffer;
 use super::copy::CopyError;
-use crate::budget::Share;
+use crate::limits::budget::Share;
+use crate::limits::buffer_size;
 
 /// Filters behind each other, with a clock to measure them by. A panic of one in a dry run is caught.
 pub fn chain(filters: Vec<Filtered>) -> Chain {
@@ -57,9 +57,9 @@ pub struct Faults {
 }
 
 /// What a buffer of filters may keep of its memory once it is empty, bytes. So much is gathered at first.
-const FILTER_KEPT: usize = buffer::SMALL;
+const FILTER_KEPT: usize = buffer_size::SMALL;
 /// So much is gathered once that was too little: every piece that is sent wakes its receiver.
-const FILTER_LARGE: usize = buffer::LARGE;
+const FILTER_LARGE: usize = buffer_size::LARGE;
 
 impl Filter {
     /// Filters behind each other, which hold what they do on behalf of `share`.
@@ -283,8 +283,8 @@ mod tests {
     use foregate_module::testing::PassOn;
 
     use super::*;
-    use crate::account::Account;
-    use crate::budget::Budget;
+    use crate::limits::account::Account;
+    use crate::limits::budget::Budget;
 
     #[test]
     fn what_never_empties_does_not_grow() {

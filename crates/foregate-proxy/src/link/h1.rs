@@ -10,11 +10,12 @@ use foregate_wire::{
 };
 use tokio::io::AsyncWrite;
 
-use super::buffer::{Buffer, LARGE};
+use super::buffer::Buffer;
 use super::stream::{IdleState, Stream, poll_write_both};
 use super::turn::Turn;
 use super::{LinkError, Received};
-use crate::pressure::Charge;
+use crate::limits::buffer_size::LARGE;
+use crate::limits::pressure::Charge;
 use crate::tls::Refusal;
 
 /// What is ever read of a head, in bytes, whatever the limits say.

@@ -12,7 +12,7 @@ use super::turn::Turn;
 use super::unread::Unread;
 use super::unsent::{Piece, Unsent};
 use super::{LinkError, Received};
-use crate::pressure::Charge;
+use crate::limits::pressure::Charge;
 
 /// A stream of an HTTP/2 connection to an origin.
 #[derive(Debug)]

@@ -17,10 +17,10 @@ use h2::Reason;
 use self::block::{SCRATCH, Scratch, continuations, fragment, is_too_large, join, replacement, write_head};
 use self::doubts::Doubts;
 use self::padding::Padding;
+use crate::limits::pressure::Charge;
 use crate::link::buffer::Buffer;
 use crate::link::frames::{Frame, HEADER, flag, kind};
 use crate::link::meter::Meter;
-use crate::pressure::Charge;
 use crate::settings::Limits;
 use crate::telemetry::clock;
 

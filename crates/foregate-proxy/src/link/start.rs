@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::copy::{Copy, End, Waiting};
-use crate::budget::Share;
-use crate::spool::Reader;
+use crate::limits::budget::Share;
+use crate::limits::spool::Reader;
 
 /// Bytes of a body, for several who read them, with what they hold of the memory that all share.
 #[derive(Debug)]
@@ -190,8 +190,8 @@ impl Copy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::Account;
-    use crate::budget::Budget;
+    use crate::limits::account::Account;
+    use crate::limits::budget::Budget;
 
     #[test]
     fn no_room_is_made_for_what_never_comes() {

@@ -13,8 +13,9 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::coop::poll_proceed;
 use tokio_util::io::poll_read_buf;
 
-use crate::pressure::Charge;
-use crate::{descriptors, tls};
+use crate::limits::descriptors;
+use crate::limits::pressure::Charge;
+use crate::tls;
 
 /// What of a peer's data the kernel takes before it can send it, bytes. By itself it takes up to 4 MiB for each peer that reads
 /// slowly (`net.ipv4.tcp_wmem`), and once 500 or so have that, all connections of the machine are reset for lack of memory.

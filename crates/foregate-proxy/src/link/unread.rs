@@ -9,7 +9,7 @@ use std::task::Waker;
 use parking_lot::Mutex;
 
 use super::frames::{Frame, flag, kind};
-use crate::pressure::Charge;
+use crate::limits::pressure::Charge;
 
 /// What a DATA frame costs in `h2` beside its bytes, about.
 const FRAME: usize = 256;

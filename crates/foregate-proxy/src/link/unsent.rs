@@ -16,7 +16,7 @@ use foregate_wire::HeaderList;
 use parking_lot::Mutex;
 
 use super::frames::{Frame, kind};
-use crate::pressure::{self, Charge};
+use crate::limits::pressure::{self, Charge};
 
 /// What a frame costs in `h2` beside its bytes, about.
 const FRAME: usize = 256;

@@ -9,8 +9,8 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
-use crate::pressure;
-use crate::spool::Spools;
+use crate::limits::pressure;
+use crate::limits::spool::Spools;
 
 use super::metrics::{
     BETWEEN, BLOCKED_BUCKETS, CertificateExpiry, DURATION_BUCKETS, Metrics, STATUS_CLASSES, UpstreamCounters,

@@ -25,8 +25,8 @@ use self::labelled::{Kinds, Labelled, OTHER, UNROUTED};
 use super::exposition::{self, Exposition};
 use super::process::ProcessExposition;
 use super::steps::{BLOCKED, StepCounters};
-use crate::budget::Budget;
-use crate::spool::Spools;
+use crate::limits::budget::Budget;
+use crate::limits::spool::Spools;
 
 /// Errors that a site counts apart, by kind, side and upstream. Beyond, they count for the upstream [`OTHER`]; the kinds are a few
 /// dozen.

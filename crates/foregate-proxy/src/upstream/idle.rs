@@ -6,7 +6,7 @@ use std::sync::Weak;
 use std::time::{Duration, Instant};
 
 use super::own::{Own, Turn};
-use crate::descriptors::OfClient;
+use crate::limits::descriptors::OfClient;
 use crate::link::H1Link;
 
 /// What is known of a connection of HTTP/1 from when it was made.

@@ -47,9 +47,9 @@ use self::pools::PoolKey;
 use self::remembered::Remembered;
 use self::tried::Tried;
 
-use crate::account::Places;
 use crate::address::ServerAddress;
 use crate::error::Error;
+use crate::limits::account::Places;
 use crate::names::{Resolved, Resolver};
 use crate::settings::{self, UpstreamProtocol};
 use crate::telemetry::metrics::{Metrics, ServerCounters, UpstreamCounters};

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use super::connect::Connected;
 use super::{Origin, Own, Server, Upstream};
-use crate::connection::registry::Holdings;
-use crate::descriptors::OfClient;
+use crate::limits::clients::Holdings;
+use crate::limits::descriptors::OfClient;
 use crate::error::Error;
 use crate::settings::UpstreamProtocol;
 

@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::connect::tcp;
 use super::{Server, Upstream};
-use crate::descriptors::{self, Used};
+use crate::limits::descriptors::{self, Used};
 
 /// How long a connection is waited for before the next address is tried as well (RFC 8305, section 5).
 const NEXT_AFTER: Duration = Duration::from_millis(250);

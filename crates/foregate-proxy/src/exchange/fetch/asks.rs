@@ -8,8 +8,8 @@ use std::time::Instant;
 use foregate_module::{FetchError, FetchRequest, FetchResponse, FetchResult, Field};
 use foregate_wire::{BodyLength, HeaderList, ResponseHead, connection};
 
-use crate::budget::Share;
-use crate::connection::registry::Holdings;
+use crate::limits::budget::Share;
+use crate::limits::clients::Holdings;
 use crate::error::Error;
 use crate::exchange::request::Request;
 use crate::link::start::extend;

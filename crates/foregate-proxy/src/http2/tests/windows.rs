@@ -1,8 +1,8 @@
 //! Windows, in both directions.
 
 use super::*;
-use crate::account::Account;
-use crate::budget::Budget;
+use crate::limits::account::Account;
+use crate::limits::budget::Budget;
 
 /// A stream whose window is used up, with data that waits for more of it.
 fn starved() -> (Peer, ClientStream) {

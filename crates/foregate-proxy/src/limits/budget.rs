@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::account::{Account, Ledger, part};
-use crate::pressure::Charge;
+use crate::limits::account::{Account, Ledger, part};
+use crate::limits::pressure::Charge;
 use crate::telemetry::metrics::Counter;
 
 /// A share may be at most this part of what nobody else holds.

@@ -2,7 +2,7 @@
 //!
 //! Each connection has bounds of its own, but ten thousand connections at their bounds are more than a machine has. So what
 //! they hold is counted where it is taken: buffers, heads that are being received, header blocks that are held back, what waits for
-//! streams of HTTP/2 in either direction, and what filters and starts of bodies hold ([`crate::budget`]). As it grows towards the
+//! streams of HTTP/2 in either direction, and what filters and starts of bodies hold ([`crate::limits::budget`]). As it grows towards the
 //! limit, the process does without what it can do without, cheapest first: keep-alive, requests, connections (see [`STAGES`]). Not
 //! the size of the process is looked at: that falls late, if at all, once memory has been given back.
 //!
@@ -17,10 +17,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::connection::registry::Holdings;
-use crate::error::Error;
-use crate::link::buffer::{FIRST, LARGE, SMALL};
-use crate::proxy::Proxy;
+use crate::limits::buffer_size::{FIRST, LARGE, SMALL};
+use crate::limits::clients::{Holdings, Registry};
 use crate::telemetry::metrics::Counter;
 
 /// What a thread takes or gives back before it tells of it, bytes: several of the largest buffers, which come and go with each
@@ -298,18 +296,22 @@ pub fn refuses_connections() -> bool {
     MEMORY.stage.load(Ordering::Relaxed) >= 3
 }
 
+/// There is no memory for a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shortage;
+
 /// Whether a new request of this client, if it is known, may be served.
 ///
 /// # Errors
 ///
 /// New requests are refused at present, or those of clients with as many; this one has been counted.
-pub fn admit(client: Option<&Arc<Holdings>>) -> Result<(), Error> {
+pub fn admit(client: Option<&Arc<Holdings>>) -> Result<(), Shortage> {
     let connections = || client.map(|client| client.connections());
     if MEMORY.admits(connections, || client.map_or(0, |client| client.held())) {
         return Ok(());
     }
     REFUSED_REQUESTS.inc();
-    Err(Error::Memory)
+    Err(Shortage)
 }
 
 /// Whether a head, of which more has to come, may hold so many bytes. If not, that has been counted.
@@ -322,7 +324,7 @@ pub fn allows_head(bytes: usize) -> bool {
 }
 
 /// Follows the stages: wakes idle connections, and those of clients that hold the most, which end by themselves, and tells the log.
-pub async fn watch(proxy: Arc<Proxy>) {
+pub async fn watch(registry: Arc<Registry>) {
     let (mut last, mut for_all, mut told) = (0, false, None::<(u8, Instant)>);
     loop {
         // What has changed is waited for; what threads raced for is found soon.
@@ -332,12 +334,12 @@ pub async fn watch(proxy: Arc<Proxy>) {
         let stage = MEMORY.stage.load(Ordering::Relaxed);
         let was_for_all = std::mem::replace(&mut for_all, MEMORY.is_tight_for_all());
         if stage > 0 && last == 0 || for_all && !was_for_all {
-            proxy.registry.wake();
+            registry.wake();
         }
         last = stage;
         let excess = MEMORY.excess();
         if excess > 0 {
-            proxy.registry.take_back(excess, MEMORY.large_holding());
+            registry.take_back(excess, MEMORY.large_holding());
         }
         let due = told.is_none_or(|(_, at)| at.elapsed() >= TOLD_EVERY);
         let before = told.map_or(0, |(stage, _)| stage);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::account::Account;
+use crate::limits::account::Account;
 
 /// A bounded number of turns at a time.
 #[derive(Debug)]

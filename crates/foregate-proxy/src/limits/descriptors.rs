@@ -10,8 +10,8 @@ use std::sync::{Arc, LazyLock};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
-use crate::account::{Account, Ledger, part};
-use crate::connection::registry::Holdings;
+use crate::limits::account::{Account, Ledger, part};
+use crate::limits::clients::Holdings;
 
 /// Descriptors that connections and temporary files leave for health checks, admin, metrics, logs and configuration files.
 pub const RESERVE: usize = 64;

@@ -1,7 +1,7 @@
 //! The clients on whose account requests hold memory, places and descriptors.
 //!
 //! Everything that a request makes the process hold, and of which there is a bounded amount, is taken on an [`Account`].
-//! There is no way to take memory of a [`Budget`](crate::budget::Budget) or a place of [`Places`] without one, so that code
+//! There is no way to take memory of a [`Budget`](crate::limits::budget::Budget) or a place of [`Places`] without one, so that code
 //! that forgets the client does not compile.
 
 use std::collections::HashMap;

@@ -1,0 +1,8 @@
+//! The sizes of buffers for bytes of peers. [Pressure](super::pressure) allows the larger ones only while there is memory.
+
+/// The first buffer of a connection: most heads fit, and a peer that sends half of one holds no more than this.
+pub const FIRST: usize = 4 * 1024;
+/// The usual size of a buffer for bodies.
+pub const SMALL: usize = 16 * 1024;
+/// The size of a buffer once a peer has shown that it sends faster than that.
+pub const LARGE: usize = 64 * 1024;

@@ -1,0 +1,11 @@
+//! The resources that peers make the process hold, and the bounds on them: connections, memory, descriptors and files, each on
+//! the account of a client.
+
+pub mod account;
+pub mod budget;
+pub mod buffer_size;
+pub mod clients;
+pub mod descriptors;
+pub mod lanes;
+pub mod pressure;
+pub mod spool;
