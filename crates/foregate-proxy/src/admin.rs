@@ -16,8 +16,8 @@ use tokio::time::timeout;
 use crate::link::Socket;
 use crate::listener::Listener;
 use crate::proxy::Proxy;
-use crate::telemetry::blocked::Watched;
-use crate::telemetry::metrics::ExpositionFormat;
+use crate::telemetry::exposition::{Exposition, ExpositionFormat};
+use crate::time::poll_length::Watched;
 
 /// The longest admin request or metrics request head, in bytes.
 const LONGEST_REQUEST: u64 = 8 * 1024;
@@ -175,7 +175,10 @@ async fn metrics(socket: Socket, proxy: &Proxy, asked: &Asked) -> io::Result<()>
         (true, b"/metrics") => {
             let format = ExpositionFormat::for_accept(&accept(&head));
             let certificates = proxy.config().certificates.expiries();
-            ("200 OK", format.content_type(), proxy.metrics.render(format, certificates))
+            let exposition = Exposition::new(Arc::clone(&proxy.metrics))
+                .with_certificates(certificates)
+                .with_bodies(&proxy.filter_memory, &proxy.spools);
+            ("200 OK", format.content_type(), exposition.render(format))
         }
         (true, b"/health") if proxy.is_draining() => {
             ("503 Service Unavailable", TEXT, "draining\n".to_owned())

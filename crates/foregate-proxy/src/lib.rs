@@ -8,6 +8,7 @@
 pub mod address;
 mod admin;
 mod connection;
+pub mod counters;
 mod error;
 mod exchange;
 mod files;
@@ -30,7 +31,7 @@ pub mod server;
 pub mod settings;
 mod sys;
 pub mod telemetry;
-mod timer;
+mod time;
 pub mod tls;
 mod upstream;
 mod watch;

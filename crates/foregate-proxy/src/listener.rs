@@ -22,7 +22,7 @@ use crate::limits::pressure;
 use crate::link::{Socket, stream};
 use crate::proxy::Proxy;
 use crate::settings::{Listen, ListenAddress, any_contains};
-use crate::telemetry::blocked::Watched;
+use crate::time::poll_length::Watched;
 
 /// How long accepting pauses when there are no descriptors or too many connections.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::counters::metrics::Metrics;
 use crate::limits::account::{Account, part};
 use crate::limits::pressure;
 use crate::sys;
-use crate::telemetry::metrics::Metrics;
 
 /// A piece of work. It catches its own panics.
 type Job = Box<dyn FnOnce() + Send>;

@@ -10,6 +10,8 @@ use foregate_module::LogLine;
 use foregate_module::settings::LogId;
 use foregate_wire::HeadLimits;
 
+use crate::counters::metrics::{Metrics, SiteCounters};
+use crate::counters::steps::StepCounters;
 use crate::exchange::fetch::Fetches;
 use crate::limits::budget::Budget;
 use crate::limits::clients::Registry;
@@ -19,8 +21,6 @@ use crate::offload::Offload;
 use crate::settings::{Limits, Listen, ListenAddress, Settings, Timeouts};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::log_file::{LogFile, LogFiles};
-use crate::telemetry::metrics::{Metrics, SiteCounters};
-use crate::telemetry::steps::StepCounters;
 use crate::tls::{Acceptor, CertificateStore, SiteHosts, TlsError};
 use crate::upstream::{Pools, Upstream, Upstreams};
 
@@ -189,9 +189,9 @@ impl Proxy {
         let offload = Offload::new(threads, limits.offload_queue, Arc::clone(&metrics));
         pressure::set_limit(config.settings.memory());
         let steps = Arc::clone(metrics.steps(config.settings.pipeline.steps().map(|decl| decl.name)));
-        let filter_memory = Arc::clone(&metrics.filter_memory);
+        let filter_memory = Arc::<Budget>::default();
         filter_memory.set_limit(limits.filter_memory, limits.filter_per_client);
-        let spools = Arc::clone(&metrics.spools);
+        let spools = Arc::<Spools>::default();
         spools.budget.set_limit(limits.filter_files, limits.filter_per_client);
         Self {
             steps,

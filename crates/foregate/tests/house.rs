@@ -13,7 +13,8 @@ use std::{
     time::Duration,
 };
 
-use foregate_proxy::telemetry::metrics::{ExpositionFormat, Metrics};
+use foregate_proxy::counters::metrics::Metrics;
+use foregate_proxy::telemetry::exposition::{Exposition, ExpositionFormat};
 
 use serde_json::Value;
 
@@ -246,7 +247,7 @@ fn every_metric_and_every_field_of_the_access_log_is_documented() {
     let upstream = metrics.upstream("upstream");
     upstream.opened.inc();
     site.error("kind", "side", None);
-    let rendered = metrics.render(ExpositionFormat::Prometheus, Vec::new());
+    let rendered = Exposition::new(Arc::clone(&metrics)).render(ExpositionFormat::Prometheus);
     let families: Vec<_> = rendered
         .lines()
         .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))

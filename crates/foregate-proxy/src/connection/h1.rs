@@ -18,8 +18,8 @@ use crate::limits::pressure;
 use crate::link::h1::HeadFault;
 use crate::link::{H1Link, Link, Received};
 use crate::proxy::Config;
-use crate::telemetry::clock;
-use crate::timer::Timer;
+use crate::time::clock;
+use crate::time::timer::Timer;
 
 /// How long a connection that has gone quiet keeps the memory for its next request: longer than the gaps of a client
 /// that is busy, and short, because many clients come at once and then fall silent.

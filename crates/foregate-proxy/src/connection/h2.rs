@@ -24,9 +24,9 @@ use crate::link::buffer::Buffer;
 use crate::link::{H2Link, Link, LinkError, Received, Stream};
 use crate::proxy::{Proxy, Terms};
 use crate::settings::Settings;
-use crate::telemetry::blocked::Watched;
-use crate::telemetry::clock;
-use crate::timer::Timer;
+use crate::time::clock;
+use crate::time::poll_length::Watched;
+use crate::time::timer::Timer;
 
 /// With so much waiting to be written, bytes, nothing more is read from the client, since that may want an answer. Bodies and heads alone are
 /// never as much: a PING, or the reset of a download, is not to wait for what goes before.

@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
 use self::proxy_header::HeaderError;
+use crate::counters::metrics::Metrics;
 use crate::exchange::client::Peer;
 use crate::limits::clients::Registered;
 use crate::link::{H1Link, Socket, Stream};
 use crate::proxy::{Proxy, Terms};
 use crate::settings::{Listen, any_contains};
-use crate::telemetry::clock;
-use crate::telemetry::metrics::Metrics;
-use crate::timer::Timer;
+use crate::time::clock;
+use crate::time::timer::Timer;
 use crate::tls::{Alpn, HandshakeError};
 
 /// What an HTTP/2 client sends first (RFC 9113, section 3.4).

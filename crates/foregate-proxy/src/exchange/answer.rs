@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::link::LinkError;
 use crate::link::copy::CopyError;
 use crate::link::filter::{Filter, chain};
-use crate::telemetry::clock;
+use crate::time::clock;
 
 impl Exchange<'_> {
     pub(super) async fn answer(&mut self, answer: Answer) -> Step {

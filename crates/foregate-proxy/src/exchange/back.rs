@@ -15,7 +15,7 @@ use crate::link::copy::Waiting;
 use crate::link::filter::{Filter, chain};
 use crate::link::start::Front;
 use crate::link::{Link, LinkError};
-use crate::telemetry::clock;
+use crate::time::clock;
 use crate::upstream::Origin;
 
 /// How long a response whose filters may be refused their memory waits for the first piece of its body before its head is sent.

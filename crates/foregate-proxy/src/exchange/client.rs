@@ -17,8 +17,8 @@ use crate::address::write_ip;
 use crate::limits::clients::Holdings;
 use crate::link::{Link, LinkError, Received};
 use crate::settings::Listen;
-use crate::telemetry::clock;
-use crate::timer::Timer;
+use crate::time::clock;
+use crate::time::timer::Timer;
 use crate::tls;
 use crate::upstream::Own;
 

@@ -13,8 +13,8 @@ use crate::error::{Error, Side};
 use crate::link::copy::{Copy, CopyError, Waiting};
 use crate::link::{Link, LinkError};
 use crate::settings::{Timeouts, Upstream};
-use crate::telemetry::clock;
-use crate::timer::Timer;
+use crate::time::clock;
+use crate::time::timer::Timer;
 use crate::upstream::{Asker, authentication};
 
 /// The client's side of an exchange.

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::link::copy::Underscores;
 use crate::link::start::Kept;
 use crate::settings::UpstreamProtocol;
-use crate::telemetry::clock;
+use crate::time::clock;
 use crate::upstream::{self, Addresses, Ask, Terms};
 
 /// The fields that decide on framing or routing: they are written from what was understood, never copied.

@@ -25,7 +25,7 @@ use crate::offload::{LONGEST_WAIT, LONGEST_WAIT_OF_LONG, Patience, Place};
 use crate::proxy::Config;
 use crate::routing::HostId;
 use crate::settings::Route;
-use crate::telemetry::clock;
+use crate::time::clock;
 
 /// What has come of waiting for a heavy step.
 enum Waited {

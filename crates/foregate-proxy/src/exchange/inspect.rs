@@ -16,7 +16,7 @@ use crate::link::copy::Waiting;
 use crate::link::start::{Front, Held, Kept, extend};
 use crate::link::turn::give_way;
 use crate::link::{LinkError, Received};
-use crate::telemetry::clock;
+use crate::time::clock;
 use crate::upstream::Origin;
 
 /// The most of a response's body that is received for steps before its head is sent, bytes.

@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use super::Exchange;
 use super::modules::Fault;
 use super::view::now;
-use crate::telemetry::clock;
+use crate::time::clock;
 
 /// How long a response waits for lines to be written: a disk may be slow or stuck, and the response is worth more.
 const WRITTEN_WITHIN: Duration = Duration::from_millis(100);

@@ -52,8 +52,8 @@ use crate::proxy::{Config, Proxy};
 use crate::routing::HostId;
 use crate::settings::{Action, Route};
 use crate::telemetry::access_log::Entry;
-use crate::telemetry::clock;
-use crate::timer::Timer;
+use crate::time::clock;
+use crate::time::timer::Timer;
 use crate::upstream::{Ask, Origin, Upstream};
 
 /// What a request goes through. Steps of modules run in those that say so, in the order of their phases.

@@ -25,13 +25,13 @@ use super::received::Head;
 use super::respond::Answer;
 use super::view::{Facts, View, now};
 use super::{Exchange, Step};
+use crate::counters::steps::{Input, StepCounters};
 use crate::error::Error;
 use crate::limits::account::Account;
 use crate::link::LinkError;
 use crate::offload::{LONG_BODY, LONGEST_WAIT, LONGEST_WAIT_OF_LONG};
-use crate::telemetry::clock;
-use crate::telemetry::steps::{Input, StepCounters};
-use crate::timer::Timer;
+use crate::time::clock;
+use crate::time::timer::Timer;
 
 thread_local! {
     /// The memory of exchanges that are over.

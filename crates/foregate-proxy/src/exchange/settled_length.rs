@@ -12,7 +12,7 @@ use super::{Exchange, Step};
 use crate::error::Error;
 use crate::link::copy::Copy;
 use crate::link::{LinkError, Received};
-use crate::telemetry::clock;
+use crate::time::clock;
 
 impl Exchange<'_> {
     /// Looks whether the body of a request is empty, for its length to be said as what it is: where the end is there already, and where

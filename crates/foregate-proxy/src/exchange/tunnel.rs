@@ -11,7 +11,7 @@ use crate::error::{Error, Side};
 use crate::link::copy::Copy;
 use crate::link::{Link, LinkError};
 use crate::relay::{Relay, RelayFault, RelayRecord, RelaySide, RelayTimes};
-use crate::telemetry::clock;
+use crate::time::clock;
 use crate::upstream::Origin;
 
 impl Exchange<'_> {

@@ -21,7 +21,7 @@ use crate::proxy::Config;
 use crate::random;
 use crate::routing::HostId;
 use crate::settings::{Route, TlsVersion};
-use crate::telemetry::clock;
+use crate::time::clock;
 
 /// What steps have said of an exchange, and what they are told of it beside its heads.
 #[derive(Debug)]

@@ -39,7 +39,7 @@ use crate::link::buffer::Buffer;
 use crate::link::frames::kind;
 use crate::link::meter::{Flood, Meter};
 use crate::settings::Limits;
-use crate::telemetry::clock;
+use crate::time::clock;
 
 /// The largest frame that either side sends, in bytes: every peer takes frames of this size (RFC 9113, section 6.5.2).
 pub const FRAME: usize = 16 * 1024;

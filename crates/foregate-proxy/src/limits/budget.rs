@@ -8,9 +8,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::counters::metrics::Counter;
 use crate::limits::account::{Account, Ledger, part};
 use crate::limits::pressure::Charge;
-use crate::telemetry::metrics::Counter;
 
 /// A share may be at most this part of what nobody else holds.
 const LARGEST_SHARE: usize = 4;

@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::counters::metrics::Counter;
 use crate::limits::buffer_size::{FIRST, LARGE, SMALL};
 use crate::limits::clients::{Holdings, Registry};
-use crate::telemetry::metrics::Counter;
 
 /// What a thread takes or gives back before it tells of it, bytes: several of the largest buffers, which come and go with each
 /// piece of a large body.

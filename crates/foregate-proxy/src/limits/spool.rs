@@ -19,12 +19,12 @@ use foregate_module::Plan;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
+use crate::counters::metrics::Counter;
 use crate::limits::account::Account;
 use crate::limits::budget::{Budget, Share};
 use crate::limits::descriptors::Used;
 use crate::limits::lanes::Lanes;
 use crate::limits::pressure::{self, Charge};
-use crate::telemetry::metrics::Counter;
 
 /// What is written or read at a time, bytes: a body that comes slowly holds as much in memory, at most.
 pub const PIECE: usize = 64 * 1024;

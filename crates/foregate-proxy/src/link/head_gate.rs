@@ -22,7 +22,7 @@ use crate::link::buffer::Buffer;
 use crate::link::frames::{Frame, HEADER, flag, kind};
 use crate::link::meter::Meter;
 use crate::settings::Limits;
-use crate::telemetry::clock;
+use crate::time::clock;
 
 /// What the fields of a block may have together, by what is allowed for a head: what is only too large concerns its stream alone.
 /// Beyond, the connection ends.

@@ -35,8 +35,8 @@ use self::resolv_conf::Nameservers;
 use self::schedule::{Found, Knowledge, Outcome, Schedule, TTL_MAX};
 use self::stub::Stub;
 use self::system::{Paths, System};
+use crate::counters::metrics::{Metrics, NameCounters};
 use crate::random;
-use crate::telemetry::metrics::{Metrics, NameCounters};
 
 /// Lookups at a time; more wait for their turn.
 const CONCURRENT_LOOKUPS: usize = 16;

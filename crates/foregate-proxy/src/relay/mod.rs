@@ -12,8 +12,8 @@ mod way;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use crate::telemetry::clock;
-use crate::timer::Timer;
+use crate::time::clock;
+use crate::time::timer::Timer;
 
 use self::way::{Way, WayFault};
 

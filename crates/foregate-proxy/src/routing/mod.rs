@@ -26,8 +26,8 @@ use self::hosts::HostTable;
 pub use self::path::{PathPattern, PathPatternError, Unreachable};
 pub use self::routes::{RouteId, RouteSet};
 use self::routes::{RouteTable, RouteTableBuilder};
+use crate::counters::metrics::{Metrics, SiteCounters};
 use crate::settings::{Route, SiteOptions};
-use crate::telemetry::metrics::{Metrics, SiteCounters};
 
 /// All sites of a configuration, compiled.
 #[derive(Debug)]

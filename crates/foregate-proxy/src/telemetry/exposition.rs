@@ -5,25 +5,92 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Unit;
+use prometheus_client::registry::{Registry, Unit};
 
-use crate::limits::pressure;
-use crate::limits::spool::Spools;
-
-use super::metrics::{
+use super::process::ProcessExposition;
+use crate::counters::metrics::{
     BETWEEN, BLOCKED_BUCKETS, CertificateExpiry, DURATION_BUCKETS, Metrics, STATUS_CLASSES, UpstreamCounters,
 };
-use super::steps::{StepCounter, StepCounters};
+use crate::counters::steps::{StepCounter, StepCounters};
+use crate::limits::budget::Budget;
+use crate::limits::pressure;
+use crate::limits::spool::Spools;
 
 /// The certificates whose expiry is shown: those that expire first.
 const CERTIFICATES_SHOWN: usize = 1000;
 
+/// The text formats in which metrics are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExpositionFormat {
+    /// OpenMetrics 1.0.0.
+    OpenMetrics,
+    /// The text format of Prometheus, version 0.0.4: what tools such as `promtool check metrics` read.
+    Prometheus,
+}
+
+impl ExpositionFormat {
+    /// The format that a scraper asks for by `Accept`: OpenMetrics if the field names it, else that of Prometheus.
+    pub fn for_accept(accept: &str) -> Self {
+        let openmetrics = |part: &str| {
+            let mut parameters = part.split(';').map(str::trim);
+            parameters.next().is_some_and(|kind| kind.eq_ignore_ascii_case("application/openmetrics-text"))
+                && !parameters.any(|parameter| matches!(parameter, "q=0" | "q=0.0"))
+        };
+        if accept.split(',').any(openmetrics) { Self::OpenMetrics } else { Self::Prometheus }
+    }
+
+    /// The media type of the format.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+/// The metrics as a scraper gets them.
 #[derive(Debug)]
-pub(super) struct Exposition {
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) certificates: Vec<CertificateExpiry>,
+pub struct Exposition {
+    metrics: Arc<Metrics>,
+    certificates: Vec<CertificateExpiry>,
+    filter_memory: Arc<Budget>,
+    spools: Arc<Spools>,
+}
+
+impl Exposition {
+    /// Shows these counters, of a process without certificates and without bodies.
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self { metrics, certificates: Vec::new(), filter_memory: Arc::default(), spools: Arc::default() }
+    }
+
+    /// Shows the expiry of `certificates` as well.
+    pub fn with_certificates(self, certificates: Vec<CertificateExpiry>) -> Self {
+        Self { certificates, ..self }
+    }
+
+    /// Shows the memory of the filters of bodies, and the bodies in files.
+    pub(crate) fn with_bodies(self, filter_memory: &Arc<Budget>, spools: &Arc<Spools>) -> Self {
+        Self { filter_memory: Arc::clone(filter_memory), spools: Arc::clone(spools), ..self }
+    }
+
+    /// Everything as text.
+    pub fn render(self, format: ExpositionFormat) -> String {
+        let mut registry = Registry::default();
+        let process = ProcessExposition { started: self.metrics.started() };
+        registry.sub_registry_with_prefix("foregate").register_collector(Box::new(self));
+        registry.register_collector(Box::new(process));
+        let mut text = String::new();
+        if let Err(fmt::Error) = encode(&mut text, &registry) {
+            tracing::error!("the metrics could not be written");
+        }
+        match format {
+            ExpositionFormat::OpenMetrics => text,
+            ExpositionFormat::Prometheus => prometheus_text(&text),
+        }
+    }
 }
 
 impl Collector for Exposition {
@@ -35,7 +102,7 @@ impl Collector for Exposition {
         connections(&mut encoder, metrics)?;
         certificates(&mut encoder, &self.certificates)?;
         process(&mut encoder, metrics)?;
-        modules(&mut encoder, metrics)?;
+        modules(&mut encoder, self)?;
         let help = "How long a poll kept its worker from other tasks";
         histogram(&mut encoder, "event_loop_blocked", help, metrics.blocked_counts())
     }
@@ -43,7 +110,7 @@ impl Collector for Exposition {
 
 /// The text format of Prometheus, version 0.0.4, made of that of OpenMetrics: a counter's family has the name of its samples there,
 /// and neither units nor an end are known.
-pub(super) fn prometheus_text(openmetrics: &str) -> String {
+fn prometheus_text(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
     // The help of a family stands before its type.
     let mut help = None;
@@ -291,7 +358,8 @@ fn memory(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     Ok(())
 }
 
-fn modules(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {
+fn modules(encoder: &mut DescriptorEncoder<'_>, shown: &Exposition) -> fmt::Result {
+    let metrics = &shown.metrics;
     if let Some(counters) = metrics.known_steps() {
         steps(encoder, counters)?;
     }
@@ -299,13 +367,13 @@ fn modules(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resul
         .encode_descriptor("offload_queue", "Heavy work that waits for a thread", None, MetricType::Gauge)?
         .encode_gauge(&metrics.offload_queue.get())?;
     let help = "Bytes that filters of bodies hold";
-    let held = i64::try_from(metrics.filter_memory.held()).unwrap_or(i64::MAX);
+    let held = i64::try_from(shown.filter_memory.held()).unwrap_or(i64::MAX);
     encoder
         .encode_descriptor("filter_memory", help, Some(&Unit::Bytes), MetricType::Gauge)?
         .encode_gauge(&held)?;
-    let refused = metrics.filter_memory.refused.get();
+    let refused = shown.filter_memory.refused.get();
     counter(encoder, "filter_memory_refused", "Times that a body needed more than there was", refused)?;
-    files(encoder, &metrics.spools)?;
+    files(encoder, &shown.spools)?;
     let help = "How long heavy work waited for a thread";
     histogram(encoder, "offload_wait", help, metrics.offload_wait.counts())
 }
@@ -437,3 +505,6 @@ fn labelled<const N: usize>(
 fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, count: u64) -> fmt::Result {
     counters(encoder, name, help)?.encode_counter::<NoLabelSet, _, u64>(&count, None)
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use self::writer::Shared;
-use super::metrics::Counter;
+use crate::counters::metrics::Counter;
 
 mod writer;
 

@@ -1,10 +1,6 @@
-//! What the proxy says about itself: access log, metrics, and how long its workers were kept busy.
+//! The proxy's reports on itself: access log, log files of modules, and the exposition of the metrics.
 
 pub mod access_log;
-pub mod blocked;
-pub mod clock;
-mod exposition;
+pub mod exposition;
 pub mod log_file;
-pub mod metrics;
 mod process;
-pub mod steps;

@@ -19,9 +19,9 @@ use super::names::CertificateNames;
 use super::pem::{self, PemBlock};
 use super::policy::Tickets;
 use super::sni::CertificateTable;
+use crate::counters::metrics::CertificateExpiry;
 use crate::files;
 use crate::settings::CertificateFiles;
-use crate::telemetry::metrics::CertificateExpiry;
 use crate::watch::FolderWatch;
 
 /// Bytes of a PEM file. Beyond, it is refused: no chain, key or list of authorities is that large.

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::exchange::request::Request;
 use crate::link::Link;
 use crate::settings::{self, UpstreamProtocol};
-use crate::telemetry::clock;
+use crate::time::clock;
 
 /// The most that is taken of interim responses before the final one, bytes of their heads. Beyond: 502.
 const INTERIM_BYTES: usize = 64 * 1024;

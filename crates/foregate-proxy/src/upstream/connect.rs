@@ -24,7 +24,7 @@ use crate::link::unread::Unread;
 use crate::link::unsent::{Piece, Unsent};
 use crate::link::{H1Link, Socket, Stream, stream};
 use crate::settings::{ProxyProtocolVersion, UpstreamProtocol};
-use crate::telemetry::blocked::Watched;
+use crate::time::poll_length::Watched;
 use crate::tls::{Alpn, ConnectError};
 
 /// The flow-control windows that origins are given, in bytes.

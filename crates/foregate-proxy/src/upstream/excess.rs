@@ -11,7 +11,7 @@ use foregate_wire::{BodyLength, Method, NameId, ResponseHead};
 
 use super::{Origin, Server, Upstream};
 use crate::error::{EXCESS, Side};
-use crate::telemetry::clock;
+use crate::time::clock;
 
 /// How long a server that has sent bytes behind a response is distrusted, from the last time on.
 const DISTRUSTED_FOR: Duration = Duration::from_mins(10);

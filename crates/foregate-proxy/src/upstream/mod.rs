@@ -48,11 +48,11 @@ use self::remembered::Remembered;
 use self::tried::Tried;
 
 use crate::address::ServerAddress;
+use crate::counters::metrics::{Metrics, ServerCounters, UpstreamCounters};
 use crate::error::Error;
 use crate::limits::account::Places;
 use crate::names::{Resolved, Resolver};
 use crate::settings::{self, UpstreamProtocol};
-use crate::telemetry::metrics::{Metrics, ServerCounters, UpstreamCounters};
 use crate::tls::{Connector, Refusal, TlsError};
 
 /// How often pools are looked through for connections that are too old or have died.

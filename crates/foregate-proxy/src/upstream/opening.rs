@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use super::connect::Connected;
 use super::{Origin, Own, Server, Upstream};
+use crate::error::Error;
 use crate::limits::clients::Holdings;
 use crate::limits::descriptors::OfClient;
-use crate::error::Error;
 use crate::settings::UpstreamProtocol;
 
 pub use super::connect::Addresses;

@@ -17,15 +17,13 @@ use super::idle::Made;
 use super::own::Turn;
 use super::shared::Lease;
 use super::{Own, Server, Upstream, authentication};
-use crate::limits::descriptors::OfClient;
 use crate::error::{Error, Side};
 use crate::exchange::request::Request;
-use crate::limits::clients::Holdings;
 use crate::limits::descriptors::OfClient;
 use crate::link::h1::HeadFault;
 use crate::link::{Bodiless, H1Link, H2Link, Link, LinkError, Received};
 use crate::settings::{self, UpstreamProtocol};
-use crate::telemetry::clock;
+use crate::time::clock;
 use crate::tls::Refusal;
 
 /// How long an HTTP/2 connection on which something is asked has to say nothing before it is taken for dead. An origin may be slower

@@ -17,9 +17,9 @@ use super::own::Own;
 use super::queue::Queue;
 use super::shared::{Lease, STREAMS_AT_FIRST, Shared};
 use super::wear::Wear;
+use crate::counters::metrics::ShardedGauge;
 use crate::link::{H1Link, IdleState};
-use crate::telemetry::clock;
-use crate::telemetry::metrics::ShardedGauge;
+use crate::time::clock;
 
 /// Where a connection takes no more streams than this, each counts as a connection of its client's: a client must not use up the
 /// descriptors of others by one stream after the other either.

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 
 use super::Pool;
 use crate::address::ServerAddress;
+use crate::counters::metrics::ShardedGauge;
 use crate::settings::{ProxyProtocolVersion, UpstreamProtocol};
-use crate::telemetry::metrics::ShardedGauge;
 use crate::tls::Connector;
 
 /// What must be equal for two servers to share connections, across upstreams and reloads.

@@ -13,10 +13,10 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::guarded::Signs;
+use crate::counters::metrics::ShardedGauge;
 use crate::link::unread::Unread;
 use crate::link::unsent::{Piece, Unsent};
-use crate::telemetry::clock;
-use crate::telemetry::metrics::ShardedGauge;
+use crate::time::clock;
 
 /// Streams that are opened on one HTTP/2 connection at the same time, whatever the origin allows.
 pub(super) const STREAMS_PER_CONNECTION: u32 = 100;

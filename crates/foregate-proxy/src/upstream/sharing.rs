@@ -14,7 +14,7 @@ use super::origin::Origin;
 use super::queue::Making;
 use super::{Server, Upstream};
 use crate::error::Error;
-use crate::telemetry::clock;
+use crate::time::clock;
 
 impl Terms<'_> {
     /// Those of a connection that is made for whoever comes.

@@ -8,15 +8,15 @@ use std::time::Instant;
 use foregate_module::{FetchError, FetchRequest, FetchResponse, FetchResult, Field};
 use foregate_wire::{BodyLength, HeaderList, ResponseHead, connection};
 
-use crate::limits::budget::Share;
-use crate::limits::clients::Holdings;
 use crate::error::Error;
 use crate::exchange::request::Request;
+use crate::limits::budget::Share;
+use crate::limits::clients::Holdings;
 use crate::link::start::extend;
 use crate::link::{Link, Received};
 use crate::settings;
-use crate::telemetry::clock;
-use crate::timer::Timer;
+use crate::time::clock;
+use crate::time::timer::Timer;
 use crate::upstream::{Addresses, Answer, Ask, Asker, Origin, Terms, Upstream};
 
 /// A step that asks an upstream.

@@ -7,11 +7,11 @@ use foregate_module::{Filtered, Finding, PART_PASSED, Plan, Steps, Traffic, rest
 use foregate_wire::BodyLength;
 
 use super::Exchange;
+use crate::counters::metrics::Counter;
+use crate::counters::steps::StepCounter;
 use crate::error::Error;
 use crate::link::filter::{Filter, chain};
 use crate::link::sweep::{Of, Sweep};
-use crate::telemetry::metrics::Counter;
-use crate::telemetry::steps::StepCounter;
 
 impl Exchange<'_> {
     /// The filters that steps have put before the response's body, as far as they fit the response.

@@ -5,10 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use foregate_module::{Action, PhaseId, Pipeline, Planned, Verdict, WhenFull};
 
 use super::{Ended, Fault};
+use crate::counters::steps::StepCounter;
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::exchange::view::now;
-use crate::telemetry::steps::StepCounter;
 
 impl Exchange<'_> {
     /// What a step's verdict means for the request.

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, UNIX_EPOCH};
 
 use super::*;
+use crate::counters::metrics::Counter;
 use crate::telemetry::log_file::LogFiles;
-use crate::telemetry::metrics::Counter;
 
 fn entry() -> Entry<'static> {
     Entry {

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
+use crate::counters::metrics::Counter;
 use crate::files;
-use crate::telemetry::metrics::Counter;
 
 /// Bytes that wait to be written, those included that are being written. Beyond, lines are dropped.
 pub(in crate::telemetry) const BACKLOG_LIMIT: usize = 4 * 1024 * 1024;

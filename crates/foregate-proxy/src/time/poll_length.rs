@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use pin_project_lite::pin_project;
 
 use super::clock::Polling;
-use super::metrics::Metrics;
+use crate::counters::metrics::Metrics;
 
 pin_project! {
     /// A task whose polls are measured: each goes into the `event_loop_blocked` histogram. While it is polled,
@@ -46,7 +46,8 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::telemetry::clock;
+    use crate::telemetry::exposition::{Exposition, ExpositionFormat};
+    use crate::time::clock;
 
     #[tokio::test]
     async fn polls_are_counted_and_the_clock_stands_still_in_each() {
@@ -61,7 +62,7 @@ mod tests {
         };
         Watched::new(task, Arc::clone(&metrics)).await;
         assert!(clock::now() < clock::now() + Duration::from_nanos(1));
-        let text = metrics.render(crate::telemetry::metrics::ExpositionFormat::OpenMetrics, Vec::new());
+        let text = Exposition::new(Arc::clone(&metrics)).render(ExpositionFormat::OpenMetrics);
         assert!(text.contains("foregate_event_loop_blocked_seconds_count 2\n"), "{text}");
         assert!(text.contains("foregate_event_loop_blocked_seconds_bucket{le=\"0.0025\"} 1\n"), "{text}");
         assert!(text.contains("foregate_event_loop_blocked_seconds_bucket{le=\"+Inf\"} 2\n"), "{text}");

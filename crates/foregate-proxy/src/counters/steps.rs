@@ -25,7 +25,7 @@ const TALLIES: usize = 1000;
 /// What parts beyond that are counted as.
 const OTHERS: &[u8] = b"(others)";
 /// A step that held its worker for longer than this is counted as having blocked it.
-pub(super) const BLOCKED: Duration = Duration::from_millis(10);
+pub(crate) const BLOCKED: Duration = Duration::from_millis(10);
 /// One in so many phases with steps is timed: looking at the clock costs as much as many a step. A prime number, so that it
 /// is not always the same phase where all requests have as many.
 const SAMPLE: u32 = 17;
@@ -167,7 +167,7 @@ impl StepCounters {
     }
 
     /// A task has held its worker for longer than [`BLOCKED`]: it may have been a step.
-    pub(super) fn look_closely(&self) {
+    pub(crate) fn look_closely(&self) {
         self.close_look.store(since_start(Instant::now()) + CLOSE_LOOK, Ordering::Relaxed);
     }
 
@@ -256,7 +256,7 @@ impl StepCounter {
     }
 
     /// What was counted so for the step.
-    pub(super) fn events(&self) -> Vec<(&'static str, u64)> {
+    pub(crate) fn events(&self) -> Vec<(&'static str, u64)> {
         self.events.lock().clone()
     }
 
@@ -273,7 +273,7 @@ impl StepCounter {
     }
 
     /// What was counted so for parts of the configuration.
-    pub(super) fn tallies(&self) -> Vec<(&'static str, String, u64)> {
+    pub(crate) fn tallies(&self) -> Vec<(&'static str, String, u64)> {
         let tallies = self.tallies.lock();
         let shown = tallies
             .iter()
@@ -285,7 +285,7 @@ impl StepCounter {
     }
 
     /// Whether anything was counted besides runs.
-    pub(super) fn has_news(&self) -> bool {
+    pub(crate) fn has_news(&self) -> bool {
         let faults = [&self.panics, &self.broken, &self.shed, &self.bails, &self.breaks];
         faults.iter().any(|counter| counter.get() > 0) || !self.events.lock().is_empty()
     }

@@ -1,4 +1,4 @@
-//! Counters of the process and their exposition.
+//! Counters of the process.
 //!
 //! What is counted for each request is spread over [`SHARDS`] cache lines, and a scrape adds them up. The first [`OWN`] threads have
 //! one each, which nobody else writes: that takes no locked instruction. The others share the rest.
@@ -7,39 +7,32 @@ mod histogram;
 mod labelled;
 
 use std::cell::Cell;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
-use prometheus_client::encoding::text::encode;
-use prometheus_client::registry::Registry;
 
-pub(super) use self::histogram::BLOCKED_BUCKETS;
+pub(crate) use self::histogram::BLOCKED_BUCKETS;
 use self::histogram::BlockedHistogram;
-pub(super) use self::histogram::DURATION_BUCKETS;
+pub(crate) use self::histogram::DURATION_BUCKETS;
 pub use self::histogram::WaitHistogram;
 use self::labelled::{Kinds, Labelled, OTHER, UNROUTED};
-use super::exposition::{self, Exposition};
-use super::process::ProcessExposition;
 use super::steps::{BLOCKED, StepCounters};
-use crate::limits::budget::Budget;
-use crate::limits::spool::Spools;
 
 /// Errors that a site counts apart, by kind, side and upstream. Beyond, they count for the upstream [`OTHER`]; the kinds are a few
 /// dozen.
 const ERRORS_LIMIT: usize = 64;
 /// Between the two labels of a server.
-pub(super) const BETWEEN: char = '\0';
+pub(crate) const BETWEEN: char = '\0';
 /// Copies of the counters that change with each request. A power of two.
-pub(super) const SHARDS: usize = 16;
+pub(crate) const SHARDS: usize = 16;
 /// How many of them belong to one thread alone.
 const OWN: usize = SHARDS / 2;
 
 /// The label values of the statuses that a site's requests are counted by.
-pub(super) const STATUS_CLASSES: [&str; 7] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx", "other"];
+pub(crate) const STATUS_CLASSES: [&str; 7] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx", "other"];
 
 /// On cache lines of its own (two, because the processor fetches them in pairs).
 #[derive(Debug, Default)]
@@ -65,7 +58,7 @@ fn shard() -> usize {
 
 /// Adds `n`, wrapping, to the counter that `counters` gives for the shard of this thread.
 #[inline]
-pub(super) fn add_in_shard<'a>(counters: impl FnOnce(usize) -> Option<&'a AtomicU64>, n: u64) {
+pub(crate) fn add_in_shard<'a>(counters: impl FnOnce(usize) -> Option<&'a AtomicU64>, n: u64) {
     if n == 0 {
         return;
     }
@@ -185,7 +178,7 @@ pub struct Metrics {
     pub retries: Counter,
     /// Further attempts that the budget did not allow.
     pub retries_denied: Counter,
-    /// Access-log lines dropped; an [`super::access_log::AccessLog`] counts them here.
+    /// Access-log lines dropped; an [`crate::telemetry::access_log::AccessLog`] counts them here.
     pub access_log_dropped: Arc<Counter>,
     /// Lines that were meant for log files of modules and were dropped.
     pub module_log_dropped: Arc<Counter>,
@@ -203,10 +196,6 @@ pub struct Metrics {
     pub offload_queue: Gauge,
     /// How long they waited.
     pub offload_wait: WaitHistogram,
-    /// What filters of bodies hold together.
-    pub filter_memory: Arc<Budget>,
-    /// Starts of bodies in files.
-    pub spools: Arc<Spools>,
     steps: OnceLock<Arc<StepCounters>>,
     blocked: BlockedHistogram,
     sites: Labelled<SiteCounters>,
@@ -230,11 +219,11 @@ impl Default for StartTime {
 
 /// The number of failed requests of a site with the same kind of error at the same upstream.
 #[derive(Debug, Clone)]
-pub(super) struct ErrorCount {
-    pub(super) kind: &'static str,
-    pub(super) side: &'static str,
-    pub(super) upstream: Arc<str>,
-    pub(super) count: u64,
+pub(crate) struct ErrorCount {
+    pub(crate) kind: &'static str,
+    pub(crate) side: &'static str,
+    pub(crate) upstream: Arc<str>,
+    pub(crate) count: u64,
 }
 
 /// Counters of one site.
@@ -290,17 +279,17 @@ impl SiteCounters {
     }
 
     /// Requests so far, by [`STATUS_CLASSES`].
-    pub(super) fn requests(&self) -> [u64; STATUS_CLASSES.len()] {
+    pub(crate) fn requests(&self) -> [u64; STATUS_CLASSES.len()] {
         std::array::from_fn(|class| self.sum(|shard| &shard.classes[class]))
     }
 
     /// Requests so far by [`DURATION_BUCKETS`], and the sum of their durations in microseconds.
-    pub(super) fn durations(&self) -> ([u64; DURATION_BUCKETS.len() + 1], u64) {
+    pub(crate) fn durations(&self) -> ([u64; DURATION_BUCKETS.len() + 1], u64) {
         let buckets = std::array::from_fn(|bucket| self.sum(|shard| &shard.durations[bucket]));
         (buckets, self.sum(|shard| &shard.micros))
     }
 
-    pub(super) fn errors(&self) -> Vec<ErrorCount> {
+    pub(crate) fn errors(&self) -> Vec<ErrorCount> {
         self.errors.lock().clone()
     }
 
@@ -397,7 +386,7 @@ impl Metrics {
         self.steps.get_or_init(|| Arc::new(StepCounters::new(names)))
     }
 
-    pub(super) fn known_steps(&self) -> Option<&Arc<StepCounters>> {
+    pub(crate) fn known_steps(&self) -> Option<&Arc<StepCounters>> {
         self.steps.get()
     }
 
@@ -411,48 +400,33 @@ impl Metrics {
         self.blocked.record(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Everything, with the expiry of `certificates`, as text.
-    pub fn render(
-        self: &Arc<Self>,
-        format: ExpositionFormat,
-        certificates: Vec<CertificateExpiry>,
-    ) -> String {
-        let mut registry = Registry::default();
-        let exposition = Exposition { metrics: Arc::clone(self), certificates };
-        registry.sub_registry_with_prefix("foregate").register_collector(Box::new(exposition));
-        registry.register_collector(Box::new(ProcessExposition { started: self.started.0 }));
-        let mut text = String::new();
-        if let Err(fmt::Error) = encode(&mut text, &registry) {
-            tracing::error!("the metrics could not be written");
-        }
-        match format {
-            ExpositionFormat::OpenMetrics => text,
-            ExpositionFormat::Prometheus => exposition::prometheus_text(&text),
-        }
+    /// When the process started.
+    pub(crate) fn started(&self) -> SystemTime {
+        self.started.0
     }
 
-    pub(super) fn blocked_counts(&self) -> ([u64; BLOCKED_BUCKETS.len() + 1], u64) {
+    pub(crate) fn blocked_counts(&self) -> ([u64; BLOCKED_BUCKETS.len() + 1], u64) {
         self.blocked.counts()
     }
 
-    pub(super) fn sites(&self) -> Vec<(Arc<str>, Arc<SiteCounters>)> {
+    pub(crate) fn sites(&self) -> Vec<(Arc<str>, Arc<SiteCounters>)> {
         self.sites.all()
     }
 
-    pub(super) fn upstreams(&self) -> Vec<(Arc<str>, Arc<UpstreamCounters>)> {
+    pub(crate) fn upstreams(&self) -> Vec<(Arc<str>, Arc<UpstreamCounters>)> {
         self.upstreams.all()
     }
 
     /// By upstream and server, [`BETWEEN`] between them.
-    pub(super) fn servers(&self) -> Vec<(Arc<str>, Arc<ServerCounters>)> {
+    pub(crate) fn servers(&self) -> Vec<(Arc<str>, Arc<ServerCounters>)> {
         self.servers.all()
     }
 
-    pub(super) fn handshake_failures(&self) -> Vec<(&'static str, u64)> {
+    pub(crate) fn handshake_failures(&self) -> Vec<(&'static str, u64)> {
         self.handshake_failures.all()
     }
 
-    pub(super) fn proxy_headers_refused(&self) -> Vec<(&'static str, u64)> {
+    pub(crate) fn proxy_headers_refused(&self) -> Vec<(&'static str, u64)> {
         self.proxy_headers_refused.all()
     }
 }
@@ -466,191 +440,10 @@ pub struct CertificateExpiry {
     pub not_after: i64,
 }
 
-/// The text formats in which metrics are shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ExpositionFormat {
-    /// OpenMetrics 1.0.0.
-    OpenMetrics,
-    /// The text format of Prometheus, version 0.0.4: what tools such as `promtool check metrics` read.
-    Prometheus,
-}
-
-impl ExpositionFormat {
-    /// The format that a scraper asks for by `Accept`: OpenMetrics if the field names it, else that of Prometheus.
-    pub fn for_accept(accept: &str) -> Self {
-        let openmetrics = |part: &str| {
-            let mut parameters = part.split(';').map(str::trim);
-            parameters.next().is_some_and(|kind| kind.eq_ignore_ascii_case("application/openmetrics-text"))
-                && !parameters.any(|parameter| matches!(parameter, "q=0" | "q=0.0"))
-        };
-        if accept.split(',').any(openmetrics) { Self::OpenMetrics } else { Self::Prometheus }
-    }
-
-    /// The media type of the format.
-    pub fn content_type(self) -> &'static str {
-        match self {
-            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::labelled::{LABELS_LIMIT, OTHER};
     use super::*;
-
-    #[test]
-    fn what_was_counted_is_rendered() {
-        let metrics = Arc::new(Metrics::default());
-        let (sites, _) = metrics.set_sites([&"a\"b.example".into()].into_iter());
-        let site = &sites[0];
-        for status in [Some(200), Some(204), Some(404), Some(999), None] {
-            site.request(status, Duration::from_millis(2));
-        }
-        let upstream = metrics.upstream("app");
-        upstream.opened.inc();
-        upstream.reused.inc();
-        upstream.reused.inc();
-        upstream.all_down.inc();
-        let server = metrics.server("app", "[::1]:80");
-        server.failures.inc();
-        site.error("timeout", "upstream", Some(&"app".into()));
-        site.error("timeout", "upstream", Some(&"app".into()));
-        site.error("head_timeout", "downstream", None);
-        let name = Arc::new(NameCounters::default());
-        name.addresses.set(3);
-        let named = metrics.server("app", "app.test:80");
-        named.name.store(Some(name));
-        metrics.name_lookups.absent.inc();
-        (0..3).for_each(|_| metrics.connections_accepted.inc());
-        metrics.connections_active.add(1);
-        metrics.handshake_failed("protocol");
-        metrics.proxy_header_refused("malformed");
-        metrics.proxy_header_refused("malformed");
-        metrics.reloads_refused.inc();
-        metrics.blocked(Duration::from_micros(50));
-        metrics.blocked(Duration::from_secs(20));
-        let text = metrics.render(ExpositionFormat::OpenMetrics, Vec::new());
-        for line in [
-            "foregate_requests_total{site=\"a\\\"b.example\",status=\"2xx\"} 2",
-            "foregate_requests_total{site=\"a\\\"b.example\",status=\"4xx\"} 1",
-            "foregate_requests_total{site=\"a\\\"b.example\",status=\"other\"} 1",
-            "foregate_requests_total{site=\"a\\\"b.example\",status=\"none\"} 1",
-            "foregate_request_errors_total{kind=\"timeout\",side=\"upstream\",site=\"a\\\"b.example\",upstream=\"app\"} 2",
-            "foregate_request_errors_total{kind=\"head_timeout\",side=\"downstream\",site=\"a\\\"b.example\",upstream=\"-\"} 1",
-            "foregate_request_duration_seconds_count{site=\"a\\\"b.example\"} 5",
-            "foregate_request_duration_seconds_sum{site=\"a\\\"b.example\"} 0.01",
-            "foregate_request_duration_seconds_bucket{le=\"0.001\",site=\"a\\\"b.example\"} 0",
-            "foregate_request_duration_seconds_bucket{le=\"0.0025\",site=\"a\\\"b.example\"} 5",
-            "foregate_requests_active 0",
-            "foregate_upstream_server_up{upstream=\"app\",server=\"[::1]:80\"} 1",
-            "foregate_upstream_connections_opened_total{upstream=\"app\"} 1",
-            "foregate_upstream_connections_reused_total{upstream=\"app\"} 2",
-            "foregate_upstream_connections_failed_total{upstream=\"app\"} 0",
-            "foregate_upstream_all_down_total{upstream=\"app\"} 1",
-            "foregate_upstream_server_failures_total{upstream=\"app\",server=\"[::1]:80\"} 1",
-            "foregate_upstream_server_addresses{upstream=\"app\",server=\"app.test:80\"} 3",
-            "foregate_name_lookups_total{result=\"found\"} 0",
-            "foregate_name_lookups_total{result=\"absent\"} 1",
-            "foregate_name_lookups_total{result=\"failed\"} 0",
-            "foregate_connections_accepted_total 3",
-            "foregate_connections_active 1",
-            "foregate_connections_refused_total 0",
-            "foregate_requests_reset_total 0",
-            "foregate_tls_handshakes_total{result=\"ok\"} 0",
-            "foregate_tls_handshakes_total{result=\"failed\"} 1",
-            "foregate_tls_handshake_errors_total{kind=\"protocol\"} 1",
-            "foregate_tls_handshakes_resumed_total 0",
-            "foregate_proxy_header_errors_total{kind=\"malformed\"} 2",
-            "foregate_retries_total 0",
-            "foregate_retries_denied_total 0",
-            "foregate_access_log_dropped_total 0",
-            "foregate_reloads_total{result=\"ok\"} 0",
-            "foregate_reloads_total{result=\"refused\"} 1",
-            "foregate_panics_total 0",
-            "foregate_event_loop_blocked_seconds_count 2",
-            "foregate_event_loop_blocked_seconds_bucket{le=\"0.0001\"} 1",
-            "foregate_event_loop_blocked_seconds_bucket{le=\"10.0\"} 1",
-            "foregate_event_loop_blocked_seconds_bucket{le=\"+Inf\"} 2",
-            "# EOF",
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
-        }
-        assert!(!text.contains("status=\"5xx\""), "what never happened is left out:\n{text}");
-    }
-
-    /// Reads the text format of Prometheus strictly: each family has its help and type once, before its samples, each sample is there
-    /// once, and the buckets of a histogram rise to its count.
-    fn check_prometheus(text: &str) {
-        let mut families = std::collections::HashSet::new();
-        let mut samples = std::collections::HashSet::new();
-        let (mut family, mut kind) = ("", "");
-        let mut bucket = 0.0;
-        let mut lines = text.lines();
-        while let Some(line) = lines.next() {
-            if let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) {
-                assert!(!help.trim().is_empty() && families.insert(name), "{line}");
-                let kinds = lines.next().and_then(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
-                (family, kind) = kinds.unwrap_or_else(|| panic!("no type behind {line}"));
-                assert_eq!(family, name, "{line}");
-                assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
-                continue;
-            }
-            let (sample, value) = line.rsplit_once(' ').unwrap();
-            let name = sample.split('{').next().unwrap();
-            let value: f64 = value.parse().unwrap();
-            assert!(samples.insert(sample), "twice: {line}");
-            match name.strip_prefix(family) {
-                Some("") => assert_ne!(kind, "histogram", "{line}"),
-                Some("_sum") => assert_eq!(kind, "histogram", "{line}"),
-                Some("_count") => bucket = 0.0,
-                Some("_bucket") => {
-                    assert!(kind == "histogram" && value >= bucket, "{line}");
-                    bucket = value;
-                    let count = sample.replacen("_bucket", "_count", 1).replacen("le=\"+Inf\",", "", 1);
-                    if sample.contains("le=\"+Inf\"") {
-                        assert!(
-                            text.contains(&format!("{} {value}\n", count.replace("{le=\"+Inf\"}", ""))),
-                            "{line}"
-                        );
-                    }
-                }
-                _ => panic!("{line} is no sample of {family}"),
-            }
-        }
-        assert!(samples.len() > 60, "{text}");
-    }
-
-    #[test]
-    fn the_format_of_prometheus_is_kept_to_the_letter() {
-        let metrics = Arc::new(Metrics::default());
-        let (sites, _) = metrics.set_sites([&"a\"b.example".into(), &"c.example".into()].into_iter());
-        for (millis, site) in sites.iter().cycle().take(9).enumerate() {
-            site.request(Some(200), Duration::from_millis(1 << millis));
-            site.error("timeout", "upstream", Some(&"app".into()));
-        }
-        let _server = metrics.server("app", "[::1]:80");
-        metrics.blocked(Duration::from_micros(50));
-        metrics.steps(["rules"].into_iter()).ran(0);
-        let certificates = vec![CertificateExpiry { file: "site.pem".to_owned(), not_after: 4_102_444_800 }];
-        let text = metrics.render(ExpositionFormat::Prometheus, certificates);
-        check_prometheus(&text);
-        for line in [
-            "foregate_tls_certificate_expiry_timestamp_seconds{certificate=\"site.pem\"} 4102444800",
-            concat!("foregate_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
-        ] {
-            assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
-        }
-        for name in
-            ["cpu_seconds_total", "start_time_seconds", "resident_memory_bytes", "open_fds", "max_fds"]
-        {
-            assert!(
-                text.contains(&format!("\nprocess_{name} ")) || text.contains(&format!("process_{name} ")),
-                "{name}"
-            );
-        }
-    }
 
     #[test]
     fn errors_of_a_site_are_capped() {
@@ -663,18 +456,6 @@ mod tests {
         assert_eq!(errors.len(), ERRORS_LIMIT + 1);
         let other = errors.iter().find(|error| &*error.upstream == OTHER).unwrap();
         assert_eq!((other.count, errors[0].count), (20, 2));
-    }
-
-    #[test]
-    fn scrapers_get_the_format_that_they_ask_for() {
-        let prometheus_server =
-            "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.5";
-        for accept in [prometheus_server, "text/plain, Application/OpenMetrics-Text"] {
-            assert_eq!(ExpositionFormat::for_accept(accept), ExpositionFormat::OpenMetrics, "{accept}");
-        }
-        for accept in ["", "*/*", "text/plain", "application/openmetrics-text;q=0, */*"] {
-            assert_eq!(ExpositionFormat::for_accept(accept), ExpositionFormat::Prometheus, "{accept}");
-        }
     }
 
     #[test]

@@ -105,9 +105,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::telemetry::blocked::Watched;
-    use crate::telemetry::clock;
-    use crate::telemetry::metrics::Metrics;
+    use crate::counters::metrics::Metrics;
+    use crate::time::clock;
+    use crate::time::poll_length::Watched;
 
     #[tokio::test]
     async fn a_deadline_may_move_both_ways() {

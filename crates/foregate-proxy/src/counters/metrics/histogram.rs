@@ -8,13 +8,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 /// The upper ends of the buckets of request durations, microseconds: 500 us to 10 s.
-pub(in crate::telemetry) const DURATION_BUCKETS: [u64; 14] = [
+pub(crate) const DURATION_BUCKETS: [u64; 14] = [
     500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
     5_000_000, 10_000_000,
 ];
 
 /// The upper ends of the buckets of the `event_loop_blocked` histogram, nanoseconds: 100 us to 10 s.
-pub(in crate::telemetry) const BLOCKED_BUCKETS: [u64; 16] = [
+pub(crate) const BLOCKED_BUCKETS: [u64; 16] = [
     100_000,
     250_000,
     500_000,
@@ -49,7 +49,7 @@ impl WaitHistogram {
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    pub(in crate::telemetry) fn counts(&self) -> ([u64; BLOCKED_BUCKETS.len() + 1], u64) {
+    pub(crate) fn counts(&self) -> ([u64; BLOCKED_BUCKETS.len() + 1], u64) {
         let buckets = std::array::from_fn(|bucket| self.buckets[bucket].load(Ordering::Relaxed));
         (buckets, self.nanos.load(Ordering::Relaxed))
     }
@@ -58,7 +58,7 @@ impl WaitHistogram {
 /// How long polls took. Every poll is recorded, so each thread has a part of its own, which only it writes: that
 /// takes no locked instruction.
 #[derive(Debug)]
-pub(in crate::telemetry) struct BlockedHistogram {
+pub(crate) struct BlockedHistogram {
     /// Tells a thread whether the part that it has is one of this histogram.
     id: u64,
     /// One for each thread that has ever recorded; those of ended threads stay, because they count.
@@ -81,7 +81,7 @@ impl Default for BlockedHistogram {
 }
 
 impl BlockedHistogram {
-    pub(in crate::telemetry) fn record(&self, nanos: u64) {
+    pub(crate) fn record(&self, nanos: u64) {
         thread_local! {
             static PART: RefCell<(u64, Arc<BlockedPart>)> = RefCell::default();
         }
@@ -103,7 +103,7 @@ impl BlockedHistogram {
     }
 
     /// Polls per bucket, and nanoseconds of all polls.
-    pub(in crate::telemetry) fn counts(&self) -> ([u64; BLOCKED_BUCKETS.len() + 1], u64) {
+    pub(crate) fn counts(&self) -> ([u64; BLOCKED_BUCKETS.len() + 1], u64) {
         let mut buckets = [0; BLOCKED_BUCKETS.len() + 1];
         let mut nanos = 0u64;
         for part in self.parts.lock().iter() {

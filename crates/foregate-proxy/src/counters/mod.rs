@@ -1,0 +1,4 @@
+//! Counters of the process. They are below everything that counts; [`crate::telemetry`] shows them.
+
+pub mod metrics;
+pub mod steps;
