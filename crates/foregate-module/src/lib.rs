@@ -50,6 +50,7 @@ mod output;
 mod phase_id;
 mod pipeline;
 mod plan;
+mod runner;
 pub mod settings;
 mod state;
 mod step;
@@ -86,6 +87,7 @@ pub use output::{
 pub use phase_id::{Phase, PhaseId, phase};
 pub use pipeline::{Entry, Group, Pipeline, TooLate, ValueInfo, group, groups};
 pub use plan::{Condition, Conditions, Configured, Expression, Plan, PlanBuilder, Planned, Steps};
+pub use runner::{Ended, Fault, Next, Place, Platform, Runner};
 pub use settings::{Argument, Context, FromNode, Key, LogId, Node, Problem, UpstreamId};
 pub use state::{Added, Question, Read, Slots, State};
 pub use step::{Erased, Filter, Load, Step, Swept, Verdict, Weight, WhenFull, erase};

@@ -10,7 +10,7 @@ use core::time::Duration;
 use crate::check::{Access, Decl, Slot};
 use crate::exchange::Exchange;
 use crate::input::{Body, ReceivedRequest, RequestFields, View};
-use crate::output::{EditResponse, FilterResponseBody, HoldResponseBody, Output};
+use crate::output::{FilterResponseBody, HoldResponseBody, Output};
 use crate::phase_id::PhaseId;
 use crate::plan::{Plan, Planned, Steps};
 use crate::settings::{Context, Key, Node, Problem};
@@ -126,6 +126,11 @@ impl Entry {
         context: &mut dyn Context,
     ) -> Result<Arc<dyn Any + Send + Sync>, Problem> {
         self.step.decode(nodes, context)
+    }
+
+    /// The slots of its outputs, in their order.
+    pub(crate) fn outputs(&self) -> &[u16] {
+        &self.outputs
     }
 
     /// Whether the step writes one of these values.
@@ -394,48 +399,6 @@ impl Pipeline {
     pub fn applies(&self, planned: &Planned, exchange: &dyn Exchange, state: &mut State) -> bool {
         self.is_wanted(planned, exchange, state)
             && self.entries.get(usize::from(planned.step)).is_some_and(|entry| entry.step.applies(exchange))
-    }
-
-    /// A step of the phase `at` has replaced the response, or has failed so that an error takes its place: whether the steps
-    /// from `response-headers` on run over the new one, which has nothing of what they have done to the old one. The platform
-    /// goes on in `response-body` where it was.
-    ///
-    /// `last`, if given, does not run again, so that this comes to an end.
-    pub fn starts_over(&self, plan: &Plan, at: PhaseId, last: Option<&Planned>, state: &mut State) -> bool {
-        let anew = [PhaseId::ResponseHeaders, PhaseId::ResponseErrorPage];
-        let is_last = |planned: &Planned| last.is_some_and(|last| last.step == planned.step);
-        let edits = |planned: &Planned| {
-            let entry = self.entries.get(usize::from(planned.step));
-            entry.is_some_and(|entry| {
-                entry.decl().outputs.iter().any(|output| output.name == EditResponse::SLOT.name)
-            })
-        };
-        let changed = match at {
-            PhaseId::ResponseHeaders => {
-                plan.phase(at).iter().take_while(|planned| !is_last(planned)).any(edits)
-            }
-            PhaseId::ResponseErrorPage | PhaseId::ResponseBody => {
-                anew.iter().any(|phase| !plan.phase(*phase).is_empty())
-            }
-            _ => false,
-        };
-        if !changed {
-            return false;
-        }
-        if let Some(last) = last {
-            state.skipped = state.skipped.with(usize::from(last.step));
-        }
-        // What was said of the old response holds of the new one no more.
-        for planned in anew.iter().flat_map(|phase| plan.phase(*phase)) {
-            let Some(entry) = self.entries.get(usize::from(planned.step)) else { continue };
-            let values = entry.decl().outputs.iter().zip(&entry.outputs);
-            values.filter(|(slot, _)| slot.access == Access::Value).for_each(|(_, slot)| {
-                state.slots.unwrite(*slot);
-            });
-        }
-        state.decided = plan.decided_by_request().both(state.decided);
-        state.wanted = plan.decided_by_request().both(state.wanted);
-        true
     }
 
     /// Which step of a plan asks for the whole of a body of which the exchange has a part, if one does: see

@@ -131,6 +131,16 @@ pub struct Plan {
 const PARTS_OF_PAGES: [&[u8]; 9] =
     [b"audio", b"font", b"image", b"manifest", b"script", b"style", b"track", b"video", b"worker"];
 
+impl fmt::Debug for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Secrets may be among the settings.
+        f.debug_struct("Planned")
+            .field("step", &self.step)
+            .field("dry_run", &self.dry_run)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Plan {
     /// Whether no step is used.
     pub fn is_empty(&self) -> bool {

@@ -187,6 +187,13 @@ impl State {
         !(self.events.is_empty() && self.tallies.is_empty() && self.lines.is_empty()) || self.held != 0
     }
 
+    /// Drops what steps have asked for and the platform has not fetched.
+    pub(crate) fn forget_fetches(&mut self) {
+        for (slot, _) in self.fetches.drain(..) {
+            self.slots.take_question(slot);
+        }
+    }
+
     /// The start of another exchange. Memory is kept.
     pub fn clear(&mut self) {
         self.slots.clear();

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foregate_module::{
-    ChooseUpstream, Decl, EditRequest, EditResponse, Exchange as _, LimitRequestBody, Load, Output, Pipeline,
-    Planned, RewriteTarget, SetClientAddress, SetClientScheme, State, Verdict, WhenFull,
+    ChooseUpstream, Decl, EditRequest, EditResponse, Exchange as _, Fault, LimitRequestBody, Output,
+    Pipeline, Planned, RewriteTarget, SetClientAddress, SetClientScheme, State, Verdict, WhenFull,
 };
 use foregate_wire::client_network;
 use parking_lot::Mutex;
@@ -27,40 +27,6 @@ const QUEUE: usize = 1024;
 const PER_CLIENT: usize = 16;
 /// The longest that is waited for a thread, whatever a step says: who asked for the work has most likely given up then.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-
-/// What is known of the next step of a request.
-#[derive(Default)]
-pub(crate) enum Turn {
-    /// Nothing.
-    #[default]
-    Open,
-    /// It is to run on a thread.
-    Work(Box<Work>),
-    /// It does, or waits for one.
-    Away,
-    /// It runs here, as there is no thread for it.
-    Here,
-    /// It has run, or cannot.
-    Told(Result<Verdict, Fault>),
-}
-
-/// Why a step gave no verdict.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
-    Panicked,
-    /// There was no thread for it.
-    Full(WhenFull),
-}
-
-impl Fault {
-    /// What it is called, as the proxy calls it.
-    pub(crate) fn kind(self) -> &'static str {
-        match self {
-            Self::Panicked => "step",
-            Self::Full(_) => "step_queue",
-        }
-    }
-}
 
 /// A step that is to run on a thread.
 pub(crate) struct Work {
@@ -173,14 +139,13 @@ impl Drop for Share {
 }
 
 impl Work {
-    /// Takes along what a step may see, and the values of those before it. `None` for a step that runs here.
+    /// Takes along what a step may see, and the values of those before it.
     pub(crate) fn new(
         exchange: &mut Exchange<'_, '_>,
         state: &mut State,
         (pipeline, planned): (&Arc<Pipeline>, &Planned),
-        load: Load,
-    ) -> Option<Box<Self>> {
-        let Load::Heavy { when_full, wait } = load else { return None };
+        (when_full, wait): (WhenFull, Duration),
+    ) -> Box<Self> {
         let client = exchange.client();
         let moved = Moved {
             pipeline: Arc::clone(pipeline),
@@ -193,7 +158,7 @@ impl Work {
             kept: exchange.kept.lend(),
             state: std::mem::take(state),
         };
-        Some(Box::new(Self { moved: Box::new(moved), when_full, wait: wait.min(LONGEST_WAIT), client }))
+        Box::new(Self { moved: Box::new(moved), when_full, wait: wait.min(LONGEST_WAIT), client })
     }
 }
 
@@ -225,15 +190,9 @@ impl Job {
 impl Request {
     /// The next step, if it is to run on a thread and there is a place for it.
     pub(crate) fn post(&mut self) -> Option<Box<Posted>> {
-        let turn = std::mem::replace(&mut self.run.turn, Turn::Away);
-        let Turn::Work(work) = turn else {
-            self.run.turn = turn;
-            return None;
-        };
-        let Work { moved, when_full, wait, client } = *work;
+        let Work { moved, when_full, wait, client } = *self.run.work.take()?;
         let Some(share) = self.run.route.queue.reserve(client) else {
-            self.take_back(*moved);
-            self.run.turn = otherwise(when_full);
+            self.take_back(*moved, Err(Fault::Full(when_full)));
             return None;
         };
         let job = Job(Mutex::new(Stage::Waits(moved)));
@@ -246,29 +205,20 @@ impl Request {
         match stage {
             Stage::Taken => false,
             Stage::Waits(moved) => {
-                self.take_back(*moved);
-                self.run.turn = otherwise(posted.when_full);
+                self.take_back(*moved, Err(Fault::Full(posted.when_full)));
                 true
             }
             Stage::Done(moved, verdict) => {
-                self.take_back(*moved);
-                self.run.turn = Turn::Told(verdict.ok_or(Fault::Panicked));
+                self.take_back(*moved, verdict.ok_or(Fault::Panicked));
                 true
             }
         }
     }
 
-    fn take_back(&mut self, moved: Moved) {
+    fn take_back(&mut self, moved: Moved, verdict: Result<Verdict, Fault>) {
         self.kept = moved.kept;
         self.run.state = moved.state;
-    }
-}
-
-/// What becomes of a step for which there is no thread.
-fn otherwise(when_full: WhenFull) -> Turn {
-    match when_full {
-        WhenFull::Inline => Turn::Here,
-        full => Turn::Told(Err(Fault::Full(full))),
+        self.run.runner.tell(verdict);
     }
 }
 

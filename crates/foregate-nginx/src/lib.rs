@@ -20,6 +20,7 @@ mod fetch;
 pub mod ffi;
 mod heavy;
 pub mod modules;
+mod platform;
 #[cfg(feature = "probe")]
 mod probe;
 mod random;

@@ -3,13 +3,13 @@
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-use foregate_module::{Fields, Now, Source, State, Steps, Summary, Text};
+use foregate_module::{Fields, Now, Runner, Source, State, Steps, Summary, Text};
 use serde_json::Value;
 
 use crate::body::Body;
 use crate::border::Facts;
 use crate::fetch::Asked;
-use crate::heavy::Turn;
+use crate::heavy::Work;
 use crate::route::Route;
 use crate::target;
 
@@ -29,14 +29,10 @@ pub(crate) struct Run {
     pub state: State,
     /// Steps that are switched off for this request.
     pub off: Steps,
-    /// The order of the next phase; those before it have run, or have been left out.
-    pub next: usize,
-    /// How many steps of that phase have run already.
-    pub begun: usize,
-    /// How many steps of `response-body` have run over a response that another has replaced since: they do not run again.
-    pub resume: usize,
-    /// What is known of the step after those.
-    pub turn: Turn,
+    /// How far they have come.
+    pub runner: Runner,
+    /// A step that is to run on a thread.
+    pub work: Option<Box<Work>>,
     /// What is being fetched, or has been for those who ask.
     pub asked: Vec<Asked>,
     /// A step has made another response than the one that came.
@@ -47,10 +43,24 @@ pub(crate) struct Run {
     pub body: Option<Body>,
     /// The step that has made the response.
     pub step: &'static str,
-    /// What is to be counted: the step, the event, and how often.
-    pub events: Vec<(&'static str, String, u64)>,
+    /// What is to be counted.
+    pub events: Events,
     /// What was told last.
     pub told: String,
+}
+
+/// What is to be counted: the step, the event, and how often.
+#[derive(Debug, Default)]
+pub(crate) struct Events(Vec<(&'static str, String, u64)>);
+
+impl Events {
+    pub(crate) fn count(&mut self, step: &'static str, event: &str, count: u64) {
+        if let Some(same) = self.0.iter_mut().find(|same| same.0 == step && same.1 == event) {
+            same.2 += count;
+        } else if self.0.len() < EVENTS_LIMIT {
+            self.0.push((step, event.to_owned(), count));
+        }
+    }
 }
 
 /// What steps have said of the exchange, and what they are told of it beside its heads.
@@ -118,16 +128,14 @@ impl Request {
         let run = Run {
             state: State::default(),
             off: route.off,
-            next: 0,
-            begun: 0,
-            resume: 0,
-            turn: Turn::default(),
+            runner: Runner::default(),
+            work: None,
             asked: Vec::new(),
             replaced: false,
             upload: None,
             body: None,
             step: "",
-            events: Vec::new(),
+            events: Events::default(),
             told: String::new(),
             route,
         };
@@ -166,11 +174,7 @@ impl Run {
 
     /// Remembers what is to be counted of a step.
     pub(crate) fn count(&mut self, step: &'static str, event: &str, count: u64) {
-        if let Some(same) = self.events.iter_mut().find(|same| same.0 == step && same.1 == event) {
-            same.2 += count;
-        } else if self.events.len() < EVENTS_LIMIT {
-            self.events.push((step, event.to_owned(), count));
-        }
+        self.events.count(step, event, count);
     }
 
     /// Switches the steps of a key: 1 when done, 0 when all of them have had their turn, -1 when the route has none.
@@ -191,7 +195,7 @@ impl Run {
         let is_off = |step: &usize| if steps.contains(*step) { !on } else { self.off.contains(*step) };
         self.off = all.filter(is_off).fold(Steps::NONE, Steps::with);
         let phase = |step: &usize| self.route.pipeline.steps().nth(*step).map(|decl| decl.phase.order());
-        i32::from(planned.iter().any(|step| phase(step).is_some_and(|phase| phase >= self.next)))
+        i32::from(planned.iter().any(|step| phase(step).is_some_and(|phase| phase >= self.runner.next())))
     }
 
     /// What steps have noted for the access log, as a JSON object; several values of a name are an array.
@@ -201,7 +205,7 @@ impl Run {
 
     /// What is to be counted, as `step.event=count`, separated by commas.
     pub(crate) fn events(&self) -> String {
-        let events = self.events.iter().map(|(step, event, count)| format!("{step}.{event}={count}"));
+        let events = self.events.0.iter().map(|(step, event, count)| format!("{step}.{event}={count}"));
         events.collect::<Vec<_>>().join(",")
     }
 }

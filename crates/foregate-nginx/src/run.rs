@@ -1,40 +1,30 @@
 //! Runs the steps of a request, phase by phase.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use foregate_module::{
-    Action, Bail, Chain, Exchange as _, Filtered, Load, PART_PASSED, PhaseId, Pipeline, Plan, Planned,
-    Question, Response, Source, Verdict, Weight, WhenFull, restore_validators,
+    Bail, Chain, Ended, Exchange as _, Fault, Filtered, Next, PART_PASSED, PhaseId, Pipeline, Plan, Question,
+    Response, Source, restore_validators,
 };
 
 use crate::body::{Body, Moved};
-use crate::border::{self, BodyOf, Facts, Level, Maker, Outcome, PANICS, Shaped};
+use crate::border::{self, BodyOf, Facts, Level, Maker, Outcome, Shaped};
 use crate::exchange::Exchange;
 use crate::fetch::{Asked, For};
 use crate::ffi::{Host, Summary};
-use crate::heavy::{self, Fault, Turn, Work};
+use crate::heavy::Work;
+use crate::platform::RequestPlatform;
 use crate::request::{Request, Run};
 
 /// The most that is kept of a response's body for the steps that look at it, bytes.
 const HOLD_LIMIT: usize = 1 << 20;
 
-/// How a step has ended the usual way of a request.
-enum Ended {
-    /// Answer with this, made by the step of this name.
-    Answer(Box<Response>, &'static str),
-    /// Break off.
-    Abort,
-    /// A step has failed, and the request cannot go on without it.
-    Failed,
-    /// There was no thread for a heavy step.
-    Full,
-    /// It has not ended: what steps have asked for has to come first.
-    Fetch,
-    /// It has not ended: the next step runs on a thread.
-    Offload,
+/// Why no more steps run for now.
+enum Stopped {
+    /// Something has to come first.
+    Waits(Outcome),
+    /// One of them has ended the usual way of the request.
+    Ended(Ended),
 }
 
 /// The body of a request cannot go through its filters: the status that says why.
@@ -46,17 +36,18 @@ pub(crate) fn request(request: &mut Request, host: Host<'_>, facts: &Facts<'_>) 
     kept.now = host.now();
     let mut exchange = Exchange::of_request(host, facts, kept);
     match run.request_phases(&mut exchange) {
-        Ok(outcome) => outcome,
-        Err(Ended::Answer(response, step)) => {
+        Ok(outcome) | Err(Stopped::Waits(outcome)) => outcome,
+        Err(Stopped::Ended(Ended::Answer(response, step))) => {
             run.step = step;
             exchange.answer(&response, step);
             Outcome::Answer
         }
-        Err(Ended::Abort) => Outcome::Abort,
-        Err(Ended::Failed) => Outcome::Failed,
-        Err(Ended::Full) => Outcome::Full,
-        Err(Ended::Fetch) => Outcome::Fetch,
-        Err(Ended::Offload) => Outcome::Offload,
+        Err(Stopped::Ended(Ended::Abort(step))) => {
+            run.step = step;
+            Outcome::Abort
+        }
+        Err(Stopped::Ended(Ended::Failed(_, Fault::Full(_)))) => Outcome::Full,
+        Err(Stopped::Ended(Ended::Failed(..))) => Outcome::Failed,
     }
 }
 
@@ -95,12 +86,16 @@ pub(crate) fn response(
         }
         let (answer, step) = match held.and_then(|()| run.phases(&mut exchange, PhaseId::ResponseBody)) {
             Ok(()) => break,
-            Err(Ended::Answer(answer, step)) => (answer, step),
-            Err(Ended::Failed) => (made(500, "500: a module has failed\n"), "foregate"),
-            Err(Ended::Full) => (made(503, "503: there is too much to do\n"), "foregate"),
-            Err(Ended::Abort) => return (Outcome::Abort, Shaped::default()),
-            Err(Ended::Fetch) => return (Outcome::Fetch, Shaped::default()),
-            Err(Ended::Offload) => return (Outcome::Offload, Shaped::default()),
+            Err(Stopped::Waits(outcome)) => return (outcome, Shaped::default()),
+            Err(Stopped::Ended(Ended::Answer(answer, step))) => (answer, step),
+            Err(Stopped::Ended(Ended::Failed(_, Fault::Full(_)))) => {
+                (made(503, "503: there is too much to do\n"), "foregate")
+            }
+            Err(Stopped::Ended(Ended::Failed(..))) => (made(500, "500: a module has failed\n"), "foregate"),
+            Err(Stopped::Ended(Ended::Abort(step))) => {
+                run.step = step;
+                return (Outcome::Abort, Shaped::default());
+            }
         };
         run.step = step;
         // They were chosen for another response.
@@ -219,24 +214,23 @@ pub(crate) fn log(request: &mut Request, host: Host<'_>, facts: &Facts<'_>, stat
 
 impl Run {
     /// Runs the phases of the request, or as many as can without its body.
-    fn request_phases(&mut self, exchange: &mut Exchange<'_, '_>) -> Result<Outcome, Ended> {
+    fn request_phases(&mut self, exchange: &mut Exchange<'_, '_>) -> Result<Outcome, Stopped> {
         let route = Rc::clone(&self.route);
-        if self.next == 0 && route.plan.keeps_received() && exchange.kept.received.is_none() {
+        if self.runner.next() == 0 && route.plan.keeps_received() && exchange.kept.received.is_none() {
             exchange.keep_received();
         }
-        if self.next <= PhaseId::RequestEarly.order() {
+        if self.runner.next() <= PhaseId::RequestEarly.order() {
             self.phases(exchange, PhaseId::RequestEarly)?;
             // Before any condition or key looks at the fields: they would believe the client.
             exchange.remove_identity(route.plan.identity());
         }
-        self.phases(exchange, PhaseId::RequestSecurity)?;
-        let wants_body = route.plan.body() > 0 && exchange.request_length() != Some(0);
-        if wants_body && exchange.kept.request_body.is_none() {
-            return Ok(Outcome::ReadBody);
+        if exchange.request_length() == Some(0) || exchange.kept.request_body.is_some() {
+            self.runner.has_body();
         }
         self.phases(exchange, PhaseId::UpstreamRequest)?;
         if exchange.kept.target_is_wrong {
-            return Err(Ended::Answer(made(400, "400: a rule has made no path of this one\n"), "foregate"));
+            let answer = made(400, "400: a rule has made no path of this one\n");
+            return Err(Stopped::Ended(Ended::Answer(answer, "foregate")));
         }
         if route.plan.changes_bodies() {
             restore_validators(exchange);
@@ -264,188 +258,41 @@ impl Run {
 
     /// Leaves out the phases before `phase` that have not run.
     fn skip_to(&mut self, phase: PhaseId) {
-        if self.next < phase.order() {
-            self.next = phase.order();
-            self.begun = 0;
-            self.turn = Turn::Open;
+        if self.runner.next() < phase.order() {
+            self.runner.skip_to(phase);
             // Nobody asks for it any more.
+            self.work = None;
             self.state.fetches.clear();
             self.asked.clear();
         }
     }
 
-    /// Runs the steps of all phases up to `last` that have not run yet, or as many as can without an answer that is not there.
-    fn phases(&mut self, exchange: &mut Exchange<'_, '_>, last: PhaseId) -> Result<(), Ended> {
+    /// Runs the steps of all phases up to `last` that have not run yet, or as many as can without something that is not there.
+    fn phases(&mut self, exchange: &mut Exchange<'_, '_>, last: PhaseId) -> Result<(), Stopped> {
         let route = Rc::clone(&self.route);
-        while self.next <= last.order() {
-            let Some(phase) = PhaseId::ALL.get(self.next) else { break };
+        loop {
             self.hand_over(&route.pipeline);
-            let steps = route.plan.phase(*phase).get(self.begun..).unwrap_or_default();
-            for planned in steps {
-                let verdict = self.step_somewhere(&route.pipeline, planned, exchange)?;
-                self.begun += 1;
-                self.judge(&route.pipeline, planned, verdict, exchange)?;
-            }
-            if self.ask(exchange) {
-                return Err(Ended::Fetch);
-            }
-            self.hand_over(&route.pipeline);
-            self.next += 1;
-            let resumes = self.next == PhaseId::ResponseBody.order();
-            self.begun = if resumes { std::mem::take(&mut self.resume) } else { 0 };
-        }
-        Ok(())
-    }
-
-    /// Runs a step, or says that it is to run on a thread; once it has, it is asked for again and gives its verdict.
-    fn step_somewhere(
-        &mut self,
-        pipeline: &Arc<Pipeline>,
-        planned: &Planned,
-        exchange: &mut Exchange<'_, '_>,
-    ) -> Result<Result<Verdict, Fault>, Ended> {
-        match std::mem::take(&mut self.turn) {
-            Turn::Told(verdict) => return Ok(verdict),
-            Turn::Here => return Ok(self.step(pipeline, planned, exchange)),
-            Turn::Open | Turn::Work(_) | Turn::Away => {}
-        }
-        let load = match self.load(pipeline, planned, exchange) {
-            Ok(load) => load,
-            Err(fault) => return Ok(Err(fault)),
-        };
-        match Work::new(exchange, &mut self.state, (pipeline, planned), load) {
-            Some(work) => {
-                self.turn = Turn::Work(work);
-                Err(Ended::Offload)
-            }
-            None => Ok(self.step(pipeline, planned, exchange)),
-        }
-    }
-
-    /// Where a step is to run. What does not run at all is not worth the way to a thread.
-    fn load(
-        &mut self,
-        pipeline: &Pipeline,
-        planned: &Planned,
-        exchange: &Exchange<'_, '_>,
-    ) -> Result<Load, Fault> {
-        let number = usize::from(planned.step);
-        let heavy = pipeline.entries().get(number).is_some_and(|entry| {
-            !matches!(entry.decl().weight, Weight::Light) && heavy::can_leave(entry.decl())
-        });
-        // Nothing waits for the log.
-        let goes = self.route.threads && self.next < PhaseId::Log.order();
-        if !heavy || !goes || self.off.contains(number) || self.state.skipped.contains(number) {
-            return Ok(Load::Light);
-        }
-        let state = &mut self.state;
-        catch_unwind(AssertUnwindSafe(|| match pipeline.applies(planned, exchange, state) {
-            true => pipeline.load(planned, exchange, state),
-            false => Load::Light,
-        }))
-        .map_err(|_| Fault::Panicked)
-    }
-
-    fn step(
-        &mut self,
-        pipeline: &Pipeline,
-        planned: &Planned,
-        exchange: &mut Exchange<'_, '_>,
-    ) -> Result<Verdict, Fault> {
-        let number = usize::from(planned.step);
-        if self.off.contains(number) || self.state.skipped.contains(number) {
-            return Ok(Verdict::Passed);
-        }
-        let state = &mut self.state;
-        catch_unwind(AssertUnwindSafe(|| match pipeline.is_wanted(planned, exchange, state) {
-            true => pipeline.run(planned, exchange, state),
-            false => Verdict::Passed,
-        }))
-        .map_err(|_| Fault::Panicked)
-    }
-
-    /// What a step's verdict means for the request.
-    fn judge(
-        &mut self,
-        pipeline: &Pipeline,
-        planned: &Planned,
-        verdict: Result<Verdict, Fault>,
-        exchange: &mut Exchange<'_, '_>,
-    ) -> Result<(), Ended> {
-        let Some(entry) = pipeline.entries().get(usize::from(planned.step)) else { return Ok(()) };
-        let (name, optional) = (entry.decl().name, entry.decl().optional);
-        if let Some(fault) = verdict.as_ref().err().filter(|_| entry.reads_body()) {
-            exchange.kept.unseen = Some(fault.kind());
-        }
-        match verdict {
-            Ok(Verdict::Passed) => Ok(()),
-            Ok(Verdict::Continue) => {
-                for event in std::mem::take(&mut self.state.events) {
-                    self.count(name, event, 1);
+            let mut platform = RequestPlatform {
+                exchange,
+                state: &mut self.state,
+                events: &mut self.events,
+                route: &route,
+                off: self.off,
+            };
+            match self.runner.run(&route.pipeline, &route.plan, last, &mut platform) {
+                Next::Done => return Ok(()),
+                Next::Body => return Err(Stopped::Waits(Outcome::ReadBody)),
+                Next::Fetch => {
+                    if self.ask(exchange) {
+                        return Err(Stopped::Waits(Outcome::Fetch));
+                    }
                 }
-                for (what, which) in std::mem::take(&mut self.state.tallies) {
-                    self.count(name, &format!("{what}.{}", String::from_utf8_lossy(&which)), 1);
+                Next::Offload { planned, when_full, wait } => {
+                    let step = (&route.pipeline, planned);
+                    self.work = Some(Work::new(exchange, &mut self.state, step, (when_full, wait)));
+                    return Err(Stopped::Waits(Outcome::Offload));
                 }
-                self.write_logs(exchange);
-                Ok(())
-            }
-            Ok(Verdict::Stop(action)) if planned.dry_run => {
-                let what = match &action {
-                    Action::Respond(response) => format!("{} {}", action.name(), response.status),
-                    Action::Abort => action.name().to_owned(),
-                };
-                self.state.notes.push(("dry-run".into(), format!("{name}: {what}").into()));
-                self.count(name, "dry-run-stop", 1);
-                Ok(())
-            }
-            Ok(Verdict::Stop(Action::Respond(response))) => {
-                // Where a page takes the place of an error, it keeps the fields.
-                if self.next != PhaseId::ResponseErrorPage.order() {
-                    self.start_over(planned);
-                }
-                Err(Ended::Answer(Box::new(response), name))
-            }
-            Ok(Verdict::Stop(Action::Abort)) => {
-                self.step = name;
-                Err(Ended::Abort)
-            }
-            Err(Fault::Panicked) => {
-                PANICS.fetch_add(1, Ordering::Relaxed);
-                exchange.log(Level::Error, &format!("step \"{name}\" has panicked"));
-                self.count(name, "panic", 1);
-                if optional || pipeline.may_fail(planned) {
-                    return Ok(());
-                }
-                self.start_over(planned);
-                Err(Ended::Failed)
-            }
-            Err(Fault::Full(full)) => {
-                exchange.log(Level::Warn, &format!("there is no thread for the step \"{name}\""));
-                self.count(name, "shed", 1);
-                if full == WhenFull::Shed || pipeline.may_fail(planned) {
-                    return Ok(());
-                }
-                self.start_over(planned);
-                Err(Ended::Full)
-            }
-        }
-    }
-
-    /// The response is to be another one: what steps have done to the head of the old one, they do to that of the new one.
-    /// `last` is the step that has replaced it or has failed.
-    fn start_over(&mut self, last: &Planned) {
-        let route = Rc::clone(&self.route);
-        let at = PhaseId::ALL.get(self.next).copied().unwrap_or(PhaseId::Log);
-        if route.pipeline.starts_over(&route.plan, at, Some(last), &mut self.state) {
-            self.resume = if at == PhaseId::ResponseBody { self.begun } else { 0 };
-            (self.next, self.begun) = (PhaseId::ResponseHeaders.order(), 0);
-        }
-    }
-
-    fn write_logs(&mut self, exchange: &Exchange<'_, '_>) {
-        for line in std::mem::take(&mut self.state.lines) {
-            if let (Some(host), Some(file)) = (exchange.host, self.route.logs.get(line.log.0 as usize)) {
-                host.write_log(*file, &line.line);
+                Next::Ended(ended) => return Err(Stopped::Ended(ended)),
             }
         }
     }
@@ -498,72 +345,5 @@ impl Run {
         }
         self.body = Some(Body::new(Chain::guarded(filters, border::unharmed)).streams());
         Shaped { filters: true, changes, hold: 0 }
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests stop at what they do not expect")]
-mod tests {
-    use foregate_module::{Plan, Steps};
-
-    use super::*;
-    use crate::border::{FactsOf, Which};
-    use crate::exchange::Head;
-    use crate::fetch::Answers;
-    use crate::heavy::Queue;
-    use crate::route::Route;
-
-    /// The step `waf-body` in a dry run could not run: what steps are told afterwards.
-    fn told(fault: Fault) -> Option<&'static str> {
-        let pipeline = Arc::new(crate::modules::shipped());
-        let step = pipeline.steps().position(|decl| decl.name == "waf-body").unwrap();
-        let planned = Planned {
-            step: step as u16,
-            key: 0,
-            dry_run: true,
-            guards: false,
-            decides: false,
-            settings: Arc::new(()),
-            when: None,
-        };
-        let route = Rc::new(Route {
-            pipeline: Arc::clone(&pipeline),
-            plan: Plan::default(),
-            logs: Vec::new(),
-            off: Steps::NONE,
-            asks: Vec::new(),
-            choices: Vec::new(),
-            threads: true,
-            queue: Queue::default(),
-            answers: Answers::default(),
-        });
-        let none: &[u8] = b"";
-        let facts = FactsOf {
-            client: None,
-            https: false,
-            raw_is_valid: true,
-            chunked: false,
-            version: 1001,
-            content_length: 3,
-            method: &b"POST"[..],
-            server: none,
-            host: none,
-            uri: &b"/"[..],
-            args: none,
-            raw: &b"/"[..],
-            site: none,
-            route: none,
-        };
-        let Request { mut run, mut kept } = Request::new(route, &facts);
-        let heads = (Head::lent(Which::Request, &[]), Head::lent(Which::Response, &[]));
-        let mut exchange = Exchange::lent(&facts, &mut kept, heads, None, None);
-        assert!(run.judge(&pipeline, &planned, Err(fault), &mut exchange).is_ok());
-        exchange.request_body_unseen()
-    }
-
-    #[test]
-    fn steps_are_told_of_a_body_that_another_could_not_look_at() {
-        assert_eq!(told(Fault::Panicked), Some("step"));
-        assert_eq!(told(Fault::Full(WhenFull::Error)), Some("step_queue"));
     }
 }

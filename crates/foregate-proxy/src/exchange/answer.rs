@@ -20,7 +20,7 @@ impl Exchange<'_> {
     pub(super) async fn answer(&mut self, answer: Answer) -> Step {
         if matches!(answer.source, Source::Error(_)) {
             // No step's fault, or it has been said there: steps may have seen the head of the origin's response.
-            self.start_over(None);
+            self.start_over();
         }
         let mut body = self.take_answer(answer);
         while self.run.is_some() {
@@ -90,8 +90,7 @@ impl Exchange<'_> {
         let stays = from_origin && self.response.status == 426 && head.status == 426;
         let protocols = self.response.headers.get(NameId::Upgrade).filter(|_| stays).map(<[u8]>::to_vec);
         // A page keeps the fields of the error that it stands for, also in that they do not name us any more.
-        let is_page = matches!(source, Source::Step { .. })
-            && self.run.as_ref().is_some_and(|run| run.next() == PhaseId::ResponseErrorPage.order());
+        let is_page = matches!(source, Source::Step { .. }) && self.is_at_error_page();
         if is_page && !self.response.headers.contains(NameId::Server) {
             head.headers.remove(NameId::Server);
         }

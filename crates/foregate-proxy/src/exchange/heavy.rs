@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use foregate_module::{Entry, Pipeline, Planned, Verdict, WhenFull};
+use foregate_module::{Entry, Fault, Planned, Verdict, WhenFull};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::Exchange;
 use super::client::Peer;
-use super::modules::{Fault, Run};
+use super::modules::Run;
 use super::request::Request;
 use super::response::Response;
 use super::view::View;
@@ -71,19 +71,22 @@ const AGAIN: Duration = Duration::from_millis(20);
 
 impl<'a> Exchange<'a> {
     /// Runs a step on the threads for heavy work, with everything that it may see. It waits at most `wait` for one.
+    ///
+    /// # Errors
+    ///
+    /// The client has gone, or the process ends.
     pub(super) async fn run_heavy(
         &mut self,
         planned: &Planned,
         full: WhenFull,
         wait: Duration,
-    ) -> Result<Verdict, Fault> {
+    ) -> Result<Result<Verdict, Fault>, Error> {
         let config = self.config;
-        let pipeline = &config.settings.pipeline;
         let is_long = self.is_long(planned);
         let longest = if is_long { LONGEST_WAIT_OF_LONG } else { LONGEST_WAIT };
         let deadline = Instant::now() + wait.min(longest);
         // The step may make the head longer.
-        let slow_with = self.is_slow(planned).then(|| self.input_of(planned));
+        let slow_with = self.slow_with(planned);
         let patience = match slow_with {
             _ if is_long || full == WhenFull::Inline => Patience::Long,
             // Another client may have made it slow for this one, which asks for many things at once.
@@ -94,10 +97,8 @@ impl<'a> Exchange<'a> {
             None if is_long && full == WhenFull::Error => self.wait_for_place(deadline).await?,
             place => place,
         };
-        let Some(place) = place else {
-            return self.run_otherwise(planned, pipeline, full);
-        };
-        let Some(run) = self.run.take() else { return Ok(Verdict::Passed) };
+        let Some(place) = place else { return Ok(Err(Fault::Full(full))) };
+        let Some(run) = self.run.take() else { return Ok(Ok(Verdict::Passed)) };
         let shown = self.request.shown();
         let client = run.facts.client;
         let moved = Moved {
@@ -137,8 +138,8 @@ impl<'a> Exchange<'a> {
                 let left = if let Waited::Gone(error) = waited { Some(error) } else { None };
                 if self.call_back() {
                     return match left {
-                        Some(error) => Err(Fault::Lost(Error::Client(error))),
-                        None => self.run_otherwise(planned, pipeline, full),
+                        Some(error) => Err(Error::Client(error)),
+                        None => Ok(Err(Fault::Full(full))),
                     };
                 }
                 (told.await.ok(), left)
@@ -147,12 +148,12 @@ impl<'a> Exchange<'a> {
         let Some(done) = told else {
             // Only if the process ends.
             self.down.client.close = true;
-            return Err(Fault::Lost(Error::Internal));
+            return Err(Error::Internal);
         };
         let Done { moved, verdict, took, processor } = *done;
         self.take_back(moved);
         if let Some(error) = left {
-            return Err(Fault::Lost(Error::Client(error)));
+            return Err(Error::Client(error));
         }
         if let Some(step) = self.proxy.steps.get(planned.step) {
             step.timed.inc();
@@ -162,21 +163,25 @@ impl<'a> Exchange<'a> {
                 step.used(processor, input, self.phase_began());
             }
         }
-        verdict.map_err(|_| Fault::Panicked)?.map_err(|error| {
-            self.proxy.spools.failure(&error, None);
-            Fault::Lost(Error::TemporaryFile)
+        Ok(match verdict {
+            Ok(Ok(verdict)) => Ok(verdict),
+            Ok(Err(error)) => {
+                self.proxy.spools.failure(&error, None);
+                Err(Fault::Unread)
+            }
+            Err(_) => Err(Fault::Panicked),
         })
     }
 
     /// Waits for a place in the queue, as a long body may. `None` if the time is up.
-    async fn wait_for_place(&mut self, until: Instant) -> Result<Option<Place<'a>>, Fault> {
+    async fn wait_for_place(&mut self, until: Instant) -> Result<Option<Place<'a>>, Error> {
         loop {
             let next = Instant::now() + AGAIN;
             if next > until {
                 return Ok(None);
             }
             poll_fn(|cx| match self.down.client.poll_abandoned(cx, self.down.timer) {
-                Poll::Ready(error) => Poll::Ready(Err(Fault::Lost(Error::Client(error)))),
+                Poll::Ready(error) => Poll::Ready(Err(Error::Client(error))),
                 Poll::Pending => self.down.timer.poll(cx, next).map(Ok),
             })
             .await?;
@@ -201,19 +206,6 @@ impl<'a> Exchange<'a> {
         if run.facts.spool.is_some() {
             // A step that has panicked has left it there.
             run.facts.body = None;
-        }
-    }
-
-    /// Does with a heavy step for which there is no thread what is to be done then.
-    fn run_otherwise(
-        &mut self,
-        planned: &Planned,
-        pipeline: &Pipeline,
-        full: WhenFull,
-    ) -> Result<Verdict, Fault> {
-        match full {
-            WhenFull::Inline => self.run_light(planned, pipeline),
-            full => Err(Fault::Full(full)),
         }
     }
 }

@@ -6,12 +6,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use foregate_module::settings::LogId;
-use foregate_module::{PhaseId, Planned, Verdict};
 use futures_util::future::join_all;
 
 use super::Exchange;
-use super::modules::Fault;
-use super::view::now;
+use super::modules::Which;
 use crate::time::clock;
 
 /// How long a response waits for lines to be written: a disk may be slow or stuck, and the response is worth more.
@@ -29,45 +27,13 @@ impl Exchange<'_> {
         }
     }
 
-    /// Whether a step runs before the response begins.
-    pub(super) fn is_logged_first(&self, planned: &Planned) -> bool {
-        let entry = self.config.settings.pipeline.entries().get(usize::from(planned.step));
-        entry.is_some_and(|entry| entry.logs_first(&planned.settings))
-    }
-
     async fn run_first_logs(&mut self) {
         self.logged_first = true;
         let summary = self.summary();
-        let Some(run) = &mut self.run else { return };
+        let (Some(plan), Some(run)) = (self.plan, &mut self.run) else { return };
         run.facts.summary = summary;
-        run.facts.now = now();
-        let mut logs = Vec::new();
-        let steps = self.plan.map_or(&[][..], |plan| plan.phase(PhaseId::Log));
-        for planned in steps {
-            if self.is_logged_first(planned) {
-                let verdict = self.run_light(planned, &self.config.settings.pipeline);
-                self.note_first(planned, verdict, &mut logs);
-            }
-        }
+        let logs = self.run_log(plan, Which::LoggedFirst).await;
         self.wait_until_written(&logs).await;
-    }
-
-    /// Takes what a step has to say, and adds the files that its lines go to.
-    pub(super) fn note_first(
-        &mut self,
-        planned: &Planned,
-        verdict: Result<Verdict, Fault>,
-        logs: &mut Vec<LogId>,
-    ) {
-        if let Some(run) = &self.run {
-            for line in &run.state.lines {
-                if !logs.contains(&line.log) {
-                    logs.push(line.log);
-                }
-            }
-        }
-        // Nothing is left that could be ended.
-        let _ = self.judge(planned, &self.config.settings.pipeline, verdict);
     }
 
     /// Waits until these files have what was added to them, at most [`WRITTEN_WITHIN`] for all.

@@ -452,11 +452,6 @@ impl<'a> Exchange<'a> {
         if let Err(error) = self.limit_body() {
             return Step::Failed(error);
         }
-        if self.wants_start()
-            && let Err(error) = Box::pin(self.receive_start()).await
-        {
-            return Step::Failed(error);
-        }
         if self.plan().is_some_and(|plan| plan.keeps_fields()) {
             if let Err(ended) = self.run_phases(PhaseId::RequestBody).await {
                 return ended.into();

@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use foregate_module::{self as module, Fields, Plan, Planned, Refusal, Source};
+use foregate_module::{self as module, Fields, Plan, Refusal, Source};
 use foregate_wire::{HeaderList, RequestHead, Slashes, normalize_path, parse_authority};
 
 use super::Exchange;
 use super::client::Peer;
+use super::modules::Which;
 use super::request::Request;
 use super::view::now;
 use crate::error::Error;
@@ -199,13 +200,7 @@ impl<'a> Exchange<'a> {
         if !self.logged_first
             && let Some(plan) = self.take_refused(error, |_| true)
         {
-            let pipeline = &*self.config.settings.pipeline;
-            let steps: Vec<Planned> = plan.of_refused(pipeline).cloned().collect();
-            for planned in &steps {
-                let verdict = self.run_somewhere(planned, pipeline).await;
-                // Nothing is left that could be ended.
-                let _ = self.judge(planned, pipeline, verdict);
-            }
+            self.run_log(plan, Which::OfRefused).await;
         }
     }
 
@@ -218,13 +213,7 @@ impl<'a> Exchange<'a> {
         }
         let Some(plan) = self.take_refused(error, Plan::logs_first) else { return };
         self.logged_first = true;
-        let pipeline = &*self.config.settings.pipeline;
-        let steps: Vec<Planned> = plan.of_refused(pipeline).cloned().collect();
-        let mut logs = Vec::new();
-        for planned in &steps {
-            let verdict = self.run_somewhere(planned, pipeline).await;
-            self.note_first(planned, verdict, &mut logs);
-        }
+        let logs = self.run_log(plan, Which::OfRefused).await;
         self.wait_until_written(&logs).await;
     }
 

@@ -1,0 +1,545 @@
+//! Runs the steps of a plan: a cursor over phases and steps, which every platform drives.
+//!
+//! A [`Runner`] does no input or output. The platform calls [`Runner::run`] with the last phase that may run now; the answer says what
+//! has to happen first ([`Next`]): receive a body, make requests, run a step on another thread, or send an answer. Once that has
+//! happened, the platform calls again, and the steps go on where they were.
+
+use alloc::boxed::Box;
+use alloc::format;
+use core::mem;
+use core::time::Duration;
+
+use crate::action::{Action, Response};
+use crate::check::Access;
+use crate::exchange::Exchange;
+use crate::output::{EditResponse, Output};
+use crate::phase_id::PhaseId;
+use crate::pipeline::{Entry, Pipeline};
+use crate::plan::{Plan, Planned};
+use crate::state::State;
+use crate::step::{Load, Verdict, WhenFull};
+
+/// The start of the request's body is received behind this phase.
+const BEFORE_BODY: PhaseId = PhaseId::RequestSecurity;
+
+/// How far the steps of an exchange have come.
+#[derive(Debug, Default)]
+pub struct Runner {
+    /// The order of the next phase; those before it have run, or have been left out.
+    next: usize,
+    /// How many steps of that phase have had their turn.
+    begun: usize,
+    /// How many steps of `response-body` have run over a response that another one has replaced: they do not run again.
+    resume: usize,
+    /// What is known of the last of the steps that have begun.
+    turn: Turn,
+    /// Whether the start of the request's body has been received.
+    has_body: bool,
+}
+
+/// What is known of the step that has begun last.
+#[derive(Debug, Default)]
+enum Turn {
+    /// It is over.
+    #[default]
+    Over,
+    /// It was given to the platform to run on another thread.
+    Away,
+    /// It runs on this thread, as there is no other for it.
+    Here,
+    /// It has run elsewhere, or could not.
+    Told(Result<Verdict, Fault>),
+}
+
+/// What the platform has to do.
+#[derive(Debug)]
+pub enum Next<'p> {
+    /// Go on: all phases have run that were to.
+    Done,
+    /// Receive the start of the request's body, if it has one, and call [`Runner::has_body`].
+    Body,
+    /// Make the requests of [`State::fetches`], and write their answers into the slots.
+    Fetch,
+    /// Run a step on another thread by [`Pipeline::run`], and tell its verdict to [`Runner::tell`], or [`Fault::Full`].
+    Offload {
+        /// The step.
+        planned: &'p Planned,
+        /// What becomes of it when there is no place, or none in time.
+        when_full: WhenFull,
+        /// How long it may wait for a thread.
+        wait: Duration,
+    },
+    /// A step has ended the usual way of the request.
+    Ended(Ended),
+}
+
+/// How a step has ended the usual way of a request.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Answer with this, made by the step of this name.
+    Answer(Box<Response>, &'static str),
+    /// Break off, says the step of this name.
+    Abort(&'static str),
+    /// The step of this name has failed, and the request cannot go on without it.
+    Failed(&'static str, Fault),
+}
+
+/// Why a step gave no verdict, or one that does not count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It has panicked.
+    Panicked,
+    /// It is left out because it has panicked too often.
+    Broken,
+    /// There was no thread for it.
+    Full(WhenFull),
+    /// The body that it reads could not be brought back from where it was kept.
+    Unread,
+    /// There is no memory for the values that it has written.
+    Memory,
+    /// The exchange ended while it was away.
+    Lost,
+}
+
+/// Where a step runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// On this thread.
+    Here,
+    /// As it says itself: see [`Pipeline::load`] and [`Platform::load`].
+    Asked,
+    /// On another thread, whatever it says.
+    Elsewhere {
+        /// What becomes of it when there is no place, or none in time.
+        when_full: WhenFull,
+        /// How long it may wait for a thread.
+        wait: Duration,
+    },
+    /// Nowhere: for this exchange it is switched off.
+    Off,
+    /// Nowhere, because it has panicked too often.
+    Broken,
+}
+
+/// The platform that a [`Runner`] runs steps for.
+pub trait Platform {
+    /// Runs some work; false if it panicked. The crate itself has no means to catch that.
+    fn unharmed(work: impl FnOnce()) -> bool;
+
+    /// The exchange as steps see it, and what they have written.
+    fn parts(&mut self) -> (&mut dyn Exchange, &mut State);
+
+    /// The steps of a phase are about to run: `anew`, or after something has been waited for. Default: nothing.
+    fn begins(&mut self, _anew: bool) {}
+
+    /// Where a step runs whose turn it is. Default: as it says.
+    fn place(&mut self, _entry: &Entry, _planned: &Planned) -> Place {
+        Place::Asked
+    }
+
+    /// Where a step runs that has asked for `load`. Default: there.
+    fn load(&mut self, _entry: &Entry, _planned: &Planned, load: Load) -> Load {
+        load
+    }
+
+    /// A step has run on this thread without a panic, or has been filtered out. Default: nothing.
+    fn took(&mut self, _planned: &Planned, _ran: bool) {}
+
+    /// A step has come to a verdict: counts that. Default: nothing.
+    fn ran(&mut self, _planned: &Planned) {}
+
+    /// A step has left something to count or to write: takes events, tallies and lines out of the state.
+    fn news(&mut self, entry: &Entry, planned: &Planned);
+
+    /// Counts more bytes that values hold. False if there is no memory for them. Default: there is.
+    fn hold(&mut self, _bytes: usize) -> bool {
+        true
+    }
+
+    /// A step ends the request, or would have in a dry run: counts that.
+    fn stopped(&mut self, entry: &Entry, planned: &Planned);
+
+    /// A step has failed: counts that, and whether the request goes on without it.
+    fn failed(&mut self, entry: &Entry, planned: &Planned, fault: Fault, goes_on: bool);
+}
+
+/// How a run over steps on this thread has come to its end.
+enum Came {
+    /// None is left.
+    All,
+    /// The step that has begun last has to be judged.
+    Verdict(Result<Verdict, Fault>),
+    /// It belongs on another thread.
+    Leaves(WhenFull, Duration),
+}
+
+/// The steps of a route.
+#[derive(Clone, Copy)]
+struct Route<'p> {
+    pipeline: &'p Pipeline,
+    plan: &'p Plan,
+}
+
+impl Runner {
+    /// One for the phase `log` alone.
+    pub fn of_log() -> Self {
+        Self { next: PhaseId::Log.order(), ..Self::default() }
+    }
+
+    /// The order of the phase that is running, or comes next; those before it have run, or have been left out.
+    #[inline]
+    pub fn next(&self) -> usize {
+        self.next
+    }
+
+    /// Leaves out the phases before `phase` that have not run.
+    pub fn skip_to(&mut self, phase: PhaseId) {
+        if self.next < phase.order() {
+            (self.next, self.begun, self.turn) = (phase.order(), 0, Turn::Over);
+        }
+    }
+
+    /// The start of the request's body has been received, or there is none.
+    pub fn has_body(&mut self) {
+        self.has_body = true;
+    }
+
+    /// The step that was [to run on another thread](Next::Offload) has, or could not. Where there was no thread, it may run on this one.
+    pub fn tell(&mut self, verdict: Result<Verdict, Fault>) {
+        if matches!(self.turn, Turn::Away) {
+            self.turn = match verdict {
+                Err(Fault::Full(WhenFull::Inline)) => Turn::Here,
+                verdict => Turn::Told(verdict),
+            };
+        }
+    }
+
+    /// Goes on behind `last` if there is nothing to do before; whether that is so.
+    #[inline]
+    pub fn passes(&mut self, plan: &Plan, last: PhaseId) -> bool {
+        let passes = plan.next_phase(self.next, last).is_none() && !self.wants_body(plan, last);
+        if passes {
+            self.go_on_at(last.order() + 1);
+        }
+        passes
+    }
+
+    /// Runs the steps of all phases up to `last` that have not run yet, as far as nothing has to be waited for.
+    pub fn run<'p>(
+        &mut self,
+        pipeline: &'p Pipeline,
+        plan: &'p Plan,
+        last: PhaseId,
+        platform: &mut impl Platform,
+    ) -> Next<'p> {
+        let run = self.phases(Route { pipeline, plan }, last, platform);
+        run.unwrap_or_else(|ended| {
+            // Nobody will read what the steps of an ended phase have asked for.
+            platform.parts().1.forget_fetches();
+            Next::Ended(ended)
+        })
+    }
+
+    /// The response is to be another one: steps do to the head of the new one as they have done to that of the old one. `last` is the
+    /// step that has replaced it or has failed; it does not run again, so that this comes to an end.
+    pub fn start_over(
+        &mut self,
+        pipeline: &Pipeline,
+        plan: &Plan,
+        last: Option<&Planned>,
+        state: &mut State,
+    ) {
+        // Where the steps of a phase have all run, `next` is behind it.
+        let at = PhaseId::ALL.get(self.next).copied().unwrap_or(PhaseId::Log).min(PhaseId::ResponseBody);
+        if !starts_over(Route { pipeline, plan }, at, last) {
+            return;
+        }
+        forget_response(Route { pipeline, plan }, last, state);
+        if self.next >= PhaseId::ResponseBody.order() {
+            let all = plan.phase(PhaseId::ResponseBody).len();
+            self.resume = if self.next == PhaseId::ResponseBody.order() { self.begun } else { all };
+        }
+        (self.next, self.begun, self.turn) = (PhaseId::ResponseHeaders.order(), 0, Turn::Over);
+    }
+
+    fn phases<'p>(
+        &mut self,
+        route: Route<'p>,
+        last: PhaseId,
+        platform: &mut impl Platform,
+    ) -> Result<Next<'p>, Ended> {
+        let wants_body = self.wants_body(route.plan, last);
+        let last = if wants_body { BEFORE_BODY } else { last };
+        while let Some(phase) = route.plan.next_phase(self.next, last) {
+            self.go_on_at(phase.order());
+            platform.begins(self.begun == 0);
+            if let Some(next) = self.steps(route, route.plan.phase(phase), platform)? {
+                return Ok(next);
+            }
+            if !platform.parts().1.fetches.is_empty() {
+                return Ok(Next::Fetch);
+            }
+            self.go_on_at(phase.order() + 1);
+        }
+        self.go_on_at(last.order() + 1);
+        Ok(if wants_body { Next::Body } else { Next::Done })
+    }
+
+    /// Whether the start of the request's body has to be received on the way to `last`.
+    #[inline]
+    fn wants_body(&self, plan: &Plan, last: PhaseId) -> bool {
+        !self.has_body && self.next <= BEFORE_BODY.order() + 1 && last > BEFORE_BODY && plan.body() > 0
+    }
+
+    /// The phases before this one have run, or have been left out.
+    #[inline]
+    fn go_on_at(&mut self, phase: usize) {
+        if self.next < phase {
+            self.next = phase;
+            let resumes = phase == PhaseId::ResponseBody.order();
+            self.begun = if resumes { mem::take(&mut self.resume) } else { 0 };
+        }
+    }
+
+    /// Runs the steps of a phase that have not run yet, up to one that belongs on another thread.
+    fn steps<'p, P: Platform>(
+        &mut self,
+        route: Route<'p>,
+        steps: &'p [Planned],
+        platform: &mut P,
+    ) -> Result<Option<Next<'p>>, Ended> {
+        loop {
+            let came = match mem::take(&mut self.turn) {
+                Turn::Told(verdict) => Came::Verdict(verdict),
+                // A step without a verdict is not taken for one that has none.
+                Turn::Away => Came::Verdict(Err(Fault::Lost)),
+                turn @ (Turn::Over | Turn::Here) => {
+                    let is_here = matches!(turn, Turn::Here);
+                    // What is left if there is a panic.
+                    let mut came = Came::Verdict(Err(Fault::Panicked));
+                    P::unharmed(|| came = self.run_on(route.pipeline, steps, is_here, platform));
+                    came
+                }
+            };
+            let planned = self.begun.checked_sub(1).and_then(|last| steps.get(last));
+            match (came, planned) {
+                (Came::All, _) | (_, None) => return Ok(None),
+                (Came::Leaves(when_full, wait), Some(planned)) => {
+                    self.turn = Turn::Away;
+                    return Ok(Some(Next::Offload { planned, when_full, wait }));
+                }
+                (Came::Verdict(verdict), Some(planned)) => self.judge(route, planned, verdict, platform)?,
+            }
+        }
+    }
+
+    /// Runs steps one after the other on this thread, as far as there is nothing to think about. With `is_here`, the one that has begun
+    /// last is the first. It is called once for many steps, because to catch panics costs as much as many a step.
+    fn run_on(
+        &mut self,
+        pipeline: &Pipeline,
+        steps: &[Planned],
+        mut is_here: bool,
+        platform: &mut impl Platform,
+    ) -> Came {
+        loop {
+            // Before the step runs, which may panic.
+            self.begun += usize::from(!is_here);
+            let Some(planned) = self.begun.checked_sub(1).and_then(|last| steps.get(last)) else {
+                self.begun = steps.len();
+                return Came::All;
+            };
+            let Some(entry) = pipeline.entries().get(usize::from(planned.step)) else { continue };
+            if platform.parts().1.skipped.contains(usize::from(planned.step)) {
+                is_here = false;
+                continue;
+            }
+            let place = if mem::take(&mut is_here) { Place::Here } else { platform.place(entry, planned) };
+            match place {
+                Place::Here => {}
+                Place::Off => continue,
+                place => match leaves(pipeline, entry, planned, place, platform) {
+                    Leaves::Passed => continue,
+                    Leaves::Came(came) => return came,
+                    Leaves::Stays => {}
+                },
+            }
+            let (exchange, state) = platform.parts();
+            let verdict = match pipeline.is_wanted(planned, exchange, state) {
+                true => pipeline.run(planned, exchange, state),
+                false => Verdict::Passed,
+            };
+            platform.took(planned, !matches!(verdict, Verdict::Passed));
+            match verdict {
+                Verdict::Passed => {}
+                Verdict::Continue if !platform.parts().1.has_news() => platform.ran(planned),
+                verdict => return Came::Verdict(Ok(verdict)),
+            }
+        }
+    }
+
+    /// What a step's verdict means for the request.
+    fn judge<P: Platform>(
+        &mut self,
+        route: Route<'_>,
+        planned: &Planned,
+        verdict: Result<Verdict, Fault>,
+        platform: &mut P,
+    ) -> Result<(), Ended> {
+        let Route { pipeline, plan } = route;
+        let Some(entry) = pipeline.entries().get(usize::from(planned.step)) else { return Ok(()) };
+        let fault = match verdict {
+            Ok(Verdict::Passed) => return Ok(()),
+            Ok(Verdict::Continue) => {
+                platform.ran(planned);
+                platform.news(entry, planned);
+                let more = mem::take(&mut platform.parts().1.held);
+                if more == 0 || platform.hold(more) {
+                    return Ok(());
+                }
+                Fault::Memory
+            }
+            Ok(Verdict::Stop(action)) => {
+                platform.ran(planned);
+                return self.stop(route, (entry, planned), action, platform);
+            }
+            Err(fault) => fault,
+        };
+        let goes_on = goes_on(pipeline, entry, planned, fault);
+        platform.failed(entry, planned, fault, goes_on);
+        if goes_on && fault == Fault::Memory {
+            // The request goes on without what would have been held.
+            let forgotten = P::unharmed(|| pipeline.forget(planned, platform.parts().1));
+            if !forgotten {
+                platform.failed(entry, planned, Fault::Panicked, true);
+            }
+        }
+        if goes_on || self.is_in_log() {
+            return Ok(());
+        }
+        self.start_over(pipeline, plan, Some(planned), platform.parts().1);
+        Err(Ended::Failed(entry.decl().name, fault))
+    }
+
+    fn stop(
+        &mut self,
+        route: Route<'_>,
+        (entry, planned): (&Entry, &Planned),
+        action: Action,
+        platform: &mut impl Platform,
+    ) -> Result<(), Ended> {
+        let name = entry.decl().name;
+        platform.stopped(entry, planned);
+        let (_, state) = platform.parts();
+        if planned.dry_run {
+            let note = match &action {
+                Action::Respond(response) => format!("{name}: {} {}", action.name(), response.status),
+                Action::Abort => format!("{name}: {}", action.name()),
+            };
+            state.notes.push(("dry-run".into(), note.into()));
+            return Ok(());
+        }
+        match action {
+            _ if self.is_in_log() => Ok(()),
+            Action::Abort => Err(Ended::Abort(name)),
+            Action::Respond(response) => {
+                // Where a page takes the place of an error, it keeps the fields.
+                if self.next != PhaseId::ResponseErrorPage.order() {
+                    self.start_over(route.pipeline, route.plan, Some(planned), state);
+                }
+                Err(Ended::Answer(Box::new(response), name))
+            }
+        }
+    }
+
+    /// Whether the exchange is over, so that nothing is left that could be ended.
+    fn is_in_log(&self) -> bool {
+        self.next == PhaseId::Log.order()
+    }
+}
+
+/// Whether a step leaves this thread.
+enum Leaves {
+    /// It is filtered out: what does not run at all is not worth the way to another thread.
+    Passed,
+    Stays,
+    Came(Came),
+}
+
+fn leaves(
+    pipeline: &Pipeline,
+    entry: &Entry,
+    planned: &Planned,
+    place: Place,
+    platform: &mut impl Platform,
+) -> Leaves {
+    let (exchange, state) = platform.parts();
+    if !pipeline.applies(planned, exchange, state) {
+        return Leaves::Passed;
+    }
+    let load = match place {
+        Place::Broken => return Leaves::Came(Came::Verdict(Err(Fault::Broken))),
+        Place::Elsewhere { when_full, wait } => Load::Heavy { when_full, wait },
+        _ => pipeline.load(planned, exchange, state),
+    };
+    match platform.load(entry, planned, load) {
+        Load::Light => Leaves::Stays,
+        Load::Heavy { when_full, wait } => Leaves::Came(Came::Leaves(when_full, wait)),
+    }
+}
+
+/// Whether a request goes on where a step has failed.
+fn goes_on(pipeline: &Pipeline, entry: &Entry, planned: &Planned, fault: Fault) -> bool {
+    match fault {
+        Fault::Full(WhenFull::Shed) => true,
+        Fault::Panicked | Fault::Broken if entry.decl().optional => true,
+        Fault::Panicked | Fault::Broken | Fault::Full(_) | Fault::Unread | Fault::Memory => {
+            pipeline.may_fail(planned)
+        }
+        Fault::Lost => false,
+    }
+}
+
+/// The phases whose steps run again over another response.
+const ANEW: [PhaseId; 2] = [PhaseId::ResponseHeaders, PhaseId::ResponseErrorPage];
+
+/// Whether steps from `response-headers` on have done something to a response that gives way to another one in the phase `at`: they run
+/// again, then.
+fn starts_over(route: Route<'_>, at: PhaseId, last: Option<&Planned>) -> bool {
+    let Route { pipeline, plan } = route;
+    let is_last = |planned: &Planned| last.is_some_and(|last| last.step == planned.step);
+    let edits = |planned: &Planned| {
+        let entry = pipeline.entries().get(usize::from(planned.step));
+        let edits =
+            |entry: &Entry| entry.decl().outputs.iter().any(|output| output.name == EditResponse::SLOT.name);
+        entry.is_some_and(edits)
+    };
+    match at {
+        PhaseId::ResponseHeaders => plan.phase(at).iter().take_while(|planned| !is_last(planned)).any(edits),
+        PhaseId::ResponseErrorPage | PhaseId::ResponseBody => {
+            ANEW.iter().any(|phase| !plan.phase(*phase).is_empty())
+        }
+        _ => false,
+    }
+}
+
+/// Steps have said things of the old response that do not hold of the new one.
+fn forget_response(route: Route<'_>, last: Option<&Planned>, state: &mut State) {
+    let Route { pipeline, plan } = route;
+    if let Some(last) = last {
+        state.skipped = state.skipped.with(usize::from(last.step));
+    }
+    for planned in ANEW.iter().flat_map(|phase| plan.phase(*phase)) {
+        let Some(entry) = pipeline.entries().get(usize::from(planned.step)) else { continue };
+        for (slot, output) in entry.decl().outputs.iter().zip(entry.outputs()) {
+            if slot.access == Access::Value {
+                state.slots.unwrite(*output);
+            }
+        }
+    }
+    state.decided = plan.decided_by_request().both(state.decided);
+    state.wanted = plan.decided_by_request().both(state.wanted);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! The exchange as a platform of the runner: where steps run, and what is counted of them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use foregate_module::settings::LogId;
+use foregate_module::{self as module, Entry, Fault, Load, Place, Planned, Runner, State, Weight, WhenFull};
+
+use super::Ended;
+use crate::counters::steps::{Input, StepCounter};
+use crate::error::Error;
+use crate::exchange::Exchange;
+use crate::exchange::view::{View, now};
+use crate::limits::account::Account;
+use crate::offload::{LONG_BODY, LONGEST_WAIT, LONGEST_WAIT_OF_LONG};
+use crate::proxy::Proxy;
+use crate::time::clock;
+
+/// Which steps run, where not all of a phase do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::exchange) enum Which {
+    All,
+    /// Those of the phase `log` that run before the response begins. Nothing waits for a thread.
+    LoggedFirst,
+    /// Those of the phase `log` that have not. Nothing waits for a thread.
+    Logged {
+        first: bool,
+    },
+    /// Those that look at requests which were refused before they had a route.
+    OfRefused,
+}
+
+/// An exchange that runs steps, as far as nothing has to be waited for.
+pub(in crate::exchange) struct ExchangePlatform<'e> {
+    proxy: &'e Proxy,
+    view: View<'e>,
+    state: &'e mut State,
+    which: Which,
+    /// The steps are told the time.
+    is_told: bool,
+    /// Whether any step is watched.
+    is_watched: bool,
+    /// When the last step has ended, if steps are timed.
+    since: Option<Instant>,
+    /// A step whose processor time is taken, with the time before it has run.
+    suspect: Option<(&'e StepCounter, Input, Duration)>,
+    /// Why a step that was away has no verdict.
+    lost: Option<Error>,
+    /// The files that lines have gone to.
+    pub logs: Vec<LogId>,
+}
+
+impl<'e> ExchangePlatform<'e> {
+    /// When the phase began, in milliseconds of the steady clock.
+    fn began(&self) -> u64 {
+        self.view.facts.now.steady_ms
+    }
+
+    fn account(&self) -> Account {
+        let peer = || self.view.peer.client.map(|client| client.ip());
+        Account::of(self.view.facts.client.or_else(peer))
+    }
+
+    fn counters(&self, planned: &Planned) -> Option<&'e StepCounter> {
+        self.proxy.steps.get(planned.step)
+    }
+
+    /// Where a step runs that is not simply light, or is watched.
+    fn place_of(&mut self, entry: &Entry, planned: &Planned) -> Place {
+        let began = self.began();
+        let Some(counters) = self.counters(planned) else { return Place::Asked };
+        if counters.is_broken(began) {
+            return Place::Broken;
+        }
+        if !self.may_leave() {
+            self.suspect(counters, planned);
+            return Place::Here;
+        }
+        if !matches!(entry.decl().weight, Weight::Light) {
+            return Place::Asked;
+        }
+        if self.reads_file(entry) || counters.is_slow(|| self.view.input_of(planned), began) {
+            // On its worker it would hold up the requests of others, also those of other routes.
+            let when_full = if entry.decl().optional { WhenFull::Shed } else { WhenFull::Error };
+            return Place::Elsewhere { when_full, wait: LONGEST_WAIT };
+        }
+        self.suspect(counters, planned);
+        Place::Here
+    }
+
+    /// Whether steps may run on another thread: the end of an exchange waits for none.
+    fn may_leave(&self) -> bool {
+        matches!(self.which, Which::All | Which::OfRefused)
+    }
+
+    /// Whether a step reads a body that lies in a file. No worker reads files, nor holds what it would have read.
+    fn reads_file(&self, entry: &Entry) -> bool {
+        self.view.facts.spool.is_some() && entry.reads_body()
+    }
+
+    /// Takes the time before a suspected step runs, and what it is run with: it may make the head longer.
+    fn suspect(&mut self, counters: &'e StepCounter, planned: &Planned) {
+        if counters.is_suspected(self.began()) {
+            self.suspect = Some((counters, self.view.input_of(planned), clock::thread_time()));
+        }
+    }
+
+    fn cleared(&mut self) {
+        if let Some((counters, input, before)) = self.suspect.take() {
+            counters.used(clock::thread_time().saturating_sub(before), input, self.began());
+        }
+    }
+
+    fn is_off(&self, entry: &Entry, planned: &Planned) -> bool {
+        match self.which {
+            Which::All => false,
+            Which::LoggedFirst => !entry.logs_first(&planned.settings),
+            Which::Logged { first } => first && entry.logs_first(&planned.settings),
+            Which::OfRefused => !entry.reads_received(),
+        }
+    }
+
+    /// How a step's end of the request ends the exchange.
+    pub(super) fn ended(&mut self, ended: module::Ended) -> Ended {
+        match ended {
+            module::Ended::Answer(response, _) if response.too_long => Ended::Failed(Error::ResponseTooLarge),
+            module::Ended::Answer(response, step) => Ended::Answer(response, step),
+            module::Ended::Abort(step) => Ended::Abort(step),
+            module::Ended::Failed(step, fault) => Ended::Failed(self.error_of(step, fault)),
+        }
+    }
+
+    fn error_of(&self, step: &'static str, fault: Fault) -> Error {
+        match fault {
+            Fault::Full(_) => Error::StepQueue(step),
+            Fault::Panicked | Fault::Broken => Error::Step(step),
+            Fault::Unread => Error::TemporaryFile,
+            Fault::Memory => Error::FilterMemory,
+            Fault::Lost => self.lost.unwrap_or(Error::Internal),
+        }
+    }
+}
+
+impl module::Platform for ExchangePlatform<'_> {
+    #[inline]
+    fn unharmed(work: impl FnOnce()) -> bool {
+        catch_unwind(AssertUnwindSafe(work)).is_ok()
+    }
+
+    #[inline]
+    fn parts(&mut self) -> (&mut dyn module::Exchange, &mut State) {
+        (&mut self.view, self.state)
+    }
+
+    fn begins(&mut self, anew: bool) {
+        // All steps of a phase are told the same, and so are all phases of one poll.
+        if anew && !self.is_told {
+            self.view.facts.now = now();
+            self.view.facts.memory_is_short = self.proxy.filter_memory.is_short(self.account());
+            self.is_told = true;
+        }
+        self.is_watched = self.proxy.steps.any_is_watched(self.began());
+        self.since = self.proxy.steps.is_timed(clock::now).then(Instant::now);
+    }
+
+    #[inline]
+    fn place(&mut self, entry: &Entry, planned: &Planned) -> Place {
+        if self.which != Which::All && self.is_off(entry, planned) {
+            return Place::Off;
+        }
+        let is_plain = matches!(entry.decl().weight, Weight::Light)
+            && !self.reads_file(entry)
+            && !(self.is_watched && self.proxy.steps.is_watched(planned.step, self.began()));
+        if is_plain { Place::Here } else { self.place_of(entry, planned) }
+    }
+
+    fn load(&mut self, entry: &Entry, planned: &Planned, load: Load) -> Load {
+        let in_file = self.reads_file(entry);
+        match load {
+            Load::Heavy { when_full: WhenFull::Shed | WhenFull::Error, .. } => load,
+            Load::Light if !in_file => {
+                if let Some(counters) = self.counters(planned) {
+                    self.suspect(counters, planned);
+                }
+                load
+            }
+            _ if self.view.is_long(entry) => {
+                Load::Heavy { when_full: WhenFull::Error, wait: LONGEST_WAIT_OF_LONG }
+            }
+            load => load,
+        }
+    }
+
+    #[inline]
+    fn took(&mut self, planned: &Planned, ran: bool) {
+        if let Some(before) = self.since.filter(|_| ran) {
+            let now = Instant::now();
+            if let Some(counters) = self.counters(planned) {
+                counters.took(now - before, self.began());
+            }
+            self.since = Some(now);
+        }
+        if self.suspect.is_some() {
+            self.cleared();
+        }
+    }
+
+    #[inline]
+    fn ran(&mut self, planned: &Planned) {
+        self.proxy.steps.ran(planned.step);
+    }
+
+    fn news(&mut self, _: &Entry, planned: &Planned) {
+        let Some(counters) = self.counters(planned) else { return };
+        self.state.events.drain(..).for_each(|event| counters.count(event, 1));
+        self.state.tallies.drain(..).for_each(|(event, part)| counters.tally(event, &part));
+        for line in self.state.lines.drain(..) {
+            self.view.config.log(&line);
+            if !self.logs.contains(&line.log) {
+                self.logs.push(line.log);
+            }
+        }
+    }
+
+    fn hold(&mut self, bytes: usize) -> bool {
+        let account = self.account();
+        let none = || (0, self.proxy.filter_memory.share(account));
+        let (held, share) = self.view.facts.held.get_or_insert_with(none);
+        let holds = share.hold(held.saturating_add(bytes));
+        if holds {
+            *held = held.saturating_add(bytes);
+        }
+        holds
+    }
+
+    fn stopped(&mut self, _: &Entry, planned: &Planned) {
+        if let Some(counters) = self.counters(planned) {
+            if planned.dry_run { counters.dry_stops.inc() } else { counters.stops.inc() }
+        }
+    }
+
+    fn failed(&mut self, entry: &Entry, planned: &Planned, fault: Fault, goes_on: bool) {
+        self.cleared();
+        if entry.reads_body() || fault == Fault::Memory {
+            self.view.facts.unseen = Some(self.error_of(entry.decl().name, fault).kind());
+        }
+        let Some(counters) = self.counters(planned) else { return };
+        match fault {
+            Fault::Panicked => {
+                self.proxy.metrics.panics.inc();
+                counters.panics.inc();
+                // Requests need the others: to leave them out would make of one crafted request an outage for all.
+                if entry.decl().optional {
+                    counters.panicked(now().steady_ms);
+                }
+            }
+            Fault::Broken => counters.broken.inc(),
+            Fault::Full(_) => counters.shed.inc(),
+            Fault::Memory if goes_on => counters.shed.inc(),
+            Fault::Memory | Fault::Unread | Fault::Lost => {}
+        }
+    }
+}
+
+impl View<'_> {
+    /// What a step is run with: settings, and a request of some size, without what of it lies in a file: steps that read that are
+    /// never run on workers.
+    pub(in crate::exchange) fn input_of(&self, planned: &Planned) -> Input {
+        let head = self.request.head.headers.arena_len() + self.request.head.target().len();
+        let size = head + self.facts.body().len();
+        Input { settings: Arc::as_ptr(&planned.settings).addr(), size }
+    }
+
+    /// Whether a step reads a body that is long, wherever it lies: it waits for a thread in its turn.
+    pub(in crate::exchange) fn is_long(&self, entry: &Entry) -> bool {
+        entry.reads_body() && (self.facts.spool.is_some() || self.facts.body().len() >= LONG_BODY)
+    }
+}
+
+impl Exchange<'_> {
+    /// The exchange as a platform of some steps, and the runner of all; `None` where the route uses none.
+    pub(in crate::exchange) fn platform(
+        &mut self,
+        which: Which,
+    ) -> Option<(ExchangePlatform<'_>, &mut Runner)> {
+        let (proxy, lost) = (self.proxy, self.run.as_ref()?.lost);
+        let (view, state, runner) = self.parts()?;
+        let platform = ExchangePlatform {
+            proxy,
+            view,
+            state,
+            which,
+            is_told: false,
+            is_watched: false,
+            since: None,
+            suspect: None,
+            lost,
+            logs: Vec::new(),
+        };
+        Some((platform, runner))
+    }
+}
