@@ -2,7 +2,8 @@
 //!
 //! The ends of `head` and `body` are found where their tags were left out, too, as far as that can be told without building a
 //! tree: at the start of `body`, at the end of `html`, at the end of the document. Only documents have edges: see
-//! [`BodyKind`]. What stands in a `template` is none of the document.
+//! [`BodyKind`]. What stands in a `template` is none of the document. In a table, a `select`, SVG or MathML browsers ignore the tags of
+//! head and body, and so do these.
 
 use crate::kind::BodyKind;
 
@@ -30,6 +31,8 @@ pub struct Edges {
     kind: BodyKind,
     /// How many templates are open.
     templates: u32,
+    /// How many elements are open outside of them in which tags of head and body mean nothing.
+    scopes: u32,
     side: Side,
 }
 
@@ -55,10 +58,12 @@ pub(crate) enum Mark {
     First,
     /// What holds no part of the document.
     Template,
+    /// That in which tags of head and body mean nothing.
+    Scope,
 }
 
 /// The elements that are marks.
-pub(crate) const MARKS: [(Mark, &str); 10] = [
+pub(crate) const MARKS: [(Mark, &str); 14] = [
     (Mark::Html, "html"),
     (Mark::Head, "head"),
     (Mark::Body, "body"),
@@ -69,13 +74,20 @@ pub(crate) const MARKS: [(Mark, &str); 10] = [
     (Mark::First, "script"),
     (Mark::First, "style"),
     (Mark::Template, "template"),
+    (Mark::Scope, "table"),
+    (Mark::Scope, "select"),
+    (Mark::Scope, "svg"),
+    (Mark::Scope, "math"),
 ];
 
 impl Mark {
     /// Whether it tells where an edge is.
     pub fn tells(self, edge: Edge) -> bool {
-        // All others tell whether it is a document.
-        self != Self::First || edge == Edge::HeadStart
+        match self {
+            Self::First => edge == Edge::HeadStart,
+            // The others tell whether it is a document.
+            _ => true,
+        }
     }
 }
 
@@ -108,11 +120,11 @@ impl Edges {
     /// The start tag of an element of HTML: what comes before it, in order, and what comes behind the tag.
     pub(crate) fn start(&mut self, mark: Mark) -> ([Option<String>; 2], Option<String>) {
         self.see(mark);
-        if self.kind != BodyKind::Document || self.templates > 0 {
+        if self.kind != BodyKind::Document || self.templates > 0 || self.scopes > 0 {
             return ([None, None], None);
         }
         let (mut before, mut inside) = match mark {
-            Mark::Html | Mark::Template => ([None, None], None),
+            Mark::Html | Mark::Template | Mark::Scope => ([None, None], None),
             Mark::Head => ([None, None], self.take(Edge::HeadStart)),
             Mark::Body => {
                 ([self.take(Edge::HeadStart), self.take(Edge::HeadEnd)], self.take(Edge::BodyStart))
@@ -137,6 +149,7 @@ impl Edges {
         };
         match mark {
             Mark::Template => self.templates = self.templates.saturating_add(1),
+            Mark::Scope if self.templates == 0 => self.scopes = self.scopes.saturating_add(1),
             _ if shows && self.templates == 0 => self.kind = BodyKind::Document,
             _ => {}
         }
@@ -144,16 +157,18 @@ impl Edges {
 
     /// The end tag of an element: what comes before it.
     pub(crate) fn end(&mut self, mark: Mark) -> Option<String> {
-        if mark == Mark::Template {
-            self.templates = self.templates.saturating_sub(1);
+        match mark {
+            Mark::Template => self.templates = self.templates.saturating_sub(1),
+            Mark::Scope if self.templates == 0 => self.scopes = self.scopes.saturating_sub(1),
+            _ => {}
         }
-        if self.kind != BodyKind::Document || self.templates > 0 {
+        if self.kind != BodyKind::Document || self.templates > 0 || self.scopes > 0 {
             return None;
         }
         match mark {
             Mark::Head => self.take(Edge::HeadEnd),
             Mark::Html | Mark::Body => self.take(Edge::BodyEnd),
-            Mark::First | Mark::Template => None,
+            Mark::First | Mark::Template | Mark::Scope => None,
         }
     }
 

@@ -438,6 +438,11 @@ impl Element<'_, '_, '_> {
         self.deed.include = Some(Box::new(fragment));
     }
 
+    /// Counts a directive that is not understood.
+    pub(crate) fn leave(&mut self) {
+        self.deed.unsupported += u64::from(!self.deed.dry);
+    }
+
     /// Asks for its end tag.
     pub fn watch_end(&mut self) {
         self.deed.watch = true;

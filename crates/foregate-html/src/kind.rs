@@ -58,7 +58,8 @@ fn by_tags(mut rest: &[u8]) -> Option<BodyKind> {
             [] => return None,
             [b'!', ..] if b"!--".starts_with(rest) => return None,
             [b'!', b'-', b'-', text @ ..] => {
-                if text.starts_with(b"#include") || text.starts_with(b"# ") {
+                let includes = text.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"#include"));
+                if includes || text.starts_with(b"# ") {
                     // The head may be in the file.
                     return Some(BodyKind::Document);
                 }
@@ -130,6 +131,7 @@ mod tests {
             ("<title>t</title><p>", BodyKind::Document),
             ("<!--#include virtual=\"/head.html\" --><p>", BodyKind::Document),
             ("<!--# include virtual=\"/head.html\" --><p>", BodyKind::Document),
+            ("<!--#INCLUDE virtual=/head.html--><p>", BodyKind::Document),
             ("<esi:include src=/head.html /><p>", BodyKind::Document),
             ("<script>x</script><body>", BodyKind::HeadContent),
             ("<link rel=a href=b>", BodyKind::HeadContent),

@@ -1,4 +1,5 @@
-//! Directives of server-side includes, as NGINX reads them: `<!--# include virtual="/path" wait="yes" -->`.
+//! Directives of server-side includes, `<!--# include virtual="/path" wait="yes" -->`, as NGINX and Apache read them: blanks may stand
+//! behind the `#`, names may be in capitals, and a value may be without quotes.
 
 /// What a comment asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,10 +20,10 @@ const COMMANDS: [&str; 13] = [
 pub(crate) fn directive(comment: &str) -> Option<Directive> {
     let rest = comment.strip_prefix('#')?.trim_start_matches(is_blank);
     let (command, mut rest) = rest.split_at(rest.find(is_blank).unwrap_or(rest.len()));
-    if !COMMANDS.contains(&command) {
+    if !COMMANDS.iter().any(|known| known.eq_ignore_ascii_case(command)) {
         return None;
     }
-    if command != "include" {
+    if !command.eq_ignore_ascii_case("include") {
         return Some(Directive::Unsupported);
     }
     let mut source = None;
@@ -33,32 +34,33 @@ pub(crate) fn directive(comment: &str) -> Option<Directive> {
         }
         let Some((name, value, behind)) = parameter(rest) else { return Some(Directive::Unsupported) };
         rest = behind;
-        match name {
+        match &*name.to_ascii_lowercase() {
             // What follows an include waits for it in any case.
-            "wait" if matches!(&*value, "yes" | "no") => {}
+            "wait" if ["yes", "no"].iter().any(|known| known.eq_ignore_ascii_case(&value)) => {}
             "virtual" | "file" if source.is_none() && !value.is_empty() => source = Some(value),
             _ => return Some(Directive::Unsupported),
         }
     }
 }
 
-/// A parameter, and what follows it. The value may have no variable.
+/// A parameter, and what follows it. The value may have no variable; without quotes it goes up to a blank.
 fn parameter(text: &str) -> Option<(&str, String, &str)> {
     let (name, rest) = text.split_at(text.find(|byte| is_blank(byte) || byte == '=')?);
     let rest = rest.trim_start_matches(is_blank).strip_prefix('=')?.trim_start_matches(is_blank);
-    let quote = rest.chars().next().filter(|first| matches!(first, '"' | '\''))?;
+    let quote = rest.chars().next().filter(|first| matches!(first, '"' | '\'' | '`'));
     let (mut value, mut escaped) = (String::new(), false);
-    let mut characters = rest.char_indices().skip(1).peekable();
+    let mut characters = rest.char_indices().skip(usize::from(quote.is_some())).peekable();
     while let Some((at, character)) = characters.next() {
         match character {
             _ if std::mem::take(&mut escaped) => value.push(character),
             '\\' => escaped = true,
             '$' if characters.peek().is_some_and(|(_, next)| is_variable(*next)) => return None,
-            _ if character == quote => return Some((name, value, rest.get(at + 1..)?)),
+            _ if Some(character) == quote => return Some((name, value, rest.get(at + 1..)?)),
+            _ if quote.is_none() && is_blank(character) => return Some((name, value, rest.get(at..)?)),
             _ => value.push(character),
         }
     }
-    None
+    quote.is_none().then_some((name, value, ""))
 }
 
 fn is_variable(character: char) -> bool {
@@ -85,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn includes_are_read_as_nginx_reads_them() {
+    fn includes_are_read_as_nginx_and_apache_read_them() {
         let includes = |path: &str| Some(Directive::Include(path.into()));
         for (comment, expected) in [
             ("#include virtual=\"/a\" ", includes("/a")),
@@ -99,7 +101,12 @@ mod tests {
             ("#include virtual=\"/a\" set=\"one\" ", Some(Directive::Unsupported)),
             ("#include virtual=\"/a\" wait=\"maybe\" ", Some(Directive::Unsupported)),
             ("#include virtual=\"/a\" file=\"b\" ", Some(Directive::Unsupported)),
-            ("#include virtual=/a ", Some(Directive::Unsupported)),
+            ("#INCLUDE virtual=/a", includes("/a")),
+            ("#Include VIRTUAL=/a?x=1 Wait=YES ", includes("/a?x=1")),
+            ("#include virtual=`/a b`", includes("/a b")),
+            ("#include virtual=/$a", Some(Directive::Unsupported)),
+            ("#include virtual= ", Some(Directive::Unsupported)),
+            ("#ECHO var=x", Some(Directive::Unsupported)),
             ("#include virtual=\"/a ", Some(Directive::Unsupported)),
             ("#include ", Some(Directive::Unsupported)),
             ("#include", Some(Directive::Unsupported)),

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Understood are `<esi:include src="/path" alt="/path" onerror="continue"/>`, `<esi:remove>`, `<esi:comment/>` and `<!--esi -->`
-//! (ESI 1.0), and `<!--#include virtual="/path" -->` (server-side includes).
+//! (ESI 1.0), and `<!--#include virtual="/path" -->` (server-side includes). Of what else ESI has, the tags go, and with them what
+//! would be shown beside its alternative: see [`BLOCKS`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,10 +108,41 @@ chooses! {
     ChooseInclude, Include, "Puts fragments into documents.", asks: true, renews: true
 }
 
+/// What becomes of an element of ESI, of which browsers would show the content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// A fragment takes its place.
+    Include,
+    /// It goes.
+    Goes,
+    /// It goes, and is counted as unsupported.
+    Lost,
+    /// Its tags go, and its content stays.
+    Content,
+    /// The same, and it is counted as unsupported: variables in it, or conditions, are not.
+    Plain,
+}
+
+/// The elements of ESI. What is attempted counts as done, as each include has an alternative of its own; conditions are not looked
+/// at, so that what otherwise holds does.
+const BLOCKS: [(&str, Fate); 11] = [
+    ("esi\\:include", Fate::Include),
+    ("esi\\:remove", Fate::Goes),
+    ("esi\\:comment", Fate::Goes),
+    ("esi\\:except", Fate::Goes),
+    ("esi\\:when", Fate::Goes),
+    ("esi\\:inline", Fate::Lost),
+    ("esi\\:try", Fate::Content),
+    ("esi\\:attempt", Fate::Content),
+    ("esi\\:otherwise", Fate::Content),
+    ("esi\\:choose", Fate::Plain),
+    ("esi\\:vars", Fate::Plain),
+];
+
 /// The feature.
 #[derive(Debug)]
 pub struct Include {
-    selectors: [Selector; 3],
+    selectors: [Selector; BLOCKS.len()],
     rules: Arc<FragmentRules>,
 }
 
@@ -135,7 +167,7 @@ impl Default for Include {
 impl Include {
     /// With fragments that are fetched so.
     pub fn new(rules: FragmentRules) -> Self {
-        let selectors = ["esi\\:include", "esi\\:remove", "esi\\:comment"].map(Selector::constant);
+        let selectors = BLOCKS.map(|(selector, _)| Selector::constant(selector));
         Self { selectors, rules: Arc::new(rules) }
     }
 }
@@ -199,8 +231,18 @@ impl Including {
 
 impl Rewrite for Including {
     fn element(&mut self, selector: usize, element: &mut Element<'_, '_, '_>) {
-        if selector > 0 {
-            return element.remove();
+        match BLOCKS.get(selector).map(|(_, fate)| *fate) {
+            Some(Fate::Include) | None => {}
+            Some(Fate::Goes) => return element.remove(),
+            Some(Fate::Content) => return element.unwrap(),
+            Some(Fate::Lost) => {
+                element.leave();
+                return element.remove();
+            }
+            Some(Fate::Plain) => {
+                element.leave();
+                return element.unwrap();
+            }
         }
         let Some(source) = element.attribute("src") else { return };
         let fragment = Fragment {
@@ -322,6 +364,18 @@ mod tests {
             ("1<esi:remove><a href=/x>x</a></esi:remove>2<esi:comment text='x'/>3", "123"),
             ("1<!--esi <p>a<esi:include src=/d />b</p>-->2", "1 <p>aDb</p>2"),
             ("1<!--esi-->2<!--esix <p>-->", "1<!--esi-->2<!--esix <p>-->"),
+            (
+                "1<esi:try> <esi:attempt><esi:include src=/d /></esi:attempt><esi:except>x</esi:except></esi:try>2",
+                "1 D2",
+            ),
+            (
+                "<esi:choose><esi:when test='x'><b>a</b></esi:when><esi:otherwise>b</esi:otherwise></esi:choose>",
+                "b",
+            ),
+            (
+                "1<esi:vars>a<i>$(HTTP_HOST)</i></esi:vars>2<esi:inline name=/x>y</esi:inline>3",
+                "1a<i>$(HTTP_HOST)</i>23",
+            ),
             ("1<esi:include src=/e />2", "1E <p>2"),
             ("1<esi:include src=/u />2<!-- # echo -->", "12<!-- # echo -->"),
         ] {

@@ -174,7 +174,7 @@ chooses! {
 pub struct Insert {
     /// Those of the edges first, as far as there is something to insert there.
     selectors: Vec<Selector>,
-    marks: Vec<Mark>,
+    marks: Vec<(Mark, &'static str)>,
     edges: Vec<(Edge, String)>,
     elements: Vec<(Place, Selector, String, Option<u64>)>,
     side: Side,
@@ -202,7 +202,7 @@ impl Insert {
         let told: Vec<_> = MARKS.into_iter().filter(|(mark, _)| is_told(*mark)).collect();
         let selectors = told.iter().map(|(_, name)| Selector::constant(name));
         self.selectors.splice(..self.marks.len(), selectors);
-        self.marks = told.into_iter().map(|(mark, _)| mark).collect();
+        self.marks = told;
     }
 
     /// What inserts markup at the start of the head, on this side of a tag.
@@ -285,14 +285,15 @@ fn ready(html: &str, page: &Page) -> String {
 
 /// A document that is parsed for it.
 struct Inserting {
-    marks: Vec<Mark>,
+    marks: Vec<(Mark, &'static str)>,
     edges: Edges,
 }
 
 impl Rewrite for Inserting {
     fn element(&mut self, selector: usize, element: &mut Element<'_, '_, '_>) {
-        let Some(mark) = self.marks.get(selector) else { return };
-        if element.is_html() {
+        let Some((mark, _)) = self.marks.get(selector) else { return };
+        let counts = *mark == Mark::Scope && element.has_content();
+        if element.is_html() && *mark != Mark::Scope || counts {
             let (before, inside) = self.edges.start(*mark);
             before.into_iter().flatten().for_each(|html| element.before(&html));
             inside.iter().for_each(|html| element.prepend(html));
@@ -300,6 +301,7 @@ impl Rewrite for Inserting {
         let ends = match mark {
             Mark::Html => true,
             Mark::Head | Mark::Body | Mark::Template => element.is_html(),
+            Mark::Scope => counts,
             Mark::First => false,
         };
         if ends {
@@ -308,8 +310,8 @@ impl Rewrite for Inserting {
     }
 
     fn end_tag(&mut self, selector: usize, tag: &mut EndTag<'_, '_>) {
-        let Some(mark) = self.marks.get(selector) else { return };
-        let own = MARKS.iter().any(|(other, name)| other == mark && *name == tag.name());
+        let Some((mark, name)) = self.marks.get(selector) else { return };
+        let own = *name == tag.name();
         if let Some(html) = own.then(|| self.edges.end(*mark)).flatten() {
             tag.before(&html);
         }
@@ -356,6 +358,38 @@ mod tests {
         insert.edge(Place::HeadEnd, "2");
         insert.edge(Place::BodyStart, "3");
         insert.edge(Place::BodyEnd, "4ü");
+    }
+
+    #[test]
+    fn edges_are_where_browsers_have_them() {
+        let end = |insert: &mut Insert| insert.edge(Place::BodyEnd, "!");
+        let other = |insert: &mut Insert| {
+            insert.edge(Place::BodyEnd, "!");
+            insert.at(Place::After, Selector::parse("q").unwrap(), "?", None);
+        };
+        for (html, expected) in [
+            (
+                "<body><table><tr><td></body>1</table>2</body>",
+                "<body><table><tr><td></body>1</table>2</body>!",
+            ),
+            ("<body><table></table></body>", "<body><table></table>!</body>"),
+            ("<body><svg><title></body></title></svg>1", "<body><svg><title></body></title></svg>1!"),
+            ("<body><svg><title>a</title></svg></body>", "<body><svg><title>a</title></svg>!</body>"),
+            ("<body><select><option></body></select>1", "<body><select><option></body></select>1!"),
+        ] {
+            assert_eq!(rewritten(end, html), expected);
+            assert_eq!(rewritten(other, html), expected);
+        }
+        let starts = |insert: &mut Insert| {
+            insert.edge(Place::HeadStart, "1");
+            insert.edge(Place::BodyStart, "2");
+        };
+        for (html, expected) in [
+            ("<html><select><head><body></select>", "<html><select><head><body></select>12"),
+            ("<html><select></select><head><body>", "<html><select></select><head>1<body>2"),
+        ] {
+            assert_eq!(rewritten(starts, html), expected);
+        }
     }
 
     #[test]

@@ -510,7 +510,8 @@ impl Scanner {
         if let Some(doubt) = &mut self.doubt {
             // Those in which HTML begins are none of HTML themselves.
             let foreign = if self.foreign.depth() > depth { inside } else { !is_html };
-            let matters = mark.is_some() || name == names::A || empty || means == Means::Void;
+            let is_edge = mark.is_some_and(|mark| mark != Mark::Scope);
+            let matters = is_edge || name == names::A || empty || means == Means::Void;
             doubt.start(Start { name, means, empty, said, lacks, text: is_text, foreign, matters });
             doubt.bound(self.foreign.depth());
         }
@@ -545,11 +546,12 @@ impl Scanner {
             let awaited = match mark {
                 Some(Mark::Html) => true,
                 Some(Mark::Head | Mark::Body | Mark::Template) => is_html,
+                Some(Mark::Scope) => true,
                 Some(Mark::First) | None => false,
             };
             self.open.push(name, awaited);
         }
-        mark.filter(|_| is_html).map(What::Start)
+        mark.filter(|mark| if *mark == Mark::Scope { has_content } else { is_html }).map(What::Start)
     }
 
     /// The piece is over: where in it a tag has begun that may be told. The next one goes on within that.

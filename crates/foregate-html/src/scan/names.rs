@@ -123,7 +123,7 @@ pub(crate) fn meaning_of_short(name: u64) -> (Means, Option<Mark>) {
     }
     short! {
         AREA BASE BGSOUND BODY BR COL EMBED HEAD HR HTML IFRAME IMG INPUT KEYGEN LINK MATH META NOEMBED PARAM SCRIPT SOURCE
-        STYLE SVG TITLE TRACK WBR XMP
+        SELECT STYLE SVG TABLE TITLE TRACK WBR XMP
     }
     match name {
         HTML => (Means::Element, Some(Mark::Html)),
@@ -133,8 +133,9 @@ pub(crate) fn meaning_of_short(name: u64) -> (Means, Option<Mark>) {
         SCRIPT => (Means::Script, Some(Mark::First)),
         META | LINK | BASE => (Means::Void, Some(Mark::First)),
         IFRAME | XMP | NOEMBED => (Means::Text, None),
-        SVG => (Means::Svg, None),
-        MATH => (Means::Math, None),
+        SVG => (Means::Svg, Some(Mark::Scope)),
+        MATH => (Means::Math, Some(Mark::Scope)),
+        TABLE | SELECT => (Means::Element, Some(Mark::Scope)),
         AREA | BGSOUND | BR | COL | EMBED | HR | IMG | INPUT | KEYGEN | PARAM | SOURCE | TRACK | WBR => {
             (Means::Void, None)
         }
@@ -155,6 +156,7 @@ pub(crate) fn end_mark(name: Name) -> Option<Mark> {
         HEAD => Some(Mark::Head),
         BODY => Some(Mark::Body),
         TEMPLATE => Some(Mark::Template),
+        TABLE | SELECT | SVG | MATH => Some(Mark::Scope),
         _ => None,
     }
 }
