@@ -195,7 +195,13 @@ fn install_crs_refuses_what_is_no_release() {
     assert!(said(&right, &["--from", "none.tar.gz"]).contains("none.tar.gz: No such file"));
     assert!(said(&right, &["--from", "crs.tar.gz"]).contains("it is no release of the Core Rule Set"));
     assert!(said(&right, &["--from", "https://"]).contains("this is no HTTPS URL"));
-    assert_eq!(folder.run(&["waf", "install-crs", "crs"]).status.code(), Some(2), "no digest, no release");
+    let without = folder.run(&["waf", "install-crs", "crs"]);
+    assert_eq!(without.status.code(), Some(2), "no digest, no release");
+    for part in
+        ["`--sha256` is missing", "gpg --verify coreruleset-", "sha256sum coreruleset-", "--sha256 DIGEST"]
+    {
+        assert!(stderr(&without).contains(part), "{part}: {}", stderr(&without));
+    }
 }
 
 /// A proxy that ends with the test.

@@ -23,10 +23,11 @@ pub(in super::super) struct Install {
     /// The folder to be made; it must not be there, or be empty
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// The SHA-256 that the release has to have, 64 hexadecimal digits. Whoever is asked for the release cannot be the
-    /// one who says what is right: take it from a tarball whose signature you have verified
+    /// The SHA-256 of the release, 64 hexadecimal digits; it must be there. Foregate has no digest built in, not even of the
+    /// default version. Get it in three steps: download the tarball and its `.asc` from the release's page on GitHub;
+    /// `gpg --verify FILE.asc FILE` with the key of the project (https://coreruleset.org/security.asc); `sha256sum FILE`
     #[arg(long, value_name = "DIGEST")]
-    sha256: String,
+    sha256: Option<String>,
     /// The release
     #[arg(long, value_name = "VERSION", default_value = VERSION)]
     version: String,
@@ -40,7 +41,11 @@ pub(in super::super) struct Install {
 
 impl Install {
     pub(super) fn run(&self) -> Outcome {
-        match self.install() {
+        let Some(sha256) = &self.sha256 else {
+            complain(&self.without_digest());
+            return Outcome::Usage;
+        };
+        match self.install(sha256) {
             Ok(told) => {
                 print(&told);
                 Outcome::Fine
@@ -52,8 +57,23 @@ impl Install {
         }
     }
 
-    fn install(&self) -> Result<String, String> {
-        let wanted = digest(&self.sha256)?;
+    /// How to get the digest, for who has given none.
+    fn without_digest(&self) -> String {
+        let (version, folder) = (&self.version, self.folder.display());
+        let tarball = tarball(version);
+        format!(
+            "error: `--sha256` is missing: Foregate has no digest of the Core Rule Set built in, so you say which file is right\n  \
+               help: download {tarball} and {tarball}.asc from\n        \
+                     https://github.com/coreruleset/coreruleset/releases/tag/v{version}, then\n          \
+                       curl https://coreruleset.org/security.asc | gpg --import\n          \
+                       gpg --verify {tarball}.asc {tarball}\n          \
+                       sha256sum {tarball}\n          \
+                       foregate waf install-crs {folder} --from {tarball} --sha256 DIGEST"
+        )
+    }
+
+    fn install(&self, sha256: &str) -> Result<String, String> {
+        let wanted = digest(sha256)?;
         free(&self.folder)?;
         let release = self.release()?;
         let found = Sha256::digest(&release);
@@ -86,7 +106,8 @@ impl Install {
         }
         let version = &self.version;
         let official = format!(
-            "https://github.com/coreruleset/coreruleset/releases/download/v{version}/coreruleset-{version}-minimal.tar.gz"
+            "https://github.com/coreruleset/coreruleset/releases/download/v{version}/{}",
+            tarball(version)
         );
         match &self.from {
             Some(from) if from.starts_with("http://") => {
@@ -98,6 +119,11 @@ impl Install {
             from => fetch::fetch(from.as_ref().unwrap_or(&official), self.authorities.clone(), MAX_RELEASE),
         }
     }
+}
+
+/// The name of the file of a release.
+fn tarball(version: &str) -> String {
+    format!("coreruleset-{version}-minimal.tar.gz")
 }
 
 /// What a release calls its settings, and what they are called where they are used.
