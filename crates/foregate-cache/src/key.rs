@@ -1,9 +1,12 @@
 //! The key under which a response is stored.
 
+use std::hash::Hasher;
+
+use foregate_wire::Scheme;
+
 use crate::secret::Secret;
 use crate::uri::Uri;
 use crate::vary::Variant;
-use foregate_wire::Scheme;
 
 /// The parts of a key, beside the address.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,6 +85,30 @@ impl Key {
         key.copy_from_slice(&self.0.to_le_bytes());
         values.copy_from_slice(&variant.0.to_le_bytes());
         Self(secret.hash128(&text))
+    }
+}
+
+/// Keys are hashes already.
+#[derive(Clone, Default)]
+pub(crate) struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn write_u128(&mut self, key: u128) {
+        self.0 = key as u64;
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        self.0 = key;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = (self.0.rotate_left(8) ^ u64::from(byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 

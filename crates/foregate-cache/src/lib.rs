@@ -8,7 +8,8 @@
 //! 3. A miss goes to the origin after [`ask_for_whole`], a stale response after [`ask_to_validate`].
 //! 4. [`store()`] decides about the response, [`refresh`] updates the stored one by a 304, and [`Stored::covers_failure`] says whether a
 //!    failure is hidden.
-//! 5. After a request that changes something ([`invalidates`]), the address and the [`related`] ones are invalid.
+//! 5. Misses and validations of the same object share one fetch ([`Flights`]), whose end stores an [`Object`] in the [`Memory`].
+//! 6. After a request that changes something ([`invalidates`]), the address and the [`related`] ones are invalid.
 //!
 //! Nothing here reads a clock: callers pass a [`Moment`]. No head can make a function panic or take more than linear time.
 
@@ -22,6 +23,7 @@ mod cache_status;
 mod conditions;
 mod date;
 mod directives;
+mod flights;
 mod key;
 mod memory;
 mod moment;
@@ -47,6 +49,7 @@ pub use body::Body;
 pub use cache_status::{CacheStatus, Forward};
 pub use conditions::{Conditions, Representation, evaluate};
 pub use date::{format_date, parse_date};
+pub use flights::{Failed, FlightLimits, Flights, Follow, FollowedHead, Joined, Lead, Piece, other_variant};
 pub use key::{Key, KeyParts, KeyText, Parameters, QueryRule};
 pub use memory::{Found, Memory, MemoryStat, Sweep};
 pub use moment::{CacheTime, Moment};

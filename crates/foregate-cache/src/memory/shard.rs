@@ -4,11 +4,11 @@
 //! only its key stays for a while: if it comes again, it goes to the main queue at once. So a scan passes through the small queue.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use crate::body::ALLOCATION;
-use crate::key::Key;
+use crate::key::{Key, KeyHasher};
 use crate::object::Object;
 use crate::vary::VaryNames;
 
@@ -71,30 +71,6 @@ const ENTRY: usize = (size_of::<Key>() + size_of::<Entry>() + 1) * 3 / 2 + 2 * s
 const GHOST: usize = (size_of::<(u64, u32)>() + 1) * 3 / 2 + 2 * size_of::<(u64, u32)>();
 
 type Place = (Key, u32);
-
-/// Keys are hashes already.
-#[derive(Default)]
-pub(super) struct KeyHasher(u64);
-
-impl Hasher for KeyHasher {
-    fn write_u128(&mut self, key: u128) {
-        self.0 = key as u64;
-    }
-
-    fn write_u64(&mut self, key: u64) {
-        self.0 = key;
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = (self.0.rotate_left(8) ^ u64::from(byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        }
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
 
 /// One part of the tier.
 #[derive(Debug, Default)]

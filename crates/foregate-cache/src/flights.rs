@@ -1,0 +1,210 @@
+//! Fetches that several requests share.
+//!
+//! The first request that misses leads a fetch, the others follow it: they get its head, then its pieces as they arrive. A fetch ends in one of
+//! three ways, and only a complete one may end a body. Followers are woken at each event; nobody polls. The leader should be a task of its
+//! own, so that the fetch outlives the client that caused it.
+//!
+//! Validations use the same table, so a stale object is validated once for all that ask for it meanwhile.
+
+mod flight;
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::BuildHasherDefault;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use foregate_wire::HeaderList;
+use parking_lot::Mutex;
+
+pub use self::flight::{Failed, Follow, FollowedHead, Lead, Piece};
+use self::flight::{Flight, State};
+use crate::key::{Key, KeyHasher};
+use crate::moment::CacheTime;
+use crate::object::Object;
+use crate::secret::Secret;
+use crate::stored::Stored;
+
+/// Parts of the table, so that threads seldom meet. A power of two.
+const SHARDS: usize = 64;
+/// Marks in one part. Beyond that no mark is left, and a further request leads again.
+const MAX_MARKS: usize = 4096;
+
+/// Milliseconds between removals of the marks of the past from a full part.
+const CLEANING: u64 = 1000;
+
+/// The bounds of shared fetches.
+#[derive(Clone, Copy, Debug)]
+pub struct FlightLimits {
+    /// The longest body that is kept whole, in bytes. A response that is known to be longer is not shared.
+    pub largest: u64,
+    /// Of a body that turns out to be longer, the bytes that are kept for followers.
+    pub window: u64,
+    /// How long requests do not wait for each other after a response that could not be shared, in milliseconds.
+    pub mark: u64,
+}
+
+impl Default for FlightLimits {
+    /// 8 MiB, 1 MiB, 10 seconds.
+    fn default() -> Self {
+        Self { largest: 8 << 20, window: 1 << 20, mark: 10_000 }
+    }
+}
+
+/// The table of shared fetches.
+#[derive(Debug)]
+pub struct Flights {
+    shared: Arc<Shared>,
+}
+
+/// The part of the table that leaders and followers know.
+#[derive(Debug)]
+struct Shared {
+    shards: Box<[Mutex<Shard>]>,
+    limits: FlightLimits,
+    /// Bytes of all pieces that are kept.
+    memory: AtomicUsize,
+}
+
+type Map<V> = HashMap<Key, V, BuildHasherDefault<KeyHasher>>;
+
+#[derive(Debug, Default)]
+struct Shard {
+    flights: Map<Arc<Flight>>,
+    /// Fetches under way for each address, all variants counted.
+    addresses: Map<usize>,
+    /// Until when requests do not wait for each other, and when the marks of the past were last removed.
+    marks: Map<CacheTime>,
+    cleaned: CacheTime,
+}
+
+/// The part of a request in a fetch.
+#[derive(Debug)]
+pub enum Joined {
+    /// This request fetches, for itself and its followers.
+    Lead(Lead),
+    /// Another one does.
+    Follow(Follow),
+    /// The last response could not be shared, so this request fetches for itself and waits for nobody. If its response is stored after
+    /// all, [`Flights::unmark`] ends this state early.
+    Alone,
+    /// The object has been stored since the caller looked for it.
+    Found(Arc<Object>),
+}
+
+impl Flights {
+    /// An empty table.
+    pub fn new(limits: FlightLimits) -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self { shared: Arc::new(Shared { shards, limits, memory: AtomicUsize::new(0) }) }
+    }
+
+    /// Joins the fetch under this key, or begins it. `address` is the key of the address; `key` is that, or the key of a variant if the address
+    /// is known to vary.
+    ///
+    /// `recheck` looks for the object once more, since a fetch may have ended between the caller's look and this call. It runs under a lock
+    /// of this table.
+    pub fn join(
+        &self,
+        key: Key,
+        address: Key,
+        now: CacheTime,
+        recheck: impl FnOnce() -> Option<Arc<Object>>,
+    ) -> Joined {
+        let mut shard = self.shared.shard(key).lock();
+        if let Some(flight) = shard.flights.get(&key) {
+            let flight = Arc::clone(flight);
+            drop(shard);
+            return Joined::Follow(Follow::new(flight));
+        }
+        if let Some(object) = recheck() {
+            return Joined::Found(object);
+        }
+        if let Some(&until) = shard.marks.get(&key) {
+            if now < until {
+                return Joined::Alone;
+            }
+            shard.marks.remove(&key);
+        }
+        let flight = Arc::new(Flight { state: Mutex::new(State::default()) });
+        shard.flights.insert(key, Arc::clone(&flight));
+        drop(shard);
+        *self.shared.shard(address).lock().addresses.entry(address).or_default() += 1;
+        Joined::Lead(Lead::new(flight, Arc::clone(&self.shared), key, address))
+    }
+
+    /// Whether anything is being fetched for an address, for [`Memory::invalidate`](crate::Memory::invalidate).
+    pub fn is_filling(&self, address: Key) -> bool {
+        self.shared.shard(address).lock().addresses.contains_key(&address)
+    }
+
+    /// Lets requests wait for each other again, after a response that can be shared.
+    pub fn unmark(&self, key: Key) {
+        self.shared.shard(key).lock().marks.remove(&key);
+    }
+
+    /// The number of marks that uncacheable responses have left.
+    pub fn marks(&self) -> usize {
+        self.shared.shards.iter().map(|shard| shard.lock().marks.len()).sum()
+    }
+
+    /// Bytes of the pieces that fetches under way keep. They are in addition to the memory of the RAM tier.
+    pub fn memory(&self) -> usize {
+        self.shared.memory.load(Ordering::Relaxed)
+    }
+}
+
+/// The key under which a follower has to join again, since the response is for other values of the selecting fields than those of its request.
+/// `None` if the response is for its request.
+pub fn other_variant(head: &Stored, address: Key, request: &HeaderList, secret: &Secret) -> Option<Key> {
+    let vary = head.vary.as_ref()?;
+    let variant = vary.names.variant(request, secret);
+    (variant != vary.variant).then(|| address.variant(variant, secret))
+}
+
+impl Shared {
+    fn shard(&self, key: Key) -> &Mutex<Shard> {
+        let at = (key.0 >> 64) as usize & (SHARDS - 1);
+        self.shards.get(at).expect("the number of a shard is masked")
+    }
+
+    /// Makes a fetch known under the key of its variant too, unless there is one.
+    fn alias(&self, key: Key, flight: &Arc<Flight>) -> bool {
+        match self.shard(key).lock().flights.entry(key) {
+            Entry::Vacant(entry) => {
+                entry.insert(Arc::clone(flight));
+                true
+            }
+            Entry::Occupied(_) => false,
+        }
+    }
+
+    /// Takes a fetch out of the table.
+    fn remove(&self, key: Key, flight: &Arc<Flight>) {
+        let mut shard = self.shard(key).lock();
+        if shard.flights.get(&key).is_some_and(|known| Arc::ptr_eq(known, flight)) {
+            shard.flights.remove(&key);
+        }
+    }
+
+    fn mark(&self, key: Key, now: CacheTime) {
+        let shard = &mut *self.shard(key).lock();
+        // Not each time, since none may be of the past.
+        if shard.marks.len() >= MAX_MARKS && now.since(shard.cleaned) >= CLEANING {
+            shard.marks.retain(|_, until| now < *until);
+            shard.cleaned = now;
+        }
+        if shard.marks.len() < MAX_MARKS {
+            shard.marks.insert(key, CacheTime(now.0.saturating_add(self.limits.mark)));
+        }
+    }
+
+    fn leave(&self, address: Key) {
+        if let Entry::Occupied(mut entry) = self.shard(address).lock().addresses.entry(address) {
+            *entry.get_mut() -= 1;
+            if *entry.get() == 0 {
+                entry.remove();
+            }
+        }
+    }
+}

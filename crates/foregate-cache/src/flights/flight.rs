@@ -1,0 +1,347 @@
+//! One shared fetch: the end of its leader and those of its followers.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::Shared;
+use crate::body::Body;
+use crate::key::Key;
+use crate::moment::CacheTime;
+use crate::object::Object;
+use crate::stored::Stored;
+
+/// A fetch under way.
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub(super) state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    head: Option<Arc<Stored>>,
+    /// The number of the first piece that is kept, and the pieces from there on.
+    first: usize,
+    pieces: VecDeque<Bytes>,
+    /// Bytes of the pieces that are kept, and of all.
+    kept: u64,
+    length: u64,
+    end: Option<End>,
+    waiting: Waiting,
+}
+
+/// The only ends of a fetch.
+#[derive(Clone, Debug)]
+enum End {
+    /// All bytes are there. `Some` if they are stored.
+    Complete(Option<Arc<Object>>),
+    Failed(Failed),
+    /// The response is for the leader's client alone.
+    Uncacheable,
+}
+
+/// Why a fetch failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// The origin did. Followers without a byte share the answer: to ask again would multiply the load of an origin in trouble.
+    Origin,
+    /// The leader went away without a word, or the store failed. Followers without a byte join again.
+    Abandoned,
+}
+
+/// The wakers of followers, each in a place of its own.
+#[derive(Debug, Default)]
+struct Waiting {
+    wakers: Vec<Option<Waker>>,
+    free: Vec<usize>,
+}
+
+impl Waiting {
+    fn enter(&mut self) -> usize {
+        self.free.pop().unwrap_or_else(|| {
+            self.wakers.push(None);
+            self.wakers.len() - 1
+        })
+    }
+
+    fn leave(&mut self, place: usize) {
+        if let Some(waker) = self.wakers.get_mut(place) {
+            *waker = None;
+            self.free.push(place);
+        }
+    }
+
+    fn wait(&mut self, place: usize, context: &Context<'_>) {
+        if let Some(waker) = self.wakers.get_mut(place) {
+            match waker {
+                Some(waker) => waker.clone_from(context.waker()),
+                None => *waker = Some(context.waker().clone()),
+            }
+        }
+    }
+
+    /// Takes the wakers, to be woken without the lock.
+    fn take(&mut self) -> Vec<Waker> {
+        self.wakers.iter_mut().filter_map(Option::take).collect()
+    }
+}
+
+fn wake(wakers: Vec<Waker>) {
+    for waker in wakers {
+        waker.wake();
+    }
+}
+
+/// The leader of a fetch. If it is dropped before an end, the fetch has failed.
+#[derive(Debug)]
+pub struct Lead {
+    flight: Arc<Flight>,
+    shared: Arc<Shared>,
+    key: Key,
+    /// The key of the variant, if the fetch is known under it too.
+    variant: Option<Key>,
+    address: Key,
+    /// The length that the head announced.
+    announced: Option<u64>,
+    whole: bool,
+    ended: bool,
+}
+
+impl Lead {
+    pub(super) fn new(flight: Arc<Flight>, shared: Arc<Shared>, key: Key, address: Key) -> Self {
+        Self { flight, shared, key, variant: None, address, announced: None, whole: true, ended: false }
+    }
+
+    /// The key of the fetch.
+    pub fn key(&self) -> Key {
+        self.key
+    }
+
+    /// A follower of this fetch: the client that caused it, once the fetch goes on in a task of its own.
+    pub fn follow(&self) -> Follow {
+        Follow::new(Arc::clone(&self.flight))
+    }
+
+    /// Announces the head of a response that may be stored, with the length of its body if it is known, and the key of its variant if it varies.
+    /// `false` if it cannot be shared: it needs a validation for each request, or is too long. Then the followers are released as by
+    /// [`uncacheable`](Self::uncacheable), and the leader goes on for its own client and the store.
+    pub fn head(
+        &mut self,
+        head: Arc<Stored>,
+        length: Option<u64>,
+        variant: Option<Key>,
+        now: CacheTime,
+    ) -> bool {
+        self.announced = length;
+        let too_long = length.is_some_and(|length| length > self.shared.limits.largest);
+        self.whole &= !too_long;
+        if too_long || !head.life.is_shareable() {
+            self.release(now);
+            return false;
+        }
+        let alias = variant.filter(|&variant| variant != self.key);
+        self.variant = alias.filter(|&variant| self.shared.alias(variant, &self.flight));
+        let mut state = self.flight.state.lock();
+        state.head = Some(head);
+        let wakers = state.waiting.take();
+        drop(state);
+        wake(wakers);
+        true
+    }
+
+    /// Adds a piece of the body, an allocation of its own (see [`Body::new`]). `false` once the body is too long to be stored: then only a
+    /// window of it is kept, which followers must not fall behind.
+    pub fn push(&mut self, piece: Bytes) -> bool {
+        if piece.is_empty() {
+            return self.whole;
+        }
+        let limits = self.shared.limits;
+        let wakers = {
+            let state = &mut *self.flight.state.lock();
+            let before = state.kept;
+            state.length += piece.len() as u64;
+            self.whole &= state.length <= limits.largest;
+            let released = matches!(state.end, Some(End::Uncacheable));
+            state.kept += piece.len() as u64;
+            state.pieces.push_back(piece);
+            while !self.whole && (released || state.kept > limits.window) {
+                let Some(oldest) = state.pieces.pop_front() else { break };
+                state.first += 1;
+                state.kept -= oldest.len() as u64;
+            }
+            account(&self.shared, before, state.kept);
+            state.waiting.take()
+        };
+        wake(wakers);
+        self.whole
+    }
+
+    /// Ends the fetch with a complete body. `store` makes an object of it and stores it; it is not called for a body that is too long.
+    /// The fetch leaves the table after that, so that every request finds the one or the other.
+    ///
+    /// A body of another length than the head announced is a failure.
+    pub fn complete(mut self, store: impl FnOnce(Body) -> Option<Arc<Object>>) -> Option<Arc<Object>> {
+        let pieces = {
+            let state = self.flight.state.lock();
+            if self.announced.is_some_and(|announced| announced != state.length) {
+                None
+            } else {
+                Some(self.whole.then(|| state.pieces.iter().cloned().collect::<Vec<_>>()))
+            }
+        };
+        let Some(pieces) = pieces else {
+            self.end(End::Failed(Failed::Origin));
+            return None;
+        };
+        let object = pieces.and_then(|pieces| store(Body::new(pieces)));
+        self.end(End::Complete(object.clone()));
+        object
+    }
+
+    /// Ends a validation: the object, with its new head, answers all followers that it selects.
+    pub fn refreshed(mut self, object: Arc<Object>) {
+        self.end(End::Complete(Some(object)));
+    }
+
+    /// Ends the fetch with a failure.
+    pub fn fail(mut self, failed: Failed) {
+        self.end(End::Failed(failed));
+    }
+
+    /// Ends the fetch for the followers: the response is not stored, so each of them fetches for itself at once. For some time, requests
+    /// under this key do not wait for each other.
+    pub fn uncacheable(mut self, now: CacheTime) {
+        self.release(now);
+    }
+
+    fn release(&mut self, now: CacheTime) {
+        self.shared.mark(self.key, now);
+        self.end(End::Uncacheable);
+    }
+
+    /// Sets the end, unless there is one, and leaves the table.
+    fn end(&mut self, end: End) {
+        if self.ended {
+            return;
+        }
+        self.ended = true;
+        let mut state = self.flight.state.lock();
+        state.end = Some(end);
+        let wakers = state.waiting.take();
+        drop(state);
+        self.shared.remove(self.key, &self.flight);
+        if let Some(variant) = self.variant {
+            self.shared.remove(variant, &self.flight);
+        }
+        wake(wakers);
+    }
+}
+
+/// Counts the memory of pieces.
+fn account(shared: &Shared, before: u64, after: u64) {
+    if after >= before {
+        shared.memory.fetch_add((after - before) as usize, Ordering::Relaxed);
+    } else {
+        shared.memory.fetch_sub((before - after) as usize, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        self.end(End::Failed(Failed::Abandoned));
+        let kept = self.flight.state.lock().kept;
+        account(&self.shared, kept, 0);
+        self.shared.leave(self.address);
+    }
+}
+
+/// The head of a fetch, for a follower.
+#[derive(Clone, Debug)]
+pub enum FollowedHead {
+    /// It has arrived, the body follows. The follower has to see whether the response is for its request
+    /// ([`other_variant`](super::other_variant)).
+    Arrived(Arc<Stored>),
+    /// The whole object is there. The same applies.
+    Complete(Arc<Object>),
+    /// There will be none.
+    Failed(Failed),
+    /// The response is not for others: the follower fetches for itself.
+    Uncacheable,
+}
+
+/// A step of the body, for a follower.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// The next bytes, never none.
+    Bytes(Bytes),
+    /// The body is complete.
+    End,
+    /// The body breaks off: the follower's client has to see that something is missing.
+    Broken(Failed),
+    /// The follower has fallen behind the window of a body that is not stored. The same applies, unless the follower can fetch the rest.
+    Lagged,
+}
+
+/// A follower of a fetch.
+#[derive(Debug)]
+pub struct Follow {
+    flight: Arc<Flight>,
+    place: usize,
+    /// The number of the next piece.
+    next: usize,
+}
+
+impl Follow {
+    pub(super) fn new(flight: Arc<Flight>) -> Self {
+        let place = flight.state.lock().waiting.enter();
+        Self { flight, place, next: 0 }
+    }
+
+    /// Waits for the head.
+    pub fn poll_head(&mut self, context: &Context<'_>) -> Poll<FollowedHead> {
+        let mut state = self.flight.state.lock();
+        let head = match (&state.end, &state.head) {
+            (Some(End::Complete(Some(object))), _) => FollowedHead::Complete(Arc::clone(object)),
+            (Some(End::Uncacheable), _) => FollowedHead::Uncacheable,
+            (_, Some(head)) => FollowedHead::Arrived(Arc::clone(head)),
+            (Some(End::Failed(failed)), None) => FollowedHead::Failed(*failed),
+            (Some(End::Complete(None)), None) => FollowedHead::Failed(Failed::Abandoned),
+            (None, None) => {
+                state.waiting.wait(self.place, context);
+                return Poll::Pending;
+            }
+        };
+        Poll::Ready(head)
+    }
+
+    /// Waits for the next piece of the body.
+    pub fn poll_piece(&mut self, context: &Context<'_>) -> Poll<Piece> {
+        let mut state = self.flight.state.lock();
+        let Some(at) = self.next.checked_sub(state.first) else { return Poll::Ready(Piece::Lagged) };
+        if let Some(piece) = state.pieces.get(at) {
+            self.next += 1;
+            return Poll::Ready(Piece::Bytes(piece.clone()));
+        }
+        let piece = match &state.end {
+            Some(End::Complete(_)) => Piece::End,
+            Some(End::Failed(failed)) => Piece::Broken(*failed),
+            // Followers are released at the head, before any of them reads.
+            Some(End::Uncacheable) => Piece::Broken(Failed::Abandoned),
+            None => {
+                state.waiting.wait(self.place, context);
+                return Poll::Pending;
+            }
+        };
+        Poll::Ready(piece)
+    }
+}
+
+impl Drop for Follow {
+    fn drop(&mut self) {
+        self.flight.state.lock().waiting.leave(self.place);
+    }
+}
