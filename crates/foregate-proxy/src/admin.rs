@@ -13,11 +13,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::link::Socket;
 use crate::listener::Listener;
 use crate::proxy::Proxy;
 use crate::telemetry::exposition::{Exposition, ExpositionFormat};
 use crate::time::poll_length::Watched;
+use crate::transport::stream::Socket;
 
 /// The longest admin request or metrics request head, in bytes.
 const LONGEST_REQUEST: u64 = 8 * 1024;

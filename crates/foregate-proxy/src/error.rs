@@ -4,8 +4,7 @@ use foregate_wire::hpack::Malformed;
 use foregate_wire::{FramingError, HostError, RequestError, ResponseError, TargetError};
 
 use crate::limits::spool::SpoolError;
-use crate::link::LinkError;
-use crate::link::copy::CopyError;
+use crate::transport::outcome::{CopyError, LinkError};
 
 /// The side at fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -33,6 +33,7 @@ mod sys;
 pub mod telemetry;
 mod time;
 pub mod tls;
+mod transport;
 mod upstream;
 mod watch;
 mod websocket;

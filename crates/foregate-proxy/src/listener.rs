@@ -19,10 +19,11 @@ use crate::connection::{self, Accepted, Active};
 use crate::limits::clients::Place;
 use crate::limits::descriptors;
 use crate::limits::pressure;
-use crate::link::{Socket, stream};
 use crate::proxy::Proxy;
 use crate::settings::{Listen, ListenAddress, any_contains};
 use crate::time::poll_length::Watched;
+use crate::transport::stream;
+use crate::transport::stream::Socket;
 
 /// How long accepting pauses when there are no descriptors or too many connections.
 const PAUSE: Duration = Duration::from_millis(50);

@@ -20,13 +20,14 @@ use crate::http2::{self, Arrived, Asked, COLLECT, ClientStream, HEADS, RefusedHe
 use crate::limits::account::Account;
 use crate::limits::clients::{Holdings, Registered};
 use crate::limits::pressure;
-use crate::link::buffer::Buffer;
-use crate::link::{H2Link, Link, LinkError, Received, Stream};
+use crate::link::{H2Link, Link, LinkError, Received};
 use crate::proxy::{Proxy, Terms};
 use crate::settings::Settings;
 use crate::time::clock;
 use crate::time::poll_length::Watched;
 use crate::time::timer::Timer;
+use crate::transport::buffer::Buffer;
+use crate::transport::stream::Stream;
 
 /// With so much waiting to be written, bytes, nothing more is read from the client, since that may want an answer. Bodies and heads alone are
 /// never as much: a PING, or the reset of a download, is not to wait for what goes before.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use crate::link::Socket;
 use crate::tls::{Accepted, Acceptor, HandshakeError};
+use crate::transport::stream::Socket;
 
 /// What a client is told that does not know that the port speaks TLS: an alert of TLS would say nothing to whoever uses it.
 const ADVICE: &str = "This port takes requests over TLS alone: use https://\n";

@@ -17,12 +17,13 @@ use self::proxy_header::HeaderError;
 use crate::counters::metrics::Metrics;
 use crate::exchange::client::Peer;
 use crate::limits::clients::Registered;
-use crate::link::{H1Link, Socket, Stream};
+use crate::link::H1Link;
 use crate::proxy::{Proxy, Terms};
 use crate::settings::{Listen, any_contains};
 use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::tls::{Alpn, HandshakeError};
+use crate::transport::stream::{Socket, Stream};
 
 /// What an HTTP/2 client sends first (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

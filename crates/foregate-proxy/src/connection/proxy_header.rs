@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use foregate_wire::proxy_protocol::{self, MAX_V2_PAYLOAD, ProxyError, ProxyHeader};
 use tokio::io::AsyncReadExt;
 
-use crate::link::Socket;
+use crate::transport::stream::Socket;
 
 /// The longest header, in bytes: what is read ahead never exceeds it by much.
 const LONGEST: usize = 16 + MAX_V2_PAYLOAD;

@@ -12,9 +12,9 @@ use super::respond::Answer;
 use super::{Exchange, Step};
 use crate::error::Error;
 use crate::link::LinkError;
-use crate::link::copy::CopyError;
 use crate::link::filter::{Filter, chain};
 use crate::time::clock;
+use crate::transport::outcome::CopyError;
 
 impl Exchange<'_> {
     pub(super) async fn answer(&mut self, answer: Answer) -> Step {

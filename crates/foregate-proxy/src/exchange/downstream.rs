@@ -10,11 +10,12 @@ use super::client::Client;
 use super::progress::{Awaited, Progress};
 use super::request::Request;
 use crate::error::{Error, Side};
-use crate::link::copy::{Copy, CopyError, Waiting};
+use crate::link::copy::{Copy, Waiting};
 use crate::link::{Link, LinkError};
 use crate::settings::{Timeouts, Upstream};
 use crate::time::clock;
 use crate::time::timer::Timer;
+use crate::transport::outcome::CopyError;
 use crate::upstream::{Asker, authentication};
 
 /// The client's side of an exchange.

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-pub use crate::link::Taking;
 use crate::settings::{Timeouts, Upstream};
+pub use crate::transport::taking::Taking;
 
 /// When each direction last moved a byte, and how fast the client sends.
 #[derive(Debug)]

@@ -13,8 +13,8 @@ use super::{Arrived, Asked, Ending, Fault, RefusedHead, State, Terms};
 use crate::error::Error;
 use crate::exchange::scratch::Scratch;
 use crate::limits::pressure::{self, Charge};
-use crate::link::LinkError;
-use crate::link::frames::{Frame, flag};
+use crate::transport::frames::{Frame, flag};
+use crate::transport::outcome::LinkError;
 
 /// What the fields of a block may have together, by what is allowed for a head: what is only too large concerns its stream alone.
 /// Beyond, the connection ends.

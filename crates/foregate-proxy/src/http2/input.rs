@@ -12,8 +12,8 @@ use super::receive_window::MEASURES;
 use super::streams::Known;
 use super::{Arrived, Asked, ENDED, ENDING, Ending, FRAME, Fault, HEADS, State, Terms};
 use crate::limits::pressure;
-use crate::link::frames::{Frame, HEADER, PREFACE, flag, kind};
 use crate::settings::Limits;
+use crate::transport::frames::{Frame, HEADER, PREFACE, flag, kind};
 
 /// Requests for which a connection keeps memory while none arrives.
 const KEPT: usize = 4;

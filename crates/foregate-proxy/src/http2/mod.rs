@@ -34,12 +34,12 @@ use crate::error::Error;
 use crate::exchange::scratch::Scratch;
 use crate::limits::budget::Share;
 use crate::limits::clients::Holdings;
-use crate::link::LinkError;
-use crate::link::buffer::Buffer;
-use crate::link::frames::kind;
-use crate::link::meter::{Flood, Meter};
 use crate::settings::Limits;
 use crate::time::clock;
+use crate::transport::buffer::Buffer;
+use crate::transport::frames::kind;
+use crate::transport::meter::{Flood, Meter};
+use crate::transport::outcome::LinkError;
 
 /// The largest frame that either side sends, in bytes: every peer takes frames of this size (RFC 9113, section 6.5.2).
 pub const FRAME: usize = 16 * 1024;

@@ -10,9 +10,9 @@ use h2::Reason;
 use super::send_window::SendWindow;
 use super::{FRAME, WINDOW};
 use crate::limits::pressure;
-use crate::link::LEAST_TAKEN;
-use crate::link::buffer::Buffer;
-use crate::link::frames::{HEADER, flag, kind};
+use crate::transport::buffer::Buffer;
+use crate::transport::frames::{HEADER, flag, kind};
+use crate::transport::taking::LEAST_TAKEN;
 
 /// What may wait to be written of bodies that are amid, in bytes. What may come beside it fits into a large buffer as well.
 pub const COLLECT: usize = 56 * 1024;

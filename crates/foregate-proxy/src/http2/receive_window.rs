@@ -11,8 +11,8 @@ use super::streams::Streams;
 use super::{FRAME, LARGEST_WINDOW, State};
 use crate::limits::budget::Share;
 use crate::limits::pressure;
-use crate::link::frames::kind;
 use crate::settings::Limits;
+use crate::transport::frames::kind;
 
 /// The payload of the PING that measures a round trip.
 pub const MEASURES: [u8; 8] = *b"uploaded";

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use h2::Reason;
 
 use super::{Fault, LARGEST_WINDOW, State};
-use crate::link::meter::Meter;
+use crate::transport::meter::Meter;
 
 /// A window of so many bytes is worth a frame at once; a smaller one is if all that waits fits in it.
 const USEFUL: i64 = 4096;

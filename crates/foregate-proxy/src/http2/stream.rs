@@ -10,7 +10,7 @@ use h2::Reason;
 use super::output::What;
 use super::{Shared, State};
 use crate::limits::pressure::Charge;
-use crate::link::{LinkError, Received};
+use crate::transport::outcome::{LinkError, Received};
 
 /// A stream on which a client's request has come. Once it is dropped the client knows that nothing more comes, and that nothing more is
 /// needed.

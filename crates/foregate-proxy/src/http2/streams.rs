@@ -14,8 +14,8 @@ use crate::exchange::request::Request;
 use crate::limits::budget::Share;
 use crate::limits::clients::Holdings;
 use crate::limits::pressure::Charge;
-use crate::link::LinkError;
 use crate::settings::Limits;
+use crate::transport::outcome::LinkError;
 
 /// Streams that are remembered after we have reset them: more of them may be under way.
 const RESET: usize = 1024;

@@ -9,7 +9,7 @@ use foregate_wire::hpack::{Inspector, Section};
 
 use super::*;
 use crate::link::Received;
-use crate::link::frames::{Frame, HEADER, flag, written};
+use crate::transport::frames::{Frame, HEADER, flag, written};
 
 mod floods;
 pub mod random;

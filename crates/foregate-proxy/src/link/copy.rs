@@ -8,8 +8,9 @@ use super::filter::Filter;
 use super::start::{Front, Kept};
 use super::sweep::Trailers;
 use super::turn::give_way;
-use super::{Link, LinkError, Received};
+use super::{Link, Received};
 use crate::limits::budget::Share;
+use crate::transport::outcome::CopyError;
 
 /// Who is being waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,25 +25,6 @@ pub enum Waiting {
     File,
     /// Nobody: the body has been moved.
     Nobody,
-}
-
-/// On which side a body stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CopyError {
-    /// It could not be received.
-    Source(LinkError),
-    /// It could not be sent.
-    Sink(LinkError),
-    /// It is longer than the route allows.
-    TooLarge,
-    /// A filter cannot go on; the name of its step.
-    Filter(&'static str),
-    /// A filter has panicked; the name of its step.
-    Panicked(&'static str),
-    /// Filters need more memory than there is.
-    Memory,
-    /// The file that holds the start of the body could not be read.
-    File,
 }
 
 /// Which trailers whose names have an underscore go on.

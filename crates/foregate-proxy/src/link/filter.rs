@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use foregate_module::{Bail, Chain, FetchRequest, FetchResult, Filtered, Passed, Start};
 
-use super::copy::CopyError;
 use crate::limits::budget::Share;
 use crate::limits::buffer_size;
+use crate::transport::outcome::CopyError;
 
 /// Filters behind each other, with a clock to measure them by. A panic of one in a dry run is caught.
 pub fn chain(filters: Vec<Filtered>) -> Chain {

@@ -10,13 +10,13 @@ use foregate_wire::{
 };
 use tokio::io::AsyncWrite;
 
-use super::buffer::Buffer;
-use super::stream::{IdleState, Stream, poll_write_both};
 use super::turn::Turn;
 use super::{LinkError, Received};
 use crate::limits::buffer_size::LARGE;
 use crate::limits::pressure::Charge;
 use crate::tls::Refusal;
+use crate::transport::buffer::Buffer;
+use crate::transport::stream::{IdleState, Stream, poll_write_both};
 
 /// What is ever read of a head, in bytes, whatever the limits say.
 const MOST_OF_A_HEAD: usize = 128 * 1024;

@@ -328,7 +328,7 @@ impl Drop for H2Link {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::frames::{Frame, flag, kind};
+    use crate::transport::frames::{Frame, flag, kind};
 
     #[test]
     fn what_came_for_a_stream_whose_head_nobody_took_is_forgotten() {

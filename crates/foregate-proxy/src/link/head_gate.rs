@@ -18,11 +18,11 @@ use self::block::{SCRATCH, Scratch, continuations, fragment, is_too_large, join,
 use self::doubts::Doubts;
 use self::padding::Padding;
 use crate::limits::pressure::Charge;
-use crate::link::buffer::Buffer;
-use crate::link::frames::{Frame, HEADER, flag, kind};
-use crate::link::meter::Meter;
 use crate::settings::Limits;
 use crate::time::clock;
+use crate::transport::buffer::Buffer;
+use crate::transport::frames::{Frame, HEADER, flag, kind};
+use crate::transport::meter::Meter;
 
 /// What the fields of a block may have together, by what is allowed for a head: what is only too large concerns its stream alone.
 /// Beyond, the connection ends.

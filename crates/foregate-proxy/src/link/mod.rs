@@ -2,115 +2,28 @@
 //!
 //! Clients and origins look the same from here, so that the exchange has one way to move a body.
 
-pub mod buffer;
 pub mod copy;
 pub(crate) mod fields;
 pub mod filter;
-pub mod frames;
 pub mod h1;
 pub mod h2;
 pub(crate) mod head_gate;
-pub(crate) mod meter;
 pub(crate) mod start;
-pub mod stream;
 pub mod sweep;
-pub mod taking;
 pub mod turn;
 pub mod unread;
 pub mod unsent;
 
-use std::io;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use foregate_wire::{BodyError, HeaderList};
+use foregate_wire::HeaderList;
 
 use crate::http2::ClientStream;
 
+pub use crate::transport::outcome::{LinkError, Received};
 pub use h1::H1Link;
 pub use h2::{Bodiless, H2Link};
-pub use stream::{IdleState, Socket, Stream};
-pub use taking::{LEAST_TAKEN, Taking};
-
-/// Why nothing more can be received from a peer, or sent to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum LinkError {
-    /// The connection failed.
-    #[error("connection failed: {0}")]
-    Io(io::ErrorKind),
-    /// The connection ended in the middle of a message.
-    #[error("connection closed in mid-message")]
-    Truncated,
-    /// The body's framing is not HTTP.
-    #[error("{0}")]
-    Body(BodyError),
-    /// The peer reset the HTTP/2 stream.
-    #[error("stream reset: {0}")]
-    Reset(::h2::Reason),
-    /// More or less body than its head has announced.
-    #[error("body does not have its announced length")]
-    Length,
-    /// The peer exceeded a limit of its HTTP/2 connection, or broke the protocol.
-    #[error("HTTP/2 connection failed")]
-    H2,
-    /// We have ended the HTTP/2 connection, through no fault of the peer's.
-    #[error("connection cut off")]
-    CutOff,
-}
-
-impl LinkError {
-    /// Whether the peer has closed its connection, or reset its stream without a complaint.
-    pub fn is_leaving(self) -> bool {
-        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof};
-        match self {
-            Self::Io(kind) => {
-                matches!(
-                    kind,
-                    BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | UnexpectedEof
-                )
-            }
-            Self::Reset(reason) => matches!(reason, ::h2::Reason::NO_ERROR | ::h2::Reason::CANCEL),
-            Self::Truncated | Self::Body(_) | Self::Length | Self::H2 | Self::CutOff => false,
-        }
-    }
-}
-
-impl From<io::Error> for LinkError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error.kind())
-    }
-}
-
-impl From<BodyError> for LinkError {
-    fn from(error: BodyError) -> Self {
-        Self::Body(error)
-    }
-}
-
-impl From<::h2::Error> for LinkError {
-    fn from(error: ::h2::Error) -> Self {
-        match (error.get_io(), error.reason()) {
-            (Some(error), _) => Self::Io(error.kind()),
-            (None, Some(reason)) => reason.into(),
-            (None, None) => Self::H2,
-        }
-    }
-}
-
-impl From<::h2::Reason> for LinkError {
-    fn from(reason: ::h2::Reason) -> Self {
-        Self::Reset(reason)
-    }
-}
-
-/// What has been received.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Received {
-    /// [`Link::data`] holds some of the body.
-    Data,
-    /// The body is complete, and so are [`Link::trailers`].
-    End,
-}
 
 /// One peer's end of an exchange.
 #[derive(Debug)]

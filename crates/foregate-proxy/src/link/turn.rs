@@ -47,7 +47,7 @@ mod tests {
     use super::*;
     use crate::link::Received;
     use crate::link::h1::H1Link;
-    use crate::link::stream::Stream;
+    use crate::transport::stream::Stream;
 
     const CHUNKS: usize = 2000;
 

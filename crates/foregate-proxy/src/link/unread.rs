@@ -8,8 +8,8 @@ use std::task::Waker;
 
 use parking_lot::Mutex;
 
-use super::frames::{Frame, flag, kind};
 use crate::limits::pressure::Charge;
+use crate::transport::frames::{Frame, flag, kind};
 
 /// What a DATA frame costs in `h2` beside its bytes, about.
 const FRAME: usize = 256;

@@ -15,8 +15,8 @@ use bytes::{Buf, Bytes};
 use foregate_wire::HeaderList;
 use parking_lot::Mutex;
 
-use super::frames::{Frame, kind};
 use crate::limits::pressure::{self, Charge};
+use crate::transport::frames::{Frame, kind};
 
 /// What a frame costs in `h2` beside its bytes, about.
 const FRAME: usize = 256;
@@ -282,7 +282,7 @@ mod tests {
     use std::task::Wake;
 
     use super::*;
-    use crate::link::frames::flag;
+    use crate::transport::frames::flag;
 
     #[derive(Default)]
     struct Woken(AtomicU32);

@@ -67,7 +67,7 @@ pub enum RelaySide {
 pub struct RelayTimes {
     /// Longest time in which nothing moves in either direction.
     pub idle: Duration,
-    /// Longest time in which the near peer takes next to nothing of what waits for it ([`crate::link::LEAST_TAKEN`]).
+    /// Longest time in which the near peer takes next to nothing of what waits for it ([`crate::transport::taking::LEAST_TAKEN`]).
     pub near_takes: Duration,
     /// The same for the far peer.
     pub far_takes: Duration,

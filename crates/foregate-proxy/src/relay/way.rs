@@ -4,8 +4,8 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use super::RelayEnd;
-use crate::link::Taking;
 use crate::link::turn::give_way;
+use crate::transport::taking::Taking;
 
 /// Bytes that are moved at a time. Beyond, other tasks of the worker have their turn: peers that are always ready would hold it for
 /// milliseconds.

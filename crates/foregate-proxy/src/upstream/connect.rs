@@ -20,12 +20,14 @@ use super::{Server, Terms, Upstream};
 use crate::address::ServerAddress;
 use crate::error::Error;
 use crate::limits::descriptors::{self, Used};
+use crate::link::H1Link;
 use crate::link::unread::Unread;
 use crate::link::unsent::{Piece, Unsent};
-use crate::link::{H1Link, Socket, Stream, stream};
 use crate::settings::{ProxyProtocolVersion, UpstreamProtocol};
 use crate::time::poll_length::Watched;
 use crate::tls::{Alpn, ConnectError};
+use crate::transport::stream;
+use crate::transport::stream::{Socket, Stream};
 
 /// The flow-control windows that origins are given, in bytes.
 const STREAM_WINDOW: u32 = 64 * 1024;
@@ -299,9 +301,9 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::link::frames::{flag, kind, written};
     use crate::settings;
     use crate::tls::Connector;
+    use crate::transport::frames::{flag, kind, written};
     use crate::upstream::idle::Made;
     use crate::upstream::{Origin, Upstreams};
 

@@ -12,12 +12,12 @@ use h2::Reason;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::link::buffer::Buffer;
-use crate::link::frames::{Frame, Frames, PREFACE, flag, kind};
 use crate::link::head_gate::HeadGate;
 use crate::link::unread::Unread;
 use crate::link::unsent::Unsent;
 use crate::tls::Refusal;
+use crate::transport::buffer::Buffer;
+use crate::transport::frames::{Frame, Frames, PREFACE, flag, kind};
 
 /// WINDOW_UPDATE that opens the connection's window by nothing: `h2` answers it with GOAWAY (RFC 9113, section 6.9).
 const POISON: [u8; 13] = [0, 0, 4, kind::WINDOW_UPDATE, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -349,7 +349,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
     use super::*;
-    use crate::link::frames::written as frame;
+    use crate::transport::frames::written as frame;
 
     /// A connection on which stream 3 was opened and answered, and its other end.
     async fn connection(bytes: usize) -> (Guarded<DuplexStream>, DuplexStream) {

@@ -121,7 +121,8 @@ mod tests {
     use tokio::net::UnixStream;
 
     use super::*;
-    use crate::link::{H1Link, Socket, Stream};
+    use crate::link::H1Link;
+    use crate::transport::stream::{Socket, Stream};
     use crate::upstream::idle::{Ages, Made};
 
     const AGES: Ages = Ages { idle: Duration::from_secs(60), total: Duration::from_secs(60) };

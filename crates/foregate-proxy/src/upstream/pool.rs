@@ -18,8 +18,9 @@ use super::queue::Queue;
 use super::shared::{Lease, STREAMS_AT_FIRST, Shared};
 use super::wear::Wear;
 use crate::counters::metrics::ShardedGauge;
-use crate::link::{H1Link, IdleState};
+use crate::link::H1Link;
 use crate::time::clock;
+use crate::transport::stream::IdleState;
 
 /// Where a connection takes no more streams than this, each counts as a connection of its client's: a client must not use up the
 /// descriptors of others by one stream after the other either.

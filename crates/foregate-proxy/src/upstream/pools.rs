@@ -83,7 +83,8 @@ mod tests {
     use tokio::net::UnixStream;
 
     use super::*;
-    use crate::link::{H1Link, Socket, Stream};
+    use crate::link::H1Link;
+    use crate::transport::stream::{Socket, Stream};
     use crate::upstream::idle::{Ages, Made};
     use crate::upstream::shared::Shared;
 

@@ -6,8 +6,8 @@ use foregate_wire::HeadLimits;
 use foregate_wire::hpack::{Inspected, Section};
 use h2::Reason;
 
-use crate::link::buffer::Buffer;
-use crate::link::frames::{Frame, HEADER, flag, kind};
+use crate::transport::buffer::Buffer;
+use crate::transport::frames::{Frame, HEADER, flag, kind};
 
 /// Memory for decoding that a thread keeps, in bytes.
 const KEPT_SCRATCH: usize = 64 * 1024;

@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use crate::link::meter::{Flood, TokenBucket};
+use crate::transport::meter::{Flood, TokenBucket};
 
 /// Frames that nothing explains, at once and a second. `h2` takes some 100,000 of them a second with half of a processor.
 const BURST: u32 = 20_000;

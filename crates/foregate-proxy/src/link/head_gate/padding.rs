@@ -1,7 +1,7 @@
 //! Padding that is kept from `h2`, and what it has taken of windows.
 
-use crate::link::buffer::Buffer;
-use crate::link::frames::kind;
+use crate::transport::buffer::Buffer;
+use crate::transport::frames::kind;
 
 /// The most by which a WINDOW_UPDATE opens a window (RFC 9113, section 6.9.1).
 const LARGEST_WINDOW: u32 = u32::MAX >> 1;

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
-use crate::link::frames::{Frames, PREFACE, written as frame};
+use crate::transport::frames::{Frames, PREFACE, written as frame};
 
 const FRAME: usize = 16 * 1024;
 /// `:status 200`.

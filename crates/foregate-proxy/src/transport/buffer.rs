@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::io;
 use std::task::{Context, Poll};
 
-use super::Stream;
+use super::stream::Stream;
 use crate::limits::buffer_size::{FIRST, LARGE, SMALL};
 use crate::limits::pressure::{self, Charge};
 

@@ -1,0 +1,9 @@
+//! Bytes of one peer, below HTTP: sockets and TLS, buffers, frames of HTTP/2 and their floods, and whether a peer takes what
+//! waits for it.
+
+pub mod buffer;
+pub mod frames;
+pub mod meter;
+pub mod outcome;
+pub mod stream;
+pub mod taking;

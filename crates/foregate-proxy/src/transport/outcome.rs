@@ -1,0 +1,104 @@
+//! The outcomes of receiving from a peer, of sending to it, and of moving a body from one to the other.
+
+use std::io;
+
+use foregate_wire::BodyError;
+
+/// Why nothing more can be received from a peer, or sent to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    /// The connection failed.
+    #[error("connection failed: {0}")]
+    Io(io::ErrorKind),
+    /// The connection ended in the middle of a message.
+    #[error("connection closed in mid-message")]
+    Truncated,
+    /// The body's framing is not HTTP.
+    #[error("{0}")]
+    Body(BodyError),
+    /// The peer reset the HTTP/2 stream.
+    #[error("stream reset: {0}")]
+    Reset(h2::Reason),
+    /// More or less body than its head has announced.
+    #[error("body does not have its announced length")]
+    Length,
+    /// The peer exceeded a limit of its HTTP/2 connection, or broke the protocol.
+    #[error("HTTP/2 connection failed")]
+    H2,
+    /// We have ended the HTTP/2 connection, through no fault of the peer's.
+    #[error("connection cut off")]
+    CutOff,
+}
+
+impl LinkError {
+    /// Whether the peer has closed its connection, or reset its stream without a complaint.
+    pub fn is_leaving(self) -> bool {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof};
+        match self {
+            Self::Io(kind) => {
+                matches!(
+                    kind,
+                    BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected | UnexpectedEof
+                )
+            }
+            Self::Reset(reason) => matches!(reason, h2::Reason::NO_ERROR | h2::Reason::CANCEL),
+            Self::Truncated | Self::Body(_) | Self::Length | Self::H2 | Self::CutOff => false,
+        }
+    }
+}
+
+impl From<io::Error> for LinkError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error.kind())
+    }
+}
+
+impl From<BodyError> for LinkError {
+    fn from(error: BodyError) -> Self {
+        Self::Body(error)
+    }
+}
+
+impl From<h2::Error> for LinkError {
+    fn from(error: h2::Error) -> Self {
+        match (error.get_io(), error.reason()) {
+            (Some(error), _) => Self::Io(error.kind()),
+            (None, Some(reason)) => reason.into(),
+            (None, None) => Self::H2,
+        }
+    }
+}
+
+impl From<h2::Reason> for LinkError {
+    fn from(reason: h2::Reason) -> Self {
+        Self::Reset(reason)
+    }
+}
+
+/// What has been received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Received {
+    /// [`Link::data`](crate::link::Link::data) holds some of the body.
+    Data,
+    /// The body is complete, and so are [`Link::trailers`](crate::link::Link::trailers).
+    End,
+}
+
+/// On which side a body stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyError {
+    /// It could not be received.
+    Source(LinkError),
+    /// It could not be sent.
+    Sink(LinkError),
+    /// It is longer than the route allows.
+    TooLarge,
+    /// A filter cannot go on; the name of its step.
+    Filter(&'static str),
+    /// A filter has panicked; the name of its step.
+    Panicked(&'static str),
+    /// Filters need more memory than there is.
+    Memory,
+    /// The file that holds the start of the body could not be read.
+    File,
+}
