@@ -20,6 +20,7 @@ mod limits;
 mod link;
 mod listener;
 mod memory;
+mod message;
 mod names;
 mod notify;
 mod offload;

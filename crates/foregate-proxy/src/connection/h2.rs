@@ -14,13 +14,14 @@ use tokio::io::AsyncWrite;
 use super::Connection;
 use crate::error::Error;
 use crate::exchange::client::{Client, Peer};
-use crate::exchange::scratch::Scratch;
 use crate::exchange::{self, Unserved};
 use crate::http2::{self, Arrived, Asked, COLLECT, ClientStream, HEADS, RefusedHead, Shared};
 use crate::limits::account::Account;
 use crate::limits::clients::{Holdings, Registered};
 use crate::limits::pressure;
 use crate::link::{H2Link, Link, LinkError, Received};
+use crate::message::request::HeadTerms;
+use crate::message::scratch::Scratch;
 use crate::proxy::{Proxy, Terms};
 use crate::settings::Settings;
 use crate::time::clock;
@@ -271,7 +272,7 @@ impl Session {
     fn receive(&mut self) -> Result<(), Reason> {
         self.seen_at = clock::now();
         let limits = self.proxy.config().head_limits;
-        let terms = http2::Terms { secure: self.peer.is_secure(), limits };
+        let terms = HeadTerms { secure: self.peer.is_secure(), limits };
         let http2::Taken { bytes, held_back, withdrawn } = self.shared.receive(self.input.unread(), &terms);
         self.held_back = held_back;
         if withdrawn > 0 {

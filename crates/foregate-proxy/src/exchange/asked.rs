@@ -3,8 +3,8 @@
 use foregate_module::Fields;
 use foregate_wire::HeaderList;
 
-use super::request::Request;
 use crate::limits::pressure::Charge;
+use crate::message::request::Request;
 
 /// How much memory lies ready for the next request, bytes and fields.
 const KEPT: (usize, usize) = (4096, 64);

@@ -12,10 +12,10 @@ use foregate_wire::serialise::{
 };
 use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead, Version};
 
-use super::request::{Request, StandIn};
 use crate::address::write_ip;
 use crate::limits::clients::Holdings;
 use crate::link::{Link, LinkError, Received};
+use crate::message::request::{Request, StandIn};
 use crate::settings::Listen;
 use crate::time::clock;
 use crate::time::timer::Timer;

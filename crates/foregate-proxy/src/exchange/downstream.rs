@@ -8,10 +8,10 @@ use foregate_wire::ResponseHead;
 
 use super::client::Client;
 use super::progress::{Awaited, Progress};
-use super::request::Request;
 use crate::error::{Error, Side};
 use crate::link::copy::{Copy, Waiting};
 use crate::link::{Link, LinkError};
+use crate::message::request::Request;
 use crate::settings::{Timeouts, Upstream};
 use crate::time::clock;
 use crate::time::timer::Timer;

@@ -12,12 +12,12 @@ use foregate_module::{FetchError, FetchRequest, FetchResponse, FetchResult, Fetc
 use foregate_wire::Method;
 use parking_lot::Mutex;
 
-use super::request::Request;
 use crate::address::ServerAddress;
 use crate::limits::account::{Account, Place, part};
 use crate::limits::budget::{Budget, Share};
 use crate::limits::clients::Holdings;
 use crate::limits::lanes::Lanes;
+use crate::message::request::Request;
 use crate::proxy::{Config, Proxy};
 use crate::settings;
 use crate::upstream::Upstream;

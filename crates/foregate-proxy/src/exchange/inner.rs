@@ -14,10 +14,10 @@ use foregate_wire::{HeaderList, Method, NameId, Slashes};
 
 use super::Exchange;
 use super::modules::{Ended, Run};
-use super::request::Request;
-use super::response::Response;
 use crate::error::Error;
 use crate::link::LinkError;
+use crate::message::request::Request;
+use crate::message::response::Response;
 use crate::settings::{Action, FixedResponse, Route};
 
 /// Fields that belong to the body, the range, the freshness or the connection of the client's own request.

@@ -9,10 +9,10 @@ use foregate_wire::{HeaderList, RequestHead, Slashes, normalize_path, parse_auth
 use super::Exchange;
 use super::client::Peer;
 use super::modules::Which;
-use super::request::Request;
 use super::view::now;
 use crate::error::Error;
 use crate::link::Link;
+use crate::message::request::Request;
 
 /// Lines of a head that cannot be parsed that are looked at as fields. Those beyond are in its bytes alone.
 const UNPARSED_FIELDS: usize = 1024;

@@ -12,11 +12,11 @@ use foregate_wire::Slashes;
 use super::asked::Asked;
 use super::client::Peer;
 use super::received::{self, Head, Refused};
-use super::request::Request;
-use super::response::Response;
 use crate::limits::budget::Share;
 use crate::limits::spool::Spool;
 use crate::link::start::Held;
+use crate::message::request::Request;
+use crate::message::response::Response;
 use crate::proxy::Config;
 use crate::random;
 use crate::routing::HostId;
@@ -293,7 +293,7 @@ impl module::Exchange for View<'_> {
     }
 
     fn response_fields(&self) -> &dyn Fields {
-        static NOTHING: OnceLock<super::response::Nothing> = OnceLock::new();
+        static NOTHING: OnceLock<crate::message::response::Nothing> = OnceLock::new();
         if self.has_response() { &*self.response } else { NOTHING.get_or_init(Default::default) }
     }
 

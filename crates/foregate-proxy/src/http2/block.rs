@@ -9,10 +9,11 @@ use h2::Reason;
 
 use super::input::{PRIORITY, depends_on};
 use super::streams::Known;
-use super::{Arrived, Asked, Ending, Fault, RefusedHead, State, Terms};
+use super::{Arrived, Asked, Ending, Fault, RefusedHead, State};
 use crate::error::Error;
-use crate::exchange::scratch::Scratch;
 use crate::limits::pressure::{self, Charge};
+use crate::message::request::HeadTerms;
+use crate::message::scratch::Scratch;
 use crate::transport::frames::{Frame, flag};
 use crate::transport::outcome::LinkError;
 
@@ -60,7 +61,7 @@ impl State {
         frame: &Frame,
         payload: &[u8],
         now: Instant,
-        terms: &Terms,
+        terms: &HeadTerms,
     ) -> Result<(), Fault> {
         // Streams of clients have odd numbers (section 5.1.1).
         if frame.stream.is_multiple_of(2) {
@@ -101,7 +102,7 @@ impl State {
         frame: &Frame,
         payload: &[u8],
         now: Instant,
-        terms: &Terms,
+        terms: &HeadTerms,
     ) -> Result<(), Fault> {
         self.meter.continuation(now, frame.length)?;
         let Some(mut block) = self.input.block.take() else { return Err(Reason::PROTOCOL_ERROR.into()) };
@@ -114,7 +115,7 @@ impl State {
     }
 
     /// Takes a header block that has come as a whole.
-    fn block(&mut self, head: Head, block: &[u8], now: Instant, terms: &Terms) -> Result<(), Fault> {
+    fn block(&mut self, head: Head, block: &[u8], now: Instant, terms: &HeadTerms) -> Result<(), Fault> {
         let known = self.streams.known(head.stream);
         let section = if known == Known::Idle { Section::Request } else { Section::Trailers };
         DECODING.with_borrow_mut(|decoding| {
@@ -261,7 +262,7 @@ impl Block {
         inspected: &Inspected<'_>,
         is_too_large: bool,
         (decoded, authority): (&mut Vec<u8>, &mut Vec<u8>),
-        terms: &Terms,
+        terms: &HeadTerms,
     ) -> Judged {
         let limit = terms.limits.bytes;
         if let Some(fault) = inspected.fault() {

@@ -10,8 +10,9 @@ use h2::Reason;
 use super::block::{Block, LIST_FACTOR};
 use super::receive_window::MEASURES;
 use super::streams::Known;
-use super::{Arrived, Asked, ENDED, ENDING, Ending, FRAME, Fault, HEADS, State, Terms};
+use super::{Arrived, Asked, ENDED, ENDING, Ending, FRAME, Fault, HEADS, State};
 use crate::limits::pressure;
+use crate::message::request::HeadTerms;
 use crate::settings::Limits;
 use crate::transport::frames::{Frame, HEADER, PREFACE, flag, kind};
 
@@ -148,7 +149,7 @@ impl State {
         &mut self,
         bytes: &[u8],
         now: Instant,
-        terms: &Terms,
+        terms: &HeadTerms,
     ) -> Result<(usize, bool), Reason> {
         let mut at = 0;
         let mut begun = false;
@@ -176,7 +177,7 @@ impl State {
     }
 
     /// Takes the next frame, or some of it: how much, and whether a frame has begun that goes on with no other.
-    fn next(&mut self, bytes: &[u8], now: Instant, terms: &Terms) -> Result<(usize, bool), Reason> {
+    fn next(&mut self, bytes: &[u8], now: Instant, terms: &HeadTerms) -> Result<(usize, bool), Reason> {
         if !self.input.greeted {
             let Some(greeting) = bytes.first_chunk() else {
                 return if GREETING.starts_with(bytes) {
@@ -336,7 +337,7 @@ impl State {
     }
 
     /// Takes a frame that is there as a whole.
-    fn frame(&mut self, frame: &Frame, payload: &[u8], now: Instant, terms: &Terms) -> Result<(), Fault> {
+    fn frame(&mut self, frame: &Frame, payload: &[u8], now: Instant, terms: &HeadTerms) -> Result<(), Fault> {
         let is_of_stream = matches!(
             frame.kind,
             kind::HEADERS | kind::PRIORITY | kind::RST_STREAM | kind::CONTINUATION | kind::PUSH_PROMISE

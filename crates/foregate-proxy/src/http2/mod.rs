@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use foregate_wire::{HeadLimits, HeaderList};
+use foregate_wire::HeaderList;
 use h2::Reason;
 use parking_lot::Mutex;
 
@@ -31,9 +31,10 @@ use self::output::Output;
 use self::send_window::HeldOpenings;
 use self::streams::Streams;
 use crate::error::Error;
-use crate::exchange::scratch::Scratch;
 use crate::limits::budget::Share;
 use crate::limits::clients::Holdings;
+use crate::message::request::HeadTerms;
+use crate::message::scratch::Scratch;
 use crate::settings::Limits;
 use crate::time::clock;
 use crate::transport::buffer::Buffer;
@@ -61,15 +62,6 @@ const ENDED: [u8; 8] = *b"the-last";
 /// A connection that its task and its streams share.
 #[derive(Debug)]
 pub struct Shared(Mutex<State>);
-
-/// What is understood of requests that come.
-#[derive(Debug, Clone, Copy)]
-pub struct Terms {
-    /// Whether the connection is under TLS.
-    pub secure: bool,
-    /// What their heads may be.
-    pub limits: HeadLimits,
-}
 
 /// What has become of what was read.
 #[derive(Debug)]
@@ -214,7 +206,7 @@ impl Shared {
     }
 
     /// Takes what was read.
-    pub fn receive(&self, bytes: &[u8], terms: &Terms) -> Taken {
+    pub fn receive(&self, bytes: &[u8], terms: &HeadTerms) -> Taken {
         let mut state = self.0.lock();
         // Whoever is woken for it is not the one that is here.
         let woken = std::mem::replace(&mut state.woken, true);

@@ -10,10 +10,10 @@ use foregate_wire::HeaderList;
 use super::WINDOW;
 use super::receive_window::{Consumption, Growth, ReceiveWindow};
 use super::send_window::{Opening, SendWindow};
-use crate::exchange::request::Request;
 use crate::limits::budget::Share;
 use crate::limits::clients::Holdings;
 use crate::limits::pressure::Charge;
+use crate::message::request::Request;
 use crate::settings::Limits;
 use crate::transport::outcome::LinkError;
 

@@ -16,8 +16,8 @@ pub mod random;
 mod windows;
 
 const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const TERMS: Terms =
-    Terms { secure: false, limits: HeadLimits { bytes: 64 << 10, line: 16 << 10, fields: 128 } };
+const TERMS: HeadTerms =
+    HeadTerms { secure: false, limits: HeadLimits { bytes: 64 << 10, line: 16 << 10, fields: 128 } };
 /// `GET http://a/`, and `POST http://a/`.
 const GET: &[u8] = b"\x82\x84\x86\x41\x01a";
 const POST: &[u8] = b"\x83\x84\x86\x41\x01a";

@@ -8,21 +8,7 @@ use foregate_wire::HeaderList;
 use foregate_wire::connection::{self, Named};
 
 use super::copy::{Copy, Underscores};
-
-/// Fields that tell what a body is, byte by byte (RFC 9530; RFC 1864).
-const DIGESTS: [&[u8]; 4] = [b"content-digest", b"repr-digest", b"digest", b"content-md5"];
-
-/// Takes away what is not true any more once filters have changed a body, of a head or of trailers: digests go, and validators
-/// become weak (RFC 9110, section 8.8.1).
-pub fn clean_rewritten(fields: &mut HeaderList) {
-    for digest in DIGESTS {
-        fields.remove_name(digest);
-    }
-    if let Some(tag) = fields.get_name(b"etag").filter(|tag| !tag.starts_with(b"W/")) {
-        let weak = [b"W/", tag].concat();
-        fields.set_name(b"ETag", &weak);
-    }
-}
+use crate::message::response::clean_rewritten;
 
 /// Which steps of a route such fields go through.
 pub struct Sweep {

@@ -11,8 +11,8 @@ use foregate_wire::{BodyLength, ResponseHead, connection, response_length};
 
 use super::{Active, Attempts, Origin, Server, Terms, Upstream, authentication};
 use crate::error::Error;
-use crate::exchange::request::Request;
 use crate::link::Link;
+use crate::message::request::Request;
 use crate::settings::{self, UpstreamProtocol};
 use crate::time::clock;
 

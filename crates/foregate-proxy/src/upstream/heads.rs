@@ -9,8 +9,8 @@ use foregate_wire::{
 use h2::ext::Protocol;
 
 use crate::error::Error;
-use crate::exchange::request::Request;
 use crate::link::{LinkError, fields};
+use crate::message::request::Request;
 use crate::settings;
 
 /// Looks for what is no chunk in the part of a body that has come with its head: found now, it can still be answered with a status of

@@ -9,11 +9,11 @@ use foregate_module::{FetchError, FetchRequest, FetchResponse, FetchResult, Fiel
 use foregate_wire::{BodyLength, HeaderList, ResponseHead, connection};
 
 use crate::error::Error;
-use crate::exchange::request::Request;
 use crate::limits::budget::Share;
 use crate::limits::clients::Holdings;
 use crate::link::start::extend;
 use crate::link::{Link, Received};
+use crate::message::request::Request;
 use crate::settings;
 use crate::time::clock;
 use crate::time::timer::Timer;

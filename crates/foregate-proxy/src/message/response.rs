@@ -6,7 +6,9 @@ use foregate_module::{Fields, FieldsMut};
 use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead};
 
 use crate::limits::pressure::Charge;
-use crate::link::sweep;
+
+/// Fields that tell what a body is, byte by byte (RFC 9530; RFC 1864).
+const DIGESTS: [&[u8]; 4] = [b"content-digest", b"repr-digest", b"digest", b"content-md5"];
 
 /// The head of a response. Its memory is used again for the next response of a connection.
 #[derive(Debug, Default)]
@@ -41,8 +43,20 @@ impl Response {
         let headers = &mut self.head.headers;
         headers.remove(NameId::ContentLength);
         headers.remove(NameId::AcceptRanges);
-        sweep::clean_rewritten(headers);
+        clean_rewritten(headers);
         if length.is_empty() { length } else { BodyLength::Chunked }
+    }
+}
+
+/// Takes away what is not true any more once filters have changed a body, of a head or of trailers: digests go, and validators
+/// become weak (RFC 9110, section 8.8.1).
+pub fn clean_rewritten(fields: &mut HeaderList) {
+    for digest in DIGESTS {
+        fields.remove_name(digest);
+    }
+    if let Some(tag) = fields.get_name(b"etag").filter(|tag| !tag.starts_with(b"W/")) {
+        let weak = [b"W/", tag].concat();
+        fields.set_name(b"ETag", &weak);
     }
 }
 
@@ -104,7 +118,7 @@ impl FieldsMut for Response {
 
 /// No fields at all: what stands for a response that there is not yet.
 #[derive(Debug, Default)]
-pub(super) struct Nothing(HeaderList);
+pub(crate) struct Nothing(HeaderList);
 
 impl Fields for Nothing {
     fn count(&self) -> usize {

@@ -5,14 +5,22 @@ use std::net::SocketAddr;
 use foregate_module::FieldsMut;
 use foregate_wire::hpack::Inspected;
 use foregate_wire::{
-    BodyLength, Expectation, HeaderList, HostError, Method, NameId, RequestError, Slashes, Target,
-    TargetForm, Version, connection, normalize_path, normalize_query, parse_authority, request_authority,
-    request_length,
+    BodyLength, Expectation, HeadLimits, HeaderList, HostError, Method, NameId, RequestError, Slashes,
+    Target, TargetForm, Version, connection, normalize_path, normalize_query, parse_authority,
+    request_authority, request_length,
 };
 
 use super::Request;
 use crate::error::Error;
-use crate::http2::Terms;
+
+/// The terms on which heads of an HTTP/2 connection are understood.
+#[derive(Debug, Clone, Copy)]
+pub struct HeadTerms {
+    /// Whether the connection is under TLS.
+    pub secure: bool,
+    /// The limits of a head.
+    pub limits: HeadLimits,
+}
 
 /// What stands for the host in a request of HTTP/1.0 that names none: what is known of where its client connected to.
 #[derive(Debug, Clone, Copy, Default)]
@@ -188,7 +196,7 @@ impl Request {
         &mut self,
         fields: &Inspected<'_>,
         ended: bool,
-        terms: &Terms,
+        terms: &HeadTerms,
         (decoded, named): (&mut Vec<u8>, &mut Vec<u8>),
     ) -> Result<(), Error> {
         self.head.clear();

@@ -14,7 +14,7 @@ use foregate_wire::{
 
 use self::onward::{OWN_NAME, Told};
 use self::understand::LastHost;
-pub use self::understand::StandIn;
+pub use self::understand::{HeadTerms, StandIn};
 use crate::error::Error;
 use crate::limits::clients::{HeldHead, Holdings};
 use crate::limits::pressure::Charge;
