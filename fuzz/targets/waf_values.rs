@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use foregate_waf::body::{File, Limits, Sink, json, multipart, urlencoded, xml};
+use foregate_waf::body::{Documents, File, Limits, Sink, json, multipart, urlencoded, xml};
 use foregate_waf::injection::{sqli, xss};
 use foregate_waf::scan::{Found, Options, Pattern, Scan};
 use foregate_waf::transform::{Bytes, Transformation};
@@ -85,11 +85,15 @@ pub(crate) fn bodies(data: &[u8]) {
     assert!(counter.arguments <= limits.arguments && counter.bytes <= 2 * body.len());
 
     let mut counter = Counter::default();
-    let outcome = json(body, whole, &limits, &mut counter);
+    let outcome = json(body, Documents::One, whole, &limits, &mut counter);
     assert!(counter.arguments <= limits.arguments);
     if outcome.is_ok() && whole {
         assert!(std::str::from_utf8(body).is_ok());
     }
+    let mut counter = Counter::default();
+    let lines = json(body, Documents::Many, whole, &limits, &mut counter);
+    assert!(counter.arguments <= limits.arguments);
+    assert!(lines.is_ok() || outcome.is_err(), "one document is several");
 
     let mut counter = Counter::default();
     let _ = xml(body, whole, true, &limits, &mut counter);

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use foregate_waf::body::{Limits, Sink, json};
+use foregate_waf::body::{Documents, Limits, Sink, json};
 use foregate_waf::injection::{sqli, xss};
 use foregate_waf::scan::{Found, Options, Pattern, Scan};
 use foregate_waf::transform::{Bytes, Transformation};
@@ -117,7 +117,7 @@ fn bodies(c: &mut Criterion) {
     let mut group = c.benchmark_group("body");
     group.throughput(Throughput::Bytes(body.len() as u64));
     group.bench_function("JSON of 720 values", |b| {
-        b.iter(|| json(black_box(body.as_bytes()), true, &Limits::default(), &mut Nothing));
+        b.iter(|| json(black_box(body.as_bytes()), Documents::One, true, &Limits::default(), &mut Nothing));
     });
     group.finish();
 }

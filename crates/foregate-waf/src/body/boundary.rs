@@ -2,7 +2,8 @@
 //!
 //! Clients send the parameter first or last, quoted or not, with a charset on either side of it. Where two programs could take
 //! different boundaries out of the field, it is an error: the word `boundary` outside of the parameter, several of them,
-//! `boundary*` (RFC 2231), a value that ends earlier for some.
+//! `boundary*` (RFC 2231). A value outside of quotes that ends earlier for some is no error yet: it is one where the body has the
+//! shorter boundary too ([`Boundary::cut`]).
 
 use memchr::memmem;
 
@@ -17,6 +18,8 @@ const NAME: &[u8] = b"boundary";
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Boundary<'a> {
     pub(super) text: &'a [u8],
+    /// Its start up to a character at which it ends for some, such as PHP at a comma and Werkzeug at a slash.
+    pub(super) cut: Option<&'a [u8]>,
     pub(super) quoted: bool,
     /// White space around its `=`.
     pub(super) whitespace: bool,
@@ -76,7 +79,9 @@ pub(super) fn boundary(field: &[u8]) -> Result<Boundary<'_>, &'static str> {
     }
     let found = found.ok_or("Boundary not found in C-T.")?;
     check(&found)?;
-    Ok(Boundary { text: found.value, quoted: found.quoted, whitespace: found.whitespace, missing_semicolon })
+    let Parameter { value: text, quoted, whitespace, .. } = found;
+    let cut = if quoted { None } else { cut(text) };
+    Ok(Boundary { text, cut, quoted, whitespace, missing_semicolon })
 }
 
 /// The parameter that begins there.
@@ -109,10 +114,7 @@ fn parameter<'a>(field: &'a [u8], text: &'a [u8]) -> Result<Parameter<'a>, &'sta
 
 /// Whether all take the same boundary out of the parameter.
 fn check(parameter: &Parameter<'_>) -> Result<(), &'static str> {
-    let Parameter { name, value, quoted, before, behind, .. } = parameter;
-    if *name != NAME {
-        return Err("Invalid boundary in C-T (case sensitivity).");
-    }
+    let Parameter { value, quoted, before, behind, .. } = parameter;
     // Some look for the first word of that name in the field, and some for the last.
     if names_it(before) || names_it(behind) || names_another(value) {
         return Err("Multiple boundary parameters in C-T.");
@@ -133,15 +135,16 @@ fn is_quotable(text: &[u8]) -> bool {
     text.iter().all(is_known) && text.last() != Some(&b' ')
 }
 
-/// Whether one outside of quotes is a token: some take it to end at anything else, such as PHP at a comma and Werkzeug at a slash,
-/// and for them the parts are others. Those that begin with `=`, as a widespread class for Java makes them, are whole to all who
-/// take them at all.
+/// Whether one outside of quotes has characters alone that a boundary may have (RFC 2046 section 5.1.1), and of them none that begin
+/// something else in a field. Many clients write them so, although the standard has quotes around those that are no token.
 fn is_plain(text: &[u8]) -> bool {
-    let is_known: fn(&u8) -> bool = match text.first() {
-        Some(b'=') => |byte| is_token(byte) || *byte == b'=',
-        _ => is_token,
-    };
-    text.iter().all(is_known)
+    text.iter().all(|byte| is_token(byte) || b",/:=?".contains(byte))
+}
+
+/// What is left of a boundary for those who take it for a token.
+fn cut(text: &[u8]) -> Option<&[u8]> {
+    let end = text.iter().position(|byte| !is_token(byte))?;
+    text.get(..end).filter(|cut| !cut.is_empty())
 }
 
 fn names_it(text: &[u8]) -> bool {

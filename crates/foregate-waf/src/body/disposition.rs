@@ -29,6 +29,15 @@ pub(super) fn parse(value: &[u8]) -> Disposition {
     disposition
 }
 
+/// Reads the value of the field in a body that is no form: any word may stand at its beginning, such as `attachment`.
+pub(super) fn parse_any(value: &[u8]) -> Disposition {
+    let word = value.iter().take_while(|byte| is_token(**byte)).count();
+    parse(&[FORM, value.get(word..).unwrap_or_default()].concat())
+}
+
+/// What stands at the beginning of the field in a form.
+const FORM: &[u8] = b"form-data";
+
 /// The parameters that have been read.
 #[derive(Default)]
 struct Seen {
@@ -60,7 +69,7 @@ fn split(text: &[u8], is_part: impl Fn(&u8) -> bool) -> (&[u8], &[u8]) {
 
 impl Disposition {
     fn read(&mut self, value: &[u8]) -> Result<(), &'static str> {
-        let mut rest = value.strip_prefix(b"form-data").ok_or("is not form-data")?;
+        let mut rest = value.strip_prefix(FORM).ok_or("is not form-data")?;
         let mut seen = Seen::default();
         while !rest.is_empty() {
             if rest.first().is_some_and(is_blank) {

@@ -9,20 +9,30 @@ pub(crate) mod charset;
 mod disposition;
 mod encoded;
 mod json;
+mod kind;
 mod multipart;
 mod part;
 mod transfer;
+mod typed;
 mod urlencoded;
+mod wide;
 mod xml;
 
-pub use json::json;
+pub use json::{Documents, json};
+pub(crate) use kind::{Kind, kind, media_type};
 pub use multipart::{Multipart, multipart};
 pub use urlencoded::{UrlEncoded, urlencoded};
+pub(crate) use wide::{MARK, narrowed};
 pub use xml::xml;
 
 /// Whether a byte belongs to a token (RFC 9110 section 5.6.2).
 pub(crate) fn is_token(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
+}
+
+/// Whether a body of a type that says nothing, or something else, may be one of JSON to those who do not look at the type.
+pub(crate) fn begins_like_json(body: &[u8]) -> bool {
+    json::begins_like(body)
 }
 
 /// Bytes from which on a secret of XML is told: shorter ones nobody looks for.

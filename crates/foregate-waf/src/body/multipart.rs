@@ -1,4 +1,7 @@
-//! `multipart/form-data` (RFC 7578, RFC 2046 section 5.1).
+//! `multipart/form-data` (RFC 7578, RFC 2046 section 5.1), and other bodies of parts.
+//!
+//! A part that declares a type which is read elsewhere is read as that type, whether it has a file name or not: browsers send a `Blob`
+//! of JSON as a file, and frameworks look at the type.
 
 use std::borrow::Cow;
 
@@ -7,25 +10,33 @@ use memchr::{memchr, memmem};
 use super::boundary::{Boundary, boundary};
 use super::charset;
 use super::disposition::{self, Disposition};
+use super::kind::{Kind, kind, media_type};
 use super::part::Header;
 use super::transfer::{self, Decoded};
+use super::typed::Typed;
 use super::{BodyError, File, Limits, Sink};
 
 /// The most parts that are read beyond the arguments and files that are wanted.
 const SPARE_PARTS: usize = 100;
+/// How many bodies of parts may be within each other; a part that is one more is an error.
+const LEVELS: usize = 4;
 
 /// What was wrong with a form, one field for each variable `MULTIPART_*`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Multipart {
     /// The first thing that is wrong, if there is any.
     pub error: Option<BodyError>,
+    /// The first thing that hides what is in a part from rules, if there is any. It is an error as well, and one in bodies that are
+    /// no forms too.
+    pub hidden: Option<BodyError>,
     /// The boundary was in quotes.
     pub boundary_quoted: bool,
     /// White space around the boundary's `=`.
     pub boundary_whitespace: bool,
-    /// Something before the first boundary that is not one line end.
+    /// Something before the first boundary that is not one line end. Nobody reads it.
     pub data_before: bool,
-    /// Something behind the last one, and behind the end of its line, that is not one more line end.
+    /// Something behind the last one, and behind the end of its line, that is not one more line end. Nobody reads it unless a boundary
+    /// stands in it, which is an error.
     pub data_after: bool,
     /// A folded line in a part's header.
     pub header_folding: bool,
@@ -63,8 +74,6 @@ impl Multipart {
     pub fn strict_error(&self) -> bool {
         self.error.is_some()
             || self.boundary_whitespace
-            || self.data_before
-            || self.data_after
             || self.header_folding
             || self.invalid_header_folding
             || self.lf_line
@@ -78,6 +87,14 @@ impl Multipart {
     pub(super) fn fail(&mut self, what: impl std::fmt::Display) {
         if self.error.is_none() {
             self.error = Some(BodyError::new("Multipart", format_args!("Multipart: {what}")));
+        }
+    }
+
+    /// The same of what hides a part.
+    fn hide(&mut self, what: impl std::fmt::Display) {
+        self.fail(&what);
+        if self.hidden.is_none() {
+            self.hidden = Some(BodyError::new("Multipart", format_args!("Multipart: {what}")));
         }
     }
 }
@@ -94,24 +111,59 @@ pub fn multipart(
     limits: &Limits,
     sink: &mut dyn Sink,
 ) -> Multipart {
-    let mut outcome = Multipart::default();
-    let boundary = match boundary(content_type) {
+    let mut found = Found { outcome: Multipart::default(), arguments: 0, files: 0 };
+    parts(content_type, body, whole, Within { level: 1, name: b"" }, limits, sink, &mut found);
+    found.outcome
+}
+
+/// What has been found so far.
+struct Found {
+    outcome: Multipart,
+    arguments: usize,
+    files: usize,
+}
+
+/// Where a body of parts is.
+#[derive(Clone, Copy)]
+struct Within<'a> {
+    /// In how many of them, itself counted.
+    level: usize,
+    /// The name of the part that it is.
+    name: &'a [u8],
+}
+
+/// Takes a body of parts apart.
+fn parts(
+    content_type: &[u8],
+    body: &[u8],
+    whole: bool,
+    within: Within<'_>,
+    limits: &Limits,
+    sink: &mut dyn Sink,
+    found: &mut Found,
+) {
+    let Boundary { text, cut, quoted, whitespace, missing_semicolon } = match boundary(content_type) {
         Ok(boundary) => boundary,
-        Err(what) => {
-            outcome.fail(what);
-            return outcome;
-        }
+        Err(what) => return found.outcome.hide(what),
     };
-    let Boundary { text, quoted, whitespace, missing_semicolon } = boundary;
+    let outcome = &mut found.outcome;
     outcome.boundary_quoted = quoted;
     outcome.boundary_whitespace = whitespace;
     outcome.missing_semicolon = missing_semicolon;
-    let delimiter = [b"--", text].concat();
-    let finder = memmem::Finder::new(&delimiter);
-    let mut reader =
-        Reader { body, outcome, finder, limits, sink, place: Place::Before, arguments: 0, files: 0 };
+    let (delimiter, cut) = ([b"--", text].concat(), cut.map(|cut| [b"--", cut].concat()));
+    let is_form = media_type(content_type).eq_ignore_ascii_case(b"multipart/form-data");
+    let mut reader = Reader {
+        body,
+        found,
+        finder: memmem::Finder::new(&delimiter),
+        cut: cut.as_deref().map(memmem::Finder::new),
+        is_form,
+        within,
+        limits,
+        sink,
+        place: Place::Before,
+    };
     reader.run(whole);
-    reader.outcome
 }
 
 enum Place {
@@ -127,14 +179,17 @@ enum Place {
 
 struct Reader<'a> {
     body: &'a [u8],
-    outcome: Multipart,
+    found: &'a mut Found,
     /// Finds two dashes and the boundary.
     finder: memmem::Finder<'a>,
+    /// The same of the boundary as it is for those who take it to end earlier.
+    cut: Option<memmem::Finder<'a>>,
+    /// Whether it is `multipart/form-data`, of whose parts all have a `Content-Disposition`.
+    is_form: bool,
+    within: Within<'a>,
     limits: &'a Limits,
     sink: &'a mut dyn Sink,
     place: Place,
-    arguments: usize,
-    files: usize,
 }
 
 /// A line of the body.
@@ -150,7 +205,7 @@ struct Line<'a> {
 }
 
 /// What a line is.
-enum Kind {
+enum Mark {
     Boundary { last: bool },
     Other,
 }
@@ -169,20 +224,18 @@ impl<'a> Reader<'a> {
         let mut before: &[u8] = b"";
         while at < self.body.len() {
             if matches!(self.place, Place::Behind) {
-                // Some clients end their last line twice.
-                self.outcome.data_after = &self.body[at..] != b"\r\n";
-                return;
+                return self.behind(at);
             }
             let line = self.line(at);
             at = line.next;
             match self.kind(&line) {
-                Kind::Boundary { last } => {
-                    self.outcome.lf_line |= before == b"\n";
+                Mark::Boundary { last } => {
+                    self.found.outcome.lf_line |= before == b"\n";
                     if !self.boundary(&line, before, last) {
                         return;
                     }
                 }
-                Kind::Other => self.other(&line),
+                Mark::Other => self.other(&line),
             }
             before = line.end;
         }
@@ -190,71 +243,98 @@ impl<'a> Reader<'a> {
             return;
         }
         let is_before = matches!(self.place, Place::Before);
-        self.finish(self.body.len());
+        self.finish(self.body.len(), whole);
         if whole && is_before {
-            self.outcome.fail("No boundaries found in payload.");
+            self.found.outcome.hide("No boundaries found in payload.");
         } else if whole {
-            self.outcome.fail("Final boundary missing.");
+            self.found.outcome.fail("Final boundary missing.");
         }
     }
 
-    fn kind(&mut self, line: &Line<'_>) -> Kind {
+    /// What is behind the last boundary. Some clients end its line twice.
+    fn behind(&mut self, at: usize) {
+        let rest = self.body.get(at..).unwrap_or_default();
+        self.found.outcome.data_after = rest != b"\r\n";
+        if self.finder.find(rest).is_some() {
+            // To some, the parts go on.
+            self.found.outcome.fail("Invalid boundary (behind the last).");
+        }
+        for line in rest.split(|byte| *byte == b'\n') {
+            self.look_for_cut(line.trim_ascii_end());
+        }
+    }
+
+    fn kind(&mut self, line: &Line<'_>) -> Mark {
         let delimiter = self.finder.needle();
         let Some(behind) = line.text.strip_prefix(delimiter) else {
             self.look_alike(line.text);
-            return Kind::Other;
+            return Mark::Other;
         };
         let in_header = matches!(&self.place, Place::Header(_));
         if in_header || matches!(&self.place, Place::Content { start, .. } if *start == line.start) {
             // A part without a header's end, or without a line of content.
-            self.outcome.invalid_part = true;
+            self.found.outcome.invalid_part = true;
         }
         match behind {
-            b"" if !line.end.is_empty() => Kind::Boundary { last: false },
-            b"--" => Kind::Boundary { last: true },
+            b"" if !line.end.is_empty() => Mark::Boundary { last: false },
+            b"--" => Mark::Boundary { last: true },
             _ => {
-                self.outcome.fail(format_args!("Invalid boundary: {}", line.text.escape_ascii()));
-                self.outcome.unmatched_boundary = 1;
-                Kind::Other
+                self.found.outcome.fail(format_args!("Invalid boundary: {}", line.text.escape_ascii()));
+                self.found.outcome.unmatched_boundary = 1;
+                Mark::Other
             }
         }
     }
 
     /// Notices what others may take for a boundary.
     fn look_alike(&mut self, text: &[u8]) {
+        self.look_for_cut(text);
         let delimiter = self.finder.needle();
         let boundary = &delimiter[2..];
         if self.finder.find(text).is_some() {
             // Some, such as Django, divide parts there; some do behind a CR.
-            self.outcome.fail("Invalid boundary (within a line).");
-            self.outcome.unmatched_boundary = 1;
+            self.found.outcome.fail("Invalid boundary (within a line).");
+            self.found.outcome.unmatched_boundary = 1;
         }
         let Some(behind) = text.strip_prefix(b"--").filter(|_| text.len() > 2) else { return };
         let white = behind.iter().take_while(|byte| byte.is_ascii_whitespace() || **byte == 0x0b).count();
-        if self.outcome.boundary_quoted
+        if self.found.outcome.boundary_quoted
             && behind.strip_prefix(b"\"").is_some_and(|text| text.starts_with(boundary))
         {
-            self.outcome.fail("Invalid boundary (quotes).");
+            self.found.outcome.fail("Invalid boundary (quotes).");
         } else if white > 0 && behind[white..].starts_with(boundary) {
-            self.outcome.fail("Invalid boundary (whitespace).");
+            self.found.outcome.fail("Invalid boundary (whitespace).");
         }
-        self.outcome.unmatched_boundary = 1;
+        self.found.outcome.unmatched_boundary = 1;
+    }
+
+    /// Notices what is a boundary to those who take it to end earlier.
+    fn look_for_cut(&mut self, text: &[u8]) {
+        let Some(cut) = &self.cut else { return };
+        let divides = |at: usize| match text.get(at + cut.needle().len()..).unwrap_or_default() {
+            [] => true,
+            [first, ..] if first.is_ascii_whitespace() => true,
+            rest => rest.starts_with(b"--"),
+        };
+        if cut.find_iter(text).any(divides) {
+            self.found.outcome.fail("Invalid boundary (its start alone).");
+        }
     }
 
     /// Whether to go on.
     fn boundary(&mut self, line: &Line<'_>, before: &[u8], last: bool) -> bool {
         match line.end {
-            b"\n" => self.outcome.lf_line = true,
-            b"\r\n" => self.outcome.crlf_line = true,
+            b"\n" => self.found.outcome.lf_line = true,
+            b"\r\n" => self.found.outcome.crlf_line = true,
             _ => {}
         }
-        if self.outcome.unmatched_boundary == 1 {
-            self.outcome.unmatched_boundary = 2;
+        if self.found.outcome.unmatched_boundary == 1 {
+            self.found.outcome.unmatched_boundary = 2;
         }
-        self.finish(line.start - before.len());
-        if self.arguments + self.files > self.limits.arguments + self.limits.files + SPARE_PARTS {
-            self.outcome.over_limit = true;
-            self.outcome.fail("there are too many parts");
+        self.finish(line.start - before.len(), true);
+        if self.found.arguments + self.found.files > self.limits.arguments + self.limits.files + SPARE_PARTS {
+            self.found.outcome.over_limit = true;
+            self.found.outcome.fail("there are too many parts");
             return false;
         }
         self.place = if last { Place::Behind } else { Place::Header(Header::default()) };
@@ -265,19 +345,20 @@ impl<'a> Reader<'a> {
         match &mut self.place {
             // Some clients begin with the line end that belongs to a boundary.
             Place::Before => {
-                self.outcome.data_before |= line.start > 0 || line.end != b"\r\n" || !line.text.is_empty();
+                self.found.outcome.data_before |=
+                    line.start > 0 || line.end != b"\r\n" || !line.text.is_empty();
             }
             Place::Header(header) => {
-                self.outcome.length_without_files += line.text.len() + line.end.len();
+                self.found.outcome.length_without_files += line.text.len() + line.end.len();
                 match line.end {
-                    b"\r\n" => self.outcome.crlf_line = true,
-                    _ => self.outcome.lf_line = true,
+                    b"\r\n" => self.found.outcome.crlf_line = true,
+                    _ => self.found.outcome.lf_line = true,
                 }
                 if line.text.is_empty() {
                     let header = std::mem::take(header);
                     self.place = Place::Content { header, start: line.next };
                 } else {
-                    header.line(line.text, &mut self.outcome);
+                    header.line(line.text, &mut self.found.outcome);
                 }
             }
             Place::Content { .. } | Place::Behind => {}
@@ -285,32 +366,16 @@ impl<'a> Reader<'a> {
     }
 
     /// Hands on the part whose content ends there.
-    fn finish(&mut self, end: usize) {
+    fn finish(&mut self, end: usize, whole: bool) {
         let (header, content) = match std::mem::replace(&mut self.place, Place::Behind) {
             Place::Before | Place::Behind => return,
             Place::Header(header) => {
-                self.outcome.invalid_part = true;
+                self.found.outcome.invalid_part = true;
                 (header, &b""[..])
             }
-            Place::Content { header, start } => (header, &self.body[start..end.max(start)]),
+            Place::Content { header, start } => (header, self.body.get(start..end).unwrap_or_default()),
         };
-        let disposition = match header.field(b"Content-Disposition") {
-            Some(value) => disposition::parse(value),
-            None => {
-                self.outcome.fail("Part missing Content-Disposition header.");
-                Disposition::default()
-            }
-        };
-        self.outcome.invalid_quoting |= disposition.invalid_quoting;
-        if let Some(error) = disposition.error {
-            self.outcome.fail(format_args!("Invalid Content-Disposition header ({error})."));
-        }
-        if disposition.name.is_empty() {
-            self.outcome.invalid_part = true;
-            self.outcome.fail("Content-Disposition header missing name field.");
-        } else {
-            self.sink.multipart_name(&disposition.name);
-        }
+        let disposition = self.disposition(&header);
         for line in header.lines() {
             self.sink.part_header(&disposition.name, line);
         }
@@ -324,9 +389,97 @@ impl<'a> Reader<'a> {
         // Behind a header that is wrong, others may find a text.
         if !is_file || disposition.error.is_some() || is_unclear() {
             self.text(&disposition, content);
-            if let Some(decoded) = decoded {
-                self.other_text(&disposition, &decoded);
+            if let Some(decoded) = &decoded {
+                self.other_text(&disposition, decoded);
             }
+        }
+        self.typed(&header, &disposition, content, decoded.as_deref(), whole);
+    }
+
+    /// What a part's header says of its name. In a form, all have one.
+    fn disposition(&mut self, header: &Header) -> Disposition {
+        let field = header.field(b"Content-Disposition");
+        if !self.is_form {
+            let mut disposition = field.map(disposition::parse_any).unwrap_or_default();
+            if disposition.name.is_empty() {
+                disposition.name = self.within.name.to_vec();
+            }
+            return disposition;
+        }
+        let disposition = match field {
+            Some(value) => disposition::parse(value),
+            None => {
+                self.found.outcome.fail("Part missing Content-Disposition header.");
+                Disposition::default()
+            }
+        };
+        self.found.outcome.invalid_quoting |= disposition.invalid_quoting;
+        if let Some(error) = disposition.error {
+            self.found.outcome.fail(format_args!("Invalid Content-Disposition header ({error})."));
+        }
+        if disposition.name.is_empty() {
+            self.found.outcome.invalid_part = true;
+            self.found.outcome.fail("Content-Disposition header missing name field.");
+        } else {
+            self.sink.multipart_name(&disposition.name);
+        }
+        disposition
+    }
+
+    /// Hands on what is in a part of a type that is read: as it came, and decoded.
+    fn typed(
+        &mut self,
+        header: &Header,
+        disposition: &Disposition,
+        content: &[u8],
+        decoded: Option<&[u8]>,
+        whole: bool,
+    ) {
+        let Some(field) = header.field(b"Content-Type") else { return };
+        let kind = kind(field);
+        match kind {
+            Kind::Other => return,
+            Kind::Multipart => {
+                return self.nested(field, &disposition.name, decoded.unwrap_or(content), whole);
+            }
+            Kind::Json(_) | Kind::Xml | Kind::UrlEncoded => {}
+        }
+        let root = if disposition.name.is_empty() { &b"json"[..] } else { &disposition.name };
+        for (text, counts) in [(Some(content), decoded.is_none()), (decoded, true)] {
+            let Some(text) = text else { continue };
+            let left = self.limits.arguments.saturating_sub(self.found.arguments);
+            let typed = Typed { kind, root, whole, limits: Limits { arguments: left, ..*self.limits } };
+            let (values, outcome) = typed.read(text, self.sink);
+            self.found.arguments += values;
+            match outcome {
+                Err(error) if error.is_limit() => {
+                    self.found.outcome.over_limit = true;
+                    self.found.outcome.fail(error);
+                }
+                // Documents of XML that are uploaded may be any, and are files to most.
+                Err(_) if kind == Kind::Xml && !disposition.filename.is_empty() => {}
+                Err(error) if counts => self.found.outcome.hide(format_args!("a part: {error}")),
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes a part apart that has parts itself. Only what hides something from rules counts as wrong with it.
+    fn nested(&mut self, content_type: &[u8], name: &[u8], content: &[u8], whole: bool) {
+        let level = self.within.level + 1;
+        if level > LEVELS {
+            return self.found.outcome.hide(format_args!("more than {LEVELS} levels of parts"));
+        }
+        let mut found =
+            Found { outcome: Multipart::default(), arguments: self.found.arguments, files: self.found.files };
+        parts(content_type, content, whole, Within { level, name }, self.limits, self.sink, &mut found);
+        let Found { outcome, arguments, files } = found;
+        (self.found.arguments, self.found.files) = (arguments, files);
+        self.found.outcome.over_limit |= outcome.over_limit;
+        self.found.outcome.file_limit_exceeded |= outcome.file_limit_exceeded;
+        if let Some(hidden) = outcome.hidden {
+            self.found.outcome.fail(&hidden);
+            self.found.outcome.hidden.get_or_insert(hidden);
         }
     }
 
@@ -334,17 +487,17 @@ impl<'a> Reader<'a> {
     /// rules are errors.
     fn decoded<'c>(&mut self, header: &Header, content: &'c [u8]) -> Option<Cow<'c, [u8]>> {
         if let Some(why) = header.field(b"Content-Type").and_then(charset::unclear) {
-            self.outcome.fail(format_args!("a part of which {why}"));
+            self.found.outcome.hide(format_args!("a part of which {why}"));
         }
         let is_plain = |coding: &[u8]| coding.is_empty() || coding.eq_ignore_ascii_case(b"identity");
         if header.field(b"Content-Encoding").is_some_and(|coding| !is_plain(coding.trim_ascii())) {
-            self.outcome.fail("a part has a content coding");
+            self.found.outcome.hide("a part has a content coding");
         }
         match transfer::decode(header.field(b"Content-Transfer-Encoding")?, content) {
             Decoded::Same => None,
             Decoded::Other(decoded) => Some(decoded),
             Decoded::Unknown(why) => {
-                self.outcome.fail(why);
+                self.found.outcome.hide(why);
                 None
             }
         }
@@ -354,20 +507,20 @@ impl<'a> Reader<'a> {
         let Disposition { name, filename, other_filenames, .. } = disposition;
         self.sink.multipart_filename(filename);
         other_filenames.iter().for_each(|other| self.sink.multipart_filename(other));
-        self.files += 1;
-        if self.files > self.limits.files {
-            self.outcome.file_limit_exceeded = true;
+        self.found.files += 1;
+        if self.found.files > self.limits.files {
+            self.found.outcome.file_limit_exceeded = true;
         } else {
             self.sink.file(&File { name, filename, other_filenames, content, decoded });
         }
     }
 
     fn text(&mut self, disposition: &Disposition, content: &[u8]) {
-        self.outcome.length_without_files += content.len();
+        self.found.outcome.length_without_files += content.len();
         for name in std::iter::once(&disposition.name).chain(&disposition.decoded_name) {
-            self.arguments += 1;
-            if self.arguments > self.limits.arguments {
-                self.outcome.over_limit = true;
+            self.found.arguments += 1;
+            if self.found.arguments > self.limits.arguments {
+                self.found.outcome.over_limit = true;
             } else {
                 self.sink.argument(name, content);
             }
@@ -376,9 +529,9 @@ impl<'a> Reader<'a> {
 
     /// Hands on what else a text is to some; it counts as an argument.
     fn other_text(&mut self, disposition: &Disposition, content: &[u8]) {
-        self.arguments += 1;
-        if self.arguments > self.limits.arguments {
-            self.outcome.over_limit = true;
+        self.found.arguments += 1;
+        if self.found.arguments > self.limits.arguments {
+            self.found.outcome.over_limit = true;
         } else {
             self.sink.value(&disposition.name, content);
         }

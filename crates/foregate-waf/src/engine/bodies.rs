@@ -4,7 +4,7 @@ use super::limits::{Beyond, NAMES, Unreadable};
 use super::run::Run;
 use super::state::Over;
 use super::values::{Family, Span};
-use crate::body::{self, File, Limits, Multipart, Sink, charset};
+use crate::body::{self, Documents, File, Kind, Limits, Multipart, Sink, charset};
 use crate::model::{BeyondLimit, BodyProcessor, EngineMode, Variable, XmlArguments};
 
 /// What rules are told of a body that is longer than it may be without its files.
@@ -66,7 +66,7 @@ impl Run<'_> {
         if is_wanted && self.state.has_room(body.len()) {
             self.state.values.set_text(Variable::RequestBody, body);
         }
-        let files = match switches.processor {
+        let files = match switches.processor.or_else(|| self.processor_of_type()) {
             _ if body.is_empty() => 0,
             Some(processor) => {
                 let files = self.take_apart(processor, body, whole);
@@ -137,39 +137,64 @@ impl Run<'_> {
         self.state.values.set_text(Variable::ReqbodyErrorMsg, why.as_bytes());
     }
 
+    /// What takes a body of JSON or XML apart by its type where no rule says anything: a body that its type promises to be one and
+    /// that is none is one that cannot be read, whatever rules are there.
+    fn processor_of_type(&self) -> Option<BodyProcessor> {
+        match body::kind(&self.type_of_body()) {
+            Kind::Json(_) => Some(BodyProcessor::Json),
+            Kind::Xml => Some(BodyProcessor::Xml),
+            Kind::UrlEncoded | Kind::Multipart | Kind::Other => None,
+        }
+    }
+
     /// Names and values of a body that nothing takes apart by its type: many programs do not look at the type. Of what is wrong
     /// with it nothing is told, since it may be something else; that it has more than is looked at is.
     fn guess_all(&mut self, body: &[u8], whole: bool) {
-        if self.guess(body, whole) {
-            return;
-        }
-        let kind = self.type_of_body();
-        let kind = super::request::media_type(&kind).to_ascii_lowercase();
-        if kind.starts_with(b"multipart/") {
-            let (field, limits) = (self.type_of_body(), self.body_limits());
+        let is_one = self.guess(body, whole);
+        let field = self.type_of_body();
+        let limits = self.body_limits();
+        if body::kind(&field) == Kind::Multipart {
             let mut collector = Collector::new(self);
             let found = body::multipart(&field, body, whole, &limits, &mut collector);
             collector.finish();
             if found.over_limit {
                 self.too_many();
             }
-        } else if kind.is_empty() || kind.starts_with(b"text/") {
-            let limits = self.body_limits();
-            if body::urlencoded(body, b'&', &limits, &mut Pairs(Collector::new(self))).over_limit {
-                self.too_many();
+            if let Some(hidden) = found.hidden {
+                self.unreadable(&hidden.to_string());
             }
+            return;
+        }
+        let kind = body::media_type(&field).to_ascii_lowercase();
+        let is_text = !is_one && (kind.is_empty() || kind.starts_with(b"text/"));
+        if is_text && body::urlencoded(body, b'&', &limits, &mut Pairs(Collector::new(self))).over_limit {
+            self.too_many();
         }
     }
 
-    /// Takes a body for JSON or XML if it begins like that; whether it is.
+    /// Takes a body for JSON or XML if it begins like that; whether it is. What a less strict reader would find in JSON that is none
+    /// is found as well.
     fn guess(&mut self, body: &[u8], whole: bool) -> bool {
+        if let Some(text) = body::narrowed(body) {
+            // The declaration names the encoding that it was in.
+            let declaration =
+                text.starts_with(b"<?xml").then(|| memchr::memmem::find(&text, b"?>")).flatten();
+            let text = text.get(declaration.map_or(0, |end| end + 2)..).unwrap_or_default();
+            self.guess_plain(text, whole);
+        }
+        self.guess_plain(body, whole)
+    }
+
+    fn guess_plain(&mut self, body: &[u8], whole: bool) -> bool {
         let limits = self.body_limits();
-        let start = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+        let start = body.strip_prefix(body::MARK).unwrap_or(body);
         let mut collector = Collector::new(self);
-        let outcome = match start.trim_ascii_start().first() {
-            Some(b'{' | b'[' | b'"') => body::json(start, whole, &limits, &mut collector),
-            Some(b'<') => body::xml(body, whole, false, &limits, &mut collector),
-            _ => return false,
+        let outcome = if start.trim_ascii_start().starts_with(b"<") {
+            body::xml(body, whole, false, &limits, &mut collector)
+        } else if body::begins_like_json(start) {
+            body::json(body, Documents::One, whole, &limits, &mut collector)
+        } else {
+            return false;
         };
         collector.finish();
         if outcome.as_ref().is_err_and(body::BodyError::is_limit) {
@@ -199,7 +224,13 @@ impl Run<'_> {
                 multipart = Some(found);
                 error.map_or(Ok(()), Err)
             }
-            BodyProcessor::Json => body::json(body, whole, &limits, &mut collector),
+            BodyProcessor::Json => {
+                let documents = match body::kind(&collector.run.type_of_body()) {
+                    Kind::Json(documents) => documents,
+                    _ => Documents::One,
+                };
+                body::json(body, documents, whole, &limits, &mut collector)
+            }
             BodyProcessor::Xml => {
                 collector.texts = arguments != XmlArguments::Only;
                 body::xml(body, whole, arguments != XmlArguments::Off, &limits, &mut collector)

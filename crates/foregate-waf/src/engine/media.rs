@@ -2,8 +2,7 @@
 
 use memchr::memmem;
 
-use super::request::media_type;
-use crate::body::{charset, is_token};
+use crate::body::{charset, is_token, media_type};
 
 /// What stands in the names of types for which bodies are taken apart. Some look for these anywhere in the field.
 const TYPES: &[&[u8]] = &[b"json", b"xml", b"multipart", b"urlencoded"];

@@ -90,6 +90,8 @@ pub struct Report {
     pub beyond: Option<&'static str>,
     /// Why rules could not read the request's body, if it was denied for that by the host, or would have been.
     pub unreadable: Option<String>,
+    /// Whether rules could not read the request's body, and nothing came of that.
+    pub unread: bool,
     /// The worst severity of the rules that matched.
     pub highest_severity: Option<u8>,
     /// `TX.blocking_inbound_anomaly_score`, the sum by which the Core Rule Set decides; `None` where no rule sets it.

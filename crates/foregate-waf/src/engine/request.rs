@@ -3,7 +3,7 @@
 use super::run::Run;
 use super::state::Over;
 use super::values::{Family, Span, Text, UNNAMED};
-use crate::body::is_token;
+use crate::body::media_type;
 use crate::model::{BodyProcessor, Variable};
 
 impl Run<'_> {
@@ -153,14 +153,6 @@ fn without_port(authority: &[u8]) -> &[u8] {
         _ => memchr::memchr(b':', authority).unwrap_or(authority.len()),
     };
     &authority[..end]
-}
-
-/// The type that a `Content-Type` begins with. Some take it to end at a comma or a blank as well, or drop what is white space
-/// to them.
-pub(super) fn media_type(field: &[u8]) -> &[u8] {
-    let start = field.iter().take_while(|byte| !is_token(byte)).count();
-    let len = field[start..].iter().take_while(|byte| is_token(byte) || **byte == b'/').count();
-    &field[start..start + len]
 }
 
 /// The last segment of a path.

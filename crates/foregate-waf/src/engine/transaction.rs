@@ -388,6 +388,11 @@ impl Transaction {
             over: state.over,
             beyond: state.beyond,
             unreadable: state.unreadable.clone().filter(|_| state.refused_unreadable),
+            unread: state.unreadable.is_some()
+                && !state.refused_unreadable
+                && state.verdict.is_none()
+                && self.would().passes()
+                && self.request_body_limit().is_some(),
             highest_severity: state.highest_severity,
             inbound_score: score("blocking_inbound_anomaly_score"),
             outbound_score: score("blocking_outbound_anomaly_score"),

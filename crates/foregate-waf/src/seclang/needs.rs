@@ -12,7 +12,10 @@ const SETUP: &str = "crs_setup_version";
 /// at.
 pub fn needs(set: &RuleSet, wants_bodies: bool) -> Vec<Problem> {
     let bodies = bodies(set).filter(|_| wants_bodies);
-    [bodies, setup(set)].into_iter().flatten().collect()
+    let unread = wants_bodies && set.settings.request_body_access;
+    let unread = [Variable::ReqbodyError, Variable::MultipartStrictError]
+        .map(|asked| unread.then(|| lets_pass(set, asked))?);
+    [bodies, setup(set)].into_iter().chain(unread).flatten().collect()
 }
 
 /// Rules over bodies of requests, where no body is looked at.
@@ -33,6 +36,38 @@ fn bodies(set: &RuleSet) -> Option<Problem> {
         ),
         suggestion: Some(
             "write `SecRequestBodyAccess On`, as the recommended configuration does, which comes first"
+                .into(),
+        ),
+    })
+}
+
+/// Rules that ask whether a body could be read, so that the firewall leaves it to them, of which none stops the request.
+fn lets_pass(set: &RuleSet, asked: Variable) -> Option<Problem> {
+    if !set.rules.iter().any(looks_at_bodies) {
+        return None;
+    }
+    let asks =
+        |rule: &Rule| rule.links.iter().flat_map(|link| &link.targets).any(|target| target.variable == asked);
+    let mut asking = set.rules.iter().enumerate().filter(|(_, rule)| asks(rule));
+    let (_, first) = asking.clone().next()?;
+    let stops = |(at, rule): (usize, &Rule)| {
+        let scores = actions(rule).any(|action| matches!(action, Action::SetVar(_)));
+        let denies = !matches!(rule.disruptive, Disruptive::Pass | Disruptive::Allow(_));
+        let is_left_out = || set.rules.iter().take(at).any(|before| leaves_out(set, before, at));
+        (scores || denies) && !is_left_out()
+    };
+    if asking.any(stops) {
+        return None;
+    }
+    Some(Problem {
+        place: first.place.clone(),
+        message: format!(
+            "rules do not see all: the rule {} asks for `{asked}`, and no rule that does stops a request, so bodies that cannot be \
+             read pass",
+            first.id
+        ),
+        suggestion: Some(
+            "have it deny with the status 400, or leave it out: the firewall refuses such bodies by itself"
                 .into(),
         ),
     })

@@ -25,6 +25,8 @@ const RULES: usize = 10;
 
 /// Why rules have not seen all of a body that is longer than `body-limit`.
 const CUT: &str = "body_limit";
+/// The same of one that they could not read, and that was let through all the same.
+const UNREAD: &str = "unreadable";
 
 /// Phase 5, and all of them for requests that were refused as malformed.
 #[derive(Debug, Default)]
@@ -98,6 +100,7 @@ impl Step for Log {
             let nothing = (WriteLog::default(), Findings(Vec::new()), Tally(Vec::new()), Counts(Vec::new()));
             return ControlFlow::Continue(nothing);
         };
+        let unseen = unseen.or(report.unread.then_some(UNREAD));
         let refusal = received.refusal.filter(|_| held.is_none());
         let mut lines = Vec::new();
         if let Some(log) = settings.log {

@@ -1,0 +1,419 @@
+//! JSON (RFC 8259), and what readers take for it that are less strict.
+//!
+//! A document that is not as the standard has it is an error, and is read on all the same, in the way of the readers that take
+//! most: comments, other quotes, names and texts without quotes, commas that are too many, several documents one after the
+//! other. So rules see what such a reader behind the firewall would, whoever decides what becomes of the request. Where none of
+//! them would read on, the pass ends.
+
+mod text;
+mod white;
+
+use super::wide;
+use super::{BodyError, Limits, Sink};
+
+/// What the document itself is called.
+const ROOT: &[u8] = b"json";
+/// The longest path to a value, bytes; a longer one is an error. Each value is handed on with its path.
+const MAX_PATH: usize = 8192;
+/// What a member without a name is called.
+const NO_NAME: &[u8] = b"empty-key";
+/// What some servers write before a document, so that it is no program, and some readers leave out.
+const PREFIXES: &[&[u8]] = &[b")]}',", b")]}'", b")]}", b"while(1);", b"for(;;);", b"&&&START&&&"];
+
+/// How many documents a body of JSON has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Documents {
+    /// One.
+    One,
+    /// Any number, one after the other: JSON lines, or text sequences (RFC 7464).
+    Many,
+}
+
+/// Each number, text, truth value, null and empty object or array (as an empty text) under its path, as ModSecurity 3 names it:
+/// `{"a": {"b": [1]}}` is `json.a.b.array_0`. Numbers are as written, of texts the escapes are decoded, and members of the
+/// same name are all there. If not the whole body is given, it is no error that it ends too early.
+///
+/// # Errors
+///
+/// The first thing that RFC 8259 does not allow, or a limit. A byte order mark of UTF-8 is allowed; other encodings are not.
+pub fn json(
+    body: &[u8],
+    documents: Documents,
+    whole: bool,
+    limits: &Limits,
+    sink: &mut dyn Sink,
+) -> Result<(), BodyError> {
+    json_under(ROOT, body, documents, whole, limits, sink)
+}
+
+/// The same, the document itself being called `root`.
+pub(super) fn json_under(
+    root: &[u8],
+    body: &[u8],
+    documents: Documents,
+    whole: bool,
+    limits: &Limits,
+    sink: &mut dyn Sink,
+) -> Result<(), BodyError> {
+    if let Some(text) = wide::narrowed(body) {
+        read(root, &text, documents, whole, limits, sink)?;
+        return Err(BodyError::new("JSON", "the document is in UTF-16 or UTF-32"));
+    }
+    read(root, body, documents, whole, limits, sink)
+}
+
+/// Whether a body begins like one of JSON to a reader that takes most.
+pub(super) fn begins_like(body: &[u8]) -> bool {
+    let start = body.get(white::length(body)..).unwrap_or_default();
+    PREFIXES.iter().any(|prefix| start.starts_with(prefix)) || white::begins_document(start)
+}
+
+fn read(
+    root: &[u8],
+    body: &[u8],
+    documents: Documents,
+    whole: bool,
+    limits: &Limits,
+    sink: &mut dyn Sink,
+) -> Result<(), BodyError> {
+    let utf8 = std::str::from_utf8(body).err();
+    let mut reader = Reader {
+        body,
+        at: if body.starts_with(wide::MARK) { wide::MARK.len() } else { 0 },
+        path: root.to_vec(),
+        root: root.len(),
+        containers: Vec::new(),
+        scratch: Vec::new(),
+        count: 0,
+        new_line: false,
+        documents,
+        is_utf8: utf8.is_none(),
+        wrong: None,
+        limits,
+        sink,
+    };
+    let outcome = reader.documents();
+    let wrong = reader.wrong;
+    let cut = !whole && utf8.is_none_or(|error| error.error_len().is_none());
+    let invalid =
+        utf8.map(|error| error.valid_up_to()).filter(|at| !cut && wrong.is_none_or(|wrong| *at <= wrong.at));
+    match (outcome, invalid, wrong) {
+        (Err(Fault::Limit(limit)), ..) => Err(limit.explain(limits)),
+        (_, Some(at), _) => {
+            Err(BodyError::new("JSON", format_args!("what starts at byte {at} is not UTF-8")))
+        }
+        (_, None, Some(wrong)) => Err(wrong.explain(body)),
+        (Err(Fault::End | Fault::Stop), None, None) if whole => {
+            Err(BodyError::new("JSON", "the document ends too early"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What stands where the standard has something else.
+#[derive(Clone, Copy)]
+struct Wrong {
+    at: usize,
+    instead_of: &'static str,
+}
+
+impl Wrong {
+    fn explain(self, body: &[u8]) -> BodyError {
+        let Self { at, instead_of } = self;
+        let found = body.get(at).copied().unwrap_or_default().escape_ascii();
+        BodyError::new("JSON", format_args!("`{found}` at byte {at} instead of {instead_of}"))
+    }
+}
+
+/// Why the pass ends.
+enum Fault {
+    /// The body does.
+    End,
+    /// No reader goes on; [`Reader::wrong`] says what is wrong.
+    Stop,
+    Limit(Limit),
+}
+
+#[derive(Clone, Copy)]
+enum Limit {
+    Depth,
+    Values,
+    Path,
+}
+
+impl Limit {
+    fn explain(self, limits: &Limits) -> BodyError {
+        match self {
+            Self::Depth => BodyError::limit(
+                "JSON",
+                format_args!("more than {} levels: depth limit exceeded", limits.depth),
+            ),
+            Self::Values => BodyError::limit("JSON", format_args!("more than {} values", limits.arguments)),
+            Self::Path => {
+                BodyError::limit("JSON", format_args!("the path to a value is longer than {MAX_PATH} bytes"))
+            }
+        }
+    }
+}
+
+struct Container {
+    array: bool,
+    /// How many elements or members have begun.
+    begun: usize,
+    /// How long the path to it is.
+    path: usize,
+}
+
+struct Reader<'a> {
+    body: &'a [u8],
+    at: usize,
+    /// Where in the document it is.
+    path: Vec<u8>,
+    /// How much of that is the document's name.
+    root: usize,
+    containers: Vec<Container>,
+    /// The text that is being decoded.
+    scratch: Vec<u8>,
+    count: usize,
+    /// Whether a line ended in the white space that was left out last.
+    new_line: bool,
+    documents: Documents,
+    is_utf8: bool,
+    /// The first thing that the standard does not allow.
+    wrong: Option<Wrong>,
+    limits: &'a Limits,
+    sink: &'a mut dyn Sink,
+}
+
+impl<'a> Reader<'a> {
+    /// Notes that something else stands at the place of the reader than the standard has there.
+    fn odd(&mut self, instead_of: &'static str) {
+        self.odd_at(self.at, instead_of);
+    }
+
+    fn odd_at(&mut self, at: usize, instead_of: &'static str) {
+        self.wrong.get_or_insert(Wrong { at, instead_of });
+    }
+
+    /// The same where no reader goes on.
+    fn stop(&mut self, instead_of: &'static str) -> Fault {
+        self.odd(instead_of);
+        Fault::Stop
+    }
+
+    fn rest(&self) -> &'a [u8] {
+        self.body.get(self.at..).unwrap_or_default()
+    }
+
+    fn documents(&mut self) -> Result<(), Fault> {
+        self.prefix();
+        let many = self.documents == Documents::Many;
+        if many && matches!(self.white(), Err(Fault::End)) {
+            return Ok(());
+        }
+        loop {
+            self.path.truncate(self.root);
+            self.document()?;
+            let Ok(mut next) = self.white() else { return Ok(()) };
+            if !many {
+                self.odd("the end of the document");
+            }
+            if next == b',' {
+                self.odd("the end of the document");
+                self.at += 1;
+                next = self.white()?;
+            }
+            // A text may be followed by anything, as in a table; a reader of several documents goes on at the next one.
+            if !matches!(next, b'{' | b'[') && !many {
+                return Err(Fault::Stop);
+            }
+        }
+    }
+
+    /// Leaves out one of [`PREFIXES`].
+    fn prefix(&mut self) {
+        let after_white = self.at + white::length(self.rest());
+        let rest = self.body.get(after_white..).unwrap_or_default();
+        if let Some(prefix) = PREFIXES.iter().find(|prefix| rest.starts_with(prefix)) {
+            self.odd("a value");
+            self.at = after_white + prefix.len();
+        }
+    }
+
+    fn document(&mut self) -> Result<(), Fault> {
+        self.value()?;
+        while let Some(container) = self.containers.last_mut() {
+            self.path.truncate(container.path);
+            let begun = container.begun;
+            container.begun += 1;
+            if container.array {
+                self.element(begun)?;
+            } else {
+                self.member(begun)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A value, or the beginning of a container.
+    fn value(&mut self) -> Result<(), Fault> {
+        match self.white()? {
+            b'{' => self.open(false),
+            b'[' => self.open(true),
+            quote @ (b'"' | b'\'') => {
+                let text = self.text(quote, "a value")?;
+                self.hand_on(text)
+            }
+            // A value that is left out: the comma or the end that follows is read next.
+            b',' | b';' | b']' | b'}' if !self.containers.is_empty() => {
+                self.odd("a value");
+                Ok(())
+            }
+            _ => self.plain(),
+        }
+    }
+
+    /// Counts a value.
+    fn count(&mut self) -> Result<(), Fault> {
+        if self.count >= self.limits.arguments {
+            return Err(Fault::Limit(Limit::Values));
+        }
+        self.count += 1;
+        Ok(())
+    }
+
+    fn open(&mut self, array: bool) -> Result<(), Fault> {
+        if self.containers.len() >= self.limits.depth {
+            return Err(Fault::Limit(Limit::Depth));
+        }
+        self.at += 1;
+        self.containers.push(Container { array, begun: 0, path: self.path.len() });
+        Ok(())
+    }
+
+    /// Ends an array or object of so many elements or members. One that is empty is an empty text, so that rules
+    /// see the names that lead to it; of a document that is empty there are none.
+    fn close(&mut self, begun: usize) -> Result<(), Fault> {
+        self.at += 1;
+        self.containers.pop();
+        if begun == 0 && !self.containers.is_empty() {
+            self.count()?;
+            self.sink.argument(&self.path, b"");
+        }
+        Ok(())
+    }
+
+    /// The next element of an array, or its end.
+    fn element(&mut self, begun: usize) -> Result<(), Fault> {
+        match (self.white()?, begun) {
+            (b']', _) => return self.close(begun),
+            (b',', 1..) => self.at += 1,
+            (_, 0) => {}
+            (byte, _) => self.divide(byte, "`,` or `]`")?,
+        }
+        self.path.extend_from_slice(b".array_");
+        push_number(&mut self.path, begun);
+        self.check_path()?;
+        self.value()
+    }
+
+    /// What some take for the comma between two elements or members.
+    fn divide(&mut self, byte: u8, expected: &'static str) -> Result<(), Fault> {
+        self.odd(expected);
+        match byte {
+            b';' => self.at += 1,
+            b'"' | b'\'' => {}
+            b']' | b'}' | b':' | b'=' => return Err(Fault::Stop),
+            _ if self.new_line => {}
+            _ => return Err(Fault::Stop),
+        }
+        Ok(())
+    }
+
+    /// The next member of an object, or its end.
+    fn member(&mut self, begun: usize) -> Result<(), Fault> {
+        let first = begun == 0;
+        let mut byte = self.white()?;
+        match byte {
+            b'}' => return self.close(begun),
+            b'"' if first => {}
+            b',' if !first => {
+                self.at += 1;
+                byte = self.white()?;
+                if byte != b'"' {
+                    self.odd("a name");
+                }
+            }
+            _ if first => self.odd("a name or `}`"),
+            _ => {
+                self.divide(byte, "`,` or `}`")?;
+                byte = self.white()?;
+            }
+        }
+        while byte == b',' {
+            self.at += 1;
+            byte = self.white()?;
+        }
+        if byte == b'}' {
+            return self.close(begun);
+        }
+        self.path.push(b'.');
+        self.name(byte)?;
+        self.check_path()?;
+        self.colon()
+    }
+
+    /// Appends the name of a member to the path.
+    fn name(&mut self, byte: u8) -> Result<(), Fault> {
+        if !matches!(byte, b'"' | b'\'') {
+            return self.plain_name(byte);
+        }
+        let text = self.text(byte, "a name")?;
+        let name = match text.plain {
+            true => self.body.get(text.start..text.end).unwrap_or_default(),
+            false => &self.scratch,
+        };
+        self.path.extend_from_slice(if name.is_empty() { NO_NAME } else { name });
+        Ok(())
+    }
+
+    /// What is between a member's name and its value, and the value. Some take a name alone for a member.
+    fn colon(&mut self) -> Result<(), Fault> {
+        match self.white()? {
+            b':' => self.at += 1,
+            b'=' => {
+                self.odd("`:`");
+                self.at += 1;
+                self.at += usize::from(self.rest().first() == Some(&b'>'));
+            }
+            b',' | b'}' => {
+                self.odd("`:`");
+                self.count()?;
+                self.sink.argument(&self.path, b"");
+                return Ok(());
+            }
+            _ => return Err(self.stop("`:`")),
+        }
+        self.value()
+    }
+
+    fn check_path(&self) -> Result<(), Fault> {
+        if self.path.len() > MAX_PATH { Err(Fault::Limit(Limit::Path)) } else { Ok(()) }
+    }
+}
+
+/// Appends a number in decimal digits.
+fn push_number(path: &mut Vec<u8>, number: usize) {
+    let start = path.len();
+    let mut left = number;
+    loop {
+        path.push(b'0' + (left % 10) as u8);
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    if let Some(digits) = path.get_mut(start..) {
+        digits.reverse();
+    }
+}

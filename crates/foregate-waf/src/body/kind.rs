@@ -1,0 +1,85 @@
+//! What a body or a part of one is by its media type.
+
+use super::{Documents, is_token};
+
+/// What is read out of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Json(Documents),
+    Xml,
+    UrlEncoded,
+    /// A form, or any other type whose parts stand between boundaries.
+    Multipart,
+    /// None of these by its type.
+    Other,
+}
+
+/// The type that a `Content-Type` begins with. Some take it to end at a comma or a blank as well, or drop what is white space
+/// to them.
+pub(crate) fn media_type(field: &[u8]) -> &[u8] {
+    let start = field.iter().take_while(|byte| !is_token(byte)).count();
+    let rest = field.get(start..).unwrap_or_default();
+    let len = rest.iter().take_while(|byte| is_token(byte) || **byte == b'/').count();
+    rest.get(..len).unwrap_or_default()
+}
+
+/// What is read by the value of a `Content-Type`.
+pub(crate) fn kind(field: &[u8]) -> Kind {
+    let lower = media_type(field).to_ascii_lowercase();
+    let mut halves = lower.splitn(2, |byte| *byte == b'/');
+    let (family, name) = (halves.next().unwrap_or_default(), halves.next().unwrap_or_default());
+    // Of `vnd.api+json` the last part says what it is.
+    let last = name.rsplit(|byte| *byte == b'+').next().unwrap_or_default();
+    let last = last.strip_prefix(b"x-").unwrap_or(last);
+    match (family, last) {
+        (b"multipart", _) if !name.is_empty() => Kind::Multipart,
+        (b"application", b"www-form-urlencoded") => Kind::UrlEncoded,
+        (b"application", _) if name == b"stream+json" => Kind::Json(Documents::Many),
+        (_, b"json") | (b"application", b"csp-report") => Kind::Json(Documents::One),
+        (
+            _,
+            b"ndjson" | b"jsonl" | b"jsonlines" | b"json-lines" | b"json-seq" | b"json-stream" | b"ldjson",
+        ) => Kind::Json(Documents::Many),
+        (b"application" | b"text", b"xml") => Kind::Xml,
+        _ => Kind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_say_what_is_read() {
+        let (one, many) = (Kind::Json(Documents::One), Kind::Json(Documents::Many));
+        for (field, expected) in [
+            ("application/json", one),
+            ("Application/JSON; charset=utf-8", one),
+            ("application/json, text/plain", one),
+            ("text/json", one),
+            ("text/x-json", one),
+            ("application/x-json", one),
+            ("application/vnd.api+json", one),
+            ("model/gltf+json", one),
+            ("application/x-ndjson", many),
+            ("application/ndjson", many),
+            ("application/jsonl", many),
+            ("application/x-jsonlines", many),
+            ("application/json-seq", many),
+            ("application/geo+json-seq", many),
+            ("application/stream+json", many),
+            ("application/vnd.elasticsearch+x-ndjson;compatible-with=8", many),
+            ("text/xml", Kind::Xml),
+            ("application/soap+xml; action=x", Kind::Xml),
+            ("image/svg+xml", Kind::Other),
+            ("application/x-www-form-urlencoded", Kind::UrlEncoded),
+            ("multipart/related; boundary=x", Kind::Multipart),
+            ("multipart/", Kind::Other),
+            ("application/json5", Kind::Other),
+            ("text/plain", Kind::Other),
+            ("", Kind::Other),
+        ] {
+            assert_eq!(kind(field.as_bytes()), expected, "{field}");
+        }
+    }
+}

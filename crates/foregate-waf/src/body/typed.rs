@@ -1,0 +1,70 @@
+//! A part of a form, or of another body of parts, read as the type that it declares.
+
+use super::json::json_under;
+use super::kind::Kind;
+use super::{BodyError, Limits, Sink, urlencoded, xml};
+
+/// What a part is read for.
+pub(super) struct Typed<'a> {
+    pub(super) kind: Kind,
+    /// What the document is called.
+    pub(super) root: &'a [u8],
+    /// Whether its end is there.
+    pub(super) whole: bool,
+    /// What may be taken of it.
+    pub(super) limits: Limits,
+}
+
+impl Typed<'_> {
+    /// Hands on what a text has in it, and gives how many values that were.
+    pub(super) fn read(&self, text: &[u8], sink: &mut dyn Sink) -> (usize, Result<(), BodyError>) {
+        let Self { kind, root, whole, limits } = self;
+        let mut counted = Counted { sink, values: 0 };
+        let outcome = match kind {
+            _ if text.trim_ascii().is_empty() => Ok(()),
+            Kind::Json(documents) => json_under(root, text, *documents, *whole, limits, &mut counted),
+            Kind::Xml => xml(text, *whole, false, limits, &mut counted),
+            Kind::UrlEncoded => match urlencoded(text, b'&', limits, &mut counted).over_limit {
+                true => Err(BodyError::limit("URLENCODED", "there are too many arguments")),
+                false => Ok(()),
+            },
+            Kind::Multipart | Kind::Other => Ok(()),
+        };
+        (counted.values, outcome)
+    }
+}
+
+/// Counts values on their way.
+struct Counted<'s> {
+    sink: &'s mut dyn Sink,
+    values: usize,
+}
+
+impl Sink for Counted<'_> {
+    fn argument(&mut self, name: &[u8], value: &[u8]) {
+        self.values += 1;
+        self.sink.argument(name, value);
+    }
+
+    fn value(&mut self, name: &[u8], value: &[u8]) {
+        self.values += 1;
+        self.sink.value(name, value);
+    }
+
+    fn attribute(&mut self, value: &[u8]) {
+        self.values += 1;
+        self.sink.attribute(value);
+    }
+
+    fn text(&mut self, text: &[u8]) {
+        self.sink.text(text);
+    }
+
+    fn is_secret(&self, name: &[u8]) -> bool {
+        self.sink.is_secret(name)
+    }
+
+    fn secret(&mut self, text: &[u8]) {
+        self.sink.secret(text);
+    }
+}
