@@ -2,11 +2,17 @@
 //!
 //! Every value that is expanded is noted here before anything reads it, and every problem goes through here before it is kept. So a
 //! message may be made of the value, or of a part of it, without showing it.
+//!
+//! What is hidden is the value, also as it is in a URL or in quotes, and parts of it that no ordinary text has by chance: a word of
+//! letters is none of these, whatever stands around it in the value.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 /// Values of fewer bytes stand in words by chance, and are only found as a word of their own.
 const SHORT: usize = 4;
+/// Bytes from which on a word of letters is no word of a message by chance, and a part of a value is told without what is around it.
+const LONG: usize = 8;
 /// Bytes of a value's part that is found in a message, by the length of the value: a long one has many of the short parts.
 const PARTS: [(usize, usize); 3] = [(16, 4), (1024, 6), (usize::MAX, 12)];
 /// Parts of values that are kept, bytes: beyond, messages show no text at all that is not fixed.
@@ -23,8 +29,12 @@ pub(crate) struct References {
 struct Reference {
     /// As it stands in the file.
     text: String,
-    /// The value in small letters, where it is short.
-    short: Option<String>,
+    /// The value as it is.
+    value: String,
+    /// The same in small letters.
+    lower: String,
+    /// The value as it stands in a URL, and within quotes, in small letters, where that is something else.
+    encoded: Vec<String>,
     /// All parts of this length in small letters.
     parts: HashSet<Box<[u8]>>,
     length: usize,
@@ -33,20 +43,29 @@ struct Reference {
 impl References {
     /// Notes the value of a reference.
     pub fn add(&mut self, reference: &str, value: &str) {
-        let value = value.trim().to_ascii_lowercase();
+        let value = value.trim();
+        let lower = value.to_ascii_lowercase();
         // The same name may be another file in another folder.
-        if value.is_empty() || !self.known.insert((reference.to_owned(), value.clone())) {
+        if value.is_empty() || !self.known.insert((reference.to_owned(), value.to_owned())) {
             return;
         }
         let length = PARTS.iter().find(|(most, _)| value.len() <= *most).map_or(SHORT, |(_, length)| *length);
-        let is_short = value.len() < SHORT;
         self.kept += value.len();
         let mut parts = HashSet::new();
-        if !is_short && self.kept <= KEPT {
-            parts = value.as_bytes().windows(length.min(value.len())).map(Box::from).collect();
+        let mut encoded = Vec::new();
+        if value.len() >= SHORT && self.kept <= KEPT {
+            parts = lower.as_bytes().windows(length.min(value.len())).map(Box::from).collect();
+            encoded = [in_url(&lower), lower.escape_default().to_string()].to_vec();
+            encoded.retain(|form| *form != lower);
         }
-        let short = is_short.then_some(value);
-        self.all.push(Reference { text: reference.to_owned(), short, parts, length });
+        self.all.push(Reference {
+            text: reference.to_owned(),
+            value: value.to_owned(),
+            lower,
+            encoded,
+            parts,
+            length,
+        });
     }
 
     /// A text with references in place of their values, and of parts of these.
@@ -67,27 +86,98 @@ impl Reference {
     /// Which bytes of a text are of the value; `None` where none are.
     fn covered(&self, text: &str) -> Option<Vec<bool>> {
         let lower = text.to_ascii_lowercase();
-        let bytes = lower.as_bytes();
-        let mut covered = vec![false; bytes.len()];
-        if let Some(short) = &self.short {
-            for (at, _) in lower.match_indices(short.as_str()) {
-                let end = at + short.len();
-                let is_word = |at: Option<usize>| {
-                    at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_alphanumeric)
-                };
-                if !is_word(at.checked_sub(1)) && !is_word(Some(end)) {
-                    covered[at..end].fill(true);
-                }
+        let mut covered = vec![false; lower.len()];
+        let mut hide = |part: Range<usize>| covered.get_mut(part).unwrap_or_default().fill(true);
+        for (at, _) in lower.match_indices(&self.lower) {
+            let part = at..at + self.lower.len();
+            if self.is_meant(text, &part) {
+                hide(part);
             }
-        } else {
-            for (at, part) in bytes.windows(self.length).enumerate() {
-                if self.parts.contains(part) {
-                    covered[at..at + self.length].fill(true);
-                }
+        }
+        for form in &self.encoded {
+            lower.match_indices(form.as_str()).for_each(|(at, _)| hide(at..at + form.len()));
+        }
+        for part in self.parts_in(lower.as_bytes()) {
+            if self.is_part(&lower, &part) {
+                hide(part);
             }
         }
         covered.contains(&true).then_some(covered)
     }
+
+    /// Whether what stands there, which is the value but for the case of letters, is one by more than chance: short values and words
+    /// of letters are values only as words of their own, and words as they are written.
+    fn is_meant(&self, text: &str, part: &Range<usize>) -> bool {
+        let is_word = is_letters(&self.lower);
+        if self.lower.len() >= LONG || self.lower.len() >= SHORT && !is_word {
+            return true;
+        }
+        stands_alone(text, part) && (!is_word || text.get(part.clone()) == Some(&self.value))
+    }
+
+    /// Where a text has parts of the value in a row.
+    fn parts_in(&self, lower: &[u8]) -> Vec<Range<usize>> {
+        let mut found: Vec<Range<usize>> = Vec::new();
+        if self.parts.is_empty() {
+            return found;
+        }
+        for (at, part) in
+            lower.windows(self.length).enumerate().filter(|(_, part)| self.parts.contains(*part))
+        {
+            match found.last_mut() {
+                Some(last) if last.end >= at => last.end = at + part.len(),
+                _ => found.push(at..at + part.len()),
+            }
+        }
+        found
+    }
+
+    /// Whether a part of the value tells something of it: no word of letters does, and what else there is does where it is half of the
+    /// value, or long, or a word of its own both here and there.
+    fn is_part(&self, lower: &str, part: &Range<usize>) -> bool {
+        // Parts of letters beyond ASCII that are cut off have others beside them.
+        let Some(run) = lower.get(part.clone()) else { return true };
+        let core = run.trim_matches(|letter: char| !letter.is_alphanumeric());
+        if core.is_empty() || is_letters(core) {
+            return false;
+        }
+        if core.len() * 2 >= self.lower.len() {
+            return true;
+        }
+        if !core.bytes().any(|byte| byte.is_ascii_digit() || !byte.is_ascii()) {
+            return false;
+        }
+        let alone = |text: &str, at: usize| stands_alone(text, &(at..at + core.len()));
+        let here = run.find(core).map_or(part.start, |at| part.start + at);
+        let is_word =
+            || alone(lower, here) && self.lower.match_indices(core).any(|(at, _)| alone(&self.lower, at));
+        core.len() >= LONG || is_word()
+    }
+}
+
+/// Whether a text is a word of letters of ASCII.
+fn is_letters(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphabetic())
+}
+
+/// Whether there is no letter or digit on either side of a part of a text.
+fn stands_alone(text: &str, part: &Range<usize>) -> bool {
+    let is_word = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
+    let before = text.get(..part.start).and_then(|before| before.chars().next_back());
+    let behind = text.get(part.end..).and_then(|behind| behind.chars().next());
+    !is_word(before) && !is_word(behind)
+}
+
+/// A text as it stands in a URL, in small letters.
+fn in_url(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
+            byte => out.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    out
 }
 
 /// A text with something in place of each run of hidden bytes.
@@ -125,6 +215,28 @@ mod tests {
             ("nothing of them", "nothing of them"),
         ] {
             assert_eq!(references.in_place_of_values(text.to_owned()), shown);
+        }
+    }
+
+    /// What messages say by themselves is shown, whatever the values have in them.
+    #[test]
+    fn ordinary_words_are_shown() {
+        for (value, text, shown) in [
+            ("S3cr3tVALUE", "this value is wrong", "this value is wrong"),
+            ("S3cr3tVALUE", "`S3cr3tVALUE` is a wrong value", "`${env:X}` is a wrong value"),
+            ("S3cr3tVALUE", "`s3cr3tvalue` and \"S3cr3tVA\"", "`${env:X}` and \"${env:X}\""),
+            ("my-number-1", "expected a number, not 12", "expected a number, not 12"),
+            ("anexpectednumber", "expected a number", "expected a number"),
+            ("10000000-secret", "at most 1000 of them", "at most 1000 of them"),
+            ("http://a1.internal/", "write http://host/ there", "write http://host/ there"),
+            ("on", "text on a line, not `on`, nor `On`", "text ${env:X} a line, not `${env:X}`, nor `On`"),
+            ("ab", "about `ab`", "about `${env:X}`"),
+            ("Size", "this size is no `Size`", "this size is no `${env:X}`"),
+            ("a b\"c/1", "x=a%20b%22c%2f1 or \"a b\\\"c/1\"", "x=${env:X} or \"${env:X}\""),
+        ] {
+            let mut references = References::default();
+            references.add("${env:X}", value);
+            assert_eq!(references.in_place_of_values(text.to_owned()), shown, "{value}");
         }
     }
 
