@@ -10,6 +10,9 @@ use crate::model::{BeyondLimit, BodyProcessor, EngineMode, Variable, XmlArgument
 /// What rules are told of a body that is longer than it may be without its files.
 const TOO_LONG: &str = "the body without its files is larger than SecRequestBodyNoFilesLimit";
 
+/// Bytes of a body in which texts are looked for, for one unit of work.
+const SKIMMED: usize = 8;
+
 impl Run<'_> {
     /// Takes the arguments of a query in.
     pub(crate) fn query(&mut self, text: &[u8]) {
@@ -63,8 +66,8 @@ impl Run<'_> {
         let is_wanted = self.uses(Variable::RequestBody) && is_alone
             || switches.processor == Some(BodyProcessor::UrlEncoded)
             || switches.force_request_body;
-        if is_wanted && self.state.has_room(body.len()) {
-            self.state.values.set_text(Variable::RequestBody, body);
+        if is_wanted {
+            self.raw_body(body, switches.processor.is_none().then_some(most));
         }
         let files = match switches.processor.or_else(|| self.processor_of_type()) {
             _ if body.is_empty() => 0,
@@ -100,6 +103,20 @@ impl Run<'_> {
             self.body_error(TOO_LONG);
         }
         within
+    }
+
+    /// Takes the body in as it came. Of a long one that nothing takes apart, such as an archive or a picture, rules see the start and
+    /// the texts: looking at all of it for each of them would take seconds, and it has no other text.
+    fn raw_body(&mut self, body: &[u8], whole: Option<u64>) {
+        let whole = whole.and_then(|whole| usize::try_from(whole).ok()).filter(|whole| body.len() > *whole);
+        let texts = whole.and_then(|whole| body::texts(body, whole));
+        if whole.is_some() {
+            self.state.spend((body.len() / SKIMMED) as u64);
+        }
+        let text = texts.as_deref().unwrap_or(body);
+        if self.state.has_room(text.len()) {
+            self.state.values.set_text(Variable::RequestBody, text);
+        }
     }
 
     /// Whether a request is denied whose body is longer than `SecRequestBodyNoFilesLimit` says.
@@ -167,7 +184,11 @@ impl Run<'_> {
         }
         let kind = body::media_type(&field).to_ascii_lowercase();
         let is_text = !is_one && (kind.is_empty() || kind.starts_with(b"text/"));
-        if is_text && body::urlencoded(body, b'&', &limits, &mut Pairs(Collector::new(self))).over_limit {
+        // A long body that is no text is no form but by chance, and no longer one for having many of its signs.
+        let most = self.plan.settings.request_body_no_files_limit;
+        let over =
+            is_text && body::urlencoded(body, b'&', &limits, &mut Pairs(Collector::new(self))).over_limit;
+        if over && (body.len() as u64 <= most || body::is_text(body)) {
             self.too_many();
         }
     }

@@ -298,6 +298,28 @@ fn detection_tells_what_blocking_does() {
     assert!(stopped > 1_000, "{stopped}");
 }
 
+/// An archive of the largest size that is sent as it is takes a part of the budget.
+#[test]
+fn long_uploads_are_within_the_budget() {
+    let Some(folder) = rules::folder() else { return };
+    let engine = rules::for_site(&folder, 1);
+    let mut seed = 1_u32;
+    let next = || {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (seed >> 24) as u8
+    };
+    let body: Vec<u8> = std::iter::repeat_with(next).take(12 << 20).collect();
+    for kind in ["application/octet-stream", "application/zip"] {
+        let mut transaction = Transaction::new(&engine, Options::default());
+        transaction.request_line(b"PUT", b"/a", b"HTTP/1.1");
+        transaction.request_field(b"Content-Type", kind.as_bytes());
+        transaction.request_headers();
+        transaction.request_body(&body, true);
+        assert_eq!(transaction.over(), None, "{kind}");
+        assert!(transaction.work() < 32 << 20, "{} for {kind}", transaction.work());
+    }
+}
+
 /// Bodies and heads of the largest size, encoded in every way that transformations undo, have room for all that the
 /// rules make of them.
 #[test]

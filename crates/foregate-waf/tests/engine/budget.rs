@@ -126,3 +126,55 @@ fn all_values_that_match_are_looked_at() {
     assert_eq!(post(few(), &form(40, "b")), denied(1));
     assert_eq!(post(few(), &form(90, "a").replace("evil", "")), (REFUSED, Some(Over::Variables)));
 }
+
+/// An archive or a picture that is sent as it is, of any type: rules over the raw body see its texts, and it is not refused for
+/// the work of looking at megabytes of anything else.
+#[test]
+fn long_uploads_are_within_the_budget() {
+    let chains =
+        ["none", "lowercase", "urlDecodeUni", "htmlEntityDecode", "jsDecode", "cssDecode", "base64Decode"];
+    let rules: String = chains
+        .iter()
+        .enumerate()
+        .map(|(id, chain)| {
+            format!(
+                "SecRule REQUEST_BODY \"@rx needle\" \"id:{},phase:2,deny,status:403,t:none,t:{chain}\"\n",
+                id + 1
+            )
+        })
+        .collect();
+    let rules = format!(
+        "SecRequestBodyAccess On\nSecRequestBodyLimit 13107200\nSecRequestBodyNoFilesLimit 131072\n{rules}"
+    );
+    let engine = compiled(&rules, Compile::default());
+    let put = |kind: Option<&str>, body: &[u8]| {
+        let mut transaction = super::transaction(&engine);
+        transaction.request_line(b"PUT", b"/a", b"HTTP/1.1");
+        if let Some(kind) = kind {
+            transaction.request_field(b"Content-Type", kind.as_bytes());
+        }
+        transaction.request_headers();
+        (transaction.request_body(body, true), transaction.work())
+    };
+    let mut seed = 1_u32;
+    let mut body: Vec<u8> = std::iter::repeat_with(|| {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (seed >> 24) as u8
+    })
+    .take(12 << 20)
+    .collect();
+    for kind in [Some("application/octet-stream"), None] {
+        let (verdict, work) = put(kind, &body);
+        assert_eq!(verdict, Verdict::Pass, "{kind:?}");
+        assert!(work < 24 << 20, "{work}");
+    }
+    let middle = body.len() / 2;
+    body.splice(middle..middle + 12, *b"\0a %4eeedle!\0");
+    let found = |id| Verdict::Deny { status: 403, rule: Some(id) };
+    assert_eq!(put(None, &body).0, Verdict::Pass, "the rules look for small letters");
+    body.splice(middle..middle + 12, *b"\xff needle here");
+    assert_eq!(put(None, &body).0, found(1));
+    // A text is all text.
+    let text = "long enough \u{e9} ".repeat(20_000) + "needle";
+    assert_eq!(put(Some("text/plain"), text.as_bytes()).0, found(1));
+}
