@@ -3,7 +3,9 @@
 mod body;
 mod clients;
 mod corpus;
+mod dialects;
 mod forms;
 mod injection;
+mod parts;
 mod scan;
 mod transform;
