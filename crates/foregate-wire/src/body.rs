@@ -165,7 +165,7 @@ impl BodyDecoder {
     fn decode_chunked(&mut self, input: &[u8], trailers: &mut HeaderList) -> Result<Decoded, BodyError> {
         let mut at = 0;
         let mut data = 0..0;
-        while at < input.len() {
+        while let Some(&byte) = input.get(at) {
             match self.state {
                 State::Data(mut left) => {
                     // One run of data a call: the framing after it has been consumed, the next data is the next call's.
@@ -178,13 +178,13 @@ impl BodyDecoder {
                     self.state = if left == 0 { State::DataCr } else { State::Data(left) };
                 }
                 State::Trailers => {
-                    at += self.trailer_line(&input[at..], trailers)?;
+                    at += self.trailer_line(input.get(at..).unwrap_or_default(), trailers)?;
                     if self.state == State::Done {
                         break;
                     }
                 }
                 _ => {
-                    self.framing_byte(input[at])?;
+                    self.framing_byte(byte)?;
                     at += 1;
                 }
             }
@@ -268,19 +268,20 @@ impl BodyDecoder {
         let room = line_room.min(self.limits.bytes.saturating_sub(self.trailer_bytes));
         if taken > room {
             // A fault that comes before the limit is the one to report, however the input was split.
-            self.line.extend_from_slice(&input[..room]);
+            self.line.extend_from_slice(input.get(..room).unwrap_or(input));
             field_line(&self.line, 0).map_err(trailer_error)?;
             return Err(BodyError::TrailersTooLarge);
         }
         self.trailer_bytes += taken;
+        let input = input.get(..taken).unwrap_or(input);
         if newline.is_none() {
-            self.line.extend_from_slice(&input[..taken]);
+            self.line.extend_from_slice(input);
             return Ok(taken);
         }
         let line = if self.line.is_empty() {
-            &input[..taken]
+            input
         } else {
-            self.line.extend_from_slice(&input[..taken]);
+            self.line.extend_from_slice(input);
             &self.line
         };
         match field_line(line, 0).map_err(trailer_error)? {
@@ -289,8 +290,9 @@ impl BodyDecoder {
                 if self.trailer_fields > self.limits.fields {
                     return Err(BodyError::TrailersTooLarge);
                 }
-                let name = &line[..field.name_len];
-                let value = &line[field.value_start..field.value_start + field.value_len];
+                let name = line.get(..field.name_len).unwrap_or_default();
+                let value = line.get(field.value_start..).and_then(|value| value.get(..field.value_len));
+                let value = value.unwrap_or_default();
                 if may_be_trailer(field.id) {
                     trailers.push(name, value);
                 }

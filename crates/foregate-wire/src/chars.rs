@@ -4,6 +4,10 @@
 static TOKEN: [bool; 256] = table(b"!#$%&'*+-.^_`|~", true);
 
 /// A table of the given bytes, with letters and digits when asked.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, for which a place out of bounds is an error"
+)]
 pub(crate) const fn table(bytes: &[u8], alphanumeric: bool) -> [bool; 256] {
     let mut table = [false; 256];
     let mut i = 0;
@@ -21,9 +25,16 @@ pub(crate) const fn table(bytes: &[u8], alphanumeric: bool) -> [bool; 256] {
     table
 }
 
+/// What a table has for a byte.
+#[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "such a table has a place for each byte")]
+pub(crate) fn of<T: Copy>(table: &[T; 256], byte: u8) -> T {
+    table[usize::from(byte)]
+}
+
 #[inline]
 pub(crate) fn is_token_byte(byte: u8) -> bool {
-    TOKEN[usize::from(byte)]
+    of(&TOKEN, byte)
 }
 
 /// Whether this is a `token`: not empty, and token characters only.
@@ -127,10 +138,10 @@ fn find(bytes: &[u8], from: usize, is: impl Fn(u8) -> bool, hits: impl Fn(u64) -
             continue;
         }
         let at = found.trailing_zeros() as usize / 8;
-        if is(word[at]) {
+        if word.get(at).is_some_and(|&byte| is(byte)) {
             return bytes.len() - rest.len() + at;
         }
-        rest = &rest[at + 1..];
+        rest = rest.get(at + 1..).unwrap_or_default();
     }
     let at = rest.iter().position(|&byte| is(byte)).unwrap_or(rest.len());
     bytes.len() - rest.len() + at

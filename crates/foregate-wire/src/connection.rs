@@ -227,7 +227,7 @@ impl Named {
         let mut start = 0;
         self.all_unknown
             || self.ends.iter().any(|&end| {
-                let named = &self.unknown[start..end];
+                let named = self.unknown.get(start..end).unwrap_or_default();
                 start = end;
                 named.eq_ignore_ascii_case(name)
             })

@@ -350,14 +350,15 @@ impl HeadParser {
         if self.seen <= self.line || window.is_full {
             return true;
         }
-        self.seen = ends[self.part.min(N - 1)](window.bytes, self.seen);
+        let end = ends.get(self.part).or(ends.last());
+        self.seen = end.map_or(self.seen, |end| end(window.bytes, self.seen));
         self.seen < window.bytes.len()
     }
 
     /// Remembers up to where an incomplete line was looked at, and in which part of it that is. A CR at the end is
     /// looked at again.
     fn wait(&mut self, window: Window<'_>, separator: u8) {
-        let line = &window.bytes[self.line..];
+        let line = window.bytes.get(self.line..).unwrap_or_default();
         let undecided = usize::from(line.last() == Some(&b'\r'));
         self.seen = window.bytes.len() - undecided;
         self.part = line.iter().filter(|&&byte| byte == separator).count();
@@ -381,7 +382,7 @@ impl HeadParser {
         let read = self.field_lines(input, limits, headers, before.within(limits));
         // The list never holds an entry without its bytes, neither between two calls nor of a head that is refused.
         let end = if let Ok(Some(end)) = read { end } else { self.line };
-        headers.append_arena(&input[self.base + headers.arena_len()..end]);
+        headers.append_arena(input.get(self.base + headers.arena_len()..end).unwrap_or_default());
         if let Ok(Some(_)) = read {
             self.reset();
             before.remember(headers, limits);
@@ -476,6 +477,6 @@ impl<'a> Window<'a> {
         if input.len() < end {
             return Self { bytes: input, is_full: false, is_head: false };
         }
-        Self { bytes: &input[..end], is_full: true, is_head: head_end <= line_end }
+        Self { bytes: input.get(..end).unwrap_or(input), is_full: true, is_head: head_end <= line_end }
     }
 }

@@ -65,13 +65,13 @@ impl Entry {
     #[inline]
     fn name(self, arena: &[u8]) -> &[u8] {
         let start = self.name_start as usize;
-        &arena[start..start + usize::from(self.name_len)]
+        arena.get(start..start + usize::from(self.name_len)).unwrap_or_default()
     }
 
     #[inline]
     fn value(self, arena: &[u8]) -> &[u8] {
         let start = self.value_start as usize;
-        &arena[start..start + self.value_len as usize]
+        arena.get(start..start + self.value_len as usize).unwrap_or_default()
     }
 
     /// Whether this is a field of the name with this id, whatever its case. Names without an id are mostly told apart by their
@@ -456,16 +456,16 @@ impl HeaderList {
         if self.room() < value.len() {
             return;
         }
-        let entry = &mut self.entries[at];
-        let start = if value.len() <= entry.value_len as usize {
-            let start = entry.value_start as usize;
-            self.arena[start..start + value.len()].copy_from_slice(value);
-            start
-        } else {
-            let start = self.arena.len();
-            self.arena.extend_from_slice(value);
-            start
-        };
+        let Some(entry) = self.entries.get_mut(at) else { return };
+        let mut start = entry.value_start as usize;
+        let fits = value.len() <= entry.value_len as usize;
+        match self.arena.get_mut(start..start + value.len()).filter(|_| fits) {
+            Some(room) => room.copy_from_slice(value),
+            None => {
+                start = self.arena.len();
+                self.arena.extend_from_slice(value);
+            }
+        }
         entry.value_start = start as u32;
         entry.value_len = value.len() as u32;
     }
@@ -478,7 +478,7 @@ impl HeaderList {
         for entry in &self.entries {
             let line_end = entry.line_end(&self.arena);
             if line_end.is_none() || entry.name_start as usize != end {
-                out.extend_from_slice(&self.arena[start..end]);
+                out.extend_from_slice(self.arena.get(start..end).unwrap_or_default());
                 start = entry.name_start as usize;
             }
             end = line_end.unwrap_or_else(|| {
@@ -486,7 +486,7 @@ impl HeaderList {
                 start
             });
         }
-        out.extend_from_slice(&self.arena[start..end]);
+        out.extend_from_slice(self.arena.get(start..end).unwrap_or_default());
     }
 
     /// For the head parser: a field whose bytes are, or are about to be, at these offsets of the arena. The parser

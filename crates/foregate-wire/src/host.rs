@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::chars::table;
+use crate::chars::{of, table};
 use crate::head::RequestHead;
 use crate::method::Version;
 use crate::name_id::NameId;
@@ -109,18 +109,22 @@ pub fn parse_authority<'a>(raw: &[u8], out: &'a mut String) -> Result<Authority<
     }
     if let [b'[', rest @ ..] = raw {
         let end = memchr::memchr(b']', rest).ok_or(HostError::BadIpv6)?;
-        let text = core::str::from_utf8(&rest[..end]).map_err(|_| HostError::BadIpv6)?;
+        let (text, behind) = rest.split_at_checked(end).ok_or(HostError::BadIpv6)?;
+        let text = core::str::from_utf8(text).map_err(|_| HostError::BadIpv6)?;
         let address: Ipv6Addr = text.parse().map_err(|_| HostError::BadIpv6)?;
-        let port = match &rest[end + 1..] {
-            [] => None,
-            [b':', port @ ..] => parse_port(port)?,
+        let port = match behind {
+            [b']'] => None,
+            [b']', b':', port @ ..] => parse_port(port)?,
             _ => return Err(HostError::BadIpv6),
         };
         write!(out, "[{address}]").map_err(|_| HostError::BadIpv6)?;
         return Ok(Authority { host: out, port, kind: HostKind::Ipv6(address) });
     }
     let (name, port) = match memchr::memchr(b':', raw) {
-        Some(at) => (&raw[..at], parse_port(&raw[at + 1..])?),
+        Some(at) => {
+            let port = parse_port(raw.get(at + 1..).unwrap_or_default())?;
+            (raw.get(..at).unwrap_or_default(), port)
+        }
         None => (raw, None),
     };
     let kind = normalize_name(name, out)?;
@@ -153,7 +157,7 @@ fn normalize_name(name: &[u8], out: &mut String) -> Result<HostKind, HostError> 
     };
     let mut before = b'.';
     for &byte in name {
-        if !NAME[usize::from(byte)] {
+        if !of(&NAME, byte) {
             return Err(if byte == b'@' { HostError::UserInfo } else { HostError::BadName });
         }
         if byte == b'.' && before == b'.' {

@@ -32,6 +32,8 @@
 //! ```
 
 #![forbid(unsafe_code)]
+// What peers send decides where things are: a place that is not there must not stop the process.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 mod body;
 mod chars;

@@ -58,7 +58,7 @@ impl Method {
                     return None;
                 }
                 let mut inline = [0; MAX_METHOD];
-                inline[..other.len()].copy_from_slice(other);
+                inline.get_mut(..other.len())?.copy_from_slice(other);
                 Self::Other(OtherMethod { len: other.len() as u8, bytes: inline })
             }
         })
@@ -77,7 +77,7 @@ impl Method {
             Self::Patch => b"PATCH",
             Self::Trace => b"TRACE",
             Self::Connect => b"CONNECT",
-            Self::Other(other) => &other.bytes[..usize::from(other.len)],
+            Self::Other(other) => other.bytes.get(..usize::from(other.len)).unwrap_or_default(),
         }
     }
 

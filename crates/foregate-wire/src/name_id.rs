@@ -144,6 +144,10 @@ const MULTIPLIER: u64 = 0x8d72_8cbe_0741_1c3d;
 /// From hash to id, 0 where no known name has that hash.
 static TABLE: [u8; SLOTS] = build_table();
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, for which a place out of bounds is an error"
+)]
 const fn build_table() -> [u8; SLOTS] {
     assert!(LOWER.len() <= 127, "ids must fit the bit mask of HeaderList, which uses the last bit otherwise");
     let mut table = [0u8; SLOTS];
@@ -187,6 +191,10 @@ struct Word {
 
 static KNOWN: [Known; 128] = known();
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, for which a place out of bounds is an error"
+)]
 const fn known() -> [Known; 128] {
     let none = Word { bytes: 0, cases: 0 };
     let mut known = [Known { len: 0, words: [none; LONGEST / 8], last: none }; 128];
@@ -230,13 +238,13 @@ impl NameId {
     pub fn from_name(name: &[u8]) -> Self {
         let first = short_word(name);
         let last = name.last_chunk().map_or(first, |last| u64::from_le_bytes(*last));
-        let id = usize::from(TABLE[hash(first, last, name.len())]);
+        let id = TABLE.get(hash(first, last, name.len())).map_or(0, |id| usize::from(*id));
         match KNOWN.get(id) {
             Some(known) if known.len == name.len() && known.words[0].is(first) && known.last.is(last) => {
                 let words = name.as_chunks().0.iter().zip(&known.words).skip(1);
                 let same =
                     name.len() <= 16 || { words }.all(|(word, known)| known.is(u64::from_le_bytes(*word)));
-                if same { ALL[id] } else { Self::Unknown }
+                ALL.get(id).copied().filter(|_| same).unwrap_or(Self::Unknown)
             }
             _ => Self::Unknown,
         }
@@ -251,18 +259,18 @@ impl NameId {
     /// The name in lower case, as HTTP/2 writes it. Empty for [`NameId::Unknown`].
     #[inline]
     pub fn as_str(self) -> &'static str {
-        LOWER[self as usize]
+        LOWER.get(self as usize).copied().unwrap_or_default()
     }
 
     /// The name as HTTP/1 usually writes it, for example `Content-Length`. Empty for [`NameId::Unknown`].
     #[inline]
     pub fn as_canonical(self) -> &'static str {
-        CANONICAL[self as usize]
+        CANONICAL.get(self as usize).copied().unwrap_or_default()
     }
 
     /// Every known name.
     pub fn all() -> impl Iterator<Item = Self> {
-        ALL[1..].iter().copied()
+        ALL.iter().skip(1).copied()
     }
 
     /// Whether the field's value is a secret that must not show in logs, metrics or `Debug` output.

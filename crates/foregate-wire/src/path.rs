@@ -3,7 +3,7 @@
 //! Routing, rules, cache keys, the firewall and the origin all see this form, so no spelling of a path reaches
 //! something that another spelling would not.
 
-use crate::chars::table;
+use crate::chars::{of, table};
 use crate::target::TargetError;
 
 /// What happens to several slashes in a row.
@@ -52,12 +52,12 @@ pub fn normalize_path(raw: &[u8], slashes: Slashes, out: &mut Vec<u8>) -> Result
 
 /// Appends a query, what follows the `?`, with the bytes encoded that may not go on the wire. Nothing is decoded.
 pub fn normalize_query(raw: &[u8], out: &mut Vec<u8>) {
-    if raw.iter().all(|&byte| QUERY[usize::from(byte)]) {
+    if raw.iter().all(|&byte| of(&QUERY, byte)) {
         out.extend_from_slice(raw);
         return;
     }
     for &byte in raw {
-        if QUERY[usize::from(byte)] {
+        if of(&QUERY, byte) {
             out.push(byte);
         } else {
             push_encoded(out, byte);
@@ -76,7 +76,7 @@ pub fn is_normal(raw: &[u8], slashes: Slashes) -> bool {
     let mut before = 0;
     // Nearly all paths are normal, so there is no way out before the end.
     for &byte in raw {
-        let kind = KINDS[usize::from(byte)];
+        let kind = of(&KINDS, byte);
         refused |= kind & (FOREIGN | if before == SLASH { after_slash } else { 0 });
         before = kind;
     }
@@ -89,6 +89,10 @@ const FOREIGN: u8 = 1;
 const SLASH: u8 = 2;
 const DOT: u8 = 4;
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, for which a place out of bounds is an error"
+)]
 const fn kinds() -> [u8; 256] {
     let mut kinds = [FOREIGN; 256];
     let mut byte = 0;
@@ -107,7 +111,7 @@ fn write_normal(raw: &[u8], slashes: Slashes, start: usize, out: &mut Vec<u8>) -
     out.push(b'/');
     // Where the segment that is being written begins: after its slash.
     let mut segment = out.len();
-    let mut rest = &raw[1..];
+    let mut rest = raw.get(1..).unwrap_or_default();
     loop {
         match rest {
             [] => {
@@ -123,7 +127,7 @@ fn write_normal(raw: &[u8], slashes: Slashes, start: usize, out: &mut Vec<u8>) -
                 let byte = (digit(*high)? << 4 | digit(*low)?) as u8;
                 match byte {
                     0 => return Err(TargetError::Nul),
-                    byte if UNRESERVED[usize::from(byte)] => out.push(byte),
+                    byte if of(&UNRESERVED, byte) => out.push(byte),
                     byte => push_encoded(out, byte),
                 }
                 rest = after;
@@ -131,7 +135,7 @@ fn write_normal(raw: &[u8], slashes: Slashes, start: usize, out: &mut Vec<u8>) -
             [b'%', ..] => return Err(TargetError::BadPercent),
             [0, ..] => return Err(TargetError::Nul),
             [byte, after @ ..] => {
-                if PATH[usize::from(*byte)] {
+                if of(&PATH, *byte) {
                     out.push(*byte);
                 } else {
                     push_encoded(out, *byte);
@@ -144,13 +148,14 @@ fn write_normal(raw: &[u8], slashes: Slashes, start: usize, out: &mut Vec<u8>) -
 
 /// Acts on the segment that has just been written. `slash` says that a slash follows it, otherwise the path ends.
 fn end_segment(out: &mut Vec<u8>, start: usize, segment: &mut usize, slashes: Slashes, slash: bool) {
-    match &out[*segment..] {
+    match out.get(*segment..).unwrap_or_default() {
         b"." => out.truncate(*segment),
         b".." => {
             out.truncate(*segment);
             // Without the slash before this segment, back to after the slash before that; never above the root.
             if *segment > start + 1 {
-                let above = out[start..*segment - 1].iter().rposition(|&byte| byte == b'/').unwrap_or(0);
+                let before = out.get(start..*segment - 1).unwrap_or_default();
+                let above = before.iter().rposition(|&byte| byte == b'/').unwrap_or(0);
                 out.truncate(start + above + 1);
             }
         }
@@ -162,5 +167,6 @@ fn end_segment(out: &mut Vec<u8>, start: usize, segment: &mut usize, slashes: Sl
 }
 
 fn push_encoded(out: &mut Vec<u8>, byte: u8) {
-    out.extend_from_slice(&[b'%', HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]]);
+    let digit = |value: u8| HEX.get(usize::from(value)).copied().unwrap_or_default();
+    out.extend_from_slice(&[b'%', digit(byte >> 4), digit(byte & 15)]);
 }

@@ -48,19 +48,19 @@ pub enum ProxyError {
 /// As soon as the bytes cannot become a valid header.
 pub fn parse(input: &[u8]) -> Result<Option<(ProxyHeader, usize)>, ProxyError> {
     let v2 = input.len().min(V2_SIGNATURE.len());
-    if input[..v2] == V2_SIGNATURE[..v2] {
+    if input.get(..v2) == V2_SIGNATURE.get(..v2) {
         return if input.len() < V2_HEADER { check_v2_start(input).map(|()| None) } else { parse_v2(input) };
     }
     let prefix = b"PROXY ";
     let v1 = input.len().min(prefix.len());
-    if input[..v1] != prefix[..v1] {
+    if input.get(..v1) != prefix.get(..v1) {
         return Err(ProxyError::NoSignature);
     }
-    let window = &input[..input.len().min(MAX_V1)];
+    let window = input.get(..MAX_V1).unwrap_or(input);
     let Some(end) = memchr::memchr(b'\n', window) else {
         return if input.len() >= MAX_V1 { Err(ProxyError::BadLine) } else { Ok(None) };
     };
-    let line = window[..end].strip_suffix(b"\r").ok_or(ProxyError::BadLine)?;
+    let line = window.get(..end).and_then(|line| line.strip_suffix(b"\r")).ok_or(ProxyError::BadLine)?;
     Ok(Some((parse_v1(line)?, end + 1)))
 }
 
@@ -162,14 +162,15 @@ fn check_v2_start(input: &[u8]) -> Result<(), ProxyError> {
 
 fn parse_v2(input: &[u8]) -> Result<Option<(ProxyHeader, usize)>, ProxyError> {
     check_v2_start(input)?;
-    let length = usize::from(u16::from_be_bytes([input[14], input[15]]));
+    let Some([.., command, family, high, low]) = input.first_chunk::<V2_HEADER>() else { return Ok(None) };
+    let length = usize::from(u16::from_be_bytes([*high, *low]));
     if length > MAX_V2_PAYLOAD {
         return Err(ProxyError::TooLong);
     }
     let Some(payload) = input.get(V2_HEADER..V2_HEADER + length) else {
         return Ok(None);
     };
-    let header = if input[12] == 0x20 { ProxyHeader::Local } else { v2_addresses(input[13], payload)? };
+    let header = if *command == 0x20 { ProxyHeader::Local } else { v2_addresses(*family, payload)? };
     Ok(Some((header, V2_HEADER + length)))
 }
 

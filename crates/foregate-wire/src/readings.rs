@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use crate::chars::of;
 use crate::path::{PATH, Slashes, UNRESERVED, normalize_path};
 
 /// How often `%25` may be decoded on the way to an origin.
@@ -196,6 +197,10 @@ fn operations(signs: u16) -> u16 {
 /// What an escape of each byte is.
 static ESCAPES: [u16; 256] = escapes();
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, for which a place out of bounds is an error"
+)]
 const fn escapes() -> [u16; 256] {
     let mut escapes = [0; 256];
     let mut byte = 0;
@@ -222,6 +227,10 @@ const fn escapes() -> [u16; 256] {
 static DIGITS: [u8; 256] = digits();
 const NO_DIGIT: u8 = 0xff;
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, for which a place out of bounds is an error"
+)]
 const fn digits() -> [u8; 256] {
     let mut digits = [NO_DIGIT; 256];
     let mut value = 0;
@@ -237,7 +246,7 @@ const fn digits() -> [u8; 256] {
 #[inline]
 fn escaped(path: &[u8], at: usize) -> Option<u8> {
     let [high, low] = *path.get(at + 1..)?.first_chunk()?;
-    let (high, low) = (DIGITS[usize::from(high)], DIGITS[usize::from(low)]);
+    let (high, low) = (of(&DIGITS, high), of(&DIGITS, low));
     (high != NO_DIGIT && low != NO_DIGIT).then_some(high << 4 | low)
 }
 
@@ -271,7 +280,7 @@ fn signs(path: &[u8], escapes: &mut Vec<Escape>) -> u16 {
 #[inline]
 fn escape_signs(path: &[u8], at: usize) -> u16 {
     let Some(byte) = escaped(path, at) else { return LOOSE };
-    let mut signs = ESCAPES[usize::from(byte)];
+    let mut signs = of(&ESCAPES, byte);
     // What decodes to NUL stays.
     if signs == PERCENT && escaped(path, at + 2).is_none_or(|again| again == 0) {
         signs = 0;

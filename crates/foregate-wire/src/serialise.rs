@@ -60,15 +60,15 @@ pub fn write_decimal(out: &mut Vec<u8>, mut number: u64) {
     // 20 digits are those of u64::MAX.
     let mut digits = [0u8; 20];
     let mut at = digits.len();
-    loop {
+    for digit in digits.iter_mut().rev() {
         at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
+        *digit = b'0' + (number % 10) as u8;
         number /= 10;
         if number == 0 {
             break;
         }
     }
-    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(digits.get(at..).unwrap_or_default());
 }
 
 /// Appends the line before a chunk's data: its size in hexadecimal. `len` is not 0: that would end the body.
@@ -77,15 +77,15 @@ pub fn write_chunk_header(out: &mut Vec<u8>, len: usize) {
     let mut digits = [0u8; 16];
     let mut at = digits.len();
     let mut rest = len;
-    loop {
+    for digit in digits.iter_mut().rev() {
         at -= 1;
-        digits[at] = b"0123456789abcdef"[rest & 15];
+        *digit = b"0123456789abcdef".get(rest & 15).copied().unwrap_or_default();
         rest >>= 4;
         if rest == 0 {
             break;
         }
     }
-    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(digits.get(at..).unwrap_or_default());
     out.extend_from_slice(b"\r\n");
 }
 

@@ -148,7 +148,7 @@ fn parse_absolute<'a>(method: &Method, raw: &'a [u8]) -> Result<Target<'a>, Targ
 fn split_query(raw: &[u8]) -> Result<(&[u8], Option<&[u8]>), TargetError> {
     check_bytes(raw)?;
     let path_end = byte_at(raw, b'?');
-    Ok((&raw[..path_end], raw.get(path_end + 1..)))
+    Ok((raw.get(..path_end).unwrap_or(raw), raw.get(path_end + 1..)))
 }
 
 /// Refuses what no target may hold.

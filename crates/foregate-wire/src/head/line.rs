@@ -33,13 +33,13 @@ pub(super) fn request_line(
         (Some(b'\r'), Some(b'\n')) => {}
         _ => return Err(RequestError::BadRequestLine),
     }
-    let method = Method::from_bytes(&input[at..method_end]);
+    let method = Method::from_bytes(input.get(at..method_end).unwrap_or_default());
     // Of a request that is refused for its version it is known what was asked.
     if let Some(method) = method {
         head.method = method;
-        head.target.extend_from_slice(&input[target_start..target_end]);
+        head.target.extend_from_slice(input.get(target_start..target_end).unwrap_or_default());
     }
-    head.version = match &input[version_start..version_end] {
+    head.version = match input.get(version_start..version_end).unwrap_or_default() {
         b"HTTP/1.1" => Version::Http11,
         b"HTTP/1.0" => Version::Http10,
         other if is_http_version(other) => return Err(RequestError::UnsupportedVersion),
@@ -63,7 +63,7 @@ pub(super) fn status_line(
         (Some(b'\n'), _) => return Err(ResponseError::BareLf),
         _ => return Err(ResponseError::BadStatusLine),
     }
-    let line = &input[at..end];
+    let line = input.get(at..end).unwrap_or_default();
     let Some((version, rest)) = line.split_first_chunk::<8>() else {
         return Err(ResponseError::BadStatusLine);
     };
@@ -145,7 +145,7 @@ pub(crate) fn field_line(input: &[u8], at: usize) -> Result<Line, LineError> {
         (Some(b'\n'), _) => return Err(LineError::BareLf),
         _ => return Err(LineError::BadFieldValue),
     }
-    let raw = &input[value_from..value_end];
+    let raw = input.get(value_from..value_end).unwrap_or_default();
     let (value_start, value_len) = match raw {
         // What a value may hold and is not above a space is a blank.
         [b' ', first, .., last] if *first > b' ' && *last > b' ' => (value_from + 1, raw.len() - 1),
@@ -154,14 +154,15 @@ pub(crate) fn field_line(input: &[u8], at: usize) -> Result<Line, LineError> {
             (value_end - left.len(), trim_end(left).len())
         }
     };
+    let name = || input.get(at..name_end).unwrap_or_default();
     let id = match known {
         Some((id, _)) => id,
-        None => NameId::from_name(&input[at..name_end]),
+        None => NameId::from_name(name()),
     };
     Ok(Line::Field(FieldLine {
         id,
         // No known name has one.
-        underscore: id == NameId::Unknown && has(&input[at..name_end], b'_'),
+        underscore: id == NameId::Unknown && has(name(), b'_'),
         name_len: name_end - at,
         value_start,
         value_len,

@@ -135,9 +135,13 @@ impl Encoder {
             return write_literal(LITERAL, 4, id, name, value, out);
         }
         let latest = (id as usize + name.len()) % NAMES;
-        match self.table.age(self.latest[latest], id, name, value) {
-            Some(age) => write_integer(out, INDEXED, 7, STATIC + 1 + age),
-            None => self.latest[latest] = self.other(id, name, value, out),
+        let last = self.latest.get(latest).copied().unwrap_or_default();
+        if let Some(age) = self.table.age(last, id, name, value) {
+            return write_integer(out, INDEXED, 7, STATIC + 1 + age);
+        }
+        let number = self.other(id, name, value, out);
+        if let Some(last) = self.latest.get_mut(latest) {
+            *last = number;
         }
     }
 
@@ -183,7 +187,7 @@ fn write_literal(first: u8, prefix: u32, id: NameId, name: &[u8], value: &[u8], 
 /// Appends the start of a literal: the number of the name in the static table, or the name itself.
 #[inline(always)]
 fn write_name(first: u8, prefix: u32, id: NameId, name: &[u8], out: &mut Vec<u8>) {
-    match STATIC_NAMES[id as usize] {
+    match STATIC_NAMES.get(id as usize).copied().unwrap_or_default() {
         0 => write_own_name(first, name, out),
         index => write_integer(out, first, prefix, usize::from(index)),
     }
@@ -239,6 +243,10 @@ fn write_number(number: u64, out: &mut Vec<u8>) {
 /// The number of each known name in the static table; 0 where it is not there.
 static STATIC_NAMES: [u8; 128] = static_names();
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, for which a place out of bounds is an error"
+)]
 const fn static_names() -> [u8; 128] {
     use NameId::*;
     /// The names from number 15 on, before which all are of pseudo-fields. One has no id.
@@ -352,7 +360,7 @@ struct Seen {
 impl Recent {
     /// The number with a hash that came lately; any number if it was not added to the table. Other hashes are noted.
     fn find(&mut self, hash: u32) -> Option<&mut u32> {
-        let set = &mut self.sets[hash as usize % SETS];
+        let set = self.sets.get_mut(hash as usize % SETS)?;
         let way = set.iter().position(|seen| seen.hash == hash);
         let mut next = way.and_then(|way| set.get(way)).map_or(Seen { hash, number: 0 }, |seen| *seen);
         for seen in set.iter_mut().take(way.unwrap_or(WAYS) + 1) {

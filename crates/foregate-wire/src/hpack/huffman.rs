@@ -3,6 +3,8 @@
 //! The code is canonical: codes of one length follow each other in the order of their symbols, and shorter ones come
 //! first. So the lengths say all, and the tables are made of them when this is compiled.
 
+use crate::chars::of;
+
 /// Symbols: all bytes, and the one that stands for the end.
 const SYMBOLS: usize = 257;
 /// The end of a string; its first bits fill up the last byte, and all of it may stand nowhere.
@@ -51,6 +53,10 @@ static SORTED: [u16; SYMBOLS] = tables().0;
 /// The codes by their length.
 static CODES: [Codes; LONGEST as usize + 1] = tables().1;
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, for which a place out of bounds is an error"
+)]
 const fn tables() -> ([u16; SYMBOLS], [Codes; LONGEST as usize + 1]) {
     let mut sorted = [0; SYMBOLS];
     let mut codes = [Codes { end: 0, first: 0, at: 0 }; LONGEST as usize + 1];
@@ -97,6 +103,10 @@ pub(super) static EXACT: Alphabet = alphabet(false);
 /// For names.
 pub(super) static LOWER: Alphabet = alphabet(true);
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, for which a place out of bounds is an error"
+)]
 const fn alphabet(lower: bool) -> Alphabet {
     let (sorted, codes) = tables();
     let mut bytes = [Code { bits: 0, length: 0 }; END as usize];
@@ -128,7 +138,7 @@ pub(super) fn encode_number(mut number: u64) -> ([u8; NUMBER], usize) {
     // From the right; no more than 20 digits, behind the ones that fill up the last byte.
     let (mut bits, mut have) = (0u128, 0u32);
     loop {
-        let code = EXACT.codes[usize::from(b'0' + (number % 10) as u8)];
+        let code = of(&EXACT.codes, b'0' + (number % 10) as u8);
         bits |= u128::from(code.bits).wrapping_shl(have);
         have = have.wrapping_add(code.length);
         number /= 10;
@@ -143,7 +153,7 @@ pub(super) fn encode_number(mut number: u64) -> ([u8; NUMBER], usize) {
 
 /// How many bytes [`encode`] makes of `text`.
 pub(super) fn encoded_len(text: &[u8], alphabet: &Alphabet) -> usize {
-    let length = |byte: &u8| alphabet.codes[usize::from(*byte)].length as usize;
+    let length = |byte: &u8| of(&alphabet.codes, *byte).length as usize;
     text.iter().map(length).sum::<usize>().div_ceil(8)
 }
 
@@ -154,7 +164,7 @@ pub(super) fn encode(text: &[u8], alphabet: &Alphabet, room: &mut [u8]) -> Optio
     // Less than 32 bits that have not been written yet, at the right.
     let (mut bits, mut have) = (0u64, 0u32);
     for byte in text {
-        let code = alphabet.codes[usize::from(*byte)];
+        let code = of(&alphabet.codes, *byte);
         // A code is far shorter than the word: nothing wraps.
         bits = bits.wrapping_shl(code.length) | u64::from(code.bits);
         have = have.wrapping_add(code.length);
@@ -183,8 +193,19 @@ struct Symbols {
     all: u8,
 }
 
+/// What these bits, at the left, begin with.
+#[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "there is a place for each value of so many bits")]
+fn looked_up(bits: u64) -> Symbols {
+    LOOKED_UP[(bits >> (64 - LOOKUP)) as usize]
+}
+
 static LOOKED_UP: [Symbols; 1 << LOOKUP] = lookup();
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, for which a place out of bounds is an error"
+)]
 const fn lookup() -> [Symbols; 1 << LOOKUP] {
     let (sorted, codes) = tables();
     let mut table = [Symbols { bytes: [0; 2], first: 0, all: 0 }; 1 << LOOKUP];
@@ -208,6 +229,10 @@ const fn lookup() -> [Symbols; 1 << LOOKUP] {
 }
 
 /// The symbol whose code these bits begin with, and the bits of that code.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the code is complete: whatever the bits are, they begin with a symbol's"
+)]
 const fn symbol(bits: u32, sorted: &[u16; SYMBOLS], codes: &[Codes; LONGEST as usize + 1]) -> (u16, u32) {
     let mut length = SHORTEST as u32;
     while length < LONGEST && bits as u64 >= codes[length as usize].end {
@@ -252,7 +277,7 @@ fn decode_into(mut input: &[u8], out: &mut [u8]) -> Option<usize> {
             }
         }
         while have >= LOOKUP {
-            let symbols = LOOKED_UP[(bits >> (64 - LOOKUP)) as usize];
+            let symbols = looked_up(bits);
             let length = u32::from(symbols.all);
             if length == 0 {
                 if have < LONGEST {
@@ -274,7 +299,7 @@ fn decode_into(mut input: &[u8], out: &mut [u8]) -> Option<usize> {
     // What is left is shorter than some code. Behind it come ones, as at the end of any string.
     bits |= u64::MAX >> have;
     while have > 0 {
-        let found = LOOKED_UP[(bits >> (64 - LOOKUP)) as usize];
+        let found = looked_up(bits);
         let (symbol, length) = match found.first {
             0 => symbol((bits >> 32) as u32, &SORTED, &CODES),
             first => (u16::from(found.bytes[0]), u32::from(first)),

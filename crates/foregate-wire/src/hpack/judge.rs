@@ -1,10 +1,14 @@
 //! What may stand in a header block of HTTP/2 (RFC 9113, sections 8.2 and 8.3).
 
-use crate::chars::{is_blank, is_token, table, value_end};
+use crate::chars::{is_blank, is_token, of, table, value_end};
 use crate::headers::MAX_NAME;
 use crate::target::check_bytes;
 
 /// What names are made of: `token` without upper case.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "evaluated by the compiler, for which a place out of bounds is an error"
+)]
 static NAME: [bool; 256] = {
     let mut name = table(b"!#$%&'*+-.^_`|~", true);
     let mut upper = b'A';
@@ -117,7 +121,7 @@ impl Kind {
                 _ => Err(Malformed::PseudoUnknown),
             };
         }
-        if !name.iter().all(|byte| NAME[usize::from(*byte)]) || name.is_empty() || name.len() > MAX_NAME {
+        if !name.iter().all(|byte| of(&NAME, *byte)) || name.is_empty() || name.len() > MAX_NAME {
             let upper = is_token(name) && name.len() <= MAX_NAME;
             return Err(if upper { Malformed::UpperCase } else { Malformed::BadName });
         }
