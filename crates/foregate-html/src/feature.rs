@@ -102,8 +102,6 @@ pub enum Removes {
     Nothing,
     /// Attributes, tags, or elements that have an end tag. What browsers take for text depends on what is around it.
     Closed,
-    /// Also elements whose end tag may be left out, such as those of lists and paragraphs.
-    Unclosed,
 }
 
 /// What a feature looks at beside elements.

@@ -13,7 +13,7 @@ use lol_html::{HandlerResult, OutputSink};
 
 use crate::charset::Charset;
 use crate::feature::{
-    Chosen, Comment, Deed as Done, Element, End, EndTag, Feature, Page, Reads, Removes, Rewrite, joins,
+    Chosen, Comment, Deed as Done, Element, End, EndTag, Feature, Page, Reads, Rewrite, joins,
 };
 use crate::follow::{Deed, Due, Follower};
 use crate::fragments::{Mark, Written};
@@ -72,8 +72,6 @@ pub(crate) struct Shared {
     pub removing: Option<Removing>,
     /// How many have been.
     pub removals: u64,
-    /// How many tables and templates are open; counted only where elements go whose end tag may be left out.
-    pub tables: u32,
     /// What goes ahead, and knows elements as a browser has them.
     pub follower: Option<Box<Follower>>,
     /// How many that should have been were left.
@@ -169,12 +167,6 @@ pub(crate) fn rewriter<'f>(
         .with_memory_settings(memory);
     let (mut all, mut counts_names) = (Reads::default(), false);
     let features: Vec<_> = features.enumerate().collect();
-    if features.iter().any(|(_, feature)| feature.removes() == Removes::Unclosed) {
-        let handlers = ElementContentHandlers::default().element(removal::look);
-        settings = settings.append_element_content_handler((ANY.of_charset(charset), handlers));
-        let handlers = ElementContentHandlers::default().element(removal::table);
-        settings = settings.append_element_content_handler((TABLE.of_charset(charset), handlers));
-    }
     let mut selectors: Vec<_> = features
         .iter()
         .flat_map(|(number, feature)| {
@@ -396,7 +388,6 @@ impl Shared {
     }
 }
 
-static TABLE: LazyLock<Selector> = LazyLock::new(|| Selector::constant("table, template"));
 static ANY: LazyLock<Selector> = LazyLock::new(|| Selector::constant("*"));
 
 /// How many different names the elements of a document may have if they are counted by name. The rewriter goes through all
