@@ -30,7 +30,7 @@ impl Default for ExtensionRule {
 }
 
 impl ExtensionRule {
-    /// Whether a response is cached by this rule.
+    /// Returns whether a response is cached by this rule.
     pub(crate) fn covers(&self, status: u16, extension: &str) -> bool {
         status == 200 && self.extensions.iter().any(|covered| covered == extension)
     }
@@ -54,7 +54,7 @@ fn last_extension(path: &[u8]) -> Option<String> {
     plain.then(|| String::from_utf8_lossy(extension).to_ascii_lowercase())
 }
 
-/// Whether a Content-Type is one that a path with this extension may have. A path without an extension, or with one that says nothing
+/// Returns whether a Content-Type is one that a path with this extension may have. A path without an extension, or with one that says nothing
 /// about its content, fits every type.
 pub(crate) fn content_fits(extension: Option<&str>, content_type: Option<&[u8]>) -> bool {
     let Some(extension) = extension else { return true };
@@ -67,7 +67,7 @@ pub(crate) fn content_fits(extension: Option<&str>, content_type: Option<&[u8]>)
     matches!(&*essence, "application/octet-stream" | "binary/octet-stream") || kind.fits(extension, &essence)
 }
 
-/// What a file with a certain extension contains.
+/// The content of files with certain extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Image,
@@ -97,7 +97,7 @@ const KINDS: [(&str, Kind); 9] = [
 ];
 
 impl Kind {
-    /// Whether it is cached by extension unless told otherwise.
+    /// Returns whether it is cached by extension unless told otherwise.
     fn is_static(self) -> bool {
         !matches!(self, Self::Page | Self::Data | Self::Text)
     }

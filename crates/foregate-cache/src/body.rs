@@ -49,7 +49,7 @@ impl Body {
         self.length
     }
 
-    /// Whether there is nothing in it.
+    /// Returns whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }

@@ -13,11 +13,11 @@ pub struct CacheStatus<'a> {
     pub forward_status: Option<u16>,
     /// How long the response stays fresh, in seconds; negative for a stale one.
     pub ttl: Option<i64>,
-    /// Whether the response was stored.
+    /// `true` if the response was stored.
     pub stored: bool,
-    /// Whether the request waited for the fetch of another one.
+    /// `true` if the request waited for the fetch of another one.
     pub collapsed: bool,
-    /// The key, for those who look for the reason of a miss.
+    /// The key, to find the reason of a miss.
     pub key: Option<&'a [u8]>,
     /// More, in a word.
     pub detail: Option<&'a str>,

@@ -51,7 +51,7 @@ pub fn evaluate(request: &HeaderList, of: &Representation<'_>, now: u64) -> Cond
     if unchanged { Conditions::NotModified } else { Conditions::Met }
 }
 
-/// Whether a list of entity tags, or `*`, covers this one.
+/// Returns whether a list of entity tags, or `*`, covers this one.
 fn lists(request: &HeaderList, id: NameId, etag: Option<&[u8]>, same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
     let mut listed = request.get_all(id).flat_map(members);
     listed.any(|listed| listed == b"*" || etag.is_some_and(|etag| same(listed, etag)))
@@ -68,7 +68,7 @@ pub(crate) fn weak(one: &[u8], other: &[u8]) -> bool {
     opaque(one) == opaque(other)
 }
 
-/// Whether If-Range permits that a part is sent (RFC 9110, section 13.1.5): it is missing, or names this very representation.
+/// Returns whether If-Range permits that a part is sent (RFC 9110, section 13.1.5): it is missing, or names this very representation.
 pub(crate) fn permits_range(request: &HeaderList, of: &Representation<'_>, now: u64) -> bool {
     let mut lines = request.get_all(NameId::IfRange);
     let Some(condition) = lines.next() else { return true };

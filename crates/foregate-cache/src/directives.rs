@@ -121,7 +121,7 @@ impl ResponseControl {
         self.fields.len() > before
     }
 
-    /// Whether a field may not be stored, by its name.
+    /// Returns whether a field may not be stored, by its name.
     pub(crate) fn lists(&self, name: &[u8]) -> bool {
         self.fields.iter().any(|listed| listed.eq_ignore_ascii_case(name))
     }
@@ -196,7 +196,7 @@ impl ResponseControl {
         Some(())
     }
 
-    /// Whether a directive that may list fields applies to the whole response.
+    /// Returns whether a directive that may list fields applies to the whole response.
     fn qualified(&mut self, value: &Value<'_>) -> Option<bool> {
         match value {
             Value::Boolean(set) => Some(*set),

@@ -133,7 +133,7 @@ impl Flights {
         Joined::Lead(Lead::new(flight, Arc::clone(&self.shared), key, address))
     }
 
-    /// Whether anything is being fetched for an address, for [`Memory::invalidate`](crate::Memory::invalidate).
+    /// Returns whether anything is being fetched for an address, for [`Memory::invalidate`](crate::Memory::invalidate).
     pub fn is_filling(&self, address: Key) -> bool {
         self.shared.shard(address).lock().addresses.contains_key(&address)
     }

@@ -131,7 +131,7 @@ impl<'a> Located<'a> {
         Some(Self { site, path, query: (*has_query == 1).then_some(query) })
     }
 
-    /// Whether `path?query` begins with these bytes.
+    /// Returns whether `path?query` begins with these bytes.
     pub(crate) fn begins_with(&self, prefix: &[u8]) -> bool {
         if prefix.len() <= self.path.len() {
             return self.path.starts_with(prefix);
@@ -158,7 +158,7 @@ pub(crate) fn site(uri: &Uri<'_>) -> Vec<u8> {
 pub struct QueryRule {
     /// Which parameters count.
     pub parameters: Parameters,
-    /// Whether their order does not. Parameters with the same name keep theirs.
+    /// `true` if the order of parameters does not count. Parameters with the same name keep theirs.
     pub sort: bool,
 }
 
@@ -216,7 +216,7 @@ fn name(parameter: &[u8]) -> &[u8] {
     parameter.split(|&byte| byte == b'=').next().unwrap_or_default()
 }
 
-/// Whether a raw name is the listed one, as a form decodes it.
+/// Returns whether a raw name is the listed one, as a form decodes it.
 fn is_named(raw: &[u8], listed: &str) -> bool {
     let (listed, whole) = match listed.strip_suffix('*') {
         Some(start) => (start, false),

@@ -8,7 +8,7 @@
 //! 3. A miss goes to the origin after [`ask_for_whole`], a stale response after [`ask_to_validate`].
 //! 4. [`store()`] decides about the response, [`refresh`] updates the stored one by a 304, and [`Stored::covers_failure`] says whether a
 //!    failure is hidden.
-//! 5. Misses and validations of the same object share one fetch ([`Flights`]), whose end stores an [`Object`] in the [`Memory`].
+//! 5. Misses and validations of the same object share one fetch ([`Flights`]), and its end stores an [`Object`] in the [`Memory`].
 //! 6. After a request that changes something ([`invalidates`]), the address and the [`related`] ones are invalid.
 //!
 //! Nothing here reads a clock: callers pass a [`Moment`]. No head can make a function panic or take more than linear time.

@@ -40,7 +40,7 @@ pub enum Found {
     Object {
         /// The response.
         object: Arc<Object>,
-        /// Whether it is stale whatever its age.
+        /// `true` if it is stale at any age.
         outdated: bool,
     },
     /// None.
@@ -72,7 +72,7 @@ impl Memory {
         memory
     }
 
-    /// Changes the limit; what is too much goes at once.
+    /// Changes the limit; entries beyond it go at once.
     pub fn set_limit(&self, limit: usize, now: CacheTime) {
         self.limit.store(limit, Ordering::Relaxed);
         for shard in &self.shards {
@@ -231,7 +231,7 @@ impl Memory {
         })
     }
 
-    /// Whether an entry may go although it was hit: it was purged, or is too old for every use.
+    /// Returns whether an entry may go although it was hit: it was purged, or is too old for every use.
     fn is_useless(&self, slot: &Slot, now: CacheTime) -> bool {
         slot.object().is_some_and(|object| {
             let over = object.head.life.end() < now && !object.head.can_validate();

@@ -19,6 +19,6 @@ impl CacheTime {
 pub struct Moment {
     /// Seconds since 1970 on the system's clock, which the dates of responses are compared with.
     pub wall: u64,
-    /// The same moment on the cache's clock.
+    /// This moment on the cache's clock.
     pub cache: CacheTime,
 }

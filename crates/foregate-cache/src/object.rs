@@ -19,7 +19,7 @@ pub struct Object {
     pub(crate) sequence: Sequence,
     /// The latest purge that has been compared with this object.
     pub(crate) checked: AtomicU64,
-    /// Whether a purge has made it stale.
+    /// `true` if a purge has made it stale.
     pub(crate) outdated: AtomicBool,
 }
 
@@ -37,7 +37,7 @@ impl Object {
         }
     }
 
-    /// The same body and key with the head of a later validation.
+    /// Returns this body and key with the head of a later validation.
     pub fn refreshed(&self, head: Stored, sequence: Sequence) -> Self {
         Self {
             head,
@@ -60,7 +60,7 @@ impl Object {
         &self.text
     }
 
-    /// Whether a soft purge has made it stale, as far as lookups have noticed.
+    /// Returns whether a soft purge has made it stale, as far as lookups have noticed.
     pub fn is_outdated(&self) -> bool {
         self.outdated.load(Ordering::Relaxed)
     }

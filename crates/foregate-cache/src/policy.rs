@@ -17,10 +17,10 @@ pub struct Policy {
     pub stale_if_error: u32,
     /// The treatment of responses with Set-Cookie. They are not stored by default.
     pub set_cookie: SetCookie,
-    /// Whether `no-cache`, `no-store`, `max-age`, `min-fresh` and `Pragma` of requests count. Off by default: with them, any client
+    /// `true` if `no-cache`, `no-store`, `max-age`, `min-fresh` and `Pragma` of requests count. Off by default: with them, any client
     /// can make the origin answer every request.
     pub client_directives: bool,
-    /// Whether the fields with tags are stored and sent to clients. Off by default.
+    /// `true` if the fields with tags are stored and sent to clients. Off by default.
     pub keep_tags: bool,
     /// Caching by the extension of the path where the origin states no lifetime. Off by default.
     pub extensions: Option<ExtensionRule>,
@@ -55,7 +55,7 @@ pub struct StatusLifetime {
     pub statuses: RangeInclusive<u16>,
     /// The lifetime in seconds.
     pub seconds: u32,
-    /// Whether it replaces a lifetime that the origin states. It never replaces `no-store` and `private`.
+    /// `true` if this lifetime replaces one that the origin states. It never replaces `no-store` and `private`.
     pub over_origin: bool,
 }
 
@@ -66,7 +66,7 @@ pub struct Heuristics {
     pub percent: u32,
     /// The longest lifetime in seconds. Default: a day.
     pub cap: u32,
-    /// Whether errors get such a lifetime. Off by default.
+    /// `true` if errors get such a lifetime. Off by default.
     pub errors: bool,
 }
 

@@ -29,13 +29,13 @@ pub struct Sequence(pub(crate) u64);
 pub enum Purge<'a> {
     /// All of them.
     All,
-    /// Those of a scheme, host and port; path and query do not matter.
+    /// Responses of one scheme, host and port; path and query do not matter.
     Site(&'a Uri<'a>),
-    /// Those under one key, all variants.
+    /// All variants under one key.
     Key(Key),
-    /// Those with a tag.
+    /// Responses with a tag.
     Tag(Tag),
-    /// Those of a scheme, host and port of which `path?query` begins with that of the address, byte by byte.
+    /// Responses of one scheme, host and port of which `path?query` begins with that of the address, byte by byte.
     Prefix(&'a Uri<'a>),
 }
 
@@ -142,7 +142,7 @@ impl Floors {
         if object.is_outdated() { Verdict::Outdated } else { Verdict::Live }
     }
 
-    /// Whether an object may still be stored: no forgotten purge can concern it.
+    /// Returns whether an object may still be stored: no forgotten purge can concern it.
     pub(crate) fn admits(&self, object: &Object) -> bool {
         let swept = self.tables.read().swept;
         object.sequence.0 >= swept && self.judge(object) != Verdict::Dead
@@ -161,7 +161,7 @@ impl Floors {
         tables.hard.len() + tables.soft.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

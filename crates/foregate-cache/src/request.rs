@@ -14,13 +14,13 @@ pub struct Request<'a> {
     pub headers: &'a HeaderList,
     /// The path in normal form.
     pub path: &'a [u8],
-    /// Whether the target has a query.
+    /// `true` if the target has a query.
     pub has_query: bool,
-    /// Whether a body follows.
+    /// `true` if a body follows.
     pub has_body: bool,
 }
 
-/// Whether the cache is asked at all.
+/// The decision on asking the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
     /// The store may hold the response, or may get it.
@@ -53,12 +53,12 @@ pub struct Demands {
 }
 
 impl Demands {
-    /// Whether the request is a HEAD: it is answered from a stored GET, but fills nothing.
+    /// Returns whether the request is a HEAD: it is answered from a stored GET, but fills nothing.
     pub fn is_head(&self) -> bool {
         self.head
     }
 
-    /// Whether the client accepts no response but a stored one (RFC 9111, section 5.2.1.7): without one the answer is 504.
+    /// Returns whether the client accepts no response but a stored one (RFC 9111, section 5.2.1.7): without one the answer is 504.
     pub fn only_if_cached(&self) -> bool {
         self.control.only_if_cached
     }

@@ -1,4 +1,4 @@
-//! Whether a stored response may answer a request (RFC 9111, section 4).
+//! The decision on answering a request from the store (RFC 9111, section 4).
 
 use crate::moment::CacheTime;
 use crate::request::Demands;
@@ -11,15 +11,15 @@ const CLIENT_VALIDATION: u64 = 1000;
 /// The use of a stored response for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
-    /// It answers the request.
+    /// The stored response answers the request.
     Fresh,
-    /// It answers the request although it is stale, since the client accepts that (RFC 9111, section 5.2.1.2).
+    /// The response answers the request although it is stale, since the client accepts that (RFC 9111, section 5.2.1.2).
     Stale,
-    /// It answers the request although it is stale, and is validated meanwhile (RFC 5861, section 3).
+    /// The response answers the request although it is stale, and is validated meanwhile (RFC 5861, section 3).
     StaleWhileRevalidate,
-    /// It has to be validated first. If the origin fails, [`Stored::covers_failure`] decides.
+    /// The response has to be validated first. If the origin fails, [`Stored::covers_failure`] decides.
     Validate(Validate),
-    /// It would have to be validated, and the client forbids it: 504 (RFC 9111, section 5.2.1.7).
+    /// The response would have to be validated, and the client forbids it: 504 (RFC 9111, section 5.2.1.7).
     Unavailable,
 }
 
@@ -65,7 +65,7 @@ fn judge(stored: &Stored, demands: &Demands, outdated: bool, now: CacheTime) -> 
     Reuse::Validate(Validate::Stale)
 }
 
-/// Whether the client demands a newer response than this one.
+/// Returns whether the client demands a newer response than this one.
 fn demanded(stored: &Stored, demands: &Demands, now: CacheTime) -> bool {
     let (life, control) = (&stored.life, &demands.control);
     if !control.no_cache && control.max_age.is_none() && control.min_fresh.is_none() {
@@ -87,7 +87,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Whether it is an error in the sense of `stale-if-error` (RFC 5861, section 4).
+    /// Returns whether it is an error in the sense of `stale-if-error` (RFC 5861, section 4).
     fn counts(self) -> bool {
         match self {
             Self::NoResponse => true,
@@ -97,7 +97,7 @@ impl Failure {
 }
 
 impl Stored {
-    /// Whether this response, which was to be validated, is served since the origin failed (RFC 5861, section 4).
+    /// Returns whether this response, which was to be validated, is served since the origin failed (RFC 5861, section 4).
     pub fn covers_failure(&self, failure: Failure, now: CacheTime) -> bool {
         let life = &self.life;
         let staleness = life.staleness(now).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Whether a response may be stored, and for how long it is fresh (RFC 9111, sections 3 and 4.2).
+//! The decision on storing a response, and how long it is fresh (RFC 9111, sections 3 and 4.2).
 
 use foregate_wire::{HeaderList, NameId, connection};
 
@@ -59,7 +59,7 @@ pub enum NotStored {
     Tags,
     /// The extension of the path does not fit Content-Type.
     Deception,
-    /// It would be of no use: never fresh, and without a validator.
+    /// The stored response would be of no use: never fresh, and without a validator.
     Lifetime,
 }
 
@@ -81,7 +81,7 @@ impl NotStored {
     }
 }
 
-/// Decides whether a response may be stored by this shared cache, and makes what is stored of it.
+/// Decides whether a response may be stored by this shared cache, and makes the stored head.
 ///
 /// # Errors
 /// The first reason that forbids it. The response goes to its client all the same.
@@ -127,7 +127,7 @@ pub fn store(
     })
 }
 
-/// The same fields without the memory of removed ones.
+/// Copies the fields, without the memory of removed ones.
 pub(crate) fn compact(headers: &HeaderList) -> HeaderList {
     let bytes = headers.iter().map(|field| field.name.len() + field.value.len() + b": \r\n".len()).sum();
     let mut compact = HeaderList::new();
@@ -156,7 +156,7 @@ fn permitted(demands: &Demands, status: u16, control: &ResponseControl) -> Resul
     Ok(())
 }
 
-/// The statuses of RFC 9110 whose caching is known in full, for `must-understand`.
+/// The statuses of RFC 9110 with caching rules that this cache knows in full, for `must-understand`.
 fn is_understood(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 300..=303 | 307 | 308 | 404 | 405 | 410 | 414 | 501)
 }

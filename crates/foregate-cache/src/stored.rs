@@ -26,7 +26,7 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// Whether the origin can be asked if the response is still current.
+    /// Returns whether the origin can be asked if the response is still current.
     pub fn can_validate(&self) -> bool {
         self.last_modified.is_some() || self.headers.contains(NameId::Etag)
     }
@@ -78,7 +78,7 @@ impl Life {
         self.age_ms(now).checked_sub(self.lifetime)
     }
 
-    /// Whether requests that wait for the response while it is fetched may be answered with it: it is usable without validation.
+    /// Returns whether requests that wait for the response while it is fetched may be answered with it: it is usable without validation.
     pub fn is_shareable(&self) -> bool {
         !self.always_validate && self.initial_age < self.lifetime
     }

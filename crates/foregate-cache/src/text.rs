@@ -1,11 +1,11 @@
 //! Pieces of field values.
 
-/// Whether a byte may stand in a token (RFC 9110, section 5.6.2).
+/// Returns whether a byte may stand in a token (RFC 9110, section 5.6.2).
 pub(crate) fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Whether these bytes are a token.
+/// Returns whether these bytes are a token.
 pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| is_token_byte(byte))
 }

@@ -35,7 +35,7 @@ fn default_port(scheme: Scheme) -> u16 {
     }
 }
 
-/// Whether a response shows that the resource has changed, so stored responses for its address are invalid (RFC 9111, section 4.4): the
+/// Returns whether a response shows that the resource has changed, so stored responses for its address are invalid (RFC 9111, section 4.4): the
 /// method is not known to be safe, and the response is no error.
 pub fn invalidates(method: &Method, status: u16) -> bool {
     !method.is_safe() && *method != Method::Connect && (200..400).contains(&status)

@@ -29,7 +29,7 @@ pub fn ask_to_validate(headers: &mut HeaderList, stored: &Stored) {
 pub struct Refreshed {
     /// The response with the new fields and a new age. It answers the requests that have waited, as it is.
     pub stored: Stored,
-    /// Whether it may replace the stored one. Otherwise the stored one has to go.
+    /// `true` if it may replace the stored one. Otherwise the stored one has to go.
     pub storable: Result<(), NotStored>,
 }
 
@@ -61,7 +61,7 @@ pub fn refresh_by_head(
     same.then(|| update(asked, stored, response, policy, secret))
 }
 
-/// Whether the validators of the response are those of the stored one, as far as both have them (RFC 9111, section 4.3.4).
+/// Returns whether the validators of the response are those of the stored one, as far as both have them (RFC 9111, section 4.3.4).
 fn is_same(stored: &Stored, response: &Response<'_>) -> bool {
     if let (Some(new), Some(old)) = (response.headers.get(NameId::Etag), stored.headers.get(NameId::Etag)) {
         let one_is_weak = new.starts_with(b"W/") || old.starts_with(b"W/");

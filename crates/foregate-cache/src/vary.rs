@@ -70,7 +70,7 @@ impl Vary {
         Some(Some(Self { names, variant }))
     }
 
-    /// Whether a request selects the response.
+    /// Returns whether a request selects the response.
     pub fn selects(&self, request: &HeaderList, secret: &Secret) -> bool {
         self.names.variant(request, secret) == self.variant
     }

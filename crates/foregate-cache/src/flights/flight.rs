@@ -262,7 +262,7 @@ impl Drop for Lead {
 /// The head of a fetch, for a follower.
 #[derive(Clone, Debug)]
 pub enum FollowedHead {
-    /// It has arrived, the body follows. The follower has to see whether the response is for its request
+    /// The head has arrived, the body follows. The follower has to see whether the response is for its request
     /// ([`other_variant`](super::other_variant)).
     Arrived(Arc<Stored>),
     /// The whole object is there. The same applies.

@@ -1,7 +1,7 @@
 //! One part of the RAM tier: a map and the queues of S3-FIFO.
 //!
-//! What is new waits in a small queue that gets a tenth of the memory. What is hit there moves to the main queue, all else is gone soon, and
-//! only its key stays for a while: if it comes again, it goes to the main queue at once. So a scan passes through the small queue.
+//! A new entry waits in a small queue that gets a tenth of the memory. A hit moves it to the main queue; without one it is gone soon, and
+//! only its key stays for a while: an entry that comes again in that time goes to the main queue at once. So a scan passes through the small queue.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;

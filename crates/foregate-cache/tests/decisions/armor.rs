@@ -1,7 +1,7 @@
 use super::scene::{Origin, Scene, Source, again_in};
 use foregate_cache::{ExtensionRule, NotStored, Policy, StatusLifetime};
 
-/// Whether a response of this type is cached by its extension.
+/// Returns whether a response of this type is cached by its extension.
 fn by_extension(path: &str, content_type: Option<&str>) -> Result<(), NotStored> {
     let rule = ExtensionRule::default();
     let mut scene = Scene::with(Policy { extensions: Some(rule), ..Policy::default() });

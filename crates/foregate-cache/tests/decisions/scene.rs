@@ -38,7 +38,7 @@ pub struct Seen {
     pub body: Vec<u8>,
     /// The request as the origin saw it.
     pub sent: Option<HeaderList>,
-    /// What became of the response, if the origin gave one.
+    /// The decision on storing the origin's response, if there was one.
     pub stored: Option<Result<(), NotStored>>,
 }
 

@@ -139,7 +139,7 @@ fn targeted_directives_have_the_same_effects() {
         ("max-age=2, stale-while-revalidate=9", Source::StaleRefreshing),
     ] {
         let mut scene = Scene::new();
-        // What Cache-Control says does not matter.
+        // Cache-Control does not matter.
         scene.get(
             &[],
             &Origin::Reply(

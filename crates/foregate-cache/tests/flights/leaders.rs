@@ -178,7 +178,7 @@ fn a_leader_keeps_the_body_of_a_response_that_it_does_not_share() {
 fn marks_are_bounded() {
     let world = world();
     let now = world.now().cache;
-    for number in 0..400_000_u32 {
+    for number in 0..300_000_u32 {
         let mut text = foregate_cache::KeyText::new();
         let path = format!("/{number}");
         let uri = foregate_cache::Uri {

@@ -1,4 +1,4 @@
-//! Shared fetches: how many there are, who waits for what, and that only a complete one ends a body.
+//! Shared fetches: how many there are, which requests wait, and that only a complete one ends a body.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at what they do not expect")]
 

@@ -1,4 +1,4 @@
-//! The same table from many threads, each with a waker that unparks it.
+//! One table, used by many threads, each with a waker that unparks it.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

@@ -79,7 +79,7 @@ pub struct World {
     pub now: Cell<u64>,
     pub outcomes: RefCell<Vec<Outcome>>,
     pub executor: Executor,
-    /// Whether followers pause between pieces.
+    /// `true` if followers pause between pieces.
     pub slow: Cell<bool>,
 }
 
@@ -127,7 +127,7 @@ impl World {
         text().key(&self.secret)
     }
 
-    /// Adds a request whose selecting field has this value.
+    /// Adds a request with this value of the selecting field.
     pub fn ask(self: &Rc<Self>, value: &str) {
         let (world, value) = (Rc::clone(self), value.to_owned());
         self.executor.spawn(async move {
