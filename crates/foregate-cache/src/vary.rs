@@ -21,17 +21,20 @@ impl VaryNames {
 
     /// The variant that a request asks for among the responses that vary by these names.
     pub fn variant(&self, request: &HeaderList, secret: &Secret) -> Variant {
-        let (mut text, mut value) = (self.0.to_vec(), Vec::new());
+        let mut text = Vec::with_capacity(self.0.len() + 128);
+        text.extend_from_slice(&self.0);
         for name in self.iter() {
-            let id = NameId::from_name(name);
-            value.clear();
             let mut lines = request.get_all_name(name).peekable();
-            let present = lines.peek().is_some();
-            normalise(id, lines, &mut value);
+            text.push(u8::from(lines.peek().is_some()));
             // The length stands before the value, so no value can pass for two.
-            text.push(if present { 1 } else { 0 });
-            text.extend_from_slice(&(value.len() as u64).to_le_bytes());
-            text.extend_from_slice(&value);
+            let length_at = text.len();
+            text.extend_from_slice(&[0; size_of::<u64>()]);
+            let start = text.len();
+            normalise(NameId::from_name(name), lines, &mut text);
+            let length = ((text.len() - start) as u64).to_le_bytes();
+            if let Some(place) = text.get_mut(length_at..start) {
+                place.copy_from_slice(&length);
+            }
         }
         Variant(secret.hash128(&text))
     }
@@ -91,10 +94,13 @@ fn normalise<'a>(id: NameId, lines: impl Iterator<Item = &'a [u8]>, out: &mut Ve
             }
         }
         NameId::AcceptEncoding | NameId::AcceptLanguage => {
-            let mut preferences: Vec<_> = lines.flat_map(members).map(preference).collect();
-            preferences.sort_unstable();
-            preferences.dedup();
-            out.extend_from_slice(&preferences.join(&b','));
+            let mut listed: Vec<_> = lines.flat_map(members).collect();
+            // Most browsers send it in normal form, but for the order.
+            if listed.iter().all(|member| is_normal(member)) {
+                join(&mut listed, out);
+            } else {
+                join(&mut listed.into_iter().map(preference).collect(), out);
+            }
         }
         _ => {
             for (number, member) in lines.flat_map(members).enumerate() {
@@ -107,11 +113,32 @@ fn normalise<'a>(id: NameId, lines: impl Iterator<Item = &'a [u8]>, out: &mut Ve
     }
 }
 
+/// Appends preferences in a fixed order, each once.
+fn join<T: AsRef<[u8]> + Ord>(preferences: &mut Vec<T>, out: &mut Vec<u8>) {
+    preferences.sort_unstable();
+    preferences.dedup();
+    for (number, preference) in preferences.iter().enumerate() {
+        if number > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(preference.as_ref());
+    }
+}
+
+/// Returns whether [`preference`] would not change a member.
+fn is_normal(member: &[u8]) -> bool {
+    member != X_GZIP
+        && member.iter().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-')
+}
+
+/// Another name of gzip (RFC 9110, section 8.4.1.3).
+const X_GZIP: &[u8] = b"x-gzip";
+
 /// A coding or language with its weight: in lower case, without blanks, the weight in thousandths unless it is 1.
 fn preference(member: &[u8]) -> Vec<u8> {
     let mut parts = member.split(|&byte| byte == b';').map(trim);
     let mut out = parts.next().unwrap_or_default().to_ascii_lowercase();
-    if out == b"x-gzip" {
+    if out == X_GZIP {
         out = b"gzip".to_vec();
     }
     for part in parts {
