@@ -7,6 +7,7 @@
 
 pub mod address;
 mod admin;
+pub mod configuration;
 mod connection;
 pub mod counters;
 mod error;

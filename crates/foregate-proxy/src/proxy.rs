@@ -10,6 +10,7 @@ use foregate_module::LogLine;
 use foregate_module::settings::LogId;
 use foregate_wire::HeadLimits;
 
+use crate::configuration::Settings;
 use crate::counters::metrics::{Metrics, SiteCounters};
 use crate::counters::steps::StepCounters;
 use crate::exchange::fetch::Fetches;
@@ -18,7 +19,7 @@ use crate::limits::clients::Registry;
 use crate::limits::pressure;
 use crate::limits::spool::Spools;
 use crate::offload::Offload;
-use crate::settings::{Limits, Listen, ListenAddress, Settings, Timeouts};
+use crate::settings::{Limits, Listen, ListenAddress, Timeouts};
 use crate::telemetry::access_log::AccessLog;
 use crate::telemetry::log_file::{LogFile, LogFiles};
 use crate::tls::{Acceptor, CertificateStore, SiteHosts, TlsError};

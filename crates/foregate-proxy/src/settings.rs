@@ -6,89 +6,16 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use foregate_module::{Pipeline, Plan};
+use foregate_module::Plan;
 
 use crate::address::{AddressBlock, ServerAddress};
-use crate::routing::SiteTable;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
-
-/// One complete, validated configuration.
-#[derive(Debug)]
-pub struct Settings {
-    /// Worker threads; `None` means one for each core that the process may use.
-    pub workers: Option<NonZeroUsize>,
-    /// Threads for heavy steps of modules; `None` means as many as workers. They are started when there is work for them.
-    pub offload_threads: Option<NonZeroUsize>,
-    /// Where to accept connections, in the order of the file.
-    pub listeners: Vec<Listen>,
-    /// Where to serve Prometheus metrics, if anywhere.
-    pub metrics: Option<SocketAddr>,
-    /// The admin socket (Unix, mode 0600), if any.
-    pub admin: Option<PathBuf>,
-    /// The JSON access log, off when `None`.
-    pub access_log: Option<PathBuf>,
-    /// Where bodies too long to be held in memory are kept; `None` means the system's folder for temporary files.
-    pub temporary_folder: Option<PathBuf>,
-    /// Limits of size and count.
-    pub limits: Limits,
-    /// Time limits towards clients.
-    pub timeouts: Timeouts,
-    /// Groups of origin servers, in the order of the file; routes refer to them by index.
-    pub upstreams: Vec<Arc<Upstream>>,
-    /// Sites with their routes, compiled.
-    pub sites: SiteTable,
-    /// All steps of modules that the program has; the plans of routes refer to it.
-    pub pipeline: Arc<Pipeline>,
-    /// The steps of modules that run on the answers to requests that no site takes.
-    pub unrouted: RoutePlan,
-    /// The log files of modules, each once; [`foregate_module::LogId`] is a place in this list.
-    pub logs: Vec<PathBuf>,
-    /// Files that were read into these settings, each once: when one changes, they are to be loaded again.
-    pub watched: Vec<PathBuf>,
-}
-
-impl Settings {
-    /// Defaults, with nothing that listens and nothing that answers.
-    pub fn new(pipeline: Arc<Pipeline>) -> Self {
-        Self {
-            workers: None,
-            offload_threads: None,
-            listeners: Vec::new(),
-            metrics: None,
-            admin: None,
-            access_log: None,
-            temporary_folder: None,
-            limits: Limits::default(),
-            timeouts: Timeouts::default(),
-            upstreams: Vec::new(),
-            sites: SiteTable::default(),
-            pipeline,
-            unrouted: RoutePlan::default(),
-            logs: Vec::new(),
-            watched: Vec::new(),
-        }
-    }
-
-    /// What peers may make the process hold, bytes.
-    pub fn memory(&self) -> usize {
-        let workers = self.workers.or_else(|| std::thread::available_parallelism().ok());
-        let workers = workers.map_or(1, NonZeroUsize::get).max(2);
-        let limits = &self.limits;
-        limits.memory.unwrap_or_else(|| limits.filter_memory.saturating_add(MEMORY_PER_WORKER * workers))
-    }
-
-    /// Where temporary files are made.
-    pub fn spool_folder(&self) -> PathBuf {
-        self.temporary_folder.clone().unwrap_or_else(std::env::temp_dir)
-    }
-}
 
 /// Where a listener accepts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -198,7 +125,7 @@ pub struct ClientCertificates {
 pub const FILTER_MEMORY: usize = 96 * MIB;
 
 /// What connections may hold by default for each worker, bytes.
-const MEMORY_PER_WORKER: usize = 32 * MIB;
+pub(crate) const MEMORY_PER_WORKER: usize = 32 * MIB;
 
 /// The default of [`Limits::filter_files`], bytes.
 pub const FILTER_FILES: usize = 4096 * MIB;
@@ -579,7 +506,7 @@ impl fmt::Debug for RoutePlan {
 /// What answers a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// The servers of an upstream, by index into [`Settings::upstreams`].
+    /// The servers of an upstream, by index into [`Settings::upstreams`](crate::configuration::Settings::upstreams).
     Proxy(usize),
     /// A fixed answer.
     Respond(Arc<FixedResponse>),

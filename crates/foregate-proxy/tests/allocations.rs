@@ -19,11 +19,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use foregate_proxy::address::ServerAddress;
+use foregate_proxy::configuration::Settings;
 use foregate_proxy::routing::{HostPattern, SiteTableBuilder};
 use foregate_proxy::server;
-use foregate_proxy::settings::{
-    Action, Listen, ListenAddress, Route, Server, Settings, SiteOptions, Upstream,
-};
+use foregate_proxy::settings::{Action, Listen, ListenAddress, Route, Server, SiteOptions, Upstream};
 use parking_lot::Mutex;
 
 /// The most that a request may allocate on average. Two would still be fine, none is needed: what is left is room for

@@ -18,10 +18,11 @@ use foregate_module::{
     Response, ResponseBody, Sink, Status, Step, Tally, UpstreamId, Weight, WhenFull, WriteLog, phase,
     pipeline,
 };
+use foregate_proxy::configuration::Settings;
 use foregate_proxy::routing::{HostPattern, SiteTableBuilder};
 use foregate_proxy::server;
 use foregate_proxy::settings::{
-    Action, Listen, ListenAddress, Route, RoutePlan, Server, Settings, SiteOptions, Upstream,
+    Action, Listen, ListenAddress, Route, RoutePlan, Server, SiteOptions, Upstream,
 };
 
 macro_rules! step {

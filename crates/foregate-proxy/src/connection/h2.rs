@@ -12,6 +12,7 @@ use h2::Reason;
 use tokio::io::AsyncWrite;
 
 use super::Connection;
+use crate::configuration::Settings;
 use crate::error::Error;
 use crate::exchange::client::{Client, Peer};
 use crate::exchange::{self, Unserved};
@@ -23,7 +24,6 @@ use crate::link::{H2Link, Link, LinkError, Received};
 use crate::message::request::HeadTerms;
 use crate::message::scratch::Scratch;
 use crate::proxy::{Proxy, Terms};
-use crate::settings::Settings;
 use crate::time::clock;
 use crate::time::poll_length::Watched;
 use crate::time::timer::Timer;

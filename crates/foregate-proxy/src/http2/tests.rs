@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Wake;
 use std::time::Duration;
 
-use foregate_wire::BodyLength;
 use foregate_wire::hpack::{Inspector, Section};
+use foregate_wire::{BodyLength, HeadLimits};
 
 use super::*;
 use crate::link::Received;

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::{NotBound, Server, named};
+use crate::configuration::Settings;
 use crate::listener::Listener;
-use crate::settings::{Listen, ListenAddress, Settings};
+use crate::settings::{Listen, ListenAddress};
 
 /// A socket that is about to be listened on.
 pub(super) struct Bound {

@@ -6,7 +6,7 @@ use crate::config::{self, Shown};
 use clap::Args;
 use foregate_config::{Item, Tree};
 use foregate_module::Pipeline;
-use foregate_proxy::settings::Settings;
+use foregate_proxy::configuration::Settings;
 use serde::Serialize;
 
 use super::output::{Outcome, complain, print, print_json, show_refused};

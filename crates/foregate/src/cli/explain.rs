@@ -7,8 +7,9 @@ use crate::config;
 use clap::Args;
 use foregate_config::{Item, Problems, Tree, turns_off};
 use foregate_module::{ChooseUpstream, Decl, Output, PhaseId, Pipeline, Plan};
+use foregate_proxy::configuration::Settings;
 use foregate_proxy::routing::{HostId, HostMatch, HostPattern};
-use foregate_proxy::settings::{Action, Listen, ListenAddress, Route, Settings};
+use foregate_proxy::settings::{Action, Listen, ListenAddress, Route};
 use foregate_wire::{
     Authority, Method, Scheme, Slashes, Target, TargetForm, normalize_path, parse_authority,
 };

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 pub use foregate_config::{Refused, Shown, Texts, Warnings, format};
 use foregate_module::Pipeline;
-use foregate_proxy::settings::Settings;
+use foregate_proxy::configuration::Settings;
 
 pub use self::single::{SingleError, single};
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem, Prop};
 use foregate_module::{Filter, Never, Note, Notes, Pipeline, Plan, Step, UpstreamId, phase};
-use foregate_proxy::settings::{RoutePlan, Settings};
+use foregate_proxy::configuration::Settings;
+use foregate_proxy::settings::RoutePlan;
 
 use super::{Refused, load_text};
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use foregate_module::{Pipeline, PlanBuilder};
 use foregate_proxy::address::ServerAddress;
+use foregate_proxy::configuration::Settings;
 use foregate_proxy::routing::{HostPattern, SiteTableBuilder};
 use foregate_proxy::settings::{
-    Action, Listen, Route, RoutePlan, Server, Settings, SiteOptions, Upstream, UpstreamProtocol, UpstreamTls,
+    Action, Listen, Route, RoutePlan, Server, SiteOptions, Upstream, UpstreamProtocol, UpstreamTls,
 };
 
 use super::decode::listen_addresses;

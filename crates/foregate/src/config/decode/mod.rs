@@ -21,7 +21,8 @@ use foregate_config::{
 };
 use foregate_module::{Pipeline, UpstreamId};
 use foregate_modules::expressions::Compiler;
-use foregate_proxy::settings::{RoutePlan, Settings, Upstream};
+use foregate_proxy::configuration::Settings;
+use foregate_proxy::settings::{RoutePlan, Upstream};
 
 pub(super) use self::listen::listen_addresses;
 use super::schema::ROOT;
