@@ -67,7 +67,7 @@ impl Downstream<'_> {
         if self.upload.is_done() {
             return Ok(());
         }
-        let moved = self.upload.poll(cx, &mut self.client.link, origin);
+        let moved = self.upload.poll(cx, Some(&mut self.client.link), origin);
         let now = clock::now();
         self.progress.observe_given(self.upload.sent, now);
         match moved {
@@ -87,11 +87,11 @@ impl Downstream<'_> {
         Ok(())
     }
 
-    /// Waits for the earliest deadline of those by which `awaited` must have happened.
+    /// Waits for the earliest deadline of those by which `awaited` must have happened. Those of an origin come from its `upstream`.
     pub fn poll_deadline(
         &mut self,
         cx: &mut Context<'_>,
-        upstream: &Upstream,
+        upstream: Option<&Upstream>,
         awaited: &[Awaited],
         now: Instant,
     ) -> Poll<Result<(), Error>> {
@@ -102,7 +102,7 @@ impl Downstream<'_> {
         }
         let next = awaited
             .iter()
-            .map(|&awaited| (self.deadline_of(awaited, upstream, now), awaited))
+            .filter_map(|&awaited| Some((self.deadline_of(awaited, upstream, now)?, awaited)))
             .min_by_key(|(deadline, _)| *deadline);
         let Some((deadline, awaited)) = next else { return Poll::Pending };
         if let Some(watch) = self.client.unwatched_until(now).filter(|watch| *watch < deadline) {
@@ -116,7 +116,7 @@ impl Downstream<'_> {
         }
         // The end of a span in which the client was fast enough is no timeout.
         let still = self.deadline_of(awaited, upstream, Instant::now());
-        if still > deadline {
+        if still.is_some_and(|still| still > deadline) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -130,10 +130,16 @@ impl Downstream<'_> {
     }
 
     /// Until when `awaited` must have happened. An origin that takes nothing has less time where a window that has grown waits for it.
-    fn deadline_of(&mut self, awaited: Awaited, upstream: &Upstream, now: Instant) -> Instant {
-        let deadline = self.progress.deadline(awaited, self.timeouts, upstream, now);
+    fn deadline_of(
+        &mut self,
+        awaited: Awaited,
+        upstream: Option<&Upstream>,
+        now: Instant,
+    ) -> Option<Instant> {
+        let deadline = self.progress.deadline(awaited, self.timeouts, upstream, now)?;
         let holds = awaited == Awaited::OriginRead && self.client.link.holds_grown_window();
-        if holds { deadline.min(self.progress.moved_at() + self.timeouts.write_stall) } else { deadline }
+        let stalls = self.progress.moved_at() + self.timeouts.write_stall;
+        Some(if holds { deadline.min(stalls) } else { deadline })
     }
 }
 
@@ -202,7 +208,7 @@ impl Asker for ClientAsks<'_, '_> {
             Waiting::Sink => Awaited::OriginRead,
             _ => Awaited::FirstByte,
         };
-        down.poll_deadline(cx, upstream, &[awaited], now)
+        down.poll_deadline(cx, Some(upstream), &[awaited], now)
     }
 
     fn may_repeat(&mut self, error: &Error) -> bool {

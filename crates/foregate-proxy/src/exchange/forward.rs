@@ -4,7 +4,7 @@ use foregate_module::{PhaseId, Swept};
 use foregate_wire::{NameId, Version, connection};
 
 use super::downstream::ClientAsks;
-use super::respond::Answer;
+use super::reply::Reply;
 use super::{Exchange, Step};
 use crate::error::Error;
 use crate::link::copy::Underscores;
@@ -28,7 +28,7 @@ impl Exchange<'_> {
         if let Some(hops) = self.request.hops_left() {
             match hops.checked_sub(1) {
                 Some(left) => self.request.set_hops_left(left),
-                None => return Step::Answer(Answer::last_hop(self.request.head.method.as_bytes())),
+                None => return Step::Reply(Reply::last_hop(self.request.head.method.as_bytes())),
             }
         }
         // An origin with HTTP/2 may say that it has not looked at a request, whatever its method.

@@ -332,8 +332,8 @@ impl Exchange<'_> {
                         Waiting::Source => Awaited::ClientBody,
                         _ => Awaited::OriginBody,
                     };
-                    let Some(upstream) = self.upstream() else { return Poll::Pending };
-                    let late = self.down.poll_deadline(cx, &upstream.settings, &[awaited], now);
+                    let upstream = self.upstream().map(|upstream| &*upstream.settings);
+                    let late = self.down.poll_deadline(cx, upstream, &[awaited], now);
                     if let Poll::Ready(Err(error)) = late {
                         return Poll::Ready(Err(error));
                     }

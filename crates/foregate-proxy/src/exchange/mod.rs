@@ -1,11 +1,8 @@
 //! The life of a request: one table of steps and one loop, the same for HTTP/1 and HTTP/2.
 
-mod answer;
 mod asked;
-mod back;
 pub mod client;
 mod downstream;
-mod dropped;
 pub(crate) mod fetch;
 mod forward;
 mod heavy;
@@ -13,10 +10,13 @@ mod inner;
 mod inspect;
 mod log_first;
 mod modules;
+mod parts;
 mod progress;
 mod received;
-mod respond;
+mod reply;
+mod send;
 mod settled_length;
+mod shape;
 mod tunnel;
 mod view;
 
@@ -38,7 +38,7 @@ use self::heavy::Away;
 use self::inner::Outer;
 use self::modules::Run;
 use self::progress::Progress;
-use self::respond::Answer;
+use self::reply::{Reply, Source};
 use crate::error::{Error, Side};
 use crate::limits::pressure::{self, Shortage};
 use crate::link::copy::Copy;
@@ -67,18 +67,18 @@ enum Step {
     Ask,
     /// Make the response what the client shall see.
     Response(Origin, BodyLength),
-    /// Send the response's head, once the client's connection has room for it.
-    Head(Origin, BodyLength),
+    /// Put a reply that was made here in the place of whatever was to be the response.
+    Reply(Reply),
     /// Run the steps of the response, from `upstream-response` to `response-body`.
-    Shape(Origin, BodyLength),
-    /// Move the bodies.
-    Body(Origin),
+    Shape(Source),
+    /// Send the head of the response, once the client's connection has room for it.
+    Send(Source),
+    /// Move the bodies, that of the response from an origin unless all of it is at hand.
+    Body(Option<Origin>),
     /// Move bytes that are not HTTP.
     Tunnel(Origin),
-    /// There is no response: answer with an error, or break off.
+    /// There is no response: reply with an error, or break off.
     Failed(Error),
-    /// Answer from here; steps of the response run on the answer.
-    Answer(Answer),
     /// Break off: the client must see that something is missing.
     Broken(Error),
     /// Nothing is left to do.
@@ -310,12 +310,12 @@ impl<'a> Exchange<'a> {
                 Step::Outgoing => self.outgoing().await,
                 Step::Ask => self.ask().await,
                 Step::Response(origin, length) => self.take_response(origin, length),
-                Step::Head(origin, length) => self.head(origin, length).await,
-                Step::Shape(origin, length) => self.shape(origin, length).await,
+                Step::Reply(reply) => self.take_reply(reply),
+                Step::Shape(source) => self.shape(source).await,
+                Step::Send(source) => self.send(source).await,
                 Step::Body(origin) => self.transfer(origin).await,
                 Step::Tunnel(origin) => self.tunnel(origin).await,
                 Step::Failed(error) => self.failed(error),
-                Step::Answer(answer) => self.answer(answer).await,
                 Step::Broken(error) => {
                     self.record.error = Some(error);
                     if error == Error::WriteStall {
@@ -476,7 +476,7 @@ impl<'a> Exchange<'a> {
         match (&route.action, chosen) {
             (_, Some(upstream)) => Step::Prepare(upstream.0 as usize),
             (Action::Proxy(upstream), None) => Step::Prepare(*upstream),
-            (Action::Respond(fixed), None) => Step::Answer(Answer::fixed(fixed)),
+            (Action::Respond(fixed), None) => Step::Reply(Reply::fixed(fixed)),
         }
     }
 
@@ -500,7 +500,7 @@ impl<'a> Exchange<'a> {
         if error.status() == 400 || error.status() == 408 || matches!(error, Error::RequestFraming(_)) {
             self.down.client.close = true;
         }
-        Step::Answer(Answer::error(&error))
+        Step::Reply(Reply::error(&error))
     }
 
     /// Either side may end a tunnel, and a client may leave once its response has begun, unless it owes the rest of its request and

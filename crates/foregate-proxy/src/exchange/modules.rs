@@ -23,7 +23,7 @@ use super::client::Client;
 use super::fetch;
 use super::inner::Judged;
 use super::received::Head;
-use super::respond::Answer;
+use super::reply::Reply;
 use super::view::{Facts, View};
 use super::{Exchange, Step};
 use crate::counters::steps::Input;
@@ -68,7 +68,7 @@ pub(super) enum Ended {
 impl From<Ended> for Step {
     fn from(ended: Ended) -> Self {
         match ended {
-            Ended::Answer(response, step) => Self::Answer(Answer::module(*response, step)),
+            Ended::Answer(response, step) => Self::Reply(Reply::module(*response, step)),
             Ended::Abort(step) => Self::Broken(Error::Aborted(step)),
             Ended::Failed(error) => Self::Failed(error),
         }

@@ -110,22 +110,22 @@ impl Progress {
         self.uploaded_at + pause
     }
 
-    /// Until when `awaited` must have happened.
+    /// Until when `awaited` must have happened; an origin has no deadlines but those of its `upstream`.
     pub fn deadline(
         &mut self,
         awaited: Awaited,
         timeouts: &Timeouts,
-        upstream: &Upstream,
+        upstream: Option<&Upstream>,
         now: Instant,
-    ) -> Instant {
-        match awaited {
+    ) -> Option<Instant> {
+        Some(match awaited {
             Awaited::ClientBody => self.client_deadline(timeouts, now),
-            Awaited::ExpectedBody => self.uploaded_at + timeouts.body_idle.max(upstream.first_byte_timeout),
+            Awaited::ExpectedBody => self.uploaded_at + timeouts.body_idle.max(upstream?.first_byte_timeout),
             Awaited::ClientRead => self.client.stuck().unwrap_or(now) + timeouts.write_stall,
-            Awaited::OriginRead | Awaited::OriginBody => self.moved_at() + upstream.idle_timeout,
-            Awaited::FirstByte => self.uploaded_at + upstream.first_byte_timeout,
-            Awaited::EitherBody => self.moved_at() + timeouts.body_idle.max(upstream.idle_timeout),
-        }
+            Awaited::OriginRead | Awaited::OriginBody => self.moved_at() + upstream?.idle_timeout,
+            Awaited::FirstByte => self.uploaded_at + upstream?.first_byte_timeout,
+            Awaited::EitherBody => self.moved_at() + timeouts.body_idle.max(upstream?.idle_timeout),
+        })
     }
 
     /// When a byte was last moved in either direction. Nothing is taken for downloaded before the response has begun.
@@ -177,7 +177,7 @@ mod tests {
         let later = start + Duration::from_secs(29);
         for (at, expected) in [(None, start), (Some(later), later), (Some(start), later)] {
             progress.observe_client(0, true, at, later);
-            let deadline = progress.deadline(Awaited::ClientRead, &timeouts, &upstream, later);
+            let deadline = progress.deadline(Awaited::ClientRead, &timeouts, Some(&upstream), later).unwrap();
             assert_eq!(deadline, expected + timeouts.write_stall);
         }
     }
@@ -189,12 +189,12 @@ mod tests {
         let mut progress = Progress::new(start);
         let later = start + Duration::from_secs(45);
         progress.observe_given(1 << 20, later);
-        let deadline = progress.deadline(Awaited::OriginRead, &timeouts, &upstream, later);
+        let deadline = progress.deadline(Awaited::OriginRead, &timeouts, Some(&upstream), later).unwrap();
         assert_eq!(deadline, later + upstream.idle_timeout);
-        let deadline = progress.deadline(Awaited::ClientBody, &timeouts, &upstream, later);
+        let deadline = progress.deadline(Awaited::ClientBody, &timeouts, Some(&upstream), later).unwrap();
         assert!(deadline < later, "it has sent nothing for longer than it may");
         progress.excuse_client(later);
-        let deadline = progress.deadline(Awaited::ClientBody, &timeouts, &upstream, later);
+        let deadline = progress.deadline(Awaited::ClientBody, &timeouts, Some(&upstream), later).unwrap();
         assert_eq!(deadline, later + timeouts.body_idle);
     }
 
@@ -207,7 +207,7 @@ mod tests {
             let now = start + Duration::from_secs(second);
             progress.observe(uploaded, downloaded, now);
             let both = [Awaited::EitherBody, Awaited::OriginBody, Awaited::OriginRead];
-            both.map(|awaited| progress.deadline(awaited, &timeouts, &upstream, now))
+            both.map(|awaited| progress.deadline(awaited, &timeouts, Some(&upstream), now).unwrap())
         };
         let idle = timeouts.body_idle.max(upstream.idle_timeout);
         for second in (0..300).step_by(20) {
@@ -231,7 +231,7 @@ mod tests {
         let mut deadline = |second: u64, bytes: u64| {
             let now = start + Duration::from_secs(second);
             progress.observe(bytes, 0, now);
-            progress.deadline(Awaited::ClientBody, &timeouts, &upstream, now) - start
+            progress.deadline(Awaited::ClientBody, &timeouts, Some(&upstream), now).unwrap() - start
         };
         assert_eq!(deadline(0, 0), Duration::from_secs(30));
         assert_eq!(deadline(5, 1 << 20), Duration::from_secs(30));

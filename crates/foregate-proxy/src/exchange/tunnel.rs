@@ -3,9 +3,9 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
-use foregate_module::PhaseId;
 use foregate_wire::{BodyLength, Method, NameId, connection};
 
+use super::reply::Source;
 use super::{Exchange, Step};
 use crate::error::{Error, Side};
 use crate::link::copy::Copy;
@@ -37,10 +37,7 @@ impl Exchange<'_> {
                 headers.remove_name(b"sec-websocket-accept");
             }
         }
-        if self.has_steps(PhaseId::UpstreamResponse, PhaseId::ResponseBody) {
-            return Step::Shape(origin, BodyLength::Tunnel);
-        }
-        Step::Head(origin, BodyLength::Tunnel)
+        self.shape_or_send(Source::Origin(origin, BodyLength::Tunnel))
     }
 
     /// Tells the client, and turns both connections into byte streams.
@@ -51,8 +48,8 @@ impl Exchange<'_> {
             self.drop_origin(origin, &Error::EarlyTunnel);
             return Step::Failed(Error::EarlyTunnel);
         }
-        if let Err(error) = self.begin_response(BodyLength::Tunnel) {
-            return self.give_up(origin, Error::Client(error));
+        if let Err(error) = self.send_head(BodyLength::Tunnel) {
+            return self.give_up(Some(origin), Error::Client(error));
         }
         let limits = foregate_wire::HeadLimits::default();
         if let Link::H1(link) = &mut self.down.client.link {
@@ -85,7 +82,7 @@ impl Exchange<'_> {
         .await;
         match result {
             Ok(()) => Step::Done,
-            Err(fault) => self.give_up(origin, error_of_relay(fault)),
+            Err(fault) => self.give_up(Some(origin), error_of_relay(fault)),
         }
     }
 

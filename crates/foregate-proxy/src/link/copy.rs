@@ -3,6 +3,7 @@
 use std::task::{Context, Poll, ready};
 
 use foregate_module::{Chain, FetchRequest};
+use foregate_wire::HeaderList;
 
 use super::filter::Filter;
 use super::start::{Front, Kept};
@@ -217,15 +218,19 @@ impl Copy {
         self.gave_up
     }
 
-    /// Moves what can be moved. Pending means that [`Self::waiting`] has to act.
+    /// Moves what can be moved, to the end of `source`, or of what is at hand where there is none. Pending means that [`Self::waiting`]
+    /// has to act.
     pub fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        source: &mut Link,
+        mut source: Option<&mut Link>,
         sink: &mut Link,
     ) -> Poll<Result<(), CopyError>> {
-        let moved = self.poll_moving(cx, source, sink);
-        if moved.is_pending() && self.waiting != Waiting::Source {
+        let moved = self.poll_moving(cx, source.as_deref_mut(), sink);
+        if moved.is_pending()
+            && self.waiting != Waiting::Source
+            && let Some(source) = source
+        {
             source.gather(cx);
         }
         moved
@@ -234,7 +239,7 @@ impl Copy {
     fn poll_moving(
         &mut self,
         cx: &mut Context<'_>,
-        source: &mut Link,
+        mut source: Option<&mut Link>,
         sink: &mut Link,
     ) -> Poll<Result<(), CopyError>> {
         if let Some(error) = self.broken.take() {
@@ -266,12 +271,12 @@ impl Copy {
                 }
             }
             if self.end == End::Reached {
-                match self.poll_finish(cx, source, sink) {
+                match self.poll_finish(cx, source.as_deref_mut(), sink) {
                     Poll::Ready(Ok(())) => continue,
                     other => return other,
                 }
             }
-            match self.poll_filtered(cx, source, sink) {
+            match self.poll_filtered(cx, source.as_deref_mut(), sink) {
                 Poll::Ready(Ok(())) if self.end == End::Told => continue,
                 Poll::Ready(Ok(())) => {}
                 Poll::Pending if self.waiting == Waiting::Answer => {
@@ -289,7 +294,11 @@ impl Copy {
                     other => return other,
                 }
             }
-            match source.poll_receive(cx) {
+            let received = match source.as_deref_mut() {
+                Some(source) => source.poll_receive(cx),
+                None => Poll::Ready(Ok(Received::End)),
+            };
+            match received {
                 Poll::Pending => {
                     if let Some(filter) = self.filtering() {
                         let more = filter.flush()?;
@@ -304,7 +313,7 @@ impl Copy {
                     };
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(CopyError::Source(error))),
-                Poll::Ready(Ok(Received::Data)) => match self.poll_data(cx, source, sink) {
+                Poll::Ready(Ok(Received::Data)) => match self.poll_data(cx, source.as_deref_mut(), sink) {
                     Poll::Pending => {
                         self.waiting = Waiting::Sink;
                         return Poll::Pending;
@@ -314,7 +323,7 @@ impl Copy {
                 },
                 Poll::Ready(Ok(Received::End)) => match self.filtering() {
                     Some(filter) => filter.end()?,
-                    None => match self.poll_finish(cx, source, sink) {
+                    None => match self.poll_finish(cx, source.as_deref_mut(), sink) {
                         Poll::Ready(Ok(())) => {}
                         other => return other,
                     },
@@ -326,9 +335,14 @@ impl Copy {
     fn poll_finish(
         &mut self,
         cx: &mut Context<'_>,
-        source: &mut Link,
+        source: Option<&mut Link>,
         sink: &mut Link,
     ) -> Poll<Result<(), CopyError>> {
+        let Some(source) = source else {
+            sink.finish(&HeaderList::new()).map_err(CopyError::Sink)?;
+            self.end = End::Told;
+            return Poll::Ready(Ok(()));
+        };
         let trailers = source.trailers();
         if !trailers.is_empty() && sink.poll_room(cx).is_pending() {
             self.waiting = Waiting::Sink;
@@ -348,7 +362,7 @@ impl Copy {
     fn poll_filtered(
         &mut self,
         cx: &mut Context<'_>,
-        source: &mut Link,
+        source: Option<&mut Link>,
         sink: &mut Link,
     ) -> Poll<Result<(), CopyError>> {
         if self.filtering().is_none() {
@@ -488,9 +502,10 @@ impl Copy {
     fn poll_data(
         &mut self,
         cx: &mut Context<'_>,
-        source: &mut Link,
+        source: Option<&mut Link>,
         sink: &mut Link,
     ) -> Poll<Result<(), CopyError>> {
+        let Some(source) = source else { return Poll::Ready(Ok(())) };
         let data = source.data();
         if self.moved.saturating_add(data.len() as u64) > self.limit {
             return Poll::Ready(Err(CopyError::TooLarge));

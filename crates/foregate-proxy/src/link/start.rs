@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use foregate_module::Text;
+
 use super::copy::{Copy, End, Waiting};
 use crate::limits::budget::Share;
 use crate::limits::spool::Reader;
@@ -115,7 +117,7 @@ pub enum Front {
     /// It is in memory, and gone once it has been sent.
     Memory {
         /// The bytes.
-        bytes: Vec<u8>,
+        bytes: Text,
         /// How many of them have gone.
         gone: usize,
         /// What they hold of the memory that all share.
@@ -127,7 +129,7 @@ pub enum Front {
 
 impl Front {
     /// Bytes with their share of the memory; `None` where there are none.
-    pub fn new(bytes: Vec<u8>, share: Option<Share>) -> Option<Self> {
+    pub fn new(bytes: Text, share: Option<Share>) -> Option<Self> {
         (!bytes.is_empty()).then_some(Self::Memory { bytes, gone: 0, _share: share })
     }
 

@@ -1,12 +1,12 @@
-//! Responses of origins that the client does not get: a step has made another one, or needs the whole of what they are a part of.
+//! Parts of bodies: an origin has sent one, and a step needs the whole of it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use foregate_module::Source;
-use foregate_wire::{BodyLength, Method, NameId};
+use foregate_module::Source as MadeBy;
+use foregate_wire::{Method, NameId};
 
+use super::reply::Source;
 use super::{Exchange, Step};
-use crate::upstream::Origin;
 
 impl Exchange<'_> {
     /// Whether the origin has sent a part of a body of which a step needs all. That is asked for once: the request has no `Range`
@@ -16,7 +16,7 @@ impl Exchange<'_> {
         if !tries_parts || !self.request.length.is_empty() || !self.asks_for_part() {
             return false;
         }
-        self.response_is_from(Source::Upstream);
+        self.response_is_from(MadeBy::Upstream);
         let config = self.config;
         let Some(plan) = self.plan() else { return false };
         let Some((mut view, state)) = self.view() else { return false };
@@ -43,24 +43,12 @@ impl Exchange<'_> {
     }
 
     /// Asks the origin again, for all of the body of which it has sent a part; no step of the response has seen that.
-    pub(super) fn ask_whole(&mut self, origin: Origin, length: BodyLength) -> Step {
-        self.drop_response(origin, length);
+    pub(super) fn ask_whole(&mut self, source: Source) -> Step {
+        self.drop_source(source, None);
         self.request.ask_for_all();
         if let Some(ask) = &mut self.ask {
             ask.start_over();
         }
         Step::Ask
-    }
-
-    /// The client gets another response: what the origin still sends is read and dropped, if that is little, so that its
-    /// connection can be kept.
-    pub(super) fn drop_response(&mut self, mut origin: Origin, length: BodyLength) {
-        if length == BodyLength::Tunnel {
-            return origin.link.abort();
-        }
-        let Some(upstream) = self.upstream() else { return };
-        if self.down.upload.is_done() && !self.down.upload.gave_up() {
-            upstream.drop_rest(origin);
-        }
     }
 }

@@ -1,15 +1,16 @@
-//! Answers of our own: fixed ones and those that tell of an error.
+//! Replies: what the client gets, whoever has made it; and those that are made here, fixed ones and those that tell of an error.
 
 use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use foregate_module::{self as module, Source, Text};
+use foregate_module::{self as module, Source as MadeBy, Text};
 use foregate_wire::serialise::reason_phrase;
-use foregate_wire::{NameId, ResponseHead, Version};
+use foregate_wire::{BodyLength, NameId, ResponseHead, Version};
 
 use crate::error::Error;
 use crate::settings::FixedResponse;
+use crate::upstream::Origin;
 
 /// What is allowed of methods, where it is we who are asked.
 const ALLOW: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
@@ -30,19 +31,38 @@ pub(super) fn date() -> [u8; 29] {
     text
 }
 
-/// The head and body of an answer that does not come from an origin.
+/// A reply that does not come from an origin. The head of one that does is in its place already: it is received there.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Reply {
     /// Without framing.
     pub head: ResponseHead,
-    /// The whole body.
-    pub body: Text,
+    /// The body.
+    pub body: Source,
     /// Who made it.
-    pub source: Source<'static>,
+    pub made_by: MadeBy<'static>,
 }
 
-impl Answer {
-    fn new(status: u16, content_type: &str, body: Text, source: Source<'static>) -> Self {
+/// Where the body of a reply comes from.
+#[derive(Debug)]
+pub enum Source {
+    /// An origin, framed like this. A tunnel begins behind the head.
+    Origin(Origin, BodyLength),
+    /// Memory.
+    Bytes(Text),
+}
+
+impl Source {
+    /// The origin, if it comes from one.
+    pub fn origin(self) -> Option<Origin> {
+        match self {
+            Self::Origin(origin, _) => Some(origin),
+            Self::Bytes(_) => None,
+        }
+    }
+}
+
+impl Reply {
+    fn new(status: u16, content_type: &str, body: Text, made_by: MadeBy<'static>) -> Self {
         let mut head = ResponseHead::new();
         // As much as most have, at once.
         head.headers.reserve(256, 8);
@@ -53,39 +73,39 @@ impl Answer {
         if !body.is_empty() {
             head.headers.push_id(NameId::ContentType, content_type.as_bytes());
         }
-        Self { head, body, source }
+        Self { head, body: Source::Bytes(body), made_by }
     }
 
-    /// A route's fixed answer.
+    /// A route's fixed reply.
     pub fn fixed(fixed: &FixedResponse) -> Self {
         let body = Text::Shared(Arc::clone(&fixed.body));
-        Self::new(fixed.status, "text/plain; charset=utf-8", body, Source::Route)
+        Self::new(fixed.status, "text/plain; charset=utf-8", body, MadeBy::Route)
     }
 
-    /// What a step answers.
+    /// The answer of a step.
     pub fn module(response: module::Response, step: &'static str) -> Self {
         // An interim status would leave the client waiting for the final one.
         let status = if (200..1000).contains(&response.status) { response.status } else { 500 };
-        let mut answer =
-            Self::new(status, "", Text::EMPTY, Source::Step { name: step, meant: response.meant });
+        let mut reply =
+            Self::new(status, "", Text::EMPTY, MadeBy::Step { name: step, meant: response.meant });
         for field in &response.fields {
             if field.name().eq_ignore_ascii_case(b"server") || field.name().eq_ignore_ascii_case(b"date") {
-                answer.head.headers.set_name(field.name(), field.value());
+                reply.head.headers.set_name(field.name(), field.value());
             } else {
-                answer.head.headers.push(field.name(), field.value());
+                reply.head.headers.push(field.name(), field.value());
             }
         }
-        answer.body = response.body;
-        answer
+        reply.body = Source::Bytes(response.body);
+        reply
     }
 
     /// The answer to OPTIONS or TRACE that must not be handed on: we are whom it is for (RFC 9110, section 7.6.2). TRACE would
     /// show a script what it may not read, and is refused.
     pub fn last_hop(method: &[u8]) -> Self {
         let status = if method == b"OPTIONS" { 200 } else { 405 };
-        let mut answer = Self::new(status, "", Text::EMPTY, Source::Route);
-        answer.head.headers.push(b"Allow", ALLOW);
-        answer
+        let mut reply = Self::new(status, "", Text::EMPTY, MadeBy::Route);
+        reply.head.headers.push(b"Allow", ALLOW);
+        reply
     }
 
     /// What the client is told of an error: the status, and no more than whose turn it is to look for the cause.
@@ -93,17 +113,17 @@ impl Answer {
         let status = error.status();
         if matches!(error, Error::Memory) {
             // A body would be held as long as a client over HTTP/2 opens no window for it.
-            return Self::new(status, "", Text::EMPTY, Source::Error(error.kind()));
+            return Self::new(status, "", Text::EMPTY, MadeBy::Error(error.kind()));
         }
         let mut body = format!("{status} {}\n", reason_phrase(status));
         if status < 500 && error.side() == crate::error::Side::Downstream {
             body.push_str(&format!("{error}\n"));
         }
-        let mut answer =
-            Self::new(status, "text/plain; charset=utf-8", body.into(), Source::Error(error.kind()));
+        let mut reply =
+            Self::new(status, "text/plain; charset=utf-8", body.into(), MadeBy::Error(error.kind()));
         if status == 405 {
-            answer.head.headers.push(b"Allow", ALLOW);
+            reply.head.headers.push(b"Allow", ALLOW);
         }
-        answer
+        reply
     }
 }
