@@ -40,14 +40,16 @@ pub struct FlightLimits {
     pub largest: u64,
     /// Of a body that turns out to be longer, the bytes that are kept for followers.
     pub window: u64,
+    /// Bytes that all fetches together keep whole. Beyond that, a response of known length is not shared, and of another one a window is kept.
+    pub total: usize,
     /// How long requests do not wait for each other after a response that could not be shared, in milliseconds.
     pub mark: u64,
 }
 
 impl Default for FlightLimits {
-    /// 8 MiB, 1 MiB, 10 seconds.
+    /// 8 MiB, 1 MiB, 64 MiB, 10 seconds.
     fn default() -> Self {
-        Self { largest: 8 << 20, window: 1 << 20, mark: 10_000 }
+        Self { largest: 8 << 20, window: 1 << 20, total: 64 << 20, mark: 10_000 }
     }
 }
 

@@ -127,7 +127,7 @@ impl Lead {
     }
 
     /// Announces the head of a response that may be stored, with the length of its body if it is known, and the key of its variant if it varies.
-    /// `false` if it cannot be shared: it needs a validation for each request, or is too long. Then the followers are released as by
+    /// `false` if it cannot be shared: it needs a validation for each request, or is too long for the bounds. Then the followers are released as by
     /// [`uncacheable`](Self::uncacheable), and the leader goes on for its own client and the store.
     pub fn head(
         &mut self,
@@ -137,10 +137,17 @@ impl Lead {
         now: CacheTime,
     ) -> bool {
         self.announced = length;
-        let too_long = length.is_some_and(|length| length > self.shared.limits.largest);
-        self.whole &= !too_long;
-        if too_long || !head.life.is_shareable() {
-            self.release(now);
+        let limits = &self.shared.limits;
+        let too_long = length.is_some_and(|length| length > limits.largest);
+        // Not a property of the response, so it leaves no mark.
+        let room = limits.total.saturating_sub(self.shared.memory.load(Ordering::Relaxed)) as u64;
+        let no_room = length.is_some_and(|length| length > room);
+        self.whole &= !too_long && !no_room;
+        if too_long || no_room || !head.life.is_shareable() {
+            if !no_room {
+                self.shared.mark(self.key, now);
+            }
+            self.end(End::Uncacheable);
             return false;
         }
         let alias = variant.filter(|&variant| variant != self.key);
@@ -153,7 +160,7 @@ impl Lead {
         true
     }
 
-    /// Adds a piece of the body, an allocation of its own (see [`Body::new`]). `false` once the body is too long to be stored: then only a
+    /// Adds a piece of the body, an allocation of its own (see [`Body::new`]). `false` once the body is too long for the bounds: then only a
     /// window of it is kept, which followers must not fall behind.
     pub fn push(&mut self, piece: Bytes) -> bool {
         if piece.is_empty() {
@@ -164,11 +171,13 @@ impl Lead {
             let state = &mut *self.flight.state.lock();
             let before = state.kept;
             state.length += piece.len() as u64;
-            self.whole &= state.length <= limits.largest;
+            let full = self.shared.memory.load(Ordering::Relaxed) + piece.len() > limits.total;
+            self.whole &= state.length <= limits.largest && !full;
             let released = matches!(state.end, Some(End::Uncacheable));
             state.kept += piece.len() as u64;
             state.pieces.push_back(piece);
-            while !self.whole && (released || state.kept > limits.window) {
+            // A window holds one piece at least, so a follower that keeps up misses nothing.
+            while !self.whole && (released || state.kept > limits.window && state.pieces.len() > 1) {
                 let Some(oldest) = state.pieces.pop_front() else { break };
                 state.first += 1;
                 state.kept -= oldest.len() as u64;
@@ -215,10 +224,6 @@ impl Lead {
     /// Ends the fetch for the followers: the response is not stored, so each of them fetches for itself at once. For some time, requests
     /// under this key do not wait for each other.
     pub fn uncacheable(mut self, now: CacheTime) {
-        self.release(now);
-    }
-
-    fn release(&mut self, now: CacheTime) {
         self.shared.mark(self.key, now);
         self.end(End::Uncacheable);
     }

@@ -22,7 +22,11 @@ impl Wake for Counter {
 }
 
 fn world() -> std::rc::Rc<World> {
-    World::new(1, FlightLimits { largest: 1000, window: 300, mark: 10_000 }, Script::cacheable(&[]))
+    World::new(
+        1,
+        FlightLimits { largest: 1000, window: 300, ..FlightLimits::default() },
+        Script::cacheable(&[]),
+    )
 }
 
 fn join(world: &World) -> Joined {
@@ -171,6 +175,53 @@ fn a_leader_keeps_the_body_of_a_response_that_it_does_not_share() {
     let mut leader = lead(&world);
     leader.head(head, Some(2000), None, world.now().cache);
     assert!(!leader.push(Bytes::from_static(b"ab")));
+    assert_eq!(world.flights.memory(), 0);
+}
+
+#[test]
+fn all_fetches_together_are_bounded() {
+    let limits = FlightLimits { largest: 1000, window: 100, total: 1500, mark: 10_000 };
+    let world = World::new(1, limits, Script::cacheable(&[]));
+    let waker = Waker::noop();
+    let context = Context::from_waker(waker);
+    let now = world.now().cache;
+    let key = |number: u8| {
+        let mut text = foregate_cache::KeyText::new();
+        let path = [b'/', number];
+        let uri = foregate_cache::Uri {
+            scheme: foregate_wire::Scheme::Http,
+            host: "b",
+            port: None,
+            path: &path,
+            query: None,
+        };
+        text.write(&uri, &foregate_cache::KeyParts::default());
+        text.key(&world.secret)
+    };
+    let lead = |number| match world.flights.join(key(number), key(number), now, || None) {
+        Joined::Lead(lead) => lead,
+        other => panic!("{other:?}"),
+    };
+    let head = Arc::new(stored(&world, &[]));
+    let mut first = lead(1);
+    assert!(first.head(Arc::clone(&head), Some(900), None, now));
+    assert!(first.push(Bytes::from(vec![1; 900])));
+    // The length is known: not shared, and no mark, since another time there may be room.
+    let mut second = lead(2);
+    let Joined::Follow(mut follower) = world.flights.join(key(2), key(2), now, || None) else { panic!() };
+    assert!(!second.head(Arc::clone(&head), Some(700), None, now));
+    assert!(matches!(follower.poll_head(&context), Poll::Ready(FollowedHead::Uncacheable)));
+    assert_eq!(world.flights.marks(), 0);
+    assert!(!second.push(Bytes::from(vec![1; 700])));
+    // The length is not known: a window, as of a body that is too long.
+    let mut third = lead(3);
+    assert!(third.head(head, None, None, now));
+    assert!(third.push(Bytes::from(vec![1; 90])));
+    assert!(!third.push(Bytes::from(vec![1; 600])));
+    assert_eq!(world.flights.memory(), 900 + 600);
+    assert!(!third.push(Bytes::from(vec![1; 50])));
+    assert_eq!(world.flights.memory(), 900 + 50);
+    drop((first, second, third));
     assert_eq!(world.flights.memory(), 0);
 }
 

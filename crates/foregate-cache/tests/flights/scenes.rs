@@ -157,7 +157,7 @@ fn followers_of_a_leader_that_goes_away_choose_another_one() {
 
 #[test]
 fn a_body_that_is_known_to_be_too_long_is_not_shared() {
-    let limits = FlightLimits { largest: 1000, window: 100, mark: 10_000 };
+    let limits = FlightLimits { largest: 1000, window: 100, ..FlightLimits::default() };
     let mut script = Script::cacheable(&[600, 600]);
     script.announced = Some(1200);
     for world in worlds(limits, &script) {
@@ -171,7 +171,7 @@ fn a_body_that_is_known_to_be_too_long_is_not_shared() {
 
 #[test]
 fn a_body_that_turns_out_too_long_is_a_window() {
-    let limits = FlightLimits { largest: 1000, window: 300, mark: 10_000 };
+    let limits = FlightLimits { largest: 1000, window: 300, ..FlightLimits::default() };
     let pieces = [100; 40];
     let (mut wholes, mut lagged) = (0, 0);
     for world in worlds(limits, &Script::cacheable(&pieces)) {
