@@ -16,6 +16,19 @@ pub struct Representation<'a> {
     pub date: u64,
 }
 
+impl<'a> Representation<'a> {
+    /// Reads the validators of a response that arrived at this second. Requests whose conditions [`ask_for_whole`](crate::ask_for_whole) has
+    /// removed have to be evaluated against a response that is not stored, too.
+    pub fn read(headers: &'a HeaderList, received: u64) -> Self {
+        let date = |id| headers.get(id).and_then(|text| parse_date(text, received));
+        Self {
+            etag: headers.get(NameId::Etag),
+            last_modified: date(NameId::LastModified),
+            date: date(NameId::Date).unwrap_or(received),
+        }
+    }
+}
+
 /// The outcome of the conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conditions {

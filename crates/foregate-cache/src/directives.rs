@@ -1,4 +1,4 @@
-//! `Cache-Control` of requests and responses (RFC 9111, section 5.2), and `CDN-Cache-Control` (RFC 9213).
+//! `Cache-Control` of requests and responses (RFC 9111, section 5.2), and targeted fields such as `CDN-Cache-Control` (RFC 9213).
 //!
 //! A doubt never makes a response more cacheable: a directive that restricts counts even with a broken argument, one that permits
 //! counts only as the grammar writes it. Freshness that cannot be read is none (RFC 9111, section 4.2.1), and of a directive that comes twice
@@ -30,15 +30,15 @@ pub(crate) struct ResponseControl {
     pub(crate) must_understand: bool,
     /// The fields that `private` and `no-cache` list: they are not stored.
     pub(crate) fields: Vec<Vec<u8>>,
-    /// From `CDN-Cache-Control`: Cache-Control and Expires do not count.
+    /// From a targeted field: Cache-Control and Expires do not count.
     pub(crate) targeted: bool,
 }
 
 impl ResponseControl {
     /// Reads the field that applies: the targeted one if it is valid and not empty (RFC 9213, section 2.2), else Cache-Control.
-    pub(crate) fn read(headers: &HeaderList) -> Self {
-        if let Some(targeted) = targeted(headers) {
-            return targeted;
+    pub(crate) fn read(headers: &HeaderList, targets: &[String]) -> Self {
+        if let Some(control) = targets.iter().find_map(|target| targeted(headers, target)) {
+            return control;
         }
         let mut control = Self::default();
         for line in headers.get_all(NameId::CacheControl) {
@@ -153,10 +153,10 @@ fn split(member: &[u8]) -> (&[u8], Argument<'_>) {
     (name, argument)
 }
 
-/// The directives of `CDN-Cache-Control`. `None` if the field is missing, empty, no dictionary, or has a known directive with a
+/// The directives of a targeted field. `None` if the field is missing, empty, no dictionary, or has a known directive with a
 /// value of another type.
-fn targeted(headers: &HeaderList) -> Option<ResponseControl> {
-    let mut lines = headers.get_all(NameId::CdnCacheControl);
+fn targeted(headers: &HeaderList, target: &str) -> Option<ResponseControl> {
+    let mut lines = headers.get_all_name(target.as_bytes());
     let first = lines.next()?;
     let mut control = ResponseControl { targeted: true, ..ResponseControl::default() };
     let joined;
@@ -260,6 +260,11 @@ impl RequestControl {
             control.no_cache = pragmas.any(|pragma| pragma.eq_ignore_ascii_case(b"no-cache"));
         }
         control
+    }
+
+    /// Returns whether the client may demand a newer response than the stored one.
+    pub(crate) fn demands_newer(&self) -> bool {
+        self.no_cache || self.max_age.is_some() || self.min_fresh.is_some()
     }
 
     fn add(&mut self, member: &[u8]) {

@@ -20,6 +20,9 @@ pub struct Policy {
     /// `true` if `no-cache`, `no-store`, `max-age`, `min-fresh` and `Pragma` of requests count. Off by default: with them, any client
     /// can make the origin answer every request.
     pub client_directives: bool,
+    /// Names of targeted fields (RFC 9213, section 2.2): the first one that a response has, valid and not empty, replaces its Cache-Control and
+    /// Expires. Default: `CDN-Cache-Control`.
+    pub targeted: Vec<String>,
     /// `true` if the fields with tags are stored and sent to clients. Off by default.
     pub keep_tags: bool,
     /// Caching by the extension of the path where the origin states no lifetime. Off by default.
@@ -35,6 +38,7 @@ impl Default for Policy {
             stale_if_error: 600,
             set_cookie: SetCookie::default(),
             client_directives: false,
+            targeted: vec!["CDN-Cache-Control".to_owned()],
             keep_tags: false,
             extensions: None,
         }

@@ -4,9 +4,9 @@ use crate::moment::CacheTime;
 use crate::request::Demands;
 use crate::stored::Stored;
 
-/// A client that demands validation gets none for a response that was validated less than this long ago, in milliseconds: otherwise each
-/// reload would be a request to the origin.
-const CLIENT_VALIDATION: u64 = 1000;
+/// A client that demands a newer response gets the stored one if a client's demand brought that less than this long ago, in milliseconds:
+/// otherwise each reload would be a request to the origin.
+const DEMANDS: u64 = 1000;
 
 /// The use of a stored response for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,13 +68,13 @@ fn judge(stored: &Stored, demands: &Demands, outdated: bool, now: CacheTime) -> 
 /// Returns whether the client demands a newer response than this one.
 fn demanded(stored: &Stored, demands: &Demands, now: CacheTime) -> bool {
     let (life, control) = (&stored.life, &demands.control);
-    if !control.no_cache && control.max_age.is_none() && control.min_fresh.is_none() {
+    if !control.demands_newer() || life.demanded && now.since(life.received) < DEMANDS {
         return false;
     }
     let age = life.age(now);
     let old = control.max_age.is_some_and(|most| age > u64::from(most) || most == 0);
     let short = control.min_fresh.is_some_and(|least| life.remaining(now) < i64::from(least));
-    (control.no_cache || old || short) && now.since(life.received) >= CLIENT_VALIDATION
+    control.no_cache || old || short
 }
 
 /// A failure of the origin.

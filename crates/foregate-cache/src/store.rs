@@ -3,6 +3,7 @@
 use foregate_wire::{HeaderList, NameId, connection};
 
 use crate::armor;
+use crate::conditions::Representation;
 use crate::date::{format_date, parse_date};
 use crate::directives::ResponseControl;
 use crate::moment::Moment;
@@ -98,7 +99,7 @@ pub fn store(
         return Err(NotStored::Status);
     }
     let mut headers = response.headers.clone();
-    let control = ResponseControl::read(&headers);
+    let control = ResponseControl::read(&headers, &policy.targeted);
     permitted(asked.demands, response.status, &control)?;
     let tags = tags::read(&headers, secret).ok_or(NotStored::Tags)?;
     let vary = Vary::read(&headers, asked.headers, secret).ok_or(NotStored::Vary)?;
@@ -174,8 +175,8 @@ pub(crate) struct Dates {
 impl Dates {
     /// A Date that is missing or no date is the moment of receipt (RFC 9110, section 6.6.1).
     pub(crate) fn read(headers: &HeaderList, received: u64) -> Self {
-        let read = |id| headers.get(id).and_then(|text| parse_date(text, received));
-        Self { date: read(NameId::Date).unwrap_or(received), last_modified: read(NameId::LastModified) }
+        let Representation { date, last_modified, .. } = Representation::read(headers, received);
+        Self { date, last_modified }
     }
 }
 
@@ -220,6 +221,7 @@ fn life(
         )),
         stale_if_error: milliseconds(grace(control.stale_if_error, policy.stale_if_error)),
         always_validate: control.no_cache && !over,
+        demanded: asked.demands.control.demands_newer(),
         never_stale: forbids,
     })
 }

@@ -52,6 +52,8 @@ pub struct Life {
     pub(crate) stale_if_error: u64,
     /// `no-cache`: never used without validation.
     pub(crate) always_validate: bool,
+    /// A client demanded this response in place of a stored one.
+    pub(crate) demanded: bool,
     /// `must-revalidate` and its like: not even a client's `max-stale` makes it usable after its end.
     pub(crate) never_stale: bool,
 }

@@ -121,7 +121,8 @@ impl<'a> Parser<'a> {
             }
             b':' => {
                 self.take(b':');
-                self.take_while(|byte| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte));
+                self.take_while(|byte| byte.is_ascii_alphanumeric() || b"+/".contains(&byte));
+                self.take_while(|byte| byte == b'=');
                 self.take(b':').then_some(Value::Other)
             }
             b'@' => {
@@ -170,8 +171,32 @@ impl<'a> Parser<'a> {
         if !self.take(b'"') {
             return None;
         }
-        self.take_while(|byte| (b' '..=b'~').contains(&byte) && byte != b'"');
-        self.take(b'"').then_some(Value::Other)
+        let mut text = Vec::new();
+        loop {
+            match self.rest {
+                [b'"', rest @ ..] => {
+                    self.rest = rest;
+                    return std::str::from_utf8(&text).is_ok().then_some(Value::Other);
+                }
+                [b'%', high, low, rest @ ..] => {
+                    text.push(lower_hex(*high)? << 4 | lower_hex(*low)?);
+                    self.rest = rest;
+                }
+                [byte @ b' '..=b'~', rest @ ..] if *byte != b'%' => {
+                    text.push(*byte);
+                    self.rest = rest;
+                }
+                _ => return None,
+            }
+        }
+    }
+}
+
+fn lower_hex(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
     }
 }
 

@@ -92,7 +92,7 @@ fn update(
             Refreshed { stored: new, storable: Ok(()) }
         }
         Err(reason) => {
-            let control = ResponseControl::read(&merged);
+            let control = ResponseControl::read(&merged, &policy.targeted);
             let (mut headers, dates) = (merged.clone(), Dates::read(&merged, response.received.wall));
             let policy = Policy { set_cookie: SetCookie::Store, ..policy.clone() };
             keep_stored_fields(&mut headers, &control, &policy);

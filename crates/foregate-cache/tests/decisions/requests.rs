@@ -59,7 +59,12 @@ fn a_reload_key_reaches_the_origin_once_a_second() {
         sources.push(scene.get(reload, &Origin::Reply(304, FRESH)).source);
         scene.time += 500;
     }
-    assert_eq!(sources, [Source::Store, Source::Store, Source::Validated, Source::Store]);
+    assert_eq!(sources, [Source::Validated, Source::Store, Source::Validated, Source::Store]);
+    // A response of another length of life does not count as one that a client demanded.
+    scene.time += 5000;
+    assert_eq!(scene.get(&[], &Origin::Down).source, Source::Store);
+    assert_eq!(scene.get(reload, &Origin::Reply(200, FRESH)).source, Source::Origin);
+    assert_eq!(scene.get(reload, &Origin::Down).source, Source::Store);
 }
 
 #[test]

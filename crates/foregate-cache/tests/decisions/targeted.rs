@@ -1,4 +1,5 @@
-use super::scene::{Origin, Scene, Source, check};
+use super::scene::{Fields, Origin, Scene, Source, again_in, check};
+use foregate_cache::Policy;
 
 #[test]
 fn the_targeted_field_wins_where_it_is_valid() {
@@ -113,6 +114,26 @@ fn a_field_that_is_no_dictionary_is_ignored() {
             true,
         ),
     ]);
+}
+
+#[test]
+fn targets_have_an_order() {
+    let targeted = ["Edge-Cache-Control", "CDN-Cache-Control"].map(str::to_owned).to_vec();
+    let rows: &[(&str, Fields<'_>, bool)] = &[
+        ("the first", &[("cdn-cache-control", "no-store"), ("edge-cache-control", "max-age=9")], true),
+        ("the first", &[("CDN-Cache-Control", "max-age=9"), ("Edge-Cache-Control", "no-store")], false),
+        ("the second", &[("CDN-Cache-Control", "max-age=9"), ("Cache-Control", "no-store")], true),
+        ("the first is invalid", &[("Edge-Cache-Control", "="), ("CDN-Cache-Control", "max-age=9")], true),
+        ("the first is empty", &[("Edge-Cache-Control", ""), ("CDN-Cache-Control", "max-age=9")], true),
+        ("none", &[("Cache-Control", "max-age=9")], true),
+    ];
+    for (name, fields, reused) in rows {
+        let mut scene = Scene::with(Policy { targeted: targeted.clone(), ..Policy::default() });
+        let expected = if *reused { Source::Store } else { Source::Origin };
+        assert_eq!(again_in(&mut scene, 200, fields), expected, "RFC 9213 2.2: {name}");
+    }
+    let mut scene = Scene::with(Policy { targeted: Vec::new(), ..Policy::default() });
+    assert_eq!(again_in(&mut scene, 200, &[("CDN-Cache-Control", "max-age=9")]), Source::Origin);
 }
 
 #[test]
