@@ -12,6 +12,68 @@
 //! 6. After a request that changes something ([`invalidates`]), the address and the [`related`] ones are invalid.
 //!
 //! Nothing here reads a clock: callers pass a [`Moment`]. No head can make a function panic or take more than linear time.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use bytes::Bytes;
+//! use foregate_cache::{
+//!     Asked, CacheTime, Content, Floors, FlightLimits, Flights, Found, Joined, KeyParts, KeyText, Lookup, Memory,
+//!     Moment, Object, Policy, Request, Response, Reuse, Secret, Uri, lookup, reuse, store,
+//! };
+//! use foregate_wire::{HeaderList, Method, NameId, Scheme};
+//!
+//! let secret = Secret::new(*b"16 random bytes!");
+//! let memory = Memory::new(256 << 20, secret, Arc::new(Floors::default()));
+//! let (flights, policy) = (Flights::new(FlightLimits::default()), Policy::default());
+//! let now = Moment { wall: 1_795_867_200, cache: CacheTime(0) };
+//!
+//! // The request, and its key.
+//! let (path, fields) = (b"/style.css", HeaderList::new());
+//! let request =
+//!     Request { method: &Method::Get, headers: &fields, path, has_query: false, has_body: false };
+//! let Lookup::Cache(demands) = lookup(&request, &policy) else { return Err("not for the cache".into()) };
+//! let uri = Uri { scheme: Scheme::Https, host: "example.com", port: None, path, query: None };
+//! let mut text = KeyText::new();
+//! text.write(&uri, &KeyParts::default());
+//! let key = text.key(&secret);
+//!
+//! // A miss: this request leads the fetch.
+//! let Found::Nothing { variant } = memory.get(key, &text, &fields) else { return Err("a hit".into()) };
+//! let Joined::Lead(mut lead) = flights.join(variant.unwrap_or(key), key, now.cache, || None) else {
+//!     return Err("another request fetches".into());
+//! };
+//! let sequence = memory.floors().begin();
+//!
+//! // The response arrives.
+//! let mut headers = HeaderList::new();
+//! headers.push(b"Cache-Control", b"max-age=60");
+//! let response = Response { status: 200, headers: &headers, sent: now, received: now };
+//! let head = match store(&Asked { demands: &demands, headers: &fields, path }, &response, &policy, &secret) {
+//!     Ok(head) => Arc::new(head),
+//!     Err(reason) => {
+//!         lead.uncacheable(now.cache);
+//!         return Err(reason.as_str().into());
+//!     }
+//! };
+//! let variant = head.vary.as_ref().map(|vary| key.variant(vary.variant, &secret));
+//! lead.head(Arc::clone(&head), Some(5), variant, now.cache);
+//! lead.push(Bytes::copy_from_slice(b"body!"));
+//! lead.complete(|body| {
+//!     let object = Arc::new(Object::new((*head).clone(), body, key, &text, sequence));
+//!     memory.insert(Arc::clone(&object), now.cache).then_some(object)
+//! });
+//!
+//! // A second later it answers the next request.
+//! let later = Moment { wall: now.wall + 1, cache: CacheTime(1000) };
+//! let Found::Object { object, outdated } = memory.get(key, &text, &fields) else { return Err("a miss".into()) };
+//! assert_eq!(reuse(&object.head, &demands, outdated, later.cache), Reuse::Fresh);
+//! let mut out = HeaderList::new();
+//! let answer = object.head.answer(&demands, &fields, Some(object.body.len()), later, 0, &mut out);
+//! assert_eq!((answer.status, answer.content), (200, Content::Whole));
+//! assert_eq!(out.get(NameId::Age), Some(&b"1"[..]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing)]

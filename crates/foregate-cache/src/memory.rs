@@ -144,8 +144,14 @@ impl Memory {
                 place(key.variant(vary.variant, &self.secret), generation)
             }
         };
-        self.shard(place).lock().insert(place, Slot::Object(object), |slot| self.is_useless(slot, now));
-        true
+        let slot = Slot::Object(Arc::clone(&object));
+        self.shard(place).lock().insert(place, slot, |slot| self.is_useless(slot, now));
+        // A purge since the first look may have been forgotten by a sweep that has passed this place before the object came.
+        let admitted = self.floors.admits(&object);
+        if !admitted {
+            self.remove_at(place, &object);
+        }
+        admitted
     }
 
     /// Notes the selecting fields of a variant under the key of its address. The result is the generation of the list.
