@@ -1,5 +1,6 @@
 //! What a step reads.
 
+use alloc::vec::Vec;
 use core::any::Any;
 use core::net::IpAddr;
 
@@ -248,6 +249,8 @@ borrowed! {
     Authority(&'r str), "authority", Phase, |exchange| exchange.authority();
     /// The path in its normal form.
     Path(&'r [u8]), "path", Phase, |exchange| exchange.path();
+    /// The other paths that servers may read this one as ([`Exchange::other_paths`]). `None` if there are too many to look at.
+    OtherPaths(Option<&'r [Vec<u8>]>), "other readings of the path", Phase, |exchange| exchange.other_paths();
     /// The query, without `?`.
     Query(Option<&'r [u8]>), "query", Phase, |exchange| exchange.query();
     /// The target as it was sent.

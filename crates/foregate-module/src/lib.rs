@@ -75,9 +75,9 @@ pub use fetch::{
 pub use fields::{Edit, Edits, Field, FieldError, Fields, FieldsMut};
 pub use input::{
     Authority, Body, ClientAddress, Doubt, DryRun, ErrorKind, GiveWay, Host, Input, Inputs, MemoryIsShort,
-    Method, Outcome, Path, PeerAddress, Protocol, Query, Random, RawTarget, ReadableAt, ReceivedRequest,
-    RequestFields, RequestLength, ResponseBody, ResponseFields, ResponseSource, RouteName, Scheme, SiteName,
-    Status, Time, Tls, Unseen, View,
+    Method, OtherPaths, Outcome, Path, PeerAddress, Protocol, Query, Random, RawTarget, ReadableAt,
+    ReceivedRequest, RequestFields, RequestLength, ResponseBody, ResponseFields, ResponseSource, RouteName,
+    Scheme, SiteName, Status, Time, Tls, Unseen, View,
 };
 pub use output::{
     Add, Apply, AskWhole, ChooseUpstream, Count, Counts, EditRequest, EditResponse, Emit, FilterRequestBody,

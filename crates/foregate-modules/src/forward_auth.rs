@@ -6,17 +6,21 @@
 //! }
 //! ```
 //!
-//! One step asks before anything is judged; another reads the answer: 2xx lets in, everything else goes to the client as
-//! it came, and no answer lets nobody in.
+//! One step asks before anything is judged, and one about the other paths that an origin may read the path as. Another reads the
+//! answers: 2xx lets in, everything else goes to the client as it came, and no answer lets nobody in.
 
+mod readings;
 #[cfg(test)]
 mod tests;
+
+pub use self::readings::{AskOthers, Other};
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ops::{ControlFlow, RangeInclusive};
+use core::ops::ControlFlow::{self, Break};
+use core::ops::RangeInclusive;
 use core::time::Duration;
 
 use crate::cors::Preflight;
@@ -25,8 +29,8 @@ use foregate_module::settings::{
 };
 use foregate_module::{
     Authority, ClientAddress, Edit, EditRequest, EditResponse, Edits, Emit, Fetch, FetchKey, FetchRequest,
-    FetchResponse, FetchTarget, Fetched, Field, Filter, Method, Never, Note, Noted, Path, Query, Read,
-    RequestFields, Respond, Response, Scheme, Step, Text, UpstreamId, Value, phase,
+    FetchResponse, FetchResult, FetchTarget, Fetched, Field, Filter, Method, Never, Note, Noted, OtherPaths,
+    Path, Query, Read, RequestFields, Respond, Response, Scheme, Step, Text, UpstreamId, Value, phase,
 };
 
 /// What the authentication server is always told, as far as the client has sent it.
@@ -277,17 +281,21 @@ impl Step for Ask {
             return ControlFlow::Continue((Emit(None), Emit(Some(())), clear));
         }
         let input = (method, scheme, authority, path, query, client, fields);
-        // A question that leaves something out could be answered with yes: rather none, which lets nobody in.
-        let question = self::fields(settings, input).map(|fields| FetchRequest {
-            target: FetchTarget::Upstream(settings.upstream),
-            authority: settings.host.clone(),
-            fields,
-            timeout: settings.timeout,
-            limit: BODY_MOST,
-            ..FetchRequest::get(settings.upstream, settings.path.clone())
-        });
-        ControlFlow::Continue((Emit(question), Emit(None), clear))
+        ControlFlow::Continue((Emit(question(settings, input)), Emit(None), clear))
     }
+}
+
+/// What the server is asked. `None` if some of it cannot stand in a field: a question that leaves something out could be answered
+/// with yes.
+fn question(settings: &ForwardAuthSettings, request: Request<'_>) -> Option<FetchRequest> {
+    fields(settings, request).map(|fields| FetchRequest {
+        target: FetchTarget::Upstream(settings.upstream),
+        authority: settings.host.clone(),
+        fields,
+        timeout: settings.timeout,
+        limit: BODY_MOST,
+        ..FetchRequest::get(settings.upstream, settings.path.clone())
+    })
 }
 
 /// What the server is told; `None` if some of it cannot stand in a field.
@@ -345,7 +353,16 @@ pub struct ForwardAuth;
 impl Step for ForwardAuth {
     type At = phase::RequestSecurity;
     type Settings = ForwardAuthSettings;
-    type In<'r> = (Read<'r, Fetched<Question>>, Read<'r, SeveralCredentials>);
+    type In<'r> = (
+        Read<'r, Fetched<Question>>,
+        Read<'r, SeveralCredentials>,
+        OtherPaths<'r>,
+        Read<'r, Fetched<Other<0>>>,
+        Read<'r, Fetched<Other<1>>>,
+        Read<'r, Fetched<Other<2>>>,
+        Read<'r, Fetched<Other<3>>>,
+        Read<'r, Fetched<Other<4>>>,
+    );
     type Out = (EditRequest,);
     type Stop = Noted<Respond>;
     const NAME: &'static str = "forward-auth";
@@ -361,39 +378,56 @@ impl Step for ForwardAuth {
     fn run(
         &self,
         settings: &ForwardAuthSettings,
-        (Read(answer), Read(several)): Self::In<'_>,
+        (Read(answer), Read(several), paths, a, b, c, d, e): Self::In<'_>,
     ) -> ControlFlow<Self::Stop, Self::Out> {
         let refuse = |response: Response, why: String| {
             let notes = Vec::from([Note { name: "forward-auth".into(), value: why.into() }]);
-            ControlFlow::Break(Noted { stop: Respond(response), notes })
+            Noted { stop: Respond(response), notes }
         };
         let fail = |why: String| {
             let response = Response::new(settings.failure_status);
             refuse(response.body("text/plain; charset=utf-8", "Authentication is not available\n"), why)
         };
-        match answer {
-            Some(Ok(answer)) if let_in(answer) => {
-                let mut edits = Edits::shared(&settings.clear);
-                for field in settings.copy.iter().flat_map(|name| fields_of(answer, name)) {
-                    edits.push(Edit::Append(field.clone()));
-                }
-                ControlFlow::Continue((EditRequest(edits),))
-            }
-            Some(Ok(answer)) => {
+        let bad_request = |text: &'static str, why: &str| {
+            refuse(Response::new(400).body("text/plain; charset=utf-8", text), why.into())
+        };
+        let refusal = |answer: Option<&FetchResult>, of: &str| match answer {
+            Some(Ok(answer)) if let_in(answer) => None,
+            Some(Ok(answer)) => Some({
                 let relayed = RELAYED.iter().flat_map(|name| fields_of(answer, name)).cloned().collect();
                 // Without a body, a page for errors says more.
                 let meant = !answer.body.is_empty();
                 let response = Response { fields: relayed, meant, ..answer.clone().into_response() };
-                refuse(response, alloc::format!("refused with {}", answer.status))
-            }
-            Some(Err(error)) => fail(error.to_string()),
-            None if several.is_some() => {
-                let response = Response::new(400);
-                let text = "There may be one `Authorization` field\n";
-                refuse(response.body("text/plain; charset=utf-8", text), "several credentials".into())
-            }
-            None => fail("the server was not asked".into()),
+                refuse(response, alloc::format!("refused with {}{of}", answer.status))
+            }),
+            Some(Err(error)) => Some(fail(alloc::format!("{error}{of}"))),
+            None => Some(fail(alloc::format!("the server was not asked{of}"))),
+        };
+        if several.is_some() {
+            return Break(bad_request("There may be one `Authorization` field\n", "several credentials"));
         }
+        if let Some(refusal) = refusal(answer, "") {
+            return Break(refusal);
+        }
+        let Some(others) = readings::each((paths, a, b, c, d, e)) else {
+            return Break(bad_request(
+                "The path can be read in too many ways\n",
+                "too many readings of the path",
+            ));
+        };
+        for (path, answer) in others {
+            let of = alloc::format!(" for {}, as which an origin may read the path", path.escape_ascii());
+            if let Some(refusal) = refusal(answer, &of) {
+                return Break(refusal);
+            }
+        }
+        let mut edits = Edits::shared(&settings.clear);
+        if let Some(Ok(answer)) = answer {
+            for field in settings.copy.iter().flat_map(|name| fields_of(answer, name)) {
+                edits.push(Edit::Append(field.clone()));
+            }
+        }
+        ControlFlow::Continue((EditRequest(edits),))
     }
 }
 

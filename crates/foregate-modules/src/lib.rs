@@ -70,6 +70,7 @@ foregate_module::pipeline! {
         rate_limit::RateLimit<rate_limit::Identity>,
         cors::RecognisePreflight,
         forward_auth::Ask,
+        forward_auth::AskOthers,
         jwt::AskForKeys,
         // request-security: rules first, so that they can leave out the others
         rules::EvaluateRequest,

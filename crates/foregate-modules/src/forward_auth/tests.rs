@@ -99,6 +99,49 @@ fn several_credentials_let_nobody_in() {
 }
 
 #[test]
+fn each_path_that_an_origin_may_serve_has_to_pass() {
+    let settings = read(auth()).unwrap();
+    let yes = || answer(204, &[], "");
+    let sample_of = |paths: &[&str]| {
+        let mut sample = Sample::get("/x/..%2Fadmin");
+        sample.other_paths = paths.iter().map(|path| path.as_bytes().to_vec()).collect();
+        assert!(asked(&mut sample, &settings).is_some());
+        assert_eq!(sample.run(&AskOthers, &settings), Verdict::Continue);
+        sample
+    };
+    let uri = |request: &FetchRequest| {
+        told(request).into_iter().find(|(name, _)| name == "x-forwarded-uri").map(|(_, value)| value)
+    };
+    let mut sample = sample_of(&["/x/../admin", "/admin"]);
+    let others = [sample.value::<Fetch<Other<0>>>(), sample.value::<Fetch<Other<1>>>()];
+    assert_eq!(others.map(|other| other.and_then(uri)), [Some("/x/../admin".into()), Some("/admin".into())]);
+    assert!(sample.value::<Fetch<Other<2>>>().is_none());
+    sample.put::<Fetched<Other<0>>>(yes());
+    sample.put::<Fetched<Other<1>>>(yes());
+    assert_eq!(answered(&mut sample, &settings, yes()), Verdict::Continue);
+
+    for (no, status) in [(Some(answer(403, &[], "")), 403), (Some(Err(FetchError::Busy)), 503), (None, 503)] {
+        let mut sample = sample_of(&["/x/../admin", "/admin"]);
+        sample.put::<Fetched<Other<0>>>(yes());
+        if let Some(no) = no {
+            sample.put::<Fetched<Other<1>>>(no);
+        }
+        let Verdict::Stop(Action::Respond(response)) = answered(&mut sample, &settings, yes()) else {
+            unreachable!()
+        };
+        assert_eq!(response.status, status);
+        let note = String::from_utf8_lossy(&sample.state.notes[0].1).into_owned();
+        assert!(note.contains(" for /admin, as which"), "{note}");
+    }
+    let mut sample = sample_of(&["/a", "/b", "/c", "/d", "/e", "/f"]);
+    assert!(sample.value::<Fetch<Other<0>>>().is_none(), "what is refused anyway is not asked");
+    let Verdict::Stop(Action::Respond(response)) = answered(&mut sample, &settings, yes()) else {
+        unreachable!()
+    };
+    assert_eq!(response.status, 400);
+}
+
+#[test]
 fn an_empty_cookie_field_hinders_nobody() {
     let settings = read(auth()).unwrap();
     for (cookies, expected) in [
