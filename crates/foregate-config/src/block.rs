@@ -156,7 +156,7 @@ impl<'p> Decoder<'p> {
             if seen.insert(number) && !key.many {
                 let first =
                     nodes.iter().find(|(other, _)| other.name == key.name).map(|(_, first)| first.place());
-                let problem = Problem::new(Some(item.place()), format!("`{}` stands here twice", key.name));
+                let problem = Problem::new(Some(item.place()), format!("`{}` is here twice", key.name));
                 self.push(match first {
                     Some(place) => problem.also(place, "the first one"),
                     None => problem,
@@ -197,7 +197,7 @@ impl<'p> Decoder<'p> {
             let problem = Problem::new(place, format!("{what} needs a `{}`", key.name));
             let of_module = module.and_then(|number| self.modules.get(number));
             self.push(problem.help(match of_module {
-                Some(module) => format!("add `{}`: `{}` acts on what it takes", key.example, module.name),
+                Some(module) => format!("add `{}`: `{}` acts on its requests", key.example, module.name),
                 None => format!("add `{}`", key.example),
             }));
         }
@@ -209,7 +209,7 @@ impl<'p> Decoder<'p> {
         if !key.many
             && let Some((_, first)) = modules.iter().find(|(other, _)| *other == number)
         {
-            let problem = Problem::new(Some(item.place()), format!("`{}` stands here twice", key.name));
+            let problem = Problem::new(Some(item.place()), format!("`{}` is here twice", key.name));
             self.push(problem.also(first.place(), "the first one"));
             return;
         }
@@ -265,7 +265,7 @@ impl<'p> Decoder<'p> {
                 // What it stands for is not missing, too.
                 fits &= !has_key(key, name);
             } else if props.contains(&name) {
-                self.push(Problem::new(place, format!("the property `{name}` stands here twice")));
+                self.push(Problem::new(place, format!("the property `{name}` is here twice")));
                 surplus = true;
             }
             props.push(name);

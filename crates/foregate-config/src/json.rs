@@ -102,7 +102,7 @@ impl Reader<'_, '_> {
             "\"name\"" => {
                 let name = self.string()?;
                 if parts.name.replace((name, Span::new(at, self.at))).is_some() {
-                    return Err(SyntaxError::new(span, "this member stands here twice"));
+                    return Err(SyntaxError::new(span, "this member is here twice"));
                 }
                 return Ok(());
             }
@@ -115,7 +115,7 @@ impl Reader<'_, '_> {
             }
         };
         if slot.replace(at).is_some() {
-            return Err(SyntaxError::new(span, "this member stands here twice"));
+            return Err(SyntaxError::new(span, "this member is here twice"));
         }
         self.skip()
     }

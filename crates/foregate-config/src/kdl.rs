@@ -123,7 +123,7 @@ impl Reader<'_, '_> {
         let span = self.span;
         if self.token == Token::Open {
             return Err(SyntaxError::new(span, "this `{` belongs to no node")
-                .help("`{` stands on the line of its node, such as `site \"*\" {`"));
+                .help("write `{` on the line of its node, such as `site \"*\" {`"));
         }
         if !self.token.is_string() {
             return Err(self.unexpected("the name of a node"));

@@ -147,7 +147,7 @@ impl<'s> Scanner<'s> {
         if rest.starts_with(',') {
             let span = Span::new(self.at, self.at + 1);
             return Err(SyntaxError::new(span, "a comma separates nothing here")
-                .help("a space stands between values, `;` or a line break between nodes"));
+                .help("write a space between values, and `;` or a line break between nodes"));
         }
         // At least the quote that begins another text here.
         let len = rest.find(|c| may_follow(c) || c == '"').map_or(rest.len(), |len| len.max(1));
@@ -263,7 +263,7 @@ impl<'s> Scanner<'s> {
                 Some(_) => {
                     let c = self.source[at..].chars().next().unwrap_or_default();
                     if is_newline(c) {
-                        return Err(unclosed(start).help("a text of several lines stands between `\"\"\"`"));
+                        return Err(unclosed(start).help("write a text of several lines between `\"\"\"`"));
                     }
                     self.check_allowed(at, at + c.len_utf8())?;
                     at += c.len_utf8();
@@ -289,9 +289,7 @@ impl<'s> Scanner<'s> {
         self.at += 1;
         let Some(len) = self.rest().find(&end) else { return Err(unclosed(start)) };
         if self.rest()[..len].contains(is_newline) {
-            return Err(
-                unclosed(start).help("a text of several lines stands between `#\"\"\"` and `\"\"\"#`")
-            );
+            return Err(unclosed(start).help("write a text of several lines between `#\"\"\"` and `\"\"\"#`"));
         }
         self.check_allowed(self.at, self.at + len)?;
         self.at += len + end.len();
@@ -401,7 +399,7 @@ fn check_word(word: &str, start: usize, rest: &str) -> Result<(), SyntaxError> {
         );
     }
     if word.ends_with(':') && rest.starts_with("//") {
-        let message = format!("`{word}` ends here: what begins with `//` is a comment");
+        let message = format!("`{word}` ends here: `//` begins a comment");
         return Err(SyntaxError::new(span, message).help("put URLs in quotes"));
     }
     Ok(())

@@ -30,14 +30,14 @@ pub static GENERIC: &[Prop] = &[
         usage: "EXPRESSION",
         required: false,
         default: "",
-        about: "The module runs only on requests for which this holds.",
+        about: "The module runs only on requests for which this expression is true.",
     },
     Prop {
         name: "dry-run",
         usage: "#true|#false",
         required: false,
         default: "#false",
-        about: "The module runs, and what it would have done is counted and logged, but nothing changes.",
+        about: "A trial run: the module runs, its decisions are counted and logged, and nothing changes.",
     },
 ];
 

@@ -64,7 +64,7 @@ pub(super) fn multi_line(body: &str, start: usize, raw: bool) -> Result<String, 
     if !indent.chars().all(is_space) {
         return Err(SyntaxError::new(
             Span::new(start + body.len(), start + body.len() + 3),
-            "the closing `\"\"\"` stands on a line of its own",
+            "write the closing `\"\"\"` on a line of its own",
         ));
     }
     let mut plain = String::with_capacity(lines.len());

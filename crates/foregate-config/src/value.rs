@@ -82,7 +82,7 @@ fn no_reference(text: &str) -> Result<(), Wrong> {
         None => String::new(),
     };
     let wrong = Wrong::new("a reference begins with `${env:` or `${file:`");
-    Err(wrong.help(advice + "`$${` stands for the text `${`"))
+    Err(wrong.help(advice + "`$${` is the text `${`"))
 }
 
 fn variable(name: &str) -> Result<String, Wrong> {
@@ -135,10 +135,10 @@ mod tests {
             let wrong = expand(text).unwrap_err();
             assert_eq!(wrong.message, "a reference begins with `${env:` or `${file:`", "{text}");
             let help = wrong.help.unwrap();
-            assert_eq!(help, "did you mean `env:`? `$${` stands for the text `${`", "{text}");
+            assert_eq!(help, "did you mean `env:`? `$${` is the text `${`", "{text}");
         }
         assert!(expand("${flie:a}").unwrap_err().help.unwrap().starts_with("did you mean `file:`?"));
-        assert_eq!(expand("${vault:a}").unwrap_err().help.unwrap(), "`$${` stands for the text `${`");
+        assert_eq!(expand("${vault:a}").unwrap_err().help.unwrap(), "`$${` is the text `${`");
         assert_eq!(expand("$${vault:a}").as_deref(), Ok("${vault:a}"));
         for text in
             ["${1}", "${nonce}", "{nonce:a}", "${:a}", "${}:", "${a}:b", "$ {env:A}", "${a?b:c}", "${a.b:c}"]

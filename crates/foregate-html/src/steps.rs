@@ -30,7 +30,7 @@ static KEY: Key = Key::block(
     "html",
     &BLOCK,
     "html { types \"text/html\" }",
-    "How documents are rewritten by the features whose keys begin with `html-`.",
+    "Settings that all HTML features (the keys that begin with `html-`) share.",
 )
 .otherwise("`text/html` is rewritten");
 

@@ -50,7 +50,7 @@ static BLOCK: Block = Block {
             "replace",
             "FROM TO",
             "replace \"http://a.example\" \"https://b.example\"",
-            "A text, and what takes its place. Where several fit, the longest.",
+            "A text and its replacement. If several texts match, the longest wins.",
         )
         .args(2, 2)
         .many()

@@ -35,7 +35,7 @@ const FILE: &[Prop] = &[Prop {
     usage: "FILE",
     required: false,
     default: "",
-    about: "More networks, one to a line; `#` begins a comment.",
+    about: "A file with more networks, one per line; `#` begins a comment.",
 }];
 
 const RULES: Block = Block {
@@ -46,8 +46,7 @@ const RULES: Block = Block {
                 "allow",
                 "",
                 "allow \"10.0.0.0/8\" \"country:DE\"",
-                "Lets in who matches: an address, a network, `country:XX` (with `geoip`), `country:unknown`, `unix`, \
-                 or `all`.",
+                "Allows matching clients: an address, a network, `country:XX` (with `geoip`), `country:unknown`, `unix`, or `all`.",
             )
         }
         .args(0, ANY)
@@ -55,7 +54,7 @@ const RULES: Block = Block {
         .many(),
         Key {
             usage: "WHO... file=FILE",
-            ..Key::one("deny", "", "deny \"all\"", "Refuses who matches, as with `allow`.")
+            ..Key::one("deny", "", "deny \"all\"", "Refuses matching clients, written as for `allow`.")
         }
         .args(0, ANY)
         .props(FILE)
@@ -70,19 +69,18 @@ const KEY: Key = Key {
         "access",
         "",
         "access { allow \"10.0.0.0/8\"; deny \"all\" }",
-        "Lets clients in, or refuses them, by address and country. The first of its rules that matches decides; who \
-         matches none is allowed.",
+        "Allows or refuses clients by address and country. The first matching rule decides; a client that matches no rule passes.",
     )
 }
 .args(0, 1)
 .with(&RULES)
-.otherwise("everybody is let in")
+.otherwise("all clients pass")
 .props(&[Prop {
     name: "status",
     usage: "STATUS",
     required: false,
     default: "403",
-    about: "The status of the answer to who is refused, 400 to 599.",
+    about: "The status for refused clients, 400 to 599.",
 }]);
 
 /// The settings: rules, by what they match; each has a number, and the least one that matches decides.

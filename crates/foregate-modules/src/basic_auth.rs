@@ -51,12 +51,12 @@ static KEY: Key = Key {
     args: (0, 1),
     props: &PROPS,
     block: Some(&Block { keys: &[USER], later: &[] }),
-    otherwise: "everybody may",
+    otherwise: "no password is needed",
     ..Key::one(
         "basic-auth",
         "[#false] { user NAME HASH ... }",
         "basic-auth realm=\"staff\" { user \"ada\" \"$2y$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy\" }",
-        "Lets in who gives a user name and a password that are known; others are answered with 401.",
+        "Requires HTTP Basic authentication. Without a known user name and password, the answer is 401.",
     )
 };
 
@@ -76,28 +76,28 @@ const PROPS: [Prop; 4] = [
         usage: "TEXT",
         required: false,
         default: "\"restricted\"",
-        about: "What browsers show when they ask for the password.",
+        about: "The text that browsers may show when they ask for the password.",
     },
     Prop {
         name: "file",
         usage: "FILE",
         required: false,
         default: "",
-        about: "More users: lines of NAME:HASH, as `htpasswd -B` writes them.",
+        about: "A file with more users, one NAME:HASH per line, as `htpasswd -B` writes it.",
     },
     Prop {
         name: "user-field",
         usage: "NAME",
         required: false,
         default: "",
-        about: "The field in which the origin is told the user. What the client sends under this name is replaced.",
+        about: "The request field that carries the user name to the origin. It replaces a field of this name from the client.",
     },
     Prop {
         name: "strip-authorization",
         usage: "#true|#false",
         required: false,
         default: "#false",
-        about: "Whether `authorization` is kept from the origin.",
+        about: "Whether `authorization` is removed before the request goes to the origin.",
     },
 ];
 

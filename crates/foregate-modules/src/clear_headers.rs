@@ -37,8 +37,7 @@ const KEY: Key = Key {
         "clear-headers",
         "",
         "clear-headers \"x-internal-*\" builtin=#true",
-        "Removes fields with these names, or with names that begin like the text before a `*`, from requests before \
-         anything else reads them, but for `trusted-proxies`, and from responses if told so. `_` counts as `-`.",
+        "Removes fields with these names from requests, before any other module but `trusted-proxies` reads them, and from responses with `responses=#true`. A `*` at the end of a name stands for any rest. `_` counts as `-`.",
     )
 }
 .args(0, ANY)
@@ -49,15 +48,14 @@ const KEY: Key = Key {
         usage: "FILE",
         required: false,
         default: "",
-        about: "More names, one to a line; `#` begins a comment.",
+        about: "A file with more names, one per line; `#` begins a comment.",
     },
     Prop {
         name: "builtin",
         usage: "#true|#false",
         required: false,
         default: "#false",
-        about: "Also the names by which proxies, clouds and gateways tell a server who the client is, such as \
-                `cf-connecting-ip`, `x-real-ip`, `x-remote-user`, `x-original-url`.",
+        about: "Adds a built-in list of fields with which proxies, clouds and gateways identify the client, such as `cf-connecting-ip`, `x-real-ip`, `x-remote-user`, `x-original-url`.",
     },
     Prop {
         name: "requests",

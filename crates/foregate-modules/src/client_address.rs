@@ -44,14 +44,14 @@ const KEY: Key = Key {
     )
 }
 .args(0, ANY)
-.otherwise("the client is the other end of the connection, whatever a request claims")
+.otherwise("the client is the peer of the connection")
 .props(&[
     Prop {
         name: "file",
         usage: "FILE",
         required: false,
         default: "",
-        about: "More networks, one to a line; `#` begins a comment.",
+        about: "A file with more networks, one per line; `#` begins a comment.",
     },
     Prop {
         name: "header",
@@ -59,15 +59,14 @@ const KEY: Key = Key {
         required: false,
         default: "\"x-forwarded-for\"",
         about: "The field: `forwarded` is read as RFC 7239 says, any other (`x-forwarded-for`, `x-real-ip`, \
-                `cf-connecting-ip`) as a list of addresses. The trusted proxies have to write or remove it.",
+                `cf-connecting-ip`) as a list of addresses. The trusted proxies must overwrite or remove this field.",
     },
     Prop {
         name: "scheme-header",
         usage: "NAME",
         required: false,
         default: "",
-        about: "The field that says whether the client has asked by `https` or `http`, such as `x-forwarded-proto`; \
-                `forwarded` where `header` is it. Without, that is what our own connection is.",
+        about: "The field with the scheme of the client's request, `https` or `http`, such as `x-forwarded-proto`; for `header=\"forwarded\"` it is `forwarded`. Without it: the scheme of the connection to Foregate.",
     },
 ]);
 

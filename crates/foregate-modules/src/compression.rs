@@ -83,7 +83,7 @@ static BLOCK: Block = Block {
             "types",
             "TYPE...",
             "types \"text/*\" \"application/*+json\"",
-            "The media types that are compressed; `*` stands for any, also before a suffix.",
+            "The media types that are compressed. `*` stands for any text, also before a suffix.",
         )
         .args(1, TYPES_LIMIT)
         .otherwise(
@@ -94,7 +94,7 @@ static BLOCK: Block = Block {
             "minimum",
             "SIZE",
             "minimum \"1KiB\"",
-            "Shorter bodies pass as they are. Those whose length nobody knows are compressed.",
+            "The smallest body that is compressed. Bodies of unknown length are always compressed.",
         )
         .default("256"),
         Key::one(

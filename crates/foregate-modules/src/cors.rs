@@ -54,10 +54,10 @@ const KEY: Key = Key::block(
     "cors",
     &BLOCK,
     "cors { origins \"https://app.example.com\" }",
-    "Which pages of other origins may use the responses (CORS). Preflight requests are answered at the edge.",
+    "Allows pages of other web origins to use the responses (CORS). Foregate answers preflight requests itself.",
 )
 .args(0, 1)
-.otherwise("what the origin server says passes");
+.otherwise("the origin's own CORS fields pass");
 
 static BLOCK: Block = Block {
     keys: &[
@@ -65,15 +65,14 @@ static BLOCK: Block = Block {
             "origins",
             "ORIGIN...",
             "origins \"https://app.example.com\" \"https://*.example.org\"",
-            "The origins whose pages may: scheme, host, and the port unless it is the scheme's own. `*.` stands for any \
-             subdomain, `*` for everybody.",
+            "The web origins that are allowed: scheme, host, and the port unless it is the default one. `*.` stands for any subdomain, `*` for every origin.",
         )
         .args(1, LIST_LIMIT),
         Key::one(
             "origins-if",
             "EXPRESSION",
             "origins-if \"ip.src in {192.0.2.0/24}\"",
-            "Besides those, any origin for whose request this holds.",
+            "An expression that allows further web origins: those of requests for which it is true.",
         ),
         Key::one(
             "methods",

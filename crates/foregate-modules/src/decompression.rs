@@ -42,7 +42,7 @@ const KEY: Key = Key {
         "decompress",
         &BLOCK,
         "decompress",
-        "Takes `gzip`, `deflate`, `br` and `zstd` off bodies for those who cannot.",
+        "Decodes `gzip`, `deflate`, `br` and `zstd` bodies for clients or origins that cannot.",
     )
 }
 .args(0, 1)

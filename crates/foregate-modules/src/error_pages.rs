@@ -92,28 +92,28 @@ const PAGE: Key = Key {
         usage: "NAME",
         required: false,
         default: "",
-        about: "The upstream that has the page; what it answers with 200 is taken.",
+        about: "The upstream that serves the page. Its answer is used if it has status 200.",
     },
     Prop {
         name: "path",
         usage: "PATH",
         required: false,
         default: "\"/{status}.html\"",
-        about: "Where the upstream has it; `{status}` is replaced.",
+        about: "The path of the page at the upstream; `{status}` is replaced.",
     },
     Prop {
         name: "keep",
         usage: "DURATION",
         required: false,
         default: "\"1m\"",
-        about: "How long a fetched page is kept; for as long again when it cannot be fetched.",
+        about: "How long a fetched page is kept. If it cannot be fetched again, it serves for the same time once more.",
     },
     Prop {
         name: "timeout",
         usage: "DURATION",
         required: false,
         default: "\"2s\"",
-        about: "How long fetching may take; beyond it the original is sent.",
+        about: "The time for the fetch. Beyond: the original response is sent.",
     },
     Prop {
         name: "type",
@@ -138,7 +138,7 @@ const BLOCK: Block = Block {
             "json",
             "TEXT",
             "json \"{\\\"status\\\": {status}}\"",
-            "What clients get instead that prefer `application/json`, for each status that has a page.",
+            "The body for clients that prefer `application/json`, for every status that has a page.",
         ),
     ],
     later: &[],
@@ -150,19 +150,19 @@ const KEY: Key = Key {
         "error-pages",
         "",
         "error-pages { page \"5xx\" file=\"5xx.html\" }",
-        "Own pages for errors. Replaced in them: `{status}`, `{reason}`, `{error}`, `{request-id}`, `{ray}`, \
+        "Replaces error responses with your own pages. These tokens in a page are replaced: `{status}`, `{reason}`, `{error}`, `{request-id}`, `{ray}`, \
          `{trace-id}`, `{client-ip}`, `{host}`, `{path}`.",
     )
 }
 .args(0, 1)
 .with(&BLOCK)
-.otherwise("errors are told in a line of text; an origin's pass as they are")
+.otherwise("errors of Foregate have a line of text; those of origins pass unchanged")
 .props(&[Prop {
     name: "of",
     usage: "\"proxy\"|\"origin\"|\"both\"",
     required: false,
     default: "\"proxy\"",
-    about: "Whose errors: those that the proxy and its modules tell, those that origins answer with, or both.",
+    about: "The errors that get a page: those of Foregate and its modules, those of origins, or both.",
 }]);
 
 /// Whose errors get a page.

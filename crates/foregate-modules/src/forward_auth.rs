@@ -60,12 +60,12 @@ static KEY: Key = Key {
     args: (0, 1),
     props: &PROPS,
     block: Some(&Block { keys: &CHILDREN, later: &[] }),
-    otherwise: "nobody is asked",
+    otherwise: "no server is asked",
     ..Key::one(
         "forward-auth",
         "[#false] upstream=NAME path=PATH { ... }",
         "forward-auth upstream=\"app\" path=\"/verify\"",
-        "Asks another server whether a request may pass: 2xx lets it, any other answer goes to the client.",
+        "Asks another server whether a request may pass. With a 2xx answer it passes; any other answer goes to the client.",
     )
 };
 
@@ -76,21 +76,21 @@ static PROPS: [Prop; 5] = [
         usage: "PATH",
         required: true,
         default: "",
-        about: "What it is asked for, with GET; a query may follow.",
+        about: "The path of the question, which is a GET request; a query may follow.",
     },
     Prop {
         name: "host",
         usage: "HOST",
         required: false,
         default: "",
-        about: "The host that it is asked for. Without it: the one of the request.",
+        about: "The host of the question. Without it: the host of the request.",
     },
     Prop {
         name: "timeout",
         usage: "DURATION",
         required: false,
         default: "\"5s\"",
-        about: "How long it may take to answer, 10ms to 1m.",
+        about: "The time for the answer, 10ms to 1m.",
     },
     Prop {
         name: "failure-status",
@@ -106,7 +106,7 @@ static CHILDREN: [Key; 3] = [
         "send",
         "NAME ...",
         "send \"x-api-key\"",
-        "Fields of the request that the server is sent beside `authorization`, `cookie` and the `x-forwarded` ones.",
+        "Request fields for the server, in addition to `authorization`, `cookie` and the `x-forwarded` fields.",
     )
     .args(1, ANY)
     .many(),
@@ -114,7 +114,7 @@ static CHILDREN: [Key; 3] = [
         "copy",
         "NAME ...",
         "copy \"x-user\" \"x-groups\"",
-        "Fields of a 2xx answer that the origin gets. What the client sends under these names is removed.",
+        "Fields of a 2xx answer that go to the origin. Fields of these names from the client are removed.",
     )
     .args(1, ANY)
     .many(),
@@ -370,7 +370,7 @@ impl Step for ForwardAuth {
     const FILTERS: &'static [Filter] = &[];
 
     fn identity(settings: &ForwardAuthSettings) -> Vec<Text> {
-        // Credentials are for whoever verifies them: where nobody is asked, they are the client's own business.
+        // Credentials are for whoever verifies them: where no server is asked, they are the client's own business.
         let told = settings.copy.iter().filter(|name| !SENT.contains(&&***name));
         told.map(|name| Text::from(name.clone())).collect()
     }

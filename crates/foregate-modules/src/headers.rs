@@ -43,13 +43,11 @@ const EXPRESSION: &[Prop] = &[Prop {
     usage: "EXPRESSION",
     required: false,
     default: "",
-    about: "Makes the value; where that is empty, a part that it needs is absent, or what it makes cannot stand in a field, \
-            nothing is added.",
+    about: "An expression for the value. If it has no value, an empty one, or one that cannot stand in a field, nothing is added.",
 }];
 
 const SET_EXPRESSION: &[Prop] = &[Prop {
-    about: "Makes the value; where that is empty, a part that it needs is absent, or what it makes cannot stand in a field, \
-            the fields of the name go: nobody else's value is left.",
+    about: "An expression for the value. If it has no value, an empty one, or one that cannot stand in a field, all fields of this name are removed.",
     ..EXPRESSION[0]
 }];
 
@@ -61,7 +59,7 @@ const LINES: Block = Block {
                 "set",
                 "",
                 "set \"x-served-by\" \"foregate\"",
-                "Gives the field exactly this value; others of its name go.",
+                "Sets the field to this value and removes other fields of its name.",
             )
         }
         .args(1, 2)
@@ -112,7 +110,7 @@ const BLOCK: Block = Block {
                 "request",
                 &LINES,
                 "request { set \"x-tenant\" \"blue\" }",
-                "Changes what the origin gets.",
+                "Changes the fields of requests to the origin.",
             )
         }
         .props(WHEN)
@@ -123,7 +121,7 @@ const BLOCK: Block = Block {
                 "response",
                 &LINES,
                 "response { remove \"server\" }",
-                "Changes what the client gets.",
+                "Changes the fields of responses to the client.",
             )
         }
         .props(WHEN)

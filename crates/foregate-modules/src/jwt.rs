@@ -65,7 +65,7 @@ static KEY: ConfigKey = ConfigKey {
         "jwt",
         "[#false] { ... }",
         "jwt { secret \"HS256\" \"an example of 32 bytes or more...\" }",
-        "Lets in who has a JSON Web Token that is signed and valid; others are answered with 401.",
+        "Requires a valid, signed JSON Web Token. Otherwise the answer is 401.",
     )
 };
 
@@ -74,44 +74,47 @@ static PROPS: [Prop; 7] = [
         "cookie",
         "NAME",
         "",
-        "The cookie that holds the token when there is no `authorization: bearer`. Who sends several tokens that differ is refused.",
+        "The cookie that holds the token when there is no `authorization: bearer`. A request with several different tokens is refused.",
     ),
-    prop("realm", "TEXT", "\"restricted\"", "What the challenge names."),
-    prop("leeway", "DURATION", "\"30s\"", "By how much clocks may differ, at most 5m."),
-    prop("require-expiry", "#true|#false", "#true", "Whether a token must say when it ends."),
+    prop("realm", "TEXT", "\"restricted\"", "The realm in the `WWW-Authenticate` field."),
+    prop("leeway", "DURATION", "\"30s\"", "The tolerated difference between clocks, at most 5m."),
+    prop("require-expiry", "#true|#false", "#true", "Whether a token must have an expiry time."),
     prop(
         "optional",
         "#true|#false",
         "#false",
-        "Whether requests without a token pass, also those with credentials of another scheme. Bad tokens never do, nor those under \
-         `dpop` or `jwt`.",
+        "Whether requests without a token pass, including those with credentials of another scheme. Invalid tokens are always refused, and tokens with the scheme `dpop` or `jwt`.",
     ),
-    prop("strip-authorization", "#true|#false", "#false", "Whether `authorization` is kept from the origin."),
-    prop("failure-status", "STATUS", "503", "The status when the keys cannot be had, 500 to 599."),
+    prop(
+        "strip-authorization",
+        "#true|#false",
+        "#false",
+        "Whether `authorization` is removed before the request goes to the origin.",
+    ),
+    prop("failure-status", "STATUS", "503", "The status when the keys are not available, 500 to 599."),
 ];
 
 static JWKS_PROPS: [Prop; 5] = [
     prop("file", "FILE", "", "A file with the set."),
-    prop("upstream", "NAME", "", "The server that has the set."),
-    prop("path", "PATH", "\"/.well-known/jwks.json\"", "What it is asked for."),
+    prop("upstream", "NAME", "", "The upstream that serves the set."),
+    prop("path", "PATH", "\"/.well-known/jwks.json\"", "The path of the set."),
     prop(
         "host",
         "HOST",
         "",
-        "The host that it is asked for. Without it: the upstream's `host`, or the address of its first server.",
+        "The host of the request for the set. Without it: the upstream's `host`, or the address of its first server.",
     ),
     prop(
         "keep",
         "DURATION",
         "\"5m\"",
-        "How long its answer serves, 10s to 1d; as long again while it does not answer. A token whose `kid` is not in it has it asked \
-         for again where it is older than 10s.",
+        "How long the fetched set is used, 10s to 1d; twice as long while the server does not answer. For a token with an unknown `kid`, the set is fetched again if it is older than 10s.",
     ),
 ];
 
 static KEY_PROPS: [Prop; 2] = [
     prop("file", "FILE", "", "A file with the public key in PEM."),
-    prop("id", "TEXT", "", "The `kid` of tokens that it is for. Without it: any."),
+    prop("id", "TEXT", "", "The `kid` of the tokens that it verifies. Without it: any."),
 ];
 
 const fn prop(name: &'static str, usage: &'static str, default: &'static str, about: &'static str) -> Prop {
@@ -119,7 +122,7 @@ const fn prop(name: &'static str, usage: &'static str, default: &'static str, ab
 }
 
 static CHILDREN: [ConfigKey; 8] = [
-    ConfigKey::one("key", "ALGORITHM file=FILE", "key \"ES256\" file=\"token.pub\"", "A public key, and what it is for.")
+    ConfigKey::one("key", "ALGORITHM file=FILE", "key \"ES256\" file=\"token.pub\"", "A public key and its algorithm.")
         .props(&KEY_PROPS)
         .many(),
     ConfigKey::one(
@@ -130,14 +133,14 @@ static CHILDREN: [ConfigKey; 8] = [
     )
     .args(2, 2)
     .secrets(&[""])
-    .props(&[prop("id", "TEXT", "", "The `kid` of tokens that it is for. Without it: any.")])
+    .props(&[prop("id", "TEXT", "", "The `kid` of the tokens that it verifies. Without it: any.")])
     .many(),
     ConfigKey::one("jwks", "file=FILE | upstream=NAME", "jwks upstream=\"app\" keep=\"1h\"", "A set of keys (RFC 7517).")
         .args(0, 0)
         .props(&JWKS_PROPS),
-    ConfigKey::one("issuer", "TEXT ...", "issuer \"https://idp.example\"", "Who may have issued a token (`iss`).")
+    ConfigKey::one("issuer", "TEXT ...", "issuer \"https://idp.example\"", "The accepted issuers of tokens (`iss`).")
         .args(1, ANY),
-    ConfigKey::one("audience", "TEXT ...", "audience \"shop\"", "For whom a token may be (`aud`).").args(1, ANY),
+    ConfigKey::one("audience", "TEXT ...", "audience \"shop\"", "The accepted audiences of tokens (`aud`).").args(1, ANY),
     ConfigKey::one(
         "type",
         "TEXT ...",
@@ -159,7 +162,7 @@ static CHILDREN: [ConfigKey; 8] = [
         "claim",
         "NAME field=NAME",
         "claim \"sub\" field=\"x-user\"",
-        "A claim that the origin gets in a field. What the client sends under its name is removed.",
+        "A claim that goes to the origin in a field. Fields of this name from the client are removed.",
     )
     .props(&[Prop { name: "field", usage: "NAME", required: true, default: "", about: "The field." }])
     .many(),

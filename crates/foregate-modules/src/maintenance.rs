@@ -39,7 +39,7 @@ static KEY: Key = Key {
         "maintenance",
         "[#true|#false] { ... }",
         "maintenance retry-after=\"10m\"",
-        "Answers every request with 503 and a page, but for those who are allowed.",
+        "Answers every request with 503 and a page, except those of allowed clients.",
     )
 };
 
@@ -77,7 +77,7 @@ static PROPS: [Prop; 5] = [
         usage: "DURATION",
         required: false,
         default: "",
-        about: "When clients are told to come back, 1s to 30d. Without it: they are not told.",
+        about: "The value of `Retry-After`, 1s to 30d. Without it: the field is not sent.",
     },
 ];
 

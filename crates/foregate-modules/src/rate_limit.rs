@@ -61,8 +61,7 @@ static KEY: Key = Key {
         "rate-limit",
         "REQUESTS per=\"DURATION\"",
         "rate-limit 100 per=\"1m\"",
-        "Lets so many requests of one key pass in so much time; others are answered with 429. Several limits hold at \
-         once, the outermost first; what an earlier one let pass counts there even if a later one refuses it.",
+        "Allows this many requests per window and key; further ones are answered with 429. Several limits apply together, the outermost first. A request that passes one limit counts there even if a later limit refuses it.",
     )
     .many()
 };
@@ -81,12 +80,17 @@ static PROPS: [Prop; 12] = [
         "EXPRESSION",
         false,
         "\"ip.src\"",
-        "What is counted apart. `ip.src` in it is the client's address, IPv6 cut to `ipv6-prefix`. A request for which \
-         the expression has no value, or an empty one, counts by its client's address.",
+        "The expression by which requests are grouped: each value has its own count. `ip.src` is the client's address, with IPv6 addresses cut to `ipv6-prefix`. A request without a value, or with an empty one, counts by its client's address.",
     ),
-    prop("ipv6-prefix", "N", false, "64", "How many bits of an IPv6 address tell clients apart, 1 to 128."),
+    prop(
+        "ipv6-prefix",
+        "N",
+        false,
+        "64",
+        "The number of bits of an IPv6 address that identify a client, 1 to 128.",
+    ),
     prop("burst", "REQUESTS", false, "", "The size of a token bucket. Without it: as much as the limit."),
-    prop("when", "EXPRESSION", false, "", "Which requests count. Without it: all."),
+    prop("when", "EXPRESSION", false, "", "An expression for the requests that count. Without it: all."),
     prop(
         "name",
         "TEXT",

@@ -64,7 +64,7 @@ const REDIRECT: Key = Key::one(
     "redirect",
     "SOURCE to=TARGET",
     "redirect \"/blog/**\" to=\"/journal/${1}\" status=301",
-    "Sends requests for a path elsewhere. The source is a path, `/old`, or a host and a path, `example.com/old`; `*` stands \
+    "Redirects requests for a path. The source is a path, `/old`, or a host and a path, `example.com/old`; `*` stands \
      for one segment, `/**` at the end for the rest. In the target, a path or an address with scheme and host, `*` and \
      `**` in their order or `${1}` by number stand for the same text.",
 )
@@ -74,7 +74,7 @@ const REDIRECT: Key = Key::one(
         usage: "TARGET",
         required: true,
         default: "",
-        about: "Where to: a path of the same site, or an address that begins with `http://` or `https://`.",
+        about: "The target: a path of the same site, or an address that begins with `http://` or `https://`.",
     },
     STATUS_PROP,
     QUERY_PROP,
@@ -85,9 +85,8 @@ const REDIRECTS: Key = Key::one(
     "redirects",
     "FILE",
     "redirects \"moved.csv\" status=301",
-    "Sends requests elsewhere as a file says: `source,target` or `source,target,status` on each line, sources as those of \
-     `redirect` but without wildcards. `#` at the start of a line begins a comment; a text with a comma stands in double \
-     quotes.",
+    "Redirects requests by the lines of a file: `source,target` or `source,target,status` on each line, sources as those of \
+     `redirect` but without wildcards. `#` at the start of a line begins a comment; put a text with a comma in double quotes.",
 )
 .props(&[STATUS_PROP, QUERY_PROP])
 .many();

@@ -46,14 +46,14 @@ const KEY: Key = Key {
         usage: "NAME|#false",
         required: false,
         default: "the same",
-        about: "The field of the response that tells it to the client; `#false` for none.",
+        about: "The response field that carries the id to the client; `#false` for none.",
     },
     Prop {
         name: "keep",
         usage: "\"trusted\"|\"always\"|\"never\"",
         required: false,
         default: "\"trusted\"",
-        about: "Whose ids are kept: those from `trusted-proxies`, everybody's, or nobody's.",
+        about: "The ids of requests that are kept: those from `trusted-proxies`, all, or none.",
     },
 ]);
 

@@ -107,11 +107,11 @@ const KEY: Key = Key {
         "security-headers",
         &BLOCK,
         "security-headers",
-        "Adds fields by which browsers protect a site and its visitors, and removes those that tell what is installed.",
+        "Adds the response fields that make browsers protect a site and its visitors, and removes fields that reveal installed software.",
     )
 }
 .args(0, 1)
-.otherwise("none is added or removed");
+.otherwise("no field is added or removed");
 
 static BLOCK: Block = Block {
     keys: &[
@@ -148,22 +148,22 @@ static BLOCK: Block = Block {
             "frame-options",
             "SAMEORIGIN|DENY|#false",
             "frame-options \"DENY\"",
-            "Whether pages may be framed by their own origin, or by nobody (`X-Frame-Options`).",
+            "Whether pages may be framed by their own origin or not at all (`X-Frame-Options`).",
         )
         .default("\"SAMEORIGIN\""),
         Key::one(
             "frame-ancestors",
             "SOURCE...|#false",
             "frame-ancestors \"'self'\" \"https://partner.example\"",
-            "Who may frame pages, as a content security policy besides others; `X-Frame-Options` is not said then.",
+            "The origins that may frame pages, sent as an additional content security policy in place of `X-Frame-Options`.",
         )
         .args(1, LIST_LIMIT)
-        .otherwise("what `frame-options` says"),
+        .otherwise("as `frame-options`"),
         Key::one(
             "referrer-policy",
             "POLICY|#false",
             "referrer-policy \"no-referrer\"",
-            "What other sites learn about where their visitors come from (`Referrer-Policy`).",
+            "How much of the address of a page other sites see (`Referrer-Policy`).",
         )
         .default("\"strict-origin-when-cross-origin\""),
         Key::one(
@@ -177,14 +177,14 @@ static BLOCK: Block = Block {
             "content-security-policy",
             "POLICY|#false",
             "content-security-policy \"default-src 'self'\"",
-            "What pages may load and run (`Content-Security-Policy`).",
+            "The sources that pages may load and run (`Content-Security-Policy`).",
         )
         .props(&[Prop {
             name: "report-only",
             usage: "#true|#false",
             required: false,
             default: "#false",
-            about: "Whether breaches are only reported (`Content-Security-Policy-Report-Only`).",
+            about: "Whether violations are only reported (`Content-Security-Policy-Report-Only`).",
         }])
         .otherwise("not said"),
         Key::one(
@@ -198,14 +198,14 @@ static BLOCK: Block = Block {
             "cross-origin-embedder-policy",
             "POLICY|#false",
             "cross-origin-embedder-policy \"require-corp\"",
-            "Whether pages load what has not been permitted to them (`Cross-Origin-Embedder-Policy`).",
+            "Whether pages may load resources that do not permit it (`Cross-Origin-Embedder-Policy`).",
         )
         .otherwise("not said"),
         Key::one(
             "cross-origin-resource-policy",
             "POLICY|#false",
             "cross-origin-resource-policy \"same-site\"",
-            "Whose pages may load responses (`Cross-Origin-Resource-Policy`).",
+            "The sites whose pages may load responses (`Cross-Origin-Resource-Policy`).",
         )
         .otherwise("not said"),
         Key::one(
@@ -220,7 +220,7 @@ static BLOCK: Block = Block {
             "force",
             "#false",
             "force",
-            "Whether these values replace what the origin server says.",
+            "Whether these values replace those of the origin.",
         ),
     ],
     later: &[],

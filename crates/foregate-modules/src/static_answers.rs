@@ -48,12 +48,12 @@ static SECURITY_KEY: Key = Key {
         "security-txt",
         "[#false] { contact URI; expires TIME ... }",
         "security-txt { contact \"mailto:security@example.com\"; expires \"2030-01-01T00:00:00Z\" }",
-        "Answers `/.well-known/security.txt`, which says whom to tell of a vulnerability (RFC 9116).",
+        "Answers `/.well-known/security.txt`, which lists contacts for reports of vulnerabilities (RFC 9116).",
     )
 };
 
 static SECURITY_CHILDREN: [Key; 8] = [
-    uris("contact", "contact \"mailto:security@example.com\"", "Whom to tell, in the order of preference.")
+    uris("contact", "contact \"mailto:security@example.com\"", "A contact; the preferred one first.")
         .required(),
     Key::one("expires", "TIME", "expires \"2030-01-01T00:00:00Z\"", "Until when this holds (RFC 3339).")
         .required(),
@@ -67,11 +67,7 @@ static SECURITY_CHILDREN: [Key; 8] = [
     )
     .args(1, ANY),
     uris("canonical", "canonical \"https://example.com/.well-known/security.txt\"", "Where this text is."),
-    uris(
-        "policy",
-        "policy \"https://example.com/policy\"",
-        "What reporters may expect, and what is asked of them.",
-    ),
+    uris("policy", "policy \"https://example.com/policy\"", "The address of the policy for reports."),
     uris("hiring", "hiring \"https://example.com/jobs\"", "Open positions in security."),
 ];
 

@@ -39,24 +39,24 @@ const KEY: Key = Key {
         "trace",
         "",
         "trace sample=\"1%\"",
-        "Continues or begins a trace (W3C Trace Context) and tells the origin by `traceparent`.",
+        "Continues or begins a trace (W3C Trace Context) and passes it to the origin in `traceparent`.",
     )
 }
-.otherwise("`traceparent` and `tracestate` pass as they come")
+.otherwise("`traceparent` and `tracestate` pass unchanged")
 .props(&[
     Prop {
         name: "keep",
         usage: "\"trusted\"|\"always\"|\"never\"",
         required: false,
         default: "\"trusted\"",
-        about: "Whose traces go on: those of `trusted-proxies`, everybody's, or nobody's.",
+        about: "The traces of requests that continue: those from `trusted-proxies`, all, or none.",
     },
     Prop {
         name: "sample",
         usage: "SHARE",
         required: false,
         default: "\"0%\"",
-        about: "How many of the traces that begin here are recorded, such as `\"1%\"` or `\"0.05%\"`.",
+        about: "The share of traces begun here that is marked for recording, such as `\"1%\"` or `\"0.05%\"`.",
     },
 ]);
 

@@ -27,7 +27,7 @@ fn blocks() -> Vec<(String, &'static Block)> {
 }
 
 fn table(block: &Block) -> String {
-    let mut table = "| key | default | what it does |\n|---|---|---|\n".to_owned();
+    let mut table = "| key | default | effect |\n|---|---|---|\n".to_owned();
     for key in block.keys {
         table.push_str(&row(&[format!("`{}`", usage(key)), default(key), about(key)]));
     }
@@ -94,11 +94,11 @@ fn hold(path: &Path, text: &str, updated: &str) {
 const ABOVE: &str = "\
 # Keys of modules
 
-These keys may stand at the top of the file, in a `site`, and in a `route`. One that may stand once is taken from
-the innermost of these; one of which several are allowed from all of them, the outermost first. `KEY #false` turns off
-what stands further out. `foregate modules KEY` prints the same, with the steps that the key turns on.
+These keys belong at the top of the file, in a `site`, or in a `route`. A key that is allowed once counts where it is
+innermost: that of a route replaces that of its site. Keys of which several are allowed add up, the outermost first. `KEY #false`
+turns off the keys of outer blocks. `foregate modules KEY` prints the same text, with the steps that the key turns on.
 
-Keys that may stand once take these properties besides their own:
+Keys that are allowed once have these properties in addition to their own:
 
 ";
 
@@ -106,7 +106,7 @@ Keys that may stand once take these properties besides their own:
 #[test]
 fn the_reference_of_modules_is_that_of_their_keys() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/module-keys.md");
-    let mut updated = format!("{ABOVE}| property | without it | what it does |\n|---|---|---|\n");
+    let mut updated = format!("{ABOVE}| property | default | effect |\n|---|---|---|\n");
     for prop in GENERIC {
         let default = if prop.default.is_empty() { String::new() } else { format!("`{}`", prop.default) };
         let cells = [format!("`{}={}`", prop.name, prop.usage), default, prop.about.to_owned()];
@@ -119,7 +119,7 @@ fn the_reference_of_modules_is_that_of_their_keys() {
         let example = foregate::config::format(Path::new("example.kdl"), key.example);
         let example = example.unwrap_or_else(|refused| panic!("{}: {}", key.name, refused.plain()));
         updated.push_str(&format!("\n## `{}`\n\n```kdl module\n{example}```\n\n", key.name));
-        updated.push_str("| key | without it | what it does |\n|---|---|---|\n");
+        updated.push_str("| key | default | effect |\n|---|---|---|\n");
         walk_keys([key], &mut |path, key| {
             let outer = path.split_last().map(|(_, outer)| outer.join(" ")).unwrap_or_default();
             let usage = format!("{outer} {}", usage(key)).trim().to_owned();

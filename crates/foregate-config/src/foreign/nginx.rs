@@ -14,14 +14,14 @@ const SCRIPTS: Instead =
     Missing("scripts do not run; `rule` has expressions, and `foregate module new` writes a module in Rust");
 const STATIC: Instead =
     Missing("files are not served: have an origin do it, named by `proxy`; `respond` gives a fixed text");
-const WAF: Instead = Write("write `waf { rules \"FILE\" }`; rules in SecLang stand in files of their own");
+const WAF: Instead = Write("write `waf { rules \"FILE\" }`; rules in SecLang belong in files of their own");
 const TLS: Instead = Write("write `listen \":443\" { tls { certificate \"FILE\" key=\"FILE\" } }`");
 const CLIENT_TLS: Instead =
     Write("write `client-certificates \"CA FILE\" mode=\"required\"` in the `tls` of a `listen` or a `site`");
 const HEALTH: Instead =
     LeaveOut("a server that fails three times gets no requests until it answers again; there is no key");
 const REWRITE: Instead = Write(
-    "write `redirect \"/old/**\" to=\"/new\"`, or `rule \"EXPRESSION\" { rewrite path=\"/new\" }` for what the origin gets",
+    "write `redirect \"/old/**\" to=\"/new\"`, or `rule \"EXPRESSION\" { rewrite path=\"/new\" }` for the request to the origin",
 );
 const PROXY: Instead = Write(
     "write `upstream \"app\" { server \"HOST:PORT\" }` at the top of the file, and `proxy \"app\"` in a `route`",
@@ -36,7 +36,7 @@ const COMPRESS: Instead = Write("write `compress`; codings, types and the least 
 const BUFFERS: Instead =
     LeaveOut("bodies pass as they come, in buffers of bounded size; `limits { memory }` bounds them all");
 const TUNING: Instead = LeaveOut("Foregate sets this by itself; there is no key");
-const PROCESS: Instead = LeaveOut("`systemd`, or what else starts Foregate, decides about it");
+const PROCESS: Instead = LeaveOut("set it in `systemd`, or in the program that starts Foregate");
 const ERROR_PAGES: Instead = Write("write `error-pages { page 404 file=\"FILE\" }`");
 const BASIC: Instead = Write("write `basic-auth { user \"NAME\" \"HASH\" }`");
 
@@ -212,7 +212,7 @@ pub(super) const INSTEAD: &[(&str, Instead)] = &[
             "write `site \"NAME\" { route \"/**\" { ... } }`, and `listen \"ADDRESS\"` at the top of the file",
         ),
     ),
-    ("server-name", Write("the names stand after `site`: `site \"example.com\" { ... }`")),
+    ("server-name", Write("write the names after `site`: `site \"example.com\" { ... }`")),
     ("server-names-hash-*", TUNING),
     ("server-tokens", LeaveOut("no `Server` is added; `security-headers` takes away those of origins")),
     ("set-real-ip-from", Write("write `trusted-proxies \"10.0.0.0/8\"`")),
@@ -245,7 +245,7 @@ pub(super) const INSTEAD: &[(&str, Instead)] = &[
     ("try-files", STATIC),
     ("types-hash-*", TUNING),
     ("underscores-in-headers", Write("write `allow-underscores` in a `site`")),
-    ("user", LeaveOut("Foregate runs as the user who starts it; names and passwords stand in `basic-auth`")),
+    ("user", LeaveOut("Foregate runs as the user who starts it; names and passwords belong in `basic-auth`")),
     ("valid-referers", Write("write `rule #\"not http.referer contains \"example.com\"\"# { block }`")),
     ("variables-hash-*", TUNING),
     ("websocket*", LeaveOut("it passes on every `proxy` route; there is no key")),

@@ -23,7 +23,7 @@ const STRIP: Instead = Write(
     "write `rule \"true\" { rewrite path=#\"regex_replace(http.request.uri.path, \"^/PREFIX/\", \"/\")\"# expression=#true }`",
 );
 const REWRITE: Instead = Write(
-    "write `redirect \"/old/**\" to=\"/new\"`, or `rule \"EXPRESSION\" { rewrite path=\"/new\" }` for what the origin gets",
+    "write `redirect \"/old/**\" to=\"/new\"`, or `rule \"EXPRESSION\" { rewrite path=\"/new\" }` for the request to the origin",
 );
 const LOGS: Instead = LeaveOut(
     "diagnostics go to the standard error; the variable FOREGATE_LOG says how many, such as `FOREGATE_LOG=debug`",
@@ -45,8 +45,9 @@ const MIRROR: Instead = Missing(
     "a request goes to one server; `canary upstream=\"NAME\" share=\"5%\"` sends a part of them to another upstream",
 );
 const CANARY: Instead = Write("write `canary upstream=\"NAME\" share=\"5%\"`");
-const DISCOVERY: Instead =
-    Missing("upstreams stand in files; `server \"NAME:PORT\"` follows the addresses of its name");
+const DISCOVERY: Instead = Missing(
+    "upstreams are written in the configuration; `server \"NAME:PORT\"` follows the addresses of its name",
+);
 const BREAKER: Instead = CHECKS;
 const LISTEN: Instead = Write("write `listen \":8080\"` at the top of the file");
 const TLS: Instead = Write("write `listen \":443\" { tls { certificate \"FILE\" key=\"FILE\" } }`");
@@ -74,9 +75,9 @@ const TOKEN: Instead =
     Write("write `jwt { jwks upstream=\"NAME\" }`, or `jwt { key \"RS256\" file=\"FILE\" }`");
 const FORWARD_AUTH: Instead = Write("write `forward-auth upstream=\"NAME\" path=\"/PATH\"`");
 const CHALLENGE: Instead = Write("write `challenge` in a `rule`");
-const WAF: Instead = Write("write `waf { rules \"FILE\" }`; rules in SecLang stand in files of their own");
+const WAF: Instead = Write("write `waf { rules \"FILE\" }`; rules in SecLang belong in files of their own");
 const MIDDLEWARE: Instead = LeaveOut(
-    "the keys of modules stand at the top of the file, in a `site` or in a `route`; `foregate modules` lists them",
+    "the keys of modules belong at the top of the file, in a `site` or in a `route`; `foregate modules` lists them",
 );
 const SCRIPTS: Instead =
     Missing("scripts do not run; `rule` has expressions, and `foregate module new` writes a module in Rust");
@@ -103,7 +104,7 @@ const INCLUDE: Instead = Write("write `include \"FILE\"`");
 const ERROR_PAGES: Instead = Write("write `error-pages { page 404 file=\"FILE\" }`");
 const COMPRESS: Instead = Write("write `compress`");
 const WORKERS: Instead = Write("write `workers NUMBER` at the top of the file");
-const HEAD: Instead = LeaveOut("its keys stand at the top of the file");
+const HEAD: Instead = LeaveOut("its keys belong at the top of the file");
 const WEBSOCKET: Instead = LeaveOut("it passes on every `proxy` route; there is no key");
 const GRPC: Instead = Write("write `http \"2\"` in the `upstream`, and `proxy \"NAME\"` in a `route`");
 const ANSWER: Instead = Write("write `answer \"/robots.txt\" \"TEXT\"`");
@@ -124,7 +125,7 @@ pub(super) const WITHIN: &[(&str, &str, Instead)] = &[
         "address url uri endpoint",
         Write("write `forward-auth upstream=\"NAME\" path=\"/PATH\"`"),
     ),
-    ("listen", "address port bind", Write("the address stands after `listen`: `listen \":8080\"`")),
+    ("listen", "address port bind", Write("write the address after `listen`: `listen \":8080\"`")),
     ("listen", "host server-name hosts", SITE),
     (
         "listen",
@@ -142,12 +143,12 @@ pub(super) const WITHIN: &[(&str, &str, Instead)] = &[
     (
         "route",
         "path paths prefix path-prefix match matcher pattern",
-        Write("the path stands after `route`: `route \"/path/**\" { ... }`"),
+        Write("write the path after `route`: `route \"/path/**\" { ... }`"),
     ),
     (
         "route",
         "handle location routes route handle-path",
-        Write("routes do not stand in each other: write another `route` in the `site`"),
+        Write("routes cannot be nested: write another `route` in the `site`"),
     ),
     ("route", "host hosts domain server-name", SITE),
     ("rule", "deny drop forbid reject", Write("in a rule, write `block`")),
@@ -187,7 +188,7 @@ pub(super) const WITHIN: &[(&str, &str, Instead)] = &[
     (
         "rule",
         "expression when match if",
-        Write("the expression stands after `rule`: `rule \"EXPRESSION\" { ... }`"),
+        Write("write the expression after `rule`: `rule \"EXPRESSION\" { ... }`"),
     ),
     (
         "rule",
@@ -220,7 +221,7 @@ pub(super) const WITHIN: &[(&str, &str, Instead)] = &[
     (
         "tls",
         "key certificate-key private-key key-file",
-        Write("the key stands beside its certificate: `certificate \"FILE\" key=\"FILE\"`"),
+        Write("write the key beside its certificate: `certificate \"FILE\" key=\"FILE\"`"),
     ),
     ("tls", "cert certificates crt cert-file pem", Write("write `certificate \"FILE\" key=\"FILE\"`")),
     (

@@ -51,14 +51,14 @@ static KEY: Key = Key::flag(
     usage: "TEXT",
     required: false,
     default: "\"[email protected]\"",
-    about: "What is there without JavaScript.",
+    about: "The text that browsers without JavaScript show.",
 }]);
 
 static SCRIPT_KEY: Key = Key::flag(
     "html-email-script",
     "#false",
     "html-email-script",
-    "Serves the script of `html-emails`, for a site where that stands in some routes only or has a `when`.",
+    "Serves the script of `html-emails`, for a site with `html-emails` in some routes only or with a `when`.",
 );
 
 impl Configured for Emails {

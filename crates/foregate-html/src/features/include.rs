@@ -38,7 +38,7 @@ static KEY: Key = Key {
         STEP,
         &BLOCK,
         "html-include upstream=\"app\"",
-        "Puts fragments into HTML where it says `<esi:include src=\"/path\"/>` or `<!--#include virtual=\"/path\" -->`.",
+        "Inserts fragments into HTML at `<esi:include src=\"/path\"/>` or `<!--#include virtual=\"/path\" -->`.",
     )
 }
 .args(0, 1)
@@ -47,7 +47,7 @@ static KEY: Key = Key {
     usage: "NAME",
     required: false,
     default: "",
-    about: "Who is asked for fragments; without it, the route of the site that their path leads to, if it lets the client in; its modules of the response do not run.",
+    about: "The upstream that serves fragments. Without it, the site's route for the fragment's path does, if it admits the client; its response modules do not run.",
 }]);
 
 static BLOCK: Block = Block {
@@ -57,7 +57,7 @@ static BLOCK: Block = Block {
         Key::one("count", "NUMBER", "count 8", "How many fragments a document may have, those within fragments included.")
             .default("32"),
         Key::one("depth", "NUMBER", "depth 1", "How deep fragments may stand in fragments; 1: not at all.").default("3"),
-        Key::one("fallback", "HTML", "fallback \"<p>Not available</p>\"", "What takes the place of a fragment that cannot be had, unless the document says `onerror=\"continue\"`.")
+        Key::one("fallback", "HTML", "fallback \"<p>Not available</p>\"", "The replacement for a fragment that cannot be fetched, unless the document says `onerror=\"continue\"`.")
             .default("\"\""),
     ],
     later: &[],

@@ -38,7 +38,7 @@ static BLOCK: Block = Block {
             "replace",
             "FROM TO",
             "replace \"colour\" \"color\"",
-            "A text, and what takes its place: as text, not as markup. Where several fit, the longest.",
+            "A text and its replacement, which is text, not markup. If several texts match, the longest wins.",
         )
         .args(2, 2)
         .many()

@@ -7,9 +7,7 @@ const EXPRESSION: Prop = Prop {
     usage: "#true|#false",
     required: false,
     default: "#false",
-    about: "Whether the value is an expression, evaluated for each request; a text in it stands in quotes of its own. Where it \
-            has no value, the action does nothing; `set-header` and `set-response-header` remove the field then, also where it \
-            is empty, and a body is empty.",
+    about: "Whether the value is an expression that is evaluated for each request; texts in it need their own quotes. Without a value, the action does nothing, a body is empty, and `set-header` and `set-response-header` remove the field; so does an empty value.",
 };
 
 const TYPE: Prop = Prop {
@@ -27,9 +25,7 @@ pub(super) const RULE: Key = Key {
         "rule",
         "EXPRESSION { ACTION ... }",
         "rule #\"http.request.uri.path eq \"/admin\"\"# { block }",
-        "Takes actions on requests for which an expression is true. Rules are evaluated in order, those at the top of the \
-         file before those of the site before those of the route, until one ends the request. `skip \"rules\"` leaves out \
-         those that are left.",
+        "Takes actions on requests for which the expression is true. Rules run in order (top of the file, site, route) until one ends the request. `skip \"rules\"` skips the remaining ones.",
     )
 }
 .props(&[
@@ -38,22 +34,21 @@ pub(super) const RULE: Key = Key {
         usage: "TEXT",
         required: false,
         default: "",
-        about: "What the access log calls it; without, it is called by its number, as `rule 3`.",
+        about: "The name of the rule in the access log. Without it, the rule's number is the name, such as `rule 3`.",
     },
     Prop {
         name: "phase",
         usage: "\"request\"|\"rewrite\"|\"response\"",
         required: false,
         default: "request",
-        about: "When it is evaluated: in `request-security`, before it is known whether the client may ask this; in \
-                `request-rewrite`, when that and the start of the body are known; in `response-headers`.",
+        about: "The time of evaluation: `request` is before authentication, `rewrite` is after authentication and when the start of the body is known, `response` is when the response's head is known.",
     },
     Prop {
         name: "dry-run",
         usage: "#true|#false",
         required: false,
         default: "#false",
-        about: "Whether nothing is done but a note in the access log, `rule-dry-run`.",
+        about: "Whether the rule only writes the note `rule-dry-run` to the access log.",
     },
 ])
 .many();
@@ -65,18 +60,18 @@ const fn field(name: &'static str, example: &'static str, about: &'static str) -
 /// The actions.
 static ACTIONS: Block = Block {
     keys: &[
-        Key::one("block", "[STATUS] [BODY]", "block 410 \"gone\\n\"", "Refuses the request. Nothing runs behind it.")
+        Key::one("block", "[STATUS] [BODY]", "block 410 \"gone\\n\"", "Refuses the request and ends its processing.")
             .args(0, 2)
             .default("403")
             .props(&[TYPE, EXPRESSION]),
-        Key::one("respond", "STATUS [BODY]", "respond 200 \"ok\\n\"", "Answers the request. Nothing runs behind it.")
+        Key::one("respond", "STATUS [BODY]", "respond 200 \"ok\\n\"", "Answers the request and ends its processing.")
             .args(1, 2)
             .props(&[TYPE, EXPRESSION]),
         Key::one(
             "redirect",
             "TARGET",
             "redirect \"https://example.com/\" status=301",
-            "Sends the client elsewhere, unless it is there already. Nothing runs behind it.",
+            "Redirects the client and ends the processing, unless the client already asks for this target.",
         )
         .props(&[
             Prop {
@@ -92,7 +87,7 @@ static ACTIONS: Block = Block {
             "rewrite",
             "[path=PATH] [query=QUERY]",
             "rewrite path=\"/index.html\" query=\"\"",
-            "Changes path, query or both as the origin gets them. The route stays; an empty query goes.",
+            "Changes the path, the query or both for the origin. The route stays the same; an empty query is removed.",
         )
         .args(0, 0)
         .props(&[
@@ -101,11 +96,11 @@ static ACTIONS: Block = Block {
             EXPRESSION,
         ])
         .many(),
-        field("set-header", "set-header \"x-tier\" \"gold\"", "Gives a field of the request exactly this value."),
+        field("set-header", "set-header \"x-tier\" \"gold\"", "Sets a field of the request to this value."),
         field("add-header", "add-header \"x-tag\" \"a\"", "Adds a field to the request."),
         Key::one("remove-header", "NAME", "remove-header \"x-debug\"", "Removes the request's fields of this name.")
             .many(),
-        field("set-response-header", "set-response-header \"x-a\" \"b\"", "Gives a field of the response exactly this value."),
+        field("set-response-header", "set-response-header \"x-a\" \"b\"", "Sets a field of the response to this value."),
         field("add-response-header", "add-response-header \"x-a\" \"b\"", "Adds a field to the response."),
         Key::one(
             "remove-response-header",
@@ -114,7 +109,7 @@ static ACTIONS: Block = Block {
             "Removes the response's fields of this name.",
         )
         .many(),
-        field("set", "set \"tier\" \"gold\"", "Keeps a text for the request: `vars[\"tier\"][0]` in what comes behind."),
+        field("set", "set \"tier\" \"gold\"", "Stores a text for the rest of the request; later expressions read it as `vars[\"tier\"][0]`."),
         Key::one("upstream", "NAME", "upstream \"app\"", "Asks another upstream than the route's."),
         Key::one(
             "skip",
@@ -134,8 +129,7 @@ const CHALLENGE: Key = Key::one(
     "challenge",
     "[FILE]",
     "challenge \"challenge.html\" key=\"${file:challenge.key}\" difficulty=16",
-    "Answers with a page whose script solves a task and sets a cookie; a request with such a cookie passes. The page of \
-     the file holds `{{token}}`, `{{difficulty}}`, `{{cookie}}` and `{{max-age}}`; without, it is a simple one.",
+    "Answers with a page whose script solves a task and sets a cookie; a request with such a cookie passes. The page in FILE has to contain `{{token}}`, `{{difficulty}}`, `{{cookie}}` and `{{max-age}}`; without FILE, a simple page is sent.",
 )
 .args(0, 1)
 .secrets(&["key"])
@@ -145,7 +139,7 @@ const CHALLENGE: Key = Key::one(
         usage: "TEXT",
         required: true,
         default: "",
-        about: "The secret by which cookies are signed, at least 16 bytes.",
+        about: "The secret that signs the cookies, at least 16 bytes.",
     },
     Prop { name: "status", usage: "401|403|429|503", required: false, default: "403", about: "The status of the page." },
     Prop {
@@ -155,12 +149,12 @@ const CHALLENGE: Key = Key::one(
         default: "foregate-pass",
         about: "The name of the cookie.",
     },
-    Prop { name: "valid", usage: "DURATION", required: false, default: "1h", about: "How long a cookie lets pass." },
+    Prop { name: "valid", usage: "DURATION", required: false, default: "1h", about: "How long a cookie is valid." },
     Prop {
         name: "difficulty",
         usage: "BITS",
         required: false,
         default: "12",
-        about: "How many bits the hash of an answer begins with that are zero; each doubles the client's work. 0 to 24.",
+        about: "The number of zero bits at the start of the solution's hash, 0 to 24. Each bit doubles the client's work.",
     },
 ]);

@@ -14,7 +14,7 @@ fn cell(text: &str) -> String {
 }
 
 fn fields() -> String {
-    let mut table = "| field | type | known from | what it is |\n|---|---|---|---|\n".to_owned();
+    let mut table = "| field | type | known from | meaning |\n|---|---|---|---|\n".to_owned();
     for (_, field) in Scheme::standard().fields() {
         let aliases: String = field.aliases.iter().map(|alias| format!(", also `{alias}`")).collect();
         let name = format!("`{}`{aliases}", field.name);
@@ -24,7 +24,7 @@ fn fields() -> String {
 }
 
 fn functions() -> String {
-    let mut table = "| function | what it does |\n|---|---|\n".to_owned();
+    let mut table = "| function | effect |\n|---|---|\n".to_owned();
     for function in FUNCTIONS {
         writeln!(table, "| `{}` | {} |", cell(function.usage), cell(function.about)).unwrap();
     }
@@ -57,7 +57,7 @@ fn bounds() -> String {
         ("entries of a list", limits::MAX_LIST.to_string()),
         ("an entry of a list", size(limits::MAX_LIST_ENTRY)),
     ];
-    let mut table = "| what | at most |\n|---|---|\n".to_owned();
+    let mut table = "| limit | at most |\n|---|---|\n".to_owned();
     for (what, most) in rows {
         writeln!(table, "| {what} | {most} |").unwrap();
     }

@@ -10,7 +10,7 @@ pub(super) const WAF: Key = Key {
         "waf",
         &BLOCK,
         "waf mode=\"block\" log=\"waf.log\" { rules \"recommended.conf\" \"crs/crs-setup.conf\" \"crs/rules/*.conf\" }",
-        "Looks at requests and responses with rules in SecLang, such as the OWASP Core Rule Set.",
+        "The web application firewall. It checks requests and responses with rules in SecLang, such as the OWASP Core Rule Set.",
     )
 };
 
@@ -19,28 +19,25 @@ const PROPS: [Prop; 4] = [
         "mode",
         "WORD",
         "detect",
-        "`detect`: what rules find is logged, and no request is stopped. `block`: rules stop requests and replace \
-         responses. What `SecRuleEngine` says does not count.",
+        "`detect`: matches are logged, and no request is stopped. `block`: rules stop requests and replace responses. `SecRuleEngine` is ignored.",
     ),
     prop(
         "log",
         "FILE",
         "",
-        "Where each match is a line, in the form that tools for ModSecurity read. Opened anew with `USR1`.",
+        "A log with one line per match, in the format of ModSecurity's error log. It is reopened on `USR1`.",
     ),
     prop(
         "audit",
         "FILE",
         "",
-        "Where transactions are JSON objects, one on a line: those that `SecAuditEngine` says; where it is off, those in \
-         which a rule matched.",
+        "An audit log with one JSON object per line. It has the transactions that `SecAuditEngine` selects; if that is off, those with a match.",
     ),
     prop(
         "log-sync",
         "[#true|#false]",
         "#false",
-        "`#true`: the lines of a request are in `log` and `audit` before its response begins, for programs that read them right after \
-         it, such as go-ftw. A response waits for the files for at most 100 ms, and then goes on.",
+        "`#true`: the lines of a request are written to `log` and `audit` before its response begins, for tools that read them right after it, such as go-ftw. A response waits for the files for at most 100 ms.",
     ),
 ];
 
@@ -77,8 +74,7 @@ static KEYS: [Key; 13] = [
             "body-limit",
             "SIZE",
             "body-limit \"64KiB\"",
-            "The most that rules see of a request's body; it is held until they have. 0 for nothing, at most 64 MiB. Nothing \
-             either where `SecRequestBodyAccess` is off. Without it: what `SecRequestBodyLimit` says, otherwise 12,800 KiB.",
+            "The most bytes of a request body that rules see, up to 64 MiB. The body is held until rules have seen it. With 0, or with `SecRequestBodyAccess Off`, they see nothing of it. Without this key: the value of `SecRequestBodyLimit`, otherwise 12,800 KiB.",
         )
         .otherwise("as `SecRequestBodyLimit` says, or `12800KiB`")
     },
@@ -86,33 +82,28 @@ static KEYS: [Key; 13] = [
         "unclear-files",
         "WORD",
         "unclear-files \"both\"",
-        "What files of a form are whose part has no `Content-Type`, or whose name stands behind no space or in no double quotes, as \
-         `requests` for Python and .NET send them: `files`, or `both`, files whose content is an argument as well, since it is \
-         one to some programs, such as formidable for Node.",
+        "How parts of a form count that some servers take for a file and others for an argument: parts without `Content-Type`, or with a `filename` without a space before it or without double quotes (`requests` for Python and .NET send such parts). `files`: as files. `both`: as files whose content is an argument as well.",
     )
     .default("files"),
     Key::one(
         "unreadable",
         "WORD",
         "unreadable \"pass\"",
-        "What happens to a request whose body rules cannot read, or of which two programs may read different things, where no rule \
-         looks at `REQBODY_ERROR` or `MULTIPART_STRICT_ERROR`: `refuse`, it is answered with 400 if rules may stop it; `pass`.",
+        "The treatment of a request with an unreadable or ambiguous body, if no rule checks `REQBODY_ERROR` or `MULTIPART_STRICT_ERROR`. `refuse`: it is answered with 400 if rules may stop it. `pass`: it passes.",
     )
     .default("refuse"),
     Key::one(
         "stream-pause",
         "DURATION",
         "stream-pause \"20ms\"",
-        "Where rules may stop requests: the pause, at most 10s, in a request's body of unknown length after which they see what has \
-         come so far; the rest passes unseen, which is counted and logged. For streams, such as those of gRPC. Without it such a \
-         body is held up to its end. Where rules only detect it is 5 ms.",
+        "For streams, such as those of gRPC, where rules may stop requests. After a pause of this length, at most 10s, in a body of unknown length, rules see the part that has arrived; the rest passes unseen, which is counted and logged. Without it, such a body is held until its end. With `mode=\"detect\"` it is always 5 ms.",
     )
-    .otherwise("no pause ends what rules wait for"),
+    .otherwise("rules wait for the end of the body"),
     Key::one(
         "trailers",
         "WORD",
         "trailers \"pass\"",
-        "What happens to the trailers of requests, which no rule sees, where rules may stop requests: `remove`, or `pass`.",
+        "The treatment of request trailers, which no rule sees, where rules may stop requests: `remove` or `pass`.",
     )
     .default("remove"),
     Key {
@@ -132,7 +123,7 @@ static KEYS: [Key; 13] = [
             "budget",
             "SIZE",
             "budget \"16MiB\"",
-            "The work that rules may do for one request: bytes that patterns look at, those looked at twice counted twice.",
+            "The most work of rules for one request, in bytes that patterns scan; bytes that are scanned twice count twice.",
         )
         .default("64MiB")
     },
@@ -148,9 +139,7 @@ static KEYS: [Key; 13] = [
         "when-full",
         "WORD",
         "when-full \"shed\"",
-        "What happens when no such thread is free in time: `inline`, the thread of the request does it, which others of that \
-         thread feel; `shed`, the request passes without; `error`, it is answered with 503. With `inline`, bodies from 64 KiB on \
-         wait for 30 seconds, and are answered with 503 after that.",
+        "The choice when no such thread is free in time. `inline`: the worker thread runs the rules, which delays its other requests. `shed`: the request passes unchecked. `error`: it is answered with 503. With `inline`, bodies from 64 KiB on wait for up to 30 seconds, and then get 503.",
     )
     .default("inline"),
     Key::one("deadline", "DURATION", "deadline \"200ms\"", "How long a request waits for such a thread, at most 5s.")
@@ -168,17 +157,13 @@ const BODY: [Prop; 2] = [
         "beyond",
         "WORD",
         "refuse",
-        "What happens to a body that is longer: `refuse`, the request is answered with 413 if rules may stop it; `start`, rules \
-         see its start, and the rest passes unseen, which is counted and logged. Without it `start` only if the rules say \
-         `SecRequestBodyLimitAction ProcessPartial`.",
+        "The treatment of a longer body. `refuse`: the request is answered with 413 if rules may stop it. `start`: rules see its start; the rest passes unseen, which is counted and logged. Without it: `start` only if the rules say `SecRequestBodyLimitAction ProcessPartial`.",
     ),
     prop(
         "memory",
         "SIZE",
         "",
-        "How much of it is held in memory; longer bodies lie in a temporary file until rules have seen them and the origin \
-         has them, and shorter ones beyond 128 KiB too while half of `filter-memory` is held. Without it: 1 MiB, or what \
-         `SecRequestBodyInMemoryLimit` says if that is more.",
+        "The most bytes of the body that are held in memory. A longer body lies in a temporary file until the origin has it; so does one beyond 128 KiB while half of `filter-memory` is in use. Without it: 1 MiB, or the value of `SecRequestBodyInMemoryLimit` if that is larger.",
     ),
 ];
 
@@ -193,8 +178,7 @@ const BUDGET: [Prop; 1] = [prop(
     "beyond",
     "WORD",
     "refuse",
-    "What happens to a request that needs more: `refuse`, it is answered with 413 if rules may stop it; `pass`, the rules \
-     that are left do not run. Both are counted.",
+    "The treatment of a request that needs more. `refuse`: it is answered with 413 if rules may stop it. `pass`: the remaining rules do not run. Both are counted.",
 )];
 
 const fn prop(name: &'static str, usage: &'static str, default: &'static str, about: &'static str) -> Prop {

@@ -16,7 +16,7 @@ use super::{ConfigFile, Json, defaults};
 pub(super) struct Check {
     #[command(flatten)]
     file: ConfigFile,
-    /// Print every key with what holds without it, instead of checking a file
+    /// Print every key with its default, instead of checking a file
     #[arg(long)]
     show_defaults: bool,
     #[command(flatten)]

@@ -38,7 +38,7 @@ struct Cli {
 enum Verb {
     /// Run the proxy
     Run(run::Run),
-    /// Start a tour: the proxy with HTTP/2 and TLS, and an origin to try it on
+    /// Start a tour: the proxy with HTTP/2 and TLS, and a demo origin
     Quickstart(QuickstartArguments),
     /// Serve the demo origin alone
     Demo(DemoArguments),
@@ -46,17 +46,17 @@ enum Verb {
     Check(check::Check),
     /// Format configuration files
     Fmt(fmt::Fmt),
-    /// Say which listener, site, route and upstream answer a URL, and why
+    /// Show the listener, site, route and upstream for a URL, and the reasons
     Explain(explain::Explain),
-    /// List the modules: their steps in order, what each reads, writes and may do
+    /// List the modules: their steps in order, with inputs, outputs and effects
     Modules(modules::Modules),
     /// Write a module
     #[command(subcommand)]
     Module(module::Module),
-    /// Check rules of the web application firewall, and say what they make of a request
+    /// Check rules of the web application firewall, and run them on a request
     #[command(subcommand)]
     Waf(waf::Waf),
-    /// Make a running proxy read its configuration again
+    /// Reload the configuration of a running proxy
     Reload(reload::Reload),
     /// Print the version (also: --version)
     Version(Json),

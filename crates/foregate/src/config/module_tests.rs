@@ -258,7 +258,7 @@ fn mistakes_are_told_as_for_our_own_keys() {
             "did you mean `times`?",
         ),
         ("greeting \"x\" { pause 1; }", "3:16: error: `pause` is not in this version", ""),
-        ("greeting \"x\"\ngreeting \"y\"", "4:1: error: `greeting` stands here twice", "3:1"),
+        ("greeting \"x\"\ngreeting \"y\"", "4:1: error: `greeting` is here twice", "3:1"),
         (
             "greeting #false loud=#true",
             "3:1: error: `greeting #false` turns it off and takes nothing else",

@@ -103,14 +103,14 @@ impl QuickstartError {
 /// The arguments of `foregate quickstart`.
 #[derive(Debug, Args)]
 pub(crate) struct QuickstartArguments {
-    /// Start the proxy with this file in place of the tour's; its upstream is 127.0.0.1:8081
+    /// Start the proxy with this file instead of the tour's; the demo origin listens on 127.0.0.1:8081
     #[arg(short = 'c', long = "config", value_name = "FILE")]
     configuration: Option<PathBuf>,
     /// The folder of this quickstart: its configuration quickstart.kdl, its certificate and its admin socket. A second
     /// quickstart beside a running one needs another folder [default: $XDG_STATE_HOME/foregate, else ~/.local/state/foregate]
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
-    /// Start with the original configuration; an edited one is kept as quickstart.kdl.old
+    /// Restore the original configuration; an edited one is kept as quickstart.kdl.old
     #[arg(long, conflicts_with = "configuration")]
     reset: bool,
 }
@@ -402,10 +402,10 @@ impl Quickstart {
         let note = match &self.origin_of_file {
             FileOrigin::Shipped => String::new(),
             FileOrigin::Edited => {
-                "You have edited it, so some commands below may do something else; `--reset` starts with the original.\n"
+                "You have edited this file, so some commands below may have other results; `--reset` starts with the original.\n"
                     .to_owned()
             }
-            FileOrigin::Reset(kept) => format!("The edited one is kept as {}.\n", kept.display()),
+            FileOrigin::Reset(kept) => format!("Your edited file is kept as {}.\n", kept.display()),
         };
         let mut text = format!(
             "Foregate on http://{http} and https://{https}, \
@@ -417,7 +417,7 @@ impl Quickstart {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "  # {what}\n  {command}");
         }
-        text.push_str("\nThe access log follows, a line of JSON for each request. Ctrl-C stops the proxy.\n");
+        text.push_str("\nThe access log follows, one line of JSON per request. Ctrl-C stops the proxy.\n");
         text
     }
 
@@ -452,10 +452,10 @@ impl Quickstart {
             ("a slow answer", format!("curl 'http://{http}/slow?ms=2000'")),
             ("an upload", format!("head -c 8388608 /dev/zero | curl --data-binary @- http://{http}/upload")),
             (
-                "more than the route takes: 413",
+                "more than the limit of the route: 413",
                 format!("head -c 65MiB /dev/zero | curl -i --data-binary @- http://{http}/upload"),
             ),
-            ("a rule: the origin does not see it", format!("curl -i http://{http}/.git/config")),
+            ("refused by a rule, before the origin", format!("curl -i http://{http}/.git/config")),
             (
                 "a rate limit: the sixth within a minute gets 429",
                 format!(
@@ -463,10 +463,10 @@ impl Quickstart {
                      http://{http}/limited; done; echo"
                 ),
             ),
-            ("an own page for errors", format!("curl -i http://{http}/no-such-page")),
+            ("a custom error page", format!("curl -i http://{http}/no-such-page")),
             ("metrics", format!("curl http://{metrics}/metrics")),
             (
-                "a mistyped key: which line, and what was meant",
+                "a mistyped key: `check` names the line and the right key",
                 format!(
                     "sed 's/rate-limit/rate-limits/' '{configuration}' > '{broken}'; \
                      '{program}' check -c '{broken}'"
@@ -474,7 +474,7 @@ impl Quickstart {
             ),
             ("after a change of the configuration", format!("'{program}' reload -c '{configuration}'")),
             (
-                "which route answers, and what runs before",
+                "the route and the modules for a URL",
                 format!("'{program}' explain -c '{configuration}' http://{http}/hello"),
             ),
         ]

@@ -18,15 +18,15 @@ use super::output::{Outcome, complain, print_json};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Waf {
-    /// Load rules and say what is wrong with them
+    /// Load rules and report mistakes in them
     Check(check::Check),
-    /// Say what rules, or the `waf` of a configuration, make of a request: every match, what it adds to which score, and the
-    /// verdict. Ends with 1 if the rules would stop the request
+    /// Run rules, or the `waf` of a configuration, on a request: show every match, its effect on scores, and the
+    /// verdict. Exits with 1 if the rules would stop the request
     Explain(explain::Explain),
     /// Run the regression files of rules, in the form of those of the OWASP Core Rule Set, against a proxy with these rules.
-    /// Ends with 1 if a case is not as expected
+    /// Exits with 1 if a case fails
     Test(test::Test),
-    /// Fetch a release of the OWASP Core Rule Set and unpack it, if it is what it should be
+    /// Fetch a release of the OWASP Core Rule Set, verify its digest and unpack it
     InstallCrs(install::Install),
 }
 

@@ -60,7 +60,7 @@ impl Firewall {
 
     fn tell(self, decoder: &mut Decoder<'_>) {
         for place in self.by_score.into_iter().filter(|_| !self.otherwise) {
-            let message = "the score alone lets pass what the firewall's rules would stop by themselves";
+            let message = "a rule on the score alone passes requests that rules of the firewall would stop by themselves";
             decoder.warn(Problem::new(Some(place), message).help(
                 "bodies that cannot be read, and requests over their budget, add nothing to it: \
                  write `waf.score ge NUMBER or (waf.blocked and not waf.rule in {949110 949111})`, or `waf mode=\"block\"`",
@@ -123,7 +123,8 @@ impl<'p> Idle<'p> {
             if let Some((_, other, shown)) = wants
                 && !self.has(other)
             {
-                let message = format!("`{key}` does nothing without {shown}, and none stands anywhere");
+                let message =
+                    format!("`{key}` has no effect without {shown}, and the configuration has none");
                 decoder.warn(Problem::new(Some(*place), message));
             }
         }
@@ -179,7 +180,7 @@ pub(super) fn paths(
         if !patterns.iter().any(|pattern| pattern.meets(path)) {
             let message = format!("`{}` is never asked: {of} `{path}`", item.node.name());
             let problem = Problem::new(Some(item.place()), message);
-            decoder.warn(problem.help("modules act on what a route takes; add one that takes this path"));
+            decoder.warn(problem.help("modules act within routes; add a route for this path"));
         }
     }
 }
@@ -201,7 +202,7 @@ pub(super) fn open_below(decoder: &mut Decoder<'_>, patterns: &[&PathPattern], r
         let takes = patterns.iter().zip(routes).find(|(pattern, _)| pattern.meets(&below));
         if takes.is_some_and(|(_, route)| !guards(route)) {
             let message =
-                format!("`*` takes one segment: another route takes `{below}`, without what guards this one");
+                format!("`*` is one segment: another route serves `{below}`, without the guards of this one");
             decoder.warn(Problem::new(Some(route.place()), message).help(format!("write `{above}/**`")));
         }
     }

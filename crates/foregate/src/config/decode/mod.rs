@@ -201,7 +201,7 @@ fn socket_address(value: &value::Value<'_>) -> Result<SocketAddr, Wrong> {
         let port = text.strip_prefix(':').or_else(|| text.strip_prefix("localhost:"));
         match port.and_then(|port| port.parse::<u16>().ok()) {
             Some(port) => wrong.help(format!(
-                "write \"127.0.0.1:{port}\" for this machine alone, \"0.0.0.0:{port}\" or \"[::]:{port}\" for everybody"
+                "write \"127.0.0.1:{port}\" for this machine alone, \"0.0.0.0:{port}\" or \"[::]:{port}\" for all networks"
             )),
             None => wrong,
         }

@@ -51,8 +51,7 @@ pub(super) fn limits(decoder: &mut Decoder<'_>, item: Item<'_>, limits: &mut Lim
         let shown = show_size(limits.filter_memory as u64);
         let problem = Problem::new(Some(place), format!("`memory` is less than `filter-memory` ({shown})"));
         decoder.warn(
-            problem
-                .help("requests are refused before filters have what they may have; lower `filter-memory`"),
+            problem.help("requests are refused before filters can use all of it; lower `filter-memory`"),
         );
     }
 }

@@ -313,7 +313,7 @@ impl<'u> Sites<'u> {
             0 if decoder.misses_files() => None,
             0 if item.children().iter().any(|child| self.may_answer(child.node.name())) => None,
             0 => {
-                let problem = Problem::new(Some(item.place()), "this route does not say what answers");
+                let problem = Problem::new(Some(item.place()), "this route has no `proxy` and no `respond`");
                 let redirects =
                     |child: &Item<'_>| matches!(child.node.name(), "redirect" | "redirects" | "rule");
                 decoder.push(problem.help(if item.children().iter().any(redirects) {
@@ -354,7 +354,7 @@ fn respond(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Action> {
         let message = format!("an answer with status {status} needs an address to send the client to");
         let problem = Problem::new(Some(item.place()), message);
         decoder.push(problem.help(format!(
-            "write `redirect \"/**\" to=\"TARGET\" status={status}`, and `respond 404` for what it does not take"
+            "write `redirect \"/**\" to=\"TARGET\" status={status}`, and `respond 404` for requests that it does not match"
         )));
         return None;
     }

@@ -191,7 +191,7 @@ fn upstream_tls(decoder: &mut Decoder<'_>, of: Item<'_>, inspection: &mut tls::I
                     let message = "the certificate of the servers is not checked: \
                                    whoever sits on the way can read and change everything";
                     let problem = Problem::new(Some(item.place()), message);
-                    decoder.warn(problem.help("name who has signed it: `ca \"FILE\"`"));
+                    decoder.warn(problem.help("name the authority that signed it: `ca \"FILE\"`"));
                 }
             }
             "certificate" => {

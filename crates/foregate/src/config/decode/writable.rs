@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use foregate_config::{Decoder, Place, Problem};
 use rustix::fs::{Access, access};
 
-const HELP: &str = "make the folder, and let the user who runs the proxy write there";
+const HELP: &str = "create the folder, and let the user of the proxy write there";
 
 /// Tells where a log file cannot be opened for writing.
 pub(super) fn log(decoder: &mut Decoder<'_>, path: &Path, place: Place) {

@@ -90,7 +90,7 @@ fn explain_with(settings: &Settings, request: &Request, client: IpAddr) -> Resul
         explained.zip(waf.rule_set()).ok_or("the rules of the `waf` cannot be read again")?;
     let mut notes = explained.notes;
     if !waf.blocks() || planned.dry_run {
-        notes.push("this `waf` stops no request; the verdict is what it would be if it blocked".into());
+        notes.push("this `waf` stops no request; the verdict is the one of `mode=\"block\"`".into());
     }
     configured.excludes = explained.excludes;
     Ok(Explanation { configured: Some(configured), ..conclude(explained.transaction, &set, notes) })

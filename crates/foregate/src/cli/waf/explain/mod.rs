@@ -190,7 +190,7 @@ fn explain(engine: &Arc<Engine>, set: &RuleSet, request: &Request, client: IpAdd
         }
     }
     if set.settings.engine == Some(EngineMode::Off) {
-        notes.push("the rules say `SecRuleEngine Off`; this is what they would find".into());
+        notes.push("the rules say `SecRuleEngine Off`; these are the matches if they were on".into());
     }
     conclude(transaction, set, notes)
 }

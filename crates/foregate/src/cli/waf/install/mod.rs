@@ -151,9 +151,7 @@ fn free(folder: &Path) -> Result<(), String> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(format!("{}: {error}", folder.display())),
         Ok(true) => Ok(()),
-        Ok(false) => {
-            Err(format!("{} is not empty: nothing is installed over what is there", folder.display()))
-        }
+        Ok(false) => Err(format!("{} is not empty: existing files are not overwritten", folder.display())),
     }
 }
 

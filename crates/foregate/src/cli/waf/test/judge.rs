@@ -26,8 +26,8 @@ impl<'l> Log<'l> {
         for line in log.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let port =
                 client.captures(line).and_then(|found| std::str::from_utf8(&found[1]).ok()?.parse().ok());
-            let port =
-                port.ok_or_else(|| format!("whose line is this? {}", String::from_utf8_lossy(line)))?;
+            let port = port
+                .ok_or_else(|| format!("this line belongs to no case: {}", String::from_utf8_lossy(line)))?;
             lines.entry(port).or_default().push(line);
         }
         Ok(Self { lines, id })
