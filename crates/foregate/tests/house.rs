@@ -18,6 +18,11 @@ use foregate_proxy::telemetry::exposition::{Exposition, ExpositionFormat};
 
 use serde_json::Value;
 
+#[path = "house/rooms.rs"]
+mod rooms;
+#[path = "house/source.rs"]
+mod source;
+
 /// Which of our crates each crate may use (ARCHITECTURE.md says why). Tests may use more.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("foregate-module", &[]),
