@@ -14,6 +14,7 @@ mod connection;
 pub mod counters;
 mod error;
 mod exchange;
+mod fetches;
 mod files;
 #[cfg(fuzzing)]
 pub mod http2;

@@ -13,7 +13,7 @@ use foregate_wire::HeadLimits;
 use crate::configuration::Settings;
 use crate::counters::metrics::{Metrics, SiteCounters};
 use crate::counters::steps::StepCounters;
-use crate::exchange::fetch::Fetches;
+use crate::fetches::Fetches;
 use crate::limits::budget::Budget;
 use crate::limits::clients::Registry;
 use crate::limits::pressure;
