@@ -3,6 +3,8 @@
 //! The binary builds these values from the configuration file; nothing here is a string that still has to be
 //! understood. Every default is the one that the operator's guide states.
 
+mod balance;
+
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::{IpAddr, SocketAddr};
@@ -13,6 +15,8 @@ use std::time::Duration;
 use foregate_module::Plan;
 
 use crate::address::{AddressBlock, ServerAddress};
+
+pub use self::balance::{Balance, HashBy};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -284,6 +288,8 @@ pub struct Upstream {
     /// The nameservers that are asked for the names of its servers, in this order. Default (`None`): the system's, behind its hosts
     /// file.
     pub resolver: Option<Arc<[SocketAddr]>>,
+    /// How requests are spread over its servers. Default: in turns.
+    pub balance: Balance,
     /// What its servers get as `Host` or `:authority`: a name or address, with a port where it has one. Default (`None`):
     /// what the client has sent.
     pub host: Option<Arc<str>>,
@@ -325,6 +331,7 @@ impl Upstream {
             name: name.into(),
             servers,
             resolver: None,
+            balance: Balance::RoundRobin,
             host: None,
             protocol: UpstreamProtocol::Http1,
             tls: None,

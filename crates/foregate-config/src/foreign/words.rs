@@ -35,7 +35,7 @@ const UPSTREAM: Instead = Write(
     "write `upstream \"app\" { server \"HOST:PORT\" }` at the top of the file, and `proxy \"app\"` in a `route`",
 );
 const BALANCE: Instead = Write(
-    "write `balance \"round-robin\"` in the `upstream`, the only method so far; `weight=` of a `server` is its share",
+    "write `balance \"least-requests\"`, or another of its methods, in the `upstream`; `weight=` of a `server` is its share",
 );
 const BACKUP: Instead =
     Missing("all servers of an `upstream` take turns; a `server` with a small `weight=` gets few requests");

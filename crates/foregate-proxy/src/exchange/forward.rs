@@ -44,6 +44,7 @@ impl Exchange<'_> {
         let terms = Terms {
             fresh: false,
             addresses: Addresses { client: self.peer.client, local: self.peer.local },
+            behalf: self.client_address(),
             client: self.peer.holdings.as_ref(),
             own: Some(&self.peer.own),
             http1: false,

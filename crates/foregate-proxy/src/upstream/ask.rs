@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use foregate_wire::{BodyLength, ResponseHead, connection, response_length};
 
+use super::balance::Asked;
 use super::{Active, Attempts, Origin, Server, Terms, Upstream, authentication};
 use crate::error::Error;
 use crate::link::Link;
@@ -173,9 +174,10 @@ impl<'a> Ask<'a> {
     async fn connect<A: Asker>(&mut self, asker: &mut A) -> Result<(), Error> {
         let (upstream, now) = (self.upstream, clock::now());
         let bound = upstream.bound_server(self.terms.own.and_then(OnceLock::get));
-        let (server, fresh) = self.attempts.begin(upstream, bound, now).ok_or(Error::NoServer)?;
-        (self.first_byte, self.began) = (None, now);
         let (request, _) = asker.heads();
+        let asked = Asked { request, client: self.terms.behalf };
+        let (server, fresh) = self.attempts.begin(upstream, asked, bound, now).ok_or(Error::NoServer)?;
+        (self.first_byte, self.began) = (None, now);
         let terms = Terms {
             fresh,
             authenticates: authentication::has_credentials(&request.head.headers),

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Active, Origin, Tried, Upstream};
+use super::{Active, Asked, Origin, Tried, Upstream};
 use crate::error::Error;
 
 /// How often a request that the origin has not looked at is repeated beyond `retries`.
@@ -12,6 +12,8 @@ const UNPROCESSED_MOST: u8 = 3;
 #[derive(Debug, Default)]
 pub struct Attempts {
     tried: Tried,
+    /// What of the request decides on its server.
+    key: Option<u64>,
     made: u32,
     next: Next,
     races: Races,
@@ -47,6 +49,7 @@ impl Attempts {
     pub fn begin(
         &mut self,
         upstream: &Upstream,
+        asked: Asked<'_>,
         bound: Option<usize>,
         now: Instant,
     ) -> Option<(usize, bool)> {
@@ -56,7 +59,10 @@ impl Attempts {
             // The connection was at fault, not the server.
             Some(last) if next.fresh => last,
             Some(last) => next.server.unwrap_or(last),
-            None => bound.or_else(|| upstream.pick(now))?,
+            None => {
+                self.key = upstream.key(&asked);
+                bound.or_else(|| upstream.pick(self.key, now))?
+            }
         };
         if last != Some(server) {
             self.tried.push(server);
@@ -128,7 +134,7 @@ impl Attempts {
         }
         self.races.lost |= raced;
         if !self.next.fresh {
-            self.next.server = upstream.other(&self.tried, now);
+            self.next.server = upstream.other(self.key, &self.tried, now);
         }
         let again = same_server || self.next.server.is_some();
         if again && !unprocessed {

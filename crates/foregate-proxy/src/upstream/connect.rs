@@ -310,6 +310,7 @@ mod tests {
     const TERMS: Terms<'_> = Terms {
         fresh: false,
         addresses: Addresses { client: None, local: None },
+        behalf: None,
         client: None,
         own: None,
         http1: false,

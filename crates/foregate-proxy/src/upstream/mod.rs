@@ -40,7 +40,7 @@ pub use self::pool::Pool;
 pub use self::pools::Pools;
 
 use self::attempts::Attempts;
-use self::balance::RoundRobin;
+use self::balance::{Asked, Balance, Choice, Load};
 use self::health::{FAILURES_UNTIL_DOWN, Health, News};
 use self::idle::Ages;
 use self::pools::PoolKey;
@@ -75,7 +75,7 @@ pub struct Upstream {
     /// Places for requests that steps of modules make.
     pub fetches: Arc<Places>,
     pools: Arc<Pools>,
-    balance: RoundRobin,
+    balance: Box<dyn Balance>,
     connector: Option<Connector>,
     active: AtomicU32,
     retrying: AtomicU32,
@@ -94,6 +94,7 @@ pub struct Server {
     resolved: Option<Arc<Resolved>>,
     pool: Arc<Pool>,
     health: Health,
+    load: Arc<Load>,
     remembered: Arc<Remembered>,
     counters: Arc<ServerCounters>,
 }
@@ -229,6 +230,7 @@ impl Upstreams {
                 resolved,
                 pool: self.pools.get(key),
                 health: Health::new(),
+                load: Arc::default(),
                 remembered: Arc::default(),
             }
         });
@@ -237,9 +239,7 @@ impl Upstreams {
             counters: self.metrics.upstream(&settings.name),
             fetches: Places::new(FETCHES),
             pools: Arc::clone(&self.pools),
-            balance: RoundRobin::new(
-                &settings.servers.iter().map(|server| server.weight).collect::<Vec<_>>(),
-            ),
+            balance: balance::method(settings),
             settings: Arc::clone(settings),
             head_limits,
             connector,
@@ -271,17 +271,37 @@ impl Upstream {
         Ages { idle: self.settings.keep_alive, total: self.settings.connection_age }
     }
 
-    /// The first server to try: one that is up, or the one whose turn it is if none is.
-    pub fn pick(&self, now: Instant) -> Option<usize> {
-        let first = if self.servers.len() == 1 { 0 } else { self.balance.turn()? };
-        if self.admit(first, now) {
-            return Some(first);
-        }
-        if !(0..self.servers.len()).any(|server| self.is_up(server, now)) {
+    /// The part of a request by which its server is chosen, where the method goes by one.
+    fn key(&self, asked: &Asked<'_>) -> Option<u64> {
+        if self.servers.len() == 1 { None } else { self.balance.key(asked) }
+    }
+
+    /// The server for a first attempt: one that is up, or the one whose turn it is if none is.
+    fn pick(&self, key: Option<u64>, now: Instant) -> Option<usize> {
+        let is_any_up = (0..self.servers.len()).any(|server| self.is_up(server, now));
+        if !is_any_up {
             self.counters.all_down.inc();
-            return Some(first);
         }
-        self.balance.next(|server| self.admit(server, now)).or(Some(first))
+        let mut first = None;
+        let mut admits = |server| {
+            first.get_or_insert(server);
+            !is_any_up || self.admit(server, now)
+        };
+        let picked = match self.servers.len() {
+            1 => Some(0).filter(|server| admits(*server)),
+            _ => self.choose(key, false, &mut admits),
+        };
+        picked.or(first)
+    }
+
+    fn choose(
+        &self,
+        key: Option<u64>,
+        is_further: bool,
+        admits: &mut dyn FnMut(usize) -> bool,
+    ) -> Option<usize> {
+        let in_flight = |server: usize| self.servers.get(server).map_or(0, |server| server.load.get());
+        self.balance.choose(&Choice { key, is_further, in_flight: &in_flight }, admits)
     }
 
     /// The server on one of whose connections the client authenticates: it knows the client nowhere else.
@@ -292,12 +312,12 @@ impl Upstream {
 
     /// Another server that is up, beside those that were tried; where there is one, it is one that has not failed last: whose request
     /// has lost an attempt already is not the one to find out whether a server answers again.
-    fn other(&self, tried: &Tried, now: Instant) -> Option<usize> {
+    fn other(&self, key: Option<u64>, tried: &Tried, now: Instant) -> Option<usize> {
         let is_well =
             |server: usize| self.servers.get(server).is_some_and(|server| server.health.failures() == 0);
         let untried = |server: usize| !tried.contains(server);
-        let well = self.balance.again(|server| untried(server) && is_well(server));
-        well.or_else(|| self.balance.again(|server| untried(server) && self.admit(server, now)))
+        let well = self.choose(key, true, &mut |server| untried(server) && is_well(server));
+        well.or_else(|| self.choose(key, true, &mut |server| untried(server) && self.admit(server, now)))
     }
 
     /// Whether there is one.
@@ -475,10 +495,10 @@ mod tests {
         let mut slow = 0;
         for _ in 0..48 {
             let mut tried = Tried::default();
-            tried.push(upstream.pick(now).unwrap());
+            tried.push(upstream.pick(None, now).unwrap());
             if tried.contains(0) {
                 slow += 1;
-                assert_eq!(upstream.other(&tried, now), Some(1));
+                assert_eq!(upstream.other(None, &tried, now), Some(1));
             }
         }
         assert_eq!(slow, 24);
@@ -490,7 +510,7 @@ mod tests {
         fail(&upstream, 0, now);
         let mut shares = [0; 3];
         for _ in 0..300 {
-            shares[upstream.pick(now).unwrap()] += 1;
+            shares[upstream.pick(None, now).unwrap()] += 1;
         }
         assert_eq!(shares, [0, 150, 150]);
         assert_eq!(upstream.servers[0].counters.failures.get(), 3);
@@ -500,10 +520,10 @@ mod tests {
     fn all_are_tried_when_all_are_down() {
         let (upstream, now) = (upstream(3), Instant::now());
         (0..3).for_each(|server| fail(&upstream, server, now));
-        let picked: Vec<_> = (0..6).filter_map(|_| upstream.pick(now)).collect();
+        let picked: Vec<_> = (0..6).filter_map(|_| upstream.pick(None, now)).collect();
         assert_eq!(picked, [0, 1, 2, 0, 1, 2]);
         assert_eq!(upstream.counters.all_down.get(), 6);
-        assert_eq!(upstream.other(&Tried::default(), now), None);
+        assert_eq!(upstream.other(None, &Tried::default(), now), None);
     }
 
     #[test]
@@ -511,7 +531,7 @@ mod tests {
         let (upstream, now) = (upstream(2), Instant::now());
         fail(&upstream, 0, now);
         let later = now + Duration::from_secs(1);
-        let picked = (0..20).filter_map(|_| upstream.pick(later)).filter(|server| *server == 0).count();
+        let picked = (0..20).filter_map(|_| upstream.pick(None, later)).filter(|server| *server == 0).count();
         assert_eq!(picked, 1);
     }
 
@@ -523,11 +543,11 @@ mod tests {
         for _ in 0..200 {
             later += Duration::from_secs(1);
             let mut tried = Tried::default();
-            let first = upstream.pick(later).unwrap();
+            let first = upstream.pick(None, later).unwrap();
             tried.push(first);
             if first != 0 {
                 upstream.failed(first, later, later, &Error::FirstByteTimeout);
-                assert_eq!(upstream.other(&tried, later), Some(0));
+                assert_eq!(upstream.other(None, &tried, later), Some(0));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! How a request gets a connection, kept or new, and when it is kept for another one.
 
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
@@ -19,6 +20,8 @@ pub struct Terms<'a> {
     pub fresh: bool,
     /// For the PROXY protocol.
     pub addresses: Addresses,
+    /// The address on whose behalf the request is made, as modules have it. Balancing may go by it.
+    pub behalf: Option<IpAddr>,
     /// Who is served, if a client is.
     pub client: Option<&'a Arc<Holdings>>,
     /// Who uses connections that are for one connection of a client alone, once there are some.
@@ -43,6 +46,19 @@ impl Upstream {
         now: Instant,
     ) -> Result<Origin, Error> {
         let server = self.servers.get(server).ok_or(Error::Internal)?;
+        // A server that does not take connections soon is busy, too.
+        let in_flight = self.balance.counts().then(|| server.load.enter());
+        let mut origin = self.open_at(server, terms, now).await?;
+        origin.counts(in_flight);
+        Ok(origin)
+    }
+
+    async fn open_at(
+        self: &Arc<Self>,
+        server: &Server,
+        terms: Terms<'_>,
+        now: Instant,
+    ) -> Result<Origin, Error> {
         if terms.authenticates || self.is_authenticating(server, terms.own) {
             return Box::pin(self.open_authenticated(server, terms, now)).await;
         }

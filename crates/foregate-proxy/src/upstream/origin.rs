@@ -9,6 +9,7 @@ use foregate_wire::{BodyLength, Method, ResponseError, ResponseHead, Version, co
 use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream};
 
+use super::balance::InFlight;
 use super::connect::Connected;
 use super::excess::may_be_response;
 use super::guarded::Signs;
@@ -52,6 +53,8 @@ pub struct Origin {
     /// The origin has ended the handshake after all.
     refusal: Option<Refusal>,
     h2: Option<H2Attempt>,
+    /// Counts the request among those of its server.
+    _in_flight: Option<InFlight>,
 }
 
 #[derive(Debug)]
@@ -106,7 +109,13 @@ impl Origin {
             excess: false,
             refusal: None,
             h2,
+            _in_flight: None,
         }
+    }
+
+    /// The request counts among those of its server until this attempt is over.
+    pub(super) fn counts(&mut self, in_flight: Option<InFlight>) {
+        self._in_flight = in_flight;
     }
 
     /// The connection is for one connection of a client alone.

@@ -21,6 +21,7 @@ impl Terms<'_> {
     const OF_NOBODY: Self = Self {
         fresh: true,
         addresses: Addresses { client: None, local: None },
+        behalf: None,
         client: None,
         own: None,
         http1: false,

@@ -158,7 +158,9 @@ pub static UPSTREAM: Block = Block {
         Key::one("resolver", "ADDRESS...", "resolver \"127.0.0.53:53\"", "The nameservers for the names of the servers, in this order. The port is 53 unless it is given. Names are asked for as they are written; `/etc/hosts` and search lists are not used.")
             .args(1, ANY)
             .otherwise("`/etc/hosts`, then the nameservers of `/etc/resolv.conf`"),
-        Key::one("balance", "\"round-robin\"", "balance \"round-robin\"", "How requests are spread over the servers. Round robin, by weight, is the only method.").default("\"round-robin\""),
+        Key::one("balance", "METHOD by=PART", "balance \"least-requests\"", "How requests are spread over the servers that are up. `\"round-robin\"`: in turns, by weight. `\"least-requests\"`: to the server with the fewest requests in flight for its weight. `\"two-choices\"`: to the less busy of two servers drawn at random by weight. `\"random\"`: at random by weight. `\"hash\"`: requests that agree in `by` go to the same server while it is up.")
+            .props(&[Prop { name: "by", usage: "PART", required: false, default: "\"client\"", about: "The part of the request for `\"hash\"`: `\"client\"` (its address), `\"path\"`, `\"target\"` (path and query), `\"header:NAME\"` or `\"cookie:NAME\"`. Requests without it are spread in turns." }])
+            .default("\"round-robin\""),
         Key::one("host", "NAME", "host \"app.internal\"", "The `Host` (`:authority` of HTTP/2) that the servers get: a name or address, with `:PORT` if there is one.").otherwise("the client's"),
         Key::one("http", "\"1.1\"|\"2\"|\"auto\"", "http \"2\"", "The protocol: `\"1.1\"` is HTTP/1.1; `\"2\"` is HTTP/2, by ALPN over TLS and by prior knowledge on cleartext; `\"auto\"` lets ALPN decide.").default("\"1.1\""),
         Key::block("tls", &UPSTREAM_TLS, "tls", "Connects to the servers over TLS.").otherwise("cleartext"),

@@ -75,7 +75,7 @@ fn every_key_changes_the_settings() {
     walk(&mut |path, key| {
         let (name, outer) = path.split_last().unwrap();
         // A list has none until an expression names it.
-        if matches!(*name, "include" | "balance" | "list" | "entry") {
+        if matches!(*name, "include" | "list" | "entry") {
             return;
         }
         // The route around examples has the same `proxy`.

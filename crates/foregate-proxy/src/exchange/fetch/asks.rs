@@ -89,6 +89,7 @@ pub(super) async fn make(
     let terms = Terms {
         fresh: false,
         addresses: Addresses { client: None, local: None },
+        behalf: None,
         client,
         // Steps of different clients may ask the same: no user is bound to a connection that they have used.
         own: None,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use foregate_config::{Decoder, Item, Place, Problem};
 use foregate_proxy::address::{ServerAddress, ServerAddressError, is_host_name, is_numeric};
-use foregate_proxy::settings::{ProxyProtocolVersion, Server, Upstream, UpstreamProtocol, UpstreamTls};
+use foregate_proxy::settings::{
+    Balance, HashBy, ProxyProtocolVersion, Server, Upstream, UpstreamProtocol, UpstreamTls,
+};
 
 use super::Upstreams;
 use super::numbers::{TIMES, set};
@@ -51,7 +53,7 @@ pub(super) fn decode(
                 upstream.resolver = Some(servers.into());
                 resolver = Some(item.place());
             }
-            "balance" => balance(decoder, item),
+            "balance" => set(&mut upstream.balance, balance(decoder, item)),
             "host" => upstream.host = decoder.read(item, 0, host),
             "http" => set(&mut upstream.protocol, decoder.choice(item, 0, PROTOCOLS)),
             "tls" => upstream.tls = Some(upstream_tls(decoder, item, inspection)),
@@ -144,28 +146,68 @@ fn host(value: &Value<'_>) -> Result<Arc<str>, Wrong> {
     Ok(host.into())
 }
 
-/// The one method there is, so that there is nothing to store.
-fn balance(decoder: &mut Decoder<'_>, item: Item<'_>) {
-    const LATER: &[&str] = &[
-        "least-requests",
-        "least-connections",
-        "least-conn",
-        "least_conn",
-        "leastconn",
-        "hash",
-        "ip-hash",
-        "ip_hash",
-        "random",
-        "ewma",
-        "consistent-hash",
-    ];
-    decoder.read(item, 0, |value| match value::string(value)? {
-        "round-robin" => Ok(()),
-        method if LATER.contains(&method) => {
-            Err(Wrong::new("this method is not in this version").help("use \"round-robin\""))
+/// `by` stands beside `hash` alone.
+fn balance(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Balance> {
+    let method = decoder.read(item, 0, |value| method(value::string(value)?))?;
+    let by = decoder.prop(item, "by", |value| hash_by(value::string(value)?));
+    match (method, by) {
+        (Balance::Hash(_), Some(by)) => Some(Balance::Hash(by)),
+        (method, None) => Some(method),
+        (_, Some(_)) => {
+            let problem = Problem::new(Some(item.place()), "`by` says what `balance \"hash\"` goes by");
+            decoder.push(problem.help("leave it out, or write `balance \"hash\" by=...`"));
+            None
         }
-        _ => Err(Wrong::new("expected \"round-robin\"")),
-    });
+    }
+}
+
+fn method(word: &str) -> Result<Balance, Wrong> {
+    let instead = match word {
+        "round-robin" => return Ok(Balance::RoundRobin),
+        "least-requests" => return Ok(Balance::LeastRequests),
+        "two-choices" => return Ok(Balance::TwoChoices),
+        "random" => return Ok(Balance::Random),
+        "hash" => return Ok(Balance::Hash(HashBy::Client)),
+        "least-connections" | "least-conn" | "least_conn" | "leastconn" | "least-request" => {
+            "use \"least-requests\""
+        }
+        "p2c" | "two-choice" | "random-two" | "power-of-two" => "use \"two-choices\"",
+        "ip-hash" | "ip_hash" | "source" | "client-ip" => "use `balance \"hash\" by=\"client\"`",
+        "uri" | "url" | "uri-hash" | "path" => "use `balance \"hash\" by=\"path\"`",
+        "consistent-hash" | "consistent" | "ketama" | "ring-hash" | "ring_hash" => "use \"hash\"",
+        "ewma" | "peak-ewma" | "least-time" | "least_time" => {
+            let wrong = Wrong::new("this method is not in this version");
+            return Err(wrong.help("use \"least-requests\" or \"two-choices\""));
+        }
+        "maglev" => return Err(Wrong::new("this method is not in this version").help("use \"hash\"")),
+        "sticky" | "cookie" => {
+            let wrong = Wrong::new("this method is not in this version");
+            return Err(wrong.help("use `balance \"hash\" by=\"cookie:NAME\"`"));
+        }
+        _ => {
+            return Err(Wrong::new(
+                "expected \"round-robin\", \"least-requests\", \"two-choices\", \"random\" or \"hash\"",
+            ));
+        }
+    };
+    Err(Wrong::new("this method has another name here").help(instead))
+}
+
+fn hash_by(word: &str) -> Result<HashBy, Wrong> {
+    match word.split_once(':') {
+        None if word == "client" => Ok(HashBy::Client),
+        None if word == "path" => Ok(HashBy::Path),
+        None if word == "target" => Ok(HashBy::Target),
+        Some(("header", name)) if is_token(name) => Ok(HashBy::Header(name.to_ascii_lowercase().into())),
+        Some(("cookie", name)) if is_token(name) => Ok(HashBy::Cookie(name.into())),
+        _ => Err(Wrong::new("expected \"client\", \"path\", \"target\", \"header:NAME\" or \"cookie:NAME\"")),
+    }
+}
+
+/// Whether it may be the name of a field or cookie (RFC 9110, section 5.6.2).
+fn is_token(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !name.is_empty() && name.bytes().all(is_allowed)
 }
 
 fn upstream_tls(decoder: &mut Decoder<'_>, of: Item<'_>, inspection: &mut tls::Inspection) -> UpstreamTls {

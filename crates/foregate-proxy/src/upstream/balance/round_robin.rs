@@ -1,13 +1,15 @@
-//! Which server is tried next.
+//! Weighted round robin.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Balance, Choice};
 
 /// Most entries of the round: weights are scaled down to fit.
 const LONGEST_ROUND: u64 = 4096;
 
 /// Weighted round robin. The round is laid out once so that heavy servers are spread evenly over it.
 #[derive(Debug)]
-pub struct RoundRobin {
+pub(super) struct RoundRobin {
     round: Box<[u16]>,
     next: AtomicUsize,
     /// Further attempts take their turns from another hand, so that they do not shift who is next for first ones: where
@@ -17,50 +19,43 @@ pub struct RoundRobin {
 
 impl RoundRobin {
     /// A round over servers with these weights.
-    pub fn new(weights: &[u32]) -> Self {
-        let weights = reduced(weights);
-        let total: i64 = weights.iter().sum();
-        let mut credit = vec![0i64; weights.len()];
-        let mut round = Vec::with_capacity(usize::try_from(total).unwrap_or(0));
-        for _ in 0..total {
-            for (credit, weight) in credit.iter_mut().zip(&weights) {
-                *credit += weight;
-            }
-            let richest = (0..credit.len()).rev().max_by_key(|&index| credit[index]).unwrap_or(0);
-            credit[richest] -= total;
-            round.push(u16::try_from(richest).unwrap_or(0));
-        }
-        Self { round: round.into(), next: AtomicUsize::new(0), next_again: AtomicUsize::new(0) }
-    }
-
-    /// The server whose turn it is.
-    pub fn turn(&self) -> Option<usize> {
-        self.take(&self.next)
-    }
-
-    /// The next server for which `usable` holds, where the one whose turn it was is not. The turns of those that are not
-    /// pass, so that the others share them by their weights.
-    pub fn next(&self, usable: impl Fn(usize) -> bool) -> Option<usize> {
-        self.first(&self.next, usable)
-    }
-
-    /// The next server for which `usable` holds, for a further attempt.
-    pub fn again(&self, usable: impl Fn(usize) -> bool) -> Option<usize> {
-        self.first(&self.next_again, usable)
+    pub(super) fn new(weights: &[u32]) -> Self {
+        Self { round: round(weights), next: AtomicUsize::new(0), next_again: AtomicUsize::new(0) }
     }
 
     fn take(&self, hand: &AtomicUsize) -> Option<usize> {
         let turn = hand.fetch_add(1, Ordering::Relaxed).checked_rem(self.round.len())?;
         self.round.get(turn).copied().map(usize::from)
     }
+}
 
-    fn first(&self, hand: &AtomicUsize, usable: impl Fn(usize) -> bool) -> Option<usize> {
+impl Balance for RoundRobin {
+    /// The turns of servers that are not admitted pass, so that the others share them by their weights.
+    fn choose(&self, choice: &Choice<'_>, admits: &mut dyn FnMut(usize) -> bool) -> Option<usize> {
+        let hand = if choice.is_further { &self.next_again } else { &self.next };
         let mut turns = self.round.iter().map_while(|_| self.take(hand));
-        // Others who take turns meanwhile may have had all those of the usable servers.
+        // Others who take turns meanwhile may have had all those of the admitted servers.
         turns
-            .find(|&server| usable(server))
-            .or_else(|| self.round.iter().map(|&server| usize::from(server)).find(|&server| usable(server)))
+            .find(|&server| admits(server))
+            .or_else(|| self.round.iter().map(|&server| usize::from(server)).find(|&server| admits(server)))
     }
+}
+
+/// Each server as often as its weight says, heavy ones spread evenly.
+pub(super) fn round(weights: &[u32]) -> Box<[u16]> {
+    let weights = reduced(weights);
+    let total: i64 = weights.iter().sum();
+    let mut credit = vec![0i64; weights.len()];
+    let mut round = Vec::with_capacity(usize::try_from(total).unwrap_or(0));
+    for _ in 0..total {
+        for (credit, weight) in credit.iter_mut().zip(&weights) {
+            *credit += weight;
+        }
+        let richest = (0..credit.len()).rev().max_by_key(|&index| credit[index]).unwrap_or(0);
+        credit[richest] -= total;
+        round.push(u16::try_from(richest).unwrap_or(0));
+    }
+    round.into()
 }
 
 /// The weights divided by their greatest common divisor, and scaled down if the round would still be too long.
@@ -77,22 +72,16 @@ fn reduced(weights: &[u32]) -> Vec<i64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::shares;
     use super::*;
 
-    fn picks(balance: &RoundRobin, count: usize) -> Vec<usize> {
-        (0..count).filter_map(|_| balance.turn()).collect()
+    fn choose(balance: &RoundRobin, is_further: bool, admits: impl Fn(usize) -> bool) -> Option<usize> {
+        let choice = Choice { key: None, is_further, in_flight: &|_| 0 };
+        balance.choose(&choice, &mut |server| admits(server))
     }
 
-    /// How often each of three servers comes in `count` requests, where `usable` says who is.
-    fn shares(balance: &RoundRobin, count: usize, usable: impl Fn(usize) -> bool) -> [usize; 3] {
-        let mut shares = [0; 3];
-        for _ in 0..count {
-            let first = balance.turn().filter(|&server| usable(server));
-            if let Some(server) = first.or_else(|| balance.next(&usable)) {
-                shares[server] += 1;
-            }
-        }
-        shares
+    fn picks(balance: &RoundRobin, count: usize) -> Vec<usize> {
+        (0..count).filter_map(|_| choose(balance, false, |_| true)).collect()
     }
 
     #[test]
@@ -124,10 +113,10 @@ mod tests {
         let balance = RoundRobin::new(&[1, 1]);
         let mut firsts = [0, 0];
         for _ in 0..48 {
-            let first = balance.turn().unwrap();
+            let first = choose(&balance, false, |_| true).unwrap();
             firsts[first] += 1;
             if first == 0 {
-                assert_eq!(balance.again(|server| server != first), Some(1));
+                assert_eq!(choose(&balance, true, |server| server != first), Some(1));
             }
         }
         assert_eq!(firsts, [24, 24]);
@@ -138,7 +127,7 @@ mod tests {
         let balance = RoundRobin::new(&[1, 3, 1]);
         let mut shares = [0; 3];
         for _ in 0..100 {
-            shares[balance.again(|server| server != 0).unwrap()] += 1;
+            shares[choose(&balance, true, |server| server != 0).unwrap()] += 1;
         }
         assert_eq!(shares, [0, 75, 25]);
     }
