@@ -21,6 +21,7 @@ use crate::limits::descriptors;
 use crate::limits::pressure;
 use crate::proxy::Proxy;
 use crate::settings::{Listen, ListenAddress, any_contains};
+use crate::time::notices::Notices;
 use crate::time::poll_length::Watched;
 use crate::transport::stream;
 use crate::transport::stream::Socket;
@@ -35,8 +36,6 @@ const IN_A_ROW: u32 = 16;
 const BEHIND: usize = 16;
 /// Connections in a row that have gone before they were accepted at the end.
 const LOST_MOST: usize = 1024;
-/// How often a listener tells of that, for as long as it lasts.
-const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// A socket that listens.
 #[derive(Debug)]
@@ -198,7 +197,7 @@ pub async fn run(
     });
     let runtime = tokio::runtime::Handle::current().metrics();
     let mut accepted_in_a_row = 0;
-    let mut told = None::<Instant>;
+    let notices = Notices::default();
     loop {
         let most = most(&proxy);
         let count = proxy.registry.count();
@@ -244,8 +243,7 @@ pub async fn run(
             // Others than connections use more than was left to them.
             Err(error) if descriptors::are_missing(&error) && proxy.config().pools.evict() => {}
             Err(error) => {
-                if told.is_none_or(|at| at.elapsed() >= TOLD_EVERY) {
-                    told = Some(Instant::now());
+                if notices.take(Instant::now()) {
                     tracing::warn!(%error, "accepting pauses");
                 }
                 tokio::time::sleep(PAUSE).await;

@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use crate::counters::metrics::Counter;
 use crate::limits::buffer_size::{FIRST, LARGE, SMALL};
 use crate::limits::clients::{Holdings, Registry};
+use crate::time::notices::Notices;
 
 /// What a thread takes or gives back before it tells of it, bytes: several of the largest buffers, which come and go with each
 /// piece of a large body.
@@ -46,8 +47,6 @@ const LESS_UNSENT: [(usize, usize); 4] = [(40, SMALL), (25, LARGE), (10, 256 * 1
 /// A head that does not come at once may hold this part of what is left until requests are refused: whoever sends much of one
 /// and then waits is refused long before anybody whose requests come whole.
 const LARGEST_HEAD: usize = 256;
-/// How often stages are told in the log; the metrics count all.
-const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// How often the stage is looked at by itself, and how often while requests are refused.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY_SHORT: Duration = Duration::from_millis(50);
@@ -325,7 +324,8 @@ pub fn allows_head(bytes: usize) -> bool {
 
 /// Follows the stages: wakes idle connections, and those of clients that hold the most, which end by themselves, and tells the log.
 pub async fn watch(registry: Arc<Registry>) {
-    let (mut last, mut for_all, mut told) = (0, false, None::<(u8, Instant)>);
+    let (mut last, mut for_all, mut told) = (0, false, 0);
+    let notices = Notices::default();
     loop {
         // What has changed is waited for; what threads raced for is found soon.
         let pause = if last < 2 { LOOK_EVERY } else { LOOK_EVERY_SHORT };
@@ -341,10 +341,11 @@ pub async fn watch(registry: Arc<Registry>) {
         if excess > 0 {
             registry.take_back(excess, MEMORY.large_holding());
         }
-        let due = told.is_none_or(|(_, at)| at.elapsed() >= TOLD_EVERY);
-        let before = told.map_or(0, |(stage, _)| stage);
+        let now = Instant::now();
         // What is worse is told at once, each stage once in a while.
-        if stage != before && (due || stage > before) {
+        if stage != told && (stage > told || notices.take(now)) {
+            notices.give(now);
+            told = stage;
             let (held, limit) = held();
             let says = match stage {
                 0 => "memory suffices again",
@@ -357,7 +358,6 @@ pub async fn watch(registry: Arc<Registry>) {
             } else {
                 tracing::warn!(held, limit, "{says}");
             }
-            told = Some((stage, Instant::now()));
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::limits::budget::{Budget, Share};
 use crate::limits::descriptors::Used;
 use crate::limits::lanes::Lanes;
 use crate::limits::pressure::{self, Charge};
+use crate::time::notices::Notices;
 
 /// What is written or read at a time, bytes: a body that comes slowly holds as much in memory, at most.
 pub const PIECE: usize = 64 * 1024;
@@ -34,8 +35,6 @@ pub const SHORT: usize = 128 * 1024;
 const TURNS: usize = 16;
 /// The longest that one of them may take, with the wait for its turn. Beyond, it has failed.
 const LONGEST: Duration = Duration::from_secs(10);
-/// How often a failure is told in the log; the metrics count all.
-const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// Whether starts of bodies may go into files for the steps of this plan: because they say so, or where memory is short.
 pub fn is_used_by(plan: &Plan) -> bool {
@@ -59,7 +58,7 @@ pub struct Spools {
     pub budget: Arc<Budget>,
     /// Files that could not be made, written or read.
     pub failed: Counter,
-    told: Mutex<Option<Instant>>,
+    notices: Notices,
     /// When something last took longer than it may.
     stuck: Mutex<Option<Instant>>,
 }
@@ -84,7 +83,7 @@ impl Spools {
             turns: Lanes::new(TURNS),
             budget: Arc::new(Budget::of_files(limit)),
             failed: Counter::default(),
-            told: Mutex::default(),
+            notices: Notices::default(),
             stuck: Mutex::default(),
         }
     }
@@ -138,9 +137,7 @@ impl Spools {
         if error.kind() == io::ErrorKind::TimedOut {
             *self.stuck.lock() = Some(Instant::now());
         }
-        let (now, mut told) = (Instant::now(), self.told.lock());
-        if told.is_none_or(|told| now.saturating_duration_since(told) >= TOLD_EVERY) {
-            *told = Some(now);
+        if self.notices.take(Instant::now()) {
             match folder {
                 Some(folder) => tell_of_folder(error, folder),
                 None => tracing::error!(%error, "a temporary file could not be written or read"),

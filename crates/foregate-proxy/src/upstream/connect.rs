@@ -140,7 +140,7 @@ impl Upstream {
                 let host = server.address.host().unwrap_or_else(|| "localhost".to_owned());
                 let connected = connector.connect(&host, terms.http1, socket).await;
                 let (stream, alpn) = connected.map_err(|error| {
-                    if server.remembered.handshake.again(Instant::now()) {
+                    if server.remembered.handshake.take(Instant::now()) {
                         tracing::warn!(server = %server.label, %error, "TLS handshake with an origin failed");
                     }
                     match error {
@@ -237,7 +237,7 @@ impl Upstream {
         let remembered = Arc::clone(&server.remembered);
         let driven = async move {
             drive(connection, &signs, unused).await;
-            if signs.is_flooded() && remembered.flood.again(Instant::now()) {
+            if signs.is_flooded() && remembered.flood.take(Instant::now()) {
                 tracing::warn!(server = %label, "an origin has flooded an HTTP/2 connection, which is ended");
             }
         };

@@ -102,7 +102,7 @@ pub struct Server {
 impl Server {
     /// Operators are told that it has ended a handshake that was over for us.
     fn tell_of_refusal(&self, error: Refusal) -> Error {
-        if self.remembered.handshake.again(Instant::now()) {
+        if self.remembered.handshake.take(Instant::now()) {
             tracing::warn!(server = %self.label, %error, "TLS handshake with an origin failed");
         }
         Error::OriginTls

@@ -60,7 +60,7 @@ impl Upstream {
 
     /// No request fails for an address that does not answer beside one that does: somebody has to be told.
     fn tell_of_address(&self, server: &Server, address: IpAddr, error: &str) {
-        if server.remembered.address.again(Instant::now()) {
+        if server.remembered.address.take(Instant::now()) {
             tracing::warn!(
                 upstream = %self.settings.name,
                 server = %server.label,

@@ -6,14 +6,13 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::turns::Turns;
+use crate::time::notices::Notices;
 
 /// For how long connections to an address go on being used that the name has no more. Names whose answers are a part of many
 /// addresses, in turns, have it back by then.
 const MOVED_AFTER: Duration = Duration::from_secs(30);
 /// Addresses of a name that are remembered; beyond, those that were not seen for longest are not.
 const SEEN_MOST: usize = 256;
-/// How often operators are told of the same thing at one server.
-const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// What is remembered of a server.
 #[derive(Debug, Default)]
@@ -22,11 +21,11 @@ pub(super) struct Remembered {
     pub turns: Turns,
     seen: Mutex<Seen>,
     /// A handshake has failed.
-    pub handshake: Told,
+    pub handshake: Notices,
     /// An address does not answer.
-    pub address: Told,
+    pub address: Notices,
     /// Connections were flooded.
-    pub flood: Told,
+    pub flood: Notices,
 }
 
 impl Remembered {
@@ -82,22 +81,6 @@ impl Seen {
     }
 }
 
-/// When operators were last told of something.
-#[derive(Debug, Default)]
-pub(super) struct Told(Mutex<Option<Instant>>);
-
-impl Told {
-    /// Whether they may be told again now; they are then.
-    pub fn again(&self, now: Instant) -> bool {
-        let mut last = self.0.lock();
-        let due = last.is_none_or(|last| now.saturating_duration_since(last) >= TOLD_EVERY);
-        if due {
-            *last = Some(now);
-        }
-        due
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,12 +118,5 @@ mod tests {
             let answer = [address(second % 20), address((second + 7) % 20)];
             assert_eq!(remembered.see(&answer, start + SECOND * u32::from(second)), None);
         }
-    }
-
-    #[test]
-    fn operators_are_told_now_and_then() {
-        let (told, start) = (Told::default(), Instant::now());
-        let times = (0..100).filter(|tenth| told.again(start + SECOND * *tenth / 4)).count();
-        assert_eq!(times, 3);
     }
 }

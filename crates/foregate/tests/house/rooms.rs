@@ -22,7 +22,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("counters", &[]),
     ("time", &["counters"]),
     ("settings", &["address"]),
-    ("limits", &["counters", "settings"]),
+    ("limits", &["counters", "time", "settings"]),
     ("tls", &["files", "watch", "counters", "settings"]),
     ("transport", &["settings", "limits", "tls"]),
     ("error", &["limits", "transport"]),

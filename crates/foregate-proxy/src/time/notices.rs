@@ -1,0 +1,53 @@
+//! How often operators are told of the same thing. Metrics count every time.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// The pause between two notices.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// Notices of one thing in the log, of which the next is due some time after the last.
+#[derive(Debug, Default)]
+pub struct Notices {
+    last: Mutex<Option<Instant>>,
+}
+
+impl Notices {
+    /// Whether one is due now. It then counts as given.
+    pub fn take(&self, now: Instant) -> bool {
+        let mut last = self.last.lock();
+        let due = last.is_none_or(|last| now.saturating_duration_since(last) >= PAUSE);
+        if due {
+            *last = Some(now);
+        }
+        due
+    }
+
+    /// One is given now, due or not.
+    pub fn give(&self, now: Instant) {
+        *self.last.lock() = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn operators_are_told_now_and_then() {
+        let (notices, start) = (Notices::default(), Instant::now());
+        let times = (0..100).filter(|quarter| notices.take(start + SECOND * *quarter / 4)).count();
+        assert_eq!(times, 3);
+    }
+
+    #[test]
+    fn a_notice_that_was_not_due_counts() {
+        let (notices, start) = (Notices::default(), Instant::now());
+        assert!(notices.take(start));
+        notices.give(start + SECOND * 9);
+        assert!(!notices.take(start + SECOND * 18) && notices.take(start + SECOND * 19));
+    }
+}
