@@ -18,7 +18,10 @@ use super::names::{HostMap, asked_name};
 use super::noted::noting;
 use super::policy::{Policy, PolicyId};
 use super::sni::{CertificateTable, Served, SiteCertificates};
-use super::{Alpn, CertificateStore, ClientIdentity, TlsError, provider};
+use super::alpn::Alpn;
+use super::crypto::provider;
+use super::identity::ClientIdentity;
+use super::store::{CertificateStore, TlsError};
 use crate::settings::{CertificateFiles, Limits, ListenTls, SiteTls, TlsVersion};
 
 /// Tickets sent after a full TLS 1.3 handshake, and after a resumed one. A ticket is used once (RFC 8446,

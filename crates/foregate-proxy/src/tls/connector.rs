@@ -15,7 +15,9 @@ use tokio_rustls::TlsConnector;
 
 use super::policy::read_authorities;
 use super::store::{read_chain, read_file, read_key};
-use super::{Alpn, TlsError, provider, sha256};
+use super::alpn::Alpn;
+use super::crypto::{provider, sha256};
+use super::store::TlsError;
 use crate::settings::{UpstreamProtocol, UpstreamTls};
 
 /// A connection to an origin after its handshake.

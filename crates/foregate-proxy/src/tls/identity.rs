@@ -6,7 +6,8 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::names::address;
-use super::{sha256, subject};
+use super::crypto::sha256;
+use super::subject;
 
 /// Alternative names that are kept of one certificate; more are left out.
 const NAMES_LIMIT: usize = 64;

@@ -3,9 +3,11 @@
 //!
 //! Times are those of the server's steps alone, the least of several rounds: other work on the machine only adds.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustls::crypto::aws_lc_rs::cipher_suite;
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::aws_lc_rs::{cipher_suite, default_provider, kx_group};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};

@@ -11,7 +11,7 @@ use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoClientAuth, ProducesTickets, WebPkiClientVerifier};
 
 use super::store::{TlsError, read_authority_certificates};
-use super::{provider, sha256};
+use super::crypto::{provider, sha256};
 use crate::settings::{ClientCertificates, TlsPolicy, TlsVersion};
 
 /// Identifies the policy that a handshake satisfied. Equal across listeners and reloads when the policy, the

@@ -262,7 +262,7 @@ impl Loaded {
     fn read(files: &CertificateFiles) -> Result<Self, TlsError> {
         let chain = read_chain(&files.certificate)?;
         let key = read_key(&files.key)?;
-        let signer = super::provider().key_provider.load_private_key(key).map_err(|error| {
+        let signer = super::crypto::provider().key_provider.load_private_key(key).map_err(|error| {
             TlsError::new(&files.key, format!("the private key cannot be used: {error}"), KEY_FIX)
         })?;
         let names = chain.first().and_then(CertificateNames::read).map(Arc::new).ok_or_else(|| {

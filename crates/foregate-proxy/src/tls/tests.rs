@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio_rustls::TlsConnector;
 
+use super::crypto::{provider, sha256};
 use super::store::{read_authority_certificates, read_chain, read_key};
 use super::*;
 use crate::settings::{
