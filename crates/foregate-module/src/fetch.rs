@@ -70,7 +70,7 @@ pub struct FetchRequest {
     /// all. After that it still serves, for as long again, while asking fails.
     pub keep: Duration,
     /// That a kept answer of this age is asked for again, if it can be: for what it does not have and a new one may. Where that fails, the
-    /// old one serves, and is not asked for again before this time is over. Platforms may do without. Default: `None`.
+    /// old one serves, and is not asked for again before this time is over. Default: `None`.
     pub renew_after: Option<Duration>,
     /// Whether the body of an answer with a status of 200 can be used. One that cannot is kept no longer than a failure, and what was kept
     /// before serves instead of it, as while asking fails. By default any can.

@@ -40,6 +40,7 @@
 extern crate alloc;
 
 mod action;
+mod answers;
 mod body;
 mod check;
 mod exchange;
@@ -63,6 +64,7 @@ mod value;
 pub use action::{
     Abort, Action, Either, Never, Noted, Redirect, Replace, Respond, Response, StopAt, Terminal,
 };
+pub use answers::{AnswerKey, KeptAnswers};
 pub use body::{
     Bail, BodyFilter, Chain, Decoded, DecodedBody, Filtered, Finding, Guard, PART_PASSED, Passed, PlainBody,
     Sink, Start, Traffic, Wish,
