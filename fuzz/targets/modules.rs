@@ -12,8 +12,8 @@ use std::sync::{Arc, LazyLock};
 use foregate::config::load_text;
 use foregate_module::testing::{Handshake, List, Sample};
 use foregate_module::{
-    Action, Bail, Chain, FetchError, FetchResponse, FetchResult, Field, Fields, FieldsMut, Filtered, PhaseId,
-    Pipeline, Plan, Planned, State, Verdict,
+    Bail, Chain, Ended, Entry, Exchange, Fault, FetchError, FetchResponse, FetchResult, Field, Fields,
+    FieldsMut, Filtered, Next, PhaseId, Pipeline, Plan, Planned, Platform, Runner, State,
 };
 use foregate_wire::{HeaderList, Slashes, normalize_path, parse_authority};
 
@@ -98,75 +98,94 @@ impl fmt::Display for Outcome {
     }
 }
 
+/// What steps see and write.
+struct Stage {
+    sample: Sample,
+    state: State,
+}
+
+impl Platform for Stage {
+    /// A panic is a finding.
+    fn unharmed(work: impl FnOnce()) -> bool {
+        work();
+        true
+    }
+
+    fn parts(&mut self) -> (&mut dyn Exchange, &mut State) {
+        (&mut self.sample, &mut self.state)
+    }
+
+    fn took(&mut self, _: &Planned, _: bool) {
+        check_fields(&self.sample.request);
+        check_fields(&self.sample.response);
+    }
+
+    /// Lines are looked at in the end.
+    fn news(&mut self, _: &Entry, _: &Planned) {}
+
+    fn stopped(&mut self, _: &Entry, _: &Planned) {}
+
+    fn failed(&mut self, entry: &Entry, _: &Planned, fault: Fault, _: bool) {
+        panic!("{} has failed: {fault:?}", entry.decl().name);
+    }
+}
+
 struct Run<'d> {
     host: &'static Host,
     plan: &'static Plan,
-    sample: Sample,
-    state: State,
+    stage: Stage,
+    runner: Runner,
     answer: FetchResult,
     body: &'d [u8],
     stride: usize,
-    /// The phase that comes next, and how many of its steps have run.
-    next: usize,
-    begun: usize,
 }
 
 impl Run<'_> {
     /// Runs the steps that have not run, up to a phase; what ends that.
-    fn phases(&mut self, last: PhaseId) -> Option<Action> {
-        while self.next <= last.order() {
-            let steps = self.plan.phase(PhaseId::ALL[self.next]);
-            while let Some(planned) = steps.get(self.begun) {
-                self.begun += 1;
-                if let Some(action) = self.step(planned) {
-                    return Some(action);
-                }
-            }
-            for (slot, _) in std::mem::take(&mut self.state.fetches) {
-                let Some(question) = self.state.slots.take_question(slot) else { continue };
-                assert!(question.request.path.starts_with(b"/"));
-                if let Some(slot) = self.host.pipeline.answer_slot(slot) {
-                    self.state.slots.answer(slot, self.answer.clone(), question.dry);
-                }
-            }
-            (self.next, self.begun) = (self.next + 1, 0);
-        }
-        None
-    }
-
-    fn step(&mut self, planned: &Planned) -> Option<Action> {
+    fn phases(&mut self, last: PhaseId) -> Option<Ended> {
         let pipeline = &self.host.pipeline;
-        if self.state.skipped.contains(usize::from(planned.step))
-            || !pipeline.is_wanted(planned, &self.sample, &mut self.state)
-        {
-            return None;
-        }
-        let _ = pipeline.load(planned, &self.sample, &self.state);
-        let verdict = pipeline.run(planned, &mut self.sample, &mut self.state);
-        check_fields(&self.sample.request);
-        check_fields(&self.sample.response);
-        match verdict {
-            Verdict::Stop(action) => Some(action),
-            _ => None,
+        loop {
+            match self.runner.run(pipeline, self.plan, last, &mut self.stage) {
+                Next::Done => return None,
+                Next::Body => self.runner.has_body(),
+                Next::Fetch => self.fetch(),
+                Next::Offload { planned, .. } => {
+                    let Stage { sample, state } = &mut self.stage;
+                    let verdict = pipeline.run(planned, sample, state);
+                    self.stage.took(planned, true);
+                    self.runner.tell(Ok(verdict));
+                }
+                Next::Ended(ended) => return Some(ended),
+            }
         }
     }
 
-    /// Leaves out the phases before this one.
+    /// Answers all that steps have asked for.
+    fn fetch(&mut self) {
+        let state = &mut self.stage.state;
+        for (slot, _) in std::mem::take(&mut state.fetches) {
+            let Some(question) = state.slots.take_question(slot) else { continue };
+            assert!(question.request.path.starts_with(b"/"));
+            if let Some(slot) = self.host.pipeline.answer_slot(slot) {
+                state.slots.answer(slot, self.answer.clone(), question.dry);
+            }
+        }
+    }
+
     fn skip_to(&mut self, first: PhaseId) {
-        if self.next < first.order() {
-            (self.next, self.begun) = (first.order(), 0);
-            self.state.fetches.clear();
-        }
+        self.runner.skip_to(first);
+        self.stage.state.fetches.clear();
     }
 
-    fn respond(&mut self, action: Action) -> bool {
-        let Action::Respond(response) = action else { return false };
+    fn respond(&mut self, ended: Ended) -> bool {
+        let Ended::Answer(response, _) = ended else { return false };
         assert!((200..1000).contains(&response.status));
-        self.sample.status = Some(response.status);
-        self.sample.response = fields(&response.fields);
-        check_fields(&self.sample.response);
-        self.sample.response_body = (response.body.to_vec(), true);
-        self.state.response_filters.clear();
+        let Stage { sample, state } = &mut self.stage;
+        sample.status = Some(response.status);
+        sample.response = fields(&response.fields);
+        check_fields(&sample.response);
+        sample.response_body = (response.body.to_vec(), true);
+        state.response_filters.clear();
         self.skip_to(PhaseId::ResponseHeaders);
         true
     }
@@ -175,35 +194,37 @@ impl Run<'_> {
     fn all(mut self, response: &Head<'_>) -> Outcome {
         let mut request_body = Ok(Vec::new());
         let mut answered = true;
-        if let Some(action) = self.phases(PhaseId::UpstreamRequest) {
-            answered = self.respond(action);
+        if let Some(ended) = self.phases(PhaseId::UpstreamRequest) {
+            answered = self.respond(ended);
         } else {
-            let filters = std::mem::take(&mut self.state.request_filters);
+            let filters = std::mem::take(&mut self.stage.state.request_filters);
             request_body = through(filters, self.body, self.stride, &self.answer);
             let status = std::str::from_utf8(response.line).ok().and_then(|text| text.parse().ok());
-            self.sample.status = status.filter(|status| (200..1000).contains(status)).or(Some(200));
-            self.sample.response = response.fields.clone();
-            self.sample.response_body = (self.body.to_vec(), true);
+            let sample = &mut self.stage.sample;
+            sample.status = status.filter(|status| (200..1000).contains(status)).or(Some(200));
+            sample.response = response.fields.clone();
+            sample.response_body = (self.body.to_vec(), true);
             self.skip_to(PhaseId::UpstreamResponse);
         }
         while answered {
-            let Some(action) = self.phases(PhaseId::ResponseBody) else { break };
-            answered = self.respond(action);
+            let Some(ended) = self.phases(PhaseId::ResponseBody) else { break };
+            answered = self.respond(ended);
         }
-        let filters = std::mem::take(&mut self.state.response_filters);
-        let body = std::mem::take(&mut self.sample.response_body.0);
+        let filters = std::mem::take(&mut self.stage.state.response_filters);
+        let body = std::mem::take(&mut self.stage.sample.response_body.0);
         let mut response_body = through(filters, &body, self.stride, &self.answer);
-        if self.sample.response.get("content-encoding").is_some() {
+        if self.stage.sample.response.get("content-encoding").is_some() {
             // An encoder may write the same in more than one way.
             response_body = response_body.map(|_| Vec::new());
         }
         self.skip_to(PhaseId::Log);
         assert!(self.phases(PhaseId::Log).is_none());
-        for line in &self.state.lines {
+        let Stage { sample, state } = self.stage;
+        for line in &state.lines {
             assert!(!line.line.contains(&b'\n'), "a line of a log is one line");
         }
-        let Sample { path, query, request, status, response, .. } = self.sample;
-        let notes = self.state.notes.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+        let Sample { path, query, request, status, response, .. } = sample;
+        let notes = state.notes.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
         // What is left of a limit is less each time.
         let response = response.0.into_iter().filter(|(name, _)| !name.starts_with(b"ratelimit")).collect();
         Outcome {
@@ -292,8 +313,9 @@ pub(crate) fn modules(data: &[u8]) {
             body: body.to_vec().into(),
         });
         let sample = copy(&sample);
-        let (state, plan) = (State::default(), &HOST.plans[number]);
-        Run { host: &HOST, plan, sample, state, answer, body: rest, stride, next: 0, begun: 0 }.all(&response)
+        let (stage, plan) = (Stage { sample, state: State::default() }, &HOST.plans[number]);
+        let runner = Runner::default();
+        Run { host: &HOST, plan, stage, runner, answer, body: rest, stride }.all(&response)
     };
     let whole = run(Chain::PIECE);
     let split = run([1, 2, 7, 64][usize::from(choice & 3)]);

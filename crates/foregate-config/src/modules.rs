@@ -19,7 +19,7 @@ use super::block::{Decoder, ModuleNodes, turns_off};
 use super::context::{Reading, host_place};
 use super::files::Files;
 use crate::load::{Item, Tree};
-use crate::problem::Place;
+use crate::problem::{Place, Problem};
 
 type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
@@ -55,6 +55,10 @@ pub struct Modules<'t> {
     /// By what the nodes say; the value is an index of `settings`.
     known: Map<Said, u32>,
     settings: Vec<Configured>,
+    /// For settings, by their index: the place of the first node.
+    places: Vec<Option<Place>>,
+    /// What no plan can do.
+    impossible: Vec<Problem>,
     /// By the settings of each key and whether an upstream is asked.
     plans: Map<(Vec<u32>, bool), Arc<Plan>>,
     /// For settings, by their index: the values that their expressions read, each with the place of the node that does.
@@ -133,6 +137,8 @@ impl<'t> Modules<'t> {
             keys: keys.collect(),
             known: Map::default(),
             settings: Vec::new(),
+            places: Vec::new(),
+            impossible: Vec::new(),
             plans: Map::default(),
             reads: Map::default(),
             written: BTreeMap::new(),
@@ -179,6 +185,27 @@ impl<'t> Modules<'t> {
             let (_, written) = self.written.entry(key).or_insert((*place, false));
             *written = *written || plan.steps().iter().any(writes);
         }
+    }
+
+    /// Takes note of a step that takes a value which is not there.
+    fn note_untakable(&mut self, numbers: &[u32], plan: &Plan) {
+        let Some(wrong) = plan.untakable(self.pipeline) else { return };
+        let is_of_step = |number: &&u32| {
+            let configured = self.settings.get(**number as usize);
+            configured.is_some_and(|configured| wrong.key.is_some_and(|key| key.name == configured.key))
+        };
+        let number = numbers.iter().find(is_of_step);
+        let place = number.and_then(|number| self.places.get(*number as usize).copied().flatten());
+        let problem = Problem::new(place, wrong.to_string());
+        let help = "turn on the module that emits it, in a dry run if this one is, or turn this one off";
+        if self.impossible.iter().all(|known| known.message != problem.message || known.place != place) {
+            self.impossible.push(problem.help(help));
+        }
+    }
+
+    /// Refuses plans that cannot be run.
+    pub fn refuse_impossible(&mut self, decoder: &mut Decoder<'_>) {
+        self.impossible.drain(..).for_each(|problem| decoder.push(problem));
     }
 
     /// What modules are told by `nodes`, and by `outer` where these say nothing.
@@ -323,6 +350,7 @@ impl<'t> Modules<'t> {
             self.reads.insert(number, reads);
         }
         self.settings.push(configured);
+        self.places.push(said.nodes.first().map(|node| host_place(node.place())));
         self.known.insert(said.clone(), number);
         Some(number)
     }
@@ -344,6 +372,7 @@ impl<'t> Modules<'t> {
                 }
                 let plan = Arc::new(builder.build(proxied));
                 self.note_reads(&key.0, &plan);
+                self.note_untakable(&key.0, &plan);
                 self.plans.insert(key, Arc::clone(&plan));
                 plan
             }

@@ -2,10 +2,12 @@
 
 use alloc::vec::Vec;
 
+use crate::check::Slot;
 use crate::fields::Field;
-use crate::output::Note;
+use crate::output::{Apply, Emit, Note, Output};
 use crate::phase_id::{BeforeEnd, BeforeResponse, HoldsResponse, Phase};
 use crate::text::Text;
+use crate::value::Value;
 
 /// A response of our own. Length, date and connection fields are the platform's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,6 +92,12 @@ pub trait Terminal: Sized {
         Vec::new()
     }
 
+    /// The values that it emits; see [`EmitAnd`].
+    const EMITS: &'static [Slot] = &[];
+
+    /// Writes them into the slots that `slot` tells by their names.
+    fn emit(&mut self, _apply: &mut Apply<'_>, _slot: &dyn Fn(&str) -> Option<u16>) {}
+
     /// What the platform has to do.
     fn action(self) -> Action;
 }
@@ -134,6 +142,32 @@ pub struct Noted<S> {
     pub stop: S,
     /// What the access log says.
     pub notes: Vec<Note>,
+}
+
+/// A way to end a request, with a value for later steps: one that the step has [taken](crate::Take), such as for a step of the phase
+/// `log`. It is an output of the step as well ([`Emit`]), for where the request goes on.
+pub struct EmitAnd<V: Value, S> {
+    /// The value; `None` emits nothing.
+    pub value: Option<V::Data>,
+    /// How the request ends.
+    pub stop: S,
+}
+
+impl<V: Value, S: Terminal> Terminal for EmitAnd<V, S> {
+    const NAMES: &'static [&'static str] = S::NAMES;
+    const NOTES: bool = S::NOTES;
+    const EMITS: &'static [Slot] = &[Slot::value::<V>()];
+    fn notes(&mut self) -> Vec<Note> {
+        self.stop.notes()
+    }
+    fn emit(&mut self, apply: &mut Apply<'_>, slot: &dyn Fn(&str) -> Option<u16>) {
+        if let Some(slot) = slot(V::NAME) {
+            Emit::<V>(self.value.take()).apply(apply, slot);
+        }
+    }
+    fn action(self) -> Action {
+        self.stop.action()
+    }
 }
 
 /// One of two ways.
@@ -187,8 +221,12 @@ impl Terminal for Abort {
 impl<S: Terminal> Terminal for Noted<S> {
     const NAMES: &'static [&'static str] = S::NAMES;
     const NOTES: bool = true;
+    const EMITS: &'static [Slot] = S::EMITS;
     fn notes(&mut self) -> Vec<Note> {
         core::mem::take(&mut self.notes)
+    }
+    fn emit(&mut self, apply: &mut Apply<'_>, slot: &dyn Fn(&str) -> Option<u16>) {
+        self.stop.emit(apply, slot);
     }
     fn action(self) -> Action {
         self.stop.action()
@@ -204,6 +242,13 @@ impl<A: Terminal, B: Terminal> Terminal for Either<A, B> {
         _ => &["respond", "redirect", "replace", "abort"],
     };
     const NOTES: bool = A::NOTES || B::NOTES;
+    const EMITS: &'static [Slot] = if A::EMITS.is_empty() { B::EMITS } else { A::EMITS };
+    fn emit(&mut self, apply: &mut Apply<'_>, slot: &dyn Fn(&str) -> Option<u16>) {
+        match self {
+            Self::A(stop) => stop.emit(apply, slot),
+            Self::B(stop) => stop.emit(apply, slot),
+        }
+    }
     fn notes(&mut self) -> Vec<Note> {
         match self {
             Self::A(stop) => stop.notes(),
@@ -224,4 +269,5 @@ impl<P: BeforeResponse> StopAt<P> for Redirect {}
 impl<P: HoldsResponse> StopAt<P> for Replace {}
 impl<P: BeforeEnd> StopAt<P> for Abort {}
 impl<P: Phase, S: StopAt<P>> StopAt<P> for Noted<S> {}
+impl<P: BeforeEnd, V: Value, S: StopAt<P>> StopAt<P> for EmitAnd<V, S> {}
 impl<P: Phase, A: StopAt<P>, B: StopAt<P>> StopAt<P> for Either<A, B> {}

@@ -1,5 +1,8 @@
 //! What the compiler checks about a pipeline.
 
+mod values;
+
+use self::values::{check_list, check_reader, check_stop, check_writer};
 use crate::output::{Notes, Output};
 use crate::phase_id::{Phase, PhaseId};
 use crate::settings::{FromNode, Key};
@@ -35,6 +38,8 @@ pub enum Access {
     Only,
     /// A value of a step.
     Value,
+    /// A value of a step that moves to the one that takes it. Only inputs.
+    Moved,
     /// A list to which any number of steps add, before others read it.
     List,
 }
@@ -76,6 +81,11 @@ impl Slot {
         }
     }
 
+    /// A value of a step, to be taken.
+    pub const fn moved<V: Value>() -> Self {
+        Self { access: Access::Moved, ..Self::value::<V>() }
+    }
+
     /// A list to which steps add values.
     pub const fn list<V: Value>() -> Self {
         Self {
@@ -89,7 +99,7 @@ impl Slot {
 
     /// Whether it is kept in a slot of its own.
     pub const fn is_kept(&self) -> bool {
-        matches!(self.access, Access::Value | Access::List)
+        matches!(self.access, Access::Value | Access::Moved | Access::List)
     }
 }
 
@@ -110,6 +120,8 @@ pub struct Decl {
     pub stops: &'static [&'static str],
     /// Whether it may say in the access log why.
     pub stop_notes: bool,
+    /// The values that it emits where it ends a request.
+    pub stop_emits: &'static [Slot],
     /// When it runs at all.
     pub filters: &'static [Filter],
     /// Whether it belongs on the threads for heavy work.
@@ -148,6 +160,7 @@ pub const fn decl<S: Step>() -> Decl {
         outputs: <S::Out as Outputs<S::At>>::SLOTS,
         stops: <S::Stop as Terminal>::NAMES,
         stop_notes: <S::Stop as Terminal>::NOTES,
+        stop_emits: <S::Stop as Terminal>::EMITS,
         filters: S::FILTERS,
         weight: S::WEIGHT,
         optional: S::OPTIONAL,
@@ -200,9 +213,14 @@ pub const fn check(groups: &[&[Decl]]) {
             number += 1;
         }
         number = 0;
+        while number < step.stop_emits.len() {
+            check_stop(step, &step.stop_emits[number]);
+            number += 1;
+        }
+        number = 0;
         while number < step.inputs.len() {
             match step.inputs[number].access {
-                Access::Value => check_reader(groups, &cursor, step, &step.inputs[number]),
+                Access::Value | Access::Moved => check_reader(groups, &cursor, step, &step.inputs[number]),
                 Access::List => check_list(groups, &cursor, step, &step.inputs[number]),
                 Access::Platform | Access::Only => {}
             }
@@ -222,6 +240,7 @@ pub const fn merged<const N: usize>(groups: &[&[Decl]]) -> [Decl; N] {
         outputs: &[],
         stops: &[],
         stop_notes: false,
+        stop_emits: &[],
         filters: &[],
         weight: Weight::Light,
         optional: false,
@@ -404,136 +423,6 @@ const fn is_written(groups: &[&[Decl]], here: &Cursor, step: &Decl, value: &str)
         }
     }
     false
-}
-
-/// A value may have one writer, which is not the platform.
-#[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
-const fn check_writer(groups: &[&[Decl]], here: &Cursor, step: &Decl, slot: &Slot) {
-    if matches!(slot.access, Access::Platform) {
-        return;
-    }
-    let mut cursor = Cursor::new();
-    while let Some(other) = cursor.next(groups) {
-        if cursor.is(here) {
-            return;
-        }
-        let mut number = 0;
-        while number < other.outputs.len() {
-            let output = &other.outputs[number];
-            let both_add = matches!(output.access, Access::List) && matches!(slot.access, Access::List);
-            let written =
-                !matches!(output.access, Access::Platform) && same(output.name, slot.name) && !both_add;
-            let answered = match output.answer {
-                Some(answer) => same(answer, slot.name),
-                None => false,
-            };
-            if written || answered {
-                let mut text = Sentence::new();
-                text.say("`").say(slot.name).say("` is written by step `").say(step.name).say("` (phase ");
-                text.say(step.phase.name()).say(") and already by step `").say(other.name);
-                text.say("` (phase ").say(other.phase.name()).say("); a value has one writer");
-                panic!("{}", text.as_str());
-            }
-            number += 1;
-        }
-    }
-}
-
-/// A value must have been written before it is read; the answer to a fetch comes with the next phase.
-#[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
-const fn check_reader(groups: &[&[Decl]], here: &Cursor, step: &Decl, slot: &Slot) {
-    let mut cursor = Cursor::new();
-    let mut before = true;
-    let mut later: Option<&Decl> = None;
-    let mut answered = false;
-    while let Some(other) = cursor.next(groups) {
-        if cursor.is(here) {
-            before = false;
-        }
-        let mut number = 0;
-        while number < other.outputs.len() {
-            let output = &other.outputs[number];
-            let answers = match output.answer {
-                Some(answer) => same(answer, slot.name),
-                None => false,
-            };
-            let written = matches!(output.access, Access::Value) && same(output.name, slot.name);
-            if matches!(output.access, Access::List) && same(output.name, slot.name) {
-                refuse_kind(step, other, slot, "`Read`", "adds to it", "`Added`");
-            }
-            if written && !same(output.about, slot.about) {
-                let mut text = Sentence::new();
-                text.say("two values have the name `")
-                    .say(slot.name)
-                    .say("`: the one that step `")
-                    .say(step.name);
-                text.say("` reads is not the one that step `").say(other.name).say("` writes");
-                panic!("{}", text.as_str());
-            }
-            if (written && before) || (answers && other.phase.order() < step.phase.order()) {
-                return;
-            }
-            if written || answers {
-                later = Some(other);
-                answered = answers && other.phase.order() == step.phase.order();
-            }
-            number += 1;
-        }
-    }
-    let mut text = Sentence::new();
-    text.say("`").say(slot.name).say("` is read by step `").say(step.name).say("` (phase ");
-    text.say(step.phase.name());
-    match later {
-        Some(writer) if answered => {
-            text.say("), but the platform writes it at the end of the phase in which step `");
-            text.say(writer.name).say("` asks for it; read it in a later phase");
-        }
-        Some(writer) => {
-            text.say("), but only written later, by step `").say(writer.name).say("` (phase ");
-            text.say(writer.phase.name()).say(")");
-        }
-        None => {
-            text.say("), but no step of the pipeline writes it");
-        }
-    }
-    panic!("{}", text.as_str());
-}
-
-/// A list may be empty, but what is added to it must have been added before it is read.
-#[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
-const fn check_list(groups: &[&[Decl]], here: &Cursor, step: &Decl, slot: &Slot) {
-    let mut cursor = Cursor::new();
-    let mut before = true;
-    while let Some(other) = cursor.next(groups) {
-        if cursor.is(here) {
-            before = false;
-        }
-        let mut number = 0;
-        while number < other.outputs.len() {
-            let output = &other.outputs[number];
-            if matches!(output.access, Access::Value) && same(output.name, slot.name) {
-                refuse_kind(step, other, slot, "`Added`", "writes it by `Emit`", "`Read`");
-            }
-            if !before && matches!(output.access, Access::List) && same(output.name, slot.name) {
-                let mut text = Sentence::new();
-                text.say("step `").say(other.name).say("` (phase ").say(other.phase.name());
-                text.say(") adds to `").say(slot.name).say("` after step `").say(step.name);
-                text.say("` (phase ").say(step.phase.name()).say(") has read it");
-                panic!("{}", text.as_str());
-            }
-            number += 1;
-        }
-    }
-}
-
-/// A list is read as one, and a value as one.
-#[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
-const fn refuse_kind(step: &Decl, writer: &Decl, slot: &Slot, reads: &str, writes: &str, instead: &str) {
-    let mut text = Sentence::new();
-    text.say("`").say(slot.name).say("` is read as ").say(reads).say(" by step `").say(step.name);
-    text.say("` (phase ").say(step.phase.name()).say("), but step `").say(writer.name).say("` (phase ");
-    text.say(writer.phase.name()).say(") ").say(writes).say("; read it as ").say(instead);
-    panic!("{}", text.as_str());
 }
 
 const fn same(a: &str, b: &str) -> bool {

@@ -9,13 +9,13 @@ use crate::exchange::{Exchange, Now, Received, Source, Summary, TlsFacts};
 use crate::fields::Fields;
 use crate::phase_id::{AfterBody, AfterHold, AfterResponse, Phase};
 use crate::pipeline::Pipeline;
-use crate::state::Slots;
+use crate::state::{Slots, Taken};
 use crate::value::{Shown, Value};
 
 /// One thing that a step reads.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an input of a step",
-    label = "a value is read as `Read<'r, {Self}>`, a list as `Added<'r, {Self}>`, an answer as `Read<'r, Fetched<KEY>>`"
+    label = "a value is read as `Read<'r, {Self}>` or moved as `Take<{Self}>`, a list read as `Added<'r, {Self}>`, an answer as `Read<'r, Fetched<KEY>>`"
 )]
 pub trait Input<'r>: Sized {
     /// What it is, for checks and descriptions.
@@ -23,6 +23,9 @@ pub trait Input<'r>: Sized {
 
     /// Reads it. `slot` is where its value is, if it is one.
     fn read(view: &View<'r>, slot: u16) -> Self;
+
+    /// The step has only looked at it: a value that [moves](crate::Take) stays where it was.
+    fn put_back(self, _view: &View<'r>, _slot: u16) {}
 }
 
 /// Inputs that are known in a phase.
@@ -40,6 +43,9 @@ pub trait Inputs<'r, P: Phase>: Sized {
 
     /// Reads them. `slots` has one entry for each.
     fn read(view: &View<'r>, slots: &[u16]) -> Self;
+
+    /// See [`Input::put_back`].
+    fn put_back(self, view: &View<'r>, slots: &[u16]);
 }
 
 macro_rules! inputs {
@@ -49,6 +55,10 @@ macro_rules! inputs {
             #[allow(clippy::unused_unit, unused_variables, reason = "the empty tuple reads nothing")]
             fn read(view: &View<'r>, slots: &[u16]) -> Self {
                 ($($input::read(view, slots.get($number).copied().unwrap_or(u16::MAX)),)*)
+            }
+            #[allow(unused_variables, reason = "the empty tuple reads nothing")]
+            fn put_back(self, view: &View<'r>, slots: &[u16]) {
+                $(self.$number.put_back(view, slots.get($number).copied().unwrap_or(u16::MAX));)*
             }
         }
     };
@@ -77,6 +87,8 @@ pub struct View<'r> {
     instead: Option<(u16, &'r (dyn Any + Send + Sync))>,
     /// An address that stands in for the client's.
     client: Option<IpAddr>,
+    /// The values that the step takes.
+    taken: Option<&'r Taken>,
     dry: bool,
     doubt: Doubt,
 }
@@ -98,7 +110,16 @@ impl<'r> View<'r> {
 
     /// For platforms: what steps may read of an exchange.
     pub fn new(exchange: &'r dyn Exchange, slots: &'r Slots, pipeline: &'r Pipeline) -> Self {
-        Self { exchange, slots, pipeline, instead: None, client: None, dry: false, doubt: Doubt::Refuses }
+        Self {
+            exchange,
+            slots,
+            pipeline,
+            instead: None,
+            client: None,
+            taken: None,
+            dry: false,
+            doubt: Doubt::Refuses,
+        }
     }
 
     /// The same for a dry run, which sees what other dry runs have written.
@@ -163,6 +184,15 @@ impl<'r> View<'r> {
             _ => self.slots.see(number, self.dry)?,
         };
         self.pipeline.values().get(usize::from(number))?.show(value)
+    }
+
+    /// The same for a step that takes values.
+    pub(crate) fn taking(self, taken: &'r Taken) -> Self {
+        Self { taken: Some(taken), ..self }
+    }
+
+    pub(crate) fn taken(&self) -> Option<&'r Taken> {
+        self.taken
     }
 
     pub(crate) fn slot(&self, slot: u16) -> Option<&'r (dyn Any + Send + Sync)> {

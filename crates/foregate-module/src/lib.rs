@@ -62,7 +62,7 @@ mod validators;
 mod value;
 
 pub use action::{
-    Abort, Action, Either, Never, Noted, Redirect, Replace, Respond, Response, StopAt, Terminal,
+    Abort, Action, Either, EmitAnd, Never, Noted, Redirect, Replace, Respond, Response, StopAt, Terminal,
 };
 pub use answers::{AnswerKey, KeptAnswers};
 pub use body::{
@@ -88,10 +88,10 @@ pub use output::{
 };
 pub use phase_id::{Phase, PhaseId, phase};
 pub use pipeline::{Entry, Group, Pipeline, TooLate, ValueInfo, group, groups};
-pub use plan::{Condition, Conditions, Configured, Expression, Plan, PlanBuilder, Planned, Steps};
+pub use plan::{Condition, Conditions, Configured, Expression, Plan, PlanBuilder, Planned, Steps, Untakable};
 pub use runner::{Ended, Fault, Next, Place, Platform, Runner};
 pub use settings::{Argument, Context, FromNode, Key, LogId, Node, Problem, UpstreamId};
-pub use state::{Added, Question, Read, Slots, State};
+pub use state::{Added, Question, Read, Slots, State, Take};
 pub use step::{Erased, Filter, Load, Step, Swept, Verdict, Weight, WhenFull, erase};
 pub use target::has_parent_segment;
 pub use text::Text;

@@ -128,9 +128,16 @@ impl Entry {
         self.step.decode(nodes, context)
     }
 
-    /// The slots of its outputs, in their order.
-    pub(crate) fn outputs(&self) -> &[u16] {
-        &self.outputs
+    /// The slots of the values that the step takes.
+    pub(crate) fn takes(&self) -> impl Iterator<Item = u16> {
+        let inputs = self.decl.inputs.iter().zip(&self.inputs);
+        inputs.filter(|(input, _)| input.access == Access::Moved).map(|(_, slot)| *slot)
+    }
+
+    /// The slots of the values that the step writes, but for lists.
+    pub(crate) fn emits(&self) -> impl Iterator<Item = u16> {
+        let outputs = self.decl.outputs.iter().zip(&self.outputs);
+        outputs.filter(|(output, _)| output.access == Access::Value).map(|(_, slot)| *slot)
     }
 
     /// Whether the step writes one of these values.
@@ -230,7 +237,8 @@ impl Pipeline {
         let mut fetches = Vec::new();
         for decl in steps.iter().map(|step| step.decl()) {
             for slot in decl.outputs.iter().filter(|slot| slot.is_kept()) {
-                if slot.access == Access::List && values.iter().any(|value| value.name == slot.name) {
+                // Several steps may add to a list, and one that has taken a value may emit it again.
+                if values.iter().any(|value| value.name == slot.name) {
                     continue;
                 }
                 let number = values.len() as u16;
@@ -431,15 +439,12 @@ impl Pipeline {
     }
 
     /// Where a planned step that would run now is to run. The platform catches panics.
-    pub fn load(&self, planned: &Planned, exchange: &dyn Exchange, state: &State) -> Load {
+    pub fn load(&self, planned: &Planned, exchange: &mut dyn Exchange, state: &mut State) -> Load {
         let Some(entry) = self.entries.get(usize::from(planned.step)) else { return Load::Light };
         match entry.decl().weight {
             Weight::Light => Load::Light,
             Weight::Heavy(when_full) => Load::Heavy { when_full, wait: Duration::MAX },
-            Weight::Varies => {
-                let view = View::new(exchange, &state.slots, self).dry(planned.dry_run);
-                entry.step.load(&*planned.settings, &view, &entry.inputs)
-            }
+            Weight::Varies => entry.step.load(self.call(entry, planned, exchange, state)),
         }
     }
 
@@ -447,15 +452,19 @@ impl Pipeline {
     /// catches panics.
     pub fn run(&self, planned: &Planned, exchange: &mut dyn Exchange, state: &mut State) -> Verdict {
         let Some(entry) = self.entries.get(usize::from(planned.step)) else { return Verdict::Passed };
-        entry.step.run(Call {
-            settings: &*planned.settings,
-            exchange,
-            state,
-            pipeline: self,
-            inputs: &entry.inputs,
-            outputs: &entry.outputs,
-            dry: planned.dry_run,
-        })
+        entry.step.run(self.call(entry, planned, exchange, state))
+    }
+
+    fn call<'a>(
+        &'a self,
+        entry: &'a Entry,
+        planned: &'a Planned,
+        exchange: &'a mut dyn Exchange,
+        state: &'a mut State,
+    ) -> Call<'a> {
+        let (settings, dry) = (&*planned.settings, planned.dry_run);
+        let (inputs, outputs) = (&entry.inputs, &entry.outputs);
+        Call { settings, exchange, state, pipeline: self, inputs, outputs, dry }
     }
 }
 
@@ -478,6 +487,7 @@ impl fmt::Debug for Pipeline {
 #[macro_export]
 macro_rules! pipeline {
     ($(#[$attribute:meta])* $vis:vis fn $name:ident { $(use $group:ty;)* $($step:ty),* $(,)? }) => {
+        #[allow(long_running_const_eval, reason = "many steps are compared with each other, which ends")]
         const _: () = $crate::check(&[$(<$group>::DECLS,)* &[$($crate::decl::<$step>()),*]]);
 
         $crate::group! {

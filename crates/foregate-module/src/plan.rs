@@ -13,6 +13,7 @@ use crate::exchange::Exchange;
 use crate::input::View;
 use crate::phase_id::PhaseId;
 use crate::pipeline::{Entry, Pipeline};
+use crate::settings::Key;
 use crate::text::Text;
 
 /// The most of a request's body that is received for steps before they run, bytes.
@@ -295,9 +296,65 @@ impl Plan {
         &self.steps
     }
 
+    /// The first step that [takes](crate::Take) a value which is not there: programs refuse a configuration with such a plan.
+    pub fn untakable(&self, pipeline: &Pipeline) -> Option<Untakable> {
+        // A value of a dry run is one for other dry runs alone.
+        let mut values: Vec<(u16, bool, Option<&'static str>)> = Vec::new();
+        for planned in &self.steps {
+            let Some(entry) = pipeline.entries().get(usize::from(planned.step)) else { continue };
+            let (decl, dry) = (entry.decl(), planned.dry_run);
+            for slot in entry.takes() {
+                let value = values.iter_mut().find(|value| (value.0, value.1) == (slot, dry));
+                match value {
+                    Some((.., taken @ None)) => *taken = Some(decl.name),
+                    value => {
+                        let name = pipeline.values().get(usize::from(slot)).map_or("", |value| value.name);
+                        let taken_by = value.and_then(|(.., taken)| *taken);
+                        return Some(Untakable { step: decl.name, key: entry.key(), value: name, taken_by });
+                    }
+                }
+            }
+            for slot in entry.emits() {
+                values.retain(|value| (value.0, value.1) != (slot, dry));
+                values.push((slot, dry, None));
+            }
+        }
+        None
+    }
+
     fn range(&self, phases: Range<usize>) -> Range<usize> {
         let at = |phase: usize| usize::from(self.phases.get(phase).copied().unwrap_or_default());
         at(phases.start)..at(phases.end)
+    }
+}
+
+/// A step of a plan that takes a value which is not there.
+#[derive(Debug, Clone)]
+pub struct Untakable {
+    /// The step.
+    pub step: &'static str,
+    /// The key that turns it on, if one does.
+    pub key: Option<&'static Key>,
+    /// The value.
+    pub value: &'static str,
+    /// The step before it that has taken the value, if one has.
+    pub taken_by: Option<&'static str>,
+}
+
+impl fmt::Display for Untakable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { step, value, .. } = self;
+        match self.taken_by {
+            Some(other) => {
+                write!(
+                    f,
+                    "the step `{step}` takes `{value}`, but `{other}` has taken it and does not emit it again"
+                )
+            }
+            None => {
+                write!(f, "the step `{step}` takes `{value}`, but no step before it on this route emits it")
+            }
+        }
     }
 }
 

@@ -10,7 +10,6 @@ use core::mem;
 use core::time::Duration;
 
 use crate::action::{Action, Response};
-use crate::check::Access;
 use crate::exchange::Exchange;
 use crate::output::{EditResponse, Output};
 use crate::phase_id::PhaseId;
@@ -531,15 +530,11 @@ fn forget_response(route: Route<'_>, last: Option<&Planned>, state: &mut State) 
     }
     for planned in ANEW.iter().flat_map(|phase| plan.phase(*phase)) {
         let Some(entry) = pipeline.entries().get(usize::from(planned.step)) else { continue };
-        for (slot, output) in entry.decl().outputs.iter().zip(entry.outputs()) {
-            if slot.access == Access::Value {
-                state.slots.unwrite(*output);
-            }
+        // A value that has only come through here is not one of the response.
+        for slot in entry.emits().filter(|slot| !entry.takes().any(|taken| taken == *slot)) {
+            state.slots.unwrite(slot);
         }
     }
     state.decided = plan.decided_by_request().both(state.decided);
     state.wanted = plan.decided_by_request().both(state.wanted);
 }
-
-#[cfg(test)]
-mod tests;

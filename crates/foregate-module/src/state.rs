@@ -3,8 +3,10 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::any::Any;
+use core::cell::Cell;
 
 use crate::body::Filtered;
+use crate::check::{self, Access};
 use crate::fetch::{FetchRequest, FetchResult};
 use crate::input::{Input, ReadableAt, View};
 use crate::output::LogLine;
@@ -76,6 +78,34 @@ impl Slots {
         slot.value = Some(Box::new(value));
     }
 
+    /// Takes a value out of its slot, with the memory that it lies in. A step in a dry run takes values of dry runs alone, and no other
+    /// takes those.
+    pub(crate) fn take(&mut self, slot: u16, dry: bool) -> Option<Box<dyn Any + Send + Sync>> {
+        let slot = self.all.get_mut(usize::from(slot)).filter(|slot| slot.written && slot.dry == dry)?;
+        slot.written = false;
+        slot.value.take()
+    }
+
+    /// Takes the values that a step with these inputs takes.
+    pub(crate) fn take_all(&mut self, inputs: &[check::Slot], slots: &[u16], dry: bool) -> Taken {
+        let mut taken = Vec::new();
+        for (input, slot) in inputs.iter().zip(slots) {
+            if input.access == Access::Moved
+                && let Some(value) = self.take(*slot, dry)
+            {
+                taken.push((*slot, value));
+            }
+        }
+        Taken(Cell::new(taken))
+    }
+
+    /// Puts back what a step has not kept.
+    pub(crate) fn put_back(&mut self, taken: Taken, dry: bool) {
+        for (slot, value) in taken.0.into_inner() {
+            *self.at(slot) = Slot { value: Some(value), written: true, dry, plain: false };
+        }
+    }
+
     /// Drops a value, unless it owns nothing or `shrink` says that it is small now.
     pub(crate) fn forget(&mut self, slot: u16, shrink: fn(&mut (dyn Any + Send + Sync)) -> bool) {
         if let Some(slot) = self.all.get_mut(usize::from(slot)).filter(|slot| slot.written && !slot.plain)
@@ -135,6 +165,25 @@ impl Slots {
     /// Writes the answer to a question into the slot that it belongs in.
     pub fn answer(&mut self, slot: u16, answer: FetchResult, dry: bool) {
         self.write(slot, answer, dry);
+    }
+}
+
+/// Values on their way from their slots to the step that takes them.
+pub(crate) struct Taken(Cell<Vec<(u16, Box<dyn Any + Send + Sync>)>>);
+
+impl Taken {
+    fn take(&self, slot: u16) -> Option<Box<dyn Any + Send + Sync>> {
+        let mut taken = self.0.take();
+        let at = taken.iter().position(|(number, _)| *number == slot);
+        let value = at.map(|at| taken.swap_remove(at).1);
+        self.0.set(taken);
+        value
+    }
+
+    fn put(&self, slot: u16, value: Box<dyn Any + Send + Sync>) {
+        let mut taken = self.0.take();
+        taken.push((slot, value));
+        self.0.set(taken);
     }
 }
 
@@ -237,7 +286,7 @@ impl<'r, V: Value> Added<'r, V> {
 }
 
 impl<'r, V: Value> Input<'r> for Added<'r, V> {
-    const SLOT: crate::check::Slot = crate::check::Slot::list::<V>();
+    const SLOT: check::Slot = check::Slot::list::<V>();
     fn read(view: &View<'r>, slot: u16) -> Self {
         let list = view.slot(slot).and_then(|list| list.downcast_ref::<Vec<(V::Data, bool)>>());
         Self { entries: list.map_or(&[], Vec::as_slice) }
@@ -250,13 +299,34 @@ impl<P: Phase, V: Value> ReadableAt<P> for Added<'_, V> {}
 pub struct Read<'r, V: Value>(pub Option<&'r V::Data>);
 
 impl<'r, V: Value> Input<'r> for Read<'r, V> {
-    const SLOT: crate::check::Slot = crate::check::Slot::value::<V>();
+    const SLOT: check::Slot = check::Slot::value::<V>();
     fn read(view: &View<'r>, slot: u16) -> Self {
         Self(view.slot(slot).and_then(|value| value.downcast_ref()))
     }
 }
 
 impl<P: Phase, V: Value> ReadableAt<P> for Read<'_, V> {}
+
+/// A value of an earlier step, which moves to this one; `None` if that did not run, or wrote none. Later steps have it if this one
+/// [emits](crate::Emit) it again, also where it ends the request ([`EmitAnd`](crate::EmitAnd)). A step that panics takes it along.
+pub struct Take<V: Value>(pub Option<V::Data>);
+
+impl<'r, V: Value> Input<'r> for Take<V> {
+    const SLOT: check::Slot = check::Slot::moved::<V>();
+
+    fn read(view: &View<'r>, slot: u16) -> Self {
+        let value = view.taken().and_then(|taken| taken.take(slot));
+        Self(value.and_then(|value| value.downcast().ok()).map(|value: Box<V::Data>| *value))
+    }
+
+    fn put_back(self, view: &View<'r>, slot: u16) {
+        if let (Some(data), Some(taken)) = (self.0, view.taken()) {
+            taken.put(slot, Box::new(data));
+        }
+    }
+}
+
+impl<P: Phase, V: Value> ReadableAt<P> for Take<V> {}
 
 #[cfg(test)]
 mod tests {

@@ -137,6 +137,15 @@ pub trait Step: Default + Send + Sync + 'static {
         Load::Light
     }
 
+    /// Reads its settings. A step may override this to keep in itself what is costly to make of files, for configurations that follow.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them.
+    fn decode(&self, nodes: &[Node], context: &mut dyn Context) -> Result<Self::Settings, Problem> {
+        FromNode::from_nodes(nodes, context)
+    }
+
     /// Runs it. Must not block; heavy work is declared by [`WEIGHT`](Self::WEIGHT).
     fn run(&self, settings: &Self::Settings, input: Self::In<'_>) -> ControlFlow<Self::Stop, Self::Out>;
 }
@@ -303,7 +312,7 @@ pub trait Erased: Send + Sync {
     fn applies(&self, exchange: &dyn Exchange) -> bool;
 
     /// What [`Step::load`] says; the step is going to run.
-    fn load(&self, settings: &(dyn Any + Send + Sync), view: &View<'_>, inputs: &[u16]) -> Load;
+    fn load(&self, call: Call<'_>) -> Load;
 
     /// Runs the step if its filters hold. With `dry`, nothing is written but values for other steps in a dry run,
     /// and the platform must not act on what is returned.
@@ -353,7 +362,7 @@ impl<S: Step> Erased for Typed<S> {
         nodes: &[Node],
         context: &mut dyn Context,
     ) -> Result<Arc<dyn Any + Send + Sync>, Problem> {
-        Ok(Arc::new(S::Settings::from_nodes(nodes, context)?))
+        Ok(Arc::new(self.0.decode(nodes, context)?))
     }
 
     fn is_idle(&self, settings: &(dyn Any + Send + Sync)) -> bool {
@@ -408,10 +417,16 @@ impl<S: Step> Erased for Typed<S> {
         S::FILTERS.iter().all(|filter| filter.holds(exchange))
     }
 
-    fn load(&self, settings: &(dyn Any + Send + Sync), view: &View<'_>, inputs: &[u16]) -> Load {
-        let Some(settings) = settings.downcast_ref::<S::Settings>() else { return Load::Light };
-        let view = view.guarding(S::guards(settings));
-        self.0.load(settings, &<S::In<'_> as Inputs<'_, S::At>>::read(&view, inputs))
+    fn load(&self, call: Call<'_>) -> Load {
+        let Some(settings) = call.settings.downcast_ref::<S::Settings>() else { return Load::Light };
+        let taken = call.state.slots.take_all(Self::DECL.inputs, call.inputs, call.dry);
+        let view = View::new(call.exchange, &call.state.slots, call.pipeline).dry(call.dry);
+        let view = view.guarding(S::guards(settings)).taking(&taken);
+        let input = <S::In<'_> as Inputs<'_, S::At>>::read(&view, call.inputs);
+        let load = self.0.load(settings, &input);
+        input.put_back(&view, call.inputs);
+        call.state.slots.put_back(taken, call.dry);
+        load
     }
 
     fn run(&self, call: Call<'_>) -> Verdict {
@@ -425,8 +440,10 @@ pub(crate) fn run_typed<S: Step>(step: &S, settings: &S::Settings, call: Call<'_
     if !S::FILTERS.iter().all(|filter| filter.holds(call.exchange)) {
         return Verdict::Passed;
     }
+    let inputs = <S::In<'_> as Inputs<'_, S::At>>::SLOTS;
+    let taken = call.state.slots.take_all(inputs, call.inputs, call.dry);
     let view = View::new(call.exchange, &call.state.slots, call.pipeline).dry(call.dry);
-    let view = view.guarding(S::guards(settings));
+    let view = view.guarding(S::guards(settings)).taking(&taken);
     let input = <S::In<'_> as Inputs<'_, S::At>>::read(&view, call.inputs);
     let decided = step.run(settings, input);
     let mut apply = Apply { exchange: call.exchange, state: call.state, step: S::NAME, dry: call.dry };
@@ -437,6 +454,11 @@ pub(crate) fn run_typed<S: Step>(step: &S, settings: &S::Settings, call: Call<'_
         }
         ControlFlow::Break(mut stop) => {
             Notes(stop.notes()).apply(&mut apply, u16::MAX);
+            let outputs = <S::Out as Outputs<S::At>>::SLOTS;
+            stop.emit(&mut apply, &|name| {
+                let at = outputs.iter().position(|output| output.name == name);
+                at.and_then(|at| call.outputs.get(at)).copied()
+            });
             Verdict::Stop(stop.action())
         }
     }

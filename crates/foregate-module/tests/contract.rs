@@ -9,9 +9,9 @@ use foregate_module::settings::{Context, FromNode, Key, Node, Problem};
 use foregate_module::testing::Sample;
 use foregate_module::{
     Action, Add, Added, Bail, BodyFilter, Chain, Condition, Configured, Doubt, Edit, EditResponse, Edits,
-    Emit, Fetch, FetchKey, FetchRequest, Fetched, Fields, FieldsMut, Filter, FilterResponseBody, Filtered,
-    Kind, Never, PhaseId, Pipeline, Plan, PlanBuilder, Planned, Read, Respond, Response, Shown, Sink, State,
-    Step, Steps, UpstreamId, Value, Verdict, View, phase, pipeline,
+    Emit, EmitAnd, Fetch, FetchKey, FetchRequest, Fetched, Fields, FieldsMut, Filter, FilterResponseBody,
+    Filtered, Kind, Never, PhaseId, Pipeline, Plan, PlanBuilder, Planned, Read, Respond, Response, Shown,
+    Sink, State, Step, Steps, Take, UpstreamId, Value, Verdict, View, phase, pipeline,
 };
 
 /// A count that expressions see.
@@ -605,4 +605,96 @@ fn settings_of_two_types_under_one_key_are_told() {
     assert!(steps_of_two().conflicting_keys().is_none(), "steps of a module share a type");
     let clash = clashing().conflicting_keys().map(|decls| decls.map(|decl| decl.name));
     assert_eq!(clash, Some(["counts", "another"]));
+}
+
+/// A value that moves.
+struct Purse;
+
+impl Value for Purse {
+    type Data = Vec<&'static str>;
+    const NAME: &'static str = "test.purse";
+    const ABOUT: &'static str = "What moves from step to step.";
+}
+
+/// Takes the purse, puts a word in, and emits it again.
+fn put(Take(purse): Take<Purse>, word: &'static str) -> Option<Vec<&'static str>> {
+    purse.map(|mut purse| {
+        purse.push(word);
+        purse
+    })
+}
+
+steps! {
+    Fills "fills" RequestEarly, Settings, () -> (Emit<Purse>), Never, &[],
+        |_, ()| ControlFlow::Continue((Emit(Some(vec!["fills"])),));
+    Carries "carries" RequestSecurity, (), (Take<Purse>) -> (Emit<Purse>), EmitAnd<Purse, Respond>,
+        &[], |(), (purse,)| match put(purse, "carries") {
+            Some(purse) if purse.len() > 2 => {
+                let stop = Respond(Response::new(403));
+                ControlFlow::Break(EmitAnd { value: Some(purse), stop })
+            }
+            purse => ControlFlow::Continue((Emit(purse),)),
+        };
+}
+
+steps! {
+    Spends "spends" Log, (), (Take<Purse>) -> (), Never, &[], |(), _| ControlFlow::Continue(());
+    SpendsToo "spends-too" Log, (), (Take<Purse>) -> (), Never, &[], |(), _| ControlFlow::Continue(());
+}
+
+pipeline! { fn purses { Fills, Carries, Spends } }
+
+#[test]
+fn values_move_from_step_to_step() {
+    let mut sample = Sample::get("/");
+    sample.run(&Fills, &Settings(0));
+    assert_eq!(sample.run(&Carries, &()), Verdict::Continue);
+    assert_eq!(sample.value::<Purse>(), Some(&vec!["fills", "carries"]));
+    // It ends the request, and the value is there for the log.
+    assert!(
+        matches!(sample.run(&Carries, &()), Verdict::Stop(Action::Respond(response)) if response.status == 403)
+    );
+    assert_eq!(sample.value::<Purse>(), Some(&vec!["fills", "carries", "carries"]));
+    sample.run(&Spends, &());
+    assert_eq!(sample.value::<Purse>(), None);
+    assert_eq!(sample.run(&Carries, &()), Verdict::Continue, "and nothing is made of nothing");
+    assert_eq!(sample.value::<Purse>(), None);
+}
+
+#[test]
+fn a_dry_run_takes_nothing_from_others() {
+    let mut sample = Sample::get("/");
+    sample.run(&Fills, &Settings(0));
+    sample.run_dry(&Spends, &());
+    assert_eq!(sample.value::<Purse>(), Some(&vec!["fills"]));
+    let mut sample = Sample::get("/");
+    sample.run_dry(&Fills, &Settings(0));
+    sample.run(&Spends, &());
+    sample.run_dry(&Carries, &());
+    assert_eq!(sample.value::<Purse>(), None, "it is one of a dry run");
+}
+
+#[test]
+fn plans_in_which_a_taken_value_is_not_there_are_refused() {
+    let pipeline = purses();
+    assert!(with_settings(&pipeline, 1, false, true).untakable(&pipeline).is_none());
+    let without = PlanBuilder::new(&pipeline).build(true).untakable(&pipeline).unwrap();
+    assert_eq!(
+        without.to_string(),
+        "the step `carries` takes `test.purse`, but no step before it on this route emits it"
+    );
+    // One of a dry run is not there for others.
+    assert!(with_settings(&pipeline, 1, true, true).untakable(&pipeline).is_some());
+    // A pipeline that no compiler has looked at.
+    let steps = vec![
+        foregate_module::erase::<Fills>(),
+        foregate_module::erase::<Spends>(),
+        foregate_module::erase::<SpendsToo>(),
+    ];
+    let pipeline = Pipeline::new(vec![steps]);
+    let twice = with_settings(&pipeline, 1, false, true).untakable(&pipeline).unwrap();
+    assert_eq!(
+        twice.to_string(),
+        "the step `spends-too` takes `test.purse`, but `spends` has taken it and does not emit it again"
+    );
 }

@@ -12,13 +12,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 pub(crate) use foregate_module::Summary;
-use foregate_module::{Field as OwnedField, Now};
+use foregate_module::{Field as OwnedField, Now, Pipeline};
 
 use crate::abi::{
     FG_END, FG_FLUSH, fg_address, fg_facts, fg_field, fg_host, fg_moved, fg_question, fg_shaped, fg_summary,
@@ -345,15 +344,20 @@ pub extern "C" fn fg_panics() -> u64 {
     PANICS.load(Ordering::Relaxed)
 }
 
+/// The steps. They are made once for the process: what one keeps of files serves the configurations that follow.
+static PIPELINE: LazyLock<Arc<Pipeline>> = LazyLock::new(|| {
+    #[cfg(not(feature = "probe"))]
+    let pipeline = crate::modules::shipped();
+    #[cfg(feature = "probe")]
+    let pipeline = crate::probe::probed();
+    Arc::new(pipeline)
+});
+
 /// Begins a configuration; null when that fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn fg_cycle_new() -> *mut c_void {
     guard(std::ptr::null_mut(), || {
-        #[cfg(not(feature = "probe"))]
-        let pipeline = crate::modules::shipped();
-        #[cfg(feature = "probe")]
-        let pipeline = crate::probe::probed();
-        let cycle = Cycle::new(Arc::new(pipeline));
+        let cycle = Cycle::new(Arc::clone(&PIPELINE));
         Some(Box::into_raw(Box::new(cycle)).cast::<c_void>())
     })
 }

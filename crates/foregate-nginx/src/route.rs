@@ -315,6 +315,7 @@ fn decode(
     // NGINX is the origin, whether it asks another or not.
     let plan = modules.plan(&scope, true);
     drop(scope);
+    modules.refuse_impossible(&mut decoder);
     let (_, logs) = modules.into_files();
     if !names.around.threads {
         refuse_heavy(&mut decoder, pipeline, &plan, &places);

@@ -218,6 +218,13 @@ impl Sample {
         list.map_or(&[], Vec::as_slice)
     }
 
+    /// Takes a value, as a later step would.
+    pub fn take<V: Value>(&mut self) -> Option<V::Data> {
+        let slot = self.slot(V::NAME);
+        let data: Box<V::Data> = self.state.slots.take(slot, false)?.downcast().ok()?;
+        Some(*data)
+    }
+
     /// A value that steps have written.
     pub fn value<V: Value>(&self) -> Option<&V::Data> {
         self.state.slots.get(*self.slots.get(V::NAME)?)?.downcast_ref()
@@ -237,7 +244,7 @@ impl Sample {
     fn call<S: Step>(&mut self, step: &S, settings: &S::Settings, dry: bool) -> Verdict {
         let mut numbers = |slots: &[Slot]| -> Vec<u16> {
             let number = |slot: &Slot| match slot.access {
-                Access::Value | Access::List => self.slot(slot.name),
+                Access::Value | Access::Moved | Access::List => self.slot(slot.name),
                 _ => u16::MAX,
             };
             slots.iter().map(number).collect()

@@ -13,14 +13,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::StartHandshake;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
+use super::alpn::Alpn;
+use super::crypto::provider;
 use super::expiry;
+use super::identity::ClientIdentity;
 use super::names::{HostMap, asked_name};
 use super::noted::noting;
 use super::policy::{Policy, PolicyId};
 use super::sni::{CertificateTable, Served, SiteCertificates};
-use super::alpn::Alpn;
-use super::crypto::provider;
-use super::identity::ClientIdentity;
 use super::store::{CertificateStore, TlsError};
 use crate::settings::{CertificateFiles, Limits, ListenTls, SiteTls, TlsVersion};
 

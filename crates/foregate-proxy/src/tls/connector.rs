@@ -13,11 +13,11 @@ use rustls::{AlertDescription, DigitallySignedStruct, Error as RustlsError, Root
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
-use super::policy::read_authorities;
-use super::store::{read_chain, read_file, read_key};
 use super::alpn::Alpn;
 use super::crypto::{provider, sha256};
+use super::policy::read_authorities;
 use super::store::TlsError;
+use super::store::{read_chain, read_file, read_key};
 use crate::settings::{UpstreamProtocol, UpstreamTls};
 
 /// A connection to an origin after its handshake.

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::names::address;
 use super::crypto::sha256;
+use super::names::address;
 use super::subject;
 
 /// Alternative names that are kept of one certificate; more are left out.

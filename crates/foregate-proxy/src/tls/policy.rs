@@ -10,8 +10,8 @@ use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoClientAuth, ProducesTickets, WebPkiClientVerifier};
 
-use super::store::{TlsError, read_authority_certificates};
 use super::crypto::{provider, sha256};
+use super::store::{TlsError, read_authority_certificates};
 use crate::settings::{ClientCertificates, TlsPolicy, TlsVersion};
 
 /// Identifies the policy that a handshake satisfied. Equal across listeners and reloads when the policy, the

@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use foregate_module::settings::{Context, Node, Problem};
 use foregate_module::{
     Authority, ClientAddress, Doubt, DryRun, Emit, Filter, Never, Now, Path, Query, Random, Received,
     ReceivedRequest, Step, Time, View, phase,
 };
-use parking_lot::Mutex;
 
+use super::engines::Engines;
 use super::settings::{Settings, excluding};
 use super::values::{Held, TransactionValue};
 use crate::engine::{Engine, Options, Transaction};
@@ -19,9 +20,12 @@ use crate::model::EngineMode;
 /// Who a peer without an address is taken to be: one on a Unix socket.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Starts a transaction with the request's head.
+/// Starts a transaction with the request's head. It keeps the compiled rules that are in use: what has not changed is not compiled
+/// again.
 #[derive(Debug, Default)]
-pub struct Begin;
+pub struct Begin {
+    engines: Engines,
+}
 
 impl Step for Begin {
     type At = phase::RequestSecurity;
@@ -43,6 +47,10 @@ impl Step for Begin {
     const ABOUT: &'static str = "Shows the firewall the request's head as it was sent.";
     const FILTERS: &'static [Filter] = &[];
 
+    fn decode(&self, nodes: &[Node], context: &mut dyn Context) -> Result<Settings, Problem> {
+        Settings::read(nodes, &self.engines, context)
+    }
+
     fn only_watches(settings: &Settings) -> bool {
         settings.only_detects()
     }
@@ -62,13 +70,13 @@ impl Step for Begin {
         if !settings.is_sampled(random) {
             return ControlFlow::Continue((Emit(None),));
         }
-        let with = (&settings.engine, settings.mode);
+        let with = (settings.engine(), settings.mode);
         let mut held = begin(with, &received, client, authority, now, random, dry_run);
         if let Some(transaction) = &mut held.transaction {
             transaction.normal_target(path, query);
             exclude(transaction, settings, &view);
         }
-        ControlFlow::Continue((Emit(Some(Mutex::new(held))),))
+        ControlFlow::Continue((Emit(Some(Box::new(held))),))
     }
 }
 

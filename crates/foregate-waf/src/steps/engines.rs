@@ -1,7 +1,8 @@
 //! Compiled rules, shared by all places of the configuration that name the same files, and by configurations that follow
 //! each other: what has not changed is not compiled again.
 
-use std::sync::{Arc, LazyLock, Weak};
+use std::fmt;
+use std::sync::{Arc, Weak};
 
 use foregate_module::settings::{Argument, Context, Node, Problem};
 use foregate_module::settings::{Scalar, value::Kind};
@@ -36,15 +37,15 @@ pub(super) struct Terms {
 }
 
 /// Compiled rules, and what they were compiled from.
-struct Known {
+pub(super) struct Compiled {
+    pub(super) engine: Arc<Engine>,
     roots: Vec<String>,
     terms: Terms,
     reads: Vec<(String, Arc<[u8]>)>,
     globs: Vec<(String, Vec<String>)>,
-    engine: Weak<Engine>,
 }
 
-impl Known {
+impl Compiled {
     /// Whether both were compiled from the same.
     fn is_of(&self, other: &Self) -> bool {
         self.roots == other.roots
@@ -52,9 +53,23 @@ impl Known {
             && self.reads == other.reads
             && self.globs == other.globs
     }
+
+    /// The rules, read again from the same bytes.
+    pub(super) fn rules(&self) -> Option<RuleSet> {
+        let rules = load(&sources(&self.roots, &self.terms), &mut Kept(self)).ok()?;
+        Some(with_terms(rules, &self.terms))
+    }
 }
 
-static KNOWN: LazyLock<Mutex<Vec<Known>>> = LazyLock::new(Mutex::default);
+/// The compiled rules that settings have, of all configurations that are in use.
+#[derive(Default)]
+pub(super) struct Engines(Mutex<Vec<Weak<Compiled>>>);
+
+impl fmt::Debug for Engines {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Engines").field(&self.0.lock().len()).finish()
+    }
+}
 
 /// Files, as the configuration reads them.
 struct Through<'c> {
@@ -85,54 +100,79 @@ impl Files for Through<'_> {
     }
 }
 
-/// The rules of these files, compiled. `files` are the arguments that name them, `excludes` the keys by which some do not run.
-///
-/// # Errors
-///
-/// What is wrong with the rules, by file, line and column.
-pub(super) fn engine(
-    files: &[Argument],
-    terms: &Terms,
-    excludes: &[&Node],
-    context: &mut dyn Context,
-) -> Result<Arc<Engine>, Problem> {
-    let Some(key) = files.first() else {
-        return Err(Problem::new(Default::default(), "there are no files of rules"));
-    };
-    let roots = files.iter().map(|file| file.text().map(str::to_owned)).collect::<Result<Vec<_>, _>>()?;
-    if let Some(engine) = known(&roots, terms, key, context) {
-        return Ok(engine);
-    }
-    let mut through = Through { context, key, reads: Vec::new(), globs: Vec::new() };
-    let rules = load(&sources(&roots, terms), &mut through).map_err(|problems| told(key, &problems))?;
-    for need in needs(&rules, terms.body != Some(0)) {
-        warn(through.context, key, &need);
-    }
-    for warning in rules.warnings.iter().filter(|warning| &*warning.place.file == EXCLUDE) {
-        // Each stands on a line of its own.
-        if let Some(node) = excludes.get((warning.place.line as usize).saturating_sub(1)) {
-            through.context.warn(node.wrong(&*warning.message));
+impl Engines {
+    /// The rules of these files, compiled. `files` are the arguments that name them, `excludes` the keys by which some do not run.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the rules, by file, line and column.
+    pub(super) fn compiled(
+        &self,
+        files: &[Argument],
+        terms: &Terms,
+        excludes: &[&Node],
+        context: &mut dyn Context,
+    ) -> Result<Arc<Compiled>, Problem> {
+        let Some(key) = files.first() else {
+            return Err(Problem::new(Default::default(), "there are no files of rules"));
+        };
+        let roots = files.iter().map(|file| file.text().map(str::to_owned)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(known) = self.known(&roots, terms, key, context) {
+            return Ok(known);
         }
+        let mut through = Through { context, key, reads: Vec::new(), globs: Vec::new() };
+        let rules = load(&sources(&roots, terms), &mut through).map_err(|problems| told(key, &problems))?;
+        for need in needs(&rules, terms.body != Some(0)) {
+            warn(through.context, key, &need);
+        }
+        for warning in rules.warnings.iter().filter(|warning| &*warning.place.file == EXCLUDE) {
+            // Each stands on a line of its own.
+            if let Some(node) = excludes.get((warning.place.line as usize).saturating_sub(1)) {
+                through.context.warn(node.wrong(&*warning.message));
+            }
+        }
+        let rules = with_terms(rules, terms);
+        let compile = Compile { limits: terms.limits.clone(), ..Compile::default() };
+        let engine = Arc::new(Engine::compile(rules, compile).map_err(|problem| told(key, &[problem]))?);
+        let Through { reads, globs, .. } = through;
+        let made = Arc::new(Compiled { engine, roots, terms: terms.clone(), reads, globs });
+        let mut all = self.0.lock();
+        all.retain(|known| known.strong_count() > 0);
+        // Another thread may have been faster.
+        let earlier = all.iter().filter_map(Weak::upgrade).find(|known| known.is_of(&made));
+        if let Some(earlier) = earlier {
+            return Ok(earlier);
+        }
+        all.push(Arc::downgrade(&made));
+        Ok(made)
     }
-    let rules = with_terms(rules, terms);
-    let compile = Compile { limits: terms.limits.clone(), ..Compile::default() };
-    let engine = Arc::new(Engine::compile(rules, compile).map_err(|problem| told(key, &[problem]))?);
-    let Through { reads, globs, .. } = through;
-    let mut all = KNOWN.lock();
-    all.retain(|known| known.engine.strong_count() > 0);
-    let made = Known { roots, terms: terms.clone(), reads, globs, engine: Arc::downgrade(&engine) };
-    // Another thread may have been faster.
-    if let Some(earlier) =
-        all.iter().filter(|known| known.is_of(&made)).find_map(|known| known.engine.upgrade())
-    {
-        return Ok(earlier);
+
+    /// The rules that were compiled already from files that still say the same. All of these are read, so that they are watched.
+    fn known(
+        &self,
+        roots: &[String],
+        terms: &Terms,
+        key: &Argument,
+        context: &mut dyn Context,
+    ) -> Option<Arc<Compiled>> {
+        let all = self.0.lock();
+        let mut through = Through { context, key, reads: Vec::new(), globs: Vec::new() };
+        let alike = |known: &Arc<Compiled>| known.roots == roots && known.terms == *terms;
+        all.iter().filter_map(Weak::upgrade).filter(alike).find(|known| {
+            let globs = known
+                .globs
+                .iter()
+                .all(|(pattern, found)| through.glob(pattern).is_ok_and(|now| now == *found));
+            let mut same = |(path, content): &(String, Arc<[u8]>)| {
+                through.context.file(&through.argument(path), usize::MAX - 1).is_ok_and(|now| now == *content)
+            };
+            globs && known.reads.iter().all(&mut same)
+        })
     }
-    all.push(made);
-    Ok(engine)
 }
 
 /// Files as they were when rules were compiled.
-struct Kept<'k>(&'k Known);
+struct Kept<'k>(&'k Compiled);
 
 impl Files for Kept<'_> {
     fn read(&mut self, path: &str, _: usize) -> Result<Vec<u8>, String> {
@@ -146,34 +186,10 @@ impl Files for Kept<'_> {
     }
 }
 
-/// The rules that an engine was compiled from, read again from the same bytes.
-pub(super) fn rules_of(engine: &Arc<Engine>) -> Option<RuleSet> {
-    let all = KNOWN.lock();
-    let known = all.iter().find(|known| std::ptr::eq(known.engine.as_ptr(), Arc::as_ptr(engine)))?;
-    let rules = load(&sources(&known.roots, &known.terms), &mut Kept(known)).ok()?;
-    Some(with_terms(rules, &known.terms))
-}
-
 /// The keys `exclude` as rules, and the files.
 fn sources(roots: &[String], terms: &Terms) -> Vec<Source> {
     let first = Source::text(EXCLUDE, terms.excludes.clone());
     std::iter::once(first).chain(roots.iter().map(Source::files)).collect()
-}
-
-/// The rules that were compiled already from files that still say the same. All of these are read, so that they are
-/// watched.
-fn known(roots: &[String], terms: &Terms, key: &Argument, context: &mut dyn Context) -> Option<Arc<Engine>> {
-    let all = KNOWN.lock();
-    let mut through = Through { context, key, reads: Vec::new(), globs: Vec::new() };
-    all.iter().filter(|known| known.roots == roots && known.terms == *terms).find_map(|known| {
-        let engine = known.engine.upgrade()?;
-        let globs =
-            known.globs.iter().all(|(pattern, found)| through.glob(pattern).is_ok_and(|now| now == *found));
-        let mut same = |(path, content): &(String, Arc<[u8]>)| {
-            through.context.file(&through.argument(path), usize::MAX - 1).is_ok_and(|now| now == *content)
-        };
-        (globs && known.reads.iter().all(&mut same)).then_some(engine)
-    })
 }
 
 /// What the configuration says besides the rules.

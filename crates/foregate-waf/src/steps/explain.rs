@@ -3,7 +3,6 @@
 use foregate_module::{Exchange, View};
 
 use super::begin::{begin, exclude};
-use super::engines;
 use super::request::look_at_body;
 use super::settings::Settings;
 use crate::engine::Transaction;
@@ -25,15 +24,14 @@ impl Settings {
         !self.only_detects()
     }
 
-    /// The rules as they were read, with what the keys of the block change; `None` for settings that no configuration was read
-    /// into.
+    /// The rules as they were read, with what the keys of the block change; `None` if they cannot be read again.
     pub fn rule_set(&self) -> Option<RuleSet> {
-        engines::rules_of(&self.engine)
+        self.compiled.rules()
     }
 
     /// Has the rules look at a request with this body, as the steps do with that of a client.
     pub fn explain(&self, exchange: &dyn Exchange, view: &View<'_>, body: &[u8]) -> Option<Explained> {
-        let with = (&self.engine, EngineMode::DetectionOnly);
+        let with = (self.engine(), EngineMode::DetectionOnly);
         let (client, authority) = (exchange.client(), exchange.authority());
         let (now, random) = (exchange.now(), exchange.random());
         let mut held = begin(with, &exchange.received(), client, authority, now, random, false);
@@ -47,7 +45,7 @@ impl Settings {
         let mut notes = Vec::new();
         let looks = transaction.request_body_limit().is_some();
         if !body.is_empty() && (self.body == 0 || !looks) {
-            let why = match self.engine.settings().request_body_access && self.body > 0 {
+            let why = match self.engine().settings().request_body_access && self.body > 0 {
                 true => {
                     "a rule has said that none looks at the body (`ctl:requestBodyAccess`, `ctl:ruleEngine`)"
                 }

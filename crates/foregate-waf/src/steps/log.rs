@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use foregate_module::{
     Authority, ClientAddress, Counts, DryRun, ErrorKind, Filter, Findings, Load, LogLine, Never, Note, Now,
-    Random, Read, Received, ReceivedRequest, Refusal, Status, Step, Tally, Text, Time, Unseen, Weight,
+    Random, Received, ReceivedRequest, Refusal, Status, Step, Take, Tally, Text, Time, Unseen, Weight,
     WriteLog, phase,
 };
 
@@ -36,7 +36,7 @@ impl Step for Log {
     type At = phase::Log;
     type Settings = Settings;
     type In<'r> = (
-        Read<'r, TransactionValue>,
+        Take<TransactionValue>,
         ReceivedRequest<'r>,
         ClientAddress,
         Authority<'r>,
@@ -69,7 +69,7 @@ impl Step for Log {
 
     fn run(&self, settings: &Settings, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
         let (
-            Read(held),
+            Take(held),
             ReceivedRequest(received),
             ClientAddress(client),
             Authority(authority),
@@ -83,15 +83,16 @@ impl Step for Log {
         let start = || {
             let sampled = settings.is_sampled(random);
             let begin = || {
-                let with = (&settings.engine, settings.mode);
+                let with = (settings.engine(), settings.mode);
                 begin(with, &received, client, authority, now, random, dry_run).transaction
             };
             sampled.then(begin).flatten()
         };
-        let out_of_memory = held.is_some_and(|held| held.lock().report.is_some());
-        let unseen = unseen.or(held.and_then(|held| held.lock().is_cut.then_some(CUT)));
+        let has_begun = held.is_some();
+        let out_of_memory = held.as_ref().is_some_and(|held| held.report.is_some());
+        let unseen = unseen.or(held.as_ref().and_then(|held| held.is_cut.then_some(CUT)));
         let found = match (held, received.refusal) {
-            (Some(held), _) => held.lock().found(now),
+            (Some(held), _) => held.found(now),
             (None, Some(_)) => start().map(|transaction| of_refused(transaction, &received, status)),
             (None, None) => None,
         };
@@ -101,7 +102,7 @@ impl Step for Log {
             return ControlFlow::Continue(nothing);
         };
         let unseen = unseen.or(report.unread.then_some(UNREAD));
-        let refusal = received.refusal.filter(|_| held.is_none());
+        let refusal = received.refusal.filter(|_| !has_begun);
         let mut lines = Vec::new();
         if let Some(log) = settings.log {
             let start = prefix(now.unix_ms, &received);
@@ -131,8 +132,8 @@ impl Step for Log {
 
 impl Held {
     /// What was found, now that the client has its answer.
-    fn found(&mut self, now: Now) -> Option<Report> {
-        let Some(mut transaction) = self.transaction.take() else { return self.report.take() };
+    fn found(self, now: Now) -> Option<Report> {
+        let Some(mut transaction) = self.transaction else { return self.report };
         transaction.answered();
         transaction.elapsed(Duration::from_millis(now.steady_ms.saturating_sub(self.began)));
         Some(transaction.log())

@@ -10,8 +10,8 @@
 //! | `waf-response-body` | `response-body` | phase 4 |
 //! | `waf-log` | `log` | phase 5, the logs; also of requests that were refused as malformed |
 //!
-//! The transaction goes from step to step in a value, and with them to the threads for heavy work where a step has much
-//! to look at.
+//! The transaction moves from step to step ([`Take`](foregate_module::Take), [`Emit`](foregate_module::Emit)), and with them to the
+//! threads for heavy work where a step has much to look at.
 
 mod answer;
 mod begin;

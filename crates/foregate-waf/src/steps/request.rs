@@ -4,31 +4,33 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use foregate_module::{
-    Abort, Body, Either, Emit, Filter, GiveWay, Holds, Load, Now, Read, Respond, Step, Swept, Time, Unseen,
-    Weight, phase,
+    Abort, Body, Either, Emit, EmitAnd, Filter, GiveWay, Holds, Load, Now, Respond, Step, Swept, Take, Time,
+    Unseen, Weight, phase,
 };
 
-use super::answer::end;
+use super::answer::{End, end};
 use super::settings::Settings;
 use super::values::{Blocked, Held, OverBudget, Rule, Rules, Score, TransactionValue};
 use crate::engine::{Over, Transaction, Verdict};
 
-/// How a request is stopped.
-type Stop = Either<Respond, Abort>;
+/// How a request is stopped. What was found is logged.
+type Stop = EmitAnd<TransactionValue, Either<Respond, Abort>>;
 
-/// Has rules look at something. A transaction in which that failed is not used again.
+fn stop(end: End, held: Box<Held>) -> Stop {
+    EmitAnd { value: Some(held), stop: end.of_request() }
+}
+
+/// Has rules look at something.
 pub(super) fn with<T>(
     held: &mut Held,
     now: Now,
     GiveWay(give_way): GiveWay,
     look: impl FnOnce(&mut Transaction) -> T,
 ) -> Option<T> {
-    let mut transaction = held.transaction.take()?;
+    let transaction = held.transaction.as_mut()?;
     transaction.give_way(give_way);
     transaction.elapsed(Duration::from_millis(now.steady_ms.saturating_sub(held.began)));
-    let seen = look(&mut transaction);
-    held.transaction = Some(transaction);
-    Some(seen)
+    Some(look(transaction))
 }
 
 /// Phase 1.
@@ -38,32 +40,29 @@ pub struct RequestHead;
 impl Step for RequestHead {
     type At = phase::RequestSecurity;
     type Settings = Settings;
-    type In<'r> = (Read<'r, TransactionValue>, Time, GiveWay);
-    type Out = ();
+    type In<'r> = (Take<TransactionValue>, Time, GiveWay);
+    type Out = (Emit<TransactionValue>,);
     type Stop = Stop;
     const NAME: &'static str = "waf-request";
     const ABOUT: &'static str = "Runs the firewall's rules over the request's head.";
     const FILTERS: &'static [Filter] = &[];
     const WEIGHT: Weight = Weight::Varies;
 
-    fn load(&self, settings: &Settings, (Read(held), ..): &Self::In<'_>) -> Load {
-        held.map_or(Load::Light, |held| {
-            let held = held.lock();
-            settings.load(held.head, || held.values)
-        })
+    fn load(&self, settings: &Settings, (Take(held), ..): &Self::In<'_>) -> Load {
+        held.as_ref().map_or(Load::Light, |held| settings.load(held.head, || held.values))
     }
 
     fn only_watches(settings: &Settings) -> bool {
         settings.only_detects()
     }
 
-    fn run(&self, _: &Settings, (Read(held), Time(now), way): Self::In<'_>) -> ControlFlow<Stop, ()> {
-        let Some(held) = held else { return ControlFlow::Continue(()) };
-        let held = &mut *held.lock();
-        let verdict = with(held, now, way, Transaction::request_headers).unwrap_or(Verdict::Pass);
-        match end(verdict, held) {
-            Some(end) => ControlFlow::Break(end.of_request()),
-            None => ControlFlow::Continue(()),
+    fn run(&self, _: &Settings, input: Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
+        let (Take(held), Time(now), way) = input;
+        let Some(mut held) = held else { return ControlFlow::Continue((Emit(None),)) };
+        let verdict = with(&mut held, now, way, Transaction::request_headers).unwrap_or(Verdict::Pass);
+        match end(verdict, &held) {
+            Some(end) => ControlFlow::Break(stop(end, held)),
+            None => ControlFlow::Continue((Emit(Some(held)),)),
         }
     }
 }
@@ -75,8 +74,16 @@ pub struct RequestBody;
 impl Step for RequestBody {
     type At = phase::RequestBody;
     type Settings = Settings;
-    type In<'r> = (Read<'r, TransactionValue>, Body<'r>, Time, Unseen, GiveWay);
-    type Out = (Emit<Score>, Emit<Blocked>, Emit<Rule>, Emit<Rules>, Emit<OverBudget>, Holds);
+    type In<'r> = (Take<TransactionValue>, Body<'r>, Time, Unseen, GiveWay);
+    type Out = (
+        Emit<TransactionValue>,
+        Emit<Score>,
+        Emit<Blocked>,
+        Emit<Rule>,
+        Emit<Rules>,
+        Emit<OverBudget>,
+        Holds,
+    );
     type Stop = Stop;
     const NAME: &'static str = "waf-body";
     const ABOUT: &'static str =
@@ -108,31 +115,27 @@ impl Step for RequestBody {
         false
     }
 
-    fn load(&self, settings: &Settings, (Read(held), body, ..): &Self::In<'_>) -> Load {
+    fn load(&self, settings: &Settings, (Take(held), body, ..): &Self::In<'_>) -> Load {
         // What divides values, in forms and in JSON.
         let values = || memchr::memchr2_iter(b'&', b',', body.bytes).count();
-        held.map_or(Load::Light, |held| {
-            let held = held.lock();
-            settings.load(held.head + body.length, || held.values + values())
-        })
+        held.as_ref()
+            .map_or(Load::Light, |held| settings.load(held.head + body.length, || held.values + values()))
     }
 
-    fn run(
-        &self,
-        settings: &Settings,
-        (Read(held), body, Time(now), Unseen(unseen), way): Self::In<'_>,
-    ) -> ControlFlow<Stop, Self::Out> {
-        let nothing =
-            ControlFlow::Continue((Emit(None), Emit(None), Emit(None), Emit(None), Emit(None), Holds(0)));
-        let Some(held) = held else { return nothing };
-        let held = &mut *held.lock();
+    fn run(&self, settings: &Settings, input: Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
+        let (Take(held), body, Time(now), Unseen(unseen), way) = input;
+        let nothing = |held| {
+            let nothing = (Emit(held), Emit(None), Emit(None), Emit(None), Emit(None), Emit(None), Holds(0));
+            ControlFlow::Continue(nothing)
+        };
+        let Some(mut held) = held else { return nothing(None) };
         // In a dry run phase 1 has told of it, and nothing came of that.
         if held.transaction.as_ref().is_some_and(|transaction| !transaction.verdict().passes()) {
-            return nothing;
+            return nothing(Some(held));
         }
         // A body that could not be kept is not therefore long.
         let has_more = settings.body > 0 && !body.whole && unseen.is_none();
-        let seen = with(held, now, way, |transaction| {
+        let seen = with(&mut held, now, way, |transaction| {
             let (verdict, is_cut) = look_at_body(transaction, settings, body.bytes, body.whole, has_more);
             let score = transaction.variable("blocking_inbound_anomaly_score");
             let score = score.and_then(|score| std::str::from_utf8(&score).ok()?.parse().ok());
@@ -140,16 +143,19 @@ impl Step for RequestBody {
             let would = (transaction.would(), transaction.would_stop());
             (verdict, score.unwrap_or(0), would, over, transaction.text(), is_cut)
         });
-        let Some((verdict, score, (would, rules), over, text, is_cut)) = seen else { return nothing };
+        let Some((verdict, score, (would, rules), over, text, is_cut)) = seen else {
+            return nothing(Some(held));
+        };
         held.is_cut = is_cut;
-        if let Some(end) = end(verdict, held) {
-            return ControlFlow::Break(end.of_request());
+        if let Some(end) = end(verdict, &held) {
+            return ControlFlow::Break(stop(end, held));
         }
         let rule = would.rule().map(|rule| rule as i64);
         let holds = Holds(held.count(text));
         let rules = (!rules.is_empty()).then(|| rules.into_iter().map(|rule| rule as i64).collect());
         let blocked = Emit(Some(!would.passes()));
-        ControlFlow::Continue((Emit(Some(score)), blocked, Emit(rule), Emit(rules), Emit(over), holds))
+        let score = Emit(Some(score));
+        ControlFlow::Continue((Emit(Some(held)), score, blocked, Emit(rule), Emit(rules), Emit(over), holds))
     }
 }
 

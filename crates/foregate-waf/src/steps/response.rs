@@ -4,24 +4,25 @@ use std::ops::ControlFlow;
 
 use foregate_coding::ContentCoding;
 use foregate_module::{
-    Abort, AskWhole, Count, DryRun, Either, Fields, Filter, GiveWay, HoldResponseBody, Holds, Load, Never,
-    Protocol, Read, Replace, ResponseBody, ResponseFields, Status, Step, Time, Weight, phase,
+    Abort, AskWhole, Count, DryRun, Either, Emit, EmitAnd, Fields, Filter, GiveWay, HoldResponseBody, Holds,
+    Load, Never, Protocol, Replace, ResponseBody, ResponseFields, Status, Step, Take, Time, Weight, phase,
 };
 
 use super::answer::{End, end};
 use super::request::with;
 use super::settings::Settings;
-use super::values::TransactionValue;
+use super::values::{Held, TransactionValue};
 use crate::engine::Verdict;
 
-/// How a response is stopped.
-type Stop = Either<Replace, Abort>;
+/// How a response is stopped. What was found is logged.
+type Stop = EmitAnd<TransactionValue, Either<Replace, Abort>>;
 
-fn stop(end: End) -> Stop {
-    match end {
+fn stop(end: End, held: Box<Held>) -> Stop {
+    let stop = match end {
         End::Respond(response) => Either::A(Replace(response)),
         End::Abort => Either::B(Abort),
-    }
+    };
+    EmitAnd { value: Some(held), stop }
 }
 
 /// What is counted of responses whose body rules would look at, and that cannot be read: by its coding, or because it is not
@@ -50,8 +51,8 @@ pub struct ResponseHead;
 impl Step for ResponseHead {
     type At = phase::ResponseHeaders;
     type Settings = Settings;
-    type In<'r> = (Read<'r, TransactionValue>, Status, Protocol<'r>, ResponseFields<'r>, Time, GiveWay);
-    type Out = (HoldResponseBody, Count);
+    type In<'r> = (Take<TransactionValue>, Status, Protocol<'r>, ResponseFields<'r>, Time, GiveWay);
+    type Out = (Emit<TransactionValue>, HoldResponseBody, Count);
     type Stop = Stop;
     const NAME: &'static str = "waf-response";
     const ABOUT: &'static str = "Runs the firewall's rules over the response's head, and asks for its body.";
@@ -62,32 +63,29 @@ impl Step for ResponseHead {
     }
 
     fn run(&self, _: &Settings, input: Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
-        let (Read(held), Status(status), Protocol(protocol), ResponseFields(fields), Time(now), way) = input;
-        let nothing = ControlFlow::Continue((HoldResponseBody(None), Count(None)));
-        let Some(held) = held else { return nothing };
-        let held = &mut *held.lock();
+        let (Take(held), Status(status), Protocol(protocol), ResponseFields(fields), Time(now), way) = input;
+        let nothing = |held, count| ControlFlow::Continue((Emit(held), HoldResponseBody(None), Count(count)));
+        let Some(mut held) = held else { return nothing(None, None) };
         // A request that was stopped has our own answer, which rules need not look at, nor at what takes the place of what they
         // have seen.
         if std::mem::replace(&mut held.answered, true)
             || held.transaction.as_ref().is_none_or(|transaction| !transaction.verdict().passes())
         {
-            return nothing;
+            return nothing(Some(held), None);
         }
-        let seen = with(held, now, way, |transaction| {
+        let seen = with(&mut held, now, way, |transaction| {
             let verdict = transaction.response_headers(status, protocol.as_bytes(), fields.iter());
             (verdict, transaction.response_body_limit())
         });
         let (verdict, limit) = seen.unwrap_or((Verdict::Pass, None));
-        if let Some(end) = end(verdict, held) {
-            return ControlFlow::Break(stop(end));
+        if let Some(end) = end(verdict, &held) {
+            return ControlFlow::Break(stop(end, held));
         }
-        let Some(limit) = limit.filter(|limit| *limit > 0) else { return nothing };
+        let Some(limit) = limit.filter(|limit| *limit > 0) else { return nothing(Some(held), None) };
         let limit = limit as usize;
-        let Ok(coding) = coding(fields) else {
-            return ControlFlow::Continue((HoldResponseBody(None), Count(Some(UNREADABLE))));
-        };
+        let Ok(coding) = coding(fields) else { return nothing(Some(held), Some(UNREADABLE)) };
         (held.holds, held.coding, held.limit) = (true, coding, limit);
-        ControlFlow::Continue((HoldResponseBody(Some(limit)), Count(None)))
+        ControlFlow::Continue((Emit(Some(held)), HoldResponseBody(Some(limit)), Count(None)))
     }
 }
 
@@ -108,7 +106,7 @@ impl Step for ResponsePart {
     const TRIES_PARTS: bool = true;
 
     fn is_idle(settings: &Settings) -> bool {
-        settings.only_detects() || !settings.engine.looks_at_responses()
+        settings.only_detects() || !settings.engine().looks_at_responses()
     }
 
     fn only_watches(settings: &Settings) -> bool {
@@ -120,7 +118,7 @@ impl Step for ResponsePart {
         // A response of several parts, or without a type (RFC 9110, section 15.3.7), does not tell what they are parts of.
         let is_looked_at = |kind: &[u8]| {
             let is_several = kind.trim_ascii().to_ascii_lowercase().starts_with(b"multipart/byteranges");
-            is_several || settings.engine.looks_at_type(kind)
+            is_several || settings.engine().looks_at_type(kind)
         };
         let mut types = fields.all("content-type").peekable();
         let asks = status == 206 && !dry_run && (types.peek().is_none() || types.any(is_looked_at));
@@ -135,8 +133,8 @@ pub struct ResponseStart;
 impl Step for ResponseStart {
     type At = phase::ResponseBody;
     type Settings = Settings;
-    type In<'r> = (Read<'r, TransactionValue>, ResponseBody<'r>, Time, GiveWay);
-    type Out = (Holds, Count);
+    type In<'r> = (Take<TransactionValue>, ResponseBody<'r>, Time, GiveWay);
+    type Out = (Emit<TransactionValue>, Holds, Count);
     type Stop = Stop;
     const NAME: &'static str = "waf-response-body";
     const ABOUT: &'static str = "Runs the firewall's rules over the start of the response's body.";
@@ -147,27 +145,22 @@ impl Step for ResponseStart {
         settings.only_detects()
     }
 
-    fn load(&self, settings: &Settings, (Read(held), body, ..): &Self::In<'_>) -> Load {
+    fn load(&self, settings: &Settings, (Take(held), body, ..): &Self::In<'_>) -> Load {
         match held {
-            Some(held) if held.lock().holds => {
-                let factor = if held.lock().coding.is_some() { CODED } else { 1 };
+            Some(held) if held.holds => {
+                let factor = if held.coding.is_some() { CODED } else { 1 };
                 settings.load(body.bytes.len().saturating_mul(factor), || 0)
             }
             _ => Load::Light,
         }
     }
 
-    fn run(
-        &self,
-        _: &Settings,
-        (Read(held), body, Time(now), way): Self::In<'_>,
-    ) -> ControlFlow<Stop, Self::Out> {
-        let nothing = ControlFlow::Continue((Holds(0), Count(None)));
-        let Some(held) = held else { return nothing };
-        let held = &mut *held.lock();
+    fn run(&self, _: &Settings, input: Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
+        let (Take(held), body, Time(now), way) = input;
+        let Some(mut held) = held else { return ControlFlow::Continue((Emit(None), Holds(0), Count(None))) };
         // What is replaced here comes by here again.
         if !std::mem::take(&mut held.holds) {
-            return nothing;
+            return ControlFlow::Continue((Emit(Some(held)), Holds(0), Count(None)));
         }
         // Rules look at what a browser shows; the client gets what came, or what filters make of it.
         let plain =
@@ -175,12 +168,14 @@ impl Step for ResponseStart {
         let (bytes, whole) =
             plain.as_ref().map_or((body.bytes, body.whole), |plain| (&*plain.bytes, plain.whole));
         let count = Count(plain.as_ref().is_some_and(|plain| plain.broken).then_some(UNREADABLE));
-        let seen =
-            with(held, now, way, |transaction| (transaction.response_body(bytes, whole), transaction.text()));
+        let seen = with(&mut held, now, way, |transaction| {
+            (transaction.response_body(bytes, whole), transaction.text())
+        });
         let (verdict, text) = seen.unwrap_or((Verdict::Pass, 0));
-        match end(verdict, held) {
-            Some(end) => ControlFlow::Break(stop(end)),
-            None => ControlFlow::Continue((Holds(held.count(text)), count)),
+        if let Some(end) = end(verdict, &held) {
+            return ControlFlow::Break(stop(end, held));
         }
+        let holds = Holds(held.count(text));
+        ControlFlow::Continue((Emit(Some(held)), holds, count))
     }
 }

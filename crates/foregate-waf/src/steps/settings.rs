@@ -8,7 +8,7 @@ use foregate_module::settings::{
 };
 use foregate_module::{Condition, Load, PhaseId, View, WhenFull};
 
-use super::engines::{self, Terms};
+use super::engines::{Compiled, Engines, Terms};
 use super::keys::WAF;
 use crate::engine::{Beyond, ENVIRONMENT, Engine, Limits, Unreadable};
 use crate::model::{BeyondLimit, EngineMode};
@@ -37,7 +37,7 @@ const ALL: u64 = 10_000;
 
 /// The settings of `waf`.
 pub struct Settings {
-    pub(super) engine: Arc<Engine>,
+    pub(super) compiled: Arc<Compiled>,
     pub(super) mode: EngineMode,
     pub(super) log: Option<LogId>,
     pub(super) audit: Option<LogId>,
@@ -108,6 +108,11 @@ impl Exclude {
 }
 
 impl Settings {
+    /// The rules, compiled.
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        &self.compiled.engine
+    }
+
     /// Whether a request is one of those that are looked at; `random` tells.
     pub(super) fn is_sampled(&self, random: u64) -> bool {
         random % ALL < self.sample
@@ -136,6 +141,17 @@ impl FromNode for Settings {
     const KEY: Option<&'static Key> = Some(&WAF);
 
     fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
+        Self::read(nodes, &Engines::default(), context)
+    }
+}
+
+impl Settings {
+    /// Reads them. Rules that `engines` has are not compiled again.
+    pub(super) fn read(
+        nodes: &[Node],
+        engines: &Engines,
+        context: &mut dyn Context,
+    ) -> Result<Self, Problem> {
         let Some(node) = nodes.first() else {
             return Err(Problem::new(Default::default(), "`waf` has no settings"));
         };
@@ -170,14 +186,14 @@ impl FromNode for Settings {
         if files.is_empty() {
             return Err(node.wrong("`waf` needs `rules`"));
         }
-        let engine =
-            engines::engine(&files, &terms, &node.children_named("exclude").collect::<Vec<_>>(), context)?;
-        let said = engine.settings();
+        let written: Vec<&Node> = node.children_named("exclude").collect();
+        let compiled = engines.compiled(&files, &terms, &written, context)?;
+        let said = compiled.engine.settings();
         let seen = if said.request_body_access { said.request_body_limit as usize } else { 0 };
         let says_start = said.request_body_limit_action_said
             && said.request_body_limit_action == BeyondLimit::ProcessPartial;
         let refuses = refuses.unwrap_or(!says_start);
-        let memory = memory.unwrap_or_else(|| engine.settings().request_body_in_memory_limit.max(IN_MEMORY));
+        let memory = memory.unwrap_or_else(|| said.request_body_in_memory_limit.max(IN_MEMORY));
         if mode == EngineMode::On {
             let what = Unlooked {
                 body: (seen > 0 && !refuses).then_some(seen),
@@ -203,7 +219,7 @@ impl FromNode for Settings {
             heavy: heavy as usize,
             when_full,
             deadline,
-            engine,
+            compiled,
         })
     }
 }

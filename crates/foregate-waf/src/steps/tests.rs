@@ -6,10 +6,9 @@ use foregate_coding::ContentCoding;
 use foregate_module::settings::{FromNode, Node, Problem};
 use foregate_module::testing::{self, Literals, Sample, node};
 use foregate_module::{
-    Action, Body, Condition, Conditions, Expression, GiveWay, Load, Now, PhaseId, Read, Step, Time, Unseen,
+    Action, Body, Condition, Conditions, Expression, GiveWay, Load, Now, PhaseId, Step, Take, Time, Unseen,
     Value, Verdict, View,
 };
-use parking_lot::Mutex;
 
 use super::values::{Held, TransactionValue};
 use super::{
@@ -46,7 +45,7 @@ fn status(verdict: &Verdict) -> Option<u16> {
 
 /// Runs the steps of a request; the status with which one of them ends it.
 fn ask(sample: &mut Sample, settings: &Settings) -> Option<u16> {
-    sample.run(&Begin, settings);
+    sample.run(&Begin::default(), settings);
     let head = sample.run(&RequestHead, settings);
     status(&head).or_else(|| status(&sample.run(&RequestBody, settings)))
 }
@@ -296,12 +295,12 @@ fn what_is_held_in_memory_is_said_by_rules_or_settings() {
 fn a_body_in_a_file_weighs_what_it_is_long() {
     let settings = read(&waf("block"));
     let mut sample = Sample::get("/");
-    sample.run(&Begin, &settings);
+    sample.run(&Begin::default(), &settings);
     let time = Time(Now { unix_ms: 0, steady_ms: 0 });
     let body = Body { bytes: b"", length: 1 << 20, whole: true };
     let load = RequestBody.load(
         &settings,
-        &(Read(sample.value::<TransactionValue>()), body, time, Unseen(None), GiveWay(|| {})),
+        &(Take(sample.take::<TransactionValue>()), body, time, Unseen(None), GiveWay(|| {})),
     );
     assert_ne!(load, Load::Light);
 }
@@ -311,15 +310,16 @@ fn values_of_heads_weigh() {
     let settings = read(&waf("block").with_child(node("heavy").arg_literal("1KiB")));
     let loads = |target: &str, cookie: &str| {
         let mut sample = Sample::get(target).field("Cookie", cookie);
-        sample.run(&Begin, &settings);
-        let held = sample.value::<TransactionValue>();
+        sample.run(&Begin::default(), &settings);
         let time = Time(Now { unix_ms: 0, steady_ms: 0 });
-        let head = RequestHead.load(&settings, &(Read(held), time, GiveWay(|| {})));
+        let head = (Take(sample.take::<TransactionValue>()), time, GiveWay(|| {}));
+        let is_heavy = RequestHead.load(&settings, &head) != Load::Light;
+        let (held, ..) = head;
         let body = RequestBody.load(
             &settings,
-            &(Read(held), Body { bytes: b"", length: 0, whole: true }, time, Unseen(None), GiveWay(|| {})),
+            &(held, Body { bytes: b"", length: 0, whole: true }, time, Unseen(None), GiveWay(|| {})),
         );
-        (head != Load::Light, body != Load::Light)
+        (is_heavy, body != Load::Light)
     };
     assert_eq!(loads("/?a=1", "a=1"), (false, false));
     assert_eq!(loads(&format!("/?{}", "a&".repeat(20)), "a=1"), (true, true));
@@ -328,14 +328,22 @@ fn values_of_heads_weigh() {
 
 #[test]
 fn equal_rules_are_compiled_once() {
-    let first = read(&waf("block"));
-    let second = read(&waf("detect").prop_literal("log", "other.log"));
-    assert!(Arc::ptr_eq(&first.engine, &second.engine));
-    let changed = read_with(&waf("block"), &format!("{RULES}\n# changed"))
-        .unwrap_or_else(|problem| panic!("{problem:?}"));
-    assert!(!Arc::ptr_eq(&first.engine, &changed.engine));
-    let limited = read(&waf("block").with_child(node("budget").arg_literal("1MiB")));
-    assert!(!Arc::ptr_eq(&first.engine, &limited.engine));
+    let begin = Begin::default();
+    let read_with = |node: Node, rules: &str| {
+        let mut literals = Literals { files: vec![("rules.conf", rules.into())], ..Literals::default() };
+        begin.decode(&[node], &mut literals).unwrap_or_else(|problem| panic!("{problem:?}"))
+    };
+    let first = read_with(waf("block"), RULES);
+    let second = read_with(waf("detect").prop_literal("log", "other.log"), RULES);
+    assert!(Arc::ptr_eq(first.engine(), second.engine()));
+    let changed = read_with(waf("block"), &format!("{RULES}\n# changed"));
+    assert!(!Arc::ptr_eq(first.engine(), changed.engine()));
+    let limited = read_with(waf("block").with_child(node("budget").arg_literal("1MiB")), RULES);
+    assert!(!Arc::ptr_eq(first.engine(), limited.engine()));
+    // What no settings have any more is not kept.
+    let forgotten = Arc::downgrade(first.engine());
+    drop((first, second));
+    assert!(forgotten.upgrade().is_none());
 }
 
 #[test]
@@ -413,8 +421,7 @@ fn what_rules_have_not_seen_is_told_also_where_they_know_nothing_more() {
     let settings = read(&waf("detect").prop_literal("log", "waf.log"));
     let mut sample = Sample::get("/path?a=evil").field("Host", "h");
     assert_eq!(ask(&mut sample, &settings), None);
-    let lost = |sample: &Sample| sample.value::<TransactionValue>().unwrap().lock().transaction.take();
-    assert!(lost(&sample).is_some());
+    assert!(sample.take::<TransactionValue>().is_some());
     let mut sample = sample.response(200);
     sample.unseen = Some("step");
     let lines = lines(&mut sample, &settings);
@@ -433,10 +440,9 @@ fn what_was_found_is_told_also_where_it_cannot_be_kept() {
     let settings = read(&waf("detect").prop_literal("log", "waf.log"));
     let mut sample = Sample::get("/?a=evil");
     assert_eq!(ask(&mut sample, &settings), None);
-    let held = sample.value::<TransactionValue>().unwrap();
-    let mut held = Mutex::new(std::mem::replace(&mut *held.lock(), nothing()));
-    assert!(TransactionValue::shrink(&mut held) && held.lock().transaction.is_none());
-    assert!(!TransactionValue::shrink(&mut Mutex::new(nothing())));
+    let mut held = sample.take::<TransactionValue>().unwrap();
+    assert!(TransactionValue::shrink(&mut held) && held.transaction.is_none());
+    assert!(!TransactionValue::shrink(&mut Box::new(nothing())));
     sample.put::<TransactionValue>(held);
     let mut sample = sample.response(200);
     sample.unseen = Some("filter_memory");
@@ -475,7 +481,7 @@ fn what_rules_redirect_to_is_a_target() {
     let settings = read_with(&waf("block"), rules).unwrap();
     let location = |target: &str| {
         let mut sample = Sample::get(target);
-        sample.run(&Begin, &settings);
+        sample.run(&Begin::default(), &settings);
         let Verdict::Stop(Action::Respond(response)) = sample.run(&RequestHead, &settings) else {
             panic!("{target}");
         };

@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use foregate_coding::ContentCoding;
 use foregate_module::{Kind, Shown, Value};
-use parking_lot::Mutex;
 
 use crate::engine::{Report, Transaction};
 
-/// A transaction on its way from step to step; for the steps of this module alone.
+/// A transaction on its way: it moves from step to step.
 pub struct Held {
-    /// What the rules know. `None` while a step works with it, and after one has failed to.
+    /// What the rules know. `None` once there was no memory for it.
     pub(super) transaction: Option<Transaction>,
-    /// What it found, once there was no memory for it.
+    /// What it had found by then.
     pub(super) report: Option<Report>,
     /// Its id, in the logs and in what the client is told.
     pub(super) id: Arc<str>,
@@ -52,13 +51,12 @@ impl Held {
 pub struct TransactionValue;
 
 impl Value for TransactionValue {
-    type Data = Mutex<Held>;
+    type Data = Box<Held>;
     const NAME: &'static str = "waf.transaction";
     const ABOUT: &'static str = "What the rules of the firewall know of the request.";
 
     /// What was found stays, and is logged.
-    fn shrink(held: &mut Mutex<Held>) -> bool {
-        let held = held.get_mut();
+    fn shrink(held: &mut Box<Held>) -> bool {
         held.report = held.transaction.take().map(Transaction::log);
         held.report.is_some()
     }

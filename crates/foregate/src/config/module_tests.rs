@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use foregate_module::settings::{Block, Context, FromNode, Key, Node, Problem, Prop};
-use foregate_module::{Filter, Never, Note, Notes, Pipeline, Plan, Step, UpstreamId, phase};
+use foregate_module::{
+    Emit, Filter, Never, Note, Notes, Pipeline, Plan, Step, Take, UpstreamId, Value, phase,
+};
 use foregate_proxy::configuration::Settings;
 use foregate_proxy::settings::RoutePlan;
 
@@ -349,5 +351,67 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A value that moves.
+struct Baton;
+
+impl Value for Baton {
+    type Data = ();
+    const NAME: &'static str = "baton";
+    const ABOUT: &'static str = "What one step hands to another.";
+}
+
+/// Emits it.
+#[derive(Default)]
+struct Gives;
+
+impl Step for Gives {
+    type At = phase::RequestEarly;
+    type Settings = Greeting;
+    type In<'r> = ();
+    type Out = (Emit<Baton>,);
+    type Stop = Never;
+    const NAME: &'static str = "gives";
+    const ABOUT: &'static str = "Emits the baton.";
+    const FILTERS: &'static [Filter] = &[];
+    fn run(&self, _: &Greeting, (): ()) -> ControlFlow<Never, Self::Out> {
+        ControlFlow::Continue((Emit(Some(())),))
+    }
+}
+
+/// Takes it.
+#[derive(Default)]
+struct Gets;
+
+impl Step for Gets {
+    type At = phase::RequestRewrite;
+    type Settings = Tags;
+    type In<'r> = (Take<Baton>,);
+    type Out = ();
+    type Stop = Never;
+    const NAME: &'static str = "gets";
+    const ABOUT: &'static str = "Takes the baton.";
+    const FILTERS: &'static [Filter] = &[];
+    fn run(&self, _: &Tags, (Take(_),): Self::In<'_>) -> ControlFlow<Never> {
+        ControlFlow::Continue(())
+    }
+}
+
+foregate_module::pipeline! { fn batons { Gives, Gets } }
+
+#[test]
+fn a_route_on_which_a_taken_value_is_never_there_is_refused() {
+    let load = |keys: &str| {
+        let text = format!("{FRAME}site \"*\" {{\n    {keys}\n    route \"/**\" {{ respond 200; }}\n}}\n");
+        load_text(Path::new("test.kdl"), text, &Arc::new(batons())).map(|_| ()).map_err(|wrong| wrong.plain())
+    };
+    assert_eq!(load("greeting \"a\"; tag \"x\""), Ok(()));
+    for keys in ["tag \"x\"", "tag \"x\"; greeting \"a\" dry-run=#true"] {
+        let told = load(keys).unwrap_err();
+        let what = "the step `gets` takes `baton`, but no step before it on this route emits it";
+        assert!(told.contains("test.kdl:4:5") && told.contains(what), "{told}");
+        assert_eq!(told.matches(what).count(), 1, "{told}");
     }
 }

@@ -5,7 +5,7 @@ mod graph;
 mod reference;
 
 use clap::Args;
-use foregate_module::{Decl, Entry, Filter, PhaseId, Pipeline, Slot, Weight, WhenFull};
+use foregate_module::{Access, Decl, Entry, Filter, PhaseId, Pipeline, Slot, Weight, WhenFull};
 use serde::Serialize;
 
 use super::Json;
@@ -61,6 +61,8 @@ struct Step {
     /// The key that turns it on; `None`: it is always on.
     key: Option<&'static str>,
     reads: Vec<Part>,
+    /// The values that move to it.
+    takes: Vec<Part>,
     writes: Vec<Part>,
     /// How it may end a request.
     stops: &'static [&'static str],
@@ -90,7 +92,8 @@ fn step(entry: &Entry) -> Step {
         phase: decl.phase.name(),
         about: decl.about,
         key: entry.key().map(|key| key.name),
-        reads: decl.inputs.iter().map(part).collect(),
+        reads: decl.inputs.iter().filter(|slot| slot.access != Access::Moved).map(part).collect(),
+        takes: decl.inputs.iter().filter(|slot| slot.access == Access::Moved).map(part).collect(),
         writes: decl.writes().map(part).collect(),
         stops: decl.stops,
         only: decl.filters.iter().map(filter).collect(),
@@ -175,6 +178,7 @@ fn show(step: &Step, text: &mut String) {
         names.join(", ")
     };
     line("key", step.key.map_or("none: always on".into(), str::to_owned));
+    line("takes", parts(&step.takes));
     line("reads", parts(&step.reads));
     line("writes", parts(&step.writes));
     line("ends", step.stops.join(", "));

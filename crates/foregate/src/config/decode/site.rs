@@ -97,6 +97,7 @@ impl<'u> Sites<'u> {
                 decoder.warn(Problem::new(Some(list.place()), message));
             }
         }
+        self.modules.refuse_impossible(decoder);
         let unwritten = self.modules.unwritten();
         std::mem::replace(&mut self.idle, Idle::new(self.modules.pipeline())).tell(decoder, unwritten);
     }

@@ -1,28 +1,18 @@
 //! The runner on a platform of literals.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
 
-extern crate std;
-
-use alloc::string::String;
-use alloc::sync::Arc;
-use alloc::vec::Vec;
-use core::ops::ControlFlow::{self, Break, Continue};
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
-use super::{Ended, Fault, Next, Place, Platform, Runner};
-use crate::action::{Abort, Either, Never, Replace, Respond, Response};
-use crate::exchange::Exchange;
-use crate::fetch::{Fetch, FetchKey, FetchRequest};
-use crate::fields::Edits;
-use crate::input::RequestFields;
-use crate::output::{EditRequest, EditResponse, Emit, Holds};
-use crate::phase_id::{PhaseId, phase};
-use crate::pipeline::{Entry, Pipeline};
-use crate::plan::{Configured, Plan, PlanBuilder, Planned, Steps};
-use crate::settings::{Context, FromNode, Key, Node, Problem, UpstreamId};
-use crate::state::State;
-use crate::step::{Filter, Step, Verdict, Weight, WhenFull, erase};
-use crate::testing::Sample;
-use crate::value::Value;
+use foregate_module::settings::{Context, FromNode, Key, Node, Problem, UpstreamId};
+use foregate_module::testing::Sample;
+use foregate_module::{
+    Abort, Configured, EditRequest, EditResponse, Edits, Either, Emit, Ended, Entry, Exchange, Fault, Fetch,
+    FetchKey, FetchRequest, Filter, Holds, Never, Next, PhaseId, Pipeline, Place, Plan, PlanBuilder, Planned,
+    Platform, Replace, RequestFields, Respond, Response, Runner, State, Step, Steps, Take, Value, Verdict,
+    Weight, WhenFull, erase, phase,
+};
 
 /// Settings of steps that some routes have in a dry run.
 #[derive(Debug, Clone, Default)]
@@ -203,7 +193,7 @@ impl Platform for Script {
 
     fn failed(&mut self, entry: &Entry, _: &Planned, fault: Fault, goes_on: bool) {
         let end = if goes_on { ", goes on" } else { "" };
-        self.told.push(std::format!("{} {fault:?}{end}", entry.decl().name));
+        self.told.push(format!("{} {fault:?}{end}", entry.decl().name));
     }
 }
 
@@ -214,7 +204,10 @@ impl Script {
     }
 
     fn dry(does: &str, dry_run: bool) -> Self {
-        let pipeline = pipeline();
+        Self::new(pipeline(), does, dry_run)
+    }
+
+    fn new(pipeline: Pipeline, does: &str, dry_run: bool) -> Self {
         let mut builder = PlanBuilder::new(&pipeline);
         let settings = Arc::new(Set);
         builder.configure(Configured { key: "set", settings, when: None, dry_run, reads: [].into() });
@@ -243,16 +236,16 @@ impl Script {
             Next::Fetch => "fetch".into(),
             Next::Offload { planned, when_full, .. } => {
                 let name = self.pipeline.entries()[usize::from(planned.step)].decl().name;
-                std::format!("{name} elsewhere, else {when_full:?}")
+                format!("{name} elsewhere, else {when_full:?}")
             }
-            Next::Ended(Ended::Answer(response, step)) => std::format!("{} by {step}", response.status),
-            Next::Ended(ended) => std::format!("{ended:?}"),
+            Next::Ended(Ended::Answer(response, step)) => format!("{} by {step}", response.status),
+            Next::Ended(ended) => format!("{ended:?}"),
         }
     }
 
     /// What steps have come to a verdict since this was asked last.
     fn ran(&mut self) -> String {
-        core::mem::take(&mut self.told).join(" ")
+        std::mem::take(&mut self.told).join(" ")
     }
 
     /// Runs all up to a phase, answering what is asked for.
@@ -341,7 +334,7 @@ fn a_step_that_cannot_run_elsewhere_does_as_is_said() {
         let next = script.run(&mut runner, PhaseId::RequestSecurity);
         (next, script.ran())
     };
-    let failed = |fault: &str| (std::format!("Failed(\"heavy\", {fault})"), std::format!("heavy {fault}"));
+    let failed = |fault: &str| (format!("Failed(\"heavy\", {fault})"), format!("heavy {fault}"));
     let done = |ran: &str| ("done".into(), ran.into());
     assert_eq!(heavy(Some(Ok(Verdict::Passed))), done(""));
     assert_eq!(heavy(Some(Err(Fault::Full(WhenFull::Inline)))), done("heavy"));
@@ -421,6 +414,38 @@ fn an_error_behind_all_steps_starts_over_and_runs_none_of_the_body_again() {
     runner.start_over(&pipeline, &plan, None, &mut script.state);
     assert_eq!(script.run(&mut runner, PhaseId::ResponseBody), "done");
     assert_eq!(script.ran(), "edit replacer page");
+}
+
+/// Takes a value, and emits it again.
+#[derive(Default)]
+struct Mover;
+
+impl Step for Mover {
+    type At = phase::ResponseHeaders;
+    type Settings = ();
+    type In<'r> = (Take<Long>,);
+    type Out = (Emit<Long>,);
+    type Stop = Never;
+    const NAME: &'static str = "mover";
+    const ABOUT: &'static str = "For tests.";
+    const FILTERS: &'static [Filter] = &[];
+
+    fn run(&self, (): &(), (Take(long),): Self::In<'_>) -> ControlFlow<Never, Self::Out> {
+        Continue((Emit(long),))
+    }
+}
+
+#[test]
+fn a_value_that_moves_through_a_response_outlives_it() {
+    let steps = [erase::<Reader>(), erase::<Mover>(), erase::<Edit>(), erase::<Late>()];
+    let pipeline = Pipeline::new(Vec::from([Vec::from(steps)]));
+    let (mut script, mut runner) = (Script::new(pipeline, "late=replace", false), Runner::default());
+    assert_eq!(script.run_all(&mut runner, PhaseId::ResponseBody), "502 by late");
+    assert_eq!(script.ran(), "reader mover edit late stopped");
+    assert!(script.state.slots.get(0).is_some());
+    assert_eq!(script.run(&mut runner, PhaseId::ResponseBody), "done");
+    assert_eq!(script.ran(), "mover edit");
+    assert!(script.state.slots.get(0).is_some());
 }
 
 #[test]
