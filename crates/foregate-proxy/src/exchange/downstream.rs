@@ -4,19 +4,15 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use foregate_wire::ResponseHead;
-
 use super::client::Client;
 use super::progress::{Awaited, Progress};
-use crate::error::{Error, Side};
-use crate::link::copy::{Copy, Waiting};
+use crate::error::Error;
+use crate::link::copy::Copy;
 use crate::link::{Link, LinkError};
-use crate::message::request::Request;
 use crate::settings::{Timeouts, Upstream};
 use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::transport::outcome::CopyError;
-use crate::upstream::{Asker, authentication};
 
 /// The client's side of an exchange.
 #[derive(Debug)]
@@ -140,87 +136,5 @@ impl Downstream<'_> {
         let holds = awaited == Awaited::OriginRead && self.client.link.holds_grown_window();
         let stalls = self.progress.moved_at() + self.timeouts.write_stall;
         Some(if holds { deadline.min(stalls) } else { deadline })
-    }
-}
-
-/// A client that asks an upstream.
-pub(super) struct ClientAsks<'e, 'a> {
-    pub down: &'e mut Downstream<'a>,
-    pub request: &'e mut Request,
-    pub response: &'e mut ResponseHead,
-    /// The client's connection has room for the head of a response.
-    pub has_room: bool,
-}
-
-impl Asker for ClientAsks<'_, '_> {
-    fn heads(&mut self) -> (&mut Request, &mut ResponseHead) {
-        (self.request, self.response)
-    }
-
-    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
-        self.down.poll_gone(cx)
-    }
-
-    fn begin_body(&mut self, now: Instant) {
-        self.down.upload.resume();
-        // What steps have looked at, or an earlier attempt has taken, goes first.
-        self.down.upload.start_over();
-        self.down.progress.restart(now);
-    }
-
-    fn poll_body(&mut self, cx: &mut Context<'_>, origin: &mut Link) -> Result<bool, Error> {
-        // Interim responses must not wait for the final one.
-        if let Poll::Ready(Err(error)) = self.down.client.link.poll_flush(cx) {
-            return Err(Error::Client(error));
-        }
-        if !self.down.upload.is_done() {
-            self.down.poll_upload(cx, origin)?;
-        } else if let Poll::Ready(Err(_)) = origin.poll_flush(cx) {
-            // An origin may close its side and still have an answer for us, which comes next.
-        }
-        self.has_room = self.down.client.link.poll_room(cx).is_ready();
-        Ok(self.has_room)
-    }
-
-    fn body_is_whole(&self) -> Poll<bool> {
-        let upload = &self.down.upload;
-        if upload.is_done() { Poll::Ready(!upload.gave_up()) } else { Poll::Pending }
-    }
-
-    fn poll_deadline(&mut self, cx: &mut Context<'_>, upstream: &Upstream) -> Poll<Result<(), Error>> {
-        let (down, now) = (&mut *self.down, clock::now());
-        if !self.has_room {
-            // The origin has not been listened to meanwhile.
-            down.progress.uploaded_all(now);
-        }
-        if let Poll::Ready(error) = down.poll_gone_at(cx, now) {
-            return Poll::Ready(Err(error));
-        }
-        down.progress.observe_given(down.upload.sent, now);
-        down.progress.observe(down.upload.moved, 0, now);
-        let awaited = match down.upload.waiting {
-            _ if !self.has_room => Awaited::ClientRead,
-            // Whoever waits for a 100 has to send its body all the same once that takes too long, and the origin need not answer before.
-            Waiting::Source if self.request.expect_continue && down.upload.moved == 0 => {
-                Awaited::ExpectedBody
-            }
-            Waiting::Source => Awaited::ClientBody,
-            Waiting::Sink => Awaited::OriginRead,
-            _ => Awaited::FirstByte,
-        };
-        down.poll_deadline(cx, Some(upstream), &[awaited], now)
-    }
-
-    fn may_repeat(&mut self, error: &Error) -> bool {
-        // A body that has been taken from the client must still be at hand.
-        if !self.down.upload.is_at_hand() {
-            return false;
-        }
-        // The origin takes the steps of a handshake on one connection alone: its client has to begin anew.
-        let ends_handshake = error.side() == Side::Upstream
-            && !error.is_before_sending()
-            && authentication::has_credentials(&self.request.head.headers);
-        self.down.client.close |= ends_handshake;
-        !ends_handshake
     }
 }

@@ -69,144 +69,142 @@ struct Moved {
 /// How often a place in the queue is asked for by those who wait for one.
 const AGAIN: Duration = Duration::from_millis(20);
 
-impl<'a> Exchange<'a> {
-    /// Runs a step on the threads for heavy work, with everything that it may see. It waits at most `wait` for one.
-    ///
-    /// # Errors
-    ///
-    /// The client has gone, or the process ends.
-    pub(super) async fn run_heavy(
-        &mut self,
-        planned: &Planned,
-        full: WhenFull,
-        wait: Duration,
-    ) -> Result<Result<Verdict, Fault>, Error> {
-        let config = self.config;
-        let is_long = self.is_long(planned);
-        let longest = if is_long { LONGEST_WAIT_OF_LONG } else { LONGEST_WAIT };
-        let deadline = Instant::now() + wait.min(longest);
-        // The step may make the head longer.
-        let slow_with = self.slow_with(planned);
-        let patience = match slow_with {
-            _ if is_long || full == WhenFull::Inline => Patience::Long,
-            // Another client may have made it slow for this one, which asks for many things at once.
-            Some(_) => Patience::Short,
-            None => Patience::None,
-        };
-        let place = match self.proxy.offload.reserve(self.account(), patience) {
-            None if is_long && full == WhenFull::Error => self.wait_for_place(deadline).await?,
-            place => place,
-        };
-        let Some(place) = place else { return Ok(Err(Fault::Full(full))) };
-        let Some(run) = self.run.take() else { return Ok(Ok(Verdict::Passed)) };
-        let shown = self.request.shown();
-        let client = run.facts.client;
-        let moved = Moved {
-            request: std::mem::replace(self.request, shown),
-            response: std::mem::take(self.response),
-            run,
-            peer: self.peer.copied(),
-            config: Arc::clone(config),
-            site: self.site,
-            route: self.route.cloned(),
-        };
-        let away = Arc::new(Away { moved: Mutex::new(Some(moved)), client });
-        self.away = Some(Arc::clone(&away));
-        let (tell, mut told) = oneshot::channel();
-        let step = planned.clone();
-        place.submit(Box::new(move || {
-            let Some(mut moved) = away.moved.lock().take() else { return };
-            let (began, before) = (Instant::now(), clock::thread_time());
-            let verdict = catch_unwind(AssertUnwindSafe(|| moved.call(&step)));
-            let (took, processor) = (began.elapsed(), clock::thread_time().saturating_sub(before));
-            // Nobody waits any more if the process ends.
-            let _ = tell.send(Box::new(Done { moved, verdict, took, processor }));
-        }));
-        let waited = poll_fn(|cx| {
-            if let Poll::Ready(told) = Pin::new(&mut told).poll(cx) {
-                return Poll::Ready(Waited::Told(told.ok()));
+/// Runs a step on the threads for heavy work, with everything that it may see. It waits at most `wait` for one.
+///
+/// # Errors
+///
+/// The client has gone, or the process ends.
+pub(super) async fn run_heavy(
+    exchange: &mut Exchange<'_>,
+    planned: &Planned,
+    full: WhenFull,
+    wait: Duration,
+) -> Result<Result<Verdict, Fault>, Error> {
+    let config = exchange.config;
+    let is_long = exchange.is_long(planned);
+    let longest = if is_long { LONGEST_WAIT_OF_LONG } else { LONGEST_WAIT };
+    let deadline = Instant::now() + wait.min(longest);
+    // The step may make the head longer.
+    let slow_with = exchange.slow_with(planned);
+    let patience = match slow_with {
+        _ if is_long || full == WhenFull::Inline => Patience::Long,
+        // Another client may have made it slow for this one, which asks for many things at once.
+        Some(_) => Patience::Short,
+        None => Patience::None,
+    };
+    let place = match exchange.proxy.offload.reserve(exchange.account(), patience) {
+        None if is_long && full == WhenFull::Error => wait_for_place(exchange, deadline).await?,
+        place => place,
+    };
+    let Some(place) = place else { return Ok(Err(Fault::Full(full))) };
+    let Some(run) = exchange.modules.run.take() else { return Ok(Ok(Verdict::Passed)) };
+    let shown = exchange.request.shown();
+    let client = run.facts.client;
+    let moved = Moved {
+        request: std::mem::replace(exchange.request, shown),
+        response: std::mem::take(exchange.response),
+        run,
+        peer: exchange.peer.copied(),
+        config: Arc::clone(config),
+        site: exchange.routed.site,
+        route: exchange.routed.route.cloned(),
+    };
+    let away = Arc::new(Away { moved: Mutex::new(Some(moved)), client });
+    exchange.modules.away = Some(Arc::clone(&away));
+    let (tell, mut told) = oneshot::channel();
+    let step = planned.clone();
+    place.submit(Box::new(move || {
+        let Some(mut moved) = away.moved.lock().take() else { return };
+        let (began, before) = (Instant::now(), clock::thread_time());
+        let verdict = catch_unwind(AssertUnwindSafe(|| moved.call(&step)));
+        let (took, processor) = (began.elapsed(), clock::thread_time().saturating_sub(before));
+        // Nobody waits any more if the process ends.
+        let _ = tell.send(Box::new(Done { moved, verdict, took, processor }));
+    }));
+    let waited = poll_fn(|cx| {
+        if let Poll::Ready(told) = Pin::new(&mut told).poll(cx) {
+            return Poll::Ready(Waited::Told(told.ok()));
+        }
+        if let Poll::Ready(error) = exchange.down.client.poll_abandoned(cx, exchange.down.timer) {
+            return Poll::Ready(Waited::Gone(error));
+        }
+        exchange.down.timer.poll(cx, deadline).map(|()| Waited::Late)
+    })
+    .await;
+    let (told, left) = match waited {
+        Waited::Told(told) => (told, None),
+        Waited::Late | Waited::Gone(_) => {
+            let left = if let Waited::Gone(error) = waited { Some(error) } else { None };
+            if call_back(exchange) {
+                return match left {
+                    Some(error) => Err(Error::Client(error)),
+                    None => Ok(Err(Fault::Full(full))),
+                };
             }
-            if let Poll::Ready(error) = self.down.client.poll_abandoned(cx, self.down.timer) {
-                return Poll::Ready(Waited::Gone(error));
-            }
-            self.down.timer.poll(cx, deadline).map(|()| Waited::Late)
+            (told.await.ok(), left)
+        }
+    };
+    let Some(done) = told else {
+        // Only if the process ends.
+        exchange.down.client.close = true;
+        return Err(Error::Internal);
+    };
+    let Done { moved, verdict, took, processor } = *done;
+    take_back(exchange, moved);
+    if let Some(error) = left {
+        return Err(Error::Client(error));
+    }
+    if let Some(step) = exchange.proxy.steps.get(planned.step) {
+        step.timed.inc();
+        step.nanos.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+        if let Some(input) = slow_with {
+            step.moved.inc();
+            step.used(processor, input, exchange.phase_began());
+        }
+    }
+    Ok(match verdict {
+        Ok(Ok(verdict)) => Ok(verdict),
+        Ok(Err(error)) => {
+            exchange.proxy.spools.failure(&error, None);
+            Err(Fault::Unread)
+        }
+        Err(_) => Err(Fault::Panicked),
+    })
+}
+
+/// Waits for a place in the queue, as a long body may. `None` if the time is up.
+async fn wait_for_place<'a>(exchange: &mut Exchange<'a>, until: Instant) -> Result<Option<Place<'a>>, Error> {
+    loop {
+        let next = Instant::now() + AGAIN;
+        if next > until {
+            return Ok(None);
+        }
+        poll_fn(|cx| match exchange.down.client.poll_abandoned(cx, exchange.down.timer) {
+            Poll::Ready(error) => Poll::Ready(Err(Error::Client(error))),
+            Poll::Pending => exchange.down.timer.poll(cx, next).map(Ok),
         })
-        .await;
-        let (told, left) = match waited {
-            Waited::Told(told) => (told, None),
-            Waited::Late | Waited::Gone(_) => {
-                let left = if let Waited::Gone(error) = waited { Some(error) } else { None };
-                if self.call_back() {
-                    return match left {
-                        Some(error) => Err(Error::Client(error)),
-                        None => Ok(Err(Fault::Full(full))),
-                    };
-                }
-                (told.await.ok(), left)
-            }
-        };
-        let Some(done) = told else {
-            // Only if the process ends.
-            self.down.client.close = true;
-            return Err(Error::Internal);
-        };
-        let Done { moved, verdict, took, processor } = *done;
-        self.take_back(moved);
-        if let Some(error) = left {
-            return Err(Error::Client(error));
-        }
-        if let Some(step) = self.proxy.steps.get(planned.step) {
-            step.timed.inc();
-            step.nanos.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
-            if let Some(input) = slow_with {
-                step.moved.inc();
-                step.used(processor, input, self.phase_began());
-            }
-        }
-        Ok(match verdict {
-            Ok(Ok(verdict)) => Ok(verdict),
-            Ok(Err(error)) => {
-                self.proxy.spools.failure(&error, None);
-                Err(Fault::Unread)
-            }
-            Err(_) => Err(Fault::Panicked),
-        })
-    }
-
-    /// Waits for a place in the queue, as a long body may. `None` if the time is up.
-    async fn wait_for_place(&mut self, until: Instant) -> Result<Option<Place<'a>>, Error> {
-        loop {
-            let next = Instant::now() + AGAIN;
-            if next > until {
-                return Ok(None);
-            }
-            poll_fn(|cx| match self.down.client.poll_abandoned(cx, self.down.timer) {
-                Poll::Ready(error) => Poll::Ready(Err(Error::Client(error))),
-                Poll::Pending => self.down.timer.poll(cx, next).map(Ok),
-            })
-            .await?;
-            let place = self.proxy.offload.reserve(self.account(), Patience::Long);
-            if place.is_some() {
-                return Ok(place);
-            }
+        .await?;
+        let place = exchange.proxy.offload.reserve(exchange.account(), Patience::Long);
+        if place.is_some() {
+            return Ok(place);
         }
     }
+}
 
-    /// Takes back what a heavy step was to take along, if no thread has it yet: then the step does not run.
-    pub(super) fn call_back(&mut self) -> bool {
-        let moved = self.away.as_ref().and_then(|away| away.moved.lock().take());
-        moved.map(|moved| self.take_back(moved)).is_some()
-    }
+/// Takes back what a heavy step was to take along, if no thread has it yet: then the step does not run.
+pub(super) fn call_back(exchange: &mut Exchange<'_>) -> bool {
+    let moved = exchange.modules.away.as_ref().and_then(|away| away.moved.lock().take());
+    moved.map(|moved| take_back(exchange, moved)).is_some()
+}
 
-    fn take_back(&mut self, moved: Moved) {
-        self.away = None;
-        *self.request = moved.request;
-        *self.response = moved.response;
-        let run = self.run.insert(moved.run);
-        if run.facts.spool.is_some() {
-            // A step that has panicked has left it there.
-            run.facts.body = None;
-        }
+fn take_back(exchange: &mut Exchange<'_>, moved: Moved) {
+    exchange.modules.away = None;
+    *exchange.request = moved.request;
+    *exchange.response = moved.response;
+    let run = exchange.modules.run.insert(moved.run);
+    if run.facts.spool.is_some() {
+        // A step that has panicked has left it there.
+        run.facts.body = None;
     }
 }
 

@@ -54,92 +54,92 @@ pub(super) enum Judged {
     Answered(FetchResult),
 }
 
-impl<'a> Exchange<'a> {
-    /// Decides about a request for a document of the site.
-    ///
-    /// # Errors
-    ///
-    /// The client has gone.
-    pub(super) async fn judge_inner(&mut self, ask: FetchRequest) -> Result<Judged, LinkError> {
-        const REFUSED: Result<Judged, LinkError> = Ok(Judged::Answered(Err(FetchError::BadRequest)));
-        let sites = &self.config.settings.sites;
-        let (Some(site), Some(mut request)) = (self.site, self.inner_request(&ask)) else { return REFUSED };
-        if sites.keeps_slashes(site) && request.normalise(Slashes::Keep).is_err() {
-            return REFUSED;
+/// Decides about a request for a document of the site.
+///
+/// # Errors
+///
+/// The client has gone.
+pub(super) async fn judge_inner(exchange: &mut Exchange<'_>, ask: FetchRequest) -> Result<Judged, LinkError> {
+    const REFUSED: Result<Judged, LinkError> = Ok(Judged::Answered(Err(FetchError::BadRequest)));
+    let sites = &exchange.config.settings.sites;
+    let (Some(site), Some(mut request)) = (exchange.routed.site, inner_request(exchange, &ask)) else {
+        return REFUSED;
+    };
+    if sites.keeps_slashes(site) && request.normalise(Slashes::Keep).is_err() {
+        return REFUSED;
+    }
+    let Ok(readings) = sites.readings(site, request.path()) else { return REFUSED };
+    let Some(route) = sites.route(site, request.path()) else { return REFUSED };
+    let Some(plan) = route.plan.get() else {
+        return Ok(ask_route(route, None, request.target(), ask));
+    };
+    exchange.modules.outer = Some(Box::new(Outer {
+        request: std::mem::replace(exchange.request, request),
+        response: std::mem::take(exchange.response),
+        route: exchange.routed.route.replace(route),
+        plan: exchange.modules.plan,
+        run: exchange.modules.run.take(),
+    }));
+    exchange.use_plan(Some(plan));
+    if let (Some(run), Some(readings)) = (&mut exchange.modules.run, readings) {
+        run.facts.other_paths = Some(readings).into();
+    }
+    let ended = screen_inner(exchange, plan).await;
+    let judged = match ended {
+        Ok(()) => Ok(dispatch_inner(exchange, route, ask)),
+        Err(Ended::Failed(Error::Client(error))) => Err(error),
+        Err(Ended::Answer(answer, _)) => {
+            let foregate_module::Response { status, fields, body, .. } = *answer;
+            Ok(Judged::Answered(Ok(FetchResponse { status, fields, body })))
         }
-        let Ok(readings) = sites.readings(site, request.path()) else { return REFUSED };
-        let Some(route) = sites.route(site, request.path()) else { return REFUSED };
-        let Some(plan) = route.plan.get() else {
-            return Ok(ask_route(route, None, request.target(), ask));
-        };
-        self.outer = Some(Box::new(Outer {
-            request: std::mem::replace(self.request, request),
-            response: std::mem::take(self.response),
-            route: self.route.replace(route),
-            plan: self.plan,
-            run: self.run.take(),
-        }));
-        self.use_plan(Some(plan));
-        if let (Some(run), Some(readings)) = (&mut self.run, readings) {
-            run.facts.other_paths = Some(readings).into();
-        }
-        let ended = self.screen_inner(plan).await;
-        let judged = match ended {
-            Ok(()) => Ok(self.dispatch_inner(route, ask)),
-            Err(Ended::Failed(Error::Client(error))) => Err(error),
-            Err(Ended::Answer(answer, _)) => {
-                let foregate_module::Response { status, fields, body, .. } = *answer;
-                Ok(Judged::Answered(Ok(FetchResponse { status, fields, body })))
-            }
-            Err(Ended::Failed(_) | Ended::Abort(_)) => REFUSED,
-        };
-        self.end_inner();
-        judged
-    }
+        Err(Ended::Failed(_) | Ended::Abort(_)) => REFUSED,
+    };
+    end_inner(exchange);
+    judged
+}
 
-    /// Puts the client's own request back into its place.
-    pub(super) fn end_inner(&mut self) {
-        let Some(outer) = self.outer.take() else { return };
-        self.shelve_run();
-        let Outer { request, response, route, plan, run } = *outer;
-        (*self.request, *self.response) = (request, response);
-        (self.route, self.plan, self.run) = (route, plan, run);
-    }
+/// Puts the client's own request back into its place.
+pub(super) fn end_inner(exchange: &mut Exchange<'_>) {
+    let Some(outer) = exchange.modules.outer.take() else { return };
+    exchange.shelve_run();
+    let Outer { request, response, route, plan, run } = *outer;
+    (*exchange.request, *exchange.response) = (request, response);
+    (exchange.routed.route, exchange.modules.plan, exchange.modules.run) = (route, plan, run);
+}
 
-    /// The request as the client would have sent it; `None` if the path is none.
-    fn inner_request(&self, ask: &FetchRequest) -> Option<Request> {
-        let received = self.run.as_ref().and_then(|run| run.facts.received.as_ref());
-        let mut headers: HeaderList =
-            received.map_or(&self.request.head.headers, |head| head.headers()).clone();
-        headers.remove_each(&LEFT_OUT);
-        let authority = self.request.authority();
-        let method = Method::from_bytes(&ask.method)?;
-        let mut request = Request::make(method, &ask.path, authority.as_bytes(), &[], 0).ok()?;
-        request.head.headers = headers;
-        request.set_secure(self.request.secure);
-        Some(request)
-    }
+/// The request as the client would have sent it; `None` if the path is none.
+fn inner_request(exchange: &Exchange<'_>, ask: &FetchRequest) -> Option<Request> {
+    let received = exchange.modules.run.as_ref().and_then(|run| run.facts.received.as_ref());
+    let mut headers: HeaderList =
+        received.map_or(&exchange.request.head.headers, |head| head.headers()).clone();
+    headers.remove_each(&LEFT_OUT);
+    let authority = exchange.request.authority();
+    let method = Method::from_bytes(&ask.method)?;
+    let mut request = Request::make(method, &ask.path, authority.as_bytes(), &[], 0).ok()?;
+    request.head.headers = headers;
+    request.set_secure(exchange.request.secure);
+    Some(request)
+}
 
-    /// Runs the steps of the request for a fragment.
-    async fn screen_inner(&mut self, plan: &Plan) -> Result<(), Ended> {
-        self.request.sent = self.request.head.headers.arena_len();
-        self.request.begin_hop();
-        self.run_phases(PhaseId::RequestEarly).await?;
-        self.request.end_hop();
-        self.request.remove_identity(plan.identity());
-        self.run_phases(PhaseId::UpstreamSelect).await
-    }
+/// Runs the steps of the request for a fragment.
+async fn screen_inner(exchange: &mut Exchange<'_>, plan: &Plan) -> Result<(), Ended> {
+    exchange.request.sent = exchange.request.head.headers.arena_len();
+    exchange.request.begin_hop();
+    exchange.run_phases(PhaseId::RequestEarly).await?;
+    exchange.request.end_hop();
+    exchange.request.remove_identity(plan.identity());
+    exchange.run_phases(PhaseId::UpstreamSelect).await
+}
 
-    /// Goes where the route, or a step, says.
-    fn dispatch_inner(&self, route: &Route, ask: FetchRequest) -> Judged {
-        let facts = self.run.as_ref().map(|run| &run.facts);
-        let is_wrong = facts
-            .is_some_and(|facts| facts.path_is_in_doubt.load(Ordering::Relaxed) || facts.target_is_wrong);
-        if is_wrong {
-            return Judged::Answered(Err(FetchError::BadRequest));
-        }
-        ask_route(route, facts.and_then(|facts| facts.upstream), self.request.target(), ask)
+/// Goes where the route, or a step, says.
+fn dispatch_inner(exchange: &Exchange<'_>, route: &Route, ask: FetchRequest) -> Judged {
+    let facts = exchange.modules.run.as_ref().map(|run| &run.facts);
+    let is_wrong =
+        facts.is_some_and(|facts| facts.path_is_in_doubt.load(Ordering::Relaxed) || facts.target_is_wrong);
+    if is_wrong {
+        return Judged::Answered(Err(FetchError::BadRequest));
     }
+    ask_route(route, facts.and_then(|facts| facts.upstream), exchange.request.target(), ask)
 }
 
 /// Asks for a target whoever answers for a route.

@@ -9,6 +9,7 @@ use foregate_wire::BodyLength;
 
 use super::Exchange;
 use super::progress::Awaited;
+use super::transfer::poll_upload;
 use crate::error::Error;
 use crate::limits::budget::Share;
 use crate::limits::spool::{self, PIECE, Reader, Spool};
@@ -50,296 +51,293 @@ enum Taken {
 /// What is received at a time, bytes. Beyond, other tasks of the worker have their turn.
 const BURST: usize = 64 << 10;
 
-impl Exchange<'_> {
-    /// Whether steps ask for the start of the request's body, and there is one.
-    pub(super) fn wants_start(&self) -> bool {
-        self.plan().is_some_and(|plan| plan.body() > 0) && !self.request.length.is_empty()
-    }
+/// Whether steps ask for the start of the request's body, and there is one.
+pub(super) fn wants_start(exchange: &Exchange<'_>) -> bool {
+    exchange.plan().is_some_and(|plan| plan.body() > 0) && !exchange.request.length.is_empty()
+}
 
-    /// Receives as much of the request's body as the steps of the route ask for. It is sent to the origin like one that
-    /// an earlier attempt has taken from the client; what is too long to be held in memory is sent from its file.
-    pub(super) async fn receive_start(&mut self) -> Result<(), Error> {
-        let Some(plan) = self.plan() else { return Ok(()) };
-        let wanted = plan.body();
-        if self.request.expect_continue {
-            let none = foregate_wire::HeaderList::new();
-            self.down.client.send_interim(self.request, 100, &none).map_err(Error::Client)?;
-            self.request.expect_continue = false;
-        }
-        let (in_memory, may_use_file) = (plan.body_in_memory(), spool::is_used_by(plan));
-        self.down.progress.restart(clock::now());
-        let mut start = Vec::new();
-        let mut share = self.proxy.filter_memory.share(self.account());
-        let most = wanted.min(in_memory);
-        let since = clock::now();
-        let received = poll_fn(|cx| self.poll_start(cx, most, &mut start, &mut share, since)).await;
-        let is_full = match &received {
-            Ok(taken) => *taken == Taken::Full && most < wanted,
-            // Where memory is short the rest goes where there is room, unless that would hardly make any.
-            Err(Error::FilterMemory) => may_use_file && start.len() >= PIECE,
-            Err(_) => false,
-        };
-        let whole = match received {
-            _ if is_full => {
-                match self.receive_into_file(wanted, start, share).await? {
-                    None => return Ok(()),
-                    // There is no file: steps see as much as is in memory.
-                    Some(left) => (start, share) = left,
-                }
-                false
-            }
-            Ok(Taken::Paused) => {
-                self.go_on_unseen();
-                false
-            }
-            Ok(taken) => taken == Taken::Whole,
-            Err(error) => self.go_on_after(error).map(|()| false)?,
-        };
-        if whole {
-            self.down.upload.source_ended();
-        }
-        // What room there is beyond it would be held for as long as the request takes.
-        start.shrink_to_fit();
-        // Steps read what the origin gets.
-        let held = Arc::new(Held { bytes: start, share: Some(share) });
-        if let Some(run) = &mut self.run {
-            run.facts.body_is_whole = whole;
-            run.facts.body = Some(Arc::clone(&held));
-        }
-        self.down.upload.kept = Some(Kept::start(held));
-        Ok(())
+/// Receives as much of the request's body as the steps of the route ask for. It is sent to the origin like one that
+/// an earlier attempt has taken from the client; what is too long to be held in memory is sent from its file.
+pub(super) async fn receive_start(exchange: &mut Exchange<'_>) -> Result<(), Error> {
+    let Some(plan) = exchange.plan() else { return Ok(()) };
+    let wanted = plan.body();
+    if exchange.request.expect_continue {
+        let none = foregate_wire::HeaderList::new();
+        exchange.down.client.send_interim(exchange.request, 100, &none).map_err(Error::Client)?;
+        exchange.request.expect_continue = false;
     }
-
-    /// What follows where the body cannot be kept for steps: those that only watch do without.
-    fn go_on_after(&mut self, error: Error) -> Result<(), Error> {
-        let is_ours = matches!(error, Error::FilterMemory | Error::FilterFiles | Error::TemporaryFile);
-        let Some(run) = self.run.as_mut().filter(|_| is_ours) else { return Err(error) };
-        run.facts.unseen = Some(error.kind());
-        let is_optional = self.plan().is_some_and(|plan| plan.body_is_optional());
-        if is_optional { Ok(()) } else { Err(error) }
-    }
-
-    /// The request goes on with what has come of its body, and with what its client sends from now on.
-    fn go_on_unseen(&mut self) {
-        if let Some(run) = &mut self.run {
-            run.facts.unseen = Some(PAUSED);
+    let (in_memory, may_use_file) = (plan.body_in_memory(), spool::is_used_by(plan));
+    exchange.down.progress.restart(clock::now());
+    let mut start = Vec::new();
+    let mut share = exchange.proxy.filter_memory.share(exchange.account());
+    let most = wanted.min(in_memory);
+    let since = clock::now();
+    let received = poll_fn(|cx| poll_start(exchange, cx, most, &mut start, &mut share, since)).await;
+    let is_full = match &received {
+        Ok(taken) => *taken == Taken::Full && most < wanted,
+        // Where memory is short the rest goes where there is room, unless that would hardly make any.
+        Err(Error::FilterMemory) => may_use_file && start.len() >= PIECE,
+        Err(_) => false,
+    };
+    let whole = match received {
+        _ if is_full => {
+            match receive_into_file(exchange, wanted, start, share).await? {
+                None => return Ok(()),
+                // There is no file: steps see as much as is in memory.
+                Some(left) => (start, share) = left,
+            }
+            false
         }
-        self.down.progress.restart(clock::now());
-    }
-
-    /// Receives the rest of what steps ask for into a file, behind the part of it that is there already. The origin gets it
-    /// from there, and so do the steps; what is in memory meanwhile counts for `share`. Where nothing could be put into a file
-    /// and the request goes on, that part comes back.
-    async fn receive_into_file(
-        &mut self,
-        wanted: usize,
-        start: Vec<u8>,
-        mut share: Share,
-    ) -> Result<Option<(Vec<u8>, Share)>, Error> {
-        let (account, folder) = (self.account(), self.config.settings.spool_folder());
-        let spool = match self.proxy.spools.create(&folder, account).await {
-            Ok(spool) => spool,
-            Err(error) => {
-                self.go_on_after(error.into())?;
-                return Ok(Some((start, share)));
-            }
-        };
-        let mut piece = start;
-        let whole = match self.fill_file(&spool, wanted, &mut piece, &mut share).await {
-            Ok(whole) => whole,
-            Err(error) => {
-                self.go_on_after(error)?;
-                if spool.len() == 0 {
-                    return Ok(Some((piece, share)));
-                }
-                false
-            }
-        };
-        if let Some(run) = &mut self.run {
-            run.facts.spool = Some(Arc::clone(&spool));
-            run.facts.body_is_whole = whole;
+        Ok(Taken::Paused) => {
+            go_on_unseen(exchange);
+            false
         }
-        self.down.upload.front = Some(Front::File(Box::new(Reader::new(spool).followed_by(piece, share))));
-        Ok(None)
+        Ok(taken) => taken == Taken::Whole,
+        Err(error) => go_on_after(exchange, error).map(|()| false)?,
+    };
+    if whole {
+        exchange.down.upload.source_ended();
     }
+    // What room there is beyond it would be held for as long as the request takes.
+    start.shrink_to_fit();
+    // Steps read what the origin gets.
+    let held = Arc::new(Held { bytes: start, share: Some(share) });
+    if let Some(run) = &mut exchange.modules.run {
+        run.facts.body_is_whole = whole;
+        run.facts.body = Some(Arc::clone(&held));
+    }
+    exchange.down.upload.kept = Some(Kept::start(held));
+    Ok(())
+}
 
-    /// Receives into a file, `piece` first. Whether that is all of the body; what could not be put there is left in `piece`.
-    async fn fill_file(
-        &mut self,
-        spool: &Arc<Spool>,
-        wanted: usize,
-        piece: &mut Vec<u8>,
-        share: &mut Share,
-    ) -> Result<bool, Error> {
-        let (mut left, mut taken, since) = (wanted, Taken::Full, clock::now());
-        loop {
-            left = left.saturating_sub(piece.len());
-            if !piece.is_empty() {
-                spool.append(piece).await?;
+/// What follows where the body cannot be kept for steps: those that only watch do without.
+fn go_on_after(exchange: &mut Exchange<'_>, error: Error) -> Result<(), Error> {
+    let is_ours = matches!(error, Error::FilterMemory | Error::FilterFiles | Error::TemporaryFile);
+    let Some(run) = exchange.modules.run.as_mut().filter(|_| is_ours) else { return Err(error) };
+    run.facts.unseen = Some(error.kind());
+    let is_optional = exchange.plan().is_some_and(|plan| plan.body_is_optional());
+    if is_optional { Ok(()) } else { Err(error) }
+}
+
+/// The request goes on with what has come of its body, and with what its client sends from now on.
+fn go_on_unseen(exchange: &mut Exchange<'_>) {
+    if let Some(run) = &mut exchange.modules.run {
+        run.facts.unseen = Some(PAUSED);
+    }
+    exchange.down.progress.restart(clock::now());
+}
+
+/// Receives the rest of what steps ask for into a file, behind the part of it that is there already. The origin gets it
+/// from there, and so do the steps; what is in memory meanwhile counts for `share`. Where nothing could be put into a file
+/// and the request goes on, that part comes back.
+async fn receive_into_file(
+    exchange: &mut Exchange<'_>,
+    wanted: usize,
+    start: Vec<u8>,
+    mut share: Share,
+) -> Result<Option<(Vec<u8>, Share)>, Error> {
+    let (account, folder) = (exchange.account(), exchange.config.settings.spool_folder());
+    let spool = match exchange.proxy.spools.create(&folder, account).await {
+        Ok(spool) => spool,
+        Err(error) => {
+            go_on_after(exchange, error.into())?;
+            return Ok(Some((start, share)));
+        }
+    };
+    let mut piece = start;
+    let whole = match fill_file(exchange, &spool, wanted, &mut piece, &mut share).await {
+        Ok(whole) => whole,
+        Err(error) => {
+            go_on_after(exchange, error)?;
+            if spool.len() == 0 {
+                return Ok(Some((piece, share)));
             }
-            match taken {
-                Taken::Whole => return Ok(true),
-                Taken::Paused => {
-                    self.go_on_unseen();
-                    return Ok(false);
-                }
-                Taken::Full => {}
+            false
+        }
+    };
+    if let Some(run) = &mut exchange.modules.run {
+        run.facts.spool = Some(Arc::clone(&spool));
+        run.facts.body_is_whole = whole;
+    }
+    exchange.down.upload.front = Some(Front::File(Box::new(Reader::new(spool).followed_by(piece, share))));
+    Ok(None)
+}
+
+/// Receives into a file, `piece` first. Whether that is all of the body; what could not be put there is left in `piece`.
+async fn fill_file(
+    exchange: &mut Exchange<'_>,
+    spool: &Arc<Spool>,
+    wanted: usize,
+    piece: &mut Vec<u8>,
+    share: &mut Share,
+) -> Result<bool, Error> {
+    let (mut left, mut taken, since) = (wanted, Taken::Full, clock::now());
+    loop {
+        left = left.saturating_sub(piece.len());
+        if !piece.is_empty() {
+            spool.append(piece).await?;
+        }
+        match taken {
+            Taken::Whole => return Ok(true),
+            Taken::Paused => {
+                go_on_unseen(exchange);
+                return Ok(false);
             }
-            let most = left.min(PIECE);
-            taken = poll_fn(|cx| self.poll_start(cx, most, piece, share, since)).await?;
-            if piece.is_empty() && taken != Taken::Paused {
-                return Ok(taken == Taken::Whole);
-            }
+            Taken::Full => {}
+        }
+        let most = left.min(PIECE);
+        taken = poll_fn(|cx| poll_start(exchange, cx, most, piece, share, since)).await?;
+        if piece.is_empty() && taken != Taken::Paused {
+            return Ok(taken == Taken::Whole);
         }
     }
+}
 
-    fn poll_start(
-        &mut self,
-        cx: &mut Context<'_>,
-        wanted: usize,
-        start: &mut Vec<u8>,
-        share: &mut Share,
-        since: Instant,
-    ) -> Poll<Result<Taken, Error>> {
-        let may_use_file = self.plan().is_some_and(|plan| spool::is_used_by(plan));
-        let (memory, account) = (&self.proxy.filter_memory, self.account());
-        let link = &mut self.down.client.link;
-        if let Poll::Ready(Err(error)) = link.poll_flush(cx) {
-            return Poll::Ready(Err(Error::Client(error)));
+fn poll_start(
+    exchange: &mut Exchange<'_>,
+    cx: &mut Context<'_>,
+    wanted: usize,
+    start: &mut Vec<u8>,
+    share: &mut Share,
+    since: Instant,
+) -> Poll<Result<Taken, Error>> {
+    let may_use_file = exchange.plan().is_some_and(|plan| spool::is_used_by(plan));
+    let (memory, account) = (&exchange.proxy.filter_memory, exchange.account());
+    let link = &mut exchange.down.client.link;
+    if let Poll::Ready(Err(error)) = link.poll_flush(cx) {
+        return Poll::Ready(Err(Error::Client(error)));
+    }
+    let before = start.len();
+    let most = match exchange.request.length {
+        BodyLength::Fixed(length) => wanted.min(usize::try_from(length).unwrap_or(usize::MAX)),
+        _ => wanted,
+    };
+    loop {
+        if start.len() - before >= BURST {
+            give_way(cx);
+            return Poll::Pending;
         }
-        let before = start.len();
-        let most = match self.request.length {
-            BodyLength::Fixed(length) => wanted.min(usize::try_from(length).unwrap_or(usize::MAX)),
-            _ => wanted,
-        };
-        loop {
-            if start.len() - before >= BURST {
-                give_way(cx);
-                return Poll::Pending;
+        match link.poll_receive(cx) {
+            // Only now it is known that there is more.
+            Poll::Ready(Ok(Received::Data)) if start.len() >= wanted => {
+                return Poll::Ready(Ok(Taken::Full));
             }
-            match link.poll_receive(cx) {
-                // Only now it is known that there is more.
-                Poll::Ready(Ok(Received::Data)) if start.len() >= wanted => {
-                    return Poll::Ready(Ok(Taken::Full));
+            Poll::Ready(Ok(Received::Data)) => {
+                let data = link.data();
+                let count = data.len().min(wanted - start.len());
+                if exchange.down.upload.moved.saturating_add(count as u64) > exchange.down.upload.limit {
+                    return Poll::Ready(Err(Error::BodyTooLarge));
                 }
-                Poll::Ready(Ok(Received::Data)) => {
-                    let data = link.data();
-                    let count = data.len().min(wanted - start.len());
-                    if self.down.upload.moved.saturating_add(count as u64) > self.down.upload.limit {
-                        return Poll::Ready(Err(Error::BodyTooLarge));
-                    }
-                    let length = start.len() + count;
-                    // Half of it is for short bodies, for which there is no other place.
-                    let belongs_in_file = may_use_file && length > spool::SHORT && memory.is_short(account);
-                    let data = data.get(..count).unwrap_or_default();
-                    if belongs_in_file || !extend(start, data, most, Some(share)) {
-                        return Poll::Ready(Err(Error::FilterMemory));
-                    }
-                    link.consume(count);
-                    self.down.upload.moved += count as u64;
+                let length = start.len() + count;
+                // Half of it is for short bodies, for which there is no other place.
+                let belongs_in_file = may_use_file && length > spool::SHORT && memory.is_short(account);
+                let data = data.get(..count).unwrap_or_default();
+                if belongs_in_file || !extend(start, data, most, Some(share)) {
+                    return Poll::Ready(Err(Error::FilterMemory));
                 }
-                Poll::Ready(Ok(Received::End)) => return Poll::Ready(Ok(Taken::Whole)),
-                Poll::Ready(Err(error @ (LinkError::Body(_) | LinkError::Length))) => {
-                    self.down.client.close = true;
-                    return Poll::Ready(Err(Error::Client(error)));
+                link.consume(count);
+                exchange.down.upload.moved += count as u64;
+            }
+            Poll::Ready(Ok(Received::End)) => return Poll::Ready(Ok(Taken::Whole)),
+            Poll::Ready(Err(error @ (LinkError::Body(_) | LinkError::Length))) => {
+                exchange.down.client.close = true;
+                return Poll::Ready(Err(Error::Client(error)));
+            }
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::Client(error))),
+            Poll::Pending => {
+                let now = clock::now();
+                exchange.down.progress.observe(exchange.down.upload.moved, 0, now);
+                let deadline = exchange.down.progress.client_deadline(exchange.down.timeouts, now);
+                let is_fixed = matches!(exchange.request.length, BodyLength::Fixed(_));
+                let pause = exchange.plan().and_then(|plan| {
+                    let watched = plan.body_is_optional().then_some(if is_fixed { HELD_FOR } else { PAUSE });
+                    watched.or(plan.body_pause().filter(|_| !is_fixed))
+                });
+                let Some(pause) = pause else {
+                    return exchange.down.timer.poll(cx, deadline).map(|()| Err(Error::BodyTimeout));
+                };
+                let mut until = exchange.down.progress.silent_for(pause);
+                if !is_fixed {
+                    until = until.min(since + STREAM_HELD_FOR.max(pause));
                 }
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::Client(error))),
-                Poll::Pending => {
-                    let now = clock::now();
-                    self.down.progress.observe(self.down.upload.moved, 0, now);
-                    let deadline = self.down.progress.client_deadline(self.down.timeouts, now);
-                    let is_fixed = matches!(self.request.length, BodyLength::Fixed(_));
-                    let pause = self.plan().and_then(|plan| {
-                        let watched =
-                            plan.body_is_optional().then_some(if is_fixed { HELD_FOR } else { PAUSE });
-                        watched.or(plan.body_pause().filter(|_| !is_fixed))
-                    });
-                    let Some(pause) = pause else {
-                        return self.down.timer.poll(cx, deadline).map(|()| Err(Error::BodyTimeout));
-                    };
-                    let mut until = self.down.progress.silent_for(pause);
-                    if !is_fixed {
-                        until = until.min(since + STREAM_HELD_FOR.max(pause));
-                    }
-                    return self.down.timer.poll(cx, deadline.min(until)).map(|()| Ok(Taken::Paused));
-                }
+                return exchange.down.timer.poll(cx, deadline.min(until)).map(|()| Ok(Taken::Paused));
             }
         }
     }
+}
 
-    /// Receives as much of the response's body as steps have asked for. It is sent to the client before what follows.
-    pub(super) async fn hold_response(
-        &mut self,
-        origin: &mut Origin,
-        length: BodyLength,
-    ) -> Result<(), Error> {
-        let wanted = self.run.as_ref().map_or(0, |run| run.state.hold.min(HELD));
-        if wanted == 0 || length == BodyLength::Tunnel {
-            return Ok(());
-        }
-        let mut held = Vec::new();
-        let mut share = self.proxy.filter_memory.share(self.account());
-        let mut whole = length.is_empty();
-        if !whole {
-            let now = clock::now();
-            self.down.progress.restart(now);
-            let until = Instant::now() + HELD_FOR;
-            whole = poll_fn(|cx| self.poll_hold(cx, origin, wanted, until, (&mut held, &mut share))).await?;
-        }
-        if let Some(run) = &mut self.run {
-            run.facts.response_body = held;
-            run.facts.response_share = Some(share);
-            run.facts.response_body_is_whole = whole;
-        }
-        Ok(())
+/// Receives as much of the response's body as steps have asked for. It is sent to the client before what follows.
+pub(super) async fn hold_response(
+    exchange: &mut Exchange<'_>,
+    origin: &mut Origin,
+    length: BodyLength,
+) -> Result<(), Error> {
+    let wanted = exchange.modules.run.as_ref().map_or(0, |run| run.state.hold.min(HELD));
+    if wanted == 0 || length == BodyLength::Tunnel {
+        return Ok(());
     }
+    let mut held = Vec::new();
+    let mut share = exchange.proxy.filter_memory.share(exchange.account());
+    let mut whole = length.is_empty();
+    if !whole {
+        let now = clock::now();
+        exchange.down.progress.restart(now);
+        let until = Instant::now() + HELD_FOR;
+        whole = poll_fn(|cx| poll_hold(exchange, cx, origin, wanted, until, (&mut held, &mut share))).await?;
+    }
+    if let Some(run) = &mut exchange.modules.run {
+        run.facts.response_body = held;
+        run.facts.response_share = Some(share);
+        run.facts.response_body_is_whole = whole;
+    }
+    Ok(())
+}
 
-    /// Receives some of the response's body while the request's is on its way. Whether it has ended.
-    fn poll_hold(
-        &mut self,
-        cx: &mut Context<'_>,
-        origin: &mut Origin,
-        wanted: usize,
-        until: Instant,
-        (held, share): (&mut Vec<u8>, &mut Share),
-    ) -> Poll<Result<bool, Error>> {
-        self.poll_upload(cx, origin)?;
-        loop {
-            match origin.link.poll_receive(cx) {
-                Poll::Ready(Ok(Received::Data)) if held.len() >= wanted => return Poll::Ready(Ok(false)),
-                Poll::Ready(Ok(Received::Data)) => {
-                    let data = origin.link.data();
-                    let count = data.len().min(wanted - held.len());
-                    let data = data.get(..count).unwrap_or_default();
-                    if !extend(held, data, wanted, Some(share)) {
-                        let goes_on = self.plan().is_some_and(|plan| plan.hold_is_optional());
-                        return Poll::Ready(if goes_on { Ok(false) } else { Err(Error::FilterMemory) });
-                    }
-                    origin.link.consume(count);
+/// Receives some of the response's body while the request's is on its way. Whether it has ended.
+fn poll_hold(
+    exchange: &mut Exchange<'_>,
+    cx: &mut Context<'_>,
+    origin: &mut Origin,
+    wanted: usize,
+    until: Instant,
+    (held, share): (&mut Vec<u8>, &mut Share),
+) -> Poll<Result<bool, Error>> {
+    poll_upload(exchange, cx, origin)?;
+    loop {
+        match origin.link.poll_receive(cx) {
+            Poll::Ready(Ok(Received::Data)) if held.len() >= wanted => return Poll::Ready(Ok(false)),
+            Poll::Ready(Ok(Received::Data)) => {
+                let data = origin.link.data();
+                let count = data.len().min(wanted - held.len());
+                let data = data.get(..count).unwrap_or_default();
+                if !extend(held, data, wanted, Some(share)) {
+                    let goes_on = exchange.plan().is_some_and(|plan| plan.hold_is_optional());
+                    return Poll::Ready(if goes_on { Ok(false) } else { Err(Error::FilterMemory) });
                 }
-                Poll::Ready(Ok(Received::End)) => return Poll::Ready(Ok(true)),
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::Origin(error))),
-                Poll::Pending => {
-                    let now = clock::now();
-                    if now >= until {
-                        return Poll::Ready(Ok(false));
-                    }
-                    if let Poll::Ready(error) = self.down.poll_gone_at(cx, now) {
-                        return Poll::Ready(Err(error));
-                    }
-                    self.down.progress.observe(self.down.upload.moved, held.len() as u64, now);
-                    let awaited = match self.down.upload.waiting {
-                        Waiting::Source => Awaited::ClientBody,
-                        _ => Awaited::OriginBody,
-                    };
-                    let upstream = self.upstream().map(|upstream| &*upstream.settings);
-                    let late = self.down.poll_deadline(cx, upstream, &[awaited], now);
-                    if let Poll::Ready(Err(error)) = late {
-                        return Poll::Ready(Err(error));
-                    }
-                    // The timer wakes at the earliest time that it was asked for.
-                    return self.down.timer.poll(cx, until).map(|()| Ok(false));
+                origin.link.consume(count);
+            }
+            Poll::Ready(Ok(Received::End)) => return Poll::Ready(Ok(true)),
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::Origin(error))),
+            Poll::Pending => {
+                let now = clock::now();
+                if now >= until {
+                    return Poll::Ready(Ok(false));
                 }
+                if let Poll::Ready(error) = exchange.down.poll_gone_at(cx, now) {
+                    return Poll::Ready(Err(error));
+                }
+                exchange.down.progress.observe(exchange.down.upload.moved, held.len() as u64, now);
+                let awaited = match exchange.down.upload.waiting {
+                    Waiting::Source => Awaited::ClientBody,
+                    _ => Awaited::OriginBody,
+                };
+                let upstream = exchange.upstream().map(|upstream| &*upstream.settings);
+                let late = exchange.down.poll_deadline(cx, upstream, &[awaited], now);
+                if let Poll::Ready(Err(error)) = late {
+                    return Poll::Ready(Err(error));
+                }
+                // The timer wakes at the earliest time that it was asked for.
+                return exchange.down.timer.poll(cx, until).map(|()| Ok(false));
             }
         }
     }

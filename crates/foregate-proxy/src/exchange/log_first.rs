@@ -10,47 +10,46 @@ use futures_util::future::join_all;
 
 use super::Exchange;
 use super::modules::Which;
+use super::received::show_refused_first;
 use crate::time::clock;
 
 /// How long a response waits for lines to be written: a disk may be slow or stuck, and the response is worth more.
 const WRITTEN_WITHIN: Duration = Duration::from_millis(100);
 
-impl Exchange<'_> {
-    /// Runs those steps once for an exchange, and waits until their lines are written. Costs a look at the plan where there are none.
-    #[inline]
-    pub(super) async fn log_first(&mut self) {
-        if self.refused.is_some() {
-            // Which route it seems to ask for takes some looking.
-            Box::pin(self.show_refused_first()).await;
-        } else if !self.logged_first && self.plan().is_some_and(|plan| plan.logs_first()) {
-            Box::pin(self.run_first_logs()).await;
-        }
+/// Runs those steps once for an exchange, and waits until their lines are written. Costs a look at the plan where there are none.
+#[inline]
+pub(super) async fn log_first(exchange: &mut Exchange<'_>) {
+    if exchange.record.refused.is_some() {
+        // Which route it seems to ask for takes some looking.
+        Box::pin(show_refused_first(exchange)).await;
+    } else if !exchange.record.logged_first && exchange.plan().is_some_and(|plan| plan.logs_first()) {
+        Box::pin(run_first_logs(exchange)).await;
     }
+}
 
-    async fn run_first_logs(&mut self) {
-        self.logged_first = true;
-        let summary = self.summary();
-        let (Some(plan), Some(run)) = (self.plan, &mut self.run) else { return };
-        run.facts.summary = summary;
-        let logs = self.run_log(plan, Which::LoggedFirst).await;
-        self.wait_until_written(&logs).await;
+async fn run_first_logs(exchange: &mut Exchange<'_>) {
+    exchange.record.logged_first = true;
+    let summary = exchange.summary();
+    let (Some(plan), Some(run)) = (exchange.modules.plan, &mut exchange.modules.run) else { return };
+    run.facts.summary = summary;
+    let logs = exchange.run_log(plan, Which::LoggedFirst).await;
+    wait_until_written(exchange, &logs).await;
+}
+
+/// Waits until these files have what was added to them, at most [`WRITTEN_WITHIN`] for all.
+pub(super) async fn wait_until_written(exchange: &mut Exchange<'_>, logs: &[LogId]) {
+    if logs.is_empty() {
+        return;
     }
-
-    /// Waits until these files have what was added to them, at most [`WRITTEN_WITHIN`] for all.
-    pub(super) async fn wait_until_written(&mut self, logs: &[LogId]) {
-        if logs.is_empty() {
-            return;
-        }
-        let files = logs.iter().filter_map(|log| self.config.log_file(*log));
-        let mut written = pin!(join_all(files.map(|file| file.settle())));
-        let until = clock::now() + WRITTEN_WITHIN;
-        let in_time = poll_fn(|cx| match written.as_mut().poll(cx) {
-            Poll::Ready(_) => Poll::Ready(true),
-            Poll::Pending => self.down.timer.poll(cx, until).map(|()| false),
-        })
-        .await;
-        if !in_time {
-            self.proxy.metrics.module_log_late.inc();
-        }
+    let files = logs.iter().filter_map(|log| exchange.config.log_file(*log));
+    let mut written = pin!(join_all(files.map(|file| file.settle())));
+    let until = clock::now() + WRITTEN_WITHIN;
+    let in_time = poll_fn(|cx| match written.as_mut().poll(cx) {
+        Poll::Ready(_) => Poll::Ready(true),
+        Poll::Pending => exchange.down.timer.poll(cx, until).map(|()| false),
+    })
+    .await;
+    if !in_time {
+        exchange.proxy.metrics.module_log_late.inc();
     }
 }

@@ -1,6 +1,5 @@
 //! The steps of modules, run between the platform's own.
 
-mod bodies;
 mod platform;
 
 use std::cell::RefCell;
@@ -19,13 +18,15 @@ use foregate_module::{
 
 pub(super) use self::platform::Which;
 use super::asked::Asked;
+use super::bodies::count_filters;
 use super::client::Client;
-use super::fetch;
-use super::inner::Judged;
+use super::heavy::run_heavy;
+use super::inner::{Judged, judge_inner};
+use super::inspect::{receive_start, wants_start};
 use super::received::Head;
 use super::reply::Reply;
 use super::view::{Facts, View};
-use super::{Exchange, Step};
+use super::{Exchange, Step, fetch};
 use crate::counters::steps::Input;
 use crate::error::Error;
 use crate::limits::account::Account;
@@ -68,7 +69,7 @@ pub(super) enum Ended {
 impl From<Ended> for Step {
     fn from(ended: Ended) -> Self {
         match ended {
-            Ended::Answer(response, step) => Self::Reply(Reply::module(*response, step)),
+            Ended::Answer(response, step) => Self::Reply(Box::new(Reply::module(*response, step))),
             Ended::Abort(step) => Self::Broken(Error::Aborted(step)),
             Ended::Failed(error) => Self::Failed(error),
         }
@@ -78,10 +79,10 @@ impl From<Ended> for Step {
 impl<'a> Exchange<'a> {
     /// Takes the steps of `plan` along.
     pub(super) fn use_plan(&mut self, plan: Option<&'a Arc<Plan>>) {
-        self.plan = plan;
-        self.run = plan.map(|plan| {
+        self.modules.plan = plan;
+        self.modules.run = plan.map(|plan| {
             let mut facts = Facts::new(self.request.length.is_empty());
-            if plan.keeps_received() && self.refused.is_none() {
+            if plan.keeps_received() && self.record.refused.is_none() {
                 facts.received = Some(Box::new(Head::of(self.request)));
             }
             match SHELF.with_borrow_mut(Vec::pop) {
@@ -99,7 +100,7 @@ impl<'a> Exchange<'a> {
 
     /// The exchange is over: another one of this thread may use its memory.
     pub(super) fn shelve_run(&mut self) {
-        let Some(mut run) = self.run.take() else { return };
+        let Some(mut run) = self.modules.run.take() else { return };
         SHELF.with_borrow_mut(|shelf| {
             if shelf.len() < SHELVED {
                 run.state.clear();
@@ -116,7 +117,7 @@ impl<'a> Exchange<'a> {
     /// The steps of the route, unless they are away with all that the exchange has for them.
     #[inline]
     pub(super) fn plan(&self) -> Option<&'a Arc<Plan>> {
-        self.run.as_ref().and(self.plan)
+        self.modules.run.as_ref().and(self.modules.plan)
     }
 
     /// Whether any step is planned in the phases from `first` to `last`.
@@ -131,9 +132,9 @@ impl<'a> Exchange<'a> {
 
     /// Whom the request is taken to come from.
     pub(super) fn client_address(&self) -> Option<IpAddr> {
-        let said = match &self.run {
+        let said = match &self.modules.run {
             Some(run) => run.facts.client,
-            None => self.away.as_ref().and_then(|away| away.client),
+            None => self.modules.away.as_ref().and_then(|away| away.client),
         };
         said.or_else(|| self.peer.client.map(|client| client.ip()))
     }
@@ -145,14 +146,14 @@ impl<'a> Exchange<'a> {
 
     /// Leaves out the phases before `phase` that have not run.
     pub(super) fn skip_to(&mut self, phase: PhaseId) {
-        if let Some(run) = &mut self.run {
+        if let Some(run) = &mut self.modules.run {
             run.runner.skip_to(phase);
         }
     }
 
     /// Tells steps who has made the response that they are about to see.
     pub(super) fn response_is_from(&mut self, source: Source<'static>) {
-        if let Some(run) = &mut self.run {
+        if let Some(run) = &mut self.modules.run {
             run.facts.source = source;
         }
     }
@@ -161,7 +162,7 @@ impl<'a> Exchange<'a> {
     #[inline]
     pub(super) async fn run_phases(&mut self, last: PhaseId) -> Result<(), Ended> {
         loop {
-            let (Some(plan), Some(run)) = (self.plan, &mut self.run) else { return Ok(()) };
+            let (Some(plan), Some(run)) = (self.modules.plan, &mut self.modules.run) else { return Ok(()) };
             if run.runner.passes(plan, last) {
                 return Ok(());
             }
@@ -190,16 +191,16 @@ impl<'a> Exchange<'a> {
             Next::Done | Next::Ended(_) => {}
             Next::Fetch => self.fetch_all().await?,
             Next::Body => {
-                if self.wants_start() {
-                    self.receive_start().await.map_err(Ended::Failed)?;
+                if wants_start(self) {
+                    receive_start(self).await.map_err(Ended::Failed)?;
                 }
-                if let Some(run) = &mut self.run {
+                if let Some(run) = &mut self.modules.run {
                     run.runner.has_body();
                 }
             }
             Next::Offload { planned, when_full, wait } => {
                 let verdict = self.run_elsewhere(planned, when_full, wait).await;
-                if let Some(run) = &mut self.run {
+                if let Some(run) = &mut self.modules.run {
                     run.runner.tell(verdict);
                 }
             }
@@ -214,8 +215,8 @@ impl<'a> Exchange<'a> {
         when_full: WhenFull,
         wait: Duration,
     ) -> Result<Verdict, Fault> {
-        self.run_heavy(planned, when_full, wait).await.unwrap_or_else(|error| {
-            if let Some(run) = &mut self.run {
+        run_heavy(self, planned, when_full, wait).await.unwrap_or_else(|error| {
+            if let Some(run) = &mut self.modules.run {
                 run.lost = Some(error);
             }
             Err(Fault::Lost)
@@ -239,14 +240,14 @@ impl<'a> Exchange<'a> {
 
     /// The response is to be another one: what steps have done to the head of the old one, they do to that of the new one.
     pub(super) fn start_over(&mut self) {
-        let Some(plan) = self.plan else { return };
-        let Some(run) = self.run.as_mut().filter(|_| !self.record.logged) else { return };
+        let Some(plan) = self.modules.plan else { return };
+        let Some(run) = self.modules.run.as_mut().filter(|_| !self.record.logged) else { return };
         run.runner.start_over(&self.config.settings.pipeline, plan, None, &mut run.state);
     }
 
     /// Whether a page takes the place of an error now.
     pub(super) fn is_at_error_page(&self) -> bool {
-        self.run.as_ref().is_some_and(|run| run.runner.next() == PhaseId::ResponseErrorPage.order())
+        self.modules.run.as_ref().is_some_and(|run| run.runner.next() == PhaseId::ResponseErrorPage.order())
     }
 
     /// What a step may see and change; `None` where the route uses none.
@@ -256,14 +257,14 @@ impl<'a> Exchange<'a> {
 
     /// The same, and how far the steps have come.
     fn parts(&mut self) -> Option<(View<'_>, &mut State, &mut Runner)> {
-        let run = self.run.as_deref_mut()?;
+        let run = self.modules.run.as_deref_mut()?;
         let view = View {
             request: self.request,
             response: self.response,
             peer: self.peer,
             config: self.config,
-            site: self.site,
-            route: self.route.map(|route| &**route),
+            site: self.routed.site,
+            route: self.routed.route.map(|route| &**route),
             facts: &mut run.facts,
             asked: &run.asked,
             away: false,
@@ -273,7 +274,7 @@ impl<'a> Exchange<'a> {
 
     /// When the phase began, in milliseconds of the steady clock.
     pub(super) fn phase_began(&self) -> u64 {
-        self.run.as_ref().map_or(0, |run| run.facts.now.steady_ms)
+        self.modules.run.as_ref().map_or(0, |run| run.facts.now.steady_ms)
     }
 
     /// Whether a step reads a body that is long, wherever it lies: it waits for a thread in its turn.
@@ -293,7 +294,7 @@ impl<'a> Exchange<'a> {
 
     /// Performs what the steps of the phase have asked for, all at once, unless the client gives up.
     async fn fetch_all(&mut self) -> Result<(), Ended> {
-        let Some(run) = &mut self.run else { return Ok(()) };
+        let Some(run) = &mut self.modules.run else { return Ok(()) };
         let asked: Vec<(u16, &str, Question)> = std::mem::take(&mut run.state.fetches)
             .into_iter()
             .filter_map(|(slot, step)| Some((slot, step, run.state.slots.take_question(slot)?)))
@@ -307,7 +308,7 @@ impl<'a> Exchange<'a> {
         });
         let answers = std::pin::pin!(futures_util::future::join_all(answers));
         let answers = unless_gone(self.down.client, self.down.timer, answers).await.map_err(gone)?;
-        if let Some(run) = &mut self.run {
+        if let Some(run) = &mut self.modules.run {
             for (slot, dry, fetched) in answers {
                 if let Some(slot) = pipeline.answer_slot(slot) {
                     run.state.slots.answer(slot, fetched.answer, dry);
@@ -326,7 +327,7 @@ impl<'a> Exchange<'a> {
         mut ask: FetchRequest,
     ) -> Result<FetchResult, LinkError> {
         if ask.target == FetchTarget::Site {
-            match Box::pin(self.judge_inner(ask)).await? {
+            match Box::pin(judge_inner(self, ask)).await? {
                 Judged::Ask(judged) => ask = judged,
                 Judged::Answered(answer) => {
                     fetch::count(self.proxy, step, answer.as_ref().err());
@@ -360,13 +361,13 @@ impl<'a> Exchange<'a> {
         for mut filter in
             [self.down.upload.filter.take(), self.down.download.filter.take()].into_iter().flatten()
         {
-            self.count_filters(&mut filter);
+            count_filters(self, &mut filter);
         }
         let summary = self.summary();
-        let (Some(plan), Some(run)) = (self.plan, &mut self.run) else { return };
+        let (Some(plan), Some(run)) = (self.modules.plan, &mut self.modules.run) else { return };
         run.facts.summary = summary;
         let pipeline = &self.config.settings.pipeline;
-        let which = Which::Logged { first: self.logged_first };
+        let which = Which::Logged { first: self.record.logged_first };
         if let Some((mut platform, _)) = self.platform(which) {
             // Nothing is left that could be ended.
             Runner::of_log().run(pipeline, plan, PhaseId::Log, &mut platform);

@@ -6,49 +6,48 @@ use foregate_module::Source as MadeBy;
 use foregate_wire::{Method, NameId};
 
 use super::reply::Source;
+use super::shape::drop_source;
 use super::{Exchange, Step};
 
-impl Exchange<'_> {
-    /// Whether the origin has sent a part of a body of which a step needs all. That is asked for once: the request has no `Range`
-    /// then.
-    pub(super) fn needs_whole(&mut self) -> bool {
-        let tries_parts = self.plan().is_some_and(|plan| !plan.parts().is_empty());
-        if !tries_parts || !self.request.length.is_empty() || !self.asks_for_part() {
-            return false;
-        }
-        self.response_is_from(MadeBy::Upstream);
-        let config = self.config;
-        let Some(plan) = self.plan() else { return false };
-        let Some((mut view, state)) = self.view() else { return false };
-        let pipeline = &config.settings.pipeline;
-        match catch_unwind(AssertUnwindSafe(|| pipeline.asks_whole(plan, &mut view, state))) {
-            Ok(None) => false,
-            Ok(Some(step)) => {
-                if let Some(counters) = self.proxy.steps.get(step) {
-                    counters.count("whole-asked", 1);
-                }
-                true
+/// Whether the origin has sent a part of a body of which a step needs all. That is asked for once: the request has no `Range`
+/// then.
+pub(super) fn needs_whole(exchange: &mut Exchange<'_>) -> bool {
+    let tries_parts = exchange.plan().is_some_and(|plan| !plan.parts().is_empty());
+    if !tries_parts || !exchange.request.length.is_empty() || !asks_for_part(exchange) {
+        return false;
+    }
+    exchange.response_is_from(MadeBy::Upstream);
+    let config = exchange.config;
+    let Some(plan) = exchange.plan() else { return false };
+    let Some((mut view, state)) = exchange.view() else { return false };
+    let pipeline = &config.settings.pipeline;
+    match catch_unwind(AssertUnwindSafe(|| pipeline.asks_whole(plan, &mut view, state))) {
+        Ok(None) => false,
+        Ok(Some(step)) => {
+            if let Some(counters) = exchange.proxy.steps.get(step) {
+                counters.count("whole-asked", 1);
             }
-            Err(_) => {
-                self.proxy.metrics.panics.inc();
-                false
-            }
+            true
+        }
+        Err(_) => {
+            exchange.proxy.metrics.panics.inc();
+            false
         }
     }
+}
 
-    /// Whether the request asks for a part of what is there (RFC 9110, section 14.2).
-    pub(super) fn asks_for_part(&self) -> bool {
-        let head = &self.request.head;
-        matches!(head.method, Method::Get | Method::Head) && head.headers.contains(NameId::Range)
-    }
+/// Whether the request asks for a part of what is there (RFC 9110, section 14.2).
+pub(super) fn asks_for_part(exchange: &Exchange<'_>) -> bool {
+    let head = &exchange.request.head;
+    matches!(head.method, Method::Get | Method::Head) && head.headers.contains(NameId::Range)
+}
 
-    /// Asks the origin again, for all of the body of which it has sent a part; no step of the response has seen that.
-    pub(super) fn ask_whole(&mut self, source: Source) -> Step {
-        self.drop_source(source, None);
-        self.request.ask_for_all();
-        if let Some(ask) = &mut self.ask {
-            ask.start_over();
-        }
-        Step::Ask
+/// Asks the origin again, for all of the body of which it has sent a part; no step of the response has seen that.
+pub(super) fn ask_whole(exchange: &mut Exchange<'_>, source: Source) -> Step {
+    drop_source(exchange, source, None);
+    exchange.request.ask_for_all();
+    if let Some(ask) = &mut exchange.ask {
+        ask.start_over();
     }
+    Step::Ask
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use foregate_wire::{BodyLength, Method, NameId, connection};
 
 use super::reply::Source;
+use super::send::{drop_origin, give_up, send_head};
+use super::shape::shape_or_send;
 use super::{Exchange, Step};
 use crate::error::{Error, Side};
 use crate::link::copy::Copy;
@@ -37,7 +39,7 @@ impl Exchange<'_> {
                 headers.remove_name(b"sec-websocket-accept");
             }
         }
-        self.shape_or_send(Source::Origin(origin, BodyLength::Tunnel))
+        shape_or_send(self, Source::Origin(origin, BodyLength::Tunnel))
     }
 
     /// Tells the client, and turns both connections into byte streams.
@@ -45,11 +47,11 @@ impl Exchange<'_> {
         self.down.client.close = true;
         if self.request.head.method == Method::Connect && self.down.client.link.has_more() {
             // The client has not waited for the answer to CONNECT.
-            self.drop_origin(origin, &Error::EarlyTunnel);
+            drop_origin(self, origin, &Error::EarlyTunnel);
             return Step::Failed(Error::EarlyTunnel);
         }
-        if let Err(error) = self.send_head(BodyLength::Tunnel) {
-            return self.give_up(Some(origin), Error::Client(error));
+        if let Err(error) = send_head(self, BodyLength::Tunnel) {
+            return give_up(self, Some(origin), Error::Client(error));
         }
         let limits = foregate_wire::HeadLimits::default();
         if let Link::H1(link) = &mut self.down.client.link {
@@ -82,7 +84,7 @@ impl Exchange<'_> {
         .await;
         match result {
             Ok(()) => Step::Done,
-            Err(fault) => self.give_up(Some(origin), error_of_relay(fault)),
+            Err(fault) => give_up(self, Some(origin), error_of_relay(fault)),
         }
     }
 

@@ -115,6 +115,11 @@ impl Copy {
         self.waiting == Waiting::Nobody
     }
 
+    /// Another body is moved, all of which is at hand; nothing was moved of the one before.
+    pub fn replace(&mut self, front: Option<Front>) {
+        (self.front, self.filter, self.broken) = (front, None, None);
+    }
+
     /// Puts filters before the body. What is kept of it already, because nothing was sent yet, goes through them now.
     ///
     /// # Errors

@@ -52,7 +52,8 @@ pub struct Origin {
     excess: bool,
     /// The origin has ended the handshake after all.
     refusal: Option<Refusal>,
-    h2: Option<H2Attempt>,
+    /// Of a stream of HTTP/2; apart, so that an origin is small where it is handed on.
+    h2: Option<Box<H2Attempt>>,
     /// Counts the request among those of its server.
     _in_flight: Option<InFlight>,
 }
@@ -94,7 +95,7 @@ impl Origin {
                 (
                     Link::H2(link),
                     None,
-                    Some(H2Attempt { lease, opened, response: None, _of_client: of_client }),
+                    Some(Box::new(H2Attempt { lease, opened, response: None, _of_client: of_client })),
                 )
             }
         };
@@ -176,7 +177,7 @@ impl Origin {
     ///
     /// Only for HTTP/2: the connection takes no more streams.
     pub async fn send_head(&mut self, request: &Request, upstream: &settings::Upstream) -> Result<(), Error> {
-        match (&mut self.link, &mut self.h2) {
+        match (&mut self.link, self.h2.as_deref_mut()) {
             (Link::H1(link), _) => {
                 write_head(link.head_out(), request, upstream);
                 link.begin_send(request.length);
@@ -271,7 +272,7 @@ impl Origin {
         let refuses = |attempt: &H2Attempt| attempt.lease.signs().is_to_blame(attempt.opened, now);
         error.is_failure_of_the_server()
             || *error == Error::OriginTls
-            || *error == Error::OriginRefused && self.h2.as_ref().is_some_and(refuses)
+            || *error == Error::OriginRefused && self.h2.as_deref().is_some_and(refuses)
     }
 
     /// Why the origin has ended a handshake that was over for us.
@@ -301,7 +302,7 @@ impl Origin {
 
     /// The same when nothing has come for it for `span`.
     pub fn gave_up_after(&self, span: Duration) {
-        if let Some(H2Attempt { lease, .. }) = &self.h2
+        if let Some(H2Attempt { lease, .. }) = self.h2.as_deref()
             && lease.signs().is_silent_for(span.max(DEAD_AFTER), Instant::now())
         {
             lease.close();
@@ -310,7 +311,7 @@ impl Origin {
 
     /// Whether something of a response has come, if only a part of its head, or an interim one.
     pub fn has_begun(&self) -> bool {
-        let ahead = match (&self.link, &self.h2) {
+        let ahead = match (&self.link, self.h2.as_deref()) {
             (Link::H1(link), _) => !link.ahead().is_empty(),
             (_, Some(H2Attempt { lease, response: Some(response), .. })) => {
                 lease.signs().has_begun(response.stream_id().as_u32())
@@ -338,7 +339,7 @@ impl Origin {
         upstream: &Upstream,
         head: &mut ResponseHead,
     ) -> Poll<Result<(), Error>> {
-        match (&mut self.link, &mut self.h2) {
+        match (&mut self.link, self.h2.as_deref_mut()) {
             (Link::H1(link), _) => {
                 let polled = link.poll_response_head(cx, &upstream.head_limits, head);
                 let is_start = self.reused && !self.answered && !matches!(polled, Poll::Ready(Ok(())));

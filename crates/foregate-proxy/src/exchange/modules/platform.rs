@@ -284,7 +284,7 @@ impl Exchange<'_> {
         &mut self,
         which: Which,
     ) -> Option<(ExchangePlatform<'_>, &mut Runner)> {
-        let (proxy, lost) = (self.proxy, self.run.as_ref()?.lost);
+        let (proxy, lost) = (self.proxy, self.modules.run.as_ref()?.lost);
         let (view, state, runner) = self.parts()?;
         let platform = ExchangePlatform {
             proxy,

@@ -1,0 +1,180 @@
+//! Asking the upstream on behalf of the client.
+
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use foregate_module::Swept;
+use foregate_wire::{BodyLength, NameId, ResponseHead, Version, connection};
+
+use super::bodies::sweep;
+use super::downstream::Downstream;
+use super::parts::{ask_whole, needs_whole};
+use super::progress::Awaited;
+use super::reply::Source;
+use super::shape::{shape_or_send, shapes};
+use super::{Exchange, Next};
+use crate::error::{Error, Side};
+use crate::link::Link;
+use crate::link::copy::Waiting;
+use crate::message::request::Request;
+use crate::settings::Upstream;
+use crate::time::clock;
+use crate::upstream::{Answer, Asker, Origin, authentication};
+
+/// Asks the upstream, until the head of the final response is there.
+pub(super) async fn run(exchange: &mut Exchange<'_>) -> Next {
+    loop {
+        let Some(ask) = &mut exchange.ask else { return Err(Error::Internal.into()) };
+        let mut asks = ClientAsks {
+            down: &mut exchange.down,
+            request: exchange.request,
+            response: exchange.response,
+            has_room: false,
+        };
+        match ask.answer(&mut asks).await? {
+            Answer::Final(origin, length) => return take(exchange, origin, length),
+            Answer::Interim => {
+                if let Err(error) = relay_interim(exchange).await {
+                    if let Some(ask) = &mut exchange.ask {
+                        ask.end_attempt(&error);
+                    }
+                    return Err(error.into());
+                }
+            }
+        }
+    }
+}
+
+async fn relay_interim(exchange: &mut Exchange<'_>) -> Result<(), Error> {
+    exchange.down.room().await?;
+    if exchange.response.status == 100 {
+        if !exchange.request.expect_continue {
+            return Ok(());
+        }
+        exchange.request.expect_continue = false;
+        exchange.down.progress.restart(clock::now());
+    }
+    connection::strip_hop_by_hop(&mut exchange.response.headers, false);
+    exchange.response.headers.remove(NameId::TransferEncoding);
+    exchange.response.headers.remove(NameId::ContentLength);
+    if let Some(sweep) = sweep(exchange) {
+        sweep.clean(Swept::Interim, &mut exchange.response.headers);
+    }
+    let (status, headers) = (exchange.response.status, &exchange.response.headers);
+    exchange.down.client.send_interim(exchange.request, status, headers).map_err(Error::Client)
+}
+
+/// Makes the response of an origin what the client shall see.
+fn take(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLength) -> Next {
+    if length == BodyLength::Tunnel {
+        return Ok(exchange.agree_on_tunnel(origin));
+    }
+    let extended = exchange.request.upgrade.is_some() && exchange.down.client.link.is_h2();
+    if extended && (200..300).contains(&exchange.response.status) {
+        // To the client a 2xx would say that the tunnel is open (RFC 8441, section 5).
+        return Err(Error::NoUpgrade.into());
+    }
+    exchange.down.download.leave_out(connection::named_options(&exchange.response.headers));
+    let required = required_upgrade(exchange);
+    connection::strip_hop_by_hop(&mut exchange.response.headers, false);
+    exchange.response.headers.remove(NameId::TransferEncoding);
+    if let Some(protocols) = required {
+        exchange.response.headers.push_id(NameId::Upgrade, &protocols);
+    }
+    let source = Source::Origin(origin, length);
+    if exchange.response.status == 206 && shapes(exchange) && needs_whole(exchange) {
+        return Ok(ask_whole(exchange, source));
+    }
+    Ok(shape_or_send(exchange, source))
+}
+
+/// To which protocols the client has to switch: the origin must say so with 426 (RFC 9110, section 15.5.22), and the client can only ask
+/// for it over HTTP/1.1.
+fn required_upgrade(exchange: &Exchange<'_>) -> Option<Vec<u8>> {
+    let can_switch =
+        matches!(exchange.down.client.link, Link::H1(_)) && exchange.request.head.version == Version::Http11;
+    let is_required = exchange.response.status == 426 && can_switch;
+    is_required.then(|| connection::upgrade(&exchange.response.headers).map(<[u8]>::to_vec)).flatten()
+}
+
+/// A client that asks an upstream.
+struct ClientAsks<'e, 'a> {
+    down: &'e mut Downstream<'a>,
+    request: &'e mut Request,
+    response: &'e mut ResponseHead,
+    /// The client's connection has room for the head of a response.
+    has_room: bool,
+}
+
+impl Asker for ClientAsks<'_, '_> {
+    fn heads(&mut self) -> (&mut Request, &mut ResponseHead) {
+        (self.request, self.response)
+    }
+
+    fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        self.down.poll_gone(cx)
+    }
+
+    fn begin_body(&mut self, now: Instant) {
+        self.down.upload.resume();
+        // What steps have looked at, or an earlier attempt has taken, goes first.
+        self.down.upload.start_over();
+        self.down.progress.restart(now);
+    }
+
+    fn poll_body(&mut self, cx: &mut Context<'_>, origin: &mut Link) -> Result<bool, Error> {
+        // Interim responses must not wait for the final one.
+        if let Poll::Ready(Err(error)) = self.down.client.link.poll_flush(cx) {
+            return Err(Error::Client(error));
+        }
+        if !self.down.upload.is_done() {
+            self.down.poll_upload(cx, origin)?;
+        } else if let Poll::Ready(Err(_)) = origin.poll_flush(cx) {
+            // An origin may close its side and still have an answer for us, which comes next.
+        }
+        self.has_room = self.down.client.link.poll_room(cx).is_ready();
+        Ok(self.has_room)
+    }
+
+    fn body_is_whole(&self) -> Poll<bool> {
+        let upload = &self.down.upload;
+        if upload.is_done() { Poll::Ready(!upload.gave_up()) } else { Poll::Pending }
+    }
+
+    fn poll_deadline(&mut self, cx: &mut Context<'_>, upstream: &Upstream) -> Poll<Result<(), Error>> {
+        let (down, now) = (&mut *self.down, clock::now());
+        if !self.has_room {
+            // The origin has not been listened to meanwhile.
+            down.progress.uploaded_all(now);
+        }
+        if let Poll::Ready(error) = down.poll_gone_at(cx, now) {
+            return Poll::Ready(Err(error));
+        }
+        down.progress.observe_given(down.upload.sent, now);
+        down.progress.observe(down.upload.moved, 0, now);
+        let awaited = match down.upload.waiting {
+            _ if !self.has_room => Awaited::ClientRead,
+            // Whoever waits for a 100 has to send its body all the same once that takes too long, and the origin need not answer before.
+            Waiting::Source if self.request.expect_continue && down.upload.moved == 0 => {
+                Awaited::ExpectedBody
+            }
+            Waiting::Source => Awaited::ClientBody,
+            Waiting::Sink => Awaited::OriginRead,
+            _ => Awaited::FirstByte,
+        };
+        down.poll_deadline(cx, Some(upstream), &[awaited], now)
+    }
+
+    fn may_repeat(&mut self, error: &Error) -> bool {
+        // A body that has been taken from the client must still be at hand.
+        if !self.down.upload.is_at_hand() {
+            return false;
+        }
+        // The origin takes the steps of a handshake on one connection alone: its client has to begin anew.
+        let ends_handshake = error.side() == Side::Upstream
+            && !error.is_before_sending()
+            && authentication::has_credentials(&self.request.head.headers);
+        self.down.client.close |= ends_handshake;
+        !ends_handshake
+    }
+}

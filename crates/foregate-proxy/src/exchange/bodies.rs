@@ -1,0 +1,134 @@
+//! What steps put before bodies: filters, and what trailers go through.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use foregate_module::{Filtered, Finding, PART_PASSED, Plan, Steps, Traffic, restore_validators};
+use foregate_wire::BodyLength;
+
+use super::Exchange;
+use super::parts::asks_for_part;
+use crate::counters::metrics::Counter;
+use crate::counters::steps::StepCounter;
+use crate::error::Error;
+use crate::link::filter::{Filter, chain};
+use crate::link::sweep::{Of, Sweep};
+
+/// The filters that steps have put before the response's body, as far as they fit the response.
+pub(super) fn take_response_filters(exchange: &mut Exchange<'_>) -> Vec<Filtered> {
+    let Some(run) = &mut exchange.modules.run else { return Vec::new() };
+    let mut filters = std::mem::take(&mut run.state.response_filters);
+    if exchange.response.status == 206 {
+        Filtered::keep_for_part(&mut filters, |step| {
+            if let Some(counters) = exchange.proxy.steps.named(step) {
+                counters.count(PART_PASSED, 1);
+            }
+        });
+    }
+    filters
+}
+
+/// Counts what filters have moved and found, and what they could not do.
+pub(super) fn count_filters(exchange: &Exchange<'_>, filter: &mut Filter) {
+    let faults = &filter.faults;
+    let count = |step: &str, counter: fn(&StepCounter) -> &Counter| {
+        if let Some(counters) = exchange.proxy.steps.named(step) {
+            counter(counters).inc();
+        }
+    };
+    for step in &faults.bailed {
+        count(step, |counters| &counters.bails);
+    }
+    if let Some(step) = faults.broke {
+        count(step, |counters| &counters.breaks);
+    }
+    if let Some(step) = faults.panicked {
+        exchange.proxy.metrics.panics.inc();
+        count(step, |counters| &counters.panics);
+    }
+    let steps = &exchange.proxy.steps;
+    let mut moved = |traffic: Traffic| {
+        if let Some(counters) = steps.named(traffic.step) {
+            counters.filtered(traffic);
+        }
+    };
+    let mut found = |finding: Finding| {
+        let Some(counters) = steps.named(finding.step) else { return };
+        if finding.event == Finding::PANIC {
+            exchange.proxy.metrics.panics.inc();
+            counters.panics.inc();
+        } else {
+            counters.count(finding.event, finding.count);
+        }
+    };
+    filter.chain.report(&mut moved, &mut found);
+}
+
+/// Has the origin send a whole response where a step makes another one of it each time, or may need it and could not ask
+/// again.
+pub(super) fn renew(exchange: &mut Exchange<'_>) {
+    let Some(plan) = exchange.plan() else { return };
+    let (renews, tries_parts) = (plan.renews(), !plan.parts().is_empty());
+    if plan.changes_bodies()
+        && let Some((mut view, _)) = exchange.view()
+    {
+        restore_validators(&mut view);
+    }
+    if renews && let Some((mut view, _)) = exchange.view() {
+        Plan::renew(&mut view);
+    }
+    if tries_parts && !exchange.request.length.is_empty() && asks_for_part(exchange) {
+        exchange.request.ask_for_all();
+    }
+}
+
+/// Puts the filters that steps have asked for before the request's body.
+pub(super) fn filter_request(exchange: &mut Exchange<'_>) -> Result<(), Error> {
+    let account = exchange.account();
+    let Some(run) = &mut exchange.modules.run else { return Ok(()) };
+    let filters = std::mem::take(&mut run.state.request_filters);
+    if filters.is_empty() || exchange.request.length.is_empty() {
+        return Ok(());
+    }
+    let changes = filters.iter().any(Filtered::changes_length);
+    let share = exchange.proxy.filter_memory.share(account);
+    exchange.down.upload.filter_from_start(chain(filters), share).map_err(Error::of_upload)?;
+    if changes {
+        exchange.request.length = BodyLength::Chunked;
+    }
+    Ok(())
+}
+
+/// What fields of interim responses and trailers go through on their way to the client; `None` if nothing.
+pub(super) fn sweep(exchange: &mut Exchange<'_>) -> Option<Sweep> {
+    let nothing = exchange.plan()?.sweeps().is_empty();
+    if nothing { None } else { sweep_of(exchange, Of::Response) }
+}
+
+/// What the trailers of the request go through, once its head is what the origin gets.
+pub(super) fn sweep_request(exchange: &mut Exchange<'_>) {
+    let length = exchange.request.length;
+    let may_have = length == BodyLength::Chunked || exchange.down.client.link.is_h2();
+    if may_have && !length.is_empty() {
+        let names = exchange.request.head.headers.iter().flat_map(|field| [field.name, b"\n"]);
+        let names = names.flatten().copied().collect();
+        let sweep = sweep_of(exchange, Of::Request(names));
+        exchange.down.upload.sweep(sweep);
+    }
+}
+
+fn sweep_of(exchange: &mut Exchange<'_>, of: Of) -> Option<Sweep> {
+    let config = exchange.config;
+    let pipeline = &config.settings.pipeline;
+    let plan = exchange.plan()?;
+    let (view, state) = exchange.view()?;
+    let mut left_out = Steps::NONE;
+    for (number, planned) in of.steps(plan).iter().enumerate() {
+        let skipped = state.skipped.contains(usize::from(planned.step));
+        let wanted = catch_unwind(AssertUnwindSafe(|| pipeline.is_wanted(planned, &view, state)));
+        if skipped || !wanted.unwrap_or(true) {
+            left_out = left_out.with(number);
+        }
+    }
+    Some(Sweep { pipeline: Arc::clone(pipeline), plan: Arc::clone(plan), of, left_out })
+}

@@ -1,0 +1,60 @@
+//! Bodies of HTTP/2 that turn out to be none.
+//!
+//! A client may end a stream with an empty DATA frame behind its HEADERS, also where it has said `content-length: 0`. An origin over
+//! HTTP/1.1 would get that as a chunked body, for which many answer 411.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use foregate_wire::{BodyLength, Version, content_length};
+
+use super::{Exchange, Next, Step};
+use crate::error::Error;
+use crate::link::copy::Copy;
+use crate::link::{LinkError, Received};
+use crate::time::clock;
+
+/// Looks whether the body of a request is empty, for its length to be said as what it is: where the end is there already, and where
+/// the client has announced it. That is waited for, since what does not keep to it must not reach an origin as a whole request.
+pub(super) async fn settle_length(exchange: &mut Exchange<'_>, next: Step) -> Next {
+    let goes_on = matches!(next, Step::Screen | Step::Prepare(_));
+    let is_open =
+        exchange.request.head.version == Version::Http2 && exchange.request.length == BodyLength::Chunked;
+    if !goes_on || !is_open {
+        return Ok(next);
+    }
+    let is_announced = content_length(&exchange.request.head.headers) == Ok(Some(0));
+    if is_announced && std::mem::take(&mut exchange.request.expect_continue) {
+        // The client may wait for that with the end of its stream.
+        let none = foregate_wire::HeaderList::new();
+        exchange.down.client.send_interim(exchange.request, 100, &none).map_err(Error::Client)?;
+    }
+    if poll_fn(|cx| poll_empty(exchange, cx, is_announced)).await? {
+        exchange.request.length = if is_announced { BodyLength::Fixed(0) } else { BodyLength::Empty };
+        exchange.request.expect_continue = false;
+        exchange.down.upload = Copy::done();
+    }
+    Ok(next)
+}
+
+/// Whether the body has ended without a byte and without trailers; as far as is known, unless its end `is_announced`.
+fn poll_empty(
+    exchange: &mut Exchange<'_>,
+    cx: &mut Context<'_>,
+    is_announced: bool,
+) -> Poll<Result<bool, Error>> {
+    let link = &mut exchange.down.client.link;
+    match link.poll_receive(cx) {
+        Poll::Ready(Ok(Received::End)) => Poll::Ready(Ok(link.trailers().is_empty())),
+        Poll::Ready(Ok(Received::Data)) => Poll::Ready(Ok(false)),
+        Poll::Ready(Err(error)) => {
+            exchange.down.client.close |= matches!(error, LinkError::Body(_) | LinkError::Length);
+            Poll::Ready(Err(Error::Client(error)))
+        }
+        Poll::Pending if is_announced => {
+            let deadline = exchange.down.progress.client_deadline(exchange.down.timeouts, clock::now());
+            exchange.down.timer.poll(cx, deadline).map(|()| Err(Error::BodyTimeout))
+        }
+        Poll::Pending => Poll::Ready(Ok(false)),
+    }
+}

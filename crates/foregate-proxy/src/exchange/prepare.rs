@@ -1,0 +1,90 @@
+//! The request as the origin gets it: what belongs to one hop goes, and the steps of `upstream-request` run.
+
+use foregate_module::PhaseId;
+use foregate_wire::{NameId, Version, connection};
+
+use super::bodies::{filter_request, renew, sweep_request};
+use super::reply::Reply;
+use super::screen::limit_body;
+use super::{Exchange, Next, Step};
+use crate::error::Error;
+use crate::link::copy::Underscores;
+use crate::link::start::Kept;
+use crate::settings::UpstreamProtocol;
+use crate::upstream::{Addresses, Ask, Terms};
+
+/// The fields that decide on framing or routing: they are written from what was understood, never copied.
+const FRAMING: [NameId; 3] = [NameId::ContentLength, NameId::TransferEncoding, NameId::Host];
+
+/// Makes the request what the origin shall see.
+pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> Next {
+    let Some(upstream) = exchange.config.upstreams.get(upstream) else { return Err(Error::Internal.into()) };
+    if exchange.request.goes_in_circles() {
+        return Err(Error::Loop.into());
+    }
+    if let Some(hops) = exchange.request.hops_left() {
+        match hops.checked_sub(1) {
+            Some(left) => exchange.request.set_hops_left(left),
+            None => {
+                return Ok(Step::Reply(Box::new(Reply::last_hop(exchange.request.head.method.as_bytes()))));
+            }
+        }
+    }
+    // An origin with HTTP/2 may say that it has not looked at a request, whatever its method.
+    let keeps = exchange.request.is_repeatable() || upstream.settings.protocol != UpstreamProtocol::Http1;
+    if keeps && !exchange.down.upload.is_done() {
+        // What steps have looked at already has to be sent first.
+        let kept = exchange.down.upload.kept.take();
+        let share = || exchange.proxy.filter_memory.share(exchange.account());
+        let mut kept = kept.unwrap_or_else(|| Kept::new(0, share()));
+        kept.limit = upstream.settings.retry_body.max(kept.len());
+        exchange.down.upload.kept = Some(kept);
+    }
+    let terms = Terms {
+        fresh: false,
+        addresses: Addresses { client: exchange.peer.client, local: exchange.peer.local },
+        behalf: exchange.client_address(),
+        client: exchange.peer.holdings.as_ref(),
+        own: Some(&exchange.peer.own),
+        http1: false,
+        authenticates: false,
+    };
+    exchange.ask = Some(Ask::new(upstream, terms));
+    if upstream.settings.protocol == UpstreamProtocol::Http2 && !exchange.request.fits_extended_connect() {
+        // The request goes on without the offer, which may be ignored (RFC 9110, section 7.8).
+        exchange.request.upgrade = None;
+    }
+    let underscores =
+        exchange.routed.site.is_some_and(|site| exchange.config.settings.sites.allows_underscores(site));
+    exchange.down.upload.underscores = if underscores { Underscores::Own } else { Underscores::None };
+    let extended = exchange.request.head.version == Version::Http2 && exchange.request.upgrade.is_some();
+    if extended {
+        exchange.request.websocket_key = Some(crate::websocket::new_key());
+        // Over HTTP/2 there is none (RFC 8441, section 5), and the origin gets ours.
+        exchange.request.head.headers.remove_name(b"sec-websocket-key");
+    }
+    let headers = &mut exchange.request.head.headers;
+    // Where steps run, that hop has ended before them (`screen`).
+    if exchange.modules.run.is_none() {
+        exchange.down.upload.leave_out(connection::named_options(headers));
+    }
+    connection::strip_hop_by_hop(headers, true);
+    match underscores {
+        false => connection::drop_underscore_names_before(headers, exchange.request.sent),
+        true => connection::drop_misspelt_names_before(headers, exchange.request.sent),
+    };
+    headers.remove_each(&FRAMING);
+    let (secure, version) = (exchange.request.secure, exchange.request.head.version);
+    match exchange.modules.run.as_ref().and_then(|run| run.facts.client) {
+        Some(client) => exchange.request.tell_origin(&client.to_string(), secure, version),
+        None => exchange.request.tell_origin(&exchange.peer.client_text, secure, version),
+    }
+    if exchange.modules.run.is_some() {
+        exchange.run_phases(PhaseId::UpstreamRequest).await?;
+        limit_body(exchange)?;
+        filter_request(exchange)?;
+        renew(exchange);
+        sweep_request(exchange);
+    }
+    Ok(Step::Ask)
+}

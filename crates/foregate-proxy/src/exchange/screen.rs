@@ -1,0 +1,58 @@
+//! Screening a request: the steps from `request-early` to `upstream-select` run, and the route or one of them says where it goes.
+
+use std::sync::atomic::Ordering;
+
+use foregate_module::PhaseId;
+use foregate_wire::connection;
+
+use super::reply::Reply;
+use super::route::limit_body_to;
+use super::{Exchange, Next, Step};
+use crate::error::Error;
+use crate::settings::Action;
+
+/// Runs the steps of the request.
+pub(super) async fn run(exchange: &mut Exchange<'_>) -> Next {
+    exchange.request.sent = exchange.request.head.headers.arena_len();
+    exchange.request.begin_hop();
+    exchange.down.upload.leave_out(connection::named_options(&exchange.request.head.headers));
+    exchange.run_phases(PhaseId::RequestEarly).await?;
+    exchange.request.end_hop();
+    // Before any condition or key looks at the fields: they would believe the client.
+    if let Some(plan) = exchange.plan() {
+        exchange.request.remove_identity(plan.identity());
+    }
+    exchange.run_phases(PhaseId::RequestIdentity).await?;
+    exchange.run_phases(PhaseId::RequestSecurity).await?;
+    limit_body(exchange)?;
+    if exchange.plan().is_some_and(|plan| plan.keeps_fields()) {
+        exchange.run_phases(PhaseId::RequestBody).await?;
+        if let Some(run) = &mut exchange.modules.run {
+            run.asked.keep(exchange.request);
+        }
+    }
+    exchange.run_phases(PhaseId::UpstreamSelect).await?;
+    dispatch(exchange)
+}
+
+/// Goes where the route, or a step, says.
+pub(super) fn dispatch(exchange: &Exchange<'_>) -> Next {
+    let Some(route) = exchange.routed.route else { return Err(Error::Internal.into()) };
+    if exchange.modules.run.as_ref().is_some_and(|run| run.facts.path_is_in_doubt.load(Ordering::Relaxed)) {
+        return Err(Error::AmbiguousPath.into());
+    }
+    if exchange.modules.run.as_ref().is_some_and(|run| run.facts.target_is_wrong) {
+        return Err(Error::Rewrite.into());
+    }
+    let chosen = exchange.modules.run.as_ref().and_then(|run| run.facts.upstream);
+    Ok(match (&route.action, chosen) {
+        (_, Some(upstream)) => Step::Prepare(upstream.0 as usize),
+        (Action::Proxy(upstream), None) => Step::Prepare(*upstream),
+        (Action::Respond(fixed), None) => Step::Reply(Box::new(Reply::fixed(fixed))),
+    })
+}
+
+/// Holds the request to the limit that steps have set.
+pub(super) fn limit_body(exchange: &mut Exchange<'_>) -> Result<(), Error> {
+    limit_body_to(exchange, exchange.modules.run.as_ref().and_then(|run| run.facts.body_limit))
+}

@@ -1,0 +1,104 @@
+//! Moving the bodies of an exchange, both at once.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use foregate_module::FetchRequest;
+
+use super::progress::Awaited;
+use super::send::give_up;
+use super::{Exchange, Next, Step};
+use crate::error::Error;
+use crate::link::copy::Waiting;
+use crate::time::clock;
+use crate::upstream::Origin;
+
+/// Moves the bodies: that of the response from an origin, or what is at hand of it.
+pub(super) async fn run(exchange: &mut Exchange<'_>, mut origin: Option<Origin>) -> Next {
+    exchange.down.progress.restart(clock::now());
+    loop {
+        let moved = poll_fn(|cx| poll_transfer(exchange, cx, origin.as_mut())).await;
+        let answered = match moved {
+            Ok(None) => break,
+            Ok(Some(question)) => Box::pin(fetch_for_filter(exchange, question)).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = answered {
+            return Ok(give_up(exchange, origin, error));
+        }
+        exchange.down.progress.restart(clock::now());
+    }
+    if let Some(mut origin) = origin {
+        if exchange.down.upload.is_done() && !exchange.down.upload.gave_up() {
+            if let Some(upstream) = exchange.upstream() {
+                upstream.recycle(origin, clock::now());
+            }
+        } else if origin.link.is_h2() {
+            origin.link.abort();
+        }
+    }
+    Ok(Step::Done)
+}
+
+/// Fetches what a filter of the response needs; the body waits.
+async fn fetch_for_filter(exchange: &mut Exchange<'_>, question: FetchRequest) -> Result<(), Error> {
+    let step = exchange.down.download.filter.as_ref().map_or("", |filter| filter.asking());
+    let answer = exchange.fetch_one(step, question).await.map_err(Error::Client)?;
+    let Some(filter) = &mut exchange.down.download.filter else { return Ok(()) };
+    filter.answer(answer).map_err(Error::of_download)
+}
+
+/// Moves what is left of the request's body while the response is on its way.
+pub(super) fn poll_upload(
+    exchange: &mut Exchange<'_>,
+    cx: &mut Context<'_>,
+    origin: &mut Origin,
+) -> Result<(), Error> {
+    exchange.down.poll_upload(cx, &mut origin.link).inspect_err(|_| {
+        exchange.down.client.close = true;
+        exchange.down.upload.give_up();
+    })
+}
+
+/// Moves bodies, until both have been, or a filter has a question.
+fn poll_transfer(
+    exchange: &mut Exchange<'_>,
+    cx: &mut Context<'_>,
+    mut origin: Option<&mut Origin>,
+) -> Poll<Result<Option<FetchRequest>, Error>> {
+    let uploaded = origin.as_deref_mut().map_or(Ok(()), |origin| poll_upload(exchange, cx, origin));
+    let source = origin.map(|origin| &mut origin.link);
+    let downloaded = exchange.down.download.poll(cx, source, &mut exchange.down.client.link);
+    if exchange.down.download.is_done() && matches!(downloaded, Poll::Ready(Ok(()))) {
+        // A response that is there as a whole is the client's, whatever has become of its request.
+        return Poll::Ready(Ok(None));
+    }
+    uploaded?;
+    if exchange.down.upload.gave_up() {
+        exchange.down.client.drop_body(cx, exchange.config.settings.limits.early_response_drain);
+    }
+    if let Poll::Ready(Err(error)) = downloaded {
+        return Poll::Ready(Err(Error::of_download(error)));
+    }
+    if let Some(question) = exchange.down.download.question() {
+        return Poll::Ready(Ok(Some(question)));
+    }
+    let now = clock::now();
+    if let Poll::Ready(error) = exchange.down.poll_gone_at(cx, now) {
+        return Poll::Ready(Err(error));
+    }
+    exchange.down.progress.observe(exchange.down.upload.moved, exchange.down.download.progress(), now);
+    let down = match exchange.down.download.waiting {
+        Waiting::Sink => Awaited::ClientRead,
+        // While the origin still takes a body it may well have nothing to say, and a client that has its answer (gRPC's streams
+        // in both directions) need not either: the least rate is for requests that are not answered yet.
+        _ if exchange.down.upload.waiting == Waiting::Source => Awaited::EitherBody,
+        _ => Awaited::OriginBody,
+    };
+    let awaited = match exchange.down.upload.waiting {
+        Waiting::Sink => &[down, Awaited::OriginRead][..],
+        _ => &[down],
+    };
+    let upstream = exchange.upstream().map(|upstream| &*upstream.settings);
+    exchange.down.poll_deadline(cx, upstream, awaited, now).map_ok(|()| None)
+}
