@@ -38,6 +38,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "upstream",
         &[
             "address",
+            "random",
             "websocket",
             "counters",
             "time",
