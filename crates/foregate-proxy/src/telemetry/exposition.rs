@@ -103,7 +103,7 @@ impl Collector for Exposition {
         certificates(&mut encoder, &self.certificates)?;
         process(&mut encoder, metrics)?;
         modules(&mut encoder, self)?;
-        let help = "How long a poll kept its worker from other tasks";
+        let help = "Time for which one task blocked its worker";
         histogram(&mut encoder, "event_loop_blocked", help, metrics.blocked_counts())
     }
 }
@@ -194,7 +194,7 @@ fn requests(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resu
     encoder
         .encode_descriptor(
             "requests_active",
-            "Requests under way, tunnels among them",
+            "Requests in progress, including tunnels",
             None,
             MetricType::Gauge,
         )?
@@ -215,7 +215,7 @@ fn upstreams(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Res
         ("upstream_connections_opened", "Connections to origins that were opened", |upstream| {
             upstream.opened.get()
         }),
-        ("upstream_connections_reused", "Requests sent on a connection that was there already", |upstream| {
+        ("upstream_connections_reused", "Requests sent on a kept connection", |upstream| {
             upstream.reused.get()
         }),
         ("upstream_connections_failed", "Connections to origins that could not be opened", |upstream| {
@@ -223,12 +223,14 @@ fn upstreams(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Res
         }),
         (
             "upstream_connections_distrusted",
-            "Connections closed behind a response without a body",
+            "Connections closed after a response without a body, because their server had sent excess bytes",
             |upstream| upstream.distrusted.get(),
         ),
-        ("upstream_all_down", "Requests for which all servers were passed over, and one tried", |upstream| {
-            upstream.all_down.get()
-        }),
+        (
+            "upstream_all_down",
+            "Requests for which all servers were down, so that one was tried anyway",
+            |upstream| upstream.all_down.get(),
+        ),
     ];
     for (name, help, read) in families {
         let mut family = counters(encoder, name, help)?;
@@ -241,7 +243,7 @@ fn upstreams(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Res
         let (upstream, server) = name.split_once(BETWEEN).unwrap_or((&name, &name));
         labelled(&mut family, &[("upstream", upstream), ("server", server)], counters.failures.get())?;
     }
-    let help = "Whether a server gets requests: 0 while it is passed over because it failed";
+    let help = "1 while a server gets requests, 0 while it is skipped after failures";
     let mut family = encoder.encode_descriptor("upstream_server_up", help, None, MetricType::Gauge)?;
     for (name, counters) in metrics.servers() {
         let (upstream, server) = name.split_once(BETWEEN).unwrap_or((&name, &name));
@@ -252,7 +254,7 @@ fn upstreams(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Res
 }
 
 fn names(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {
-    let help = "Known addresses of a server's name; 0: it does not resolve";
+    let help = "Known addresses of a server's name; 0 if it does not resolve";
     let mut family = encoder.encode_descriptor("upstream_server_addresses", help, None, MetricType::Gauge)?;
     for (name, counters) in metrics.servers() {
         if let Some(addresses) = counters.name.load().as_ref().map(|name| name.addresses.get()) {
@@ -260,7 +262,7 @@ fn names(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result 
             family.encode_family(&[("upstream", upstream), ("server", server)])?.encode_gauge(&addresses)?;
         }
     }
-    let mut lookups = counters(encoder, "name_lookups", "Lookups of servers' names by their outcome")?;
+    let mut lookups = counters(encoder, "name_lookups", "Lookups of servers' names, by outcome")?;
     let counts = &metrics.name_lookups;
     for (result, count) in [("found", &counts.found), ("absent", &counts.absent), ("failed", &counts.failed)]
     {
@@ -279,19 +281,19 @@ fn connections(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::R
     counter(
         encoder,
         "connections_refused",
-        "Client connections closed at once: over `connections-per-client`, or while memory is used up",
+        "Client connections closed at once, because of `connections-per-client` or exhausted memory",
         metrics.connections_refused.get(),
     )?;
     counter(
         encoder,
         "requests_reset",
-        "Requests over HTTP/2 that their clients reset, or left, before they were begun",
+        "HTTP/2 requests that were reset or abandoned by their clients before processing began",
         metrics.requests_reset.get(),
     )?;
     encoder
         .encode_descriptor("connections_active", "Client connections open now", None, MetricType::Gauge)?
         .encode_gauge(&metrics.connections_active.get())?;
-    let help = "Connections closed because of their PROXY protocol header, by what was wrong with it";
+    let help = "Connections closed because of their PROXY protocol header, by fault";
     let mut headers = counters(encoder, "proxy_header_errors", help)?;
     for (kind, count) in metrics.proxy_headers_refused() {
         labelled(&mut headers, &[("kind", kind)], count)?;
@@ -301,7 +303,7 @@ fn connections(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::R
     let failures = metrics.handshake_failures();
     let failed = failures.iter().map(|(_, count)| count).sum();
     labelled(&mut handshakes, &[("result", "failed")], failed)?;
-    let help = "TLS handshakes with clients that failed, by what went wrong";
+    let help = "Failed TLS handshakes with clients, by kind of failure";
     let mut errors = counters(encoder, "tls_handshake_errors", help)?;
     for (kind, count) in failures {
         labelled(&mut errors, &[("kind", kind)], count)?;
@@ -316,9 +318,9 @@ fn connections(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::R
 
 fn process(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {
     counter(encoder, "access_log_dropped", "Access-log lines dropped", metrics.access_log_dropped.get())?;
-    let help = "Lines of modules' log files that were dropped";
+    let help = "Lines dropped from log files of modules";
     counter(encoder, "module_log_dropped", help, metrics.module_log_dropped.get())?;
-    let help = "Responses that began before lines for modules' log files were written that should have been before them";
+    let help = "Responses that began before their lines in log files of modules were written";
     counter(encoder, "module_log_late", help, metrics.module_log_late.get())?;
     let mut reloads = counters(encoder, "reloads", "Reloads of the configuration")?;
     labelled(&mut reloads, &[("result", "ok")], metrics.reloads_ok.get())?;
@@ -330,20 +332,20 @@ fn process(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resul
 fn memory(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let (held, limit) = pressure::held();
     let gauges = [
-        ("memory_held", "Bytes that peers make the process hold", held),
-        ("memory_limit", "Bytes that they may", limit),
+        ("memory_held", "Bytes of memory held for peers", held),
+        ("memory_limit", "Limit of the memory held for peers, in bytes", limit),
     ];
     for (name, help, bytes) in gauges {
         encoder
             .encode_descriptor(name, help, Some(&Unit::Bytes), MetricType::Gauge)?
             .encode_gauge(&i64::try_from(bytes).unwrap_or(i64::MAX))?;
     }
-    let help = "Times that memory got so short that the process did without something";
+    let help = "Times that memory pressure reached a stage, by the measure that was taken";
     let mut family = counters(encoder, "memory_short", help)?;
     for (stage, reached) in pressure::STAGES.into_iter().zip(pressure::reached()) {
         labelled(&mut family, &[("without", stage)], reached)?;
     }
-    let help = "Connections that ended early for want of memory, with their keep-alive";
+    let help = "Connections ended early by memory pressure";
     counter(encoder, "memory_drained", help, pressure::DRAINED.get())?;
     let refused = [
         ("head", &pressure::REFUSED_HEADS),
@@ -351,7 +353,7 @@ fn memory(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         ("body", &pressure::REFUSED_BODIES),
         ("connection", &pressure::REFUSED_CONNECTIONS),
     ];
-    let mut family = counters(encoder, "memory_refused", "What was refused for want of memory")?;
+    let mut family = counters(encoder, "memory_refused", "Refusals by memory pressure, by kind")?;
     for (what, count) in refused {
         labelled(&mut family, &[("what", what)], count.get())?;
     }
@@ -364,29 +366,29 @@ fn modules(encoder: &mut DescriptorEncoder<'_>, shown: &Exposition) -> fmt::Resu
         steps(encoder, counters)?;
     }
     encoder
-        .encode_descriptor("offload_queue", "Heavy work that waits for a thread", None, MetricType::Gauge)?
+        .encode_descriptor("offload_queue", "Heavy steps that wait for a thread", None, MetricType::Gauge)?
         .encode_gauge(&metrics.offload_queue.get())?;
-    let help = "Bytes that filters of bodies hold";
+    let help = "Bytes held by body filters";
     let held = i64::try_from(shown.filter_memory.held()).unwrap_or(i64::MAX);
     encoder
         .encode_descriptor("filter_memory", help, Some(&Unit::Bytes), MetricType::Gauge)?
         .encode_gauge(&held)?;
     let refused = shown.filter_memory.refused.get();
-    counter(encoder, "filter_memory_refused", "Times that a body needed more than there was", refused)?;
+    counter(encoder, "filter_memory_refused", "Bodies that exceeded the free filter memory", refused)?;
     files(encoder, &shown.spools)?;
-    let help = "How long heavy work waited for a thread";
+    let help = "Time that heavy steps waited for a thread";
     histogram(encoder, "offload_wait", help, metrics.offload_wait.counts())
 }
 
 fn files(encoder: &mut DescriptorEncoder<'_>, spools: &Spools) -> fmt::Result {
-    let help = "Bytes that starts of bodies hold in temporary files";
+    let help = "Bytes of bodies in temporary files";
     let held = i64::try_from(spools.budget.held()).unwrap_or(i64::MAX);
     encoder
         .encode_descriptor("filter_files", help, Some(&Unit::Bytes), MetricType::Gauge)?
         .encode_gauge(&held)?;
-    let help = "Times that a body needed more of it than there was";
+    let help = "Bodies that exceeded the free space for temporary files";
     counter(encoder, "filter_files_refused", help, spools.budget.refused.get())?;
-    let help = "Temporary files that could not be made, written or read";
+    let help = "Failures to create, write or read a temporary file";
     counter(encoder, "filter_files_failed", help, spools.failed.get())
 }
 
@@ -394,31 +396,29 @@ fn steps(encoder: &mut DescriptorEncoder<'_>, counters: &StepCounters) -> fmt::R
     type Read = fn(&StepCounter) -> u64;
     let families: [(&str, &str, Read); 12] = [
         ("step_stops", "Requests that a step ended", |step| step.stops.get()),
-        ("step_dry_run_stops", "Requests that a step would have ended, in a dry run", |step| {
+        ("step_dry_run_stops", "Requests that a step in a dry run would have ended", |step| {
             step.dry_stops.get()
         }),
         ("step_panics", "Panics of a step", |step| step.panics.get()),
-        ("step_broken", "Requests on which a step was not run because it had panicked often", |step| {
+        ("step_broken", "Requests without a run of a step because it had panicked often", |step| {
             step.broken.get()
         }),
-        ("step_shed", "Requests on which a step was not run because the queue was full", |step| {
-            step.shed.get()
+        ("step_shed", "Requests without a run of a step because the queue was full", |step| step.shed.get()),
+        ("step_bails", "Bodies that the filter of a step passed unchanged", |step| step.bails.get()),
+        ("step_breaks", "Bodies that the filter of a step cut off", |step| step.breaks.get()),
+        ("step_fetches", "Fetches by a step and its filters", |step| step.fetches.get()),
+        ("step_fetches_failed", "Fetches by a step and its filters that failed", |step| {
+            step.fetches_failed.get()
         }),
-        ("step_bails", "Bodies that the filter of a step let pass unchanged", |step| step.bails.get()),
-        ("step_breaks", "Bodies that the filter of a step broke off", |step| step.breaks.get()),
-        ("step_fetches", "Requests that a step and its filters have asked for", |step| step.fetches.get()),
-        ("step_fetches_failed", "Of these, without an answer", |step| step.fetches_failed.get()),
-        ("step_timed", "Runs of a step that were timed", |step| step.timed.get()),
+        ("step_timed", "Timed runs of a step", |step| step.timed.get()),
         (
             "step_blocked",
-            "Timed runs of a step, and bodies at its filter, that held their worker for more than 10 ms",
+            "Timed runs of a step, and bodies at its filter, that blocked their worker for more than 10 ms",
             |step| step.blocked.get(),
         ),
-        (
-            "step_moved",
-            "Requests on which a light step ran on the threads for heavy work, being slow",
-            |step| step.moved.get(),
-        ),
+        ("step_moved", "Requests for which a slow light step ran on the threads for heavy work", |step| {
+            step.moved.get()
+        }),
     ];
     // A step that was never used has nothing to tell.
     let used: Vec<_> = counters.all().filter(|(step, runs)| *runs > 0 || step.has_news()).collect();
@@ -432,20 +432,20 @@ fn steps(encoder: &mut DescriptorEncoder<'_>, counters: &StepCounters) -> fmt::R
             labelled(&mut family, &[("step", step.name)], read(step))?;
         }
     }
-    let mut family = self::counters(encoder, "step_events", "What a step has counted, by its own names")?;
+    let mut family = self::counters(encoder, "step_events", "Events counted by a step, by its own names")?;
     for (step, _) in &used {
         for (event, count) in step.events() {
             labelled(&mut family, &[("step", step.name), ("event", event)], count)?;
         }
     }
-    let help = "What a step has counted of a part of the configuration, such as a rule";
+    let help = "Events counted by a step for a part of the configuration, such as a rule";
     let mut family = self::counters(encoder, "step_tally", help)?;
     for (step, _) in &used {
         for (event, part, count) in step.tallies() {
             labelled(&mut family, &[("step", step.name), ("event", event), ("part", &part)], count)?;
         }
     }
-    let help = "Time of the timed runs of a step";
+    let help = "Total time of the timed runs of a step";
     let mut family =
         encoder.encode_descriptor("step_timed", help, Some(&Unit::Seconds), MetricType::Counter)?;
     for (step, _) in &used {
@@ -463,7 +463,7 @@ fn filters(encoder: &mut DescriptorEncoder<'_>, counters: &StepCounters) -> fmt:
         labelled(&mut family, &[("step", step.name), ("direction", "in")], step.filter_in.get())?;
         labelled(&mut family, &[("step", step.name), ("direction", "out")], step.filter_out.get())?;
     }
-    let help = "How long the filters of a step were at work";
+    let help = "Total time of the filters of a step";
     let mut family = encoder.encode_descriptor("filter", help, Some(&Unit::Seconds), MetricType::Counter)?;
     for step in &used {
         let seconds = step.filter_nanos.get() as f64 / 1e9;
