@@ -396,9 +396,13 @@ impl Pipeline {
         let key = |entry: &Entry| entry.key().map(|key| key.name);
         let Some(own) = self.entries.get(usize::from(planned.step)).and_then(key) else { return };
         let entries = self.entries.iter().filter(|entry| key(entry) == Some(own));
-        for slot in entries.flat_map(|entry| &entry.outputs) {
-            if let Some(value) = self.values.get(usize::from(*slot)) {
-                state.slots.forget(*slot, value.shrink);
+        // One that moves is an output of several steps.
+        let mut slots: Vec<u16> = entries.flat_map(|entry| entry.outputs.iter().copied()).collect();
+        slots.sort_unstable();
+        slots.dedup();
+        for slot in slots {
+            if let Some(value) = self.values.get(usize::from(slot)) {
+                state.slots.forget(slot, value.shrink);
             }
         }
     }

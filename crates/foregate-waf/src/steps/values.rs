@@ -57,7 +57,9 @@ impl Value for TransactionValue {
 
     /// What was found stays, and is logged.
     fn shrink(held: &mut Box<Held>) -> bool {
-        held.report = held.transaction.take().map(Transaction::log);
+        if let Some(transaction) = held.transaction.take() {
+            held.report = Some(transaction.log());
+        }
         held.report.is_some()
     }
 }
