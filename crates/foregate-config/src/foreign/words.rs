@@ -12,9 +12,11 @@ const TRACING: Instead =
     Missing("`trace` passes W3C trace context on, and `metrics \"ADDRESS\"` serves Prometheus");
 const FILES: Instead =
     Missing("files are not served: have an origin do it, named by `proxy`; `respond` gives a fixed text");
-const CHECKS: Instead =
-    LeaveOut("a server that fails three times gets no requests until it answers again; there is no key");
-const STICKY: Instead = Missing("servers take turns by their weights");
+const CHECKS: Instead = LeaveOut(
+    "a server that fails three times gets no requests for half a second to ten seconds; there is no key",
+);
+const STICKY: Instead =
+    Missing("`balance \"hash\" by=\"cookie:NAME\"` sends requests with the same cookie to the same server");
 const STREAM: Instead = Missing("only HTTP is proxied, with WebSocket and CONNECT");
 const ONLY_HTTP: Instead = Missing(
     "origins are spoken to over HTTP: run a server that speaks HTTP before the program, and name it in `upstream`",
@@ -37,8 +39,12 @@ const UPSTREAM: Instead = Write(
 const BALANCE: Instead = Write(
     "write `balance \"least-requests\"`, or another of its methods, in the `upstream`; `weight=` of a `server` is its share",
 );
+const HASH: Instead = Write(
+    "write `balance \"hash\"` in the `upstream`, with `by=\"client\"`, `\"path\"`, `\"target\"`, `\"header:NAME\"` or `\"cookie:NAME\"`",
+);
+const RANDOM: Instead = Write("write `balance \"random\"` or `balance \"two-choices\"` in the `upstream`");
 const BACKUP: Instead =
-    Missing("all servers of an `upstream` take turns; a `server` with a small `weight=` gets few requests");
+    Missing("every server of an `upstream` gets requests; a `server` with a small `weight=` gets few");
 const UPSTREAM_TLS: Instead =
     Write("write `tls { ... }` in the `upstream`: `server-name`, `ca`, `verify`, `certificate`");
 const MIRROR: Instead = Missing(
@@ -210,6 +216,13 @@ pub(super) const WITHIN: &[(&str, &str, Instead)] = &[
             "the number of connections to a server is not limited; unused ones are, by `keep-alive-connections`",
         ),
     ),
+    (
+        "balance",
+        "key on header cookie uri url",
+        Write(
+            "write `balance \"hash\" by=\"header:NAME\"`, `\"cookie:NAME\"`, `\"path\"`, `\"target\"` or `\"client\"`",
+        ),
+    ),
     ("server", "max-fails fail-timeout check inter rise fall", CHECKS),
     ("server", "slow-start", Missing("a server that answers again gets its whole share at once")),
     ("server", "ssl tls verify sni ca-file ca", UPSTREAM_TLS),
@@ -250,11 +263,13 @@ pub(super) const WITHIN: &[(&str, &str, Instead)] = &[
     ),
     (
         "upstream",
-        "ip-hash least-conn* least-time least-request hash random lb-policy lb-* policy algorithm \
-         strategy method consistent-hash* balancing load-balance load-balancer load-balancing \
+        "least-conn* least-time least-request lb-policy lb-* policy algorithm \
+         strategy method balancing load-balance load-balancer load-balancing \
          load-balancing-policy round-robin",
         BALANCE,
     ),
+    ("upstream", "ip-hash hash consistent-hash*", HASH),
+    ("upstream", "random", RANDOM),
     (
         "upstream",
         "keepalive keep-alive pool-size max-idle* keepalive-connections pool connection-pool",
@@ -369,11 +384,13 @@ pub(super) const WORDS: &[(&str, Instead)] = &[
         UPSTREAM,
     ),
     (
-        "algorithm balancing consistent-hash* hash ip-hash lb-method lb-policy least-conn* \
-         least-request least-time load-balance load-balancing load-balancing-policy proxy-set random \
+        "algorithm balancing lb-method lb-policy least-conn* \
+         least-request least-time load-balance load-balancing load-balancing-policy proxy-set \
          round-robin strategy",
         BALANCE,
     ),
+    ("consistent-hash* hash ip-hash", HASH),
+    ("random", RANDOM),
     ("backup fallback fallback-upstream failover", BACKUP),
     (
         "insecure-skip-verify servers-transport* sni ssl-proxy* upstream-tls* tls-insecure* \

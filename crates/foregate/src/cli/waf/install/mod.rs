@@ -25,7 +25,7 @@ pub(in super::super) struct Install {
     folder: PathBuf,
     /// The SHA-256 of the release, 64 hexadecimal digits; it must be there. Foregate has no digest built in, not even of the
     /// default version. Get it in three steps: download the tarball and its `.asc` from the release's page on GitHub;
-    /// `gpg --verify FILE.asc FILE` with the key of the project (https://coreruleset.org/security.asc); `sha256sum FILE`
+    /// `gpg --verify FILE.asc FILE` with the key of the project (`https://coreruleset.org/security.asc`); `sha256sum FILE`
     #[arg(long, value_name = "DIGEST")]
     sha256: Option<String>,
     /// The release
