@@ -4,7 +4,7 @@
 //! A request passes these stages; the caller moves the bytes:
 //!
 //! 1. [`lookup`] reads the client's [`Demands`], or says that the cache is not asked.
-//! 2. A stored response is judged by [`reuse`], and [`Stored::answer`] writes the head of the answer.
+//! 2. A stored response is judged by [`reuse()`], and [`Stored::answer`] writes the head of the answer.
 //! 3. A miss goes to the origin after [`ask_for_whole`], a stale response after [`ask_to_validate`].
 //! 4. [`store()`] decides about the response, [`refresh`] updates the stored one by a 304, and [`Stored::covers_failure`] says whether a
 //!    failure is hidden.
