@@ -247,6 +247,10 @@ fn escape(behind: &[u8], out: &mut Vec<u8>) -> Result<Escape, Fault> {
             push(hexadecimal(inner, 0, digits), out);
             digits + 3
         }
+        [b'u', inner @ ..] if general_integer(inner).is_some() => {
+            push(general_integer(inner), out);
+            5
+        }
         [b'0'..=b'7', ..] => {
             let digits = behind.iter().take(3).take_while(|byte| matches!(byte, b'0'..=b'7')).count();
             let octal = |code: u32, byte: &u8| code * 8 + u32::from(byte - b'0');
@@ -280,6 +284,13 @@ fn simple(byte: u8) -> Option<u8> {
         b'"' | b'\\' | b'/' => byte,
         _ => return None,
     })
+}
+
+/// The number of four characters, as general readers of integers take it: they allow a sign, blanks and underscores among the digits.
+fn general_integer(text: &[u8]) -> Option<u32> {
+    let digits: Vec<u8> =
+        text.get(..4)?.iter().copied().filter(|byte| !matches!(byte, b'+' | b' ' | b'_')).collect();
+    hexadecimal(&digits, 0, digits.len()).filter(|_| !digits.is_empty())
 }
 
 /// The number of so many hexadecimal digits at a place.
