@@ -18,7 +18,7 @@ use crate::settings::{self, UpstreamProtocol};
 use crate::time::clock;
 
 /// The most that is taken of interim responses before the final one, bytes of their heads. Beyond: 502.
-const INTERIM_BYTES: usize = 64 * 1024;
+const INTERIM_BYTES: u32 = 64 * 1024;
 
 /// The side that asks: it has the request and its body, and decides how long an origin may take.
 pub trait Asker {
@@ -80,7 +80,7 @@ pub struct Ask<'a> {
     /// The connection on which a response is waited for.
     origin: Option<Origin>,
     /// Bytes of interim responses, as they would have over HTTP/1.
-    interim: usize,
+    interim: u32,
 }
 
 impl<'a> Ask<'a> {
@@ -178,13 +178,10 @@ impl<'a> Ask<'a> {
         let asked = Asked { request, client: self.terms.behalf };
         let (server, fresh) = self.attempts.begin(upstream, asked, bound, now).ok_or(Error::NoServer)?;
         (self.first_byte, self.began) = (None, now);
-        let terms = Terms {
-            fresh,
-            authenticates: authentication::has_credentials(&request.head.headers),
-            ..self.terms
-        };
+        self.terms.fresh = fresh;
+        self.terms.authenticates = authentication::has_credentials(&request.head.headers);
         let opened = {
-            let open = upstream.open(server, terms, now);
+            let open = upstream.open(server, &self.terms, now);
             tokio::pin!(open);
             poll_fn(|cx| {
                 let opened = open.as_mut().poll(cx);
@@ -209,7 +206,7 @@ impl<'a> Ask<'a> {
             Err(error) => {
                 // Others need not wait for what comes of a request that nobody waits for any more.
                 if let Error::Client(_) = error {
-                    upstream.failed(server, now, clock::now(), &error);
+                    upstream.failed(server, self.began, clock::now(), &error);
                 }
                 Err(error)
             }
@@ -244,7 +241,8 @@ impl<'a> Ask<'a> {
     fn count_interim(&mut self, head: &ResponseHead) -> Result<(), Error> {
         const LINE: usize = "HTTP/1.1 103 \r\n".len() + "\r\n".len();
         let fields = head.headers.iter().map(|field| field.name.len() + field.value.len() + ": \r\n".len());
-        self.interim += LINE + head.reason().len() + fields.sum::<usize>();
+        let bytes = LINE + head.reason().len() + fields.sum::<usize>();
+        self.interim = self.interim.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
         match self.interim <= INTERIM_BYTES {
             true => Ok(()),
             false => Err(Error::Interim("more than 64 KiB of interim responses")),

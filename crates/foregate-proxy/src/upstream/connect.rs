@@ -434,7 +434,7 @@ mod tests {
     }
 
     async fn open(upstream: &Arc<Upstream>) -> Origin {
-        let opened = upstream.open(0, TERMS, Instant::now());
+        let opened = upstream.open(0, &TERMS, Instant::now());
         tokio::time::timeout(Duration::from_secs(2), opened).await.unwrap().unwrap()
     }
 
@@ -466,7 +466,7 @@ mod tests {
         let upstream = Arc::new(upstream);
         let mut peers = Vec::new();
         for _ in 0..5 {
-            let opened = upstream.open(0, TERMS, Instant::now());
+            let opened = upstream.open(0, &TERMS, Instant::now());
             assert!(tokio::time::timeout(Duration::from_millis(20), opened).await.is_err());
             let next = tokio::time::timeout(Duration::from_millis(20), listener.accept()).await;
             peers.extend(next.into_iter().flatten());
@@ -474,7 +474,7 @@ mod tests {
         assert_eq!(peers.len(), 1, "the others wait for the connection of the first, which has gone");
         drop(peers);
         tokio::time::sleep(Duration::from_millis(50)).await;
-        let opened = upstream.open(0, TERMS, Instant::now());
+        let opened = upstream.open(0, &TERMS, Instant::now());
         assert!(tokio::time::timeout(Duration::from_millis(50), opened).await.is_err());
         assert!(listener.accept().await.is_ok(), "it has failed, and is made anew");
     }

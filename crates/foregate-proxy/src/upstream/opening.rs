@@ -42,7 +42,7 @@ impl Upstream {
     pub async fn open(
         self: &Arc<Self>,
         server: usize,
-        terms: Terms<'_>,
+        terms: &Terms<'_>,
         now: Instant,
     ) -> Result<Origin, Error> {
         let server = self.servers.get(server).ok_or(Error::Internal)?;
@@ -56,32 +56,32 @@ impl Upstream {
     async fn open_at(
         self: &Arc<Self>,
         server: &Server,
-        terms: Terms<'_>,
+        terms: &Terms<'_>,
         now: Instant,
     ) -> Result<Origin, Error> {
         if terms.authenticates || self.is_authenticating(server, terms.own) {
-            return Box::pin(self.open_authenticated(server, terms, now)).await;
+            return Box::pin(self.open_authenticated(server, *terms, now)).await;
         }
         let exclusive = self.settings.send_proxy.is_some();
         let own = terms.own.filter(|_| exclusive).map(|own| own.get_or_init(Arc::default));
         if !terms.fresh
             && (!exclusive || own.is_some())
-            && let Some(origin) = self.kept(server, terms, own, now)?
+            && let Some(origin) = self.kept(server, *terms, own, now)?
         {
             self.counters.reused.inc();
             self.make_successor(server, &origin);
             return Ok(origin);
         }
         if self.settings.protocol == UpstreamProtocol::Http1 || exclusive || terms.http1 {
-            let of_client = self.claim(server, terms)?;
+            let of_client = self.claim(server, *terms)?;
             // Rare, and large: kept out of the future that every request has.
             let deadline = Instant::now() + self.settings.connect_timeout;
-            let made = Box::pin(self.connect(server, terms, deadline)).await?;
+            let made = Box::pin(self.connect(server, *terms, deadline)).await?;
             let mut origin = Origin::new(server, made, false, None, of_client);
             origin.belongs_to(own);
             return Ok(origin);
         }
-        Box::pin(self.share(server, terms, now)).await
+        Box::pin(self.share(server, *terms, now)).await
     }
 
     /// Whether the client has been asked to authenticate its connection to a server, or has done so. HTTP/2 alone has no place for that:
