@@ -1,5 +1,5 @@
-//! What a transaction costs, all five phases, with the OWASP Core Rule Set; its folder is in the environment variable
-//! `CRS`. `cargo bench -p foregate-waf`, with a part of a name to choose.
+//! Cost of a transaction, all five phases, with the OWASP Core Rule Set; the environment variable `CRS` names its folder.
+//! `cargo bench -p foregate-waf`, with a part of a name to choose.
 
 #![allow(clippy::panic, clippy::print_stdout, reason = "a benchmark says so by panicking")]
 
@@ -16,7 +16,7 @@ use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use criterion::{Criterion, criterion_group, criterion_main};
 use foregate_waf::engine::{Engine, Options, Report, Transaction};
 
-/// Time that the thread ran: what others do on the machine counts less than with a clock.
+/// CPU time of the thread: less sensitive to other load on the machine than a clock.
 struct ThreadTime;
 
 impl Measurement for ThreadTime {

@@ -1,4 +1,4 @@
-//! What looking at values costs: `cargo bench -p foregate-waf`.
+//! Cost of scanning values: `cargo bench -p foregate-waf`.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark may stop")]
 
 use std::hint::black_box;

@@ -1,13 +1,13 @@
 //! The web application firewall of Foregate: rules in SecLang, the language of ModSecurity and of the OWASP Core Rule
 //! Set, loaded once, compiled to a plan and run over a request and its response, without input, output or clock.
 //!
-//! | room | what is there |
+//! | room | contents |
 //! |---|---|
-//! | [`model`] | what rules say, typed: nothing is left as text to understand |
+//! | [`model`] | rules as types, without text left to interpret |
 //! | [`seclang`] | text to the model: directives, files, errors with their place |
 //! | [`engine`] | the model compiled to a plan, and one transaction of it: five phases, verdicts, a report |
-//! | [`operator`] | what a value is compared with |
-//! | [`transform`] | what is done to a value before that: pure functions |
+//! | [`operator`] | comparisons of values |
+//! | [`transform`] | changes of a value before it is compared: pure functions |
 //! | [`body`] | bodies to names and values |
 //! | [`injection`] | SQL injection and cross-site scripting by tokens rather than patterns |
 //! | [`scan`] | patterns, the literals they require, and one automaton over many of those |

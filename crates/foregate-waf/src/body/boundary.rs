@@ -33,7 +33,7 @@ struct Parameter<'a> {
     value: &'a [u8],
     quoted: bool,
     whitespace: bool,
-    /// What is before its name and behind its value.
+    /// The text before the parameter's name and after its value.
     before: &'a [u8],
     behind: &'a [u8],
 }
@@ -112,7 +112,7 @@ fn parameter<'a>(field: &'a [u8], text: &'a [u8]) -> Result<Parameter<'a>, &'sta
     Ok(Parameter { name, value, quoted: false, whitespace, before, behind: &text[end..] })
 }
 
-/// Whether all take the same boundary out of the parameter.
+/// Returns an error unless all parsers find the same boundary in the parameter.
 fn check(parameter: &Parameter<'_>) -> Result<(), &'static str> {
     let Parameter { value, quoted, before, behind, .. } = parameter;
     // Some look for the first word of that name in the field, and some for the last.
@@ -129,19 +129,19 @@ fn check(parameter: &Parameter<'_>) -> Result<(), &'static str> {
     if is_fine { Ok(()) } else { Err("Invalid boundary in C-T (characters).") }
 }
 
-/// Whether a boundary in quotes has no other characters than those that it may have.
+/// Returns true if a quoted boundary contains only characters that are allowed in one.
 fn is_quotable(text: &[u8]) -> bool {
     let is_known = |byte: &u8| is_token(byte) || b" (),/:=?".contains(byte);
     text.iter().all(is_known) && text.last() != Some(&b' ')
 }
 
-/// Whether one outside of quotes has characters alone that a boundary may have (RFC 2046 section 5.1.1), and of them none that begin
-/// something else in a field. Many clients write them so, although the standard has quotes around those that are no token.
+/// Returns true if an unquoted boundary contains only characters of a boundary (RFC 2046 section 5.1.1), and none that starts another
+/// element of the field. Many clients omit the quotes that the standard requires around a boundary that is no token.
 fn is_plain(text: &[u8]) -> bool {
     text.iter().all(|byte| is_token(byte) || b",/:=?".contains(byte))
 }
 
-/// What is left of a boundary for those who take it for a token.
+/// The part of a boundary that parsers keep if they read it as a token.
 fn cut(text: &[u8]) -> Option<&[u8]> {
     let end = text.iter().position(|byte| !is_token(byte))?;
     text.get(..end).filter(|cut| !cut.is_empty())
@@ -151,7 +151,7 @@ fn names_it(text: &[u8]) -> bool {
     memmem::find(&text.to_ascii_lowercase(), NAME).is_some()
 }
 
-/// Whether a value looks like another parameter to those who search for one.
+/// Returns true if a parser that searches for parameters would find another one in the value.
 fn names_another(value: &[u8]) -> bool {
     let lower = value.to_ascii_lowercase();
     memmem::find_iter(&lower, NAME)

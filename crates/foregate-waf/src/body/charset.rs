@@ -7,7 +7,7 @@ use memchr::memmem;
 
 use super::is_token;
 
-/// Charsets whose name is clear whatever letters `charset` itself is written in.
+/// Charsets that are recognised regardless of the case in which `charset` is written.
 const USUAL: &[&[u8]] = &[b"utf-8", b"us-ascii", b"iso-8859-1", b"iso-8859-15", b"windows-1252"];
 
 /// Further charsets in which a byte below 128 is ASCII unless it is the second half of a letter.
@@ -38,10 +38,10 @@ const ASCII: &[&[u8]] = &[
     b"ks_c_5601-1987",
 ];
 
-/// What the names of families of them begin with; digits follow.
+/// Prefixes of charset families; digits follow.
 const FAMILIES: &[&[u8]] = &[b"iso-8859-", b"iso8859-", b"iso_8859-", b"windows-125", b"cp125"];
 
-/// Whether a byte below 128 is ASCII in the charset of this name, as far as rules have to care.
+/// Returns true if bytes below 128 are ASCII in the named charset, as far as rules depend on it.
 pub(crate) fn is_ascii_based(name: &[u8]) -> bool {
     let lower = name.to_ascii_lowercase();
     let is_member = |family: &&[u8]| {

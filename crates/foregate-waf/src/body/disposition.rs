@@ -1,24 +1,24 @@
 //! The `Content-Disposition` of a form's part (RFC 7578 section 4.2, RFC 8187 for `filename*`, RFC 2047 for encoded words).
 //!
-//! Whether a part is a file or a text is read here and once more behind us. So what no browser or client library writes and
-//! what others read otherwise is an error: blanks around `=`, a parameter twice, names that only some decode.
+//! The firewall and the origin both decide from this field if a part is a file or a text. Forms that no browser or client library
+//! sends, or that parsers read differently, are therefore errors: blanks around `=`, repeated parameters, names that only some decode.
 
 use super::encoded::{encoded_word, extended_value};
 
-/// What it says.
+/// The parameters of the field.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Disposition {
     pub(super) name: Vec<u8>,
-    /// What those take for the name who decode encoded words.
+    /// The name as parsers see it that decode encoded words.
     pub(super) decoded_name: Option<Vec<u8>>,
     pub(super) filename: Vec<u8>,
-    /// What some take for the file's name instead: what `filename*` says, and a decoded word.
+    /// Alternative file names: the value of `filename*` and decoded words, which some parsers prefer.
     pub(super) other_filenames: Vec<Vec<u8>>,
     /// The file's name stands behind a space and in double quotes, without which some do not find it.
     pub(super) filename_clear: bool,
     /// Quotes where none belong, or single ones.
     pub(super) invalid_quoting: bool,
-    /// What is wrong with it, as far as it was read.
+    /// The first error in the part that was read.
     pub(super) error: Option<&'static str>,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn parse_any(value: &[u8]) -> Disposition {
     parse(&[FORM, value.get(word..).unwrap_or_default()].concat())
 }
 
-/// What stands at the beginning of the field in a form.
+/// The type at the start of the field in a form.
 const FORM: &[u8] = b"form-data";
 
 /// The parameters that have been read.
@@ -83,7 +83,7 @@ impl Disposition {
         self.check(&seen)
     }
 
-    /// Reads a parameter, `apart` from the semicolon by a blank; what is behind it.
+    /// Reads a parameter and returns the rest; `apart` says that a blank follows the semicolon.
     fn parameter<'a>(
         &mut self,
         text: &'a [u8],
@@ -136,9 +136,9 @@ impl Disposition {
         Ok(after)
     }
 
-    /// What the parameters are together.
+    /// Checks the combination of parameters.
     fn check(&mut self, seen: &Seen) -> Result<(), &'static str> {
-        // To those who do not know the extended form a part without the other has no name, and is left out.
+        // Parsers that ignore the extended form see a part without a name and skip it.
         if seen.name && seen.extended_name {
             return Err("has a name and a name*");
         }
@@ -180,7 +180,7 @@ impl Disposition {
                     return Err("has a parameter without value");
                 }
                 self.invalid_quoting |= token.contains(&b'\'');
-                // Where the token ends early, so does the header for most; here what follows is an error.
+                // Most parsers end the header where the token ends early; here the following text is an error.
                 self.invalid_quoting |= matches!(rest.first(), Some(b'"'));
                 return Ok((token.to_vec(), rest));
             }
@@ -208,7 +208,7 @@ impl Disposition {
     }
 }
 
-/// Whether a text in quotes has a backslash before something else than a quote or another one: to some it goes.
+/// Returns true if a quoted text has a backslash before another character than a quote or a backslash; some parsers drop it.
 fn has_odd_escape(raw: &[u8]) -> bool {
     let mut bytes = raw.iter();
     while let Some(byte) = bytes.next() {
@@ -219,8 +219,8 @@ fn has_odd_escape(raw: &[u8]) -> bool {
     false
 }
 
-/// Whether nothing is left of a file's name for those who take what is behind the last slash, or leave out blanks and quotes:
-/// to some of them a part without one is a text.
+/// Returns true if a file name is empty for parsers that keep the part after the last slash or strip blanks and quotes: some of them
+/// treat a part without a file name as text.
 fn is_nameless(name: &[u8]) -> bool {
     let last = name.rsplit(|byte| matches!(byte, b'/' | b'\\')).next().unwrap_or_default();
     let is_nothing = |letter: char| letter.is_whitespace() || matches!(letter, '.' | '"' | '\'');
@@ -282,7 +282,7 @@ mod tests {
             assert!(matches, "{text}: {:?}", read.error);
         }
     }
-    /// What is read otherwise behind us: a part that is a file here and a text there.
+    /// Values that origins read differently: a part that is a file here and a text there.
     #[test]
     fn what_others_read_otherwise_is_an_error() {
         #[rustfmt::skip]
@@ -314,7 +314,7 @@ mod tests {
             ("form-data; name=\"a\"; filename=\"x =?utf-8?Q?y?=\"", "encoded word"),
             ("form-data; name=\"=?utf-8?B?aWQ?=\"", "encoded word"),
             ("form-data; name=\"=?utf-8?Q?i?= =?utf-8?Q?d?=\"", "encoded word"),
-            // aiohttp leaves slashes out, others what is before them.
+            // aiohttp drops slashes, others drop the text before them.
             ("form-data; name=\"a\"; filename=\"/\"", "none to some"),
             ("form-data; name=\"a\"; filename=\"x/\"", "none to some"),
             ("form-data; name=\"a\"; filename=\" \"", "none to some"),

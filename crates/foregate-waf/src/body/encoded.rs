@@ -2,8 +2,8 @@
 
 use crate::transform::Transformation;
 
-/// The text of `charset'language'text` (RFC 8187), and what is behind it. It is UTF-8, which is what clients send: of other
-/// charsets some read the text, and others leave the parameter out.
+/// Decodes `charset'language'text` (RFC 8187) and returns the rest. The charset has to be UTF-8, the one that clients send: with other
+/// charsets, some parsers read the text and others skip the parameter.
 pub(super) fn extended_value(text: &[u8]) -> Result<(Vec<u8>, &[u8]), &'static str> {
     const WRONG: &str = "has a filename* with a character that does not belong there";
     let mut parts = text.splitn(3, |byte| *byte == b'\'');
@@ -33,8 +33,8 @@ pub(super) fn extended_value(text: &[u8]) -> Result<(Vec<u8>, &[u8]), &'static s
     if is_plain(&decoded) { Ok((decoded, rest)) } else { Err("has a filename* that is empty or no text") }
 }
 
-/// The text of a value that is an encoded word (RFC 2047), as clients of .NET write what is not ASCII: `=?utf-8?B?...?=`. Some
-/// decode such, and others take them as they are. More than one, or one in the middle, is an error, as are other charsets.
+/// Decodes a value that is an encoded word (RFC 2047), the form in which .NET clients send other characters than ASCII:
+/// `=?utf-8?B?...?=`. Some parsers decode it, others keep it. Several words, a word in the middle and other charsets are errors.
 pub(super) fn encoded_word(value: &[u8]) -> Result<Option<Vec<u8>>, &'static str> {
     const WRONG: &str = "has an encoded word that not all read";
     // Hardly a name has the mark.
@@ -63,7 +63,7 @@ pub(super) fn encoded_word(value: &[u8]) -> Result<Option<Vec<u8>>, &'static str
     if is_plain(&decoded) { Ok(Some(decoded)) } else { Err(WRONG) }
 }
 
-/// Whether it is a text that all can have in a name.
+/// Returns true if all parsers accept the text in a name.
 fn is_plain(text: &[u8]) -> bool {
     !text.is_empty() && std::str::from_utf8(text).is_ok_and(|text| !text.chars().any(char::is_control))
 }

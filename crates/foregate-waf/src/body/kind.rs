@@ -1,21 +1,21 @@
-//! What a body or a part of one is by its media type.
+//! The kind of a body or part by its media type.
 
 use super::{Documents, is_token};
 
-/// What is read out of a body.
+/// The format in which a body is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Json(Documents),
     Xml,
     UrlEncoded,
-    /// A form, or any other type whose parts stand between boundaries.
+    /// A form, or any other type with parts between boundaries.
     Multipart,
     /// None of these by its type.
     Other,
 }
 
-/// The type that a `Content-Type` begins with. Some take it to end at a comma or a blank as well, or drop what is white space
-/// to them.
+/// The type at the start of a `Content-Type`. Some parsers end it at a comma or a blank, or drop characters that are white space to
+/// them.
 pub(crate) fn media_type(field: &[u8]) -> &[u8] {
     let start = field.iter().take_while(|byte| !is_token(byte)).count();
     let rest = field.get(start..).unwrap_or_default();
@@ -23,12 +23,12 @@ pub(crate) fn media_type(field: &[u8]) -> &[u8] {
     rest.get(..len).unwrap_or_default()
 }
 
-/// What is read by the value of a `Content-Type`.
+/// Chooses the format by the value of a `Content-Type`.
 pub(crate) fn kind(field: &[u8]) -> Kind {
     let lower = media_type(field).to_ascii_lowercase();
     let mut halves = lower.splitn(2, |byte| *byte == b'/');
     let (family, name) = (halves.next().unwrap_or_default(), halves.next().unwrap_or_default());
-    // Of `vnd.api+json` the last part says what it is.
+    // The suffix decides: `vnd.api+json` is JSON.
     let last = name.rsplit(|byte| *byte == b'+').next().unwrap_or_default();
     let last = last.strip_prefix(b"x-").unwrap_or(last);
     match (family, last) {

@@ -1,8 +1,8 @@
-//! Bodies to names and values.
+//! Splits bodies into names and values.
 //!
-//! Each function takes a body apart in one pass over all of it, hands on what it finds at once, and says what was wrong
-//! with it. What was found before an error, and behind it where there is a place to go on from, has been handed on: rules
-//! look at it all the same. Nothing is kept but the path to where the pass is, so memory does not grow with the body.
+//! Each function reads a body in one pass, emits each value as soon as it is found, and returns the errors. Values before an error are
+//! emitted, and values behind it if there is a place to resume: rules see all of them. A pass keeps only the path to its position, so
+//! its memory does not grow with the body.
 
 mod boundary;
 pub(crate) mod charset;
@@ -27,12 +27,12 @@ pub use urlencoded::{UrlEncoded, urlencoded};
 pub(crate) use wide::{MARK, narrowed};
 pub use xml::xml;
 
-/// Whether a byte belongs to a token (RFC 9110 section 5.6.2).
+/// Returns true if a byte belongs to a token (RFC 9110 section 5.6.2).
 pub(crate) fn is_token(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
 }
 
-/// Whether a body of a type that says nothing, or something else, may be one of JSON to those who do not look at the type.
+/// Returns true if a parser that ignores the media type could read the body as JSON.
 pub(crate) fn begins_like_json(body: &[u8]) -> bool {
     json::begins_like(body)
 }
@@ -40,7 +40,7 @@ pub(crate) fn begins_like_json(body: &[u8]) -> bool {
 /// Bytes from which on a secret of XML is told: shorter ones nobody looks for.
 pub(crate) const SECRET_LEAST: usize = 4;
 
-/// Takes what a body holds. What is not overridden is thrown away.
+/// Receives the contents of a body. Values are dropped unless the method is overridden.
 pub trait Sink {
     /// A name and its value, decoded.
     fn argument(&mut self, name: &[u8], value: &[u8]) {
@@ -72,23 +72,23 @@ pub trait Sink {
         let _ = (part, line);
     }
 
-    /// A piece of the text of an XML document: what `XML:/*` is, once all pieces are put together.
+    /// A piece of the text of an XML document; all pieces together are `XML:/*`.
     fn text(&mut self, text: &[u8]) {
         let _ = text;
     }
 
-    /// Whether what an element or attribute of an XML document of this name has in it is a secret.
+    /// Returns true if the content of an XML element or attribute with this name is a secret.
     fn is_secret(&self, name: &[u8]) -> bool {
         let _ = name;
         false
     }
 
-    /// A text or value that is a secret; it is told as what it is as well.
+    /// A text or value that is a secret; it is also emitted as a text or value.
     fn secret(&mut self, text: &[u8]) {
         let _ = text;
     }
 
-    /// The value of an attribute of an XML document: what `XML://@*` is made of.
+    /// The value of an attribute of an XML document; all of them are `XML://@*`.
     fn attribute(&mut self, value: &[u8]) {
         let _ = value;
     }
@@ -99,13 +99,13 @@ pub trait Sink {
 pub struct File<'a> {
     /// The form's field.
     pub name: &'a [u8],
-    /// What the client calls it; not empty.
+    /// The file name that the client sent; not empty.
     pub filename: &'a [u8],
-    /// What others may take for that: what `filename*` says where it is something else, and what comes of an encoded word.
+    /// Alternative file names for other parsers: a different `filename*`, and decoded encoded words.
     pub other_filenames: &'a [Vec<u8>],
-    /// What is in it, as it came.
+    /// The content as the client sent it.
     pub content: &'a [u8],
-    /// What is in it to those who decode its `Content-Transfer-Encoding`, where that is something else.
+    /// The content after its `Content-Transfer-Encoding` is removed, if that changes it.
     pub decoded: Option<&'a [u8]>,
 }
 
@@ -119,8 +119,8 @@ pub struct Limits {
     pub depth: usize,
     /// How many files of a form; those beyond are left out. Default: 100, as `SecUploadFileLimit` has it.
     pub files: usize,
-    /// Whether parts of a form that have a file name, but not behind a space and in double quotes, or that have no `Content-Type`,
-    /// are arguments as well: to some programs they are texts. Default: no, since libraries of clients send files so.
+    /// Treats parts as arguments too if their file name is unquoted or follows no space, or if they have no `Content-Type`: some programs
+    /// read them as texts. Default: false, since client libraries send files this way.
     pub unclear_files: bool,
 }
 
@@ -130,7 +130,7 @@ impl Default for Limits {
     }
 }
 
-/// What is wrong with a body.
+/// An error in a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BodyError {
     what: String,
@@ -147,8 +147,8 @@ impl BodyError {
         Self { limit: true, ..Self::new(kind, what) }
     }
 
-    /// Whether nothing is wrong with the body but that it has more of something than is looked at: what follows may be
-    /// fine for others, and has not been handed on.
+    /// Returns true if the body only exceeds a limit: the values behind the limit may be valid for the origin, and were not
+    /// emitted.
     pub fn is_limit(&self) -> bool {
         self.limit
     }

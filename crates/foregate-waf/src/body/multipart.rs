@@ -21,13 +21,13 @@ const SPARE_PARTS: usize = 100;
 /// How many bodies of parts may be within each other; a part that is one more is an error.
 const LEVELS: usize = 4;
 
-/// What was wrong with a form, one field for each variable `MULTIPART_*`.
+/// The errors of a form, a field for each variable `MULTIPART_*`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Multipart {
     /// The first thing that is wrong, if there is any.
     pub error: Option<BodyError>,
-    /// The first thing that hides what is in a part from rules, if there is any. It is an error as well, and one in bodies that are
-    /// no forms too.
+    /// The first error that hides content of a part from rules. It counts as an error of the body, also of multipart bodies
+    /// that are no forms.
     pub hidden: Option<BodyError>,
     /// The boundary was in quotes.
     pub boundary_quoted: bool,
@@ -64,13 +64,13 @@ pub struct Multipart {
 }
 
 impl Multipart {
-    /// Whether lines end in CRLF and in LF alone (`MULTIPART_CRLF_LF_LINES`).
+    /// Returns true if some lines end in CRLF and others in LF (`MULTIPART_CRLF_LF_LINES`).
     pub fn mixed_lines(&self) -> bool {
         self.crlf_line && self.lf_line
     }
 
-    /// Whether anything is wrong (`MULTIPART_STRICT_ERROR`). Quotes around the boundary are not: clients of .NET and Java write
-    /// them, as RFC 2046 has it.
+    /// Returns true if the form has any error (`MULTIPART_STRICT_ERROR`). Quotes around the boundary are none: .NET and Java clients
+    /// send them, as RFC 2046 allows.
     pub fn strict_error(&self) -> bool {
         self.error.is_some()
             || self.boundary_whitespace
@@ -90,7 +90,7 @@ impl Multipart {
         }
     }
 
-    /// The same of what hides a part.
+    /// Records an error that hides content.
     fn hide(&mut self, what: impl std::fmt::Display) {
         self.fail(&what);
         if self.hidden.is_none() {
@@ -99,10 +99,10 @@ impl Multipart {
     }
 }
 
-/// Takes a form apart: texts are arguments, and parts with a file name are files. If not the whole body is given, it is no
-/// error that it ends too early.
+/// Splits a form: texts become arguments, parts with a file name become files. If `whole` is false, an early end is no
+/// error.
 ///
-/// What is wrong with a part does not end the pass: its content is handed on as an argument, without name if it has none,
+/// An error in a part does not end the pass: the content is emitted as an argument, without a name if there is none,
 /// so that nothing is hidden from rules.
 pub fn multipart(
     content_type: &[u8],
@@ -116,7 +116,7 @@ pub fn multipart(
     found.outcome
 }
 
-/// What has been found so far.
+/// The errors and counts so far.
 struct Found {
     outcome: Multipart,
     arguments: usize,
@@ -182,9 +182,9 @@ struct Reader<'a> {
     found: &'a mut Found,
     /// Finds two dashes and the boundary.
     finder: memmem::Finder<'a>,
-    /// The same of the boundary as it is for those who take it to end earlier.
+    /// A finder for the boundary as parsers see it that end it earlier.
     cut: Option<memmem::Finder<'a>>,
-    /// Whether it is `multipart/form-data`, of whose parts all have a `Content-Disposition`.
+    /// Set for `multipart/form-data`, where each part needs a `Content-Disposition`.
     is_form: bool,
     within: Within<'a>,
     limits: &'a Limits,
@@ -204,7 +204,7 @@ struct Line<'a> {
     next: usize,
 }
 
-/// What a line is.
+/// The role of a line.
 enum Mark {
     Boundary { last: bool },
     Other,
@@ -251,7 +251,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What is behind the last boundary. Some clients end its line twice.
+    /// Checks the text behind the last boundary. Some clients send its line end twice.
     fn behind(&mut self, at: usize) {
         let rest = self.body.get(at..).unwrap_or_default();
         self.found.outcome.data_after = rest != b"\r\n";
@@ -286,7 +286,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Notices what others may take for a boundary.
+    /// Records text that other parsers may take for a boundary.
     fn look_alike(&mut self, text: &[u8]) {
         self.look_for_cut(text);
         let delimiter = self.finder.needle();
@@ -308,7 +308,7 @@ impl<'a> Reader<'a> {
         self.found.outcome.unmatched_boundary = 1;
     }
 
-    /// Notices what is a boundary to those who take it to end earlier.
+    /// Records text that is a boundary for parsers that end the boundary earlier.
     fn look_for_cut(&mut self, text: &[u8]) {
         let Some(cut) = &self.cut else { return };
         let divides = |at: usize| match text.get(at + cut.needle().len()..).unwrap_or_default() {
@@ -321,7 +321,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether to go on.
+    /// Handles a boundary; returns false at the end of the pass.
     fn boundary(&mut self, line: &Line<'_>, before: &[u8], last: bool) -> bool {
         match line.end {
             b"\n" => self.found.outcome.lf_line = true,
@@ -365,7 +365,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Hands on the part whose content ends there.
+    /// Emits the part whose content ends at `end`.
     fn finish(&mut self, end: usize, whole: bool) {
         let (header, content) = match std::mem::replace(&mut self.place, Place::Behind) {
             Place::Before | Place::Behind => return,
@@ -396,7 +396,7 @@ impl<'a> Reader<'a> {
         self.typed(&header, &disposition, content, decoded.as_deref(), whole);
     }
 
-    /// What a part's header says of its name. In a form, all have one.
+    /// The name of a part from its header. Each part of a form needs one.
     fn disposition(&mut self, header: &Header) -> Disposition {
         let field = header.field(b"Content-Disposition");
         if !self.is_form {
@@ -426,7 +426,7 @@ impl<'a> Reader<'a> {
         disposition
     }
 
-    /// Hands on what is in a part of a type that is read: as it came, and decoded.
+    /// Emits the values of a part whose type is read: of its content as sent, and decoded.
     fn typed(
         &mut self,
         header: &Header,
@@ -464,7 +464,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes a part apart that has parts itself. Only what hides something from rules counts as wrong with it.
+    /// Splits a part that is multipart itself. Only errors that hide content from rules count.
     fn nested(&mut self, content_type: &[u8], name: &[u8], content: &[u8], whole: bool) {
         let level = self.within.level + 1;
         if level > LEVELS {
@@ -483,7 +483,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What a part's content is to those who decode it, where that is something else. Encodings and charsets that hide it from
+    /// The content of a part after its transfer encoding is removed, if that changes it. Encodings and charsets that hide it from
     /// rules are errors.
     fn decoded<'c>(&mut self, header: &Header, content: &'c [u8]) -> Option<Cow<'c, [u8]>> {
         if let Some(why) = header.field(b"Content-Type").and_then(charset::unclear) {
@@ -527,7 +527,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Hands on what else a text is to some; it counts as an argument.
+    /// Emits alternative readings of a text as arguments.
     fn other_text(&mut self, disposition: &Disposition, content: &[u8]) {
         self.found.arguments += 1;
         if self.found.arguments > self.limits.arguments {

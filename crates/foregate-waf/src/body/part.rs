@@ -10,7 +10,7 @@ const MAX_LINES: usize = 64;
 /// Characters beyond ASCII that end a line: U+0085, U+2028 and U+2029.
 const LINE_ENDS: [&[u8]; 3] = [b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9"];
 
-/// What has been read of it.
+/// The header fields read so far.
 #[derive(Debug, Default)]
 pub(super) struct Header {
     /// Lines without their ends, unfolded.
@@ -72,7 +72,7 @@ impl Header {
     }
 }
 
-/// What is before the colon of a line.
+/// The text before the colon of a line.
 fn name(line: &[u8]) -> &[u8] {
     &line[..memchr::memchr(b':', line).unwrap_or(line.len())]
 }

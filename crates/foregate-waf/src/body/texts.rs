@@ -3,10 +3,10 @@
 /// Bytes from which on printable ones in a row are a text. Of random bytes, one in fifteen is in such a row.
 const LEAST: usize = 4;
 
-/// The start of a body, `whole` bytes, and of what is behind it the texts alone, each behind a line feed; `None` where all of it is
+/// The first `whole` bytes of a body, followed by the texts in the rest, each after a line feed; `None` if the whole body is
 /// text: UTF-8 without NUL.
 ///
-/// What rules look for in text stands in such a row; an archive or a picture is a fifteenth of its length then.
+/// The patterns of rules occur in such texts; for an archive or a picture they are a fifteenth of its length.
 pub(crate) fn texts(body: &[u8], whole: usize) -> Option<Vec<u8>> {
     let (start, mut rest) = body.split_at_checked(whole).filter(|_| !is_text(body))?;
     let mut out = Vec::with_capacity(start.len() + rest.len() / 8);
@@ -29,7 +29,7 @@ pub(crate) fn texts(body: &[u8], whole: usize) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Whether a body is UTF-8 without NUL.
+/// Returns true if a body is UTF-8 without NUL.
 pub(crate) fn is_text(body: &[u8]) -> bool {
     memchr::memchr(0, body).is_none() && std::str::from_utf8(body).is_ok()
 }

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 
 use crate::transform::Transformation;
 
-/// What a part's content is to those who decode it.
+/// The content of a part for parsers that remove its transfer encoding.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decoded<'a> {
-    /// The same as to all others.
+    /// The transfer encoding changes nothing.
     Same,
     /// This.
     Other(Cow<'a, [u8]>),

@@ -4,19 +4,19 @@ use super::json::json_under;
 use super::kind::Kind;
 use super::{BodyError, Limits, Sink, urlencoded, xml};
 
-/// What a part is read for.
+/// A part to be read by its type.
 pub(super) struct Typed<'a> {
     pub(super) kind: Kind,
-    /// What the document is called.
+    /// The name of the document.
     pub(super) root: &'a [u8],
-    /// Whether its end is there.
+    /// Set if the content is complete.
     pub(super) whole: bool,
-    /// What may be taken of it.
+    /// Limits on the values.
     pub(super) limits: Limits,
 }
 
 impl Typed<'_> {
-    /// Hands on what a text has in it, and gives how many values that were.
+    /// Emits the values in a text and returns their number.
     pub(super) fn read(&self, text: &[u8], sink: &mut dyn Sink) -> (usize, Result<(), BodyError>) {
         let Self { kind, root, whole, limits } = self;
         let mut counted = Counted { sink, values: 0 };

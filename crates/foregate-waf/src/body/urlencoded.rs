@@ -5,7 +5,7 @@ use memchr::memchr;
 use super::{Limits, Sink};
 use crate::transform::Transformation;
 
-/// What was wrong with a form.
+/// The errors of a form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UrlEncoded {
     /// A percent sign without two hexadecimal digits (`URLENCODED_ERROR`).
@@ -14,11 +14,11 @@ pub struct UrlEncoded {
     pub over_limit: bool,
 }
 
-/// Arguments between separators (`&`, unless `SecArgumentSeparator` says otherwise), each a name up to the first `=` and
-/// its value. What is between two separators in a row is none.
+/// Splits arguments at separators (`&`, or the one of `SecArgumentSeparator`), each into a name up to the first `=` and
+/// its value. Empty arguments are skipped.
 ///
-/// Some, such as Rack 2 and CGI.pm, take a `;` that is not encoded for a separator as well as `&`: what they see is handed on
-/// besides, and counts.
+/// Some parsers, such as Rack 2 and CGI.pm, also split at an unencoded `;`: the arguments that they see are emitted too,
+/// and count.
 pub fn urlencoded(text: &[u8], separator: u8, limits: &Limits, sink: &mut dyn Sink) -> UrlEncoded {
     let mut reader = Reader { outcome: UrlEncoded::default(), left: limits.arguments, sink };
     for pair in text.split(|byte| *byte == separator).filter(|pair| !pair.is_empty()) {

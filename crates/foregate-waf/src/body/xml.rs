@@ -1,4 +1,4 @@
-//! XML 1.0 without document types: what a firewall may look at without doing what the document says.
+//! XML 1.0 without document types: the part that a firewall can read without following instructions of the document.
 
 use memchr::{memchr, memchr2, memmem};
 
@@ -56,10 +56,10 @@ pub fn xml(
 /// The longest path to an element, bytes; a longer one is an error.
 const MAX_PATH: usize = 8192;
 
-/// How the names of encodings begin in which each byte below 0x80 is the character of ASCII, wherever it stands, small letters.
-/// Those of Shift_JIS, GBK, GB 18030 and Big5 are not among them, nor Windows' that stand for those: the second byte of a
-/// character may be `]` or a letter. In EUC, Korean of Windows aside, which has letters there, both are above 0x80; `euc-cn`
-/// stands for GBK to some.
+/// Prefixes, in small letters, of encodings in which every byte below 0x80 is the ASCII character.
+/// Shift_JIS, GBK, GB 18030, Big5 and the Windows code pages for them are missing: the second byte of a
+/// character may be `]` or a letter. In EUC both bytes are above 0x80, except in the Korean Windows code page, which uses letters; `euc-cn`
+/// means GBK to some parsers.
 const LIKE_ASCII: &[&[u8]] = &[
     b"utf-8",
     b"utf8",
@@ -100,15 +100,15 @@ struct Reader<'a> {
     /// The names of the elements that have begun.
     path: Vec<u8>,
     open: Vec<Open>,
-    /// Whether the outermost element has begun.
+    /// Set once the outermost element has begun.
     root: bool,
     /// The text of the innermost element so far, if it is wanted.
     leaf: Option<Vec<u8>>,
-    /// Whether no element has been read in the innermost one.
+    /// Set while the innermost element has no child.
     is_leaf: bool,
     /// How many elements were open when one began that has a secret in it.
     secret: Option<usize>,
-    /// What is being decoded.
+    /// Buffer for decoded text.
     decoded: Vec<u8>,
     count: usize,
     limits: &'a Limits,
@@ -123,7 +123,7 @@ fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':' | b'-' | b'.' | 0x80..)
 }
 
-/// What stands in quotes behind a `=`.
+/// The quoted text behind a `=`.
 fn quoted(text: &[u8]) -> Option<&[u8]> {
     let text = text.trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
     let quote = *text.first().filter(|byte| matches!(byte, b'"' | b'\''))?;
@@ -146,7 +146,7 @@ impl<'a> Reader<'a> {
         count > 0
     }
 
-    /// Goes behind the next `end`; says what is before it.
+    /// Moves behind the next `end` and returns the text before it.
     fn up_to(&mut self, end: &[u8]) -> Result<&'a [u8], Fault> {
         let rest = self.rest();
         let len = memmem::find(rest, end).ok_or(Fault::End)?;
@@ -199,8 +199,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Skips a document type that declares what it needs itself: what is read of elsewhere, or from parameters, nobody sees
-    /// here, and what would end it for others is nothing that it may have.
+    /// Skips a document type with internal declarations only. External subsets and parameter entities are errors: rules would
+    /// not see their content.
     fn document_type(&mut self) -> Result<(), Fault> {
         self.at += b"<!DOCTYPE".len();
         let (mut inner, mut closed) = (false, false);
@@ -301,8 +301,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Whether the document says that it is in an encoding in which what looks like ASCII may be something else: what rules
-    /// see would not be what is read behind them. So is one that says it in a way that others may read otherwise.
+    /// Returns true if the document declares an encoding in which bytes that look like ASCII may be other characters, or declares it in
+    /// a way that parsers read differently: rules would see other text than the origin.
     fn is_in_other_letters(&self) -> bool {
         let rest = self.rest();
         if !rest.starts_with(b"<?xml") || !rest.get(5).is_some_and(|byte| is_white(*byte)) {
@@ -356,7 +356,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Decodes what is before `end`, if there is something to decode. Goes on from there, or to where it is wrong.
+    /// Decodes the text before `end`. Returns false at an error, with the position at it.
     fn decode(&mut self, end: usize) -> Result<bool, Fault> {
         let text = &self.body[self.at..end];
         if let Some(wrong) = text.iter().position(|byte| *byte < b' ' && !is_white(*byte)) {
@@ -542,7 +542,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What digits mean; no character if they are none, or too many.
+/// The code that the digits denote; an invalid character if they are malformed or too many.
 fn number(digits: &[u8], radix: u32) -> u32 {
     let text = std::str::from_utf8(digits).unwrap_or_default();
     let is_digits = !text.is_empty() && text.chars().all(|digit| digit.is_digit(radix));

@@ -11,7 +11,7 @@ use crate::model::{AuditEngine, Settings, Severity, Variable};
 /// Most bytes of a body that a record shows.
 const BODY: usize = 4_096;
 
-/// Whether a transaction is recorded.
+/// Returns true if the transaction is recorded.
 pub(super) fn is_wanted(state: &State, settings: &Settings) -> bool {
     match state.switches.audit {
         AuditEngine::On => true,
@@ -74,7 +74,7 @@ fn shown(state: &State, variable: Variable) -> String {
 
 /// The start of a body as it is shown.
 fn shown_body(state: &State, variable: Variable) -> String {
-    // What is hidden becomes shorter: a few times as much is looked at as is shown, and not megabytes.
+    // Masking shortens the text, so a few times the shown length is read, but not megabytes.
     let start = state.values.scalar(variable).part(0, 4 * BODY);
     shorten(&state.masks.hide_of(variable, state.values.text.get(start)), BODY)
 }
@@ -170,7 +170,7 @@ fn found(json: &mut Json, matched: &Match) {
 #[derive(Default)]
 struct Json {
     out: String,
-    /// Whether something stands before, in the object or list that is open.
+    /// Set if the open object or list already has an element.
     follows: bool,
 }
 

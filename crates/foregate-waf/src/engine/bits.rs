@@ -24,7 +24,7 @@ impl Bits {
         }
     }
 
-    /// Whether a number is in the set.
+    /// Returns true if the number is in the set.
     #[inline]
     pub(crate) fn contains(&self, number: usize) -> bool {
         contains(&self.words, number)
@@ -37,7 +37,7 @@ impl Bits {
         }
     }
 
-    /// Whether nothing is in it.
+    /// Returns true if the set is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
     }
@@ -73,7 +73,7 @@ impl Bits {
     }
 }
 
-/// Whether a number is in a set given as words.
+/// Returns true if the number is in a set given as words.
 #[inline]
 pub(crate) fn contains(words: &[u64], number: usize) -> bool {
     words.get(number / 64).is_some_and(|word| word & (1 << (number % 64)) != 0)

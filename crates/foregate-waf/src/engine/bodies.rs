@@ -1,4 +1,4 @@
-//! What rules see of a request's body, and of its query.
+//! The values that rules see of a request's body and query.
 
 use super::limits::{Beyond, NAMES, Unreadable};
 use super::run::Run;
@@ -7,7 +7,7 @@ use super::values::{Family, Span};
 use crate::body::{self, Documents, File, Kind, Limits, Multipart, Sink, charset};
 use crate::model::{BeyondLimit, BodyProcessor, EngineMode, Variable, XmlArguments};
 
-/// What rules are told of a body that is longer than it may be without its files.
+/// Error text for a body that is longer than the limit without its files.
 const TOO_LONG: &str = "the body without its files is larger than SecRequestBodyNoFilesLimit";
 
 /// Bytes of a body in which texts are looked for, for one unit of work.
@@ -31,7 +31,7 @@ impl Run<'_> {
         outcome
     }
 
-    /// What is taken from a body, with what the query has left.
+    /// Limits for the body, after the arguments of the query.
     fn body_limits(&self) -> Limits {
         let settings = &self.plan.settings;
         let have = self.state.values.units(Family::Args).len();
@@ -47,11 +47,11 @@ impl Run<'_> {
     /// well.
     pub(crate) fn request_body(&mut self, body: &[u8], whole: bool) -> bool {
         let most = self.plan.settings.request_body_no_files_limit;
-        // What is not taken apart is a file, as an upload by PUT is.
+        // A body in an unknown format is a file, such as an upload by PUT.
         let is_file = matches!(self.state.switches.processor, None | Some(BodyProcessor::Raw));
         let has_files = self.state.switches.processor == Some(BodyProcessor::Multipart);
         if !is_file && !has_files && body.len() as u64 > most && self.refuses_long_bodies() {
-            // Nothing that could be found in megabytes would change what becomes of them.
+            // Scanning megabytes could not change the verdict.
             self.body_error(TOO_LONG);
             return false;
         }
@@ -60,8 +60,8 @@ impl Run<'_> {
         values.set_number(Variable::RequestBodyLength, body.len() as u64);
         values.set_text(Variable::InboundDataError, if whole { b"0" } else { b"1" });
         let switches = self.state.switches;
-        // Files of a form would cost more than all else, and the Core Rule Set expects nothing for XML; whoever wants these as they
-        // come says so.
+        // Files of forms would cost more than all other values, and the Core Rule Set expects no raw body for XML; operators can ask for
+        // both.
         let is_alone = !matches!(switches.processor, Some(BodyProcessor::Multipart | BodyProcessor::Xml));
         let is_wanted = self.uses(Variable::RequestBody) && is_alone
             || switches.processor == Some(BodyProcessor::UrlEncoded)
@@ -85,7 +85,7 @@ impl Run<'_> {
             }
         };
         if !body.is_empty() && self.is_coded() {
-            // What it says is in none of the arguments; whoever decodes it behind us sees what rules have not seen.
+            // The arguments do not contain the decoded content; an origin that decodes it would see text that rules have not seen.
             self.unreadable("the body has a content coding");
         }
         if !body.is_empty() && self.has_several_types() {
@@ -119,7 +119,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether a request is denied whose body is longer than `SecRequestBodyNoFilesLimit` says.
+    /// Returns true if a body above `SecRequestBodyNoFilesLimit` denies the request.
     pub(crate) fn refuses_long_bodies(&self) -> bool {
         self.state.switches.mode == EngineMode::On
             && self.plan.settings.request_body_limit_action == BeyondLimit::Reject
@@ -144,7 +144,7 @@ impl Run<'_> {
         self.state.unreadable.as_ref()?;
         let form = self.state.values.text.get(self.state.values.scalar(Variable::ReqbodyError)) != b"1";
         let asked = if form { Variable::MultipartStrictError } else { Variable::ReqbodyError };
-        // An operator who lets requests through that are over their budget has decided about those.
+        // With `Beyond::Continue`, the operator chose to let requests over their budget pass.
         let is_over = self.state.over.is_some() && limits.beyond == Beyond::Continue;
         (!self.uses(asked) && !is_over).then_some(status)
     }
@@ -154,8 +154,8 @@ impl Run<'_> {
         self.state.values.set_text(Variable::ReqbodyErrorMsg, why.as_bytes());
     }
 
-    /// What takes a body of JSON or XML apart by its type where no rule says anything: a body that its type promises to be one and
-    /// that is none is one that cannot be read, whatever rules are there.
+    /// The parser for a JSON or XML type if no rule selects one: a body that does not match its declared type is unreadable, regardless of
+    /// the rules.
     fn processor_of_type(&self) -> Option<BodyProcessor> {
         match body::kind(&self.type_of_body()) {
             Kind::Json(_) => Some(BodyProcessor::Json),
@@ -164,8 +164,8 @@ impl Run<'_> {
         }
     }
 
-    /// Names and values of a body that nothing takes apart by its type: many programs do not look at the type. Of what is wrong
-    /// with it nothing is told, since it may be something else; that it has more than is looked at is.
+    /// Extracts names and values from a body of another type: many programs ignore the type. Syntax errors are
+    /// not reported, since the format is a guess; exceeded limits are.
     fn guess_all(&mut self, body: &[u8], whole: bool) {
         let is_one = self.guess(body, whole);
         let field = self.type_of_body();
@@ -193,8 +193,8 @@ impl Run<'_> {
         }
     }
 
-    /// Takes a body for JSON or XML if it begins like that; whether it is. What a less strict reader would find in JSON that is none
-    /// is found as well.
+    /// Parses a body that begins like JSON or XML and returns true if it is. Values that a lenient parser would find in invalid JSON
+    /// are emitted too.
     fn guess(&mut self, body: &[u8], whole: bool) -> bool {
         if let Some(text) = body::narrowed(body) {
             // The declaration names the encoding that it was in.
@@ -277,7 +277,7 @@ impl Run<'_> {
         self.types_of_body().next().unwrap_or_default().to_vec()
     }
 
-    /// Whether one part of what follows may take the body for something else than another part, and than rules do.
+    /// Returns true if programs behind the firewall may disagree about the type of the body.
     fn has_several_types(&self) -> bool {
         let mut types = self.types_of_body();
         types.next().is_some_and(|first| types.any(|other| other != first))
@@ -290,7 +290,7 @@ impl Run<'_> {
         fields.map(|field| values.text.get(field.value))
     }
 
-    /// Whether the body has a content coding (RFC 9110, section 8.4), `identity` aside.
+    /// Returns true if the body has a content coding (RFC 9110, section 8.4) other than `identity`.
     fn is_coded(&self) -> bool {
         let values = &self.state.values;
         let mut fields = values.units(Family::Headers).iter();
@@ -343,7 +343,7 @@ impl Run<'_> {
         values.set_number(Variable::FilesCombinedSize, files);
     }
 
-    /// Whether a rule looks at a variable.
+    /// Returns true if a rule uses the variable.
     fn uses(&self, variable: Variable) -> bool {
         self.plan.used.contains(variable as usize)
     }
@@ -371,7 +371,7 @@ impl Run<'_> {
 /// The longest name of an argument in a text that may be a form, bytes: a longer one is hardly a name.
 const GUESSED_NAME: usize = 8192;
 
-/// Takes from a text that may be a form what has a name and a value.
+/// Collects names and values from a text that may be a form.
 struct Pairs<'r, 'p>(Collector<'r, 'p>);
 
 impl Sink for Pairs<'_, '_> {
@@ -388,10 +388,10 @@ impl Sink for Pairs<'_, '_> {
     }
 }
 
-/// Puts what a body holds into the families.
+/// Adds the values of a body to the families.
 struct Collector<'r, 'p> {
     run: &'r mut Run<'p>,
-    /// Whether texts of XML are wanted.
+    /// Set if rules use texts of XML.
     texts: bool,
     /// The text of an XML document so far.
     text: Vec<u8>,
@@ -427,7 +427,7 @@ impl<'r, 'p> Collector<'r, 'p> {
         self.run.add(family, names, self.name, value);
     }
 
-    /// Hands on what could not be before the end.
+    /// Emits the values that are complete only at the end.
     fn finish(mut self) {
         if !self.text.is_empty() {
             let text = std::mem::take(&mut self.text);

@@ -11,7 +11,7 @@ pub(crate) const RAW: Node = 0;
 /// All chains that rules use.
 #[derive(Debug, Default)]
 pub(crate) struct Chains {
-    /// Of each node but [`RAW`]: what it continues, and with what. A parent's number is lower than its child's.
+    /// Parent and transformation of each node but [`RAW`]. A parent's number is lower than its child's.
     nodes: Vec<(Node, Transformation)>,
 }
 
@@ -35,7 +35,7 @@ impl Chains {
         self.nodes.len() + 1
     }
 
-    /// What a node continues, and with what.
+    /// The parent and the transformation of a node.
     #[inline]
     pub(crate) fn node(&self, node: Node) -> Option<(Node, Transformation)> {
         self.nodes.get(usize::from(node).checked_sub(1)?).copied()

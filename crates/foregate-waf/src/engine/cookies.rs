@@ -1,4 +1,4 @@
-//! What rules see of cookies.
+//! The values that rules see of cookies.
 
 use super::run::Run;
 use super::state::Over;
@@ -11,14 +11,14 @@ const COOKIES: usize = 1_000;
 #[derive(Debug)]
 pub(crate) struct OpenCookie {
     name: Span,
-    /// What there is of it behind its quote.
+    /// The text behind the quote.
     text: Vec<u8>,
 }
 
 impl Run<'_> {
-    /// Takes a field `Cookie` in: what stands between semicolons, each a name and a value. A value that begins with a double
-    /// quote is there a second time as those read it who let it go on up to the closing quote, semicolons and fields that
-    /// follow included, and decode escapes (RFC 2109; Python's libraries do).
+    /// Adds a `Cookie` field: pairs of name and value between semicolons. A value that begins with a double
+    /// quote is added a second time in the reading of RFC 2109 (Python's libraries): up to the closing quote, across semicolons and fields,
+    /// with escapes decoded.
     pub(crate) fn cookies(&mut self, field: &[u8], span: Span) {
         self.continue_cookie(field);
         let mut at = 0;
@@ -34,7 +34,7 @@ impl Run<'_> {
             }
             let equals =
                 field[start..end].iter().position(|byte| *byte == b'=').map_or(end, |sign| start + sign);
-            // Some leave out what is white before the sign as well.
+            // Some parsers also drop white space before the sign.
             let blanks = field[start..equals].iter().rev().take_while(|byte| byte.is_ascii_whitespace());
             let name = span.part(start, equals - blanks.count());
             let from = (equals + 1).min(end);
@@ -46,7 +46,7 @@ impl Run<'_> {
         }
     }
 
-    /// The other readings of a value in quotes that begins there, and that ends there for those who end it at a semicolon.
+    /// Adds the other readings of a quoted value that begins at `from`, and that ends at `end` for parsers that split at semicolons.
     fn quoted_cookie(&mut self, name: Span, field: &[u8], from: usize, end: usize) {
         let rest = &field[from..];
         let closed = closing_quote(rest);

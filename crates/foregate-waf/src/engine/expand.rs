@@ -16,7 +16,7 @@ use crate::operator::GROUPS;
 const NO_SEVERITY: u8 = 255;
 
 impl Run<'_> {
-    /// Expands a text. What is not there is nothing.
+    /// Expands a text. Missing values expand to nothing.
     pub(crate) fn expand(&mut self, expression: &Expression) -> Span {
         match expression {
             Expression::Fixed(text) => self.push_expanded(text),
@@ -44,12 +44,12 @@ impl Run<'_> {
     fn push_expanded(&mut self, text: &[u8]) -> Span {
         match self.state.piece {
             usize::MAX => self.push(text),
-            // What a report needs is bounded, and not kept.
+            // Text for reports is bounded and not kept.
             _ => self.state.values.text.push(text),
         }
     }
 
-    /// Hides the secrets in what a piece of a text that is shown has come to.
+    /// Masks secrets in the expansion of a piece of text that will be shown.
     fn hide(&mut self, piece: &Piece, from: usize, out: &mut Vec<u8>) {
         if self.state.piece == usize::MAX {
             return;
@@ -252,7 +252,7 @@ impl Run<'_> {
         }
         for (name, text) in [(&b"msg"[..], &rule.message), (b"logdata", &rule.data)] {
             if let Some(text) = text {
-                // What they say may be about what the rule is: it is not expanded here.
+                // The text may describe the rule itself, so it is not expanded here.
                 parts.push((name, Item::Text(self.push(text.beginning()))));
             }
         }
@@ -264,7 +264,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether a name that is no family's is picked and not left out.
+    /// Returns true if a name outside of all families is picked and not excluded.
     fn picks_text(&self, pick: &Pick, without: &[Pick], name: Span) -> bool {
         is_picked(pick, without, self.state.values.text.get(name))
     }
@@ -324,7 +324,7 @@ impl Run<'_> {
     }
 }
 
-/// Whether a name that is no family's is picked and not left out.
+/// Returns true if a name outside of all families is picked and not excluded.
 fn is_picked(pick: &Pick, without: &[Pick], name: &[u8]) -> bool {
     let takes = |pick: &Pick| match pick {
         Pick::All => true,

@@ -24,7 +24,7 @@ pub(crate) enum Piece {
 }
 
 impl Expression {
-    /// The text without macros, or what stands before the first.
+    /// The text without macros, or the text before the first macro.
     pub(crate) fn beginning(&self) -> &[u8] {
         match self {
             Self::Fixed(text) => text,

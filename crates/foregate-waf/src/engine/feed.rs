@@ -142,7 +142,7 @@ impl Run<'_> {
         let row = state.words.len();
         state.words.resize(row + words, 0);
         state.scratch.hits.clear();
-        // The first row is of the value itself: what its children may share is found only if somebody wants it.
+        // The first row belongs to the value itself: results that its children may share are computed on demand.
         let mut own = UNSCANNED;
         let mut work = 0;
         let found = &mut state.scratch.found;
@@ -166,7 +166,7 @@ impl Run<'_> {
             let mut hits = if form == from || next.same_to_scan { shared } else { UNSCANNED };
             if let Some(wanted) = &next.candidates {
                 if hits == UNSCANNED {
-                    // The same bytes may have come out of another chain.
+                    // Another chain may have produced the same bytes.
                     let text = &state.values.text;
                     let same = state.scratch.forms[..at].iter().zip(&state.forms[base..]);
                     let same = same.filter(|((_, hits), _)| *hits != UNSCANNED);
@@ -187,7 +187,7 @@ impl Run<'_> {
     }
 }
 
-/// Scans a value; what was found goes into a row of words.
+/// Scans a value and stores the hits in a row of words.
 fn look(scan: &Scan, value: &[u8], found: &mut Found, hits: &mut [u64]) {
     found.clear();
     scan.scan(value, found);
@@ -211,7 +211,7 @@ pub(crate) fn transform(
     piece(text, from, |input| transformation.apply_with(input, map))
 }
 
-/// The same for any function from text to text of which what is borrowed is a part of its input.
+/// Like the function above, for any function from text to text that borrows only from its input.
 pub(crate) fn piece(text: &mut Text, from: Span, change: impl FnOnce(&[u8]) -> Cow<'_, [u8]>) -> Span {
     let input = text.get(from);
     match change(input) {

@@ -1,4 +1,4 @@
-//! What rules say that logs do not show: `sanitiseArg` and its kin.
+//! Values that rules hide from logs: `sanitiseArg` and its relatives.
 
 use foldhash::HashSet;
 
@@ -47,18 +47,18 @@ impl Part {
     }
 }
 
-/// What is masked in one transaction. Names are in small letters.
+/// The masked values of one transaction. Names are in small letters.
 #[derive(Debug, Default)]
 pub(crate) struct Masks {
     arguments: HashSet<Box<[u8]>>,
     request_fields: HashSet<Box<[u8]>>,
     response_fields: HashSet<Box<[u8]>>,
-    /// Names of arguments as they stand in bodies: also what is last in a path of JSON.
+    /// Names of arguments as they occur in bodies: also the last part of a JSON path.
     keys: HashSet<Box<[u8]>>,
-    /// Those among them that have other letters than [`is_name`] takes.
+    /// The names with characters that [`is_name`] rejects.
     odd: Vec<Box<[u8]>>,
     parts: Vec<Part>,
-    /// Whether a rule masks what it matches.
+    /// Set if a rule masks its own matches.
     pub(super) matched: bool,
     /// There were more than there is room for: all is masked.
     all: bool,
@@ -71,12 +71,12 @@ impl Masks {
         self.version == 0
     }
 
-    /// Whether all of a part is masked.
+    /// Returns true if all of a part is masked.
     pub(super) fn hides(&self, part: Part) -> bool {
         self.all || self.parts.contains(&part)
     }
 
-    /// Whether a value of a variable under this name is masked.
+    /// Returns true if the value of a variable under this name is masked.
     pub(super) fn covers(&self, variable: Variable, name: &[u8]) -> bool {
         if self.is_empty() {
             return false;
@@ -85,7 +85,7 @@ impl Masks {
         self.all
             || match variable {
                 Variable::Args | Variable::ArgsGet | Variable::ArgsPost => {
-                    // Of a value of JSON the name is a path, and what is in a masked one is masked as well.
+                    // The name of a JSON value is a path; values inside a masked one are masked too.
                     has(&self.arguments)
                         || name
                             .split(|byte| *byte == b'.')
@@ -97,12 +97,12 @@ impl Masks {
             }
     }
 
-    /// Whether the value that may follow this in a text is masked.
+    /// Returns true if the value that follows this key in a text is masked.
     pub(super) fn has_key(&self, key: &[u8]) -> bool {
         !self.keys.is_empty() && self.keys.contains(&*key.to_ascii_lowercase())
     }
 
-    /// Whether the line that may follow this in a text is masked, as the value of a field.
+    /// Returns true if the line that follows this field name in a text is masked.
     pub(super) fn has_field(&self, name: &[u8]) -> bool {
         (!self.request_fields.is_empty() || !self.response_fields.is_empty()) && {
             let name = name.to_ascii_lowercase();
@@ -186,7 +186,7 @@ impl Masks {
         self.version += usize::from(fields.insert(name.to_ascii_lowercase().into()));
     }
 
-    /// Whether there is room for one more name; if not, all is masked.
+    /// Returns true if there is room for one more name; otherwise everything is masked.
     fn has_room(&mut self) -> bool {
         let fits = self.arguments.len() + self.request_fields.len() + self.response_fields.len() < NAMES;
         self.version += usize::from(!fits && !self.all);
@@ -201,7 +201,7 @@ impl Masks {
         }
     }
 
-    /// Whether the value of a match is masked, of which the variable's name is shown.
+    /// Returns true if the value of a match is masked, given the displayed name of its variable.
     fn covers_shown(&self, label: &str) -> bool {
         let (variable, name) = label.split_once(':').unwrap_or((label, ""));
         let Some(variable) = Variable::parse(variable) else { return self.all };
@@ -219,7 +219,7 @@ impl Masks {
         self.covers(variable, name.as_bytes()) || (is_unclear && !names.is_empty())
     }
 
-    /// Hides what is masked by now in a match that was kept before that was known.
+    /// Masks a match that was kept before the mask was set.
     pub(super) fn hide_in(&self, found: &mut Match, copies: impl Fn(&[u8]) -> Vec<u8>, plan: &Plan) {
         // Of further values nobody knows any more which they were.
         let is_copied = found.values.len() >= VALUES
@@ -268,7 +268,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 impl Run<'_> {
-    /// Masks what a rule says.
+    /// Applies a mask of a rule.
     pub(super) fn mask(&mut self, mask: &Mask) {
         let masks = &mut self.state.masks;
         match mask {
@@ -282,7 +282,7 @@ impl Run<'_> {
         }
     }
 
-    /// Masks what has just matched, wherever it is shown.
+    /// Masks the values that have just matched, wherever they are shown.
     fn mask_matched(&mut self) {
         let Some(found) = self.last() else { return };
         let Some((variable, name)) = self.origin_of(found, self.state.matched.len() - 1) else { return };
@@ -301,7 +301,7 @@ impl Run<'_> {
         }
     }
 
-    /// The variable that a value comes from, and its name there: what has matched before may be looked at once more.
+    /// The variable and name from which a value comes: an earlier match may be matched again.
     pub(super) fn origin_of(&self, found: Found, at: usize) -> Option<(Variable, &[u8])> {
         let name = match found.name {
             NameRef::Span(span) => self.state.values.text.get(span),

@@ -1,10 +1,10 @@
-//! Whether all who read a `Content-Type` (RFC 9110 section 8.3) take the same out of it.
+//! Checks that all parsers read the same type from a `Content-Type` (RFC 9110 section 8.3).
 
 use memchr::memmem;
 
 use crate::body::{charset, is_token, media_type};
 
-/// What stands in the names of types for which bodies are taken apart. Some look for these anywhere in the field.
+/// Words in the names of types that select a parser. Some programs search for them anywhere in the field.
 const TYPES: &[&[u8]] = &[b"json", b"xml", b"multipart", b"urlencoded"];
 
 /// Why some may take the body for another one than others do, and than rules do; `None` if all agree.
@@ -19,15 +19,15 @@ pub(super) fn unclear(field: &[u8]) -> Option<&'static str> {
     names_another(&lower).then_some("a parameter of the field Content-Type names another type")
 }
 
-/// Whether it has what is white space to some, who leave it out, and a part of the type to others.
+/// Returns true if the field has characters that some parsers skip as white space and others read as part of the type.
 fn is_odd(field: &[u8]) -> bool {
     let is_odd = |byte: &u8| !matches!(byte, b'\t' | b' '..=b'~');
     field.first().is_some_and(|first| !is_token(first)) || field.iter().any(is_odd)
 }
 
-/// Whether something behind the type is the name of another: some take the body for that then. A form's boundary is any text.
-/// XML is never anything else as well, and JSON that says `json` again is JSON. Of other multipart types (RFC 2387) parameters
-/// say what is in them.
+/// Returns true if a parameter names another type, which some programs use instead. A form's boundary is arbitrary text.
+/// XML is never read as another type, and JSON that repeats `json` is JSON. The parameters of other multipart types (RFC 2387)
+/// describe their content.
 fn names_another(lower: &[u8]) -> bool {
     let kind = media_type(lower);
     let is_form = kind == b"multipart/form-data";

@@ -1,17 +1,17 @@
 //! Rules compiled to a plan, and transactions that follow it.
 //!
-//! | file | what is there |
+//! | file | contents |
 //! |---|---|
-//! | `compile/` | the model to the plan: targets, effects; `fold.rs` what is known before a request comes; `interests.rs` what rules want of each value |
+//! | `compile/` | the model to the plan: targets, effects; `fold.rs` constant folding; `interests.rs` the operators for each value |
 //! | `plan.rs`, `expression.rs`, `chains.rs` | the plan: rules, links, texts with macros, chains of transformations |
-//! | `transaction.rs` | the interface: what came, what the rules say |
+//! | `transaction.rs` | the interface: parts of a request in, verdicts out |
 //! | `request.rs`, `response.rs`, `bodies.rs` | heads and bodies to names and values |
-//! | `values.rs`, `tx.rs`, `store.rs` | names and values of a transaction, variables that rules set, what outlives it |
-//! | `state.rs`, `would.rs` | all that a transaction knows; what would become of it if its host stopped requests |
+//! | `values.rs`, `tx.rs`, `store.rs` | names and values of a transaction, variables that rules set, collections that outlive it |
+//! | `state.rs`, `would.rs` | the state of a transaction; the verdict that a blocking host would have applied |
 //! | `feed.rs`, `run.rs` | a phase: values transformed and scanned, then the rules that are live |
 //! | `expand.rs`, `perform.rs` | macros and values that change; actions |
 //! | `report.rs`, `audit.rs`, `secrets.rs`, `masks.rs` | matches as lines and records, without secrets |
-//! | `limits.rs` | what a transaction may use |
+//! | `limits.rs` | bounds on a transaction |
 
 mod audit;
 mod bits;
@@ -59,12 +59,12 @@ pub struct Engine {
 /// How rules are compiled.
 #[derive(Clone, Debug)]
 pub struct Compile {
-    /// What one transaction may use.
+    /// Bounds on one transaction.
     pub limits: Limits,
-    /// What outlives transactions; handed on, it outlives rules as well.
+    /// The collections that outlive transactions; pass the same store on to keep them across rule sets.
     pub store: Arc<Store>,
-    /// Whether values are scanned for what patterns require before these are tried. Default: yes. Without it the results
-    /// are the same, which tests check.
+    /// Scans values for literals that patterns require before the patterns are tried. Default: true. The results
+    /// are the same without it, which tests check.
     pub prefilter: bool,
 }
 
@@ -75,18 +75,18 @@ impl Default for Compile {
 }
 
 impl Engine {
-    /// Compiles rules. What cannot be compiled is said with its place.
+    /// Compiles rules. An error has the place of the rule.
     pub fn compile(rules: RuleSet, options: Compile) -> Result<Self, Problem> {
         let Compile { limits, store, prefilter } = options;
         Ok(Self { plan: compile::compile(rules, limits, store, prefilter)? })
     }
 
-    /// What the rules say besides themselves.
+    /// The settings in the rules' files.
     pub fn settings(&self) -> &crate::model::Settings {
         &self.plan.settings
     }
 
-    /// Whether rules may look at bodies of responses.
+    /// Returns true if rules may read bodies of responses.
     pub fn looks_at_responses(&self) -> bool {
         let turns_on = |rule: &plan::Rule| {
             let mut effects = rule.links.iter().flat_map(|link| &link.effects);
@@ -97,10 +97,10 @@ impl Engine {
             && (self.plan.settings.response_body_access || rules.iter().any(turns_on))
     }
 
-    /// Whether rules look at bodies of responses with this `Content-Type`.
+    /// Returns true if rules read bodies of responses with this `Content-Type`.
     pub fn looks_at_type(&self, field: &[u8]) -> bool {
         let kind = field.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-        // Who asks for all types does not mean those that would not come if they were held.
+        // A setting for all types excludes event streams, which would never arrive if they were held.
         let is_stream = kind.eq_ignore_ascii_case(b"text/event-stream");
         let is_it =
             |wanted: &str| kind.eq_ignore_ascii_case(wanted.as_bytes()) || (wanted == "*" && !is_stream);

@@ -1,4 +1,4 @@
-//! What rules do: to variables and to the transaction when a link matches, and to the request when all links have.
+//! Actions of rules: on variables and the transaction when a link matches, and on the request when all links have.
 
 use super::plan::{Change, Effect, Name, Removal};
 use super::run::{Item, Run};
@@ -67,7 +67,7 @@ impl<'p> Run<'p> {
     fn switch(&mut self, mode: EngineMode) {
         let state = &mut *self.state;
         state.would.switch(mode, state.phase);
-        // Who only has it detect does not leave that to a rule.
+        // A host that only detects does not let rules change that.
         let detects = state.switches.detects && mode == EngineMode::On;
         state.switches.mode = if detects { EngineMode::DetectionOnly } else { mode };
     }
@@ -96,7 +96,7 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// Says what takes the body apart.
+    /// Selects the parser of the body.
     pub(crate) fn set_processor(&mut self, processor: BodyProcessor) {
         self.state.switches.processor = Some(processor);
         self.state.values.set_text(Variable::ReqbodyProcessor, processor.name().as_bytes());
@@ -144,7 +144,7 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// A value that a variable is set to because another has it. What is not there becomes the empty text.
+    /// The value for a variable that copies another one. A missing value becomes the empty text.
     fn copied(&mut self, value: Value) -> Value {
         match value {
             Value::Unset => Value::Text(Span::EMPTY),
@@ -187,7 +187,7 @@ impl<'p> Run<'p> {
                 Ok(())
             }),
         };
-        // What is counted and not kept would let through what it is counted for.
+        // A counter that cannot be stored would let pass the requests that it limits.
         if set.is_some_and(|set| set.is_err()) {
             self.state.exceed(Over::Variables);
         }
@@ -215,7 +215,7 @@ impl<'p> Run<'p> {
             Some(Variable::UserId) => self.state.user_id = Some(key),
             _ => {}
         }
-        // Applications are kept apart, but for what is global.
+        // Applications have separate records, except in `GLOBAL`.
         let app =
             self.plan.settings.web_app_id.as_deref().filter(|_| collection != PersistentCollection::Global);
         let key = match app {
@@ -228,7 +228,7 @@ impl<'p> Run<'p> {
         self.state.keys[collection as usize] = Some(key);
     }
 
-    /// Puts what an operator captured into `TX.0` to `TX.9`; what of those it did not capture is not set any more.
+    /// Stores the captures of an operator in `TX.0` to `TX.9` and unsets the rest.
     pub(crate) fn capture(&mut self, value: Span, captured: &Captured) {
         if captured.fingerprint.is_none() && captured.groups.iter().all(Option::is_none) {
             return;
@@ -244,7 +244,7 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// What follows from a rule's match: a record of it, and perhaps a verdict.
+    /// Records a rule's match and returns its verdict, if any.
     pub(crate) fn finish(&mut self, rule: usize) -> Option<Verdict> {
         let about = &self.plan.rules[rule].about;
         if let Some(severity) = about.severity.map(|severity| severity.number()) {
@@ -283,7 +283,7 @@ impl<'p> Run<'p> {
         None
     }
 
-    /// Whether a rule that matched ends its phase without ending more.
+    /// Returns true if a rule that matched ends its phase and nothing else.
     pub(crate) fn ends_phase(&self, rule: usize) -> bool {
         self.plan.rules[rule].about.disruptive == Disruptive::Allow(AllowScope::Phase)
             && self.state.switches.mode == EngineMode::On

@@ -17,14 +17,14 @@ use crate::scan::{Pattern, Scan};
 /// A rule as it is run.
 #[derive(Debug)]
 pub(crate) struct Rule {
-    /// What it says of itself.
+    /// The rule's own metadata.
     pub(crate) about: model::Rule,
     /// The links, in order.
     pub(crate) links: Box<[Link]>,
     pub(crate) message: Option<Expression>,
     pub(crate) data: Option<Expression>,
     pub(crate) tags: Box<[Expression]>,
-    /// Whether it keeps others from looking at a request: it allows, or leaves out rules, targets or bodies.
+    /// Set if it exempts requests from inspection: it allows, or removes rules, targets or bodies.
     pub(crate) lets_through: bool,
     /// Where `redirect` leads.
     pub(crate) redirect: Option<Expression>,
@@ -44,14 +44,14 @@ pub(crate) struct Link {
     pub(crate) effects: Box<[Effect]>,
 }
 
-/// What a link looks at.
+/// A target of a link.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) variable: Variable,
     pub(crate) source: Source,
     pub(crate) pick: Pick,
     pub(crate) count: bool,
-    /// What is left out of it.
+    /// The excluded names.
     pub(crate) without: Box<[Pick]>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) enum Source {
     Stored(PersistentCollection),
     /// In `ENV`.
     Env,
-    /// In the list of what has matched: values or names, all or the last.
+    /// The list of matches: values or names, all or the last.
     Matched { names: bool, all: bool },
     /// In the rule itself.
     Rule,
@@ -81,13 +81,13 @@ pub(crate) enum Source {
 pub(crate) enum Pick {
     /// All.
     All,
-    /// Those of a name: its number in the family's table (or its slot of `TX`), and the name in small letters.
+    /// The values of a name: its number in the family's table (or its slot of `TX`), and the name in small letters.
     Name(u16, Box<[u8]>),
-    /// Those whose name a pattern matches. Of `TX`, slots with such a name are known.
+    /// The values with names that match a pattern. For `TX`, the slots with such names are precomputed.
     Pattern(Box<Pattern>, Box<[Slot]>),
 }
 
-/// What happens when a link matches.
+/// The effect of a link that matches.
 #[derive(Debug)]
 pub(crate) enum Effect {
     SetTx(Name, Change),
@@ -127,7 +127,7 @@ pub(crate) enum Name {
     Made(Expression),
 }
 
-/// What becomes of a variable.
+/// A change of a variable.
 #[derive(Debug)]
 pub(crate) enum Change {
     Set(Value),
@@ -148,7 +148,7 @@ pub(crate) enum Amount {
 /// One phase.
 #[derive(Debug, Default)]
 pub(crate) struct PhasePlan {
-    /// What is done, in order.
+    /// The steps, in order.
     pub(crate) steps: Vec<Step>,
     /// Steps that are done whatever the values are.
     pub(crate) always: Bits,
@@ -175,7 +175,7 @@ impl PhasePlan {
 pub(crate) enum Step {
     /// Run a rule; with the number of its candidate.
     Run { rule: usize, candidate: Option<u32>, skip: usize },
-    /// Set variables to what is known to come out of the rules up to this one: of each, by which rule.
+    /// Assign the values that the rules up to this one are known to set, each with its rule.
     Assign { rule: usize, values: Box<[(usize, Slot, Value)]> },
 }
 
@@ -197,10 +197,10 @@ pub(crate) struct FamilyInterests {
     pub(crate) known: Box<[u16]>,
 }
 
-/// What the rules of a phase want of a value: which transformations, and which candidates look at which of them.
+/// The transformations of a value that the rules of a phase need, and the candidates for each result.
 #[derive(Debug, Default)]
 pub(crate) struct Interest {
-    /// What to compute, each after what it continues.
+    /// The transformations to compute, parents first.
     pub(crate) program: Box<[Instruction]>,
     /// Of each node, its place in the program plus one; zero where it is not in it.
     pub(crate) places: Box<[u16]>,
@@ -208,7 +208,7 @@ pub(crate) struct Interest {
     pub(crate) raw: Option<Bits>,
     /// All candidates that look at any form of it.
     pub(crate) all: Option<Bits>,
-    /// Whether any rule looks at it.
+    /// Set if any rule uses the value.
     pub(crate) wanted: bool,
 }
 
@@ -216,11 +216,11 @@ pub(crate) struct Interest {
 #[derive(Debug)]
 pub(crate) struct Instruction {
     pub(crate) transformation: crate::transform::Transformation,
-    /// The place in the program plus one of what it continues; zero for the value itself.
+    /// The parent's place in the program plus one; zero for the value itself.
     pub(crate) parent: u16,
-    /// Whether a search without case finds the same in what comes out as in what goes in.
+    /// Set if a case-insensitive search has the same result on input and output.
     pub(crate) same_to_scan: bool,
-    /// Candidates that look at what comes out.
+    /// The candidates for the output.
     pub(crate) candidates: Option<Bits>,
 }
 
@@ -233,7 +233,7 @@ pub(crate) struct Plan {
     pub(crate) rules: Vec<Rule>,
     /// The phases as the files have them.
     pub(crate) plain: [PhasePlan; 5],
-    /// The same without what is known before a request comes.
+    /// The plans after constant folding.
     pub(crate) folded: [PhasePlan; 5],
     pub(crate) chains: super::chains::Chains,
     pub(crate) names: super::tx::Names,

@@ -1,4 +1,4 @@
-//! What a transaction found: matches, as lines of a log and as values.
+//! The findings of a transaction: matches, as log lines and as values.
 
 use std::sync::Arc;
 
@@ -48,23 +48,23 @@ pub struct Match {
     pub operator: String,
     /// Its argument, shortened.
     pub parameter: String,
-    /// What matched last: the variable's name and its value, shortened, secrets hidden.
+    /// The last match: the variable's name and its value, shortened, with secrets hidden.
     pub variable: String,
     /// Its value.
     pub value: String,
     /// Everything that matched in all links, the first ten.
     pub values: Vec<(String, String)>,
-    /// What it did to the request: nothing, unless the engine is on.
+    /// The effect on the request; none unless the engine is on.
     pub verdict: Verdict,
-    /// Whether it adds to a score.
+    /// Set if the rule adds to a score.
     pub scores: bool,
-    /// Whether it is to be written to the log.
+    /// Set if the match belongs into the log.
     pub log: bool,
-    /// Whether it belongs into the audit log.
+    /// Set if the match belongs into the audit log.
     pub audit_log: bool,
 }
 
-/// What a transaction found and what it took.
+/// The findings of a transaction and its cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The transaction's id.
@@ -79,18 +79,18 @@ pub struct Report {
     pub matches: Vec<Match>,
     /// How many more matches there were than are kept.
     pub omitted: u64,
-    /// What was decided.
+    /// The verdict.
     pub verdict: Verdict,
-    /// What would have been decided if the host stopped requests: see [`would`](super::Transaction::would).
+    /// The verdict of a blocking host: see [`would`](super::Transaction::would).
     pub would: Verdict,
-    /// What it needed beyond its budget.
+    /// The exceeded limit.
     pub over: Option<Over>,
     /// The limit that the request's body was longer than, if nothing had been decided before: it was denied for that, or would have
     /// been, or neither where rules have the engine only detect. See [`deny_for`](super::Transaction::deny_for).
     pub beyond: Option<&'static str>,
     /// Why rules could not read the request's body, if it was denied for that by the host, or would have been.
     pub unreadable: Option<String>,
-    /// Whether rules could not read the request's body, and nothing came of that.
+    /// Set if rules could not read the request's body, and the request passed nevertheless.
     pub unread: bool,
     /// The worst severity of the rules that matched.
     pub highest_severity: Option<u8>,
@@ -168,7 +168,7 @@ impl Report {
         )
     }
 
-    /// What was decided only would have been.
+    /// Marks the verdict as hypothetical.
     pub(crate) fn stopped_nothing(&mut self) {
         let decided = std::mem::replace(&mut self.verdict, Verdict::Pass);
         if !decided.passes() {
@@ -295,7 +295,7 @@ fn parameter(operator: &Operator) -> String {
     }
 }
 
-/// Whether a rule adds to a variable that is called a score, as those of the Core Rule Set do.
+/// Returns true if a rule adds to a variable with `score` in its name, as those of the Core Rule Set do.
 fn adds_to_score(rule: &Rule) -> bool {
     let is_score = |name: &str| name.to_ascii_lowercase().contains("score");
     rule.links.iter().flat_map(|link| &link.actions).any(|action| match action {
@@ -308,9 +308,9 @@ fn adds_to_score(rule: &Rule) -> bool {
     })
 }
 
-/// What a rule says of a match.
+/// The text of a rule about a match.
 enum Told<'a> {
-    /// The same each time: nothing of a request is in it that could be a secret.
+    /// Constant: it contains nothing of a request that could be a secret.
     Fixed(&'a [u8]),
     /// Made of values.
     Made(Span),
@@ -324,7 +324,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Keeps what a rule that matched has to say.
+    /// Records the messages of a rule that matched.
     pub(crate) fn record(&mut self, rule: usize, verdict: Option<&Verdict>) {
         if self.state.matches.len() >= self.plan.limits.matches {
             self.state.omitted += 1;
@@ -340,7 +340,7 @@ impl<'a> Run<'a> {
         self.state.hiding = secret;
         self.gather_secrets();
         let before = self.state.values.text.len();
-        // What is hidden of it is hidden afterwards; enough is left to show.
+        // Secrets are masked afterwards; the length leaves enough to show.
         self.state.piece = plan.limits.message.saturating_mul(2);
         let message = compiled.message.as_ref().map(|text| self.told(text));
         let data = compiled.data.as_ref().map(|text| self.told(text));
@@ -363,7 +363,7 @@ impl<'a> Run<'a> {
         let [message, data] =
             [message, data].map(|told| told.map_or(String::new(), |told| shown(self, told)));
         let tags = tags.into_iter().map(|tag| shown(self, tag)).collect();
-        // Nothing refers to what has been expanded any more.
+        // No span refers to the expanded text any more.
         self.state.values.text.truncate(before);
         let link = self.last().map(|found| &about.links[found.link]);
         let operator = link.map_or(String::new(), |link| {
@@ -411,7 +411,7 @@ impl<'a> Run<'a> {
         matches
     }
 
-    /// What matched, as far as it is shown: the first values, and the last. Looking at them counts as work.
+    /// The matches to show: the first values, and the last. Reading them counts as work.
     fn listed(&mut self) -> Vec<Found> {
         let matched = &self.state.matched;
         let first = matched.iter().take(VALUES);
@@ -436,7 +436,7 @@ impl<'a> Run<'a> {
         let mut label = Vec::new();
         let limit = self.plan.limits.shown;
         self.push_label(found.variable, found.name, limit + 1, &mut label);
-        // What has no name is all that a rule looks at, in which a secret is hidden alone; but for what is one as a whole.
+        // A variable without a name is the whole input of a rule: only the secrets in it are hidden, unless all of it is one.
         let is_whole = match found.variable {
             Variable::MatchedVar => true,
             variable => self.state.masks.covers(variable, b"") || self.masks_matched(),
@@ -446,7 +446,7 @@ impl<'a> Run<'a> {
             String::from_utf8_lossy(HIDDEN).into_owned()
         } else {
             let value = self.state.values.text.get(found.value);
-            // Enough for what is shown, whatever is hidden of it.
+            // Enough for the shown part after masking.
             let value = value.get(..limit * 4).unwrap_or(value).to_vec();
             let value = match may_copy(found.variable) {
                 true => self.without_secrets(&value, false, found.variable == Variable::Xml),
@@ -454,7 +454,7 @@ impl<'a> Run<'a> {
             };
             shorten(&self.state.masks.hide(&value), limit)
         };
-        // A name may be a text of pairs itself, such as JSON that is taken for a form; that of the variable is what rules say.
+        // The name may be a text of pairs, such as JSON that was parsed as a form; the variable's part comes from the rule.
         let named = memchr::memchr(b':', &label).map_or(label.len(), |colon| colon + 1);
         let name = self.state.masks.hide(&label.split_off(named));
         label.extend_from_slice(&name);

@@ -1,4 +1,4 @@
-//! What rules see of a request's head.
+//! The values that rules see of a request's head.
 
 use super::run::Run;
 use super::state::Over;
@@ -135,7 +135,7 @@ impl Run<'_> {
         }
     }
 
-    /// What takes the body apart, by its type.
+    /// Selects the parser of the body by its type.
     fn choose_processor(&mut self, value: &[u8]) {
         let kind = media_type(value);
         if kind.eq_ignore_ascii_case(b"application/x-www-form-urlencoded") {

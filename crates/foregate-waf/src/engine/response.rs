@@ -1,4 +1,4 @@
-//! What rules see of a response's head.
+//! The values that rules see of a response's head.
 
 use super::run::Run;
 use super::state::Over;

@@ -40,7 +40,7 @@ pub(crate) enum Item {
 }
 
 impl<'p> Run<'p> {
-    /// Runs a phase and says what it decided.
+    /// Runs a phase and returns its verdict.
     pub(crate) fn phase(&mut self, phase: Phase) -> Verdict {
         self.state.phase = phase;
         if self.state.switches.mode == EngineMode::Off || self.state.allowed.covers(phase) {
@@ -90,7 +90,7 @@ impl<'p> Run<'p> {
         &plans[phase as usize]
     }
 
-    /// How a transaction that is over its budget is stopped, if it is. If not, rules go on over what was taken, as do those for
+    /// The verdict for a transaction over its budget. Without one, rules go on over the accepted values, as do those for
     /// the log.
     fn beyond(&mut self) -> Option<Verdict> {
         let state = &mut *self.state;
@@ -103,8 +103,8 @@ impl<'p> Run<'p> {
         None
     }
 
-    /// Whether a rule looks at nothing but numbers and named variables of rules: such rules sum a score up and compare it,
-    /// and run when all work is spent.
+    /// Returns true if a rule only uses numbers and named variables of rules: such rules add up a score and compare it,
+    /// and run even when all work is spent.
     fn is_cheap(&self, rule: usize) -> bool {
         let named = |target: &Target| target.source == Source::Tx && matches!(target.pick, Pick::Name(..));
         let links = &self.plan.rules[rule].links;
@@ -135,7 +135,7 @@ impl<'p> Run<'p> {
             .all(|(number, link)| self.link(link, number, candidate.filter(|_| number == 0)))
     }
 
-    /// Finds what the rule that runs does not look at any more. Its values are many, and what has been removed may be as well.
+    /// Finds the values that `ctl` excluded from the running rule. Values and exclusions may both be many.
     fn find_removed(&mut self) {
         self.state.removed_here.clear();
         if self.state.removed_targets.is_empty() {
@@ -147,7 +147,7 @@ impl<'p> Run<'p> {
         self.state.removed_here = here;
     }
 
-    /// Whether the rule that runs does not look any more at what the effect at this place removes.
+    /// Returns true if the exclusion at this place applies to the running rule.
     pub(crate) fn is_removed_here(&self, (rule, link, effect): (usize, usize, usize)) -> bool {
         match &self.plan.rules[rule].links[link].effects[effect] {
             Effect::RemoveTarget(rules, ..) => rules.contains(self.state.rule),
@@ -229,7 +229,7 @@ impl<'p> Run<'p> {
         self.state.values.text.push(piece)
     }
 
-    /// The same for a number in decimal.
+    /// Appends a number in decimal.
     pub(crate) fn push_number(&mut self, number: i64) -> Span {
         let mut out = [0; 21];
         let mut digits = [0; 20];
@@ -248,7 +248,7 @@ impl<'p> Run<'p> {
         }
     }
 
-    /// What a chain of transformations makes of a value.
+    /// The output of a chain of transformations for a value.
     fn form(&mut self, unit: &Unit, node: Node) -> Span {
         if node == RAW || unit.forms == UNCHANGED {
             return unit.value;
@@ -263,7 +263,7 @@ impl<'p> Run<'p> {
         self.transformed(unit.value, node)
     }
 
-    /// The same for a value that nothing was prepared for.
+    /// The output for a value without prepared results.
     fn transformed(&mut self, value: Span, node: Node) -> Span {
         let Some((parent, transformation)) = self.plan.chains.node(node) else { return value };
         let from = self.transformed(value, parent);
@@ -275,7 +275,7 @@ impl<'p> Run<'p> {
         feed::transform(&mut self.state.values.text, from, transformation, map)
     }
 
-    /// Whether a name is picked.
+    /// Returns true if a name is picked.
     pub(crate) fn picks(&self, pick: &Pick, known: u16, name: &[u8]) -> bool {
         match pick {
             Pick::All => true,
@@ -296,8 +296,8 @@ struct Look<'r, 'p> {
 }
 
 impl Look<'_, '_> {
-    /// Looks at a scalar. Of two values, the one that was sent and its normal form, either may match, and what the rule does
-    /// is done once. A rule that lets requests through looks at the normal form, which is what they ask the origin for.
+    /// Evaluates a scalar. If it has two values, the sent and the normal form, either may match, and the rule acts
+    /// once. A rule that exempts requests uses the normal form, which is sent to the origin.
     fn scalar(&mut self, variable: Variable, candidate: Option<u32>) -> bool {
         let run = &*self.run;
         let Some(sent) = run.state.values.scalar_place(variable) else { return false };
@@ -421,7 +421,7 @@ impl Look<'_, '_> {
         self.test(name, Item::Number(count))
     }
 
-    /// Whether `ctl` has taken a value away from the rule that runs.
+    /// Returns true if `ctl` excluded a value from the running rule.
     fn is_removed(&self, known: u16, name: NameRef) -> bool {
         let state = &*self.run.state;
         state.removed_here.iter().any(|(rule, link, effect)| {
@@ -491,8 +491,8 @@ impl Look<'_, '_> {
         true
     }
 
-    /// Looks in a value for a number whose check digits are right. Each that is tried counts as work, so that many others before
-    /// it hide none.
+    /// Searches a value for a number with valid check digits. Each try counts as work, so a number cannot be hidden behind
+    /// many others.
     fn checked(&mut self, checksum: Checksum, pattern: &Pattern, name: NameRef, value: Span) -> bool {
         let link = self.link;
         let mut from = 0;
@@ -521,7 +521,7 @@ impl Look<'_, '_> {
         true
     }
 
-    /// What happens when a value matches.
+    /// Handles a match of a value.
     fn hit(&mut self, name: NameRef, value: Span, captured: Option<Captured>) {
         if let Some(captured) = captured {
             self.run.capture(value, &captured);
@@ -538,7 +538,7 @@ impl Look<'_, '_> {
             self.run.state.exceed(Over::Variables);
         }
         self.run.effects(self.link, self.number);
-        // What it compares with may have changed.
+        // The values that it compares with may have changed.
         *self.held = None;
     }
 }

@@ -1,4 +1,4 @@
-//! What logs do not show.
+//! Values that logs hide.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,10 +13,10 @@ use super::values::Family;
 use crate::model::{Mask, Variable};
 use crate::transform::Transformation;
 
-/// What stands for a value that is not shown.
+/// The replacement for a hidden value.
 pub(crate) const HIDDEN: &[u8] = b"***";
 
-/// Fields whose values are secrets.
+/// Fields with secret values.
 const FIELDS: &[&[u8]] = &[
     b"authorization",
     b"proxy-authorization",
@@ -32,7 +32,7 @@ const FIELDS: &[&[u8]] = &[
     b"sec-websocket-protocol",
 ];
 
-/// What names of arguments have in them whose values are secrets.
+/// Parts of the names of arguments with secret values.
 const NAMES: &[&str] = &[
     "passw",
     "passwd",
@@ -85,7 +85,7 @@ const NAMES: &[&str] = &[
     "cvv",
 ];
 
-/// [`NAMES`] in any case, by one look: each name in what is written to a log is looked at. `None` cannot come of such a list,
+/// [`NAMES`] in any case, in one search, since each name in a log line is checked. `None` cannot result from such a list,
 /// and would hide every value.
 static PARTS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     let mut builder = AhoCorasick::builder();
@@ -133,17 +133,17 @@ const ARGUMENTS: usize = 256;
 /// Bytes at the beginning and at the end of a name by which it is taken for that of a secret.
 const NAME: usize = 256;
 
-/// Whether a field's value is a secret: by its name, or by what is in it. A malformed head may have blanks around it.
+/// Returns true if a field's value is a secret, by its name or its content. A malformed head may have blanks around the name.
 pub(crate) fn is_secret_field(name: &[u8]) -> bool {
     is_known_field(name.trim_ascii()) || is_secret_name(name)
 }
 
-/// Whether it is one of [`FIELDS`].
+/// Returns true if it is one of [`FIELDS`].
 fn is_known_field(name: &[u8]) -> bool {
     FIELDS.iter().any(|field| name.eq_ignore_ascii_case(field))
 }
 
-/// Whether a value under this name is a secret.
+/// Returns true if a value under this name is a secret.
 pub(crate) fn is_secret_name(name: &[u8]) -> bool {
     let has_secret = |name: &[u8]| has_secret_word(name) || has_secret_part(name);
     let Some(start) = name.get(..NAME) else { return has_secret(name) };
@@ -151,7 +151,7 @@ pub(crate) fn is_secret_name(name: &[u8]) -> bool {
     has_secret(start) || has_secret(&name[NAME.max(name.len() - NAME)..])
 }
 
-/// Whether a name has one of [`WORDS`] among its words: `user_pin`, `user-pin`, `userPin` and `pin1` have.
+/// Returns true if one of [`WORDS`] is a word of the name: `user_pin`, `user-pin`, `userPin` and `pin1` have one.
 fn has_secret_word(name: &[u8]) -> bool {
     let is_secret = |word: &[u8]| WORDS.iter().any(|secret| word.eq_ignore_ascii_case(secret));
     name.split(|byte| !byte.is_ascii_alphanumeric()).any(|word| is_secret(word) || parts(word).any(is_secret))
@@ -166,7 +166,7 @@ fn parts(word: &[u8]) -> impl Iterator<Item = &[u8]> {
     word.chunk_by(move |before, byte| !begins(before, byte))
 }
 
-/// The last word of a name, and what stands before it: `json.0.` and `value`, `fields[0][` and `value`.
+/// Splits off the last word of a name: `json.0.` and `value`, `fields[0][` and `value`.
 fn last_word(name: &[u8]) -> (&[u8], &[u8]) {
     let name = name.strip_suffix(b"]").unwrap_or(name);
     let length = name.iter().rev().take_while(|byte| byte.is_ascii_alphanumeric()).count();
@@ -177,13 +177,13 @@ fn is_among(word: &[u8], words: &[&[u8]]) -> bool {
     words.iter().any(|known| word.eq_ignore_ascii_case(known))
 }
 
-/// Whether a name contains one of [`NAMES`].
+/// Returns true if a name contains one of [`NAMES`].
 fn has_secret_part(name: &[u8]) -> bool {
     PARTS.as_ref().is_none_or(|parts| parts.is_match(name))
 }
 
 impl Run<'_> {
-    /// Whether a value that matched is a secret, by what it is or by what rules say.
+    /// Returns true if the matched value is a secret, by its name or by a mask of a rule.
     pub(crate) fn is_secret(&self, found: &Found) -> bool {
         let name = match found.name {
             NameRef::Span(span) => self.state.values.text.get(span),
@@ -194,7 +194,7 @@ impl Run<'_> {
         self.masks_matched() || origin.is_some_and(|(variable, name)| self.is_secret_value(variable, name))
     }
 
-    /// Whether a value under this name is a secret, whoever shows it.
+    /// Returns true if a value under this name is a secret in every log.
     pub(crate) fn is_secret_value(&self, variable: Variable, name: &[u8]) -> bool {
         self.state.masks.covers(variable, name)
             || match variable {
@@ -207,7 +207,7 @@ impl Run<'_> {
             }
     }
 
-    /// Whether an argument has the value of a secret whose name stands in another one, as in `{"name": "password", "value": "x"}`.
+    /// Returns true if the argument is the value of a secret that a sibling names, as in `{"name": "password", "value": "x"}`.
     fn is_named_beside(&self, name: &[u8]) -> bool {
         let (path, last) = last_word(name);
         if path.is_empty() || !is_among(last, VALUES) {
@@ -224,7 +224,7 @@ impl Run<'_> {
             })
     }
 
-    /// Whether the rule that runs says that what it matches is not to be shown.
+    /// Returns true if the running rule masks its matches.
     pub(crate) fn masks_matched(&self) -> bool {
         if !self.state.masks.matched {
             return false;
@@ -236,13 +236,13 @@ impl Run<'_> {
     }
 }
 
-/// Values of a transaction that are secrets, in small letters: they are hidden in what [`may_copy`] them.
+/// Secret values of a transaction, in small letters: they are hidden in values that [`may_copy`] them.
 #[derive(Debug, Default)]
 pub(crate) struct Secrets {
     /// How many values and masks there were when they were gathered.
     of: usize,
     values: Vec<Vec<u8>>,
-    /// Those of elements and attributes of XML: rules see the text of all elements as one.
+    /// Secrets in elements and attributes of XML: rules see the text of all elements as one.
     xml: Vec<Vec<u8>>,
 }
 
@@ -282,8 +282,8 @@ pub(crate) fn variable_of(family: Family) -> Option<Variable> {
     FAMILIES.iter().find(|(known, _)| *known == family).map(|(_, variable)| *variable)
 }
 
-/// Whether values of a variable may be copies of others. What a client has sent in two places is shown in the one where it
-/// is no secret: it could hide an attack by sending a cookie that is the same. The text of XML is that of all its elements.
+/// Returns true if values of a variable may be copies of others. A value that a client sent in two places is shown in the place where it
+/// is no secret: a client could otherwise hide an attack by sending the same cookie. The text of XML is that of all its elements.
 pub(crate) fn may_copy(variable: Variable) -> bool {
     use Variable::{Env, FullRequest, Global, Ip, Resource, Session, Tx, User, Xml};
     matches!(variable, Env | FullRequest | Global | Ip | Resource | Session | Tx | User | Xml)
@@ -321,8 +321,8 @@ impl Run<'_> {
         self.state.secrets = Secrets { of, values: found, xml };
     }
 
-    /// A value without the secrets that it contains; with `parts`, nothing of one that is a part of a secret. With `xml`, which is
-    /// for the text of XML, only those that stand there: a cookie of the same bytes must not hide what an element says.
+    /// A value without the secrets in it; with `parts`, also without parts of secrets. With `xml`, for the text of XML,
+    /// only secrets in the document count: a cookie with the same bytes must not hide the text of an element.
     pub(crate) fn without_secrets(&mut self, text: &[u8], parts: bool, xml: bool) -> Vec<u8> {
         let (shown, work) = self.state.secrets.hide(text, parts, xml);
         self.state.spend(work);
@@ -331,7 +331,7 @@ impl Run<'_> {
 }
 
 impl Secrets {
-    /// The same, and the work that it was.
+    /// The text without secrets, and the work that this took.
     pub(crate) fn hide(&self, text: &[u8], parts: bool, xml: bool) -> (Vec<u8>, u64) {
         let secrets = if xml { &self.xml } else { &self.values };
         if secrets.is_empty() || text.len() < SECRET_LEAST {
@@ -365,17 +365,17 @@ impl Secrets {
     }
 }
 
-/// Times that a text is decoded in search of names: what is encoded more often is not taken for a name.
+/// The number of times that a text is decoded in search of names; names under more layers are not recognised.
 const LAYERS: usize = 4;
 
-/// A text in which values of secret arguments (`password=...`, `"token":"..."`) and fields (`Cookie: ...`, up to the end of
-/// the line) are hidden, up to what ends them. Where name and value are encoded together, all of it is.
+/// Hides the values of secret arguments (`password=...`, `"token":"..."`) and fields (`Cookie: ...`, up to the end of
+/// the line) in a text. If name and value are encoded together, all of it is hidden.
 #[cfg(test)]
 pub(crate) fn hide_pairs(text: &[u8]) -> Vec<u8> {
     hide_pairs_and(text, &Masks::default())
 }
 
-/// The same, also of those that are masked.
+/// Like [`hide_pairs`], with the masks of rules.
 pub(crate) fn hide_pairs_and(text: &[u8], masks: &Masks) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
@@ -398,7 +398,7 @@ pub(crate) fn hide_pairs_and(text: &[u8], masks: &Masks) -> Vec<u8> {
         }
         let plain = decoded(name);
         let is_key = |key: &[u8]| is_secret_key(key) || masks.has_key(key) || masks.has_key(name);
-        // The same as above, encoded.
+        // Like the case above, encoded.
         if plain.len() < len && text[..at - len].ends_with(b"//") && userinfo(&plain).is_some() {
             out.extend_from_slice(HIDDEN);
             continue;
@@ -502,8 +502,8 @@ fn member_length(text: &[u8]) -> usize {
 /// The longest prefix of an element's name, bytes.
 const PREFIX: usize = 32;
 
-/// Where the content of an element of XML ends whose name, without its prefix, stands in a text from `start` to `end`: at the
-/// next end tag. `None` where there is none, or it is empty.
+/// The end of the content of an XML element: the next end tag. The element's name, without its prefix, is at `start` to `end`.
+/// `None` if there is no content.
 fn element_end(text: &[u8], start: usize, end: usize) -> Option<usize> {
     let before = &text[..start];
     let before = match before.strip_suffix(b":") {
@@ -523,8 +523,8 @@ fn element_end(text: &[u8], start: usize, end: usize) -> Option<usize> {
     (!is_empty).then(content)
 }
 
-/// Whether the value that may follow this in a text is a secret. Of names with dots the last part counts, as `session.name` is
-/// a setting; behind it there may be numbers. What has its value already, encoded, is looked at as a whole.
+/// Returns true if the value that may follow this key is a secret. Of dotted names the last part counts, since `session.name` is
+/// a setting; numbers may follow. A key that contains its value, encoded, is checked as a whole.
 fn is_secret_key(key: &[u8]) -> bool {
     let is_path = !key.iter().any(|byte| matches!(byte, b'=' | b':'));
     let is_name = |part: &&[u8]| !part.iter().all(u8::is_ascii_digit);
@@ -534,14 +534,14 @@ fn is_secret_key(key: &[u8]) -> bool {
     }
 }
 
-/// Whether a value that names another one names a secret: a field's name as well.
+/// Returns true if a value names a secret; names of fields count.
 fn is_secret_named(value: &[u8]) -> bool {
     let value = value.trim_ascii();
     value.len() <= NAME && (is_secret_key(value) || is_known_field(value))
 }
 
-/// Whether the name of a value (`"value": "x"`, `fields[0][value]=x`) that stands in a text at `start` is that of a secret by what
-/// stands beside it (`"name": "password"`, `fields[0][name]=password`).
+/// Returns true if the value whose name (`"value": "x"`, `fields[0][value]=x`) is at `start` is a secret according to its
+/// sibling (`"name": "password"`, `fields[0][name]=password`).
 fn is_named_beside(text: &[u8], start: usize, name: &[u8]) -> bool {
     let (path, last) = last_word(name);
     if !is_among(last, VALUES) {
@@ -554,7 +554,7 @@ fn is_named_beside(text: &[u8], start: usize, name: &[u8]) -> bool {
             other.eq_ignore_ascii_case(path) && is_among(naming, NAMING) && is_secret_named(value)
         });
     }
-    // In JSON, what stands in the same object.
+    // In JSON, the members of the same object.
     let at = start - start.saturating_sub(BESIDE);
     let from = near[..at].iter().rposition(|byte| matches!(byte, b'{' | b'}')).map_or(0, |brace| brace + 1);
     let to =
@@ -585,10 +585,10 @@ fn pairs(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// What follows a value behind a blank: the protocol of a request line, and what the Core Rule Set says of where it was found.
+/// Text that follows a value behind a blank: the protocol of a request line, and the Core Rule Set's note on the place of a match.
 const BEHIND: &[&[u8]] = &[b"HTTP/", b"found within "];
 
-/// How much of a text is the value behind these signs: within quotes up to the one that ends them; else up to what divides
+/// The length of the value behind these signs: up to the closing quote, or to the next separator of
 /// arguments, cookies, members and lines, or [`BEHIND`]. Other blanks belong to it.
 fn value_length(text: &[u8], signs: &[u8]) -> usize {
     let quote = signs.last().filter(|byte| matches!(byte, b'"' | b'\''));

@@ -1,4 +1,4 @@
-//! What one transaction knows and has done so far.
+//! The state of one transaction.
 
 use foldhash::HashSet;
 
@@ -18,7 +18,7 @@ use crate::transform::Bytes;
 /// The name of a value within its variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameRef {
-    /// It has none.
+    /// There is none.
     None,
     /// A piece of the text.
     Span(Span),
@@ -44,7 +44,7 @@ pub(crate) struct Scratch {
     pub(crate) forms: Vec<(Bytes, u32)>,
     /// Hits of the distinct forms, a row of words each.
     pub(crate) hits: Vec<u64>,
-    /// What a scan found.
+    /// The result of a scan.
     pub(crate) found: crate::scan::Found,
     /// Text that is being put together.
     pub(crate) text: Vec<u8>,
@@ -54,7 +54,7 @@ pub(crate) struct Scratch {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Switches {
     pub(crate) mode: EngineMode,
-    /// Whether the host has said that no request is stopped, whatever rules say.
+    /// Set if the host never stops a request, whatever rules decide.
     pub(crate) detects: bool,
     pub(crate) request_body: bool,
     pub(crate) request_body_limit: u64,
@@ -93,7 +93,7 @@ pub(crate) struct Allowed {
 }
 
 impl Allowed {
-    /// Whether the rules of a phase are left out.
+    /// Returns true if the rules of a phase are skipped.
     pub(crate) fn covers(self, phase: Phase) -> bool {
         match phase {
             Phase::RequestHeaders | Phase::RequestBody => self.request || self.transaction,
@@ -129,18 +129,18 @@ pub(crate) struct State {
     /// Steps of the current phase that are to be done.
     pub(crate) live: Bits,
     pub(crate) scratch: Scratch,
-    /// What matched in the rule that runs.
+    /// The matches of the running rule.
     pub(crate) matched: Vec<Found>,
     /// The rule that runs.
     pub(crate) rule: usize,
     pub(crate) phase: Phase,
-    /// Whether the folded plan holds.
+    /// Set while the folded plan is valid.
     pub(crate) folded: bool,
     /// Rules that do not run any more; empty until there is one.
     pub(crate) removed: Option<Box<Bits>>,
     /// Targets that are not looked at any more: rule, link and effect that say so. The rule set bounds how many those are.
     pub(crate) removed_targets: HashSet<(usize, usize, usize)>,
-    /// Those among them that the rule that runs does not look at.
+    /// The removed ones that the running rule skips.
     pub(crate) removed_here: Vec<(usize, usize, usize)>,
     /// Keys of collections in the store, in the order of their type.
     pub(crate) keys: [Option<Span>; 5],
@@ -161,34 +161,34 @@ pub(crate) struct State {
     pub(crate) turn_ends: u64,
     /// How they do.
     pub(crate) give_way: fn(),
-    /// Most bytes of text, with what bodies add to [`Limits::text`](super::Limits::text).
+    /// The largest amount of text, bytes, including the allowance for bodies in [`Limits::text`](super::Limits::text).
     pub(crate) text_most: usize,
-    /// What was needed beyond the budget, if anything.
+    /// The exceeded limit, if any.
     pub(crate) over: Option<Over>,
     /// The limit that the request's body was longer than, if nothing had been decided before: the host has denied the request for it, or
     /// would have. It is set as well where rules have the engine only detect, so that neither holds.
     pub(crate) beyond: Option<&'static str>,
     /// Why rules cannot read the request's body, if they cannot.
     pub(crate) unreadable: Option<String>,
-    /// Whether the request is denied for that by the host, or would be.
+    /// Set if the host denies the request for that, or would.
     pub(crate) refused_unreadable: bool,
     pub(crate) matches: Vec<Match>,
     pub(crate) omitted: u64,
     /// Exact looks at values so far.
     pub(crate) looks: u64,
     pub(crate) verdict: Option<Verdict>,
-    /// What would have been, where the host only detects.
+    /// The verdicts that a blocking host would have applied, while the host only detects.
     pub(crate) would: Would,
     pub(crate) audit_relevant: bool,
     /// Secrets among the values.
     pub(crate) secrets: super::secrets::Secrets,
-    /// Whether texts that are expanded must not show what matched.
+    /// Set if expanded texts must not show the match.
     pub(crate) hiding: bool,
     /// Most bytes of a value that goes into a text that is expanded.
     pub(crate) piece: usize,
 }
 
-/// What a transaction needed more of than it may have.
+/// The limit that a transaction exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Over {
     /// Work: [`Limits::work`](super::Limits::work).
@@ -303,7 +303,7 @@ impl State {
         (self.give_way)();
     }
 
-    /// Whether there is room for so many bytes of text; if not, the transaction is over its budget.
+    /// Returns true if there is room for this much text; otherwise the transaction is over its budget.
     pub(crate) fn has_room(&mut self, bytes: usize) -> bool {
         let fits = self.values.text.len().saturating_add(bytes) <= self.text_most;
         if !fits {
@@ -319,7 +319,7 @@ impl State {
         self.text_most = self.text_most.saturating_add(room);
     }
 
-    /// Forgets what matched in the rule that ran last. Room for many is not held until the response is there.
+    /// Drops the matches of the previous rule. Room for many is released before the response arrives.
     pub(crate) fn forget_matched(&mut self) {
         self.matched.clear();
         self.matched.shrink_to(MATCHED_ROOM);
@@ -332,7 +332,7 @@ impl State {
         }
     }
 
-    /// Whether all work is spent, so that nothing that costs any is done any more.
+    /// Returns true if all work is spent: operations with a cost are skipped from then on.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.over == Some(Over::Work)
     }

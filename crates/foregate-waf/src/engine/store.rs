@@ -10,20 +10,20 @@ use crate::transform::Transformation;
 /// Most records of one shard. A new one beyond that takes the place of one that has expired, or of the one that ends
 /// first.
 const RECORDS: usize = 4_096;
-/// What the elements of any record may take, bytes: their names and values, and [`ELEMENT`] for each.
+/// The guaranteed size of a record's elements, bytes: names and values, and [`ELEMENT`] for each.
 const RECORD: usize = 2 << 10;
-/// The same while the records of its shard take less than twice [`ROOM`].
+/// The size of a record while the records of its shard take less than twice [`ROOM`].
 const LARGE_RECORD: usize = 16 << 10;
-/// While the records of its shard take less than this, one may take more: there are few of `GLOBAL`, and elements of many clients
-/// in each. None makes room for elements of another: a client could otherwise have what is counted of others forgotten.
+/// While the records of a shard take less than this, one may exceed its size: `GLOBAL` has few records, with elements of many clients
+/// in each. Elements are never evicted for others, since a client could otherwise erase the counts of other clients.
 const ROOM: usize = 4 << 20;
-/// What a value may grow by that is there already, however little room there is: a number that counts.
+/// The number of bytes by which an existing value may always grow: counters have to work when the store is full.
 const GROWTH: usize = 20;
-/// What an element takes beside its name and its value.
+/// The overhead of an element beside its name and value, bytes.
 const ELEMENT: usize = 128;
 /// Most bytes of a key. A longer one is known by its digest.
 const KEY: usize = 1_024;
-/// What stands before the digest of a long key.
+/// Prefix of the digest of a long key.
 const DIGEST: &[u8] = b"sha1\0";
 /// How many records are known to end first after all were looked at, which is done once a second. With more new ones in
 /// that second, any makes room.
@@ -33,9 +33,9 @@ const SHARDS: usize = 16;
 /// How many collections there are.
 const COLLECTIONS: usize = PersistentCollection::User as usize + 1;
 
-/// What outlives transactions, shared by all of them, and by engines that follow each other. It holds at most 65,536
-/// records of each collection, so that whoever makes many of one, such as sessions, takes no room from another, such as addresses
-/// that are blocked; it knows nothing of other processes.
+/// Collections that outlive transactions, shared by all transactions and by consecutive engines. Each collection holds at most 65,536
+/// records, so a client that creates many of one kind, such as sessions, takes no room from another, such as blocked
+/// addresses. Other processes have stores of their own.
 #[derive(Debug)]
 pub struct Store {
     shards: [[Mutex<Shard>; SHARDS]; COLLECTIONS],
@@ -50,13 +50,13 @@ type Key = (PersistentCollection, Box<[u8]>);
 #[derive(Debug, Default)]
 struct Shard {
     records: HashMap<Key, Record>,
-    /// What all elements take.
+    /// The size of all elements.
     bytes: usize,
     /// The second in which all records were last looked at for room.
     looked: Option<u64>,
-    /// The second in which what has expired was last forgotten in all of them.
+    /// The second of the last sweep over all records.
     swept: u64,
-    /// Those that were to end first then, the first of them last, with the time.
+    /// The records that expire first, with their times, soonest last.
     next: Vec<(u64, Key)>,
 }
 
@@ -66,11 +66,11 @@ struct Record {
     elements: HashMap<Box<[u8]>, Element>,
     /// When it can be forgotten, in seconds since 1970.
     until: u64,
-    /// What its elements take.
+    /// The size of its elements.
     bytes: usize,
     /// How many elements there have been.
     made: u64,
-    /// The second in which what has expired was last looked for.
+    /// The second of the last sweep over this record.
     looked: u64,
 }
 
@@ -82,9 +82,9 @@ struct Element {
     number: u64,
     value: Box<[u8]>,
     until: u64,
-    /// It loses so much every so many seconds, last done at that time.
+    /// The decay: amount, interval in seconds, time of the last reduction.
     loses: Option<(u32, u32, u64)>,
-    /// What it took when it was set: itself, its name twice, as that is its key, and its value.
+    /// The size when it was set: overhead, its name twice (it is also the key), and its value.
     bytes: usize,
 }
 
@@ -156,7 +156,7 @@ impl Store {
         self.change(handle, name, timeout, |_| value.into())
     }
 
-    /// Adds to an element, for `timeout` seconds. What is no number, or not there, counts as zero.
+    /// Adds to an element, for `timeout` seconds. Missing values and values that are no number count as zero.
     pub(crate) fn add(&self, handle: Handle<'_>, name: &[u8], amount: i64, timeout: u32) -> Result<(), Full> {
         self.change(handle, name, timeout, |before| {
             leading_number(before).saturating_add(amount).to_string().into_bytes().into()
@@ -240,7 +240,7 @@ impl Store {
 }
 
 impl Handle<'_> {
-    /// What the record is kept under. A client could otherwise make a key that counts nothing, and that an application trims.
+    /// The key of the record. Long keys are hashed, so that a client cannot choose keys that no longer count or that an application trims.
     fn key(&self) -> Key {
         match self.key.get(..KEY) {
             Some(start) if start.len() < self.key.len() => {
@@ -299,7 +299,7 @@ impl Record {
 }
 
 impl Element {
-    /// Takes off what has been lost meanwhile. False: it has expired.
+    /// Applies the decay since the last call. Returns false if the element has expired.
     fn refresh(&mut self, now: u64) -> bool {
         if self.until <= now {
             return false;
@@ -323,7 +323,7 @@ fn lower(name: &[u8]) -> Box<[u8]> {
 }
 
 impl Shard {
-    /// Whether a record may take so many bytes more.
+    /// Returns true if a record may grow by this many bytes.
     fn fits(&self, key: &Key, more: usize) -> bool {
         let record = self.records.get(key).map_or(0, |record| record.bytes);
         let most = match self.bytes + more {
@@ -334,7 +334,7 @@ impl Shard {
         more == 0 || record + more <= most
     }
 
-    /// Forgets what has expired, of a record and, where that is not enough, of all: each once a second.
+    /// Removes expired elements of a record and, if that is not enough, of all records: each at most once a second.
     fn forget_expired(&mut self, key: &Key, now: u64) {
         if let Some(record) = self.records.get_mut(key) {
             self.bytes -= record.forget_all_expired(now);
@@ -359,7 +359,7 @@ impl Shard {
                 }
                 return;
             };
-            // It may have been prolonged, or have made room and be new.
+            // The record may have been prolonged, or removed and created again.
             if self.records.get(&key).is_some_and(|record| record.until == until) {
                 self.remove(&key);
             }
@@ -370,7 +370,7 @@ impl Shard {
         self.bytes -= self.records.remove(key).map_or(0, |record| record.bytes);
     }
 
-    /// Forgets what has expired, and finds what ends first.
+    /// Removes expired records and finds the next ones to expire.
     fn look(&mut self, now: u64) {
         self.records.retain(|_, record| record.until > now);
         self.bytes = self.records.values().map(|record| record.bytes).sum();
@@ -484,7 +484,7 @@ mod tests {
         assert!(get(&store, session(b"one"), b"x").is_some(), "what is in another collection stays");
     }
 
-    /// What all elements of a shard take is known, whatever became of them.
+    /// The size of a shard equals the sum of its elements.
     fn is_counted(store: &Store) -> bool {
         store.shards.iter().flatten().all(|shard| {
             let shard = shard.lock();
@@ -506,7 +506,7 @@ mod tests {
         let most = fill(b"one", 1);
         assert!((20_000..ROOM / ELEMENT).contains(&most), "{most}");
         assert_eq!(names(&store, handle(b"one", 1)).len(), most);
-        // Those that are there still count, and none has made room for another.
+        // Existing elements still count, and none was evicted for another.
         assert_eq!(store.add(handle(b"one", 2), b"TRIES_3", 1, 60), Ok(()));
         assert_eq!(get(&store, handle(b"one", 2), b"tries_3").as_deref(), Some(&b"2"[..]));
         assert_eq!(get(&store, handle(b"one", 2), b"tries_0").as_deref(), Some(&b"1"[..]));
@@ -520,7 +520,7 @@ mod tests {
             assert!(few, "{other:?}");
         }
         assert!(is_counted(&store));
-        // What has expired makes room.
+        // Expired elements make room.
         assert_eq!(store.add(handle(b"one", 62), b"new", 1, 60), Ok(()));
         assert_eq!(names(&store, handle(b"one", 62)), ["new"]);
         store.unset(handle(b"one", 62), b"NEW");

@@ -16,7 +16,7 @@ use super::values::Family;
 use super::verdict::Verdict;
 use crate::model::{BeyondLimit, EngineMode, Phase, RuleId, Variable};
 
-/// What a transaction starts with.
+/// The initial state of a transaction.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Its id, unique among the transactions of a log.
@@ -25,15 +25,15 @@ pub struct Options {
     pub started: Duration,
     /// Overrides `SecRuleEngine`. Where neither says anything, rules run and stop requests.
     pub mode: Option<EngineMode>,
-    /// Whether nothing comes of what it decides: its report says what would have been, as if rules only detected.
+    /// Detects only: the report says which verdicts would have been applied.
     pub dry_run: bool,
 }
 
-/// One request and its response as rules see them. It is told what came, in order, and asked after each part what the
-/// rules say; phases that are left out are run in between, with nothing in them. After a verdict other than
-/// [`Verdict::Pass`], phases 1 to 4 decide nothing any more; [`log`](Self::log) runs the last one.
+/// One request and its response as rules see them. The host supplies the parts in order and asks for the verdict after each;
+/// skipped phases run in between, without values. After a verdict other than
+/// [`Verdict::Pass`], phases 1 to 4 decide nothing more; [`log`](Self::log) runs the last one.
 ///
-/// It owns all that it knows, so that it can be handed to another thread and back.
+/// It owns all of its data, so it can move to another thread and back.
 pub struct Transaction {
     engine: Arc<Engine>,
     state: Box<State>,
@@ -80,7 +80,7 @@ impl Transaction {
         Run { plan: &self.engine.plan, state: &mut self.state }
     }
 
-    /// Who speaks with whom.
+    /// Sets the addresses of both ends.
     pub fn connection(&mut self, client: SocketAddr, server: SocketAddr) {
         let values = &mut self.state.values;
         let address = client.ip().to_canonical().to_string();
@@ -96,21 +96,21 @@ impl Transaction {
         self.run().request_line(method, target, protocol);
     }
 
-    /// The normal form of the target, which is what the origin is asked for; to be told after the request line. Where it
-    /// differs from what was sent, `REQUEST_URI`, `REQUEST_FILENAME`, `REQUEST_BASENAME` and `PATH_INFO` have two values. A
-    /// rule matches if one of them does; one that lets requests through (`allow`, `skipAfter`, `ctl:ruleRemoveById` and the
-    /// like, also one that does nothing but set variables of `TX` to fixed values) looks at the normal form alone.
+    /// Sets the normal form of the target, which is sent to the origin; to be called after the request line. If it
+    /// differs from the form that the client sent, `REQUEST_URI`, `REQUEST_FILENAME`, `REQUEST_BASENAME` and `PATH_INFO` have two values. A
+    /// rule matches if one of them does; a rule that exempts requests (`allow`, `skipAfter`, `ctl:ruleRemoveById` and the
+    /// like, or one that only sets variables of `TX` to fixed values) uses the normal form alone.
     pub fn normal_target(&mut self, path: &[u8], query: Option<&[u8]>) {
         self.run().normal_target(path, query);
     }
 
-    /// The host that is asked for in its normal form, with or without port; to be told after the fields. Where it differs from what
-    /// the field `Host` says, `SERVER_NAME` has two values, of which rules that let requests through look at this one alone.
+    /// Sets the requested host in its normal form, with or without port; to be called after the fields. If it differs from
+    /// the field `Host`, `SERVER_NAME` has two values; rules that exempt requests use this one alone.
     pub fn normal_host(&mut self, authority: &[u8]) {
         self.run().normal_host(authority);
     }
 
-    /// The first line of a request that the parser refused, as it came. Its parts are taken to be what stands between
+    /// Sets the first line of a request that the parser refused, as it arrived. It is split at
     /// spaces; without a protocol it is `HTTP/0.9`.
     pub fn unreadable(&mut self, line: &[u8]) {
         let mut parts = line.trim_ascii().splitn(2, |byte| *byte == b' ');
@@ -129,17 +129,17 @@ impl Transaction {
         self.run().request_field(name, value);
     }
 
-    /// How long ago it began; for rules that ask, and for what expires.
+    /// Sets the time since the start, for rules that use it and for expiry.
     pub fn elapsed(&mut self, elapsed: Duration) {
         self.state.clock.elapsed = elapsed;
     }
 
-    /// What it calls now and then while rules run, so that others go first. Default: nothing.
+    /// Sets a function that is called now and then while rules run, to yield the processor. Default: none.
     pub fn give_way(&mut self, call: fn()) {
         self.state.give_way = call;
     }
 
-    /// Sets a variable of `ENV`, as `setenv` does, before any phase has run: by it a host tells rules what it knows. At most
+    /// Sets a variable of `ENV`, like `setenv`, before the first phase: the way for a host to pass facts to rules. At most
     /// [`ENVIRONMENT`].
     pub fn environment(&mut self, name: &[u8], value: &[u8]) {
         if self.state.env.len() < ENVIRONMENT {
@@ -150,9 +150,9 @@ impl Transaction {
         }
     }
 
-    /// What would have been decided so far if the host stopped requests, where it only detects; [`Verdict::Pass`] if nothing, or
-    /// if it does stop them. What rules let through would not have been stopped by later ones (`allow`), and neither would what
-    /// they have the engine only detect in (`ctl:ruleEngine=DetectionOnly`).
+    /// The verdict that a blocking host would have applied so far, while the host only detects; [`Verdict::Pass`] if there is none, or
+    /// if the host blocks. Exemptions count: later rules would not have stopped a request after `allow`, nor rules
+    /// that only detect after `ctl:ruleEngine=DetectionOnly`.
     pub fn would(&self) -> Verdict {
         let would = &self.state.would;
         let over = || would.over.map(|status| Verdict::Deny { status, rule: None });
@@ -184,7 +184,7 @@ impl Transaction {
     pub fn request_body(&mut self, body: &[u8], whole: bool) -> Verdict {
         if self.state.switches.request_body && self.next <= Phase::RequestBody as usize {
             self.run_up_to(Phase::RequestBody);
-            // What no rule looks at any more is not taken apart, and is over no limit.
+            // If no rule will run, nothing is parsed and no limit applies.
             let is_off = self.state.switches.mode == EngineMode::Off;
             if !is_off && !self.run().request_body(body, whole) {
                 self.reject_body();
@@ -196,7 +196,7 @@ impl Transaction {
         }
     }
 
-    /// Denies a request whose body rules could not read, unless they have asked for that themselves or look at no body.
+    /// Denies a request whose body is unreadable, unless the rules handle that themselves or use no body.
     fn refuse_unreadable(&mut self) -> Verdict {
         if self.request_body_limit().is_none() {
             return Verdict::Pass;
@@ -208,7 +208,7 @@ impl Transaction {
         self.verdict()
     }
 
-    /// Denies a request for its body, if that is what `SecRequestBodyLimitAction` says.
+    /// Denies a request for its body if `SecRequestBodyLimitAction` says so.
     fn reject_body(&mut self) {
         if self.engine.plan.settings.request_body_limit_action == BeyondLimit::Reject {
             self.deny_for("SecRequestBodyNoFilesLimit");
@@ -258,8 +258,8 @@ impl Transaction {
         self.phase(Phase::ResponseHeaders)
     }
 
-    /// How many bytes of the response's body rules look at; `None` if they do not look at it: by its type, or by what
-    /// the rules say. To be asked after phase 3.
+    /// The number of bytes of the response's body that rules read; `None` if they read none, by its type or by
+    /// decision of a rule. To be called after phase 3.
     pub fn response_body_limit(&self) -> Option<u64> {
         let switches = &self.state.switches;
         if !switches.response_body || switches.mode == EngineMode::Off || self.state.allowed.transaction {
@@ -280,19 +280,19 @@ impl Transaction {
         self.phase(Phase::ResponseBody)
     }
 
-    /// The client has its answer: what rules of phases that have not run would decide is not what became of it.
+    /// The response was sent: verdicts of phases that have not run no longer apply.
     pub fn answered(&mut self) {
         self.answered |= self.state.verdict.is_none();
     }
 
-    /// Phase 5: the transaction is over. What it found.
+    /// Runs phase 5 at the end of the transaction and returns the report.
     pub fn log(mut self) -> Report {
         self.run_up_to(Phase::Logging);
         self.run().phase(Phase::Logging);
         self.report()
     }
 
-    /// What is known of a transaction of which the rest has been lost: no further rule runs.
+    /// The report of a transaction whose rest was lost: no further rule runs.
     pub fn lost(self) -> Report {
         self.report()
     }
@@ -311,7 +311,7 @@ impl Transaction {
         (value != tx::Value::Unset).then_some(out)
     }
 
-    /// What has been decided so far.
+    /// The verdict so far.
     pub fn verdict(&self) -> Verdict {
         self.state.verdict.clone().unwrap_or(Verdict::Pass)
     }
@@ -322,12 +322,12 @@ impl Transaction {
         self.engine.plan.limits.work.saturating_sub(self.state.work)
     }
 
-    /// Bytes of text that it holds: what it received, and what rules and transformations have made of it.
+    /// The size of its text, bytes: received text, variables and transformed values.
     pub fn text(&self) -> usize {
         self.state.values.text.len()
     }
 
-    /// What it needed beyond its budget, if anything.
+    /// The exceeded limit, if any.
     pub fn over(&self) -> Option<Over> {
         self.state.over
     }
@@ -403,7 +403,7 @@ impl Transaction {
         report.matches = self.run().shown_matches();
         if self.dry_run || self.answered {
             report.stopped_nothing();
-            // Its status is not what the client got.
+            // The client did not receive this status.
             self.state.verdict = None;
         }
         if self.dry_run && self.state.switches.mode == EngineMode::On {

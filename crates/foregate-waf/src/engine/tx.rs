@@ -82,7 +82,7 @@ impl Names {
     }
 }
 
-/// The number whose decimal form a text is.
+/// Parses a text that is the decimal form of a number.
 pub(crate) fn exact_number(text: &[u8]) -> Option<i64> {
     if text.len() > 20 {
         return None;

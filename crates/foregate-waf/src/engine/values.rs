@@ -1,7 +1,7 @@
-//! What a request and its response consist of, as rules see it: names and values in families, all text in one place.
+//! The request and response as rules see them: names and values in families, all text in one buffer.
 //!
-//! Text is referred to by [`Span`], never by reference: so a value, a part of it that a pattern captured, and a variable
-//! that was set to it are all eight bytes, and nothing is copied when a rule matches.
+//! Text is referenced by [`Span`], never by pointer: a value, a captured part of it, and a variable
+//! that was set to it are eight bytes each, and a match copies nothing.
 
 use crate::model::Variable;
 
@@ -21,7 +21,7 @@ impl Span {
         self.len as usize
     }
 
-    /// A piece of this piece. What lies beyond its end is cut off.
+    /// A part of this piece, clipped at its end.
     pub(crate) fn part(self, from: usize, to: usize) -> Self {
         let from = from.min(self.len());
         let to = to.clamp(from, self.len());
@@ -36,7 +36,7 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// Appends a piece. What does not fit into 4 GiB becomes the empty piece; limits are far below that.
+    /// Appends a piece. A piece that does not fit into 4 GiB becomes empty; limits are far below that.
     pub(crate) fn push(&mut self, piece: &[u8]) -> Span {
         let start = self.bytes.len();
         if start + piece.len() > u32::MAX as usize {
@@ -46,7 +46,7 @@ impl Text {
         Span { start: start as u32, len: piece.len() as u32 }
     }
 
-    /// Appends what `write` appends, as one piece.
+    /// Appends the output of `write` as one piece.
     pub(crate) fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Span {
         let start = self.bytes.len();
         write(&mut self.bytes);
@@ -63,7 +63,7 @@ impl Text {
         self.bytes.get(span.start as usize..span.start as usize + span.len()).unwrap_or_default()
     }
 
-    /// Forgets what was appended since there were so many bytes. No span may be left that refers to it.
+    /// Truncates to this length. No span behind it may be in use.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.bytes.truncate(len);
     }
@@ -97,7 +97,7 @@ pub(crate) enum Family {
     FileNames,
     /// Sizes of uploaded files.
     FileSizes,
-    /// What uploaded files contain.
+    /// The content of uploaded files.
     FileContents,
     /// `filename` of the parts of a multipart body.
     PartFileNames,
@@ -125,9 +125,9 @@ pub(crate) const FAMILIES: usize = Family::Scalars as usize + 1;
 pub(crate) enum Half {
     /// All of it.
     Whole,
-    /// What came in the request's target.
+    /// From the request's target.
     Query,
-    /// What came in the request's body.
+    /// From the request's body.
     Body,
 }
 
@@ -182,7 +182,7 @@ pub(crate) struct Values {
 }
 
 impl Values {
-    /// With room for what most requests have, so that it is not moved while it grows.
+    /// With the capacity that most requests need, to avoid moves while it grows.
     pub(crate) fn with_room() -> Self {
         let mut values = Self::default();
         values.text.bytes.reserve(TEXT_ROOM);

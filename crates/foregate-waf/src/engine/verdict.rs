@@ -1,20 +1,20 @@
-//! What a phase decided.
+//! The decision of a phase.
 
 use crate::model::RuleId;
 
-/// What becomes of a request.
+/// The decision about a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It goes on.
+    /// The request continues.
     Pass,
-    /// It is answered with this status.
+    /// The request is answered with this status.
     Deny {
         /// 100 to 999.
         status: u16,
         /// The rule that said so; `None` if the transaction went beyond its budget or a limit.
         rule: Option<RuleId>,
     },
-    /// It is sent elsewhere.
+    /// The client is redirected.
     Redirect {
         /// 300 to 399.
         status: u16,
@@ -31,7 +31,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether the request goes on.
+    /// Returns true if the request continues.
     pub fn passes(&self) -> bool {
         *self == Self::Pass
     }

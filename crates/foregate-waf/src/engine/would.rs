@@ -1,31 +1,31 @@
-//! What would become of a transaction whose host stops none.
+//! The hypothetical verdict of a transaction whose host only detects.
 
 use super::state::Allowed;
 use super::verdict::Verdict;
 use crate::model::{AllowScope, EngineMode, Phase, RuleId};
 
-/// What would become of a transaction if its host stopped requests, where it only detects. All rules run then and are told of;
-/// those that would not have run, or would only have detected, stop nothing here.
+/// The verdict that a blocking host would have applied. In detection all rules run and are reported;
+/// those that a blocking host would have skipped, or that only detect, do not count here.
 #[derive(Debug)]
 pub(crate) struct Would {
     /// The mode that the engine would be in.
     mode: EngineMode,
-    /// What would have been let through.
+    /// The exemptions that would apply.
     allowed: Allowed,
     /// The phase of which no further rule would have run.
     ended: Option<Phase>,
-    /// What the first rule that would have stopped it would have done, or a limit of its host before.
+    /// The verdict of the first rule that would have stopped it, or of a limit of the host before.
     pub(crate) verdict: Option<Verdict>,
     /// The rules that would have stopped it, in the order of their numbers.
     pub(crate) rules: Vec<RuleId>,
     /// The status of a transaction that is over its budget, if it would have been stopped for that.
     pub(crate) over: Option<u16>,
-    /// Whether it would have been stopped for a limit of its host.
+    /// Set if a limit of the host would have stopped it.
     pub(crate) limited: bool,
 }
 
 impl Would {
-    /// For an engine that begins in this mode: who has it detect wants to know what it would do.
+    /// Starts with the engine's mode: in detection, operators want to see the hypothetical verdict.
     pub(crate) fn new(mode: EngineMode) -> Self {
         let mode = if mode == EngineMode::DetectionOnly { EngineMode::On } else { mode };
         Self {
@@ -39,7 +39,7 @@ impl Would {
         }
     }
 
-    /// Whether the engine would stop anything.
+    /// Returns true if the engine would stop requests.
     pub(crate) fn is_on(&self) -> bool {
         self.mode == EngineMode::On
     }

@@ -7,7 +7,7 @@ use super::words::kind_of;
 /// How many tokens a fingerprint has at most.
 pub(super) const MAX_TOKENS: usize = 5;
 
-/// What may be a function or a name, and is a function before a parenthesis.
+/// Words that are functions before a parenthesis, and functions or names otherwise.
 const FUNCTIONS: [&str; 11] = [
     "USER_ID",
     "USER_NAME",
@@ -22,7 +22,7 @@ const FUNCTIONS: [&str; 11] = [
     "LOCALTIMESTAMP",
 ];
 
-/// What is left of the tokens of an input.
+/// The tokens of an input after folding.
 #[derive(Debug, Default)]
 pub(super) struct Folded {
     tokens: [Token; MAX_TOKENS + 1],
@@ -59,7 +59,7 @@ pub(super) fn fold(tokenizer: &mut Tokenizer<'_>) -> Folded {
                 fold.tokens[len] = comment;
                 len + 1
             } else {
-                // One more may have been read to tell what the fifth is.
+                // One more may have been read to classify the fifth.
                 len.min(MAX_TOKENS)
             }
         }
@@ -79,7 +79,7 @@ struct Fold<'a, 'b> {
     comment: Option<Token>,
 }
 
-/// What a rule does.
+/// The effect of a folding rule.
 enum Change {
     /// Nothing: the rule does not apply.
     Nothing,

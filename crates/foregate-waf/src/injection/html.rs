@@ -2,7 +2,7 @@
 
 use memchr::{memchr, memchr_iter};
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,

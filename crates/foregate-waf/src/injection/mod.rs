@@ -1,6 +1,6 @@
 //! SQL injection and cross-site scripting, found by tokens rather than patterns.
 //!
-//! Both say of every input what libinjection 3.9.2 says, which ModSecurity 3 uses, and take linear time.
+//! Both agree on every input with libinjection 3.9.2, which ModSecurity 3 uses, and take linear time.
 
 mod fold;
 mod html;

@@ -46,7 +46,7 @@ impl std::fmt::Debug for Fingerprint {
     }
 }
 
-/// Whether the input, put into a statement of SQL, would change it: by itself, or behind an opening quote.
+/// Returns a fingerprint if the input, inserted into an SQL statement, would change it: by itself, or behind an opening quote.
 pub fn sqli(input: &[u8]) -> Option<Fingerprint> {
     if is_one_token(input) {
         return None;
@@ -58,7 +58,7 @@ pub fn sqli(input: &[u8]) -> Option<Fingerprint> {
     })
 }
 
-/// Whether it is a single word or number, as most values are: no injection has one token.
+/// Returns true for a single word or number, the form of most values: no injection has one token.
 fn is_one_token(input: &[u8]) -> bool {
     match input.first() {
         None => true,
@@ -76,7 +76,7 @@ fn read(input: &[u8], quote: Option<u8>) -> Option<Fingerprint> {
     found.or_else(|| ambiguous.then(|| judge(input, Reading { quote, mysql: true }).0)?)
 }
 
-/// What is found, and whether MySQL may read it in another way.
+/// The fingerprint found, and true if MySQL may read the input differently.
 fn judge(input: &[u8], reading: Reading) -> (Option<Fingerprint>, bool) {
     let mut tokenizer = Tokenizer::new(input, reading);
     let mut folded = fold(&mut tokenizer);
@@ -103,7 +103,7 @@ fn close_with_tick(folded: &mut Folded) {
     }
 }
 
-/// What has the fingerprint of an injection and is common in ordinary text.
+/// Returns true for inputs with the fingerprint of an injection that are common in ordinary text.
 fn is_harmless(input: &[u8], fingerprint: &Fingerprint, tokens: &[Token], read: usize) -> bool {
     let letters = fingerprint.letters();
     if letters.len() > 1
@@ -139,7 +139,7 @@ fn is_harmless_pair(input: &[u8], first: &Token, second: &Token, read: usize) ->
         (Kind::Bareword, Kind::Comment) => comment != Some(b'/'),
         (Kind::Number, Kind::Comment) if comment == Some(b'/') || read > 2 => false,
         (Kind::Number, Kind::Comment) => {
-            // Whether the number is one, and no part of something else such as `1234-ABCD--`.
+            // The token has to be a whole number, and no part of a longer word such as `1234-ABCD--`.
             let rest = input.get(first.text().len()..).unwrap_or_default();
             !match rest {
                 [] => true,

@@ -1,9 +1,9 @@
 //! Tokens of SQL.
 
-/// How much of a token's text is kept, bytes. What is longer is cut: no word is as long.
+/// The number of bytes of a token's text that are kept. No known word is longer.
 pub(super) const MAX_TEXT: usize = 31;
 
-/// What a token is; the letter is that of fingerprints.
+/// The kind of a token; the letter is that of fingerprints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -35,7 +35,7 @@ pub(super) enum Kind {
     /// Begins a statement of Transact-SQL.
     Transact = b'T',
     Unknown = b'?',
-    /// What databases read in different ways.
+    /// Text that databases read in different ways.
     Evil = b'X',
     Backslash = b'\\',
 }
@@ -70,7 +70,7 @@ impl Kind {
         Self::Backslash,
     ];
 
-    /// The kind of a letter; [`Kind::None`] for what is none.
+    /// The kind for a letter; [`Kind::None`] for an unknown one.
     pub(super) fn of_letter(letter: u8) -> Self {
         Self::ALL.into_iter().find(|kind| *kind as u8 == letter).unwrap_or_default()
     }
@@ -100,7 +100,7 @@ impl Token {
         &self.text[..usize::from(self.len)]
     }
 
-    /// Whether its text is this word of capitals, in any case.
+    /// Returns true if its text is this word of capitals, in any case.
     pub(super) fn is_word(&self, word: &str) -> bool {
         self.text().eq_ignore_ascii_case(word.as_bytes())
     }

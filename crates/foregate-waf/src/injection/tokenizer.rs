@@ -5,9 +5,9 @@ use memchr::{memchr, memmem};
 use super::token::{Kind, MAX_TEXT, Token};
 use super::words::kind_of;
 
-/// What ends a word.
+/// Bytes that end a word.
 const WORD_ENDS: &[u8] = b" []{}<>:\\?=@!#~+-*/&|^%(),';\t\n\x0b\x0c\r\"\xa0\0";
-/// What ends the name of a variable.
+/// Bytes that end the name of a variable.
 const VARIABLE_ENDS: &[u8] = b" <>:\\?=@!#~+-*/&|^%(),';\t\n\x0b\x0c\r'`\"\0";
 
 /// How an input is read.
@@ -26,7 +26,7 @@ pub(super) struct Tokenizer<'a> {
     reading: Reading,
     /// How many tokens have been read.
     pub(super) count: usize,
-    /// Whether something was read that MySQL reads in another way: `--` without white space, or `#`.
+    /// Set if the input has text that MySQL reads differently: `--` without white space, or `#`.
     pub(super) ambiguous: bool,
 }
 
@@ -140,11 +140,11 @@ impl<'a> Tokenizer<'a> {
         }
         let inner = &rest[2..];
         let (len, nested) = match memmem::find(inner, b"*/") {
-            // Whether a comment within a comment is one depends on the database.
+            // Databases differ about comments within comments.
             Some(end) => (2 + end + 2, memmem::find(&inner[..=end], b"/*").is_some()),
             None => (rest.len(), false),
         };
-        // What stands in `/*! */` is no comment to MySQL.
+        // MySQL executes the content of `/*! */`.
         let evil = nested || inner.first() == Some(&b'!');
         token(if evil { Kind::Evil } else { Kind::Comment }, &rest[..len], at + len)
     }
@@ -172,7 +172,7 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    /// A text whose `quote` is `skip` bytes long, 0 if it stands before the input. A quote in it is doubled or behind a
+    /// A text with a quote of `skip` bytes; 0 if the quote comes before the input. A quote in the text is doubled or follows a
     /// backslash.
     fn quoted(&self, at: usize, quote: u8, skip: usize) -> Read {
         let text = self.from(at + skip);
@@ -213,7 +213,7 @@ impl<'a> Tokenizer<'a> {
         (token.map(marked), next)
     }
 
-    /// Oracle's texts with chosen delimiters, `q'(...)'`, whose `q` stands at `letter`.
+    /// Oracle's texts with chosen delimiters, `q'(...)'`; the `q` is at `letter`.
     fn chosen(&self, at: usize, letter: usize) -> Read {
         let [b'q' | b'Q', b'\'', open, ..] = *self.from(letter) else { return self.word(at) };
         let end = match open {
@@ -254,8 +254,8 @@ impl<'a> Tokenizer<'a> {
     fn word(&self, at: usize) -> Read {
         let rest = self.from(at);
         let is_part = |byte: &&u8| !WORD_ENDS.contains(byte);
-        // What follows a known word and a dot or tick is another token. To look for it before the word's end is known
-        // keeps long chains of them linear.
+        // The text after a known word and a dot or tick is another token. Checking for that before searching the word's end
+        // keeps long chains linear.
         let head = rest.iter().take(MAX_TEXT).take_while(is_part).count();
         for split in (0..head).filter(|split| matches!(rest[*split], b'.' | b'`')) {
             let kind = kind_of(&rest[..split]);

@@ -37,7 +37,7 @@ fn padded(letters: &[u8]) -> [u8; 5] {
     padded
 }
 
-/// What kind of word this is, in any case; [`Kind::None`] if it is not known.
+/// The kind of a word in any case; [`Kind::None`] if it is unknown.
 pub(super) fn kind_of(word: &[u8]) -> Kind {
     let mut capitals = [0; MAX_TEXT];
     let Some(capitals) = capitals.get_mut(..word.len()) else { return Kind::None };
@@ -46,7 +46,7 @@ pub(super) fn kind_of(word: &[u8]) -> Kind {
     TABLES.words.get(&*capitals).copied().unwrap_or_default()
 }
 
-/// Whether the letters of tokens are those of an injection.
+/// Returns true if the letters of the tokens are those of an injection.
 pub(super) fn is_injection(letters: &[u8]) -> bool {
     TABLES.fingerprints.contains(&padded(letters))
 }

@@ -10,7 +10,7 @@ const TAGS: [&str; 20] = [
     "LINK", "LISTENER", "META", "NOSCRIPT", "OBJECT", "SCRIPT", "STYLE", "VMLFRAME", "XML", "XSS",
 ];
 
-/// What the value of an attribute can do.
+/// The effect that the value of an attribute can have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Attribute {
     Harmless,
@@ -45,10 +45,10 @@ const ATTRIBUTES: [(&str, Attribute); 20] = [
     ("XLINK:HREF", Attribute::Address),
 ];
 
-/// What begins an address that runs a script.
+/// Schemes of addresses that run a script.
 const SCHEMES: [&str; 4] = ["DATA", "VIEW-SOURCE", "JAVA", "VBSCRIPT"];
 
-/// Whether the input, put into a page, would run a script: as text, in a tag, or in the value of an attribute.
+/// Returns true if the input, inserted into a page, would run a script: as text, in a tag, or in the value of an attribute.
 pub fn xss(input: &[u8]) -> bool {
     // No tag begins without the one, and no attribute has a value without the other.
     if memchr2(b'<', b'=', input).is_none() {
@@ -86,7 +86,7 @@ fn runs_script(input: &[u8], start: Start) -> bool {
     false
 }
 
-/// Whether the text is the word in any case, zero bytes aside.
+/// Returns true if the text is the word in any case, ignoring zero bytes.
 fn is_word(word: &str, text: &[u8]) -> bool {
     let text = text.iter().filter(|byte| **byte != 0).map(u8::to_ascii_uppercase);
     text.eq(word.bytes())
@@ -125,8 +125,8 @@ fn is_bad_address(text: &[u8]) -> bool {
     SCHEMES.iter().any(|scheme| starts_with(scheme.as_bytes(), text))
 }
 
-/// Whether a text starts with a word in any case when its numeric references are decoded, without zero bytes and line
-/// feeds, and white space at its beginning.
+/// Returns true if a text starts with a word in any case after its numeric references are decoded and zero bytes, line
+/// feeds and leading white space are removed.
 fn starts_with(mut word: &[u8], mut text: &[u8]) -> bool {
     let mut first = true;
     while !text.is_empty() {

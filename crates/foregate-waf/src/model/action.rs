@@ -1,4 +1,4 @@
-//! Actions: what happens when a rule matches.
+//! Actions: the effects of a rule that matches.
 
 use std::ops::RangeInclusive;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::scan::{Options, Pattern};
 
-/// What happens to the transaction when a rule matches and the engine is on.
+/// The effect on the transaction when a rule matches and the engine is on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Disruptive {
     /// `pass`: nothing, the next rule runs.
@@ -42,7 +42,7 @@ pub enum AllowScope {
     Request,
 }
 
-/// What happens when a link of a rule matches, in detection as well.
+/// The effect of a matching link, in detection as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// `setvar`.
@@ -96,18 +96,18 @@ pub struct SetVar {
     pub collection: WritableCollection,
     /// Which element, whatever its case.
     pub name: Template,
-    /// What becomes of it.
+    /// The change.
     pub change: Change,
 }
 
-/// What becomes of an element.
+/// A change of an element.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// `name=value`, or `name`, which sets it to `1`.
     Set(Template),
-    /// `name=+value`: the sum; what is no number counts as 0.
+    /// `name=+value`: the sum; text that is no number counts as 0.
     Add(Number),
-    /// `name=-value`: the difference; what is no number counts as 0.
+    /// `name=-value`: the difference; text that is no number counts as 0.
     Subtract(Number),
     /// `!name`: it is not there any more.
     Unset,
@@ -159,7 +159,7 @@ pub enum Mask {
     ResponseHeader(Box<str>),
     /// `sanitiseMatched`: the variable that matched.
     Matched,
-    /// `sanitiseMatchedBytes:FIRST/LAST`: what matched, but for so many bytes at its ends.
+    /// `sanitiseMatchedBytes:FIRST/LAST`: the match, except for this many bytes at its ends.
     MatchedBytes {
         /// Bytes shown at the start.
         first: u32,
@@ -168,7 +168,7 @@ pub enum Mask {
     },
 }
 
-/// What `ctl` changes for the rest of a transaction.
+/// A change by `ctl` for the rest of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ctl {
     /// `ruleEngine`
@@ -197,7 +197,7 @@ pub enum Ctl {
     AuditParts(AuditPartsChange),
 }
 
-/// What `ctl:auditLogParts` does.
+/// The effect of `ctl:auditLogParts`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditPartsChange {
     /// `+LETTERS`
@@ -208,18 +208,18 @@ pub enum AuditPartsChange {
     Set(AuditParts),
 }
 
-/// Rules, by what they say of themselves.
+/// A selection of rules by their metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleSelection {
-    /// Those with an id in one of these ranges.
+    /// Rules with an id in one of these ranges.
     Ids(Vec<RangeInclusive<RuleId>>),
-    /// Those with such a tag.
+    /// Rules with such a tag.
     Tag(TextMatch),
-    /// Those with such a `msg`, macros as they are written.
+    /// Rules with such a `msg`, macros unexpanded.
     Message(TextMatch),
 }
 
-/// What a text has to be.
+/// A condition on a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TextMatch {
     /// This, case and all.
@@ -245,7 +245,7 @@ impl RuleSelection {
 }
 
 impl TextMatch {
-    /// Whether it can be matched: its pattern, if it is one, compiles. Loading makes none that does not.
+    /// Returns true if it can be matched: a pattern has to compile. Loading rejects others.
     pub fn compiles(&self) -> bool {
         match self {
             Self::Exact(_) => true,

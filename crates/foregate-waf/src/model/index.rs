@@ -4,7 +4,7 @@ use foldhash::HashMap;
 
 use super::{RuleId, RuleSelection, Template, TextMatch};
 
-/// What selections go by, of all rules: made once where many are to be resolved.
+/// An index of the metadata of all rules, for resolving many selections.
 #[derive(Debug, Default)]
 pub struct Index {
     /// Ids with the positions of their rules, ascending.

@@ -1,8 +1,8 @@
-//! Rules, typed: what SecLang says, with nothing left as text to understand.
+//! Rules as types: SecLang without text left to interpret.
 //!
-//! [`seclang`](crate::seclang) makes these values, the [`engine`](crate::engine) compiles them. What a directive says
-//! about rules that are already there (defaults, updates, removals) has been applied to them; what a rule takes from
-//! files is in it.
+//! [`seclang`](crate::seclang) makes these values, the [`engine`](crate::engine) compiles them. Directives about
+//! earlier rules (defaults, updates, removals) have been applied; the content of files that rules refer to is
+//! included.
 
 mod action;
 mod index;

@@ -1,4 +1,4 @@
-//! Operators: what a value is compared with, and their arguments.
+//! Operators: comparisons of values, and their arguments.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Template;
 
-/// What a value is compared with.
+/// A comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operator {
     /// `@unconditionalMatch`: every value; also that of a `SecAction`.
@@ -33,7 +33,7 @@ pub enum Operator {
     StrMatch(Template),
     /// `@within`: values that occur in this.
     Within(Template),
-    /// `@eq`, `@ge`, `@gt`, `@le`, `@lt`: numbers that compare so. What is no number counts as 0.
+    /// `@eq`, `@ge`, `@gt`, `@le`, `@lt`: numbers that compare so. Text that is no number counts as 0.
     Compare(Comparison, Number),
     /// `@ipMatch`, `@ipMatchFromFile`: addresses within one of these.
     IpMatch(Arc<[Network]>),
@@ -47,13 +47,13 @@ pub enum Operator {
     ValidateUrlEncoding,
     /// `@validateUtf8Encoding`: values with broken UTF-8.
     ValidateUtf8Encoding,
-    /// `@verifyCC`: what the pattern matches is the number of a credit card.
+    /// `@verifyCC`: the match of the pattern is the number of a credit card.
     VerifyCreditCard(Regex),
-    /// `@verifyCPF`: what the pattern matches is a Brazilian taxpayer's number.
+    /// `@verifyCPF`: the match of the pattern is a Brazilian taxpayer's number.
     VerifyCpf(Regex),
-    /// `@verifySSN`: what the pattern matches is a social security number of the United States.
+    /// `@verifySSN`: the match of the pattern is a social security number of the United States.
     VerifySsn(Regex),
-    /// `@verifySVNR`: what the pattern matches is an Austrian social security number.
+    /// `@verifySVNR`: the match of the pattern is an Austrian social security number.
     VerifySvnr(Regex),
 }
 
@@ -143,7 +143,7 @@ impl Comparison {
         }
     }
 
-    /// Whether `value` compares so with `argument`.
+    /// Returns true if `value` compares so with `argument`.
     pub fn holds(self, value: i64, argument: i64) -> bool {
         match self {
             Self::Equal => value == argument,
@@ -158,9 +158,9 @@ impl Comparison {
 /// The argument of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Number {
-    /// It says so itself.
+    /// A constant.
     Fixed(i64),
-    /// It is in the transaction; a text that is no number counts as 0.
+    /// Computed from the transaction; text that is no number counts as 0.
     Computed(Template),
 }
 
@@ -213,7 +213,7 @@ impl ByteSet {
         self
     }
 
-    /// Whether this byte is in it.
+    /// Returns true if this byte is in it.
     pub fn contains(&self, byte: u8) -> bool {
         self.0[usize::from(byte >> 6)] & (1 << (byte & 63)) != 0
     }
@@ -235,9 +235,9 @@ pub struct Network {
 /// Why a text is no [`Network`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkError {
-    /// What stands before the slash is no address.
+    /// The text before the slash is no address.
     Address,
-    /// What stands after the slash is no number of bits, or more than the address has.
+    /// The text after the slash is no number of bits, or more than the address has.
     Prefix,
 }
 
@@ -258,7 +258,7 @@ impl Network {
         Ok(Self { address, prefix })
     }
 
-    /// Whether the address is in it. An IPv4 address that is written as IPv6 (`::ffff:192.0.2.1`) is an IPv4 address.
+    /// Returns true if the address is in it. An IPv4 address that is written as IPv6 (`::ffff:192.0.2.1`) is an IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address.to_canonical(), address.to_canonical()) {
             (IpAddr::V4(network), IpAddr::V4(address)) => {

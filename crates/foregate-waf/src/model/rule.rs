@@ -13,20 +13,20 @@ pub type RuleId = u64;
 pub struct RuleSet {
     /// The rules in the order of the files. Removed ones are not among them.
     pub rules: Vec<Rule>,
-    /// What directives say that are no rules.
+    /// The settings of directives that are no rules.
     pub settings: Settings,
-    /// What was understood but has no effect here, and what looks like a mistake.
+    /// Warnings: directives without effect here, and probable mistakes.
     pub warnings: Vec<Problem>,
 }
 
 impl RuleSet {
-    /// An index of [`rules`](Self::rules), for those who have many selections to resolve.
+    /// An index of [`rules`](Self::rules), for resolving many selections.
     pub fn index(&self) -> Index {
         Index::new(self.rules.iter().map(|rule| (rule.id, &*rule.tags, rule.message.as_ref())))
     }
 }
 
-/// One rule: a `SecRule` or `SecAction` with what is chained to it.
+/// One rule: a `SecRule` or `SecAction` with the links chained to it.
 #[derive(Clone, Debug)]
 pub struct Rule {
     /// `id`.
@@ -38,11 +38,11 @@ pub struct Rule {
     /// The rule itself and those chained to it, in order; never empty. The rule matches when all of them do. The
     /// actions of a link are performed when that link matches, whether the links after it match or not.
     pub links: Vec<Link>,
-    /// What happens to the transaction when it matches. `block` has been replaced by what it stands for.
+    /// The effect on the transaction when it matches. `block` has been resolved.
     pub disruptive: Disruptive,
-    /// Whether a match is written to the log.
+    /// Set if matches are written to the log.
     pub log: bool,
-    /// Whether a match makes the transaction relevant to the audit log.
+    /// Set if a match makes the transaction relevant to the audit log.
     pub audit_log: bool,
     /// `msg`.
     pub message: Option<Template>,
@@ -70,21 +70,21 @@ pub struct Rule {
 pub struct Link {
     /// Where its directive starts.
     pub place: Place,
-    /// What is looked at, in order; empty if it is a `SecAction`, which always matches.
+    /// The targets, in order; empty for a `SecAction`, which always matches.
     pub targets: Vec<Target>,
-    /// What is left out of all targets.
+    /// The exclusions from all targets.
     pub exclusions: Vec<Exclusion>,
-    /// Whether it matches where the operator does not (`!@operator`).
+    /// Set if it matches where the operator does not (`!@operator`).
     pub negated: bool,
-    /// What each value is compared with.
+    /// The comparison for each value.
     pub operator: Operator,
-    /// What is done to each value before, in order; those of the defaults included.
+    /// The transformations of each value, in order, including those of the defaults.
     pub transformations: Vec<Transformation>,
     /// `multiMatch`: the operator sees the value before the first transformation and after each that changed it.
     pub multi_match: bool,
-    /// `capture`: what groups of the pattern matched is put into `TX.0` to `TX.9`.
+    /// `capture`: the groups of the pattern are stored in `TX.0` to `TX.9`.
     pub capture: bool,
-    /// What happens when this link matches, in order.
+    /// The actions of a match of this link, in order.
     pub actions: Vec<Action>,
 }
 
@@ -114,7 +114,7 @@ impl Phase {
     }
 }
 
-/// How bad what a rule finds is; the smaller the number, the worse.
+/// The severity of a finding; the smaller the number, the worse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Severity {
     /// 0
@@ -183,14 +183,14 @@ impl fmt::Debug for Place {
     }
 }
 
-/// What is wrong, or looks wrong, and where.
+/// An error or a probable mistake, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Where.
     pub place: Place,
-    /// What, in one line.
+    /// The message, one line.
     pub message: String,
-    /// What would fit.
+    /// The suggested replacement.
     pub suggestion: Option<String>,
 }
 

@@ -1,10 +1,10 @@
-//! What directives say that are no rules.
+//! The settings of directives that are no rules.
 
 use std::sync::Arc;
 
 use crate::transform::UnicodeMap;
 
-/// Settings, as directives say them; what none says is as [`Settings::default`] has it.
+/// Settings of directives; [`Settings::default`] holds the defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// `SecRuleEngine`; `None` when no directive says it.
@@ -13,15 +13,15 @@ pub struct Settings {
     pub request_body_access: bool,
     /// `SecRequestBodyLimit`, in bytes. Default: 134,217,728.
     pub request_body_limit: u64,
-    /// Whether `SecRequestBodyLimit` stands in the files.
+    /// Set if the files contain `SecRequestBodyLimit`.
     pub request_body_limit_said: bool,
     /// `SecRequestBodyInMemoryLimit`, in bytes: longer bodies may be kept in a file until rules look at them. Default: 131,072.
     pub request_body_in_memory_limit: u64,
     /// `SecRequestBodyNoFilesLimit`, in bytes without the contents of uploaded files. Default: 1,048,576.
     pub request_body_no_files_limit: u64,
-    /// `SecRequestBodyLimitAction`: what happens to a request whose body is larger. Default: it is rejected.
+    /// `SecRequestBodyLimitAction`: the treatment of requests with larger bodies. Default: reject.
     pub request_body_limit_action: BeyondLimit,
-    /// Whether `SecRequestBodyLimitAction` stands in the files: a default is nobody's wish.
+    /// Set if the files contain `SecRequestBodyLimitAction`, to tell a choice from the default.
     pub request_body_limit_action_said: bool,
     /// `SecRequestBodyJsonDepthLimit`, in levels. Default: 512.
     pub request_body_json_depth_limit: u32,
@@ -35,21 +35,21 @@ pub struct Settings {
     pub response_body_access: bool,
     /// `SecResponseBodyLimit`, in bytes. Default: 524,288.
     pub response_body_limit: u64,
-    /// `SecResponseBodyLimitAction`: what happens to a response whose body is larger. Default: it is rejected.
+    /// `SecResponseBodyLimitAction`: the treatment of responses with larger bodies. Default: reject.
     pub response_body_limit_action: BeyondLimit,
-    /// `SecResponseBodyMimeType`: the types of responses whose bodies are looked at, in small letters. Default:
+    /// `SecResponseBodyMimeType`: the types of responses whose bodies rules read, in small letters. Default:
     /// `text/plain` and `text/html`.
     pub response_body_types: Vec<Box<str>>,
     /// `SecCollectionTimeout`: after how many seconds without a change an element of a persistent collection is
     /// forgotten. Default: 3,600.
     pub collection_timeout: u32,
-    /// `SecUnicodeMapFile`: what codes of `%uXXXX` mean. Default: their lower byte.
+    /// `SecUnicodeMapFile`: the meaning of `%uXXXX` codes. Default: their lower byte.
     pub unicode_map: Option<Arc<UnicodeMap>>,
     /// `SecComponentSignature`, in order.
     pub components: Vec<Box<str>>,
-    /// `SecWebAppId`: what `WEBAPPID` is; it also keeps persistent collections apart.
+    /// `SecWebAppId`: the value of `WEBAPPID`; it also separates persistent collections.
     pub web_app_id: Option<Box<str>>,
-    /// `SecSensorId`: what the audit log calls this instance.
+    /// `SecSensorId`: the name of this instance in the audit log.
     pub sensor_id: Option<Box<str>>,
     /// `SecAuditEngine`: which transactions are written to the audit log. Default: none.
     pub audit_engine: AuditEngine,
@@ -101,12 +101,12 @@ pub enum EngineMode {
     DetectionOnly,
 }
 
-/// What happens to a message whose body is beyond its limit.
+/// The treatment of a message with a body beyond its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BeyondLimit {
     /// It is rejected.
     Reject,
-    /// What is within the limit is looked at.
+    /// Rules read the part within the limit.
     ProcessPartial,
 }
 
@@ -135,7 +135,7 @@ impl BodyProcessor {
         ("RAW", Self::Raw),
     ];
 
-    /// What `REQBODY_PROCESSOR` says of it.
+    /// Its name in `REQBODY_PROCESSOR`.
     pub fn name(self) -> &'static str {
         // In the order of the variants.
         Self::ALL[self as usize].0
@@ -160,7 +160,7 @@ pub enum AuditEngine {
     On,
     /// None is.
     Off,
-    /// Those are in which a rule matched that audits, or whose status is relevant.
+    /// Transactions in which an auditing rule matched, or with a relevant status.
     RelevantOnly,
 }
 
@@ -188,7 +188,7 @@ impl AuditParts {
         Self(self.0 & !Self::bit(letter))
     }
 
-    /// Whether this part is in it.
+    /// Returns true if this part is in it.
     pub fn has(self, letter: char) -> bool {
         self.0 & Self::bit(letter) != 0
     }
@@ -217,7 +217,7 @@ impl StatusSet {
         Self(statuses)
     }
 
-    /// Whether this status is among them.
+    /// Returns true if this status is among them.
     pub fn contains(&self, status: u16) -> bool {
         self.0.binary_search(&status).is_ok()
     }

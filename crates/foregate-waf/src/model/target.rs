@@ -1,4 +1,4 @@
-//! Targets: what a rule looks at.
+//! Targets: the values that a rule reads.
 
 use std::fmt;
 
@@ -7,18 +7,18 @@ use super::{Phase, Regex};
 /// Something that rules look at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// What.
+    /// The variable.
     pub variable: Variable,
     /// Which elements of a collection; all of them without.
     pub selector: Option<Selector>,
-    /// Whether the number of values is looked at rather than the values (`&`).
+    /// Set if the number of values is the target rather than the values (`&`).
     pub count: bool,
 }
 
-/// Something that rules do not look at (`!`): of what a link's targets yield, this is left out.
+/// An exclusion (`!`): removed from the values of a link's targets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exclusion {
-    /// What.
+    /// The variable.
     pub variable: Variable,
     /// Which elements of a collection; all of them without.
     pub selector: Option<Selector>,
@@ -27,15 +27,15 @@ pub struct Exclusion {
 /// Which elements of a collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
-    /// Those of this name, whatever its case.
+    /// The values of this name, in any case.
     Name(Box<str>),
-    /// Those in whose name this matches (`/PATTERN/`), whatever the case.
+    /// The values with a name that matches (`/PATTERN/`), in any case.
     Regex(Regex),
-    /// Those that this finds; of [`Variable::Xml`], and only there.
+    /// The nodes that this finds; of [`Variable::Xml`] only.
     XPath(XPath),
 }
 
-/// What is taken from an XML document.
+/// The values taken from an XML document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum XPath {
     /// `/*`: its texts.
@@ -49,7 +49,7 @@ impl XPath {
     pub const ALL: &[(&str, Self)] = &[("/*", Self::Texts), ("//@*", Self::Attributes)];
 }
 
-/// What a [`Variable`] holds.
+/// The kind of values that a [`Variable`] holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One value.
@@ -60,10 +60,10 @@ pub enum Kind {
     Document,
 }
 
-/// Each variable with its name, what it holds, and the first phase in which it can have a value.
+/// Declares each variable with its name, its kind, and the first phase in which it can have a value.
 macro_rules! variables {
     ($($name:ident $text:literal $kind:ident $phase:ident $about:literal;)*) => {
-        /// What rules look at.
+        /// A variable of rules.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Variable {
             $(
@@ -76,7 +76,7 @@ macro_rules! variables {
             /// All of them and their names, sorted by those.
             pub const ALL: &[(&str, Self)] = &[$(($text, Self::$name)),*];
 
-            /// What it holds.
+            /// Its kind.
             pub fn kind(self) -> Kind {
                 match self {
                     $(Self::$name => Kind::$kind,)*

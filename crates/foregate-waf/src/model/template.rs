@@ -2,7 +2,7 @@
 
 use super::Variable;
 
-/// A text in which macros stand for values of the transaction. Of what is not there, nothing is put in.
+/// A text in which macros stand for values of the transaction. Missing values expand to nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Template {
     pieces: Box<[Piece]>,
@@ -20,7 +20,7 @@ pub enum Piece {
 /// `%{VARIABLE}` or `%{COLLECTION.name}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Macro {
-    /// What is put in; of a collection without a name, the first value.
+    /// The variable to insert; of a collection without a name, the first value.
     pub variable: Variable,
     /// Which element of a collection. Compared as selectors of targets are.
     pub name: Option<Box<str>>,

@@ -4,20 +4,20 @@ use std::net::IpAddr;
 
 use crate::model::Network;
 
-/// Whether a text is an address in one of the networks.
+/// Returns true if a text is an address in one of the networks.
 pub(super) fn within(networks: &[Network], value: &[u8]) -> bool {
     let address = std::str::from_utf8(value.trim_ascii()).ok().and_then(|text| text.parse::<IpAddr>().ok());
     address.is_some_and(|address| networks.iter().any(|network| network.contains(address)))
 }
 
-/// Whether a `%` is not followed by two hexadecimal digits.
+/// Returns true if a `%` is not followed by two hexadecimal digits.
 pub(super) fn broken_url_encoding(value: &[u8]) -> bool {
     memchr::memchr_iter(b'%', value).any(|at| {
         !matches!(value.get(at + 1..at + 3), Some([high, low]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit())
     })
 }
 
-/// What makes the check digits of a number right.
+/// The algorithm of a number's check digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Checksum {
     /// Credit cards: the Luhn algorithm.
@@ -31,7 +31,7 @@ pub(crate) enum Checksum {
 }
 
 impl Checksum {
-    /// Whether the digits of a text, whatever stands between them, are such a number.
+    /// Returns true if the digits of a text, ignoring other characters, have valid check digits.
     pub(crate) fn holds(self, text: &[u8]) -> bool {
         let digits: Vec<u32> =
             text.iter().filter(|byte| byte.is_ascii_digit()).map(|byte| u32::from(byte - b'0')).collect();

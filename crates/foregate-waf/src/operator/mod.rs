@@ -1,4 +1,4 @@
-//! Operators: what a value is compared with.
+//! Operators: comparisons of values.
 
 mod checks;
 mod text;
@@ -23,7 +23,7 @@ pub(crate) enum Test {
     Never,
     /// Values in which a pattern matches.
     Rx(Box<Pattern>),
-    /// The same; captures are those of all its matches.
+    /// Like `Rx`; the captures are those of all its matches.
     RxGlobal(Box<Pattern>),
     /// Values that hold one of many phrases, whatever the case of ASCII letters.
     Phrases(Box<Words>),
@@ -43,7 +43,7 @@ pub(crate) enum Test {
     UrlEncoding,
     /// Values with broken UTF-8.
     Utf8,
-    /// Values in which the pattern matches a number whose check digits are right.
+    /// Values in which the pattern matches a number with valid check digits.
     Checked(Checksum, Box<Pattern>),
 }
 
@@ -61,12 +61,12 @@ pub(crate) enum Argument<'a> {
 /// Most captures kept: `TX.0` to `TX.9`.
 pub(crate) const GROUPS: usize = 10;
 
-/// What an operator captured.
+/// The captures of an operator.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Captured {
     /// Pieces of the value, from and to.
     pub(crate) groups: [Option<(usize, usize)>; GROUPS],
-    /// What stands for the first piece though it is not one of the value: the fingerprint of an SQL injection.
+    /// Replacement for the first capture that is no part of the value: the fingerprint of an SQL injection.
     pub(crate) fingerprint: Option<[u8; FINGERPRINT]>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct Captured {
 pub(crate) const FINGERPRINT: usize = 8;
 
 impl Test {
-    /// Whether a value passes. With `captured`, what was captured is put there.
+    /// Returns true if a value passes. Captures are stored in `captured` if it is given.
     pub(crate) fn passes(
         &self,
         value: &[u8],
@@ -109,7 +109,7 @@ impl Test {
         }
     }
 
-    /// Whether a look at a value costs as a pattern does.
+    /// Returns true if checking a value costs as much as a pattern.
     pub(crate) fn is_search(&self) -> bool {
         !matches!(self, Self::Always | Self::Never | Self::Compare(..) | Self::Networks(_))
     }

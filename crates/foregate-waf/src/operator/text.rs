@@ -5,22 +5,22 @@ use memchr::memmem;
 /// How a value has to relate to the argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TextTest {
-    /// It holds it.
+    /// The value contains the text.
     Contains,
-    /// It holds it with no letter of ASCII at either side.
+    /// The value contains the text with no ASCII letter at either side.
     ContainsWord,
-    /// It begins with it.
+    /// The value begins with the text.
     BeginsWith,
-    /// It ends with it.
+    /// The value ends with the text.
     EndsWith,
-    /// It is the same.
+    /// The value equals the text.
     Equals,
-    /// It occurs in it.
+    /// The value occurs in the text.
     Within,
 }
 
 impl TextTest {
-    /// Whether it does.
+    /// Compares a value with the text.
     pub(crate) fn passes(self, value: &[u8], text: &[u8]) -> bool {
         match self {
             Self::Contains => memmem::find(value, text).is_some(),
@@ -32,7 +32,7 @@ impl TextTest {
         }
     }
 
-    /// Whether every value that passes holds the whole text.
+    /// Returns true if every value that passes contains the whole text.
     pub(crate) fn requires_text(self) -> bool {
         self != Self::Within
     }

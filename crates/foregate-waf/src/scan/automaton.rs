@@ -25,14 +25,14 @@ impl std::fmt::Display for TooLarge {
 
 impl std::error::Error for TooLarge {}
 
-/// Finds which of many patterns may match a value, by the texts that they require, in one pass.
+/// Finds the candidates among many patterns for a value, by the literals that they require, in one pass.
 ///
-/// The time that it takes is linear in the value, and the same for every value but for what the texts in it add, at most
-/// one look at each distinct text that ends at a byte.
+/// The time is linear in the value and independent of its content, except for at most one lookup for each distinct literal
+/// that ends at a byte.
 #[derive(Debug)]
 pub struct Scan {
     automaton: Kind,
-    /// Who asked for each text.
+    /// The patterns that require each literal.
     wanted: Box<[Box<[u32]>]>,
     /// One more than the largest number that it may find.
     bound: usize,
@@ -93,7 +93,7 @@ impl Scan {
     }
 
     fn pass<A: Automaton>(&self, automaton: &A, value: &[u8], found: &mut Found) {
-        // Automata that begin anywhere are what was built.
+        // The automata are built unanchored.
         let Ok(mut state) = automaton.start_state(Anchored::No) else { return };
         let mut remembered = [StateID::ZERO; REMEMBERED];
         let mut left = self.numbers;
@@ -152,19 +152,19 @@ impl Found {
         Self::default()
     }
 
-    /// Forgets what was found, and keeps the memory.
+    /// Clears the results and keeps the memory.
     pub fn clear(&mut self) {
         self.bits.fill(0);
         self.texts.fill(0);
         self.count = 0;
     }
 
-    /// Whether a number was found.
+    /// Returns true if a number was found.
     pub fn has(&self, number: u32) -> bool {
         self.bits.get(number as usize / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
-    /// What was found, as words of 64 numbers, lowest first.
+    /// The results, as words of 64 numbers, lowest first.
     pub fn words(&self) -> &[u64] {
         &self.bits
     }
@@ -174,12 +174,12 @@ impl Found {
         self.count
     }
 
-    /// Whether nothing was.
+    /// Returns true if there are no results.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// What was found, in order.
+    /// The results, in order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         (0u32..).zip(&self.bits).flat_map(|(at, &word)| {
             let mut left = word;
@@ -191,7 +191,7 @@ impl Found {
         })
     }
 
-    /// Room for what a scan may find. What others have seen of texts says nothing about its own.
+    /// Makes room for the results of a scan. Literals seen by another scan do not count for this one.
     fn fit(&mut self, scan: &Scan) {
         let (bits, texts) = (scan.bound.div_ceil(64), scan.wanted.len().div_ceil(64));
         if self.bits.len() < bits {
@@ -201,7 +201,7 @@ impl Found {
         self.texts.resize(texts, 0);
     }
 
-    /// Whether it is new.
+    /// Inserts a number; returns true if it is new.
     fn insert(&mut self, number: u32) -> bool {
         let word = &mut self.bits[number as usize / 64];
         let bit = 1 << (number % 64);

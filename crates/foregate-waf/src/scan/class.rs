@@ -86,13 +86,13 @@ fn posix(name: &[u8]) -> Option<ByteSet> {
     Some(ByteSet::of(|byte| test(&byte)))
 }
 
-/// What one element of a class is.
+/// An element of a class.
 enum Member {
     Byte(u8),
     Set(ByteSet),
 }
 
-/// Reads a class whose opening bracket has been read; says what is in it, and whether it is negated.
+/// Reads a class behind its opening bracket; returns its bytes, and true if it is negated.
 pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<(ByteSet, bool), PatternError> {
     let open = cursor.at() - 1;
     let negated = cursor.eat(b"^");

@@ -16,8 +16,8 @@ use super::translate::translate;
 const MAX_PATTERN: usize = 64 * 1024;
 /// The most memory that one automaton of a pattern may take, bytes; a pattern that needs more is an error.
 const MAX_COMPILED: usize = 8 * 1024 * 1024;
-/// The most memory for the states that matching has found so far, bytes for each thread and direction. When it is full,
-/// it is emptied, or a slower automaton goes on.
+/// The largest memory for the states found so far, bytes for each thread and direction. A full cache
+/// is cleared, or a slower automaton takes over.
 const MAX_CACHE: usize = 512 * 1024;
 /// Groups within groups; deeper ones are an error.
 const MAX_DEPTH: u32 = 250;
@@ -28,14 +28,14 @@ pub const MAX_GROUPS: usize = 10;
 /// Where the groups of a match are, the whole match first. A group without part in it is `None`.
 pub type Groups = [Option<Range<usize>>; MAX_GROUPS];
 
-/// How a pattern is meant, beyond what it says itself.
+/// The flags of a pattern, in addition to its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// Whether letters of ASCII match in either case. Default: no.
+    /// Matches ASCII letters in either case. Default: false.
     pub ignore_case: bool,
-    /// Whether `^` and `$` match at line feeds too. Default: yes, as in ModSecurity 3.
+    /// Lets `^` and `$` match at line feeds too. Default: true, as in ModSecurity 3.
     pub multi_line: bool,
-    /// Whether [`Pattern::captures`] will be asked for. Default: no.
+    /// Set if [`Pattern::captures`] will be called. Default: false.
     pub captures: bool,
 }
 
@@ -45,7 +45,7 @@ impl Default for Options {
     }
 }
 
-/// What is wrong with a pattern.
+/// An error in a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PatternError {
     /// Where, in bytes of its text; `None` if it is about all of it.
@@ -75,11 +75,11 @@ impl std::fmt::Display for PatternError {
 
 impl std::error::Error for PatternError {}
 
-/// A pattern in PCRE's syntax over bytes: `.` matches every byte, classes and case are those of ASCII. It finds what PCRE
-/// would find, in time linear in the value whatever it is.
+/// A pattern in PCRE's syntax over bytes: `.` matches every byte, classes and case are those of ASCII. It finds the matches of
+/// PCRE, in time linear in the value.
 ///
-/// What cannot be had in linear time (look-around, references back, atomic groups, possessive quantifiers, recursion) is
-/// an error. `^` matches behind a line feed that ends the value, where PCRE does not.
+/// Constructs without linear time (look-around, references back, atomic groups, possessive quantifiers, recursion) are
+/// errors. `^` matches behind a line feed that ends the value, where PCRE does not.
 #[derive(Debug)]
 pub struct Pattern {
     regex: Regex,
@@ -101,7 +101,7 @@ impl Pattern {
         Ok(Self { required: required(&hir), regex })
     }
 
-    /// Whether it matches anywhere in the value.
+    /// Returns true if it matches anywhere in the value.
     pub fn is_match(&self, value: &[u8]) -> bool {
         self.regex.is_match(value)
     }
@@ -128,12 +128,12 @@ impl Pattern {
         self.regex.captures_len()
     }
 
-    /// What must be in everything that it matches; `None` if nothing useful is.
+    /// Literals of which every match contains one; `None` if there are no useful ones.
     pub fn required(&self) -> Option<&Literals> {
         self.required.as_ref()
     }
 
-    /// In bytes, without what matching will need on each thread.
+    /// Its memory, bytes, without the caches of each thread.
     pub fn memory(&self) -> usize {
         self.regex.memory_usage()
     }

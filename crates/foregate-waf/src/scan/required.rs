@@ -26,8 +26,8 @@ pub struct Literals {
 }
 
 impl Literals {
-    /// Those of a list of words; `None` if there are none, or they are so many or so common that looking for them is no
-    /// use.
+    /// The literals for a list of words; `None` if there are none, or if they are too many or too common to be worth a
+    /// search.
     pub fn of_words<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Option<Self> {
         Self::new(words.into_iter().map(<[u8]>::to_ascii_lowercase).collect()).useful()
     }
@@ -86,7 +86,7 @@ pub fn required(pattern: &Hir) -> Option<Literals> {
 
 type Set = Option<Rc<Literals>>;
 
-/// What is known about everything that a part of a pattern matches.
+/// Facts about every match of a part of a pattern.
 #[derive(Clone, Default)]
 struct Facts {
     /// It is one of these.
@@ -114,7 +114,7 @@ impl Facts {
         Self::exact(Literals::new(vec![Vec::new()]))
     }
 
-    /// The rarest of what is known.
+    /// The rarest of the known literals.
     fn best(self) -> Set {
         rarest([self.exact, self.prefix, self.suffix, self.inner])
     }
@@ -161,7 +161,7 @@ fn repeated(repetition: &Repetition) -> Facts {
     }
 }
 
-/// What is known about a part and another behind it.
+/// The facts about the concatenation of two parts.
 fn behind(first: Facts, second: Facts) -> Facts {
     let joint = product(&first.suffix, &second.prefix);
     let inner = rarest([joint, first.inner, second.inner, first.suffix.clone(), second.prefix.clone()]);

@@ -3,8 +3,8 @@
 use super::class::{self, ByteSet, named_escape};
 use super::pattern::PatternError;
 
-/// The pattern in the syntax of the `regex` crate without Unicode: what both write alike as it is, bytes beyond ASCII and
-/// classes by their numbers. What PCRE alone can do is an error.
+/// The pattern in the syntax of the `regex` crate without Unicode: common syntax unchanged, bytes beyond ASCII and
+/// classes by their numbers. Constructs that only PCRE has are errors.
 pub(super) fn translate(pattern: &[u8]) -> Result<String, PatternError> {
     let mut cursor = Cursor { pattern, at: 0 };
     let mut out = String::with_capacity(pattern.len() + 16);
@@ -50,7 +50,7 @@ fn literal(byte: u8, out: &mut String) {
     }
 }
 
-/// What follows a quantifier.
+/// Translates the suffix of a quantifier.
 fn greed(cursor: &mut Cursor<'_>, out: &mut String) -> Result<(), PatternError> {
     match cursor.peek() {
         Some(b'?') => {
@@ -88,7 +88,7 @@ fn escape(cursor: &mut Cursor<'_>, out: &mut String) -> Result<(), PatternError>
     Ok(())
 }
 
-/// What opens a group.
+/// Translates the start of a group.
 fn group(cursor: &mut Cursor<'_>, out: &mut String) -> Result<(), PatternError> {
     let at = cursor.at() - 1;
     let unsupported = |what: &str| Err(PatternError::new(at, format!("{what} are not supported")));
@@ -168,7 +168,7 @@ fn flags(cursor: &mut Cursor<'_>, out: &mut String) -> Result<(), PatternError> 
     Ok(())
 }
 
-/// What an escape means.
+/// The meaning of an escape.
 pub(super) enum Escaped<'a> {
     Byte(u8),
     Set(ByteSet),
@@ -220,7 +220,7 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// The escape whose backslash has been read.
+    /// Reads the escape behind its backslash.
     pub(super) fn escape(&mut self) -> Result<Escaped<'a>, PatternError> {
         let at = self.at - 1;
         let Some(letter) = self.next() else {

@@ -28,7 +28,7 @@ impl Words {
         self.automaton.find(value).map(|found| found.range())
     }
 
-    /// Whether there is one.
+    /// Returns true if there is one.
     pub fn is_match(&self, value: &[u8]) -> bool {
         self.automaton.is_match(value)
     }

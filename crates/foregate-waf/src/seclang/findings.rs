@@ -1,4 +1,4 @@
-//! What is wrong, and what looks wrong, with its place.
+//! Errors and warnings, with their places.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use crate::model::{Place, Problem};
 
 /// Errors and warnings so far, and the directive that is being read.
 pub(super) struct Findings {
-    /// What makes the rules unusable.
+    /// Errors: the rules are unusable.
     pub(super) errors: Vec<Problem>,
-    /// What does not.
+    /// Warnings: the rules load.
     pub(super) warnings: Vec<Problem>,
     file: Arc<str>,
     line: Rc<Line>,
@@ -78,7 +78,7 @@ impl Findings {
         }
     }
 
-    /// Whether no further error is told.
+    /// Returns true if no further error is recorded.
     pub(super) fn is_full(&self) -> bool {
         self.errors.len() >= MAX_ERRORS
     }

@@ -9,10 +9,10 @@ use super::rule::{Draft, DraftLink, Drafts, Marker, in_effect};
 use super::update::{self, Update};
 use crate::model::{Disruptive, Link, Place, Rule, RuleId, Transformation};
 
-/// What a denied request is answered with unless something else is said.
+/// The status of a denied request, by default.
 const DENIED: u16 = 403;
 
-/// What a redirected request is answered with unless something else is said.
+/// The status of a redirected request, by default.
 const REDIRECTED: u16 = 302;
 
 /// The rules with all updates, their skips resolved.

@@ -1,4 +1,4 @@
-//! Bounds of what is loaded. Beyond one of them, loading is refused with an error that names it.
+//! Bounds on rule files. Exceeding one refuses the load with an error that names it.
 
 /// Bytes in a file of rules.
 pub const MAX_FILE: usize = 8 << 20;

@@ -37,12 +37,12 @@ impl Line {
         Place { file: Arc::clone(file), line, column }
     }
 
-    /// A line of its own at this place, for what concerns a place and no text.
+    /// An empty line at this place, for errors that concern a place and no text.
     pub(super) fn at(line: u32, column: u32) -> Self {
         Self { text: String::new(), starts: vec![Start { at: 0, line, column }] }
     }
 
-    /// Adds one line of the file. What is beyond [`MAX_DIRECTIVE`] is not added; `None` says so.
+    /// Adds one line of the file; `None` if that exceeds [`MAX_DIRECTIVE`].
     fn push(&mut self, text: &str, number: u32, indent: usize) -> Option<()> {
         if self.text.len() + text.len() > MAX_DIRECTIVE {
             return None;
@@ -54,7 +54,7 @@ impl Line {
     }
 }
 
-/// What a line has that is no directive. After all but the last of these a text has no directives any more.
+/// An error in a line. After all but the last of these, parsing of the text ends.
 pub(super) enum Broken {
     /// A directive is larger than [`MAX_DIRECTIVE`]; it starts in this line.
     TooLarge(u32),
@@ -93,9 +93,9 @@ pub(super) fn directives(text: &str) -> impl Iterator<Item = Result<Line, Broken
     })
 }
 
-/// Whether a comment was a rule, or a directive whose name begins so. As in ModSecurity 3, the lines that it says continue it
-/// belong to it; other comments end with their line. An empty line ends both, though for some ModSecurity goes on: a rule that is
-/// loaded by mistake is noticed, one that is not protects nobody.
+/// Returns true if a comment is a disabled rule or directive. As in ModSecurity 3, its continuation lines belong to it;
+/// other comments end with their line. An empty line ends both, though ModSecurity sometimes goes on: a rule that is
+/// loaded by mistake is noticed, a missing one protects nobody.
 fn is_commented_rule(comment: &str) -> bool {
     let text = comment.strip_prefix('#').unwrap_or(comment).trim_start_matches([' ', '\t']);
     text.starts_with("SecRule") || text.starts_with("SecAction")
@@ -135,7 +135,7 @@ pub(super) struct Part<'l> {
 }
 
 impl<'l> Part<'l> {
-    /// What it means: `\` before its quote left out.
+    /// Its meaning: a `\` before its quote is dropped.
     pub(super) fn text(self) -> String {
         let mut text = String::with_capacity(self.raw.len());
         let mut rest = self.raw.chars().peekable();
@@ -145,14 +145,14 @@ impl<'l> Part<'l> {
             }
             text.push(found);
             if found == '\\' {
-                // What follows belongs to this backslash, so that it begins nothing of its own.
+                // The next character belongs to this backslash and starts nothing of its own.
                 text.extend(rest.next());
             }
         }
         text
     }
 
-    /// The same in both quotes: it is a value in `'` in an argument in `"`.
+    /// The same text inside both quotes: a value in `'` in an argument in `"`.
     pub(super) fn in_both_quotes(self) -> Self {
         Self { quotes: "\"'", ..self }
     }
@@ -177,13 +177,13 @@ impl<'l> Part<'l> {
         Self { raw: self.raw.get(..end).unwrap_or(self.raw), ..self }
     }
 
-    /// What is before and after the first of these.
+    /// Splits at the first separator.
     pub(super) fn split(self, separator: char) -> Option<(Self, Self)> {
         let found = self.raw.find(separator)?;
         Some((self.to(found), self.from(found + separator.len_utf8())))
     }
 
-    /// What stands between characters of which this is true, without empty parts.
+    /// The non-empty parts between separators.
     pub(super) fn split_all(self, is_separator: fn(char) -> bool) -> impl Iterator<Item = Self> {
         let mut rest = self;
         std::iter::from_fn(move || {
@@ -224,11 +224,11 @@ pub(super) fn words<'l>(line: &'l Line, findings: &mut Findings) -> Option<Vec<P
     Some(words)
 }
 
-/// What is probably wrong where `\` is the last that is seen of a line.
+/// The probable mistake if `\` is the last visible character of a line.
 const CONTINUATION: &str =
     "white space follows the `\\` at the end of the line, so that the next line does not continue it";
 
-/// What is before the closing quote, and what is after it.
+/// Splits at the closing quote.
 fn quoted<'l>(
     part: Part<'l>,
     quote: char,

@@ -1,4 +1,4 @@
-//! What is right and looks like a mistake.
+//! Checks for probable mistakes.
 
 use std::cell::OnceCell;
 
@@ -6,7 +6,7 @@ use super::findings::Findings;
 use super::update::nothing_meant;
 use crate::model::{Action, Ctl, Disruptive, Index, Phase, Rule, RuleSet};
 
-/// Warns of rules that cannot do what they seem to be there for.
+/// Warns of rules that cannot have their apparent effect.
 pub(super) fn lint(set: &RuleSet, findings: &mut Findings) {
     let index = OnceCell::new();
     for rule in &set.rules {
@@ -24,7 +24,7 @@ pub(super) fn lint(set: &RuleSet, findings: &mut Findings) {
     }
 }
 
-/// A link that looks only at what no request has in its phase never matches (or, negated or counting, tells nothing).
+/// A link that only reads variables without values in its phase never matches (or, negated or counting, tells nothing).
 fn known_later(rule: &Rule, findings: &mut Findings) {
     for link in &rule.links {
         let first = link.targets.iter().map(|target| target.variable.known_from()).min();

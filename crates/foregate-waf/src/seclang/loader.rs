@@ -18,7 +18,7 @@ pub trait Files {
     /// All of the file at `path`. An error, in a few words, if it cannot be had or is larger than `limit` bytes.
     fn read(&mut self, path: &str, limit: usize) -> Result<Vec<u8>, String>;
 
-    /// The files whose paths `pattern` matches, sorted; `*` and `?` stand for parts of names. None is no error.
+    /// The files whose paths match `pattern`, sorted; `*` and `?` stand for parts of names. No file is no error.
     fn glob(&mut self, pattern: &str) -> Result<Vec<String>, String>;
 }
 
@@ -39,11 +39,11 @@ impl Files for NoFiles {
 /// Rules to load.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// Those in files: a path, or a pattern that at least one has to match.
+    /// Rules in files: a path, or a pattern that at least one file has to match.
     Files(String),
-    /// Those in this text.
+    /// Rules in this text.
     Text {
-        /// What errors call it; paths in it are relative to its folder.
+        /// The name for errors; paths in the text are relative to its folder.
         name: String,
         /// The rules.
         text: String,
@@ -94,7 +94,7 @@ pub fn load(sources: &[Source], files: &mut dyn Files) -> Result<RuleSet, Vec<Pr
     if findings.errors.is_empty() { Ok(set) } else { Err(findings.errors) }
 }
 
-/// Files, and what was made of those that were read.
+/// The files read so far with their parsed contents.
 pub(super) struct Shelf<'f> {
     files: &'f mut dyn Files,
     pub(super) data: Data,
@@ -111,7 +111,7 @@ impl Shelf<'_> {
         }
     }
 
-    /// What is in a file of data; `None` if it cannot be had, which is told.
+    /// The content of a data file; `None` after an error, which is recorded.
     pub(super) fn read_data(&mut self, path: &str, at: usize, findings: &mut Findings) -> Option<Vec<u8>> {
         self.read(path, MAX_DATA_FILE, at, findings)
     }

@@ -1,10 +1,10 @@
 //! SecLang: text to the [model](crate::model).
 //!
 //! [`load`] reads rules as they are written for ModSecurity and for the OWASP Core Rule Set: every directive,
-//! variable, operator, transformation, action and `ctl` that means something to a reverse proxy. What is not
-//! understood is an error with its place and, where one is near, the name that was probably meant; several are found
-//! at a time, and nothing is ever left out silently. What is understood but can have no effect here is one of
-//! [`RuleSet::warnings`](crate::model::RuleSet::warnings), as is what looks like a mistake.
+//! variable, operator, transformation, action and `ctl` that means something to a reverse proxy. Unknown
+//! constructs are errors with their place and a suggestion if one is near; several are found
+//! at a time, and nothing is skipped silently. Known constructs without effect here, and probable mistakes, are
+//! [`RuleSet::warnings`](crate::model::RuleSet::warnings).
 //!
 //! ```
 //! use foregate_waf::seclang::{NoFiles, Source, load};
@@ -26,8 +26,8 @@
 //! by white space and quoted with `"` or `'`, within which `\` before that quote stands for the quote and is kept
 //! before all else. Files are UTF-8; files of phrases (`@pmFromFile`) may hold any bytes.
 //!
-//! `SecRuleRemoveBy…` and `SecRuleUpdate…By…` hold for rules before and after them. A tag or message is meant as it is
-//! written, or as a pattern between slashes (`/^attack-/`).
+//! `SecRuleRemoveBy…` and `SecRuleUpdate…By…` apply to rules before and after them. A tag or message is a literal,
+//! or a pattern between slashes (`/^attack-/`).
 //!
 //! Paths are relative to the file that names them.
 

@@ -1,4 +1,4 @@
-//! What rules need to work, and is not there: the rules are right, and do not do what they are loaded for.
+//! Missing prerequisites: directives without which valid rules have no effect.
 
 use crate::model::{
     Action, Change, Ctl, Disruptive, Phase, Problem, Rule, RuleSet, Selector, Variable, WritableCollection,
@@ -7,9 +7,9 @@ use crate::model::{
 /// The variable by which the Core Rule Set knows that its setup has been loaded.
 const SETUP: &str = "crs_setup_version";
 
-/// What a set of rules lacks, with the place of a rule that needs it, and what to write. For those who put a set
-/// together: parts of it, loaded alone, lack things rightly. `wants_bodies` is whether bodies of requests are to be looked
-/// at.
+/// The prerequisites that a set of rules lacks, each with the place of a rule that needs it and the directive to add. Only for complete
+/// sets: parts of a set may lack things rightly. `wants_bodies` says that the configuration asks for inspection of request
+/// bodies.
 pub fn needs(set: &RuleSet, wants_bodies: bool) -> Vec<Problem> {
     let bodies = bodies(set).filter(|_| wants_bodies);
     let unread = wants_bodies && set.settings.request_body_access;
@@ -138,7 +138,7 @@ fn sets_up(rule: &Rule) -> bool {
     })
 }
 
-/// Whether a rule leaves out the one at this position, for every request.
+/// Returns true if a rule removes the one at this position for every request.
 fn leaves_out(set: &RuleSet, rule: &Rule, at: usize) -> bool {
     rule.links.iter().all(|link| link.targets.is_empty())
         && actions(rule).any(|action| match action {

@@ -10,7 +10,7 @@ use super::pattern;
 use super::template::{number, template, without_macros};
 use crate::model::{ByteSet, Comparison, Network, NetworkError, Operator, Phrases, Place, Regex, Template};
 
-/// What an operator makes of its argument.
+/// The way in which an operator uses its argument.
 #[derive(Clone, Copy)]
 enum Make {
     /// There is none.
@@ -18,7 +18,7 @@ enum Make {
     Pattern(fn(Regex) -> Operator),
     /// A text with macros.
     Text(fn(Template) -> Operator),
-    /// The same, and it may be empty.
+    /// Like `Text`, and it may be empty.
     AnyText(fn(Template) -> Operator),
     Number(Comparison),
     Phrases,
@@ -81,7 +81,7 @@ const NOT_OFFERED: &[(&str, &str)] = &[
     ("validateSchema", "XML is never validated with documents from elsewhere"),
 ];
 
-/// Whether it is negated, and the operator; `None` if something is wrong, which is told.
+/// Parses an operator with its negation; `None` after an error, which is recorded.
 pub(super) fn operator(
     part: Part<'_>,
     shelf: &mut Shelf<'_>,
@@ -305,7 +305,7 @@ fn read_networks(path: &str, text: &[u8], findings: &mut Findings) -> Option<Arc
     let mut right = true;
     let file: Arc<str> = path.into();
     for (number, line) in entries(text) {
-        // What follows the address is a remark.
+        // A remark follows the address.
         let line = line.split(|byte| *byte == b'#').next().unwrap_or_default().trim_ascii();
         let line = String::from_utf8_lossy(line);
         match Network::parse(&line) {

@@ -1,4 +1,4 @@
-//! Patterns: whether they are right, and what they may cost.
+//! Patterns: validity and cost.
 
 use regex_syntax::hir::{Hir, HirKind};
 
@@ -37,12 +37,12 @@ pub(super) fn regex(part: Part<'_>, findings: &mut Findings) -> Option<Regex> {
 fn refused(part: Part<'_>, text: &str, error: &PatternError, findings: &mut Findings) {
     let offset = error.at.filter(|at| text.is_char_boundary(*at)).unwrap_or(0);
     let suggestion = unavailable(&text[offset..]);
-    // An escaped quote before it makes the text shorter than what is written.
+    // An escaped quote before it makes the text shorter than its source.
     let offset = if text == part.raw { offset } else { 0 };
     findings.error(part.at + offset, error.what.clone(), suggestion);
 }
 
-/// What PCRE offers and linear time does not.
+/// A construct that PCRE offers and linear time does not.
 fn unavailable(rest: &str) -> Option<String> {
     const GROUPS: &[&str] = &["(?=", "(?!", "(?<=", "(?<!", "(?>", "(?R", "(?(", "(?P=", "(?|"];
     let digit = |text: &str| text.starts_with(|found: char| found.is_ascii_digit());

@@ -30,7 +30,7 @@ pub(super) struct DraftLink {
     pub(super) actions: Actions,
 }
 
-/// What rules of a phase take over: `SecDefaultAction`.
+/// The defaults of a phase: `SecDefaultAction`.
 pub(super) struct Defaults {
     pub(super) disruptive: Said,
     pub(super) status: Option<u16>,
@@ -40,7 +40,7 @@ pub(super) struct Defaults {
 }
 
 impl Default for Defaults {
-    /// What holds where no `SecDefaultAction` does.
+    /// The defaults without a `SecDefaultAction`.
     fn default() -> Self {
         Self { disruptive: Said::Pass, status: None, log: true, audit_log: true, transformations: Vec::new() }
     }
@@ -63,9 +63,9 @@ pub(super) struct Drafts {
     chain: Option<Chain>,
 }
 
-/// A chain whose last rule is still to come.
+/// A chain without its last rule.
 struct Chain {
-    /// What there is of it; `None` if something in it is wrong.
+    /// The links so far; `None` after an error in one.
     draft: Option<Draft>,
     /// `None` if its first rule could not be read.
     phase: Option<Phase>,
@@ -95,14 +95,14 @@ impl Drafts {
             None => self.start(link, errors, findings),
         }
         if !chained {
-            // What it was part of is complete.
+            // The chain before it is complete.
             let complete = self.chain.take().and_then(|chain| chain.draft);
             self.rules.extend(complete);
         }
     }
 
-    /// A rule could not be read, which was told. If it seems to be chained to what follows, that is taken as part of a
-    /// chain, lest it be told that it is none.
+    /// Handles a rule that could not be parsed, after its error is recorded. If it seems to be chained to the next rule, that one is
+    /// treated as part of a chain, to avoid a second error.
     pub(super) fn unreadable(&mut self, chained: bool, place: Place) {
         let before = self.chain.take();
         if chained {
@@ -214,7 +214,7 @@ impl Drafts {
     }
 }
 
-/// Those that are left once `t:none` has taken back what is before it.
+/// The transformations that remain after each `t:none` removes those before it.
 pub(super) fn in_effect(defaults: &[Transformation], said: &[Option<Transformation>]) -> Vec<Transformation> {
     match said.iter().rposition(Option::is_none) {
         Some(none) => said[none..].iter().copied().flatten().collect(),
@@ -222,7 +222,7 @@ pub(super) fn in_effect(defaults: &[Transformation], said: &[Option<Transformati
     }
 }
 
-/// What one directive says; `None` if it has not the arguments of a rule, which is told.
+/// Parses one directive; `None` if it lacks the arguments of a rule, which is recorded.
 fn link(
     name: Part<'_>,
     arguments: &[Part<'_>],
@@ -255,12 +255,12 @@ fn link(
     }
     let tested = operator::operator(test, shelf, findings);
     let actions = actions.map(|actions| Actions::parse(actions, findings)).unwrap_or_default();
-    // If it is wrong, what it is does not matter: loading fails.
+    // After an error the operator is irrelevant: loading fails.
     let (negated, operator) = tested.unwrap_or((false, Operator::Never));
     Some(DraftLink { place, targets, exclusions, negated, operator, actions })
 }
 
-/// Tells what cannot stand in a rule that is chained to another.
+/// Reports actions that a chained rule cannot have.
 fn check_link(actions: &Actions, phase: Option<Phase>, findings: &mut Findings) {
     let first = Some("write it in the first rule of the chain".into());
     for (verb, at) in &actions.seen {

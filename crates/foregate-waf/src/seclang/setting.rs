@@ -24,24 +24,24 @@ const BEYOND: &[(&str, BeyondLimit)] =
 #[derive(Default)]
 pub(super) struct Said {
     pub(super) settings: Settings,
-    /// Whether types of responses were named: the first to be named take the place of the defaults.
+    /// Set once types of responses were named: the first ones replace the defaults.
     types_named: bool,
 }
 
-/// What a directive does.
+/// The effect of a directive.
 #[derive(Clone, Copy)]
 enum Effect {
-    /// It sets something; with one argument.
+    /// Sets something; one argument.
     Set(fn(&mut Said, Part<'_>, &mut Findings) -> Option<()>),
-    /// The same, with at least one argument, or with any number.
+    /// Sets something; at least one argument, or any number.
     SetAll(fn(&mut Said, &[Part<'_>], &mut Findings) -> Option<()>),
-    /// It has no effect, and why.
+    /// No effect, with the reason.
     None(&'static str),
-    /// It has no effect unless it says something other than this, and then why it has none.
+    /// No effect unless the argument differs from this one, with the reason.
     NoneBut(&'static str, &'static str),
-    /// It is refused, and why.
+    /// Refused, with the reason.
     Refused(&'static str),
-    /// It is refused unless it says this.
+    /// Refused unless the argument is this one, with the reason.
     RefusedBut(&'static str, &'static str),
 }
 
@@ -270,7 +270,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     DIRECTIVES.iter().map(|(name, _)| *name)
 }
 
-/// Does what the directive says. `false` if there is none of this name, which is not told.
+/// Applies a directive. Returns false if there is none of this name, which is not recorded.
 pub(super) fn directive(
     said: &mut Said,
     name: Part<'_>,
@@ -292,7 +292,7 @@ pub(super) fn directive(
             findings.error(name.at, format!("`{known}` is not offered: {reason}"), None);
         }
         (Effect::Set(set), [argument]) => {
-            // What is wrong has been told.
+            // An error has been recorded.
             let _ = set(said, *argument, findings);
         }
         (Effect::Set(_), _) => {
@@ -306,7 +306,7 @@ pub(super) fn directive(
     true
 }
 
-/// One of these texts, in any case, and what it stands for.
+/// The value of one of these words, in any case.
 pub(super) fn choice<T: Copy>(part: Part<'_>, known: &[(&str, T)], findings: &mut Findings) -> Option<T> {
     let text = part.text();
     let found = known.iter().find(|(name, _)| name.eq_ignore_ascii_case(&text));

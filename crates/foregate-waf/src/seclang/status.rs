@@ -1,6 +1,6 @@
-//! `SecAuditLogRelevantStatus`: a pattern over three digits, tried on each status there is.
+//! `SecAuditLogRelevantStatus`: a pattern over three digits, tried on each possible status.
 //!
-//! What ModSecurity recommends has a look-ahead, which patterns over values have not. Over three digits, trying all ways
+//! The one that ModSecurity recommends has a look-ahead, which patterns over values lack. Over three digits, backtracking
 //! costs nothing.
 
 use super::findings::Findings;

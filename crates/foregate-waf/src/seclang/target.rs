@@ -49,14 +49,14 @@ const NOT_OFFERED: &[(&str, &str)] = &[
     ("WEBSERVER_ERROR_LOG", "the proxy's log is not seen by rules"),
 ];
 
-/// What a rule looks at, and what it leaves out; what is wrong is told and not among it.
+/// The targets and exclusions of a rule; errors are recorded and skipped.
 pub(super) fn targets(part: Part<'_>, findings: &mut Findings) -> (Vec<Target>, Vec<Exclusion>) {
     let (mut targets, mut exclusions) = (Vec::new(), Vec::new());
     each(part, findings, |one, findings| target(one, findings, &mut targets, &mut exclusions));
     (targets, exclusions)
 }
 
-/// What rules shall not look at, named without `!`; what is wrong is told and not among it.
+/// Exclusions that are named without `!`; errors are recorded and skipped.
 pub(super) fn exclusions(part: Part<'_>, findings: &mut Findings) -> Vec<Exclusion> {
     let mut exclusions = Vec::new();
     each(part, findings, |one, findings| {
@@ -94,10 +94,10 @@ fn each<'l>(part: Part<'l>, findings: &mut Findings, mut found: impl FnMut(Part<
     }
 }
 
-/// What separates targets.
+/// Separators of targets.
 const SEPARATORS: [char; 2] = ['|', ','];
 
-/// Up to the first `|` or comma that separates targets, and what is after it. One in a pattern or in quotes does not.
+/// Splits at the first `|` or comma outside of patterns and quotes.
 fn first(part: Part<'_>) -> (Part<'_>, Option<Part<'_>>) {
     let end = match part.raw.split_once(':') {
         Some((name, selector)) if !name.contains(SEPARATORS) => {

@@ -56,7 +56,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     DIRECTIVES.iter().map(|(name, _)| *name)
 }
 
-/// Adds what the directive says to `updates`. `false` if there is none of this name, which is not told.
+/// Adds a directive to `updates`. Returns false if there is none of this name, which is not recorded.
 pub(super) fn directive(
     updates: &mut Vec<Update>,
     name: Part<'_>,
@@ -155,7 +155,7 @@ fn update_actions(id: Part<'_>, list: Part<'_>, findings: &mut Findings) -> Opti
     sound.then(|| Change::Actions { id, link, actions: Box::new(actions) })
 }
 
-/// Changes the rules; what is removed becomes `None`, so that the others keep their places.
+/// Applies the updates; removed rules become `None`, so that the others keep their places.
 pub(super) fn apply(updates: &[Update], rules: &mut [Option<Draft>], findings: &mut Findings) {
     if updates.is_empty() {
         return;

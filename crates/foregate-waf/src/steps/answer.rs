@@ -1,4 +1,4 @@
-//! What the client gets of a verdict.
+//! The response to the client for a verdict.
 
 use foregate_module::{Abort, Action, Either, Redirect, Respond, Response, Terminal, Text};
 
@@ -39,8 +39,8 @@ pub(super) fn end(verdict: Verdict, held: &Held) -> Option<End> {
     }
 }
 
-/// Where a redirection leads, as a field may have it: rules make it of what clients send. Control characters go, and what no
-/// target has is encoded.
+/// The target of a redirection as a field value: rules build it from client input. Control characters are removed, and characters that no
+/// target may contain are encoded.
 fn location(to: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(to.len());
     for byte in to.iter().filter(|byte| !byte.is_ascii_control()) {

@@ -17,11 +17,11 @@ use super::values::{Held, TransactionValue};
 use crate::engine::{Engine, Options, Transaction};
 use crate::model::EngineMode;
 
-/// Who a peer without an address is taken to be: one on a Unix socket.
+/// The address used for a peer without one, on a Unix socket.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Starts a transaction with the request's head. It keeps the compiled rules that are in use: what has not changed is not compiled
-/// again.
+/// Starts a transaction with the request's head. It holds the compiled rules in use, so that a reload compiles only changed
+/// rules.
 #[derive(Debug, Default)]
 pub struct Begin {
     engines: Engines,
@@ -110,7 +110,7 @@ pub(super) fn begin(
         head += name.len() + value.len();
         transaction.request_field(name, if is_host && says_host { authority.as_bytes() } else { value });
     }
-    // What HTTP/2 says of the host is no field there; rules look for one.
+    // HTTP/2 sends the host outside of the fields; rules expect a `Host` field.
     if !has_host && !authority.is_empty() && (says_host || received.protocol.starts_with(b"HTTP/2")) {
         transaction.request_field(b"host", authority.as_bytes());
     }
@@ -132,13 +132,13 @@ pub(super) fn begin(
     }
 }
 
-/// Whether the target itself says which host is asked for (RFC 9112 section 3.2.2): what `Host` says then is read by nobody.
+/// Returns true if the target itself names the host (RFC 9112 section 3.2.2): `Host` is ignored then.
 fn says_host(received: &Received<'_>) -> bool {
     let is_path = received.target.starts_with(b"/") || received.target == b"*";
     received.refusal.is_none() && received.protocol.starts_with(b"HTTP/1") && !is_path
 }
 
-/// How many values rules see in a head, nearly: arguments, fields and cookies, by what divides them.
+/// An estimate of the number of values in a head: arguments, fields and cookies, by their separators.
 fn values_of_head(received: &Received<'_>) -> usize {
     let arguments = memchr::memchr2_iter(b'?', b'&', received.target).count();
     let is_cookie = |name: &[u8]| name.eq_ignore_ascii_case(b"cookie");
@@ -149,8 +149,8 @@ fn values_of_head(received: &Received<'_>) -> usize {
     arguments + fields.sum::<usize>()
 }
 
-/// Leaves out the rules that do not run for this request; those that never run are out already. A rule runs where it is in doubt
-/// whether it is to be left out: nobody gets around it by a path that an origin reads otherwise, and nobody is refused for one. Returns the numbers of the keys whose condition holds.
+/// Excludes the rules that do not run for this request; those that never run were removed before. In doubt a rule runs: a path that an
+/// origin reads differently does not evade it, and does not lead to a refusal either. Returns the numbers of the keys with a condition that holds.
 pub(super) fn exclude(transaction: &mut Transaction, settings: &Settings, view: &View<'_>) -> Vec<usize> {
     let view = view.in_doubt(Doubt::Denies);
     let mut holding = Vec::new();

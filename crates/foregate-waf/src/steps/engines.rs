@@ -1,5 +1,5 @@
-//! Compiled rules, shared by all places of the configuration that name the same files, and by configurations that follow
-//! each other: what has not changed is not compiled again.
+//! Compiled rules, shared by all places of the configuration that name the same files, and by consecutive
+//! configurations: a reload compiles only changed rules.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -16,27 +16,27 @@ use crate::seclang::{Files, Source, load, needs};
 /// Mistakes in rules that are told at a time.
 const TOLD: usize = 8;
 
-/// The name of what stands for the keys `exclude`, before all files.
+/// The file name for rules made from the keys `exclude`, before all files.
 const EXCLUDE: &str = "exclude";
 
-/// What is compiled beside the rules themselves.
+/// Settings of the configuration that are compiled with the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
     /// Bounds of one transaction.
     pub(super) limits: Limits,
-    /// What rules see of a request's body, bytes, where the configuration says so.
+    /// The number of bytes of a request's body that rules see, if the configuration sets it.
     pub(super) body: Option<u64>,
     /// Media types of responses that are looked at, where the configuration says so.
     pub(super) response_types: Option<Vec<Box<str>>>,
-    /// What rules see of a response's body, bytes, where the configuration says so; 0 for nothing.
+    /// The number of bytes of a response's body that rules see, if the configuration sets it; 0 for none.
     pub(super) response_body: Option<u64>,
     /// Rules that do not run, as rules that leave them out.
     pub(super) excludes: String,
-    /// Whether there is an audit log.
+    /// Set if there is an audit log.
     pub(super) audit: bool,
 }
 
-/// Compiled rules, and what they were compiled from.
+/// Compiled rules with their sources.
 pub(super) struct Compiled {
     pub(super) engine: Arc<Engine>,
     roots: Vec<String>,
@@ -46,7 +46,7 @@ pub(super) struct Compiled {
 }
 
 impl Compiled {
-    /// Whether both were compiled from the same.
+    /// Returns true if both were compiled from the same sources.
     fn is_of(&self, other: &Self) -> bool {
         self.roots == other.roots
             && self.terms == other.terms
@@ -101,11 +101,11 @@ impl Files for Through<'_> {
 }
 
 impl Engines {
-    /// The rules of these files, compiled. `files` are the arguments that name them, `excludes` the keys by which some do not run.
+    /// The rules of these files, compiled. `files` are the arguments that name them, `excludes` the keys that exclude rules.
     ///
     /// # Errors
     ///
-    /// What is wrong with the rules, by file, line and column.
+    /// Errors in the rules, by file, line and column.
     pub(super) fn compiled(
         &self,
         files: &[Argument],
@@ -192,7 +192,7 @@ fn sources(roots: &[String], terms: &Terms) -> Vec<Source> {
     std::iter::once(first).chain(roots.iter().map(Source::files)).collect()
 }
 
-/// What the configuration says besides the rules.
+/// Applies the settings of the configuration to the rules.
 fn with_terms(mut rules: RuleSet, terms: &Terms) -> RuleSet {
     let settings = &mut rules.settings;
     settings.request_body_limit = terms.body.unwrap_or(match settings.request_body_limit_said {
@@ -215,7 +215,7 @@ fn with_terms(mut rules: RuleSet, terms: &Terms) -> RuleSet {
     rules
 }
 
-/// What rules need, as a warning.
+/// Reports a missing prerequisite as a warning.
 fn warn(context: &mut dyn Context, key: &Argument, need: &model::Problem) {
     let warning = key.wrong(format!("{}: {}", need.place, need.message));
     context.warn(match &need.suggestion {

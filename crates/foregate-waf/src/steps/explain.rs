@@ -1,4 +1,4 @@
-//! What the settings of a configuration make of one request, for `foregate waf explain`.
+//! Evaluates one request with the settings of a configuration, for `foregate waf explain`.
 
 use foregate_module::{Exchange, View};
 
@@ -14,17 +14,17 @@ pub struct Explained {
     pub transaction: Transaction,
     /// The keys `exclude` that hold for the request, as they are written.
     pub excludes: Vec<String>,
-    /// What the reader should know beside the matches.
+    /// Notes for the reader beside the matches.
     pub notes: Vec<String>,
 }
 
 impl Settings {
-    /// Whether rules stop requests.
+    /// Returns true if rules stop requests.
     pub fn blocks(&self) -> bool {
         !self.only_detects()
     }
 
-    /// The rules as they were read, with what the keys of the block change; `None` if they cannot be read again.
+    /// The rules from the files, with the changes of the block's keys; `None` if they cannot be read again.
     pub fn rule_set(&self) -> Option<RuleSet> {
         self.compiled.rules()
     }

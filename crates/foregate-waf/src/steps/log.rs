@@ -25,7 +25,7 @@ const RULES: usize = 10;
 
 /// Why rules have not seen all of a body that is longer than `body-limit`.
 const CUT: &str = "body_limit";
-/// The same of one that they could not read, and that was let through all the same.
+/// The note for a body that rules could not read, and that passed nevertheless.
 const UNREAD: &str = "unreadable";
 
 /// Phase 5, and all of them for requests that were refused as malformed.
@@ -96,7 +96,7 @@ impl Step for Log {
             (None, Some(_)) => start().map(|transaction| of_refused(transaction, &received, status)),
             (None, None) => None,
         };
-        // A step that failed may have lost what there was.
+        // A step that failed may have lost the transaction.
         let Some(report) = found.or_else(|| unseen.and_then(|_| start()).map(Transaction::lost)) else {
             let nothing = (WriteLog::default(), Findings(Vec::new()), Tally(Vec::new()), Counts(Vec::new()));
             return ControlFlow::Continue(nothing);
@@ -131,7 +131,7 @@ impl Step for Log {
 }
 
 impl Held {
-    /// What was found, now that the client has its answer.
+    /// The report, after the client has its answer.
     fn found(self, now: Now) -> Option<Report> {
         let Some(mut transaction) = self.transaction else { return self.report };
         transaction.answered();
@@ -140,7 +140,7 @@ impl Held {
     }
 }
 
-/// What rules find in a request that was refused before any of them: all phases run, for the log alone.
+/// The report for a request that was refused before any rule: all phases run, for the log alone.
 fn of_refused(mut transaction: Transaction, received: &Received<'_>, status: u16) -> Report {
     transaction.answered();
     transaction.request_headers();
@@ -149,7 +149,7 @@ fn of_refused(mut transaction: Transaction, received: &Received<'_>, status: u16
     transaction.log()
 }
 
-/// What is counted of a request.
+/// The events to count for a request.
 fn events(report: &Report, refused: bool, unseen: bool) -> Vec<&'static str> {
     let event = match (refused, report.verdict.passes(), report.would.passes()) {
         (true, ..) => Some("refused"),
@@ -161,7 +161,7 @@ fn events(report: &Report, refused: bool, unseen: bool) -> Vec<&'static str> {
     event.into_iter().chain(over).chain(unseen.then_some("unseen")).collect()
 }
 
-/// What stands before each line, as Apache writes it for its module: tools look for it.
+/// The start of each line in Apache's format, for which tools search.
 fn prefix(unix_ms: u64, received: &Received<'_>) -> String {
     let client = received.client.map_or("unix:".to_owned(), |client| client.to_string());
     format!("[{}] [security2:error] [client {client}] ", apache(unix_ms))
@@ -181,7 +181,7 @@ fn refused(refusal: &Refusal<'_>, report: &Report) -> String {
     )
 }
 
-/// What the access log is told: nothing of a request in which nothing was found.
+/// The notes for the access log; none for a request without findings.
 fn notes(report: &Report, unseen: Option<&'static str>) -> Vec<Note> {
     let note = |name: &'static str, value: String| Note { name: name.into(), value: value.into() };
     let score = report.inbound_score.filter(|score| *score > 0);

@@ -1,17 +1,17 @@
 //! The module: its settings and its steps in a pipeline.
 //!
-//! | step | phase | what it does |
+//! | step | phase | effect |
 //! |---|---|---|
 //! | `waf-begin` | `request-security` | starts a transaction with the head of the request as it was sent |
 //! | `waf-request` | `request-security` | phase 1 of the rules |
-//! | `waf-body` | `request-body` | phase 2, and what later steps and expressions may know |
-//! | `waf-response` | `response-headers` | phase 3; asks for the response's body where rules look at it |
-//! | `waf-response-part` | `response-body` | asks for the whole where the origin has sent a part that rules would look at |
+//! | `waf-body` | `request-body` | phase 2, and the values for later steps and expressions |
+//! | `waf-response` | `response-headers` | phase 3; asks for the response's body if rules read it |
+//! | `waf-response-part` | `response-body` | asks for the whole if the origin has sent a part that rules would read |
 //! | `waf-response-body` | `response-body` | phase 4 |
 //! | `waf-log` | `log` | phase 5, the logs; also of requests that were refused as malformed |
 //!
 //! The transaction moves from step to step ([`Take`](foregate_module::Take), [`Emit`](foregate_module::Emit)), and with them to the
-//! threads for heavy work where a step has much to look at.
+//! threads for heavy work if a step has a large input.
 
 mod answer;
 mod begin;

@@ -13,7 +13,7 @@ use super::settings::Settings;
 use super::values::{Blocked, Held, OverBudget, Rule, Rules, Score, TransactionValue};
 use crate::engine::{Over, Transaction, Verdict};
 
-/// How a request is stopped. What was found is logged.
+/// The ways to stop a request. The findings are logged.
 type Stop = EmitAnd<TransactionValue, Either<Respond, Abort>>;
 
 fn stop(end: End, held: Box<Held>) -> Stop {
@@ -116,7 +116,7 @@ impl Step for RequestBody {
     }
 
     fn load(&self, settings: &Settings, (Take(held), body, ..): &Self::In<'_>) -> Load {
-        // What divides values, in forms and in JSON.
+        // The separators of values in forms and in JSON.
         let values = || memchr::memchr2_iter(b'&', b',', body.bytes).count();
         held.as_ref()
             .map_or(Load::Light, |held| settings.load(held.head + body.length, || held.values + values()))

@@ -14,7 +14,7 @@ use super::settings::Settings;
 use super::values::{Held, TransactionValue};
 use crate::engine::Verdict;
 
-/// How a response is stopped. What was found is logged.
+/// The ways to stop a response. The findings are logged.
 type Stop = EmitAnd<TransactionValue, Either<Replace, Abort>>;
 
 fn stop(end: End, held: Box<Held>) -> Stop {
@@ -25,8 +25,8 @@ fn stop(end: End, held: Box<Held>) -> Stop {
     EmitAnd { value: Some(held), stop }
 }
 
-/// What is counted of responses whose body rules would look at, and that cannot be read: by its coding, or because it is not
-/// what that says.
+/// The event for responses whose body rules would read but cannot: by its coding, or because the body is not in the coding
+/// that it declares.
 const UNREADABLE: &str = "unreadable";
 
 /// How much longer a body is taken to be without its coding, for judging where it is looked at.
@@ -66,8 +66,8 @@ impl Step for ResponseHead {
         let (Take(held), Status(status), Protocol(protocol), ResponseFields(fields), Time(now), way) = input;
         let nothing = |held, count| ControlFlow::Continue((Emit(held), HoldResponseBody(None), Count(count)));
         let Some(mut held) = held else { return nothing(None, None) };
-        // A request that was stopped has our own answer, which rules need not look at, nor at what takes the place of what they
-        // have seen.
+        // A stopped request has a response of ours, which rules need not read, nor a replacement for one that
+        // they have read.
         if std::mem::replace(&mut held.answered, true)
             || held.transaction.as_ref().is_none_or(|transaction| !transaction.verdict().passes())
         {
@@ -89,7 +89,7 @@ impl Step for ResponseHead {
     }
 }
 
-/// Has the origin send the whole where it has sent a part of a body that rules look at: what they would find in the whole may stand
+/// Asks the origin for the whole response if it sent a part of a body that rules read: a finding in the whole may be
 /// in no part.
 #[derive(Debug, Default)]
 pub struct ResponsePart;
@@ -115,7 +115,7 @@ impl Step for ResponsePart {
 
     fn run(&self, settings: &Settings, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
         let (Status(status), ResponseFields(fields), DryRun(dry_run)) = input;
-        // A response of several parts, or without a type (RFC 9110, section 15.3.7), does not tell what they are parts of.
+        // A response of several parts, or without a type (RFC 9110, section 15.3.7), does not tell the type of its parts.
         let is_looked_at = |kind: &[u8]| {
             let is_several = kind.trim_ascii().to_ascii_lowercase().starts_with(b"multipart/byteranges");
             is_several || settings.engine().looks_at_type(kind)
@@ -158,11 +158,11 @@ impl Step for ResponseStart {
     fn run(&self, _: &Settings, input: Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
         let (Take(held), body, Time(now), way) = input;
         let Some(mut held) = held else { return ControlFlow::Continue((Emit(None), Holds(0), Count(None))) };
-        // What is replaced here comes by here again.
+        // A replacement made here passes through this step again.
         if !std::mem::take(&mut held.holds) {
             return ControlFlow::Continue((Emit(Some(held)), Holds(0), Count(None)));
         }
-        // Rules look at what a browser shows; the client gets what came, or what filters make of it.
+        // Rules read the decoded text that a browser shows; the client gets the original, or the output of filters.
         let plain =
             held.coding.map(|coding| foregate_coding::start(coding, body.bytes, body.whole, held.limit));
         let (bytes, whole) =

@@ -1,4 +1,4 @@
-//! What the configuration says.
+//! The settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use crate::model::{BeyondLimit, EngineMode};
 
 /// The most of a request's body that rules can see, bytes: platforms receive no more for steps.
 pub(super) const BODY_MOST: u64 = 64 << 20;
-/// The same of a response's body, and the most that can be said to be too little for another thread.
+/// The default for a response's body, and the largest value of `heavy`.
 const RESPONSE_MOST: u64 = 1 << 20;
-/// What rules see of a request's body where neither the configuration nor the rules say anything, bytes: what the recommended
-/// configuration of ModSecurity says.
+/// The number of bytes of a request's body that rules see, by default: the value in ModSecurity's recommended
+/// configuration.
 pub(super) const BODY: u64 = 13_107_200;
 /// The longest that a request may wait for a thread.
 const DEADLINE_MOST: Duration = Duration::from_secs(5);
-/// How long the pause in a stream may be after which rules see what has come.
+/// The range of the pause in a stream after which rules see the bytes so far.
 const PAUSES: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(10);
-/// What of it is held in memory where nothing else is said, bytes: a file for each would cost more than the memory is worth.
+/// The part that is held in memory by default, bytes: a file for each would cost more than the memory is worth.
 const IN_MEMORY: u64 = 1 << 20;
-/// What a value weighs, bytes.
+/// The weight of a value, bytes.
 const VALUE: usize = 64;
 /// The number of the first rule that stands for an `exclude`: beyond those that rule sets are given.
 const EXCLUDES: u64 = 4_294_960_000;
@@ -49,11 +49,11 @@ pub struct Settings {
     pub(super) body: usize,
     /// How much of that is held in memory, bytes.
     pub(super) body_in_memory: usize,
-    /// Whether longer bodies are refused.
+    /// Set if longer bodies are refused.
     pub(super) refuses_long: bool,
-    /// After which pause in a body of unknown length rules see what has come, where they may stop requests.
+    /// The pause in a body of unknown length after which rules see the bytes so far, if they may stop requests.
     pub(super) stream_pause: Option<Duration>,
-    /// Whether trailers of requests do not go on.
+    /// Set if trailers of requests are removed.
     pub(super) drops_trailers: bool,
     heavy: usize,
     when_full: WhenFull,
@@ -74,7 +74,7 @@ enum Excluded {
 }
 
 impl Exclude {
-    /// The same as a rule, which stands before all others.
+    /// The key as a rule, which comes before all others.
     fn rule(&self, number: usize) -> String {
         let what = match &self.rules {
             Excluded::Id(id) => format!("ruleRemoveById={id}"),
@@ -96,12 +96,12 @@ impl Exclude {
         }
     }
 
-    /// Whether it has a condition.
+    /// Returns true if it has a condition.
     pub(super) fn has_condition(&self) -> bool {
         self.when.is_some()
     }
 
-    /// Whether it has a condition that holds for a request.
+    /// Returns true if it has a condition that holds for a request.
     pub(super) fn holds_for(&self, view: &View<'_>) -> bool {
         self.when.as_ref().is_some_and(|when| when.holds(view))
     }
@@ -113,17 +113,17 @@ impl Settings {
         &self.compiled.engine
     }
 
-    /// Whether a request is one of those that are looked at; `random` tells.
+    /// Returns true if the request is in the sample; `random` decides.
     pub(super) fn is_sampled(&self, random: u64) -> bool {
         random % ALL < self.sample
     }
 
-    /// Whether all requests are looked at.
+    /// Returns true if all requests are inspected.
     pub(super) fn samples_all(&self) -> bool {
         self.sample == ALL
     }
 
-    /// Whether no request is stopped, whatever happens.
+    /// Returns true if no request is ever stopped.
     pub(super) fn only_detects(&self) -> bool {
         self.mode == EngineMode::DetectionOnly
     }
@@ -212,7 +212,7 @@ impl Settings {
             sample,
             body: seen,
             body_in_memory: usize::try_from(memory).unwrap_or(usize::MAX),
-            // What rules do not look at at all is not too long.
+            // If rules see no bodies, none is too long.
             refuses_long: refuses && seen > 0,
             stream_pause,
             drops_trailers: drops_trailers && mode == EngineMode::On,
@@ -241,7 +241,7 @@ fn read_logs(
     Ok((log, audit, log_sync))
 }
 
-/// The share of requests, what is heavy, what happens where there are too many such, and how long they may take.
+/// Reads the share of requests, the size of heavy ones, the treatment when too many are heavy, and their time limit.
 fn read_load(node: &Node) -> Result<(u64, u64, WhenFull, Duration), Problem> {
     let full = [("inline", WhenFull::Inline), ("shed", WhenFull::Shed), ("error", WhenFull::Error)];
     let argument = |name| node.child(name).map(|child| child.arg(0)).transpose();
@@ -254,7 +254,7 @@ fn read_load(node: &Node) -> Result<(u64, u64, WhenFull, Duration), Problem> {
     ))
 }
 
-/// Whether trailers of requests are removed, and after which pause rules see what has come of a stream.
+/// Reads the removal of trailers, and the pause after which rules see the bytes of a stream so far.
 fn read_streams(node: &Node) -> Result<(bool, Option<Duration>), Problem> {
     let argument = |name| node.child(name).map(|child| child.arg(0)).transpose();
     let words = [("remove", true), ("pass", false)];
@@ -270,18 +270,18 @@ fn read_terms(node: &Node, context: &mut dyn Context) -> Result<(Vec<Exclude>, T
     together((excludes, terms))
 }
 
-/// What of requests a firewall that blocks does not look at.
+/// The parts of requests that a blocking firewall does not read.
 struct Unlooked {
-    /// What bodies have beyond so many bytes.
+    /// The length of body beyond which bytes are unread.
     body: Option<usize>,
     /// All but so many hundredths of a percent of requests.
     sample: u64,
     when_full: WhenFull,
-    /// What streams send behind a pause.
+    /// Set if bytes behind a pause in a stream are unread.
     stream_pause: bool,
 }
 
-/// Says what passes unseen by what the configuration says: whoever knows of it gets an attack past the rules. Each warning names
+/// Warns of input that passes uninspected by these settings: an attacker can use it to evade the rules. Each warning names
 /// the key that closes the gap.
 fn warn_of_rest(node: &Node, unlooked: &Unlooked, terms: &Terms, context: &mut dyn Context) {
     let place = |key: &str| node.child(key).unwrap_or(node);
@@ -364,7 +364,7 @@ fn terms(node: &Node, excludes: &[Exclude]) -> Result<Terms, Problem> {
     })
 }
 
-/// What is left out: at most [`EXCLUDES_MOST`], and of those with a condition [`ENVIRONMENT`], as each has a variable.
+/// Reads the exclusions: at most [`EXCLUDES_MOST`], and with a condition at most [`ENVIRONMENT`], since each needs a variable.
 fn excludes(node: &Node, context: &mut dyn Context) -> Result<Vec<Exclude>, Problem> {
     let mut excludes: Vec<Exclude> = Vec::new();
     let mut conditions = 0;

@@ -148,7 +148,7 @@ fn responses_are_held_where_rules_look_at_them() {
     assert_eq!(answer("text/plain", "compress", "a secret"), (0, None));
     assert_eq!(answer("text/plain", "gzip, gzip", "a secret"), (0, None));
     assert_eq!(answer("text/plain", "identity", "a secret"), (1024, Some(502)));
-    // It is not what it says.
+    // The body is not in its declared coding.
     assert_eq!(answer("text/plain", "gzip", "a secret"), (1024, None));
 }
 
@@ -340,7 +340,7 @@ fn equal_rules_are_compiled_once() {
     assert!(!Arc::ptr_eq(first.engine(), changed.engine()));
     let limited = read_with(waf("block").with_child(node("budget").arg_literal("1MiB")), RULES);
     assert!(!Arc::ptr_eq(first.engine(), limited.engine()));
-    // What no settings have any more is not kept.
+    // Rules that no settings use any more are dropped.
     let forgotten = Arc::downgrade(first.engine());
     drop((first, second));
     assert!(forgotten.upgrade().is_none());
@@ -415,7 +415,7 @@ fn no_rule_has_a_firewall_that_detects_stop_requests() {
     assert_eq!(ask(&mut Sample::get("/?a=evil"), &settings), Some(403));
 }
 
-/// A step that fails takes what rules knew with it; that they have not seen the body is told all the same.
+/// A step that fails loses the transaction; the log says nevertheless that rules have not seen the body.
 #[test]
 fn what_rules_have_not_seen_is_told_also_where_they_know_nothing_more() {
     let settings = read(&waf("detect").prop_literal("log", "waf.log"));
@@ -434,7 +434,7 @@ fn what_rules_have_not_seen_is_told_also_where_they_know_nothing_more() {
     assert_eq!(sample.state.events, ["unseen"]);
 }
 
-/// There is no memory for what rules know: what they have found is.
+/// Without memory for the transaction, the findings remain.
 #[test]
 fn what_was_found_is_told_also_where_it_cannot_be_kept() {
     let settings = read(&waf("detect").prop_literal("log", "waf.log"));
@@ -457,7 +457,7 @@ fn what_was_found_is_told_also_where_it_cannot_be_kept() {
     assert_eq!(sample.state.events, ["detected", "unseen"]);
 }
 
-/// What the steps have handed on of a transaction that is lost.
+/// The value of a lost transaction.
 fn nothing() -> Held {
     Held {
         transaction: None,

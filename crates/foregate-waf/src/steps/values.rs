@@ -1,4 +1,4 @@
-//! What the steps hand on.
+//! The values that the steps pass on.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use crate::engine::{Report, Transaction};
 
 /// A transaction on its way: it moves from step to step.
 pub struct Held {
-    /// What the rules know. `None` once there was no memory for it.
+    /// The transaction. `None` once there was no memory for it.
     pub(super) transaction: Option<Transaction>,
-    /// What it had found by then.
+    /// The report up to that time.
     pub(super) report: Option<Report>,
-    /// Its id, in the logs and in what the client is told.
+    /// Its id, in the logs and in the response to the client.
     pub(super) id: Arc<str>,
     /// When it began, milliseconds of the steady clock.
     pub(super) began: u64,
@@ -21,11 +21,11 @@ pub struct Held {
     pub(super) head: usize,
     /// Values in the request's head.
     pub(super) values: usize,
-    /// Whether rules have seen the start of the request's body alone, since it was longer than the limit.
+    /// Set if rules have seen only the start of a request's body that exceeds the limit.
     pub(super) is_cut: bool,
-    /// Whether rules have seen the head of a response.
+    /// Set once rules have seen the head of a response.
     pub(super) answered: bool,
-    /// Whether rules look at the response's body.
+    /// Set if rules read the response's body.
     pub(super) holds: bool,
     /// The content coding of that body.
     pub(super) coding: Option<ContentCoding>,
@@ -35,7 +35,7 @@ pub struct Held {
     pub(super) counted: usize,
 }
 
-/// What the text of a transaction takes before it is worth counting, bytes.
+/// The text of a transaction above which its memory is counted, bytes.
 const COUNTED: usize = 128 << 10;
 
 impl Held {
@@ -55,7 +55,7 @@ impl Value for TransactionValue {
     const NAME: &'static str = "waf.transaction";
     const ABOUT: &'static str = "What the rules of the firewall know of the request.";
 
-    /// What was found stays, and is logged.
+    /// The findings stay, and are logged.
     fn shrink(held: &mut Box<Held>) -> bool {
         if let Some(transaction) = held.transaction.take() {
             held.report = Some(transaction.log());
@@ -78,7 +78,7 @@ impl Value for Score {
     }
 }
 
-/// Whether the rules are against the request.
+/// True if the rules are against the request.
 pub struct Blocked;
 
 impl Value for Blocked {

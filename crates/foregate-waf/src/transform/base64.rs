@@ -1,6 +1,6 @@
 //! Base64.
 
-/// Six bits of a letter; `None` for what is none.
+/// The six bits of a letter; `None` for other bytes.
 fn sextet(byte: u8) -> Option<u32> {
     Some(u32::from(match byte {
         b'A'..=b'Z' => byte - b'A',
@@ -12,8 +12,8 @@ fn sextet(byte: u8) -> Option<u32> {
     }))
 }
 
-/// Strictly, of what stands before the first zero byte: nothing at all if a byte does not belong there. Line ends may
-/// stand anywhere, spaces before them and at the end. What does not fill a group of four is left out.
+/// Strict decoding of the text before the first zero byte: the result is empty if a byte is invalid. Line ends may
+/// be anywhere, spaces before them and at the end. An incomplete group of four is dropped.
 pub(super) fn decode(input: &[u8]) -> Vec<u8> {
     let input = &input[..memchr::memchr(0, input).unwrap_or(input.len())];
     if !is_valid(input) {
@@ -60,7 +60,7 @@ fn is_valid(input: &[u8]) -> bool {
     true
 }
 
-/// Whatever letters there are, without what does not belong; a group that is not full gives the bytes that it has.
+/// Lenient decoding: invalid bytes are skipped; an incomplete group gives the bytes that it has.
 pub(super) fn decode_lenient(input: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(input.len() / 4 * 3 + 3);
     let (mut group, mut letters) = (0u32, 0usize);

@@ -18,10 +18,10 @@ const SLASH: u16 = 1 << 8;
 const DOT: u16 = 1 << 9;
 /// Quotes, caret, comma, semicolon.
 const SHELL: u16 = 1 << 10;
-/// What comments begin with, but for the slash.
+/// Bytes that begin comments, except for the slash.
 const COMMENT: u16 = 1 << 11;
 const NOUGHT: u16 = 1 << 12;
-/// What has a meaning neither here nor in percent-encoding.
+/// Bytes without a meaning here or in percent-encoding.
 const OTHER: u16 = 1 << 13;
 
 const KINDS: [u16; 256] = {
@@ -52,7 +52,7 @@ const KINDS: [u16; 256] = {
 };
 
 impl Bytes {
-    /// Those of a value.
+    /// The classes in a value.
     pub fn of(value: &[u8]) -> Self {
         Self(value.iter().fold(0, |kinds, byte| kinds | KINDS[usize::from(*byte)]))
     }

@@ -51,7 +51,7 @@ pub(super) fn remove(input: &[u8]) -> Cow<'_, [u8]> {
     rewrite.finish()
 }
 
-/// Where a comment ends whose text starts at `from`: behind `*/` or `-->`, whichever began it.
+/// The end of a comment whose text starts at `from`: behind `*/` or `-->`, regardless of its start.
 fn closes(input: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     loop {
@@ -67,7 +67,7 @@ fn closes(input: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// The marks left out, what stands between them kept.
+/// Removes the marks and keeps the text between them.
 pub(super) fn remove_marks(input: &[u8]) -> Cow<'_, [u8]> {
     const MARKS: [&[u8]; 6] = [b"/*", b"*/", b"<!--", b"-->", b"--", b"#"];
     if memchr3(b'#', b'-', b'*', input).is_none() {

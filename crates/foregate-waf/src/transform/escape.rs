@@ -6,7 +6,7 @@ use memchr::memchr;
 
 use super::rewrite::{Rewrite, digit, is_space, narrow, pair};
 
-/// What a backslash and what follows it become.
+/// The replacement for a backslash and the text behind it.
 struct Escape {
     /// In bytes, with the backslash.
     len: usize,
@@ -14,7 +14,7 @@ struct Escape {
     byte: Option<u8>,
 }
 
-/// Replaces escapes; `read` gets what follows a backslash, and says `None` where the backslash stays.
+/// Replaces escapes; `read` receives the text behind a backslash and returns `None` if the backslash stays.
 fn decode(input: &[u8], read: impl Fn(&[u8]) -> Option<Escape>) -> Cow<'_, [u8]> {
     let mut rewrite = Rewrite::new(input);
     let mut at = 0;
@@ -95,7 +95,7 @@ pub(super) fn ansi(input: &[u8]) -> Cow<'_, [u8]> {
     })
 }
 
-/// How many of the first `most` bytes are octal digits, and the lower byte of what they mean.
+/// The number of octal digits among the first `most` bytes, and the lower byte of their value.
 fn octal(rest: &[u8], most: usize) -> (usize, u8) {
     let digits = rest.iter().take(most).take_while(|byte| matches!(byte, b'0'..=b'7'));
     digits.fold((0, 0), |(count, byte), digit| (count + 1, byte << 3 | (digit - b'0')))

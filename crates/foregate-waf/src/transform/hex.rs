@@ -16,8 +16,8 @@ pub(super) fn encode(input: &[u8]) -> Vec<u8> {
     input.iter().flat_map(|byte| digits(*byte)).collect()
 }
 
-/// Pairs to bytes, whatever they are: what is no digit counts as if the alphabet went on there. A last odd one is left
-/// out.
+/// Decodes pairs of any bytes: a byte that is no digit counts as if the alphabet continued there. An odd last byte is
+/// dropped.
 pub(super) fn decode(input: &[u8]) -> Vec<u8> {
     let value = |byte: u8| match byte {
         b'A'.. => (byte & 0xdf).wrapping_sub(b'A').wrapping_add(10),
@@ -45,7 +45,7 @@ pub(super) fn decode_sql(input: &[u8]) -> Cow<'_, [u8]> {
         }
         let len = 2 + 2 * bytes.len();
         rewrite.replace(at, len, &bytes);
-        // What follows digits is not the start of others.
+        // The bytes behind digits do not start others.
         at = (at + len + 1).min(input.len());
     }
     rewrite.finish()

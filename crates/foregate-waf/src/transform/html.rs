@@ -46,7 +46,7 @@ fn number(digits: &[u8], radix: u32) -> Option<(usize, Option<u8>)> {
     (len > 0).then_some((len, Some(value.to_le_bytes()[0])))
 }
 
-/// The length of a name with its ampersand, and what it stands for.
+/// The length of a name with its ampersand, and its character.
 fn named(rest: &[u8]) -> (usize, Option<u8>) {
     let len = rest.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count();
     let name = &rest[..len];

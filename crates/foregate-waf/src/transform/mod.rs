@@ -1,8 +1,8 @@
-//! Transformations: what is done to a value before an operator sees it.
+//! Transformations: changes of a value before an operator compares it.
 //!
-//! Each is what ModSecurity 3 does, byte for byte, but where that loses what was sent: see the tests for the exceptions.
-//! All take linear time, none allocates for a value that it does not change, and what they write is at most six times
-//! as long as what they read.
+//! Each equals that of ModSecurity 3, byte for byte, except where that loses input: see the tests for the exceptions.
+//! All take linear time, none allocates for a value that it does not change, and the output is at most six times
+//! as long as the input.
 
 mod base64;
 mod bytes;
@@ -34,11 +34,11 @@ pub(crate) fn decode_path(path: &[u8]) -> Cow<'_, [u8]> {
 pub enum Transformation {
     /// `base64Decode`: Base64 to bytes; nothing at all if a byte does not belong to it.
     Base64Decode,
-    /// `base64DecodeExt`: Base64 to bytes, leaving out what does not belong to it.
+    /// `base64DecodeExt`: Base64 to bytes, skipping invalid characters.
     Base64DecodeExt,
     /// `base64Encode`: bytes to Base64.
     Base64Encode,
-    /// `cmdLine`: what a command line means however it is written: escapes, quotes and case gone.
+    /// `cmdLine`: the meaning of a command line regardless of its notation: escapes, quotes and case gone.
     CmdLine,
     /// `compressWhitespace`: each run of white space to one space.
     CompressWhitespace,
@@ -72,7 +72,7 @@ pub enum Transformation {
     ParityZero7Bit,
     /// `removeComments`: comments (`/* */`, `--`, `#`, `<!-- -->`) left out.
     RemoveComments,
-    /// `removeCommentsChar`: the marks of comments left out, what they hold kept.
+    /// `removeCommentsChar`: removes the marks of comments and keeps their text.
     RemoveCommentsChar,
     /// `removeNulls`: zero bytes left out.
     RemoveNulls,
@@ -166,7 +166,7 @@ impl Transformation {
         self.apply_with(input, None)
     }
 
-    /// The same, where `%uHHHH` means what a code page says.
+    /// Like [`apply`](Self::apply), with a code page for `%uHHHH`.
     pub fn apply_with<'a>(self, input: &'a [u8], map: Option<&UnicodeMap>) -> Cow<'a, [u8]> {
         match self {
             Self::Base64Decode => base64::decode(input).into(),
@@ -207,10 +207,10 @@ impl Transformation {
         }
     }
 
-    /// Whether it leaves every value of these bytes as it is. It may leave others as they are too.
+    /// Returns true if it leaves every value with these bytes unchanged. It may leave others unchanged too.
     ///
-    /// One look at a value ([`Bytes::of`]) answers this for all transformations; the bytes of what a transformation
-    /// has changed need another look.
+    /// One scan of a value ([`Bytes::of`]) answers this for all transformations; the output of a transformation
+    /// needs another scan.
     pub fn leaves(self, bytes: Bytes) -> bool {
         bytes::changes(self).is_some_and(|needs| !bytes.has(needs))
     }

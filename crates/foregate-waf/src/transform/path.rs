@@ -17,7 +17,7 @@ pub(super) fn normalize(input: &[u8]) -> Cow<'_, [u8]> {
     if out == input { Cow::Borrowed(input) } else { Cow::Owned(out) }
 }
 
-/// The same after all backslashes have become slashes.
+/// Like [`normalize`], after all backslashes have become slashes.
 pub(super) fn normalize_windows(input: &[u8]) -> Cow<'_, [u8]> {
     let slashes = super::space::map(input, |byte| if byte == b'\\' { b'/' } else { byte });
     match slashes {
@@ -29,15 +29,15 @@ pub(super) fn normalize_windows(input: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Whether nothing can change, as no slash stands beside another or a dot, and no dot at an end.
+/// Returns true if nothing can change: no slash is beside another or a dot, and no dot at an end.
 fn is_normal(input: &[u8]) -> bool {
     let beside = |at: usize| matches!(input.get(at), Some(b'/' | b'.'));
     let plain = |at: usize| !beside(at + 1) && (at == 0 || input[at - 1] != b'.');
     input.first() != Some(&b'.') && input.last() != Some(&b'.') && memchr_iter(b'/', input).all(plain)
 }
 
-/// Segments are judged at their last byte: whether it is a dot behind another dot, a slash or nothing. So a segment that
-/// ends in two dots (`a..`) counts as a step back too, as it does in what rules were written for.
+/// A segment is judged at its last byte: a dot behind another dot, a slash or nothing. So a segment that
+/// ends in two dots (`a..`) counts as a step back too, as the rules expect.
 fn walk(input: &[u8]) -> Vec<u8> {
     let relative = input.first() != Some(&b'/');
     let mut out: Vec<u8> = Vec::with_capacity(input.len());

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Replaces parts of a value, front to back. What lies between them is copied at once, and nothing is allocated before
-/// something changes.
+/// Replaces parts of a value, front to back. The text between them is copied at once, and nothing is allocated before
+/// the first change.
 pub(super) struct Rewrite<'a> {
     input: &'a [u8],
     out: Vec<u8>,

@@ -1,4 +1,4 @@
-//! White space, zero bytes, letters' case, parity, and what a command line means.
+//! White space, zero bytes, letters' case, parity, and the meaning of command lines.
 
 use std::borrow::Cow;
 

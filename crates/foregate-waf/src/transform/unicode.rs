@@ -6,12 +6,12 @@ use std::borrow::Cow;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnicodeMap(Box<[(u16, u8)]>);
 
-/// What is a full stop in names of hosts (RFC 3490 section 3.1), unless the page says otherwise.
+/// Full stops in host names (RFC 3490 section 3.1), unless the page maps them differently.
 const FULL_STOPS: [(u16, u8); 4] = [(0x3002, b'.'), (0xff61, b'.'), (0xff0e, b'.'), (0x002e, b'.')];
 
 impl UnicodeMap {
     /// Reads one code page out of a mapping file: a line that starts with the number of the page, then one with pairs
-    /// `CODE:BYTE` in hexadecimal digits. What is wrong comes as a sentence, with the number of its line where it has one.
+    /// `CODE:BYTE` in hexadecimal digits. Errors are sentences, with the number of their line if they have one.
     pub fn parse(text: &[u8], page: u32) -> Result<Self, (Option<u32>, String)> {
         let text = String::from_utf8_lossy(text);
         let lines = (1..).zip(text.lines().map(str::trim));
@@ -50,9 +50,9 @@ impl UnicodeMap {
     }
 }
 
-/// Each sequence of UTF-8 to `%uhhhh`, zero bytes left out.
+/// Encodes each sequence of UTF-8 as `%uhhhh`, without zero bytes.
 ///
-/// What is no sequence: a lead byte is left out, a byte that cannot lead stays. Of overlong sequences and surrogates the
+/// In invalid input, a lead byte is dropped, and a byte that cannot lead stays. For overlong sequences and surrogates the
 /// lead byte follows their code.
 pub(super) fn from_utf8(input: &[u8]) -> Cow<'_, [u8]> {
     let Some(first) = input.iter().position(|byte| *byte == 0 || !byte.is_ascii()) else {

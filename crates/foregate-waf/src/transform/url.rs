@@ -7,7 +7,7 @@ use memchr::memchr2;
 use super::rewrite::{Rewrite, digit, narrow, pair};
 use super::unicode::UnicodeMap;
 
-/// `%HH` and `+`; what is no encoding stays.
+/// Decodes `%HH` and `+`; invalid escapes stay.
 pub(super) fn decode(input: &[u8]) -> Cow<'_, [u8]> {
     decode_by(input, b'+', |_| Escape::None)
 }
@@ -17,7 +17,7 @@ pub(super) fn decode_path(input: &[u8]) -> Cow<'_, [u8]> {
     decode_by(input, b'%', |_| Escape::None)
 }
 
-/// The same, and `%uHHHH`: by the map where it knows the code, otherwise by its lower byte.
+/// Like [`decode`], and `%uHHHH`: by the map if it knows the code, otherwise by its lower byte.
 pub(super) fn decode_uni<'a>(input: &'a [u8], map: Option<&UnicodeMap>) -> Cow<'a, [u8]> {
     decode_by(input, b'+', |rest| match rest {
         [b'u' | b'U', digits @ ..] => {
@@ -28,9 +28,9 @@ pub(super) fn decode_uni<'a>(input: &'a [u8], map: Option<&UnicodeMap>) -> Cow<'
     })
 }
 
-/// What stands behind a percent sign, if it is in the encoding of Unicode.
+/// The content of a percent escape in the Unicode encoding.
 enum Escape {
-    /// It is not.
+    /// Another kind of escape.
     None,
     /// Looks like it, and is none.
     Broken,

@@ -23,12 +23,12 @@ pub struct Test {
     pub stages: Vec<Stage>,
 }
 
-/// One request and what is expected of it.
+/// One request with its expected outcome.
 #[derive(Debug, Deserialize)]
 pub struct Stage {
     /// The request.
     pub input: Input,
-    /// What is expected.
+    /// The expected outcome.
     pub output: Output,
 }
 
@@ -45,7 +45,7 @@ pub struct Input {
     pub autocomplete_headers: Option<bool>,
 }
 
-/// What is expected.
+/// The expected outcome.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Output {
@@ -54,7 +54,7 @@ pub struct Output {
     pub log: Log,
 }
 
-/// What the log has to say.
+/// The expected log.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Log {

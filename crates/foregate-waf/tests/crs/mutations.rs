@@ -14,7 +14,7 @@ mod values;
 
 /// Payloads grow no longer than this, bytes.
 const LONGEST: usize = 4096;
-/// What is put into payloads beside bytes at random.
+/// Tokens that are inserted into payloads, in addition to random bytes.
 const TOKENS: &[&[u8]] = &[
     b"%",
     b"%00",
@@ -130,7 +130,7 @@ fn requests() -> Option<(std::path::PathBuf, Vec<Request>)> {
     Some((folder, requests))
 }
 
-/// What the requests hold that rules look at.
+/// The values in the requests that rules read.
 fn payloads(requests: &[Request]) -> Vec<Vec<u8>> {
     let mut payloads = Vec::new();
     for request in requests {

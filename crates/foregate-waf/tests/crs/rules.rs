@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foregate_waf::engine::{Compile, Engine};
 use foregate_waf::seclang::{Files, Source, load};
 
-/// What `CRS` says; `None` where it says nothing.
+/// The folder in `CRS`, if it is set.
 pub fn folder() -> Option<PathBuf> {
     let folder = PathBuf::from(std::env::var_os("CRS")?);
     assert!(
@@ -50,7 +50,7 @@ impl Files for Disk {
     }
 }
 
-/// What the rule set's own tests set before it.
+/// The setup of the rule set's own tests.
 const SETUP: &str = r#"
 SecRuleEngine DetectionOnly
 SecRequestBodyAccess On
@@ -76,7 +76,7 @@ SecAction "id:900005,phase:1,nolog,pass,ctl:ruleEngine=DetectionOnly,ctl:ruleRem
     setvar:tx.max_file_size=64100,setvar:tx.combined_file_sizes=65535"
 "#;
 
-/// What a site sets before it.
+/// The setup of a site.
 const PLAIN: &str = r#"
 SecRuleEngine On
 SecRequestBodyAccess On

@@ -106,7 +106,7 @@ fn unchunk(mut bytes: &[u8]) -> Vec<u8> {
     body
 }
 
-/// What the origin answers: what the body of a request to `/reflect` asks for.
+/// The origin's response: the body of a request to `/reflect` describes it.
 fn answer(request: &Request) -> (u16, Vec<(String, String)>, Vec<u8>) {
     let plain = (200, vec![("Content-Type".to_owned(), "text/plain".to_owned())], Vec::new());
     if !request.target.starts_with(b"/reflect") {
@@ -137,7 +137,7 @@ pub fn run(engine: &Arc<Engine>, request: &Request) -> Report {
     run_in(engine, request, None)
 }
 
-/// The same in a mode that the rules do not choose.
+/// Runs a request in a mode that overrides the rules.
 fn run_in(engine: &Arc<Engine>, request: &Request, mode: Option<EngineMode>) -> Report {
     let options = Options {
         unique_id: "a1b2c3".into(),
@@ -171,7 +171,7 @@ fn run_in(engine: &Arc<Engine>, request: &Request, mode: Option<EngineMode>) -> 
     transaction.log()
 }
 
-/// What is wrong with the outcome of a stage; nothing, if it is as expected.
+/// The differences between the outcome of a stage and the expected one.
 fn wrong(report: &Report, output: &Output) -> Vec<String> {
     let ids: Vec<u64> = report.matches.iter().filter(|found| found.log).map(|found| found.rule).collect();
     let lines: Vec<String> = report.lines().collect();
@@ -197,7 +197,7 @@ fn wrong(report: &Report, output: &Output) -> Vec<String> {
     wrong
 }
 
-/// Whether a stage says something about the log, and not only about what a server refuses by itself.
+/// Returns true if a stage expects something in the log, and not only a refusal by the server itself.
 fn is_about_rules(stage: &Stage) -> bool {
     let log = &stage.output.log;
     !log.expect_ids.is_empty()
@@ -206,7 +206,7 @@ fn is_about_rules(stage: &Stage) -> bool {
         || log.no_match_regex.is_some()
 }
 
-/// Stages whose outcome a server decides before rules run.
+/// Stages that a server decides before rules run.
 const BEFORE_RULES: &[(u64, u32, &str)] = &[
     (
         920_181,
@@ -247,14 +247,14 @@ fn regression_files() {
     assert!(failed.is_empty(), "{} stages are not as expected", failed.len());
 }
 
-/// What a report says of the rules, and nothing of what finding it out took.
+/// The report without the costs.
 pub fn outcome(mut report: Report) -> Report {
     report.looks = 0;
     report.work = 0;
     report
 }
 
-/// The same with the prefilter and without, for every request of the regression files, at the lowest and the highest
+/// The results with and without the prefilter are equal, for every request of the regression files, at the lowest and the highest
 /// paranoia.
 #[test]
 fn prefilter_changes_nothing() {
@@ -277,7 +277,7 @@ fn prefilter_changes_nothing() {
     }
 }
 
-/// What would be stopped is what is stopped, for every request of the regression files, at the lowest and the highest paranoia.
+/// The hypothetical verdict equals the real one, for every request of the regression files, at the lowest and the highest paranoia.
 #[test]
 fn detection_tells_what_blocking_does() {
     let Some(folder) = rules::folder() else { return };

@@ -1,4 +1,4 @@
-//! What happens when rules match.
+//! Effects of matching rules.
 
 use foregate_waf::engine::{Over, Verdict};
 
@@ -53,7 +53,7 @@ fn rules_are_skipped() {
     assert_eq!(ids(&get(&engine, "/?n=3")), [2, 4, 5]);
 }
 
-/// What is known before a request comes is left out of the plan, until a `ctl` removes what that relied on.
+/// Known values are folded out of the plan, until a `ctl` removes a rule that the fold relied on.
 #[test]
 fn ladders_fold_and_unfold() {
     let engine = engine(

@@ -48,7 +48,7 @@ fn rules_go_on_over_what_was_taken() {
         let (report, _) = get(EngineMode::On, Limits::default(), target, cookie);
         assert_eq!((report.over, report.verdict), (Some(over), REFUSED));
     }
-    // What stands behind the limit is not looked at; that it was exceeded is known.
+    // Values beyond the limit are not read; the excess is reported.
     let behind = format!("/?{}&x=evil", "a&".repeat(1_001));
     let (report, would) = get(EngineMode::DetectionOnly, Limits::default(), &behind, "");
     assert_eq!((ids(&report), would), (vec![2], REFUSED));
@@ -87,7 +87,7 @@ fn others_go_first_now_and_then() {
     assert!((18..=21).contains(&times(800)), "{}", times(800));
 }
 
-/// A link over what the one before has matched sees all of it, however many values that are; where it does not, the request is
+/// A link over the matches of the previous one sees all of them, however many; otherwise the request is
 /// over its budget.
 #[test]
 fn all_values_that_match_are_looked_at() {

@@ -1,4 +1,4 @@
-//! What is told where nothing is stopped is what would be stopped.
+//! In detection, the reported verdict equals the one of blocking.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ fn targets() -> Vec<String> {
     all
 }
 
-/// A form through all phases that there are unless it is stopped, and the numbers of what would stop it.
+/// Runs a form through all phases and returns the numbers of the rules that would stop it.
 fn post(engine: &Arc<Engine>, options: Options, target: &str, body: &str) -> (Report, Vec<u64>) {
     let mut transaction = Transaction::new(engine, options);
     transaction.request_line(b"POST", target.as_bytes(), b"HTTP/1.1");

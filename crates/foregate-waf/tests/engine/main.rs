@@ -1,4 +1,4 @@
-//! What rules do, over small sets of them.
+//! The behaviour of small rule sets.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says so by panicking")]
 
@@ -62,7 +62,7 @@ pub fn ids(report: &Report) -> Vec<u64> {
     report.matches.iter().filter(|found| found.log).map(|found| found.rule).collect()
 }
 
-/// What a report says of the last match.
+/// The report's text for the last match.
 pub fn message(report: &Report) -> String {
     report.matches.last().map(|found| found.message.clone()).unwrap_or_default()
 }
@@ -94,7 +94,7 @@ fn what_outlives_a_transaction() {
     assert!(!get(&later, "/other").verdict.passes(), "another engine knows the same");
 }
 
-/// What is counted in a collection is counted however much of it there is; where there is no more room, the request is over its
+/// Counters in a collection count at any size; when there is no more room, the request is over its
 /// budget. Values are kept whole.
 #[test]
 fn what_outlives_a_transaction_is_not_left_out() {
@@ -173,7 +173,7 @@ fn bodies_beyond_their_limits() {
     let xml = rules.replace("JSON", "XML").replace("json", "xml");
     assert_eq!(post(&xml, "text/xml", "<a b='1' c='2' d='3'/>"), Verdict::Pass);
     assert_eq!(post(&xml, "text/xml", "<a b='1' c='2' d='3' e='4'/>"), denied);
-    // Depth and paths are limits as well; what is no document at all cannot be read, and no rule asks.
+    // Depth and paths are limits as well; a body that is no document cannot be read, and no rule handles that.
     let unreadable = Verdict::Deny { status: 400, rule: None };
     let wide = |rules: &str| {
         let wide = rules.replace("NoFilesLimit 100", "NoFilesLimit 100000");
@@ -218,7 +218,7 @@ fn transactions_travel() {
     is_shared::<Engine>();
 }
 
-/// What a transaction holds is a small multiple of what came, whatever a body does with the names of its values.
+/// The memory of a transaction is a small multiple of its input, regardless of the names in the body.
 #[test]
 fn names_of_a_body_are_not_held_over_and_over() {
     let rules = r#"

@@ -1,4 +1,4 @@
-//! What is said of matches.
+//! The text of reports.
 
 use foregate_waf::engine::{Options, Transaction, Verdict};
 use foregate_waf::model::EngineMode;
@@ -101,7 +101,7 @@ fn secrets_are_hidden_in_the_text_of_xml() {
     assert!(text.contains("bob' or 1=1--***") && !text.to_lowercase().contains("hunt"), "{text}");
 }
 
-/// Those of attributes, and of elements within one that is a secret by its name.
+/// Secrets in attributes, and in elements inside one with a secret name.
 #[test]
 fn secrets_are_hidden_in_attributes_and_nested_elements_of_xml() {
     let engine = engine(
@@ -157,13 +157,13 @@ fn secrets_of_fields_are_hidden_wherever_they_come_to() {
         }
         assert!(!report.matches[0].data.contains("unter"), "{text}");
     }
-    // A client does not hide what it sends by sending it as a secret as well.
+    // A client does not hide a value by sending it as a secret as well.
     let rule =
         r#"SecRule ARGS "@rx evil.*" "id:1,phase:2,pass,log,capture,logdata:'%{TX.0} in %{MATCHED_VAR}'""#;
     let report = request(&engine(rule), "/?q=an+evil+text", &[("Cookie", "a=evil text; b=an evil text")]);
     assert_eq!(report.matches[0].data, "evil text in an evil text");
     assert_eq!(report.matches[0].value, "an evil text");
-    // What is no secret is shown, and a redirect leads where it should.
+    // Other values are shown, and a redirect leads to its target.
     let rule = r#"SecRule REQUEST_URI "@contains x" "id:1,phase:1,redirect:'https://h/%{REQUEST_COOKIES.sid}',log,logdata:'%{REQUEST_HEADERS.Host} %{ARGS.q}'""#;
     let report = request(&engine(rule), "/x?q=plain&password=argsecret1", &fields);
     assert_eq!(report.matches[0].data, "example.com plain");
@@ -223,7 +223,7 @@ fn audit_records_say_in_which_mode_rules_ran() {
     let (on, detects) = (EngineMode::On, EngineMode::DetectionOnly);
     assert_eq!(recorded("/?a=a", on, false, 2), told("On", "pass", "pass"));
     assert_eq!(recorded("/?a=b", on, false, 2), told("On", "deny", "pass"));
-    // What rules decide once the client has its answer.
+    // Verdicts of rules after the client has its answer.
     assert_eq!(recorded("/?a=b", on, false, 0), told("On", "pass", "deny"));
     assert_eq!(recorded("/", on, false, 3), told("On", "pass", "deny"));
     assert_eq!(recorded("/?a=b", detects, false, 2), told("DetectionOnly", "pass", "deny"));
@@ -252,8 +252,8 @@ fn requests_that_the_parser_refused() {
     assert_eq!(report.uri, "/a b");
 }
 
-/// A rule that matches many long values under long names looks only at those that are told, and keeps nothing of what was
-/// told.
+/// A rule that matches many long values under long names reads only the reported ones, and keeps none of
+/// them.
 #[test]
 fn what_is_told_of_many_matches_is_bounded() {
     let rules = |count: usize| -> String {
@@ -281,7 +281,7 @@ fn what_is_told_of_many_matches_is_bounded() {
     let found = &report.matches[99];
     assert_eq!((found.values.len(), &*found.variable, &*found.value), (10, "ARGS:password", "***"));
     assert_eq!((found.message.as_str(), found.data.as_str()), ("ARGS:password", "***"));
-    // What a link has captured is hidden, wherever it stands among what matched.
+    // The captures of a link are hidden in all of its matches.
     let chained = engine(
         r#"SecRule ARGS "@rx hunter\d|x" "id:1,phase:2,pass,log,capture,logdata:'%{TX.0}',chain"
             SecRule REQUEST_URI "@beginsWith /""#,
@@ -306,7 +306,7 @@ fn a_budget_that_is_exceeded_has_a_line() {
     assert_eq!(get(&engine, "/p?a&b&c").lines().count(), 0);
 }
 
-/// What rules mask is shown nowhere: not in the record, not in other values that contain it, not in what was noted before.
+/// Masked values are shown nowhere: not in the record, not in other values that contain them, not in earlier notes.
 #[test]
 fn masked_values_are_hidden_everywhere() {
     let logged = "log,msg:'%{MATCHED_VAR}',logdata:'%{ARGS.custno} %{REQUEST_URI} %{REQUEST_HEADERS.X-Foo} %{REQUEST_LINE}'";
@@ -360,7 +360,7 @@ fn masked_values_are_hidden_everywhere() {
         let text = shown("", &late, kind, body);
         assert!(text.contains("***") && text.contains("bad") && !text.contains("hunter"), "{kind}: {text}");
     }
-    // What matches is masked, in each of its places.
+    // The match is masked, in each of its places.
     for (variable, last, hidden) in [
         ("ARGS", "[23]", &["hunter2", "hunter3"][..]),
         ("REQUEST_HEADERS", "[4]", &["hunter4"]),

@@ -1,4 +1,4 @@
-//! What rules look at.
+//! The targets of rules.
 
 use std::sync::Arc;
 
@@ -117,7 +117,7 @@ fn parts_of_the_target() {
     }
 }
 
-/// What rules cannot read is told, so that they can refuse it.
+/// Unreadable input is reported, so that rules can refuse it.
 #[test]
 fn a_body_with_a_content_coding_cannot_be_read() {
     let engine = engine(
@@ -219,7 +219,7 @@ fn matched_variables() {
     assert_eq!(ids(&get(&engine, "/?a=xa&b=zy")), [] as [u64; 0]);
 }
 
-/// What the origin is asked for counts as much as how it was spelled.
+/// The normal form that is sent to the origin counts as much as the client's spelling.
 #[test]
 fn targets_have_two_values_where_their_normal_form_differs() {
     let engine = engine(
@@ -281,7 +281,7 @@ fn rules_that_let_through_look_at_what_the_origin_is_asked_for() {
     }
 }
 
-/// Setting a variable may tell of an attack or let a request pass: what decides is whether what stops requests holds with it.
+/// An assignment may report an attack or exempt the request: it depends on the rules that read the variable.
 #[test]
 fn rules_that_set_variables() {
     const EVIL: &str = r#"SecRule REQUEST_URI "@contains /.." "id:1,phase:1,pass,nolog,setvar:tx.evil=1""#;
@@ -347,7 +347,7 @@ fn rules_that_choose_a_processor_look_at_what_the_origin_is_asked_for() {
     };
     assert_eq!(seen("/open/x", "/open/x"), (true, false));
     assert_eq!(seen("/open/../x", "/x"), (false, false));
-    // One that scores as well says what it has found, wherever that is.
+    // A rule that also adds to a score reports its match in either form.
     assert_eq!(seen("/found/../x", "/x"), (false, true));
     assert_eq!(seen("/f%6fund", "/found"), (false, true));
 }
@@ -494,7 +494,7 @@ fn numbers_with_check_digits_are_found_behind_others() {
     assert_eq!(get(&engine, &target(3_000)).over, Some(Over::Work));
 }
 
-/// What an operator compares with is expanded for each value, as what a rule does may change it.
+/// The argument of an operator is expanded for each value, since a rule's action may change it.
 #[test]
 fn macros_of_operators_follow_what_rules_do() {
     let engine = engine(

@@ -1,4 +1,4 @@
-//! Bounds: what is just within one is taken, what is just beyond it refused by name.
+//! Bounds: input just within one is accepted, input just beyond it is refused by name.
 
 use foregate_waf::seclang::{Source, limits, load};
 

@@ -1,4 +1,4 @@
-//! SecLang from outside: what is loaded, what is refused and how, and all of the Core Rule Set.
+//! SecLang from outside: accepted and refused input, and all of the Core Rule Set.
 
 #![allow(
     clippy::unwrap_used,

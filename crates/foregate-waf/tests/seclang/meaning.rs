@@ -1,4 +1,4 @@
-//! What is right: what comes of it.
+//! The meaning of valid input.
 
 use std::net::IpAddr;
 
@@ -84,7 +84,7 @@ fn targets_are_what_they_say() {
     let (all, out) = targets("ARGS|args_names:a|&REQUEST_HEADERS:Host|!ARGS:b|!XML|XML:/*|XML://@*|TX:/^x_/");
     assert_eq!(all, ["ARGS", "ARGS_NAMES:a", "&REQUEST_HEADERS:Host", "XML:/*", "XML://@*", "TX:/^x_/"]);
     assert_eq!(out, ["ARGS:b", "XML"]);
-    // A bar, a slash or a quote may be in a pattern, and white space in what is quoted.
+    // A bar, a slash or a quote may be in a pattern, and white space in quotes.
     let (all, out) = targets("ARGS:/a|b/|!ARGS:/c/d\\/|e/|REQUEST_COOKIES:'f g'|TX:'/h|i j/'|ARGS:k'l");
     assert_eq!(all, ["ARGS:/a|b/", "REQUEST_COOKIES:f g", "TX:/h|i j/", "ARGS:k'l"]);
     assert_eq!(out, ["ARGS:/c/d\\/|e/"]);
@@ -346,7 +346,7 @@ fn updates_are_laid_over_rules() {
         let targets = link.targets.iter().map(ToString::to_string);
         targets.chain(link.exclusions.iter().map(|out| format!("!{out}"))).collect::<Vec<_>>()
     };
-    // What a message was is what counts, not what an update before made of it, unless that stands before.
+    // An update by message uses the original message, not the result of an earlier update, unless that comes first.
     assert_eq!(shown(&one.links[0]), ["ARGS", "ARGS_NAMES", "!ARGS:a"]);
     assert_eq!(shown(&two.links[0]), ["ARGS_NAMES", "REQUEST_HEADERS", "!ARGS:a", "!ARGS:b"]);
     assert_eq!(shown(&two.links[1]), ["ARGS_GET"]);

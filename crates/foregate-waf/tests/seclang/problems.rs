@@ -1,4 +1,4 @@
-//! Every way to be refused and every warning: what is said, and where.
+//! Every error and every warning, with its text and place.
 //!
 //! `problems.txt` holds cases between empty lines: the text of rules, then `=> ` before each error and `~> ` before each
 //! warning. `\n` in a text is a line of its own that is empty.

@@ -1,4 +1,4 @@
-//! What holds for any text.
+//! Properties of any text.
 
 use foregate_waf::seclang::{Source, load};
 use proptest::prelude::*;

@@ -8,7 +8,7 @@ pub(crate) fn json(body: &[u8], whole: bool, limits: &Limits, sink: &mut dyn Sin
     foregate_waf::body::json(body, Documents::One, whole, limits, sink)
 }
 
-/// What was handed on, as text.
+/// The emitted values, as text.
 #[derive(Default, PartialEq, Eq, Debug)]
 pub(crate) struct Seen(pub(crate) Vec<String>);
 
@@ -134,7 +134,7 @@ fn json_that_is_none_is_an_error_with_its_place() {
     );
 }
 
-/// A body that was cut has no error of its own, and what is there is seen.
+/// A truncated body has no error of its own, and its values are seen.
 #[test]
 fn a_part_of_a_document_is_taken_as_far_as_it_goes() {
     for cut in [&b"[1,2,"[..], b"[1,2,\"abc", b"[1,2,\"a\xc3", b"[1,2,{\"a", b"[1,2"] {
@@ -247,7 +247,7 @@ fn xml_that_is_none_is_an_error_with_its_place() {
     }
 }
 
-/// What ends a document type for us ends it for others.
+/// A document type ends here where it ends for other parsers.
 #[test]
 fn nothing_in_a_document_type_hides_what_comes_behind_it() {
     let cases: &[(&str, &[&str])] = &[
@@ -265,7 +265,7 @@ fn nothing_in_a_document_type_hides_what_comes_behind_it() {
     assert!(xml(outside.as_bytes(), true, false, &Limits::default(), &mut Seen::default()).is_err());
 }
 
-/// The second byte of a character of theirs may be what ends markup: what is a comment here would be text behind it.
+/// The second byte of a character in these charsets may end markup: a comment here would be text for others.
 #[test]
 fn xml_in_letters_whose_second_half_is_ascii_is_an_error() {
     let names =
@@ -281,7 +281,7 @@ fn xml_in_letters_whose_second_half_is_ascii_is_an_error() {
 
 pub(crate) const TYPE: &[u8] = b"multipart/form-data; boundary=B";
 
-/// Whether an outcome is as it should be.
+/// Checks an outcome.
 type Flag = fn(&Multipart) -> bool;
 
 fn form(body: &str) -> (Multipart, Vec<String>) {
@@ -322,7 +322,7 @@ fn multipart_forms_are_arguments_and_files() {
     assert_eq!(outcome.length_without_files, headers + "1\r\n2".len());
 }
 
-/// What is a file to some and a text to others, where that is asked for; and where it has no good header.
+/// Parts that are files to some parsers and texts to others, if that is enabled; and parts without a valid header.
 #[test]
 fn files_that_are_texts_to_some() {
     let seen = |header: &str, unclear_files| {
@@ -355,7 +355,7 @@ fn files_that_are_texts_to_some() {
     assert!(!seen("name=\"a\u{e9}\u{2027}\"", false).0);
 }
 
-/// A body, what flag it raises, and what is seen of it.
+/// A body, the flag that it sets, and its values.
 #[test]
 fn what_is_wrong_with_a_form_is_said() {
     let good = part("name=a", "1");
@@ -435,7 +435,7 @@ fn what_is_wrong_with_a_form_is_said() {
     assert_eq!(inside.unmatched_boundary, 1);
 }
 
-/// Rules see also what is in a part that is wrong.
+/// Rules also see the content of a malformed part.
 #[test]
 fn what_is_in_a_wrong_part_is_not_hidden() {
     let (_, seen) = form("--B\r\n\u{e}X: y\r\n\r\nattack\r\n--B--\r\n");
@@ -567,18 +567,18 @@ proptest! {
         prop_assert_eq!(seen.0, wanted);
     }
 
-    /// What another crate takes for JSON is some, and what is none to it is none.
+    /// Accepts the documents that another crate accepts, and refuses those that it refuses.
     #[test]
     fn json_is_what_another_crate_takes_for_it(body in "[\\[\\]{}:,\"a1.eE+\\-0 \\\\untrlfs]{0,12}") {
         let ours = json(body.as_bytes(), true, &Limits::default(), &mut Seen::default());
-        // Where that crate is about what numbers mean, ours is not.
+        // That crate checks the range of numbers; ours does not.
         let theirs = serde_json::from_str::<serde_json::Value>(&body);
         let range = theirs.as_ref().is_err_and(|error| error.to_string().contains("out of range"));
         let surrogate = body.contains("\\u");
         prop_assert!(range || surrogate || ours.is_ok() == theirs.is_ok(), "{:?} {:?}", ours, theirs);
     }
 
-    /// Every body is taken apart or refused, and a cut one never shows what the whole does not hold.
+    /// Every body is split or refused, and a truncated one never has values that the whole lacks.
     #[test]
     fn any_body_is_taken_apart(body in prop_oneof![
         "[<>/a='\" &;#x0!\\[\\]?\\-]{0,40}".prop_map(String::into_bytes),

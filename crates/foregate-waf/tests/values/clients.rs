@@ -85,7 +85,7 @@ const FORMS: &[Form] = &[
     ("a charset in quotes", "multipart/form-data; charset=\"utf-8\"; boundary=\"x\";", "x", "--B\r\n{T}--B--\r\n", &["a"]),
 ];
 
-/// What a form is, as bytes.
+/// The bytes of a form.
 pub(crate) fn body(boundary: &str, pattern: &str) -> String {
     let text = pattern.replace("{T}", TEXT);
     let delimiter = format!("--{boundary}");
@@ -137,7 +137,7 @@ fn forms_of_real_clients_pass_the_recommended_rules() {
             assert_eq!(ask(kind, &body), Verdict::Pass, "{kind} {around}");
         }
     }
-    // What two programs take for different boundaries does not.
+    // Boundaries that two programs read differently are refused.
     for kind in [
         "multipart/form-data; boundary=x; boundary=y",
         "multipart/form-data; boundary*=utf-8''x",

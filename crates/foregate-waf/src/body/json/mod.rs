@@ -1,9 +1,8 @@
-//! JSON (RFC 8259), and what readers take for it that are less strict.
+//! JSON (RFC 8259) and the extensions that lenient parsers accept.
 //!
-//! A document that is not as the standard has it is an error, and is read on all the same, in the way of the readers that take
-//! most: comments, other quotes, names and texts without quotes, commas that are too many, several documents one after the
-//! other. So rules see what such a reader behind the firewall would, whoever decides what becomes of the request. Where none of
-//! them would read on, the pass ends.
+//! A document that violates the standard is an error, and the pass goes on as the most lenient parsers do: comments, other quotes, names and
+//! texts without quotes, superfluous commas, several documents in a row. Rules therefore see the values that such a parser behind
+//! the firewall would see, whatever happens to the request. The pass ends where no parser goes on.
 
 mod text;
 mod white;
@@ -11,13 +10,13 @@ mod white;
 use super::wide;
 use super::{BodyError, Limits, Sink};
 
-/// What the document itself is called.
+/// The name of the document itself.
 const ROOT: &[u8] = b"json";
 /// The longest path to a value, bytes; a longer one is an error. Each value is handed on with its path.
 const MAX_PATH: usize = 8192;
-/// What a member without a name is called.
+/// The name of a member whose name is empty.
 const NO_NAME: &[u8] = b"empty-key";
-/// What some servers write before a document, so that it is no program, and some readers leave out.
+/// Prefixes that servers write so that a document is no valid script, and that some parsers skip.
 const PREFIXES: &[&[u8]] = &[b")]}',", b")]}'", b")]}", b"while(1);", b"for(;;);", b"&&&START&&&"];
 
 /// How many documents a body of JSON has.
@@ -46,7 +45,7 @@ pub fn json(
     json_under(ROOT, body, documents, whole, limits, sink)
 }
 
-/// The same, the document itself being called `root`.
+/// Like [`json`], with `root` as the name of the document.
 pub(super) fn json_under(
     root: &[u8],
     body: &[u8],
@@ -62,7 +61,7 @@ pub(super) fn json_under(
     read(root, body, documents, whole, limits, sink)
 }
 
-/// Whether a body begins like one of JSON to a reader that takes most.
+/// Returns true if a lenient parser could take the start of a body for JSON.
 pub(super) fn begins_like(body: &[u8]) -> bool {
     let start = body.get(white::length(body)..).unwrap_or_default();
     PREFIXES.iter().any(|prefix| start.starts_with(prefix)) || white::begins_document(start)
@@ -110,7 +109,7 @@ fn read(
     }
 }
 
-/// What stands where the standard has something else.
+/// A deviation from the standard.
 #[derive(Clone, Copy)]
 struct Wrong {
     at: usize,
@@ -129,7 +128,7 @@ impl Wrong {
 enum Fault {
     /// The body does.
     End,
-    /// No reader goes on; [`Reader::wrong`] says what is wrong.
+    /// No parser goes on; [`Reader::wrong`] holds the error.
     Stop,
     Limit(Limit),
 }
@@ -175,7 +174,7 @@ struct Reader<'a> {
     /// The text that is being decoded.
     scratch: Vec<u8>,
     count: usize,
-    /// Whether a line ended in the white space that was left out last.
+    /// Set if the white space that was skipped last contained a line end.
     new_line: bool,
     documents: Documents,
     is_utf8: bool,
@@ -195,7 +194,7 @@ impl<'a> Reader<'a> {
         self.wrong.get_or_insert(Wrong { at, instead_of });
     }
 
-    /// The same where no reader goes on.
+    /// Like `wrong`, for errors at which no parser goes on.
     fn stop(&mut self, instead_of: &'static str) -> Fault {
         self.odd(instead_of);
         Fault::Stop
@@ -317,7 +316,7 @@ impl<'a> Reader<'a> {
         self.value()
     }
 
-    /// What some take for the comma between two elements or members.
+    /// Accepts the characters that some parsers read as the comma between elements or members.
     fn divide(&mut self, byte: u8, expected: &'static str) -> Result<(), Fault> {
         self.odd(expected);
         match byte {
@@ -377,7 +376,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// What is between a member's name and its value, and the value. Some take a name alone for a member.
+    /// Reads the colon of a member and its value. Some parsers accept a name without a value.
     fn colon(&mut self) -> Result<(), Fault> {
         match self.white()? {
             b':' => self.at += 1,

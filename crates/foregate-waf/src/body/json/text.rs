@@ -7,17 +7,17 @@ use super::{Fault, Reader};
 pub(super) struct Text {
     pub(super) start: usize,
     pub(super) end: usize,
-    /// It stands for itself; otherwise it has been decoded.
+    /// Set if the text has no escapes; otherwise it was decoded.
     pub(super) plain: bool,
-    /// It has an escape that readers take for different things.
+    /// Set if parsers disagree about one of its escapes.
     odd: bool,
 }
 
-/// What an escape is.
+/// A decoded escape.
 struct Escape {
     /// Bytes behind the backslash.
     length: usize,
-    /// What the standard has instead of it, and so many bytes behind the backslash.
+    /// The bytes behind the backslash at which the standard is violated, and the form that it requires.
     wrong: Option<(usize, &'static str)>,
 }
 
@@ -86,7 +86,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A number or word, or what some take for a value without quotes.
+    /// Reads a number, a word, or an unquoted value of lenient parsers.
     pub(super) fn plain(&mut self) -> Result<(), Fault> {
         let start = self.at;
         if self.standard()? {
@@ -212,7 +212,7 @@ fn plain_length(text: &[u8]) -> usize {
     text.iter().enumerate().position(ends).unwrap_or(text.len())
 }
 
-/// Decodes what follows a backslash, as JavaScript has it.
+/// Decodes the escape behind a backslash by the rules of JavaScript.
 fn escape(behind: &[u8], out: &mut Vec<u8>) -> Result<Escape, Fault> {
     const NONE: &str = "an escape";
     let byte = *behind.first().ok_or(Fault::End)?;
@@ -273,7 +273,7 @@ fn escape(behind: &[u8], out: &mut Vec<u8>) -> Result<Escape, Fault> {
     Ok(Escape { length, wrong: Some(wrong) })
 }
 
-/// What one of the escapes of a single letter stands for.
+/// The character of a single-letter escape.
 fn simple(byte: u8) -> Option<u8> {
     Some(match byte {
         b'n' => b'\n',
@@ -312,7 +312,7 @@ fn character(behind: &[u8]) -> (Option<u32>, usize) {
     }
 }
 
-/// Appends a character; what is none is U+FFFD.
+/// Appends a character; an invalid code becomes U+FFFD.
 fn push(code: Option<u32>, out: &mut Vec<u8>) {
     let character = code.and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER);
     out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
@@ -332,7 +332,7 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A text as those read it who leave out a backslash before what is no escape of the standard.
+/// The text as parsers see it that drop a backslash before an unknown escape.
 fn without_backslashes(raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len());
     let mut rest = raw;

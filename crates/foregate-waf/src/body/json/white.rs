@@ -1,4 +1,4 @@
-//! White space, and what some readers leave out like it.
+//! White space, and characters that some parsers skip like white space.
 
 use memchr::{memchr, memmem};
 
@@ -30,7 +30,7 @@ pub(super) fn length(text: &[u8]) -> usize {
     text.len() - rest.len()
 }
 
-/// Whether a text begins like a document, behind what some leave out before one.
+/// Returns true if a text begins like a document, after a prefix that some parsers skip.
 pub(super) fn begins_document(text: &[u8]) -> bool {
     let mut rest = text;
     loop {
@@ -51,7 +51,7 @@ fn ascii(text: &[u8]) -> Option<&[u8]> {
     text.split_first().filter(|(byte, _)| matches!(byte, b' ' | b'\t' | b'\n' | b'\r')).map(|(_, rest)| rest)
 }
 
-/// What is behind a character that is white space to some.
+/// Skips a character that only some parsers treat as white space.
 fn other(text: &[u8]) -> Option<&[u8]> {
     match text {
         [0x0b | 0x0c | 0x1c..=0x1f, rest @ ..] => Some(rest),
@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
                 }
                 [b'/', b'/' | b'*', ..] | [b'#', ..] => self.comment(rest)?,
                 [byte @ b'!'..=b'~', ..] => return Ok(*byte),
-                // What begins each document of a text sequence.
+                // The record separator that begins each document of a text sequence.
                 [0x1e, ..] if self.documents == Documents::Many => self.at += 1,
                 [byte, ..] => {
                     let Some(after) = other(rest) else { return Ok(*byte) };

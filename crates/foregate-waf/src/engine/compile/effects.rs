@@ -1,4 +1,4 @@
-//! What rules do when they match.
+//! The effects of matching rules.
 
 use super::Compiler;
 use super::marks::Marks;
@@ -9,7 +9,7 @@ use crate::model::{
     WritableCollection,
 };
 
-/// Whether a rule keeps others from looking at a request, or may do so by what they read, and does not stop it itself.
+/// Returns true if a rule exempts the request from other rules, directly or by the values that it sets, without stopping it.
 pub(super) fn lets_through(at: usize, rule: &model::Rule, links: &[Link], marks: &Marks) -> bool {
     let effects = || links.iter().flat_map(|link| &link.effects);
     match rule.disruptive {
@@ -23,7 +23,7 @@ pub(super) fn lets_through(at: usize, rule: &model::Rule, links: &[Link], marks:
     }
 }
 
-/// Whether others look at less of a request for it.
+/// Returns true if the effect reduces the inspection of the request.
 fn leaves_out(effect: &Effect) -> bool {
     matches!(
         effect,
@@ -39,8 +39,8 @@ fn leaves_out(effect: &Effect) -> bool {
     )
 }
 
-/// Whether variables are set to fixed values, as thresholds and lists of what is allowed are, or taken away, and none is made of
-/// what was found or added to, as scores are.
+/// Returns true if variables are only removed or set to fixed values, such as thresholds and lists of allowed items, and none is derived
+/// from a match or increased like a score.
 fn only_settles<'e>(effects: impl Iterator<Item = &'e Effect>) -> bool {
     let mut settles = false;
     for effect in effects {
@@ -54,7 +54,7 @@ fn only_settles<'e>(effects: impl Iterator<Item = &'e Effect>) -> bool {
 }
 
 impl Compiler<'_> {
-    /// What an action does; nothing for one that cannot have an effect.
+    /// Compiles an action to its effect; `None` if it cannot have one.
     pub(super) fn effect(&mut self, action: &Action, place: &Place) -> Result<Option<Effect>, Problem> {
         Ok(Some(match action {
             Action::SetVar(set) => self.set(set, place)?,

@@ -1,10 +1,10 @@
-//! What is known before a request comes: rules over variables that nothing but the rules themselves has set so far.
+//! Constant folding: rules over variables that only other rules have set.
 //!
-//! The paranoia levels of the Core Rule Set are ladders of such rules: `TX:DETECTION_PARANOIA_LEVEL "@lt 2"` leaves out
-//! what follows. The fold runs the rules of a phase in order over what is known of each variable. A rule whose outcome
-//! is known is left out of the plan, or becomes the values that it sets; the rules that it skips are left out with it.
+//! The paranoia levels of the Core Rule Set are ladders of such rules: `TX:DETECTION_PARANOIA_LEVEL "@lt 2"` skips
+//! the rules behind it. The fold runs the rules of a phase in order over the known values of variables. A rule with a known outcome
+//! is removed from the plan, or replaced by the values that it sets; the rules that it skips are removed as well.
 //!
-//! What it relies on can be removed at run time by `ctl`: then the transaction goes on by the plain plan (see
+//! `ctl` can remove a rule on which the fold relies at run time: then the transaction continues with the plain plan (see
 //! `Removal::unfolds`).
 
 use std::borrow::Cow;
@@ -70,15 +70,15 @@ fn run(rule: usize) -> Step {
 struct Reliance {
     phase: Phase,
     rule: usize,
-    /// Whether variables have been set for it.
+    /// Set if assignments replaced the rule.
     assigns: bool,
     /// The rules of its phase that it leaves out.
     skips: Vec<usize>,
 }
 
 impl Reliance {
-    /// Whether the plan is wrong once these rules have been removed. If a rule that skips others is removed together
-    /// with those, it is not.
+    /// Returns true if the plan is invalid without these rules. Removing a rule together with all rules that it skips leaves the plan
+    /// valid.
     fn broken_by(&self, removed: &Bits) -> bool {
         removed.contains(self.rule)
             && (self.assigns || !self.skips.iter().all(|rule| removed.contains(*rule)))
@@ -93,17 +93,17 @@ struct Folder<'a> {
     plan: &'a Plan,
     /// Of each slot, its value where that is known.
     known: Vec<Option<Value>>,
-    /// Whether a rule before may have ended its phase: from there on, what is set may not have been set.
+    /// Set once a rule may have ended the phase: assignments behind it are uncertain.
     uncertain: bool,
     reliances: Vec<Reliance>,
     phase: Phase,
 }
 
-/// What becomes of a rule.
+/// The outcome of a rule.
 enum Outcome {
-    /// It depends on the request.
+    /// Decided by the request.
     Open,
-    /// It sets this, and matches or not.
+    /// Known: the assignments, and if the rule matches.
     Known { sets: Vec<(Slot, Value)>, matches: bool },
 }
 
@@ -154,7 +154,7 @@ impl Folder<'_> {
         }
     }
 
-    /// Forgets what a rule that is run may change.
+    /// Forgets the variables that a rule may change at run time.
     fn forget(&mut self, rule: &Rule) {
         for link in &rule.links {
             if link.capture {
@@ -254,7 +254,7 @@ impl Folder<'_> {
         let before = || self.value(*slot, sets).map(|value| leading_number(&self.text(value)));
         let value = match change {
             Change::Set(value) => *value,
-            // Of what is not set, the empty text: not among what is known here.
+            // A variable that is unset expands to the empty text, which is not recorded here.
             Change::SetMade(expression) => {
                 self.value(expression.slot()?, sets).filter(|value| *value != Value::Unset)?
             }
@@ -273,7 +273,7 @@ impl Folder<'_> {
         }
     }
 
-    /// What is known of a slot after what the rule itself has set.
+    /// The known value of a slot, after the assignments of the rule itself.
     fn value(&self, slot: Slot, sets: &[(Slot, Value)]) -> Option<Value> {
         let own = sets.iter().rev().find(|(set, _)| *set == slot).map(|(_, value)| *value);
         own.or(self.known[usize::from(slot)])
@@ -281,13 +281,13 @@ impl Folder<'_> {
 
     fn text(&self, value: Value) -> Vec<u8> {
         let mut out = Vec::new();
-        // What is known never lies in a transaction's text.
+        // Known values never refer to a transaction's text.
         push_value(value, &self.plan.names, &Text::default(), &mut out);
         out
     }
 }
 
-/// Adds what a rule sets to the steps: to the last one, if that sets as well and nothing can land between them.
+/// Adds assignments to the last step if that assigns too and no jump lands between them, otherwise as a new step.
 fn assign(steps: &mut Vec<Step>, at: usize, sets: Vec<(Slot, Value)>, landings: &BTreeSet<usize>) {
     if sets.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! What the rules of a phase want of each value, and which rules need not look at it.
+//! The operators that a phase applies to each value, and the rules that a value can skip.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -18,8 +18,8 @@ use crate::operator::Test;
 use crate::scan::{Literals, Scan};
 use crate::transform::Transformation;
 
-/// Fills in what both plans prepare. The plain plan looks at everything: it is the one for transactions whose rules
-/// have been changed by `ctl` in a way that few are.
+/// Fills in the parts that both plans share. The plain plan scans all values: it serves the rare transactions in which
+/// `ctl` changed the rules.
 pub(super) fn add(plan: &mut Plan, prefilter: bool) -> Result<(), Problem> {
     let mut folded = std::mem::take(&mut plan.folded);
     let mut plain = std::mem::take(&mut plan.plain);
@@ -65,7 +65,7 @@ fn prepare(plan: &Plan, phase: &mut PhasePlan, prefilter: bool) -> Result<(), Pr
     Gathered::of(plan, phase).into_interests(plan, phase).ok_or_else(|| problem(first_place(plan), TOO_MANY))
 }
 
-/// Where to say what is wrong with all rules together.
+/// The place to report for an error of all rules together.
 fn first_place(plan: &Plan) -> &Place {
     // Where there are no rules there is nothing to be wrong.
     static NOWHERE: LazyLock<Place> = LazyLock::new(|| Place { file: "".into(), line: 1, column: 1 });
@@ -90,7 +90,7 @@ fn required(link: &Link, operator: &Operator) -> Option<Literals> {
     }
 }
 
-/// What is wanted, by family.
+/// The operators to apply, by family.
 struct Gathered {
     /// Of all values of the family, but for those under certain names.
     all: [Vec<(Want, Vec<u16>)>; FAMILIES],
@@ -174,10 +174,10 @@ impl Gathered {
     }
 }
 
-/// What is wanted of the values under one name and not of all, and the other way round.
+/// The difference between the operators for values of one name and those for all values of the family.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
 struct Apart {
-    /// Of what is wanted of all, by its place there, ascending: what is not wanted of these.
+    /// Positions, ascending, of the operators of the family that skip these values.
     without: Vec<u32>,
     own: Vec<Want>,
 }

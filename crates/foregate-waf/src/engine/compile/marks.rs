@@ -10,8 +10,8 @@ use crate::operator::TextTest;
 use crate::scan::{Options, Pattern};
 use crate::transform::UnicodeMap;
 
-/// Looks of rules at variables of `TX`: of those that stop a request or add to a score, and of those that let one through. A rule that sets one to what they look
-/// for may be what tells of an attack, in whatever spelling it was found; any other may be what lets a request pass.
+/// Comparisons of rules with variables of `TX`: in rules that stop a request or add to a score, and in rules that exempt one. A rule that sets
+/// a variable to the value of the first kind may report an attack, in any spelling; other assignments may exempt the request.
 #[derive(Debug)]
 pub(super) struct Marks<'a>(Vec<Look<'a>>);
 
@@ -20,7 +20,7 @@ pub(super) struct Marks<'a>(Vec<Look<'a>>);
 struct Look<'a> {
     /// When: the phase and the rule's place.
     when: (Phase, usize),
-    /// What happens where it holds.
+    /// The consequence of a match.
     then: Then,
     link: &'a Link,
     target: &'a Target,
@@ -28,7 +28,7 @@ struct Look<'a> {
     names: Option<Pattern>,
     /// The operator's, if it has one.
     pattern: Option<Pattern>,
-    /// What codes of `%uXXXX` mean.
+    /// The meaning of `%uXXXX` codes.
     map: Option<&'a UnicodeMap>,
 }
 
@@ -36,14 +36,14 @@ struct Look<'a> {
 enum Then {
     /// A request is stopped, whatever else is true.
     Stops,
-    /// It is nearer to that.
+    /// The request comes closer to being stopped.
     Nears,
     /// Others look at less of it.
     Lets,
 }
 
 impl Then {
-    /// What comes of a rule, if it is any of that.
+    /// The consequence of a rule, if it has one of these.
     fn of(rule: &Rule) -> Option<Self> {
         let mut actions = rule.links.iter().flat_map(|link| &link.actions);
         match rule.disruptive {
@@ -59,7 +59,7 @@ impl Then {
 }
 
 impl<'a> Marks<'a> {
-    /// Those of all rules of a set.
+    /// The marks of all rules of a set.
     pub(super) fn of(set: &'a RuleSet) -> Result<Self, Problem> {
         let mut looks = Vec::new();
         for (at, rule) in set.rules.iter().enumerate() {
@@ -92,8 +92,8 @@ impl<'a> Marks<'a> {
         Ok(Self(looks))
     }
 
-    /// Whether what a rule sets can only bring a request nearer to being stopped. What cannot be known counts as what lets it
-    /// pass.
+    /// Returns true if the assignments of a rule can only bring a request closer to being stopped. Unknown consequences count as
+    /// exemptions.
     pub(super) fn are_set_by(&self, at: usize, rule: &Rule) -> bool {
         let (mut stops, mut some, mut all) = (false, false, true);
         for action in rule.links.iter().flat_map(|link| &link.actions) {
@@ -125,7 +125,7 @@ impl<'a> Marks<'a> {
     }
 }
 
-/// Whether a rule adds to a variable of `TX`.
+/// Returns true if a rule adds to a variable of `TX`.
 fn adds(rule: &Rule) -> bool {
     let mut actions = rule.links.iter().flat_map(|link| &link.actions);
     actions.any(|action| {
@@ -137,7 +137,7 @@ fn adds(rule: &Rule) -> bool {
 }
 
 impl Look<'_> {
-    /// Whether it is at the variable of this name.
+    /// Returns true if the mark uses the variable of this name.
     fn sees(&self, name: &str) -> bool {
         let is_left_out = self.link.exclusions.iter().any(|out| {
             out.variable == Variable::Tx
@@ -155,7 +155,7 @@ impl Look<'_> {
             }
     }
 
-    /// Whether the link holds once the variable has this value, or none; `None` if that cannot be known.
+    /// Evaluates the link for this value of the variable; `None` if the result is unknown.
     fn holds(&self, value: Option<&str>) -> Option<bool> {
         let is_one = matches!(self.target.selector, Some(Selector::Name(_)));
         match value {
@@ -173,7 +173,7 @@ impl Look<'_> {
         }
     }
 
-    /// Whether a value passes the operator, negated as it is; `None` if a request decides that.
+    /// Evaluates the operator with its negation; `None` if the request decides.
     fn passes(&self, value: &str) -> Option<bool> {
         let mut value = value.as_bytes().to_vec();
         for transformation in &self.link.transformations {

@@ -23,7 +23,7 @@ use crate::model::{
 use crate::operator::{Checksum, Test, TextTest, table};
 use crate::scan::{Options, Pattern, Words};
 
-/// Most candidates of a phase, names, nodes and the like: what the plan's small numbers can tell apart.
+/// The largest number of candidates of a phase, names, nodes and the like: the range of the plan's small integers.
 const TOO_MANY: &str = "the rules use more names or chains of transformations than a plan can hold (65,534)";
 
 /// Compiles a set of rules. With `prefilter` off, every rule looks at every value of its targets: the same results, for
@@ -70,7 +70,7 @@ pub(super) fn compile(
     Ok(plan)
 }
 
-/// What is gathered while rules are compiled.
+/// State of the compilation.
 struct Compiler<'a> {
     names: Names,
     tables: [NameTable; FAMILIES],

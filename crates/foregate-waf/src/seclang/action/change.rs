@@ -1,4 +1,4 @@
-//! Actions that change something: variables, collections, what logs show.
+//! Actions that change something: variables, collections, masks of logs.
 
 use super::super::findings::Findings;
 use super::super::line::Part;
@@ -8,7 +8,7 @@ use crate::model::{
     Action, Change, Mask, PersistentCollection, SetVar, Template, Variable, WritableCollection,
 };
 
-/// What `verb` with this value does; `None` if something is wrong, which is told.
+/// The effect of `verb` with this value; `None` after an error, which is recorded.
 pub(super) fn effect(verb: Verb, value: Part<'_>, findings: &mut Findings) -> Option<Action> {
     let name = || value.text().into_boxed_str();
     Some(match verb {
@@ -96,7 +96,7 @@ fn persistent(part: Part<'_>, findings: &mut Findings) -> Option<PersistentColle
     }
 }
 
-/// What is before and after the `=` of an action's value.
+/// Splits an action's value at `=`.
 fn assigned<'l>(value: Part<'l>, form: &str, findings: &mut Findings) -> Option<(Part<'l>, Part<'l>)> {
     let sides = value.split('=');
     if sides.is_none() {

@@ -1,4 +1,4 @@
-//! `ctl:NAME=VALUE`: what changes for the rest of a transaction.
+//! `ctl:NAME=VALUE`: changes for the rest of a transaction.
 
 use std::ops::RangeInclusive;
 
@@ -62,7 +62,7 @@ const NOT_OFFERED: &[(&str, &str)] = &[
     ("ruleUpdateTargetById", "`ruleRemoveTargetById` takes its place"),
 ];
 
-/// What the value of a `ctl` does; nothing if it is wrong, which is told.
+/// The effects of a `ctl` value; none after an error, which is recorded.
 pub(super) fn ctl(part: Part<'_>, findings: &mut Findings) -> Vec<Action> {
     let Some((name, value)) = part.split('=') else {
         let suggestion = Some("it is written `ctl:NAME=VALUE`".into());

@@ -11,7 +11,7 @@ pub(super) struct Item<'l> {
     pub(super) value: Option<Part<'l>>,
 }
 
-/// The actions in `part`, between commas; what is wrong is told, and what follows it left out.
+/// The actions in `part`, between commas; at an error, which is recorded, the list ends.
 pub(super) fn items<'l>(part: Part<'l>, findings: &mut Findings) -> Vec<Item<'l>> {
     let mut items = Vec::new();
     let mut rest = part.trim();
@@ -42,7 +42,7 @@ pub(super) fn items<'l>(part: Part<'l>, findings: &mut Findings) -> Vec<Item<'l>
     }
 }
 
-/// A value, quoted with `'` or up to the next comma, and what is after it: nothing, or from the comma on.
+/// Reads a value, quoted with `'` or up to the next comma; returns it and the rest from the comma on.
 fn value_of<'l>(part: Part<'l>, findings: &mut Findings) -> Option<(Part<'l>, Part<'l>)> {
     let part = part.trim().in_both_quotes();
     let Some(inner) = part.strip('\'') else {

@@ -13,7 +13,7 @@ use super::line::Part;
 use super::template::template;
 use crate::model::{Action, AllowScope, Phase, Place, RuleId, Severity, Template, Transformation};
 
-/// What a list of actions says.
+/// A parsed list of actions.
 #[derive(Clone, Default)]
 pub(super) struct Actions {
     pub(super) id: Option<RuleId>,
@@ -32,22 +32,22 @@ pub(super) struct Actions {
     pub(super) accuracy: Option<u8>,
     /// With the place of the action.
     pub(super) skip: Option<(Skip, Place)>,
-    /// `None` is `t:none`, which takes back what is before it.
+    /// `None` is `t:none`, which removes the transformations before it.
     pub(super) transformations: Vec<Option<Transformation>>,
     pub(super) multi_match: bool,
     pub(super) capture: bool,
     pub(super) chain: bool,
-    /// What happens when the rule matches, in order.
+    /// The effects of a match, in order.
     pub(super) effects: Vec<Action>,
     /// Every action with its place, in order.
     pub(super) seen: Vec<(Verb, usize)>,
 }
 
-/// What a rule says about the transaction.
+/// The disruptive action of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Said {
     Pass,
-    /// What the default of its phase says.
+    /// The default of its phase.
     Block,
     Allow(AllowScope),
     Deny,
@@ -60,12 +60,12 @@ pub(super) enum Said {
 pub(super) enum Skip {
     /// So many of the same phase.
     Rules(usize),
-    /// Those up to this marker, or to the rule with this id and with it.
+    /// Up to this marker, or to the rule with this id, inclusive.
     After(Box<str>),
 }
 
 impl Actions {
-    /// What the list in `part` says; what is wrong is told and not in it.
+    /// Parses the list in `part`; errors are recorded and skipped.
     pub(super) fn parse(part: Part<'_>, findings: &mut Findings) -> Self {
         let mut actions = Self::default();
         for item in list::items(part, findings) {
@@ -86,7 +86,7 @@ impl Actions {
         actions
     }
 
-    /// Tells what stands twice and can count once.
+    /// Reports an action that is repeated but counts once.
     fn once(&self, name: &str, verb: Verb, at: usize, findings: &mut Findings) {
         let before = self.seen.iter().rev().find(|(before, _)| {
             *before == verb && verb.stands_once() || before.is_disruptive() && verb.is_disruptive()
@@ -145,7 +145,7 @@ impl Actions {
         }
     }
 
-    /// Takes over what `other` says; of what can stand once, that of `other` counts.
+    /// Merges `other` into this list; of single actions, the one of `other` wins.
     pub(super) fn overlay(&mut self, other: &Self) {
         fn over<T: Clone>(mine: &mut Option<T>, other: &Option<T>) {
             if other.is_some() {

@@ -111,7 +111,7 @@ const NOT_OFFERED: &[(&str, &str)] = &[
     ("xmlns", "XPath knows no namespaces here"),
 ];
 
-/// What may follow the name of an action.
+/// The syntax behind the name of an action.
 pub(super) enum Takes {
     Nothing,
     Value,
@@ -159,7 +159,7 @@ impl Verb {
         }
     }
 
-    /// Whether it does something when the rule matches, besides what it does to the transaction.
+    /// Returns true if it has an effect on a match other than the disruptive one.
     pub(in super::super) fn is_effect(self) -> bool {
         matches!(
             self,
@@ -180,7 +180,7 @@ impl Verb {
         )
     }
 
-    /// Whether it says what happens to the transaction.
+    /// Returns true if it is a disruptive action.
     pub(in super::super) fn is_disruptive(self) -> bool {
         matches!(self, Self::Allow | Self::Block | Self::Deny | Self::Drop | Self::Pass | Self::Redirect)
     }
