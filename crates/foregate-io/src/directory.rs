@@ -1,0 +1,187 @@
+//! A directory with its pool.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::io::Errno;
+
+use crate::blocking::{BlockingDirectory, Fast, Opened};
+use crate::error::{Error, Result};
+use crate::faults::Faults;
+use crate::file::{File, RawFile};
+use crate::metadata::{Entry, Metadata};
+use crate::operation::Operation;
+use crate::path::{self, Links, OpenHow};
+use crate::pool::{Limits, Pool};
+use crate::stat::{Counters, Stat};
+
+/// A directory, and the pool for all operations beneath it. Clones share both.
+#[derive(Clone, Debug)]
+pub struct Directory(Arc<Shared>);
+
+/// The parts that files of the directory need too.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) blocking: BlockingDirectory,
+    pool: Pool,
+    pub(crate) counters: Arc<Counters>,
+    /// Set once the file system refuses reads that must not wait.
+    pub(crate) slow: AtomicBool,
+}
+
+impl Shared {
+    /// Performs an operation on a thread of the pool.
+    pub(crate) fn submit<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Operation<T> {
+        let (operation, slot) = Operation::waiting();
+        let counters = Arc::clone(&self.counters);
+        self.pool.submit(Box::new(move |has_thread| {
+            let result = if has_thread { call() } else { Err(Error::Busy) };
+            match &result {
+                Ok(_) => {}
+                Err(Error::Busy) => {
+                    counters.busy.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(error) if error.is_not_found() => {}
+                Err(Error::Io(_)) => {
+                    counters.errors.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            slot.complete(result);
+        }));
+        operation
+    }
+}
+
+impl Directory {
+    /// Opens the directory itself, which blocks: at the start, or on a thread that may wait.
+    ///
+    /// # Errors
+    /// Those of open(2).
+    pub fn open_root(path: &Path, limits: Limits) -> io::Result<Self> {
+        Self::with_faults(path, limits, None)
+    }
+
+    /// The same with faults, for tests.
+    ///
+    /// # Errors
+    /// Those of open(2).
+    pub fn with_faults(path: &Path, limits: Limits, faults: Option<Arc<dyn Faults>>) -> io::Result<Self> {
+        let counters = Arc::new(Counters::default());
+        let shared = Shared {
+            blocking: BlockingDirectory::open_root(path, faults)?,
+            pool: Pool::new(limits, Arc::clone(&counters)),
+            counters,
+            slow: AtomicBool::new(false),
+        };
+        Ok(Self(Arc::new(shared)))
+    }
+
+    /// The same directory for threads that may wait.
+    pub fn blocking(&self) -> &BlockingDirectory {
+        &self.0.blocking
+    }
+
+    /// Opens a file. The calling thread does it if that needs no disk; a path that is known to lead nowhere fails at once too.
+    ///
+    /// [`Error::is_escape`] tells a path that leads out of the directory. The empty path is the directory itself.
+    pub fn open(&self, path: &Path, how: OpenHow) -> Operation<File> {
+        if let Some(result) = self.open_cached(path, &how) {
+            self.0.counters.inline.fetch_add(1, Ordering::Relaxed);
+            return Operation::ready(result);
+        }
+        let (shared, path) = (Arc::clone(&self.0), path.to_owned());
+        self.0.submit(move || {
+            let raw = shared.blocking.open(&path, how)?;
+            Ok(file(&shared, raw, &shared.blocking.opened()))
+        })
+    }
+
+    /// `None` if opening may wait for a disk.
+    fn open_cached(&self, path: &Path, how: &OpenHow) -> Option<Result<File>> {
+        let opened = self.0.blocking.opened();
+        let may = opened.fast != Fast::No
+            && how.only_reads()
+            && how.links != Links::Anywhere
+            && !self.0.blocking.has_faults();
+        if !may {
+            return None;
+        }
+        match path::open(opened.fd.as_fd(), path, how, true) {
+            Ok(fd) => {
+                Some(self.0.blocking.file(fd).map(|raw| file(&self.0, raw, &opened)).map_err(Error::Io))
+            }
+            Err(error @ (Errno::NOENT | Errno::NOTDIR)) => Some(Err(error.into())),
+            // The pool tries again and finds the reason.
+            Err(_) => None,
+        }
+    }
+
+    /// Makes a file without a name, which [`File::link`] gives it. An unfinished one leaves nothing behind.
+    pub fn create_nameless(&self, folder: &Path) -> Operation<File> {
+        let (shared, folder) = (Arc::clone(&self.0), folder.to_owned());
+        self.0.submit(move || {
+            let raw = shared.blocking.create_nameless(&folder)?;
+            Ok(file(&shared, raw, &shared.blocking.opened()))
+        })
+    }
+
+    /// Renames a file, over the one that has the name.
+    pub fn rename(&self, from: &Path, to: &Path) -> Operation<()> {
+        let (from, to) = (from.to_owned(), to.to_owned());
+        self.run(move |directory| directory.rename(&from, &to))
+    }
+
+    /// Removes the name of a file.
+    pub fn unlink(&self, path: &Path) -> Operation<()> {
+        let path = path.to_owned();
+        self.run(move |directory| directory.unlink(&path))
+    }
+
+    /// The properties of a path.
+    pub fn stat(&self, path: &Path) -> Operation<Metadata> {
+        let path = path.to_owned();
+        self.run(move |directory| directory.stat(&path))
+    }
+
+    /// The files of a folder in no order, at most `limit` of them.
+    pub fn list(&self, path: &Path, limit: usize) -> Operation<Vec<Entry>> {
+        let path = path.to_owned();
+        self.run(move |directory| directory.list(&path, limit))
+    }
+
+    /// Follows the path of the directory anew: a deployment may have swapped the link that it is.
+    pub fn reopen(&self) -> Operation<()> {
+        self.run(BlockingDirectory::reopen)
+    }
+
+    /// Performs several blocking calls on one thread of the pool.
+    pub fn run<T: Send + 'static>(
+        &self,
+        calls: impl FnOnce(&BlockingDirectory) -> io::Result<T> + Send + 'static,
+    ) -> Operation<T> {
+        let blocking = self.0.blocking.clone();
+        self.0.submit(move || Ok(calls(&blocking)?))
+    }
+
+    /// Wraps a file that a blocking call of this directory has opened.
+    pub fn adopt(&self, raw: RawFile) -> File {
+        file(&self.0, raw, &self.0.blocking.opened())
+    }
+
+    /// The figures of the directory.
+    pub fn counters(&self) -> Stat {
+        self.0.pool.stat(self.0.counters.stat())
+    }
+}
+
+/// A file on another file system than that of the directory is not read on the calling thread.
+fn file(shared: &Arc<Shared>, raw: RawFile, opened: &Opened) -> File {
+    let fast = if raw.metadata().device == opened.device { opened.fast } else { Fast::No };
+    File::new(raw, Arc::clone(shared), fast)
+}

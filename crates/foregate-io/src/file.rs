@@ -1,0 +1,238 @@
+//! Open files.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::FlockOperation;
+use rustix::io::{Errno, ReadWriteFlags};
+
+use crate::blocking::{Fast, meet};
+use crate::directory::Shared;
+use crate::error::{Error, Result};
+use crate::faults::{Call, Faults};
+use crate::metadata::Metadata;
+use crate::operation::Operation;
+use crate::sys;
+
+/// A file whose operations block the calling thread.
+pub struct RawFile {
+    fd: OwnedFd,
+    metadata: Metadata,
+    faults: Option<Arc<dyn Faults>>,
+}
+
+impl std::fmt::Debug for RawFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RawFile").field("fd", &self.fd).finish_non_exhaustive()
+    }
+}
+
+impl RawFile {
+    pub(crate) fn new(fd: OwnedFd, metadata: Metadata, faults: Option<Arc<dyn Faults>>) -> Self {
+        Self { fd, metadata, faults }
+    }
+
+    /// The properties at the moment of opening.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// The properties now.
+    ///
+    /// # Errors
+    /// Those of fstat(2).
+    pub fn stat(&self) -> io::Result<Metadata> {
+        Ok(Metadata::new(&rustix::fs::fstat(&self.fd)?))
+    }
+
+    /// Reads up to the length of the buffer; less only at the end of the file.
+    ///
+    /// # Errors
+    /// Those of pread(2).
+    pub fn read_at(&self, mut buffer: &mut [u8], mut offset: u64) -> io::Result<usize> {
+        let mut read = 0;
+        while !buffer.is_empty() {
+            let most = meet(self.faults.as_deref(), Call::Read)?.clamp(1, buffer.len());
+            let part = buffer.get_mut(..most).unwrap_or_default();
+            match rustix::io::pread(&self.fd, part, offset) {
+                Ok(0) => break,
+                Ok(length) => {
+                    read += length;
+                    offset += length as u64;
+                    buffer = buffer.get_mut(length..).unwrap_or_default();
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(read)
+    }
+
+    /// Writes all bytes.
+    ///
+    /// # Errors
+    /// Those of pwrite(2). Some bytes may have been written.
+    pub fn write_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let most = meet(self.faults.as_deref(), Call::Write)?.clamp(1, bytes.len());
+            match rustix::io::pwrite(&self.fd, bytes.get(..most).unwrap_or_default(), offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(length) => {
+                    offset += length as u64;
+                    bytes = bytes.get(length..).unwrap_or_default();
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the content to the disk.
+    ///
+    /// # Errors
+    /// Those of fdatasync(2).
+    pub fn sync(&self) -> io::Result<()> {
+        meet(self.faults.as_deref(), Call::Sync)?;
+        Ok(rustix::fs::fdatasync(&self.fd)?)
+    }
+
+    /// Locks the file for this process. `false` if another one has it locked.
+    ///
+    /// # Errors
+    /// Those of flock(2).
+    pub fn lock(&self) -> io::Result<bool> {
+        match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            result => Ok(result.map(|()| true)?),
+        }
+    }
+}
+
+impl AsFd for RawFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// An open file. Clones share the descriptor.
+#[derive(Clone, Debug)]
+pub struct File {
+    raw: Arc<RawFile>,
+    directory: Arc<Shared>,
+    fast: Fast,
+}
+
+/// Set once the kernel refuses `cachestat`: then `RWF_NOWAIT` alone decides.
+static WITHOUT_CACHESTAT: AtomicBool = AtomicBool::new(false);
+
+impl File {
+    pub(crate) fn new(raw: RawFile, directory: Arc<Shared>, fast: Fast) -> Self {
+        Self { raw: Arc::new(raw), directory, fast }
+    }
+
+    /// The properties at the moment of opening.
+    pub fn metadata(&self) -> &Metadata {
+        &self.raw.metadata
+    }
+
+    /// The same file for threads that may wait.
+    pub fn blocking(&self) -> &RawFile {
+        &self.raw
+    }
+
+    /// Reads a part; the result is shorter only at the end of the file. The calling thread reads it if all of it is in memory.
+    pub fn read(&self, offset: u64, length: usize) -> Operation<Vec<u8>> {
+        if let Some(bytes) = self.read_cached(offset, length) {
+            return Operation::ready(Ok(bytes));
+        }
+        let raw = Arc::clone(&self.raw);
+        self.directory.submit(move || {
+            let mut buffer = vec![0; length];
+            let read = raw.read_at(&mut buffer, offset)?;
+            buffer.truncate(read);
+            Ok(buffer)
+        })
+    }
+
+    /// Reads a part, if all of it is in memory: this never waits for a disk.
+    pub fn read_cached(&self, offset: u64, length: usize) -> Option<Vec<u8>> {
+        if !self.is_cached(offset, length as u64) || self.raw.faults.is_some() {
+            return None;
+        }
+        let mut buffer = vec![0; length];
+        let read = if self.fast == Fast::Memory {
+            rustix::io::pread(self, &mut *buffer, offset)
+        } else {
+            let mut parts = [io::IoSliceMut::new(&mut buffer)];
+            rustix::io::preadv2(self, &mut parts, offset, ReadWriteFlags::NOWAIT)
+        };
+        // A short result is no end: some kernels return 0 before it.
+        let whole = read.is_ok_and(|read| read == length);
+        if whole {
+            self.directory.counters.inline.fetch_add(1, Ordering::Relaxed);
+        } else if read == Err(Errno::OPNOTSUPP) || read == Err(Errno::PERM) || read == Err(Errno::NOSYS) {
+            self.directory.slow.store(true, Ordering::Relaxed);
+        }
+        whole.then_some(buffer)
+    }
+
+    /// Returns whether a part is in memory, so that calls for it do not wait for a disk: for `sendfile`.
+    pub fn is_cached(&self, offset: u64, length: u64) -> bool {
+        match self.fast {
+            Fast::No => false,
+            Fast::Memory => true,
+            Fast::Pages if self.directory.slow.load(Ordering::Relaxed) => false,
+            Fast::Pages if WITHOUT_CACHESTAT.load(Ordering::Relaxed) => true,
+            Fast::Pages => self.pages_are_cached(offset, length),
+        }
+    }
+
+    fn pages_are_cached(&self, offset: u64, length: u64) -> bool {
+        let page = rustix::param::page_size() as u64;
+        let needed = (offset + length).div_ceil(page) - offset / page;
+        match sys::cached_pages(self.as_fd(), offset, length) {
+            Ok(cached) => cached >= needed,
+            Err(Errno::NOSYS | Errno::PERM) => {
+                WITHOUT_CACHESTAT.store(true, Ordering::Relaxed);
+                true
+            }
+            // Not for files of this kind.
+            Err(_) => false,
+        }
+    }
+
+    /// Writes all bytes.
+    pub fn write(&self, bytes: impl AsRef<[u8]> + Send + 'static, offset: u64) -> Operation<()> {
+        let raw = Arc::clone(&self.raw);
+        self.directory.submit(move || Ok(raw.write_at(bytes.as_ref(), offset)?))
+    }
+
+    /// Writes the content to the disk.
+    pub fn sync(&self) -> Operation<()> {
+        let raw = Arc::clone(&self.raw);
+        self.directory.submit(move || Ok(raw.sync()?))
+    }
+
+    /// Gives a name to a file that was made without one.
+    pub fn link(&self, path: &std::path::Path) -> Operation<()> {
+        let (raw, blocking, path) = (Arc::clone(&self.raw), self.directory.blocking.clone(), path.to_owned());
+        self.directory.submit(move || Ok(blocking.link(&raw, &path)?))
+    }
+
+    /// The properties now.
+    ///
+    /// # Errors
+    /// Those of fstat(2), which does not wait for a disk on local file systems.
+    pub fn stat(&self) -> Result<Metadata> {
+        self.raw.stat().map_err(Error::Io)
+    }
+}
+
+impl AsFd for File {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.raw.as_fd()
+    }
+}

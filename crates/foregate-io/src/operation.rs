@@ -1,0 +1,113 @@
+//! An operation under way, as a future.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+
+/// The answer to an operation. Dropping it loses the answer alone.
+#[derive(Debug)]
+#[must_use = "the answer is lost if nobody awaits it"]
+pub struct Operation<T>(State<T>);
+
+#[derive(Debug)]
+enum State<T> {
+    Ready(Option<Result<T>>),
+    Waiting(Arc<Slot<T>>),
+}
+
+/// The place between the thread of the pool and the future.
+#[derive(Debug)]
+pub(crate) struct Slot<T>(Mutex<Content<T>>);
+
+#[derive(Debug)]
+struct Content<T> {
+    result: Option<Result<T>>,
+    waker: Option<Waker>,
+}
+
+impl<T> Operation<T> {
+    pub(crate) fn ready(result: Result<T>) -> Self {
+        Self(State::Ready(Some(result)))
+    }
+
+    pub(crate) fn waiting() -> (Self, Arc<Slot<T>>) {
+        let slot = Arc::new(Slot(Mutex::new(Content { result: None, waker: None })));
+        (Self(State::Waiting(Arc::clone(&slot))), slot)
+    }
+
+    /// The result, if it is there already. Otherwise the operation is given back.
+    ///
+    /// # Errors
+    /// The operation itself, if it is under way.
+    pub fn now(mut self) -> std::result::Result<Result<T>, Self> {
+        let result = match &mut self.0 {
+            State::Ready(result) => result.take(),
+            State::Waiting(slot) => slot.0.lock().result.take(),
+        };
+        result.ok_or(self)
+    }
+}
+
+impl<T> Slot<T> {
+    pub(crate) fn complete(&self, result: Result<T>) {
+        let waker = {
+            let mut content = self.0.lock();
+            content.result = Some(result);
+            content.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+// No field is pinned.
+impl<T> Unpin for Operation<T> {}
+
+impl<T> Future for Operation<T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        match &mut self.0 {
+            // A future must not be polled behind its end; it answers with an error rather than by a panic.
+            State::Ready(result) => Poll::Ready(result.take().unwrap_or(Err(Error::Busy))),
+            State::Waiting(slot) => {
+                let mut content = slot.0.lock();
+                if let Some(result) = content.result.take() {
+                    drop(content);
+                    self.0 = State::Ready(None);
+                    return Poll::Ready(result);
+                }
+                match &mut content.waker {
+                    Some(waker) => waker.clone_from(context.waker()),
+                    None => content.waker = Some(context.waker().clone()),
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// Blocks the calling thread until a future ends: for tests, and for threads that serve no requests.
+pub fn wait<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        thread::park();
+    }
+}

@@ -1,0 +1,205 @@
+//! The threads of a directory.
+//!
+//! Threads start with the work and end when they are idle. Work without a free thread waits in a bounded queue; a watcher thread gives back
+//! what has waited too long, so that no caller needs a timer.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::stat::{Counters, Stat};
+
+/// A piece of work. It is told whether it has a thread; without one it says so to its caller.
+type Job = Box<dyn FnOnce(bool) + Send>;
+
+/// The bounds of a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Threads at the same time.
+    pub threads: usize,
+    /// Operations that wait for a thread. A further one is [`Busy`](crate::Error::Busy) at once.
+    pub queue: usize,
+    /// The time that an operation waits for a thread.
+    pub patience: Duration,
+    /// The time after which an operation under way counts as stuck. While all threads have work and one is stuck, nothing waits.
+    pub stuck: Duration,
+}
+
+impl Default for Limits {
+    /// 64 threads, 256 operations, 20 ms, 1 s.
+    fn default() -> Self {
+        Self { threads: 64, queue: 256, patience: Duration::from_millis(20), stuck: Duration::from_secs(1) }
+    }
+}
+
+/// An idle thread ends after this time.
+const IDLE: Duration = Duration::from_secs(10);
+/// Threads do little but wait.
+const STACK: usize = 256 * 1024;
+
+#[derive(Debug)]
+pub(crate) struct Pool(Arc<Shared>);
+
+struct Shared {
+    limits: Limits,
+    counters: Arc<Counters>,
+    state: Mutex<State>,
+    /// There is work, or the pool is closed.
+    ready: Condvar,
+    /// Work waits, or the pool is closed.
+    waiting: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<(Instant, Job)>,
+    threads: usize,
+    idle: usize,
+    /// The starts of operations under way, in places of their own.
+    running: Vec<Option<Instant>>,
+    watched: bool,
+    closed: bool,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    fn oldest(&self) -> Option<Instant> {
+        self.running.iter().flatten().min().copied()
+    }
+
+    /// Notes an operation that begins. The result is its place.
+    fn begin(&mut self, now: Instant) -> usize {
+        let free = self.running.iter().position(Option::is_none);
+        let place = free.unwrap_or_else(|| {
+            self.running.push(None);
+            self.running.len() - 1
+        });
+        if let Some(slot) = self.running.get_mut(place) {
+            *slot = Some(now);
+        }
+        place
+    }
+
+    fn end(&mut self, place: usize) {
+        if let Some(slot) = self.running.get_mut(place) {
+            *slot = None;
+        }
+    }
+}
+
+impl Pool {
+    pub(crate) fn new(limits: Limits, counters: Arc<Counters>) -> Self {
+        let (state, ready, waiting) = (Mutex::default(), Condvar::new(), Condvar::new());
+        Self(Arc::new(Shared { limits, counters, state, ready, waiting }))
+    }
+
+    pub(crate) fn submit(&self, job: Job) {
+        let shared = &self.0;
+        let now = Instant::now();
+        let mut state = shared.state.lock();
+        if state.idle > state.queue.len() {
+            state.queue.push_back((now, job));
+            drop(state);
+            shared.ready.notify_one();
+            return;
+        }
+        if state.threads < shared.limits.threads && start(shared, worker) {
+            state.threads += 1;
+        } else {
+            let stuck = state.oldest().is_some_and(|oldest| now - oldest > shared.limits.stuck);
+            if stuck || state.queue.len() >= shared.limits.queue || state.threads == 0 {
+                drop(state);
+                return job(false);
+            }
+            if !state.watched {
+                state.watched = start(shared, watch);
+            }
+        }
+        state.queue.push_back((now, job));
+        drop(state);
+        shared.waiting.notify_one();
+    }
+
+    pub(crate) fn stat(&self, counted: Stat) -> Stat {
+        let state = self.0.state.lock();
+        let running = state.running.iter().flatten().count();
+        Stat { queued: state.queue.len(), threads: state.threads, running, ..counted }
+    }
+}
+
+impl Drop for Pool {
+    /// What waits is still done.
+    fn drop(&mut self) {
+        self.0.state.lock().closed = true;
+        self.0.ready.notify_all();
+        self.0.waiting.notify_all();
+    }
+}
+
+/// `false` if the system gives no thread.
+fn start(shared: &Arc<Shared>, run: fn(&Shared)) -> bool {
+    let shared = Arc::clone(shared);
+    let thread = thread::Builder::new().name("foregate-io".to_owned()).stack_size(STACK);
+    thread.spawn(move || run(&shared)).is_ok()
+}
+
+fn worker(shared: &Shared) {
+    let mut state = shared.state.lock();
+    loop {
+        let Some((since, job)) = state.queue.pop_front() else {
+            if state.closed {
+                break;
+            }
+            state.idle += 1;
+            let timed_out = shared.ready.wait_for(&mut state, IDLE).timed_out();
+            state.idle -= 1;
+            if timed_out && state.queue.is_empty() {
+                break;
+            }
+            continue;
+        };
+        let now = Instant::now();
+        let place = state.begin(now);
+        drop(state);
+        shared.counters.waited(u64::try_from((now - since).as_nanos()).unwrap_or(u64::MAX));
+        shared.counters.performed.fetch_add(1, Ordering::Relaxed);
+        job(true);
+        state = shared.state.lock();
+        state.end(place);
+    }
+    state.threads -= 1;
+}
+
+/// Gives back work that has waited too long.
+fn watch(shared: &Shared) {
+    let mut state = shared.state.lock();
+    loop {
+        let Some(&(since, _)) = state.queue.front() else {
+            if state.closed || shared.waiting.wait_for(&mut state, IDLE).timed_out() && state.queue.is_empty()
+            {
+                state.watched = false;
+                return;
+            }
+            continue;
+        };
+        let end = since + shared.limits.patience;
+        if Instant::now() < end {
+            shared.waiting.wait_until(&mut state, end);
+            continue;
+        }
+        if let Some((_, job)) = state.queue.pop_front() {
+            drop(state);
+            job(false);
+            state = shared.state.lock();
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The engine over real folders, with faults where a disk would have to fail.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at what they do not expect")]
+#![allow(clippy::disallowed_methods, reason = "threads of tests may sleep")]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use foregate_io::{Call, Directory, Error, Fault, Faults, Kind, Limits, Links, OpenHow, wait};
+
+fn root() -> (tempfile::TempDir, Directory) {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Directory::open_root(folder.path(), Limits::default()).unwrap();
+    (folder, root)
+}
+
+/// A fault for each n-th call of a kind, counted from 1.
+struct Nth(Call, fn(usize) -> Option<Fault>, AtomicUsize);
+
+impl Nth {
+    fn each(call: Call, fault: fn(usize) -> Option<Fault>) -> Option<Arc<dyn Faults>> {
+        Some(Arc::new(Self(call, fault, AtomicUsize::new(0))))
+    }
+}
+
+impl Faults for Nth {
+    fn fault(&self, call: Call) -> Option<Fault> {
+        (call == self.0).then(|| (self.1)(self.2.fetch_add(1, Ordering::Relaxed) + 1)).flatten()
+    }
+}
+
+#[test]
+fn files_are_written_read_renamed_and_removed() {
+    let (folder, root) = root();
+    wait(async {
+        let file = root.open(Path::new("a"), OpenHow::create()).await.unwrap();
+        file.write(vec![b'x'; 100_000], 0).await.unwrap();
+        file.write(&b"end"[..], 100_000).await.unwrap();
+        file.sync().await.unwrap();
+        assert_eq!(file.stat().unwrap().length, 100_003);
+        assert_eq!(file.read(99_999, 100).await.unwrap(), b"xend");
+        root.rename(Path::new("a"), Path::new("b")).await.unwrap();
+        assert!(root.open(Path::new("a"), OpenHow::read()).await.unwrap_err().is_not_found());
+        let stat = root.stat(Path::new("b")).await.unwrap();
+        assert_eq!((stat.kind, stat.length), (Kind::File, 100_003));
+        let names: Vec<_> =
+            root.list(Path::new(""), 10).await.unwrap().into_iter().map(|entry| entry.name).collect();
+        assert_eq!(names, ["b"]);
+        root.unlink(Path::new("b")).await.unwrap();
+        // An open file outlives its name.
+        assert_eq!(file.read(0, 1).await.unwrap(), b"x");
+    });
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_nameless_file_gets_its_name_when_it_is_complete() {
+    let (folder, root) = root();
+    wait(async {
+        let file = root.create_nameless(Path::new("")).await.unwrap();
+        file.write(&b"whole"[..], 0).await.unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        file.link(Path::new("name")).await.unwrap();
+        let Err(Error::Io(error)) = file.link(Path::new("name")).await else { panic!("a name twice") };
+        assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
+        drop(root.create_nameless(Path::new("")).await.unwrap());
+    });
+    assert_eq!(fs::read_to_string(folder.path().join("name")).unwrap(), "whole");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn no_path_leads_out_of_the_directory() {
+    let (folder, root) = root();
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("secret"), "s").unwrap();
+    fs::create_dir(folder.path().join("in")).unwrap();
+    fs::write(folder.path().join("in/a"), "a").unwrap();
+    symlink(outside.path(), folder.path().join("out")).unwrap();
+    symlink("in/a", folder.path().join("link")).unwrap();
+    symlink("../../..", folder.path().join("in/up")).unwrap();
+    let open = |path: &str, how: OpenHow| wait(root.open(Path::new(path), how));
+    for path in ["../x", "/etc/passwd", "out/secret", "in/up/etc/passwd", "in/../../x"] {
+        let error = open(path, OpenHow::read()).unwrap_err();
+        assert!(error.is_escape(), "{path}: {error}");
+    }
+    assert!(open("link", OpenHow::read()).is_ok());
+    assert!(open("in/../in/a", OpenHow::read()).is_ok());
+    assert!(open("link", OpenHow::read().links(Links::Never)).unwrap_err().is_escape());
+    let file = open("out/secret", OpenHow::read().links(Links::Anywhere)).unwrap();
+    assert_eq!(wait(file.read(0, 9)).unwrap(), b"s");
+    assert_eq!(open("in", OpenHow::read()).unwrap().metadata().kind, Kind::Folder);
+    assert_eq!(open("", OpenHow::read()).unwrap().metadata().kind, Kind::Folder);
+}
+
+#[test]
+fn a_swapped_directory_is_followed_when_told() {
+    let folder = tempfile::tempdir().unwrap();
+    for version in ["1", "2"] {
+        fs::create_dir(folder.path().join(version)).unwrap();
+        fs::write(folder.path().join(version).join("a"), version).unwrap();
+    }
+    let current = folder.path().join("current");
+    symlink("1", &current).unwrap();
+    let root = Directory::open_root(&current, Limits::default()).unwrap();
+    fs::remove_file(&current).unwrap();
+    symlink("2", &current).unwrap();
+    let content = || wait(async { root.open(Path::new("a"), OpenHow::read()).await?.read(0, 9).await });
+    assert_eq!(content().unwrap(), b"1");
+    wait(root.reopen()).unwrap();
+    assert_eq!(content().unwrap(), b"2");
+}
+
+/// Where the file system tells what is in memory, neither a thread nor a queue is used for it.
+#[test]
+fn cached_files_need_no_thread() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let root = Directory::open_root(folder.path(), Limits::default()).unwrap();
+    let file = fs::File::create(folder.path().join("a")).unwrap();
+    rustix::io::write(&file, &[7; 10_000]).unwrap();
+    let mut byte = [0];
+    let mut parts = [std::io::IoSliceMut::new(&mut byte)];
+    let flags = rustix::io::ReadWriteFlags::NOWAIT;
+    let supported = fs::File::open(folder.path().join("a"))
+        .is_ok_and(|file| rustix::io::preadv2(&file, &mut parts, 0, flags).is_ok());
+    let opened = root.open(Path::new("a"), OpenHow::read()).now();
+    if !supported {
+        assert!(opened.is_err(), "a file system that may wait was asked on the calling thread");
+        return;
+    }
+    let file = opened.expect("an answer at once").unwrap();
+    for (offset, length) in [(0, 10_000), (4095, 2), (4096, 1), (9_999, 1)] {
+        assert_eq!(file.read(offset, length).now().expect("at once").unwrap(), vec![7; length]);
+    }
+    // What is beyond the end is left to a thread, since a short result is no end.
+    assert_eq!(wait(file.read(9_990, 100)).unwrap().len(), 10);
+    assert_eq!(root.counters().inline, 5);
+    assert_eq!(root.counters().performed, 1);
+}
+
+#[test]
+fn short_calls_go_on_and_errors_arrive() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a"), vec![b'a'; 10_000]).unwrap();
+    let short = Nth::each(Call::Read, |_| Some(Fault::Short(7)));
+    let root = Directory::with_faults(folder.path(), Limits::default(), short).unwrap();
+    let file = wait(root.open(Path::new("a"), OpenHow::write())).unwrap();
+    assert_eq!(wait(file.read(0, 10_000)).unwrap(), vec![b'a'; 10_000]);
+
+    let io = Nth::each(Call::Write, |number| match number {
+        1..3 => Some(Fault::Short(3)),
+        3 => Some(Fault::Error(rustix::io::Errno::IO.raw_os_error())),
+        _ => None,
+    });
+    let root = Directory::with_faults(folder.path(), Limits::default(), io).unwrap();
+    let file = wait(root.open(Path::new("a"), OpenHow::write())).unwrap();
+    let Err(Error::Io(error)) = wait(file.write(vec![b'b'; 100], 0)) else { panic!("no error") };
+    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()));
+    assert_eq!(root.counters().errors, 1);
+    assert_eq!(&fs::read(folder.path().join("a")).unwrap()[..8], b"bbbbbbaa");
+}
+
+/// Two threads that hang: what comes behind them is given back in time, and at once when they are known to hang.
+#[test]
+fn nobody_waits_behind_operations_that_hang() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a"), "a").unwrap();
+    let hang =
+        Nth::each(Call::Stat, |number| (number <= 2).then_some(Fault::Slow(Duration::from_millis(700))));
+    let limits = Limits { threads: 2, queue: 3, stuck: Duration::from_millis(200), ..Limits::default() };
+    let root = Directory::with_faults(folder.path(), limits, hang).unwrap();
+    let stat = || root.stat(Path::new("a"));
+    let hanging = [stat(), stat()];
+    while root.counters().running < 2 {
+        std::thread::yield_now();
+    }
+    let start = Instant::now();
+    let queued = [stat(), stat(), stat()];
+    // The queue is full.
+    assert!(stat().now().expect("at once").unwrap_err().is_busy());
+    for operation in queued {
+        assert!(wait(operation).unwrap_err().is_busy());
+    }
+    let took = start.elapsed();
+    assert!(took >= Duration::from_millis(20) && took < Duration::from_millis(200), "{took:?}");
+    std::thread::sleep(Duration::from_millis(250));
+    assert!(stat().now().expect("at once").unwrap_err().is_busy());
+    for operation in hanging {
+        assert_eq!(wait(operation).unwrap().length, 1);
+    }
+    assert_eq!(wait(stat()).unwrap().length, 1);
+    assert_eq!(root.counters().busy, 5);
+}
+
+#[test]
+fn a_dropped_operation_is_completed() {
+    let (folder, root) = root();
+    let file = wait(root.open(Path::new("a"), OpenHow::create())).unwrap();
+    for number in 0..100_u64 {
+        drop(file.write(vec![1; 10], number * 10));
+    }
+    drop((file, root));
+    let start = Instant::now();
+    while fs::metadata(folder.path().join("a")).unwrap().len() < 1000 {
+        assert!(start.elapsed() < Duration::from_secs(10), "operations were lost");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_lock_keeps_others_out() {
+    let (folder, root) = root();
+    let open = || root.blocking().open(Path::new("lock"), OpenHow::replace()).unwrap();
+    let first = open();
+    assert!(first.lock().unwrap());
+    assert!(!open().lock().unwrap());
+    drop(first);
+    assert!(open().lock().unwrap());
+    drop(folder);
+}
