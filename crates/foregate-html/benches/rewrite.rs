@@ -1,4 +1,4 @@
-//! What a pass costs beside the rewriter alone with the same handlers: `cargo bench -p foregate-html --bench rewrite`.
+//! The cost of a pass compared with the rewriter alone with the same handlers: `cargo bench -p foregate-html --bench rewrite`.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -43,7 +43,7 @@ const TEXTS: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// A page of some 100 KB with what pages have.
+/// A typical page of some 100 KB.
 fn page((language, text, word): (&str, &str, &str)) -> Vec<u8> {
     let mut html =
         format!("<!doctype html><html><head><meta charset=utf-8><title>{language}</title></head><body>");
@@ -58,7 +58,7 @@ fn page((language, text, word): (&str, &str, &str)) -> Vec<u8> {
     html.into_bytes()
 }
 
-/// Counts what it gets.
+/// A sink that counts bytes.
 struct Counter(usize);
 
 impl Sink for Counter {
@@ -67,7 +67,7 @@ impl Sink for Counter {
     }
 }
 
-/// Five features that do what the handlers of `bare` do.
+/// Five features with the same work as the handlers of `bare`.
 struct Five(usize, [Selector; 1]);
 
 impl Feature for Five {
@@ -222,8 +222,8 @@ fn rewrite(criterion: &mut Criterion) {
     criterion.bench_function("first byte", |bencher| bencher.iter(|| pass(five(), b"<p>")));
 }
 
-/// The throughput of the pass as a share of that of the rewriter alone. Both run in turn, and the fastest of each counts, so
-/// that what else the machine does matters little.
+/// The throughput of the pass as a share of that of the rewriter alone. Both run in turn, and the fastest run of each counts,
+/// so that other load on the machine matters little.
 fn share(_: &mut Criterion) {
     let selectors = SELECTORS.map(|selector| selector.parse().unwrap());
     for text in TEXTS {
@@ -244,8 +244,8 @@ fn share(_: &mut Criterion) {
 
 criterion_group!(benches, rewrite, share);
 
-/// With `pass` or `bare`, the number of a text and how often, it does that alone: for tools that count instructions. So
-/// also with `head`, `body`, `emails` and `five` for features that ship, and `head-start` and so on for what is done until
+/// With `pass` or `bare`, the number of a text and a count, it runs that alone: for tools that count instructions. So
+/// also with `head`, `body`, `emails` and `five` for features that ship, and `head-start` and so on for the work until
 /// the first half KiB has gone through.
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();

@@ -1,16 +1,16 @@
-//! How the bytes of a document pass through the rewriter unchanged.
+//! A reversible mapping between the bytes of a document and the characters that the rewriter handles.
 //!
-//! The rewriter turns bytes into characters for those who read them, and back. Both ways must give what was there before,
-//! whatever it is: bytes that belong to no character, and characters that are split between pieces.
+//! The rewriter decodes bytes to characters for handlers, and encodes them again. Both ways must be lossless for any input,
+//! including invalid bytes and characters that are split between pieces.
 //!
-//! A document in UTF-8 is given to it as that, in pieces of whole characters, which costs little. Each byte that belongs to
-//! no character becomes a [stand-in](STAND_INS) on its way in and is put back on its way out. A stand-in that the document
-//! itself has is taken for such bytes too, so that the way back is always the same.
+//! A document in UTF-8 is passed on as UTF-8, in pieces of whole characters, which costs little. Each invalid byte
+//! becomes a [stand-in](STAND_INS) on its way in and is restored on its way out. Stand-ins in the
+//! document itself are mapped in the same way, so that the way back is unambiguous.
 //!
-//! Documents in other encodings are said to be in windows-1252: its decoder gives each of the 256 bytes a character, and its
+//! Documents in other encodings are declared as windows-1252: its decoder gives each of the 256 bytes a character, and its
 //! encoder gives it back.
 //!
-//! The characters that come of it are called *transparent* here.
+//! The resulting characters are called *transparent* here.
 
 use std::borrow::Cow;
 
@@ -25,17 +25,17 @@ const FIRST: u8 = 0xf4;
 /// The bytes of a stand-in.
 const LENGTH: usize = 4;
 
-/// Whether a character is a stand-in.
+/// The byte of a stand-in.
 fn byte_of(character: char) -> Option<u8> {
     u8::try_from(u32::from(character).checked_sub(STAND_INS)?).ok()
 }
 
-/// Whether a text may contain stand-ins.
+/// Returns true if a text may contain stand-ins.
 fn may_stand_in(bytes: &[u8]) -> bool {
     memchr::memchr(FIRST, bytes).is_some()
 }
 
-/// Whether a transparent text of a document in UTF-8 has bytes that belong to no character, or what could stand for one.
+/// Returns true if a transparent text of a document in UTF-8 has invalid bytes, or characters that look like stand-ins.
 pub(crate) fn stands_in(text: &str) -> bool {
     may_stand_in(text.as_bytes()) && text.chars().any(|character| byte_of(character).is_some())
 }
@@ -91,7 +91,7 @@ fn add_stand_in(byte: u8, loaded: &mut String) {
     loaded.extend(char::from_u32(STAND_INS + u32::from(byte)));
 }
 
-/// A text as it has to be in what the rewriter gets and writes.
+/// A text in the form of the rewriter's input and output.
 pub(crate) fn load_text(text: &str) -> Cow<'_, str> {
     if !may_stand_in(text.as_bytes()) {
         return Cow::Borrowed(text);
@@ -101,7 +101,7 @@ pub(crate) fn load_text(text: &str) -> Cow<'_, str> {
     Cow::Owned(loaded)
 }
 
-/// Adds what the rewriter has written, with the bytes that stand-ins stand for. Needs whole characters.
+/// Appends output of the rewriter, with stand-ins turned into their bytes. Needs whole characters.
 #[cold]
 pub(crate) fn unload(mut bytes: &[u8], out: &mut Vec<u8>) {
     while let Some(at) = memchr::memchr(FIRST, bytes) {
@@ -134,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// What comes of a document that is given in these pieces, as it is inside, and how it comes out again.
+    /// The inner form and the output of a document in these pieces.
     fn carried(bytes: &[u8], pieces: &[usize]) -> (Vec<u8>, Vec<u8>) {
         let (mut inside, mut out) = (Vec::new(), Vec::new());
         let (mut at, mut end) = (0, 0);

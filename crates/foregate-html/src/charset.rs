@@ -1,11 +1,11 @@
-//! Which character encoding a document has, and what a text becomes in it.
+//! The character encoding of a document, and the encoding of inserted text.
 //!
-//! What features insert is encoded into the document's encoding, so that it is right there, and then brought into the
-//! [transparent form](crate::carry) in which the rewriter has it: see [`Charset::transparent`]. That of documents which are
-//! not in UTF-8 has a character for each byte, which works where bytes below 0x80 mean ASCII wherever markup may stand: in UTF-8, in all encodings of one byte, and in
-//! Shift_JIS, EUC-JP, EUC-KR, Big5, GBK and gb18030, whose second bytes are never `<`, `>`, `&`, a quote, a blank or a
-//! slash. They may be letters, though, or `@`: [`Charset::mask`] hides those from features that read text. Documents in
-//! UTF-16, ISO-2022-JP and what the standard replaces are not touched.
+//! Inserted text is encoded in the document's encoding, and then brought into the
+//! [transparent form](crate::carry) of the rewriter: see [`Charset::transparent`]. The form of documents that are
+//! not in UTF-8 has a character for each byte, which works if bytes below 0x80 mean ASCII wherever markup may be: in UTF-8, in
+//! all encodings of one byte, and in Shift_JIS, EUC-JP, EUC-KR, Big5, GBK and gb18030, whose second bytes are never `<`, `>`, `&`,
+//! a quote, a blank or a slash. They may be letters, though, or `@`: [`Charset::mask`] hides those from features that read text.
+//! Documents in UTF-16, ISO-2022-JP and the replacement encodings of the standard are not rewritten.
 
 use std::borrow::Cow;
 
@@ -35,16 +35,16 @@ pub struct Charset(&'static Encoding, Said);
 enum Said {
     /// The document says so, or the head of the response.
     Told,
-    /// Nobody has told it: browsers may take it for another, by a `meta` further down, or by what they guess.
+    /// Nothing declares it: browsers may choose another one, by a later `meta` or by guessing.
     Assumed,
 }
 
-/// What the start of a document tells.
+/// The result of sniffing the start of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sniffed {
     /// Its encoding.
     Known(Charset),
-    /// It cannot be rewritten.
+    /// The encoding is not supported.
     Unsupported,
     /// More of it is needed.
     More,
@@ -53,7 +53,7 @@ pub(crate) enum Sniffed {
 impl Charset {
     /// The one that most documents have.
     pub const UTF_8: Self = Self(UTF_8, Said::Told);
-    /// That of documents which do not tell; what nobody has named is read as this one by browsers in most places.
+    /// The encoding of documents without a declaration: browsers in most places read them as this one.
     const ASSUMED: Self = Self(WINDOWS_1252, Said::Assumed);
 
     /// The encoding of this name (Encoding Standard, section 4.2); `None` for one that is not known, or cannot be rewritten.
@@ -71,13 +71,13 @@ impl Charset {
         self.0.name()
     }
 
-    /// Whether the document says so, or the head of the response.
+    /// Returns true if the document or the head of the response declares it.
     pub(crate) fn is_told(self) -> bool {
         self.1 == Said::Told
     }
 
-    /// A text that means the same whatever encoding a browser takes the document to be in: where nobody has told it, what is
-    /// not ASCII becomes references.
+    /// A text with the same meaning in every encoding that a browser may choose: without a declaration, characters
+    /// outside of ASCII become references.
     pub(crate) fn plain(self, text: &str) -> Cow<'_, str> {
         if self.1 == Said::Told || text.is_ascii() {
             return Cow::Borrowed(text);
@@ -103,7 +103,7 @@ impl Charset {
         }
     }
 
-    /// The same, as the bytes that it is in the document.
+    /// The text as bytes of the document.
     pub(crate) fn encode(self, text: &str) -> Cow<'_, [u8]> {
         self.0.encode(text).0
     }
@@ -133,20 +133,20 @@ impl Charset {
         AsciiCompatibleEncoding::new(carrier).expect("both are compatible with ASCII")
     }
 
-    /// Whether second bytes of characters may look like ASCII.
+    /// Returns true if second bytes of characters may look like ASCII.
     pub(crate) fn needs_mask(self) -> bool {
         [BIG5, EUC_KR, GB18030, GBK, SHIFT_JIS].contains(&self.0)
     }
 
-    /// Hides second bytes that look like ASCII from whoever reads a transparent text. `lead` says whether the last piece
-    /// ended in the middle of a character.
+    /// Hides second bytes that look like ASCII from readers of a transparent text. `lead` carries over
+    /// that the last piece ended in the middle of a character.
     pub(crate) fn mask(self, text: &str, lead: &mut bool, masked: &mut String) {
         masked.clear();
         for character in text.chars() {
             if std::mem::take(lead) {
                 let code = u32::from(character);
                 match char::from_u32(MASK + code) {
-                    // What cannot be a second byte is none (Encoding Standard, section 4.1: it is prepended again).
+                    // A byte that cannot be a second byte starts a new character (Encoding Standard, section 4.1).
                     Some(hidden) if self.is_second(code) => masked.push(hidden),
                     _ => masked.push(character),
                 }
@@ -157,7 +157,7 @@ impl Charset {
         }
     }
 
-    /// Takes back what [`mask`](Self::mask) did.
+    /// Reverts [`mask`](Self::mask).
     pub(crate) fn unmask(text: &mut String) {
         let plain = |character: char| match u32::from(character).checked_sub(MASK) {
             Some(code @ 0..=0x7f) => char::from_u32(code).unwrap_or(character),
@@ -185,7 +185,7 @@ impl Charset {
     }
 }
 
-/// What the first bytes of a document and its `content-type` tell. `whole` says that there are no more.
+/// Determines the encoding by the first bytes of a document and its `content-type`. `whole` says that there are no more bytes.
 pub(crate) fn sniff(content_type: Option<&[u8]>, start: &[u8], whole: bool) -> Sniffed {
     if start.starts_with(MARKS[0]) {
         return Sniffed::Known(Charset::UTF_8);
@@ -218,7 +218,7 @@ pub(crate) fn declaring_meta(content_type: Option<&[u8]>, start: &[u8]) -> Optio
     }
 }
 
-/// Whether the first bytes of what a document has become still tell this encoding.
+/// Returns true if the first bytes of the output still declare this encoding.
 pub(crate) fn is_declared(charset: Charset, start: &[u8]) -> bool {
     let found = prescan(start.get(..PRESCAN).unwrap_or(start));
     matches!(found, Prescan::Found(encoding, _) if encoding == charset.0)
@@ -237,13 +237,13 @@ fn charset_of(content_type: &[u8]) -> Option<&[u8]> {
     Some(bare.unwrap_or(value))
 }
 
-/// What was found in the start of a document.
+/// The result of scanning the start of a document.
 enum Prescan {
     /// An encoding, by a `meta` that ends there.
     Found(&'static Encoding, usize),
     /// The head is over, and did not say.
     Nothing,
-    /// It ended before.
+    /// The input ended before.
     RanOut,
 }
 
@@ -279,7 +279,7 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     memchr::memmem::find(haystack, needle)
 }
 
-/// What begins with `<`.
+/// The kind of construct behind a `<`.
 enum Tag {
     /// Nothing.
     None,
@@ -478,7 +478,7 @@ mod tests {
     #[test]
     fn second_bytes_that_look_like_ascii_are_hidden_and_come_back() {
         let charset = Charset::of_label(b"shift_jis").unwrap();
-        // Two characters whose second bytes are `@` and a backslash, then a katakana of one byte and an `@`.
+        // Two characters with `@` and a backslash as second bytes, then a katakana of one byte and an `@`.
         let text = WINDOWS_1252.decode_without_bom_handling(b"\x83\x40a\x83\x5c\xb1@x").0.into_owned();
         let whole: Vec<char> = text.chars().collect();
         for at in 0..=whole.len() {

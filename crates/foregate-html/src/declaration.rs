@@ -1,6 +1,6 @@
-//! The declaration of a document's encoding, kept where browsers look for it.
+//! The declaration of a document's encoding, kept within reach of browsers.
 //!
-//! Browsers read the first 1,024 bytes of a document for a `meta` that tells its encoding (HTML, section 13.2.3.2). What features add
+//! Browsers read the first 1,024 bytes of a document for a `meta` with its encoding (HTML, section 13.2.3.2). Insertions of features
 //! before it may push it further back; then another one is inserted at the start of the head.
 
 use std::cell::RefCell;
@@ -16,7 +16,7 @@ use crate::insertion::Insertion;
 use crate::pass::STEP;
 use crate::rewriter::{Shared, at_work, rewriter};
 
-/// What declares an encoding before a tag, and behind that of the head.
+/// Features that declare an encoding before a tag, and behind the tag of the head.
 type Declaring = [Arc<Insert>; 2];
 
 thread_local! {
@@ -24,8 +24,8 @@ thread_local! {
     static FEATURES: RefCell<HashMap<&'static str, Declaring>> = RefCell::default();
 }
 
-/// Puts features around the others that declare the encoding once more, if the others push its declaration out of the start.
-/// `start` is what has come of the document.
+/// Adds features that declare the encoding once more, if insertions of the others push its declaration out of reach.
+/// `start` is the start of the output.
 pub(crate) fn keep_declared(
     features: &mut Vec<(Chosen, bool)>,
     content_type: Option<&[u8]>,
@@ -43,7 +43,7 @@ pub(crate) fn keep_declared(
         return;
     }
     let start = start.get(..end).unwrap_or_default();
-    // What goes in at elements is not tried here.
+    // Insertions at elements are not simulated here.
     let inserts = |rule: &crate::Rule| !matches!(rule.act, crate::Act::Tell(_) | crate::Act::Remove);
     let follows = work.iter().any(|(chosen, _)| chosen.feature.rules(page).iter().any(inserts));
     let written = trial(work.into_iter().cloned().collect(), start, page, budget);
@@ -66,7 +66,7 @@ fn declaring(charset: Charset) -> Declaring {
     FEATURES.with_borrow_mut(|features| features.entry(charset.name()).or_insert_with(make).clone())
 }
 
-/// What features make of the start of a document, up to the first fragment that would be fetched.
+/// The output of features for the start of a document, up to the first fragment that would be fetched.
 fn trial(features: Vec<(Chosen, bool)>, start: &[u8], page: &Page, budget: usize) -> Vec<u8> {
     let edges = |(chosen, dry): &(Chosen, bool)| Some((chosen.step, *dry, chosen.feature.edges(page)?));
     if let Some(edges) = features.iter().map(edges).collect::<Option<Vec<_>>>() {
@@ -132,7 +132,7 @@ mod tests {
         }
         let out = rewritten(&|| at(Place::HeadStart, 1100), "text/html", "<meta charset=koi8-r><title>x");
         assert_eq!(out, format!("<meta charset=\"KOI8-R\">{long}<meta charset=koi8-r><title>x"));
-        // Shorter ones, those behind it, and documents whose field tells the encoding are left alone.
+        // Shorter insertions, insertions behind it, and documents with the encoding in their field are left alone.
         for (place, length, content_type) in [
             (Place::HeadStart, 500, "text/html"),
             (Place::HeadEnd, 1100, "text/html"),

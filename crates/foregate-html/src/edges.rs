@@ -1,9 +1,9 @@
-//! What is inserted at the edges of head and body.
+//! Insertion at the edges of head and body.
 //!
-//! The ends of `head` and `body` are found where their tags were left out, too, as far as that can be told without building a
+//! The ends of `head` and `body` are found without their tags too, as far as that is possible without building a
 //! tree: at the start of `body`, at the end of `html`, at the end of the document. Only documents have edges: see
-//! [`BodyKind`]. What stands in a `template` is none of the document. In a table, a `select`, SVG or MathML browsers ignore the tags of
-//! head and body, and so do these.
+//! [`BodyKind`]. The content of a `template` is no part of the document. In a table, a `select`, SVG or MathML browsers ignore the tags of
+//! head and body, and so does this code.
 
 use crate::kind::BodyKind;
 
@@ -20,14 +20,14 @@ pub enum Edge {
     BodyEnd,
 }
 
-/// What is still to be inserted at the edges of a document: see [`Feature::edges`](crate::Feature::edges).
+/// The pending insertions at the edges of a document: see [`Feature::edges`](crate::Feature::edges).
 #[derive(Debug, Clone, Default)]
 pub struct Edges {
     head_start: String,
     head_end: String,
     body_start: String,
     body_end: String,
-    /// What the body is, as far as is known.
+    /// The kind of body, as far as it is known.
     kind: BodyKind,
     /// How many templates are open.
     templates: u32,
@@ -48,15 +48,15 @@ pub(crate) enum Side {
     Behind,
 }
 
-/// What tells where edges are.
+/// A tag that marks an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
     Html,
     Head,
     Body,
-    /// What may come first where the tags of the head were left out.
+    /// The first element of a head without tags.
     First,
-    /// What holds no part of the document.
+    /// An element with content that is no part of the document.
     Template,
     /// That in which tags of head and body mean nothing.
     Scope,
@@ -81,7 +81,7 @@ pub(crate) const MARKS: [(Mark, &str); 14] = [
 ];
 
 impl Mark {
-    /// Whether it tells where an edge is.
+    /// Returns true if it marks this edge.
     pub fn tells(self, edge: Edge) -> bool {
         match self {
             Self::First => edge == Edge::HeadStart,
@@ -92,13 +92,13 @@ impl Mark {
 }
 
 impl Edges {
-    /// Those of a body of this kind.
+    /// The edges of a body of this kind.
     pub(crate) fn of(kind: BodyKind, side: Side) -> Self {
         Self { kind, side, ..Self::default() }
     }
 
-    /// Inserts markup at an edge, behind what is inserted there already. It has to have the form that texts have in the
-    /// document ([`Page::text`](crate::Page::text)).
+    /// Inserts markup at an edge, behind earlier insertions there. The markup has to be in the form of
+    /// texts in the document ([`Page::text`](crate::Page::text)).
     pub fn insert(&mut self, edge: Edge, html: &str) {
         self.at(edge).push_str(html);
     }
@@ -117,7 +117,7 @@ impl Edges {
         (!held.is_empty()).then_some(held)
     }
 
-    /// The start tag of an element of HTML: what comes before it, in order, and what comes behind the tag.
+    /// Handles the start tag of an HTML element: returns the markup to insert before it, in order, and behind it.
     pub(crate) fn start(&mut self, mark: Mark) -> ([Option<String>; 2], Option<String>) {
         self.see(mark);
         if self.kind != BodyKind::Document || self.templates > 0 || self.scopes > 0 {
@@ -129,7 +129,7 @@ impl Edges {
             Mark::Body => {
                 ([self.take(Edge::HeadStart), self.take(Edge::HeadEnd)], self.take(Edge::BodyStart))
             }
-            // In a document whose head has no tag of its own, this is the first of it.
+            // In a document without a head tag, this element is the first of the head.
             Mark::First => ([self.take(Edge::HeadStart), None], None),
         };
         match self.side {
@@ -140,7 +140,7 @@ impl Edges {
         (before, inside)
     }
 
-    /// Notes what a start tag says of the body, and where a template begins.
+    /// Notes the kind of body that a start tag implies, and the start of a template.
     fn see(&mut self, mark: Mark) {
         let shows = match self.kind {
             BodyKind::HeadContent => matches!(mark, Mark::Html | Mark::Head | Mark::Body),
@@ -155,7 +155,7 @@ impl Edges {
         }
     }
 
-    /// The end tag of an element: what comes before it.
+    /// Handles the end tag of an element: returns the markup to insert before it.
     pub(crate) fn end(&mut self, mark: Mark) -> Option<String> {
         match mark {
             Mark::Template => self.templates = self.templates.saturating_sub(1),
@@ -172,30 +172,30 @@ impl Edges {
         }
     }
 
-    /// The end of the document: what comes there, in order.
+    /// The markup to insert at the end of the document, in order.
     pub(crate) fn rest(&mut self) -> impl Iterator<Item = String> {
         let is_document = self.kind == BodyKind::Document && self.templates == 0;
         let edges = [Edge::HeadStart, Edge::HeadEnd, Edge::BodyStart, Edge::BodyEnd];
         edges.map(|edge| self.take(edge).filter(|_| is_document)).into_iter().flatten()
     }
 
-    /// Whether there is something for the start of the head, which may be wherever its first element is.
+    /// Returns true if there is an insertion for the start of the head, which may be at its first element.
     pub(crate) fn begins_head(&self) -> bool {
         !self.head_start.is_empty()
     }
 
-    /// Whether all has been inserted, or nothing will be.
+    /// Returns true if nothing is left to insert.
     pub(crate) fn is_done(&self) -> bool {
         let held = [&self.head_start, &self.head_end, &self.body_start, &self.body_end];
         self.kind == BodyKind::Text || held.iter().all(|held| held.is_empty())
     }
 
-    /// Whether a template is open.
+    /// Returns true if a template is open.
     pub(crate) fn is_in_template(&self) -> bool {
         self.templates > 0
     }
 
-    /// Whether something belongs into the document that has found no place.
+    /// Returns true if an insertion has found no place in the document.
     pub(crate) fn lacks_place(&self) -> bool {
         self.kind == BodyKind::Document && !self.is_done()
     }

@@ -1,4 +1,4 @@
-//! What a feature is: selectors as data, and handlers with a state of their own for each response.
+//! The interface of features: selectors as data, and handlers with a state of their own for each response.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -20,21 +20,21 @@ use crate::text::TextOut;
 
 /// A feature as a route has it: shared by all of its responses.
 ///
-/// All features that are chosen for a response share one pass over the document. Each sees the document as it came, but
-/// for text: there a feature sees what those before it have left of it.
+/// All features that are chosen for a response share one pass over the document. Each sees the original document, except
+/// for text: a feature sees the text after the changes of the features before it.
 pub trait Feature: Send + Sync + 'static {
     /// The elements that it looks at; [`Rewrite::element`] is told which of these has matched.
     fn selectors(&self) -> &[Selector] {
         &[]
     }
 
-    /// What else it looks at.
+    /// Its inputs beside elements.
     fn reads(&self) -> Reads {
         Reads::default()
     }
 
-    /// The most that it may add for each byte of the document, bytes. Much growth makes the pass take the document in small
-    /// slices, so that what comes of one stays small. What is added once for a document does not count.
+    /// The largest number of bytes that it may add for each byte of the document. A large growth makes the pass use smaller
+    /// slices, to bound the output of one. Insertions that happen once in a document do not count.
     fn growth(&self) -> usize;
 
     /// About how much it adds once for a document, bytes. Default: nothing.
@@ -42,50 +42,50 @@ pub trait Feature: Send + Sync + 'static {
         0
     }
 
-    /// Whether it wants a nonce for scripts and styles ([`Page::nonce`]), which the response's
-    /// `content-security-policy` then allows. Default: no.
+    /// Returns true if it needs a nonce for scripts and styles ([`Page::nonce`]), which the response's
+    /// `content-security-policy` then allows. Default: false.
     fn wants_nonce(&self) -> bool {
         false
     }
 
-    /// Whether what it puts into a document may change although the document stays the same. Then validators of the document say
-    /// nothing of what it becomes, and go; the step that chooses the feature says so as well
-    /// ([`Step::RENEWS`](foregate_module::Step::RENEWS)). Default: no.
+    /// Returns true if its insertions may change while the document stays the same. Validators of the document do not
+    /// cover the output then, and are removed; the step that chooses the feature has to declare it as well
+    /// ([`Step::RENEWS`](foregate_module::Step::RENEWS)). Default: false.
     fn renews(&self) -> bool {
         false
     }
 
-    /// What it takes out of documents, whichever they are. Default: nothing.
+    /// The kinds of removals that it may do in any document. Default: none.
     fn removes(&self) -> Removes {
         Removes::Nothing
     }
 
-    /// Whether it takes out the elements that one of its selectors fits, or their tags. Those selectors come after those of all
-    /// features: what is inserted before an element stays when that goes. Default: whether it takes out anything.
+    /// Returns true if it removes the elements that a selector matches, or their tags. These selectors run after those of all
+    /// features: an insertion before a removed element stays. Default: true if it removes anything.
     fn takes(&self, _selector: usize) -> bool {
         self.removes() != Removes::Nothing
     }
 
-    /// What it does to elements as a browser has them, whichever tags were left out: insertion beside or in them, and taking them
-    /// out. Default: nothing.
+    /// Its rules for elements of the browser's tree, regardless of omitted tags: insertions beside or in them, and
+    /// removals. Default: none.
     fn rules(&self, _: &Page) -> Vec<Rule> {
         Vec::new()
     }
 
-    /// Whether [`Rewrite::element`] is told of elements that one of its [selectors](Self::selectors) fits as a browser has them,
-    /// which a [rule](Self::rules) says ([`Act::Tell`](crate::Act::Tell)), and not as their tags stand. Default: no.
+    /// Returns true if [`Rewrite::element`] is called for the browser's elements that one of its [selectors](Self::selectors) matches, by
+    /// a [rule](Self::rules) ([`Act::Tell`](crate::Act::Tell)), instead of for tags. Default: false.
     fn follows(&self, _selector: usize) -> bool {
         false
     }
 
-    /// Whether it runs over fragments that are [fetched](Element::include) for a document too. Default: no.
+    /// Returns true if it also runs over [fetched](Element::include) fragments. Default: false.
     fn in_fragments(&self) -> bool {
         false
     }
 
-    /// What it inserts at the edges of head and body, if that is all that it does in this document. A pass whose features are
-    /// all so takes a small part of the time that others take; it does the same as with what [`begin`](Self::begin) makes,
-    /// which is not called then. Default: it does something else.
+    /// Its insertions at the edges of head and body, if it does nothing else in this document. A pass with only such
+    /// features costs a small part of a full pass; the result equals that of [`begin`](Self::begin),
+    /// which is not called then. Default: `None`.
     fn edges(&self, _: &Page) -> Option<Edges> {
         None
     }
@@ -94,33 +94,34 @@ pub trait Feature: Send + Sync + 'static {
     fn begin(self: Arc<Self>, page: &Page) -> Box<dyn Rewrite>;
 }
 
-/// What a feature takes out of documents beside comments.
+/// The kinds of content that a feature removes beside comments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Removes {
     /// Nothing.
     #[default]
     Nothing,
-    /// Attributes, tags, or elements that have an end tag. What browsers take for text depends on what is around it.
+    /// Attributes, tags, or elements with an end tag. Browsers decide by the context if content is text.
     Closed,
 }
 
-/// What a feature looks at beside elements.
+/// The inputs of a feature beside elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reads {
     /// Text, but for that of a `title`.
     pub text: bool,
-    /// Text of a `title` too, where no markup may be ([`TextOut::allows_markup`]). All features of a pass that read text get
-    /// it where one of them does.
+    /// Text of a `title` too, which cannot contain markup ([`TextOut::allows_markup`]). All features of a pass that read text get
+    /// it if one of them asks for it.
     pub titles: bool,
     /// Comments.
     pub comments: bool,
-    /// What the document ends within. Who [adds](End::append) something there has to say so, lest it become a part of that.
+    /// The construct in which the document ends. A feature that [appends](End::append) has to ask for this, so that its text does not
+    /// become part of that construct.
     pub end: bool,
 }
 
-/// A feature at work on one response. All texts are *transparent*: those of a document in UTF-8 are what they are, with
-/// characters for private use in place of bytes that are none; of other documents ASCII is itself, and every other byte is
-/// one character. [`Page::text`] brings a text of one's own into this form.
+/// A feature at work on one response. All texts are *transparent*: those of a document in UTF-8 are unchanged, with
+/// private-use characters for invalid bytes; in other documents ASCII is itself, and every other byte is
+/// one character. [`Page::text`] converts other text into this form.
 pub trait Rewrite: Send {
     /// An element; `selector` says which of [`Feature::selectors`] has matched. One that several have matched comes several
     /// times.
@@ -129,9 +130,9 @@ pub trait Rewrite: Send {
     /// The end tag of an element that was [watched](Element::watch_end), or of the one around it that ends it.
     fn end_tag(&mut self, _selector: usize, _tag: &mut EndTag<'_, '_>) {}
 
-    /// A part of a text, outside of scripts, styles, comments, form controls and all that is no HTML. References such as
-    /// `&amp;` are not resolved. Where a text is split says nothing; `last` says that it ends here, so that what was held
-    /// back has to be written.
+    /// A part of a text, outside of scripts, styles, comments, form controls and foreign content. References such as
+    /// `&amp;` are not resolved. Texts are split arbitrarily; `last` says that the text ends here, so that held text
+    /// has to be written.
     fn text(&mut self, text: &str, _last: bool, out: &mut TextOut<'_>) {
         out.keep(text);
     }
@@ -142,24 +143,24 @@ pub trait Rewrite: Send {
     /// The end of the document.
     fn end(&mut self, _end: &mut End<'_, '_>) {}
 
-    /// Whether it has nothing more to do in this document, whatever may come: also not at the end, nor at end tags, where
-    /// what was to stand [behind](Element::after) or at the [end](Element::append) of an element is written. Once all
-    /// features of a pass say so, the rest of the document passes without being parsed. Default: no.
+    /// Returns true if it has nothing more to do in this document, whatever follows: no more insertions at the end, nor at end tags
+    /// [behind](Element::after) or at the [end](Element::append) of an element. Once all
+    /// features of a pass return true, the rest of the document passes without being parsed. Default: false.
     fn is_done(&self) -> bool {
         false
     }
 }
 
-/// What features are told of a document before it begins.
+/// The facts about a document that features get before it begins.
 #[derive(Debug, Clone)]
 pub struct Page {
     pub(crate) charset: Charset,
     pub(crate) nonce: Option<Arc<str>>,
     /// A text of a feature contains stand-ins for bytes.
     pub(crate) stands_in: Cell<bool>,
-    /// What the body is, by its start.
+    /// The kind of body, by its start.
     pub(crate) kind: BodyKind,
-    /// The path of the document: what relative paths in it are taken from.
+    /// The path of the document: the base of relative paths in it.
     pub(crate) path: Option<Arc<str>>,
 }
 
@@ -193,9 +194,9 @@ impl Page {
         transparent
     }
 
-    /// A text in the form in which it stands in what [`Rewrite::text`] gets and keeps. It differs from that of
-    /// [`text`](Self::text) where second bytes of characters look like ASCII, and where nobody has told the encoding: there a
-    /// text that is inserted is in ASCII.
+    /// A text in the form that [`Rewrite::text`] reads and keeps. It differs from that of
+    /// [`text`](Self::text) if second bytes of characters look like ASCII, and if nothing declares the encoding: inserted
+    /// text is in ASCII then.
     pub fn reading(&self, text: &str) -> String {
         let text = self.found(text);
         let mut masked = String::new();
@@ -206,7 +207,7 @@ impl Page {
         masked
     }
 
-    /// What scripts and styles that are inserted may say, if a feature has asked for it.
+    /// The nonce for inserted scripts and styles, if a feature has asked for it.
     pub fn nonce(&self) -> Option<&str> {
         self.nonce.as_deref()
     }
@@ -231,7 +232,7 @@ impl Value for Features {
     const ABOUT: &'static str = "What is to be done to the response if it is HTML.";
 }
 
-/// Whether markup, behind a `<` that is text, would be a tag or the like with that.
+/// Returns true if markup behind a text that ends in `<` would form a tag or the like with it.
 pub(crate) fn joins(html: &str) -> bool {
     html.starts_with(|first: char| first.is_ascii_alphabetic() || matches!(first, '/' | '!' | '?'))
 }
@@ -243,7 +244,7 @@ fn stand_apart(html: &str) {
     }
 }
 
-/// What a handler has done, and whether it may.
+/// The actions of a handler, and if it is allowed to act.
 #[derive(Debug, Default)]
 pub(crate) struct Deed {
     pub include: Option<Box<Fragment>>,
@@ -272,12 +273,12 @@ impl Element<'_, '_, '_> {
         self.inner.tag_name()
     }
 
-    /// Whether it is HTML, not SVG or MathML.
+    /// Returns true if it is HTML, not SVG or MathML.
     pub fn is_html(&self) -> bool {
         self.inner.namespace_uri() == "http://www.w3.org/1999/xhtml"
     }
 
-    /// Whether it has content and an end tag.
+    /// Returns true if it has content and an end tag.
     pub fn has_content(&self) -> bool {
         self.inner.can_have_content()
     }
@@ -287,13 +288,13 @@ impl Element<'_, '_, '_> {
         self.inner.get_attribute(name)
     }
 
-    /// Whether it has an attribute.
+    /// Returns true if it has an attribute.
     pub fn has_attribute(&self, name: &str) -> bool {
         self.inner.has_attribute(name)
     }
 
-    /// Whether its attributes cannot be written anew, with blanks between them: in `<img x/="y">` the second name begins with `=`
-    /// (HTML, section 13.2.5.32), and behind a blank it would be the value of the first. Then it is left as it is.
+    /// Returns true if its attributes cannot be rewritten with blanks between them: in `<img x/="y">` the second name begins with `=`
+    /// (HTML, section 13.2.5.32), and behind a blank it would be the value of the first. Such a tag is left as it is.
     fn must_stay(&mut self) -> bool {
         let attributes = self.inner.attributes();
         // This is known without making a string of each name.
@@ -374,9 +375,9 @@ impl Element<'_, '_, '_> {
         self.go();
     }
 
-    /// Takes it away with its content, in which no feature changes anything. One whose end tag was left out goes as far as it goes
-    /// for a browser; any other that another one ends by mistake, or the document, stays, and so does one amid which the rewriter gives
-    /// up, or that is longer than it may hold. Those that stay are as they came.
+    /// Removes it with its content, in which no feature changes anything. An element with an omitted end tag ends where it ends
+    /// for a browser; any other that a foreign end tag or the end of the document closes stays, and so does one in which the rewriter gives
+    /// up, or that exceeds the buffer. Elements that stay are unchanged.
     pub fn remove(&mut self) {
         self.deed.matches += 1;
         self.go();
@@ -393,7 +394,7 @@ impl Element<'_, '_, '_> {
         }
     }
 
-    /// Takes its tags away; its content stays. Does nothing to one whose content would become something else, such as the text of
+    /// Removes its tags; its content stays. Does nothing if the content would change its meaning, such as the text of
     /// a style.
     pub fn unwrap(&mut self) {
         let name = self.inner.tag_name();
@@ -416,8 +417,8 @@ impl Element<'_, '_, '_> {
         });
     }
 
-    /// Puts a fragment in the place of its tags, which is fetched when what comes before has been sent. Its content, which it has
-    /// in SVG and MathML alone, stays: where that ends is known too late.
+    /// Replaces its tags by a fragment, which is fetched once the text before has been sent. Its content, which it has
+    /// in SVG and MathML alone, stays, since its end is known too late.
     pub fn include(&mut self, fragment: Fragment) {
         self.deed.matches += 1;
         if self.deed.dry {
@@ -536,7 +537,7 @@ impl End<'_, '_> {
         self.deed.left_out |= !self.deed.dry;
     }
 
-    /// Adds markup, for who [has said](Reads::end) that it would; nothing where the document ends within a tag, a comment or a script, which it would be a part of.
+    /// Appends markup, for features that [declare](Reads::end) it; nothing if the document ends within a tag, a comment or a script, of which the markup would become a part.
     pub fn append(&mut self, html: &str) {
         if self.unfinished {
             self.deed.left_out = !self.deed.dry;

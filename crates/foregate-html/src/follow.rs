@@ -1,8 +1,8 @@
-//! What is done to elements as a browser has them.
+//! Rules for elements of the browser's tree.
 //!
-//! A tokenizer and the [open elements](crate::tree) go ahead of the rewriter and find where elements begin and end, whichever of
-//! their tags were left out. Markup is inserted, and an element taken out, only where the state of the construction of the tree is
-//! the same behind it as it would be without: all that follows means what it meant. Anything else is left, and counted.
+//! A tokenizer and the [open elements](crate::tree) run ahead of the rewriter and find the start and end of elements, regardless of
+//! omitted tags. Markup is inserted, and an element removed, only if the state of tree construction behind it
+//! is the same as without the change: the rest of the document keeps its meaning. Other changes are skipped, and counted.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -29,18 +29,18 @@ const WORK_PER_BYTE: u64 = 256;
 /// The work of finding the selectors that fit an element, in the same.
 const MATCHING: u64 = 32;
 
-/// What is done to elements that a selector fits.
+/// A rule for elements that a selector matches.
 #[derive(Debug, Clone)]
 pub struct Rule {
     /// Which elements.
     pub selector: Selector,
-    /// What is done.
+    /// The action.
     pub act: Act,
     /// To how many of a document at most.
     pub limit: Option<u64>,
 }
 
-/// What is done to an element.
+/// An action on an element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Act {
     /// Markup is inserted before it.
@@ -51,28 +51,28 @@ pub enum Act {
     Prepend(String),
     /// Markup is inserted at the end of its content.
     Append(String),
-    /// It is taken out, with its content.
+    /// Remove it with its content.
     Remove,
     /// [`Rewrite::element`](crate::Rewrite::element) is told of it, by this selector of the feature.
     Tell(usize),
 }
 
-/// What has to be done at a place of the document.
+/// An operation at a place of the document.
 #[derive(Debug, Clone)]
 pub(crate) enum Deed {
     /// Markup is written.
     Insert(Arc<str>),
-    /// What follows may go.
+    /// Hold the following text, which may be removed.
     Hold,
-    /// It goes, and this takes its place.
+    /// Remove the held text and insert this.
     Cut(String),
-    /// It stays.
+    /// Release the held text.
     Keep,
     /// Nothing.
     Nothing,
 }
 
-/// What is counted once something has been done.
+/// A count for a completed operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tally {
     Nothing,
@@ -86,7 +86,7 @@ pub(crate) enum Tally {
 struct Op {
     at: u64,
     deed: Deed,
-    /// It is not done if a `frameset` takes the place of the body.
+    /// Void if a `frameset` takes the place of the body.
     undecided: bool,
     /// The `<` before it is text, and has to be written as such.
     opens: bool,
@@ -107,12 +107,12 @@ struct Running {
     left: Option<u64>,
 }
 
-/// What is due behind a part of a document.
+/// The operations behind a part of a document.
 pub(crate) struct Due {
     pub deed: Deed,
     /// A `<` was left out before it that is text.
     pub opens: bool,
-    /// What is counted then: the rewriter may give up before.
+    /// The counts then: the rewriter may give up before.
     pub tally: Tally,
 }
 
@@ -139,7 +139,7 @@ struct Removal {
     start: u64,
     /// The state before it.
     before: Tree,
-    /// The same once what its start tag has closed is closed, and what has to be written for that.
+    /// The state once its start tag has closed others, and the markup to write for that.
     closed: Option<(Tree, String)>,
 }
 
@@ -150,12 +150,12 @@ struct Info {
     names: HashMap<Name, u32>,
 }
 
-/// It.
+/// Follows the tree of a document ahead of the rewriter.
 pub(crate) struct Follower {
     tokens: Tokens,
     tree: Tree,
     before: Tree,
-    /// What the rewriter has not got yet, and where that begins in all that it gets.
+    /// The bytes that the rewriter has not received yet, and their position in its input.
     held: Vec<u8>,
     /// So much of that the rewriter has got since.
     gone: usize,
@@ -173,7 +173,7 @@ pub(crate) struct Follower {
     tells: VecDeque<(u64, usize, usize)>,
     /// How often each feature has done something.
     pub matches: Vec<u64>,
-    /// What should have been done and was not.
+    /// The number of skipped operations.
     pub left: u64,
     charset: Charset,
     /// The most bytes that a tag, or an element that is taken out, may have.
@@ -184,7 +184,7 @@ pub(crate) struct Follower {
     /// So many bytes were written in another way, and not given to the rewriter.
     skipped: u64,
     skips: bool,
-    /// What was taken out kept a `frameset` from taking the place of the body.
+    /// Set if removed content kept a `frameset` from taking the place of the body.
     loosened: bool,
     /// The work that was done, the bytes that were inserted, and the names of children that are counted.
     pub work: u64,
@@ -241,12 +241,12 @@ impl Follower {
         }
     }
 
-    /// Whether the rewriter gets comments as a whole alone, since somebody reads them.
+    /// With `comments`, the rewriter receives each comment in one piece, since a feature reads them.
     pub fn holding(self, comments: bool) -> Self {
         Self { tokens: self.tokens.holding_comments(comments), ..self }
     }
 
-    /// Takes a part of what the rewriter gets.
+    /// Reads a part of the rewriter's input.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.compact();
         self.held.extend_from_slice(bytes);
@@ -291,20 +291,20 @@ impl Follower {
             }
         }
         self.held = held;
-        // Of what comes next at least one byte more has to be known.
+        // At least one byte of the next token has to be known.
         self.settle(self.base + self.tokens.at() as u64 + 1);
         self.bound_begun();
     }
 
-    /// Ends it if what has begun is too long to be held until it is whole.
+    /// Gives up if an unfinished token is too long to be held.
     fn bound_begun(&mut self) {
         if self.tokens.begun() as u64 >= self.limit {
             self.give_up("memory-exceeded");
         }
     }
 
-    /// Decides what cannot wait any longer, before a token for which the bytes up to `known` have to be known. This, and not what has
-    /// come, is what counts, so that nothing depends on how the document is split.
+    /// Decides everything that cannot wait any longer, before a token that needs the bytes up to `known`. This position, and not the length
+    /// of the input so far, decides, so that the result does not depend on the split.
     fn settle(&mut self, known: u64) {
         if self.undecided.is_some_and(|at| known - at > UNDECIDED as u64) {
             self.decide(false);
@@ -329,7 +329,7 @@ impl Follower {
         }
     }
 
-    /// Whether what waits for it is done.
+    /// Decides the waiting operations.
     pub fn decide(&mut self, done: bool) {
         if self.undecided.take().is_some() {
             for op in self.ops.iter_mut().filter(|op| op.undecided) {
@@ -341,7 +341,7 @@ impl Follower {
         }
     }
 
-    /// The next bytes that the rewriter may get, and what is to be done behind them; `None` if there is nothing now.
+    /// The next bytes for the rewriter, and the operations behind them; `None` if there are none now.
     pub fn next(&mut self) -> Option<(Vec<u8>, Option<Due>)> {
         self.skipped += u64::from(std::mem::take(&mut self.skips));
         let length = self.held.len() - self.gone;
@@ -370,7 +370,7 @@ impl Follower {
         Some((bytes, due))
     }
 
-    /// Counts what has been done.
+    /// Adds counts.
     pub fn count(&mut self, tally: Tally) {
         match tally {
             Tally::Nothing => {}
@@ -379,14 +379,14 @@ impl Follower {
         }
     }
 
-    /// What the rewriter has not got.
+    /// The bytes that the rewriter has not received.
     pub fn take_rest(&mut self) -> Vec<u8> {
         self.ops.clear();
         self.compact();
         std::mem::take(&mut self.held)
     }
 
-    /// Whether the start tag here is of an element that this selector of this feature fits.
+    /// Returns true if the start tag here belongs to an element that this selector of this feature matches.
     pub fn tells(&mut self, at: u64, feature: usize, selector: usize) -> bool {
         let at = at + self.skipped;
         while self.tells.front().is_some_and(|(place, ..)| *place < at) {
@@ -398,12 +398,12 @@ impl Follower {
             .any(|(_, one, two)| (*one, *two) == (feature, selector))
     }
 
-    /// Whether the document is within the text of an element.
+    /// Returns true if the document is within the text of an element.
     pub fn is_in_text(&self) -> bool {
         self.tokens.is_in_text()
     }
 
-    /// Whether nothing more can be done.
+    /// Returns true if nothing more can be done.
     pub fn is_done(&self) -> bool {
         self.watched.is_empty()
             && self.removal.is_none()
@@ -451,7 +451,7 @@ impl Follower {
                 Event::Closed(_) | Event::Inserted(_) => {}
             }
         }
-        // Those without content, and those behind whose end tag something comes.
+        // Elements without content, and elements with insertions behind their end tag.
         self.ended_behind(&events, &at);
         self.tree.events = events;
         match found.token {
@@ -484,12 +484,12 @@ struct At {
     from: Id,
     /// A `<` comes before that is text.
     opens: bool,
-    /// What comes before may be the start of a reference.
+    /// The preceding text may be the start of a reference.
     refers: bool,
 }
 
 impl At {
-    /// Whether this would be a part of a reference before it.
+    /// Returns true if this would become part of a reference before it.
     fn joins(&self, html: &str) -> bool {
         self.refers
             && html.starts_with(|first: char| first.is_ascii_alphanumeric() || matches!(first, '#' | ';'))
@@ -509,7 +509,7 @@ impl Follower {
             place.1 = *count;
             self.named += parent.names.capacity() - before;
         }
-        // What is in a template is in a document of its own.
+        // The content of a template is a document of its own.
         let is_template = self.tree.stack.iter().rev().find(|open| open.id == node.parent);
         let known = match is_template.is_some_and(|open| open.is(TEMPLATE)) {
             true => Known::default(),
@@ -550,7 +550,7 @@ impl Follower {
         }
     }
 
-    /// Does what a rule says; taking out comes behind all else, which `take` asks for.
+    /// Applies a rule; `take` selects removals, which come after all others.
     fn act(&mut self, number: usize, take: bool, node: Node, table: Option<Id>, at: &At) {
         let Some(rule) = self.rules.get(number) else { return };
         if rule.left == Some(0) || take != (rule.act == Act::Remove) || self.removal.is_some() {
@@ -580,7 +580,7 @@ impl Follower {
             Act::Prepend(_) => {
                 let place = Place { parent: node.id, depth: None };
                 let found = inserted(&self.tree, place, &html, None, self.tree.next_id(), &mut self.work);
-                // What comes at the start of the tag comes before that.
+                // Insertions at the start of the tag come before that.
                 let before = std::mem::replace(&mut self.before, Tree::new());
                 let done = self.insert(at.end, found, &html, Doing { feature, dry, opens: false });
                 self.before = before;
@@ -628,7 +628,7 @@ impl Follower {
         true
     }
 
-    /// Whether nothing is written here yet.
+    /// Returns true if nothing has been inserted here yet.
     fn is_first(&self, at: u64) -> bool {
         !self.ops.iter().rev().any(|op| op.at == at && !matches!(op.deed, Deed::Nothing))
     }
@@ -638,7 +638,7 @@ impl Follower {
             self.inserted += html.len() as u64;
         }
         self.undecided = self.undecided.or(op.undecided.then_some(op.at));
-        // What is behind the start tag of an element may have come before what is at its start.
+        // An insertion behind the start tag of an element may come before one at its start.
         let place = self.ops.iter().rposition(|other| other.at <= op.at).map_or(0, |before| before + 1);
         self.ops.insert(place, op);
     }
@@ -658,7 +658,7 @@ impl Follower {
         self.removal = Some(Removal { node, start: at.start, before, closed });
     }
 
-    /// The elements that have ended with the present token, but for the one whose end tag that is, or which has no content.
+    /// Handles the elements that the present token ends, except the one with this end tag, and one without content.
     fn ended(&mut self, events: &[Event], at: &At) {
         let own = Self::own(events, at);
         for event in events {
@@ -678,7 +678,7 @@ impl Follower {
                 self.end_watched(node, at, is_own);
             }
         }
-        // The end tag of the body ends nothing, and what is to stand at the end of that stands before it.
+        // The end tag of the body closes nothing, and insertions at the body's end come before it.
         if matches!(at.token, Token::End(BODY))
             && let Some(body) = self.tree.stack.get(1).copied().filter(|node| node.is(BODY))
         {
@@ -686,7 +686,7 @@ impl Follower {
         }
     }
 
-    /// The element whose end tag the present token is.
+    /// The element to which the present end tag belongs.
     fn own(events: &[Event], at: &At) -> Option<Id> {
         let Token::End(name) = at.token else { return None };
         let last = events.iter().rev().find_map(|event| match event {
@@ -698,7 +698,7 @@ impl Follower {
         (last.name == name || is_heading(last.name) && is_heading(name)).then_some(last.id)
     }
 
-    /// What is to be done at the end of an element; behind its own end tag later.
+    /// Applies the operations at the end of an element; those behind its own end tag come later.
     fn end_watched(&mut self, node: &Node, at: &At, own: bool) {
         // One that has been taken out is not there.
         let position = self.before.position(node.id);
@@ -723,7 +723,7 @@ impl Follower {
         self.forget(node.id, own);
     }
 
-    /// Nothing is to be done at the end of an element any more, but for what comes behind it.
+    /// Drops the operations at the end of an element, except those behind it.
     fn forget(&mut self, id: Id, but_behind: bool) {
         let rules = &self.rules;
         self.watched.retain(|watched| {
@@ -732,7 +732,7 @@ impl Follower {
         });
     }
 
-    /// What comes behind the end tag of an element, or behind one without content.
+    /// Applies the operations behind the end tag of an element, or behind one without content.
     fn ended_behind(&mut self, events: &[Event], at: &At) {
         let own = Self::own(events, at);
         let closed = events.iter().filter_map(|event| match event {
@@ -791,15 +791,15 @@ impl Follower {
         }
     }
 
-    /// Whether the document goes on alike from this state, in which the element is not; and whether a `frameset` could take the
-    /// place of the body then.
+    /// Returns `Some` if the document continues equally from this state without the element; true if a `frameset` could then take the
+    /// place of the body.
     fn goes_on_without(&self, without: &Tree, id: Id) -> Option<bool> {
         let has_body = without.stack.get(1).is_some_and(|node| node.is(BODY));
         let loosens = without.frameset_ok && !self.tree.frameset_ok;
         if self.tree.goes_on_like(without, id) {
             return (!loosens || has_body).then_some(loosens);
         }
-        // What comes next implies the head or the body as the element did.
+        // The next token implies the head or the body as the element did.
         (without.is_before_body() && self.tree.has_only_begun()).then_some(true)
     }
 

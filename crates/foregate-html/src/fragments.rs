@@ -14,7 +14,7 @@ use crate::rewriter::written;
 /// How fragments are fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FragmentRules {
-    /// Who is asked.
+    /// The upstream to ask.
     pub target: FetchTarget,
     /// How long each may take.
     pub timeout: Duration,
@@ -35,7 +35,7 @@ pub struct Fragment {
     pub path: String,
     /// The fragment itself, as bytes of the document, where it need not be fetched.
     pub literal: Option<Vec<u8>>,
-    /// The same of another that serves instead.
+    /// The path of an alternative.
     pub alternative: Option<String>,
     /// Nothing takes its place if neither can be had.
     pub optional: bool,
@@ -60,7 +60,7 @@ impl Fragment {
     }
 }
 
-/// Whether an answer can be put into a document: a whole one without content coding, and not in UTF-16.
+/// Returns true if a response can be inserted into a document: complete, without content coding, and not in UTF-16.
 pub(crate) fn is_usable(answer: &FetchResponse) -> bool {
     (200..300).contains(&answer.status)
         && answer.status != 206
@@ -68,19 +68,19 @@ pub(crate) fn is_usable(answer: &FetchResponse) -> bool {
         && answer.field("content-encoding").is_none_or(|coding| coding.eq_ignore_ascii_case(b"identity"))
 }
 
-/// What the rewriter has written, and where in it fragments belong.
+/// Output of the rewriter, and the places of fragments in it.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
     pub bytes: Vec<u8>,
     pub holes: VecDeque<(usize, Fragment)>,
-    /// What the rewriter writes has characters that [stand for bytes](crate::carry).
+    /// The rewriter's output has characters that [stand for bytes](crate::carry).
     pub stands_in: bool,
     /// From here on it may be cut off: see [`removal`](crate::removal).
     pub cut: Option<usize>,
 }
 
 impl Written {
-    /// Adds what the rewriter, or a feature in its place, writes.
+    /// Appends output of the rewriter, or of a feature in its place.
     #[inline]
     pub fn add(&mut self, written: &[u8]) {
         if self.stands_in {
@@ -89,7 +89,7 @@ impl Written {
         self.bytes.extend_from_slice(written);
     }
 
-    /// Takes out what was written; all but a `<` at its end if that may still [become text](Self::end_text), and what may be cut
+    /// Takes the output; all but a `<` at its end that may still [become text](Self::end_text), and the part that may be cut
     /// off.
     pub fn take(&mut self, all: bool) -> Self {
         let stands_in = self.stands_in;
@@ -102,7 +102,7 @@ impl Written {
         std::mem::replace(self, Self { bytes, stands_in, ..Self::default() })
     }
 
-    /// Cuts off what may be.
+    /// Cuts off the held part.
     pub fn cut_off(&mut self) {
         if let Some(cut) = self.cut.take() {
             self.bytes.truncate(cut);
@@ -114,8 +114,8 @@ impl Written {
         self.cut.map_or(0, |cut| self.bytes.len() - cut)
     }
 
-    /// A text ends here, and what follows it in the document will not follow it any more: a `<` at its end is written so that
-    /// it begins no tag, whatever comes.
+    /// Ends a text whose following text in the document is removed: a `<` at its end is escaped so that
+    /// it begins no tag.
     pub fn end_text(&mut self) {
         if self.bytes.pop_if(|last| *last == b'<').is_some() {
             self.bytes.extend_from_slice(b"&lt;");
@@ -127,13 +127,13 @@ impl Written {
 #[derive(Debug, Default)]
 pub(crate) struct Frame {
     pub written: Written,
-    /// What has been handed on.
+    /// The number of bytes handed on.
     pub at: usize,
-    /// It was not fetched, but stood in what is around it.
+    /// It was not fetched, but is part of the surrounding document.
     pub literal: bool,
 }
 
-/// Notes where a fragment belongs, at the moment when what comes before it has been written.
+/// Marks the place of a fragment, once the text before it has been written.
 pub(crate) struct Mark {
     pub fragment: Fragment,
 }

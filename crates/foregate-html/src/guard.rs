@@ -1,16 +1,16 @@
-//! What keeps the rewriter from taking what a browser reads as text for markup, or the other way round.
+//! Detection of documents in which the rewriter and a browser disagree about text and markup.
 //!
 //! The rewriter builds no tree. Up to the first tag that could make a difference ([`scan`](crate::scan)) it reads a document as a
-//! browser does, so that nothing has to be watched there but for `<` and two letters. From there on a scanner goes along, until
-//! whatever has begun is closed again and both are sure to agree. Where they may not, the rest of the document passes.
+//! browser does, so that only `<` and two letters have to be watched for. From there on a scanner runs along, until
+//! all open constructs are closed again and both are sure to agree. At a possible disagreement, the rest of the document passes.
 //!
-//! What looks like such a tag may stand in a comment or an attribute. Then that scanner reads what nobody else does, and others begin
-//! with what looks like such tags behind it: one of them is right. In a script it often does. Where a scanner reads such a text, who
-//! reads the document is asked whether it does so as well.
+//! Text that looks like such a tag may be in a comment or an attribute. The scanner misreads it then, and further scanners begin
+//! at text that looks like such tags behind it: one of them is right. In scripts this is frequent. If a scanner reads such a text, the
+//! reader of the document is asked if it is in the text of a script as well.
 
 use crate::scan::{Root, Scanner, Watched, Watching};
 
-/// How many scanners go along at most. Only what is written in order to has that many.
+/// The largest number of scanners. Only crafted documents need as many.
 const SCANNERS: usize = 8;
 
 /// The letters that follow a first one in the names that are looked for, by their last five bits, as bits. That one may be any
@@ -39,16 +39,16 @@ const NAME: usize = 128;
 /// Why the rewriter may not get all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// What follows may be read in one way or another.
+    /// The following text is ambiguous.
     Ambiguous,
     /// Elements have names that are too long together.
     Names,
-    /// What follows may be in the text of a script or the like, or is: who has read what comes before knows, or asks.
+    /// The following text is or may be the text of a script or the like: the reader of the text before knows, or asks.
     Unknown,
 }
 
 impl Why {
-    /// What is told of it.
+    /// The name of the event.
     pub fn event(self) -> &'static str {
         match self {
             Self::Ambiguous | Self::Unknown => "markup-ambiguous",
@@ -57,31 +57,31 @@ impl Why {
     }
 }
 
-/// It.
+/// The state of the detection.
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
     scanners: Vec<Scanner>,
     /// How much of a tag has begun at the end of the last piece.
     begun: Begun,
-    /// How much of what looks like the name of an element has been read there.
+    /// The length read so far of a possible element name.
     name: Option<usize>,
     /// Names have been read up to so far behind the last piece.
     ahead: usize,
-    /// What has begun there may be in the text of a script or the like.
+    /// A construct begins there that may be in the text of a script or the like.
     in_text: bool,
-    /// What the present piece begins with is in such a text.
+    /// The start of the present piece is in such a text.
     text: bool,
     /// Bytes of long names.
     names: usize,
     /// A style or script of SVG is open, or may be.
     in_code: bool,
-    /// SVG or MathML is open, which an end tag of HTML would close; only for those who remove something.
+    /// SVG or MathML is open, which an end tag of HTML would close; only for features that remove something.
     root: Option<Root>,
-    /// What it is for.
+    /// The purpose of watching.
     pub how: Watching,
 }
 
-/// What the last piece ended with.
+/// The end of the last piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Begun {
     #[default]
@@ -93,7 +93,7 @@ enum Begun {
 }
 
 impl Begun {
-    /// The same at the end of this piece.
+    /// The state at the end of this piece.
     fn behind(self, bytes: &[u8]) -> Self {
         match bytes {
             [.., b'<'] => Self::Opens,
@@ -120,14 +120,14 @@ const BLOCK: usize = 16;
 const OPENS: u64 = u64::from_ne_bytes([b'<'; 8]);
 const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
 
-/// Whether a tag of interest may begin with these letters.
+/// Returns true if a tag of interest may begin with these letters.
 #[inline]
 fn may_begin(first: u8, second: u8) -> bool {
     SECOND.get(usize::from(first)).is_some_and(|seconds| seconds >> (second & 31) & 1 != 0)
         && second & 0x40 != 0
 }
 
-/// Whether a byte ends the name of an element.
+/// Returns true if a byte ends the name of an element.
 #[inline]
 fn ends_name(byte: u8) -> bool {
     matches!(byte, b'>' | b' ' | b'/' | b'\t'..=b'\r')
@@ -141,11 +141,11 @@ fn words(window: &[u8; BLOCK + 2]) -> [u64; 2] {
 }
 
 impl Guard {
-    /// Looks at what the rewriter is going to get, which may have names of so many bytes. Says how much of it it may get, if that
-    /// is not all, and why. `text` says whether it is within the text of a script or the like, of which it has read something; it
-    /// may say that it is not where it does not know.
+    /// Scans input for the rewriter, in which names may take `limit` bytes. Returns the length that the rewriter may receive, if that
+    /// is not all, and the reason. `text` says that it is within the text of a script or the like, some of which it has read; false
+    /// also if that is unknown.
     ///
-    /// What only looks like a name is taken for one, since text has a blank now and then; and none is ever taken for closed.
+    /// Text that only looks like a name counts as one, since text contains blanks; and none ever counts as closed.
     pub fn look(&mut self, bytes: &[u8], limit: usize, text: bool) -> Option<(usize, Why)> {
         self.find(bytes, limit, text).err()
     }
@@ -185,7 +185,7 @@ impl Guard {
         self.go(bytes, &mut place, bytes.len())
     }
 
-    /// Finds where tags of interest may begin. By itself, since what it does for each byte is what counts.
+    /// Finds possible starts of tags of interest. A function of its own, since its cost for each byte dominates.
     #[inline(never)]
     fn find_tags(&mut self, bytes: &[u8], place: &mut Place, limit: usize) -> Result<(), (usize, Why)> {
         let mut start = 0;
@@ -273,7 +273,7 @@ impl Guard {
         self.begin(&[], at + 3, in_text, self.text)
     }
 
-    /// Whether scanners are in the text of a script or the like, and have read something of it.
+    /// Returns true if scanners are in the text of a script or the like, and have read some of it.
     fn may_be_text(&self) -> bool {
         let mut texts = self.scanners.iter().filter_map(Scanner::has_read_text).peekable();
         texts.peek().is_some() && texts.all(|read| read)
@@ -301,8 +301,8 @@ impl Guard {
         Ok(())
     }
 
-    /// Reads what looks like a name, of which something may have been read before. An error where there are too many bytes of names
-    /// then.
+    /// Reads a possible name, of which a part may have been read before. An error if names then take
+    /// too many bytes.
     fn read_name(&mut self, bytes: &[u8], place: &mut Place, limit: usize) -> Result<(), (usize, Why)> {
         let at = place.read;
         let (rest, read) = (bytes.get(at..).unwrap_or_default(), self.name.unwrap_or_default());
@@ -311,7 +311,7 @@ impl Guard {
         if length > NAME {
             let (before, room) = (if read > NAME { read } else { 0 }, limit.saturating_sub(self.names));
             if length - before > room {
-                // At least what makes it a long one.
+                // At least the length that makes it a long one.
                 let most = (before + room + 1).max(NAME + 1);
                 self.names += most - before;
                 self.go(bytes, place, at + most - read)?;
@@ -324,15 +324,15 @@ impl Guard {
         Ok(())
     }
 
-    /// Another scanner goes along, which has got this already, unless it `may` begin in a text and does (`text`). Where there are
-    /// too many, what follows `behind` is taken for ambiguous.
+    /// Adds a scanner, which starts with this input, unless it `may` begin in a text and does (`text`). If there are
+    /// too many, the text `behind` counts as ambiguous.
     #[cold]
     fn begin(&mut self, before: &[u8], behind: usize, may: bool, text: bool) -> Result<(), (usize, Why)> {
         if may {
             if text {
                 return Ok(());
             }
-            // What they have taken for the start of a text was none.
+            // Their supposed starts of texts were none.
             self.scanners.retain(|scanner| !scanner.only_reads_text());
         }
         if self.scanners.iter().filter(|scanner| scanner.only_reads_text()).count() >= SCANNERS
@@ -348,8 +348,8 @@ impl Guard {
         if count < SCANNERS { Ok(()) } else { Err((behind, Why::Ambiguous)) }
     }
 
-    /// Lets all scanners go on; those for which it is over go away. An error as well behind a tag with which a style or script of
-    /// SVG begins or ends, or SVG itself if that matters, since those who get what follows have to know.
+    /// Advances all scanners; finished ones are removed. Also returns an error behind a tag with which a style or script of
+    /// SVG begins or ends, or SVG itself if that matters, since the readers of the following text have to know.
     fn go(&mut self, bytes: &[u8], place: &mut Place, to: usize) -> Result<(), (usize, Why)> {
         while place.done < to && !self.scanners.is_empty() {
             let mut next = to;
@@ -387,7 +387,7 @@ impl Guard {
         ambiguous.map_or(Ok(()), |at| Err((at, Why::Ambiguous)))
     }
 
-    /// Whether what comes is, or may be, the text of a style or script in SVG, which the rewriter takes for any other.
+    /// Returns true if the input is, or may be, the text of a style or script in SVG, which the rewriter treats as any other text.
     pub fn is_in_code(&self) -> bool {
         self.in_code
     }

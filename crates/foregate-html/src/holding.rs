@@ -1,9 +1,9 @@
-//! What the rewriter holds of a document, as far as it can be told from outside.
+//! An estimate of the rewriter's memory, from outside.
 //!
-//! It counts its buffer for a tag or comment that has not ended and its list of open elements, and stops at a limit; but
-//! it does not say how much that is, and it does not count the names of open elements.
+//! It counts its buffer for an unfinished tag or comment and its list of open elements, and stops at a limit; but
+//! it does not report the amount, and it does not count the names of open elements.
 
-/// What a rewriter needs for any document, about: its buffers, selectors and handlers, bytes.
+/// The approximate memory of a rewriter for any document: buffers, selectors and handlers, bytes.
 const FIXED: usize = 16 * 1024;
 /// How often the rewriter has the name of an open element.
 const COPIES: usize = 2;
@@ -11,14 +11,14 @@ const COPIES: usize = 2;
 /// The account.
 #[derive(Debug, Default)]
 pub(crate) struct Holding {
-    /// What the rewriter has got since it last wrote or told something, bytes.
+    /// The input since the rewriter's last output or call, bytes.
     begun: usize,
     /// The most that this has been: the rewriter keeps its buffer.
     buffer: usize,
 }
 
 impl Holding {
-    /// What is held now at most, bytes, by a rewriter that may hold as much as `limit`, with so many bytes of
+    /// The upper bound of the held memory, bytes, for a rewriter with this `limit` and so many bytes of
     /// [names](crate::guard::Guard::names); open elements are not counted.
     pub fn held(&self, limit: usize, names: usize) -> usize {
         FIXED.saturating_add(self.buffer.min(limit)).saturating_add(COPIES.saturating_mul(names))

@@ -1,4 +1,4 @@
-//! The pass over a document whose features do nothing but insert at the edges of head and body.
+//! The pass over a document for features that only insert at the edges of head and body.
 
 use foregate_module::{Finding, Sink};
 
@@ -22,7 +22,7 @@ pub(crate) struct Insertion {
     charset: Charset,
     /// A tag that has begun.
     held: Vec<u8>,
-    /// A `<` comes before that which is text, as far as has been read: what is inserted must not make a tag of it.
+    /// The preceding text ends in `<`: an insertion must not make a tag of it.
     opens: bool,
     /// Something was left out at the end.
     left_out: bool,
@@ -44,17 +44,17 @@ impl Insertion {
         }
     }
 
-    /// Whether the document is within the text of a script or the like, of which something has been read.
+    /// Returns true if the document is within the text of a script or the like, some of which has been read.
     pub fn reads_text(&self) -> bool {
         self.scanner.has_read_text() == Some(true)
     }
 
-    /// Whether everything has been inserted: the rest passes as it is.
+    /// Returns true if everything has been inserted: the rest passes unchanged.
     pub fn is_done(&self) -> bool {
         self.running.iter().all(|running| running.edges.is_done())
     }
 
-    /// Takes a piece, and writes what it has become; a tag that has begun is held where something may come before it.
+    /// Processes a piece and writes the output; an unfinished tag is held if an insertion may come before it.
     pub fn write(&mut self, piece: &[u8], out: &mut dyn Sink) {
         let (mut at, mut written) = (0, 0);
         while !self.is_done()
@@ -85,7 +85,7 @@ impl Insertion {
         self.held.extend_from_slice(rest.get(passes..).unwrap_or_default());
     }
 
-    /// A tag, of which `rest` follows what is held of it.
+    /// Handles a tag; `rest` follows the held part.
     fn found(&mut self, what: What, rest: &[u8], out: &mut dyn Sink) {
         let mut behind = Vec::new();
         for running in &mut self.running {
@@ -100,7 +100,7 @@ impl Insertion {
         }
         self.let_go(out);
         out.write(rest);
-        // What is inserted first at the start of an element is pushed back by what follows.
+        // Later insertions at the start of an element push earlier ones back.
         for (running, html) in self.running.iter_mut().zip(behind).rev() {
             if let Some(html) = html {
                 running.insert(&html, self.charset, &mut self.opens, out);
@@ -121,13 +121,13 @@ impl Insertion {
         out.write(before.unwrap_or(bytes));
     }
 
-    /// The same with what is held.
+    /// Passes the held part on.
     fn pass_held(&mut self, out: &mut dyn Sink) {
         let held = std::mem::take(&mut self.held);
         self.pass(&held, out);
     }
 
-    /// Writes what is held as it is.
+    /// Writes the held part unchanged.
     pub fn let_go(&mut self, out: &mut dyn Sink) {
         if std::mem::take(&mut self.opens) {
             out.write(b"<");
@@ -151,7 +151,7 @@ impl Insertion {
         self.let_go(out);
     }
 
-    /// Whether something was left out at the end of the document.
+    /// Returns true if an insertion was skipped at the end of the document.
     pub fn has_left_out(&self) -> bool {
         self.left_out
     }
@@ -161,7 +161,7 @@ impl Insertion {
         self.held.capacity() + self.scanner.held()
     }
 
-    /// What was inserted.
+    /// Reports the insertions.
     pub fn report(&self, tell: &mut dyn FnMut(Finding)) {
         for running in self.running.iter().filter(|running| running.matches > 0) {
             let event = if running.dry { "dry-run-matches" } else { "matches" };

@@ -1,17 +1,17 @@
-//! What the start of a body says that the body is.
+//! The kind of a body by its start.
 //!
 //! Servers send JSON, text, and parts of pages as `text/html`. Markup at the edges of head and body belongs into documents alone:
-//! behind JSON it breaks a script that reads it, and in a part of a page it runs once more each time.
+//! behind JSON it breaks scripts that read it, and in a part of a page it would run once more.
 
 use crate::charset::PRESCAN;
 
-/// What a body is.
+/// The kind of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum BodyKind {
     /// A document.
     #[default]
     Document,
-    /// It begins with what may stand in a head, such as a script: a document if tags of `html`, `head` or `body` follow.
+    /// It begins with head content, such as a script: a document if tags of `html`, `head` or `body` follow.
     HeadContent,
     /// It begins with another element: a document if a tag of `html` follows, as behind a warning of an interpreter.
     Fragment,
@@ -23,8 +23,8 @@ pub(crate) enum BodyKind {
     Empty,
 }
 
-/// What a body is, by its start without a mark; `None` if more of it is needed. `whole` says that there is no more. No more than
-/// [`PRESCAN`] bytes behind leading blanks are looked at, whether more have come or not.
+/// Determines the kind of a body by its start without a mark; `None` if more of it is needed. `whole` says that there is no more. At most
+/// [`PRESCAN`] bytes behind leading blanks are read, even if more are available.
 pub(crate) fn body_kind(start: &[u8], whole: bool) -> Option<BodyKind> {
     let start = start.trim_ascii_start();
     let rest = start.get(..PRESCAN).unwrap_or(start);
@@ -44,7 +44,7 @@ pub(crate) fn body_kind(start: &[u8], whole: bool) -> Option<BodyKind> {
     }
 }
 
-/// The same for what begins with `<`: comments, declarations and end tags are skipped.
+/// The kind of a body that begins with `<`: comments, declarations and end tags are skipped.
 fn by_tags(mut rest: &[u8]) -> Option<BodyKind> {
     let mut is_xml = false;
     let other = |is_xml| Some(if is_xml { BodyKind::Other } else { BodyKind::Fragment });
@@ -95,7 +95,7 @@ fn by_tags(mut rest: &[u8]) -> Option<BodyKind> {
     }
 }
 
-/// Whether `doctype html ...` stands there.
+/// Returns true if it is `doctype html ...`.
 fn is_doctype(declaration: &[u8]) -> bool {
     let Some((word, name)) = declaration.split_at_checked(7) else { return false };
     let name = name.trim_ascii_start();
@@ -103,7 +103,7 @@ fn is_doctype(declaration: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"doctype") && name.eq_ignore_ascii_case(b"html")
 }
 
-/// What begins with an element of this name.
+/// The kind of a body that begins with an element of this name.
 fn by_name(name: &[u8]) -> BodyKind {
     match name {
         b"html" | b"head" | b"body" | b"frameset" | b"title" | b"meta" | b"base" => BodyKind::Document,

@@ -1,9 +1,9 @@
 //! HTML that is rewritten while it streams.
 //!
 //! A [`Feature`] is a small type: the selectors that it names, and handlers with a state of their own for each response.
-//! Steps choose features and add them to the list [`Features`]; one last step, [`steps::Html`], puts all that were chosen
-//! into one [`Pass`] over the document, which is a filter of bodies like any other. What it holds is bounded, whatever
-//! comes and however much that becomes; where it cannot go on, the rest passes as it is.
+//! Steps choose features and add them to the list [`Features`]; one last step, [`steps::Html`], puts all of them
+//! into one [`Pass`] over the document, which is a filter of bodies like any other. Its memory is bounded, regardless of input
+//! and output; if it cannot go on, the rest passes unchanged.
 //!
 //! ```
 //! use std::sync::Arc;

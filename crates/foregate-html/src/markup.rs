@@ -1,4 +1,4 @@
-//! Whether markup of the configuration is whole: it closes the elements that it opens, and no others.
+//! A check of markup in the configuration: it has to close the elements that it opens, and no others.
 
 use std::collections::HashMap;
 
@@ -9,9 +9,9 @@ use crate::tree::{BODY, Content, Event, Facts, Id, MATH, SVG, Space, TEMPLATE, T
 /// Why markup cannot stand at an element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Partial {
-    /// It opens this element, and does not close it.
+    /// It opens this element without closing it.
     Opens(String),
-    /// It closes this element, which it did not open.
+    /// It closes this element without opening it.
     Closes(String),
     /// It ends within a tag or a comment, or with a `<`.
     Unfinished,

@@ -26,8 +26,8 @@ impl Needles {
         Some(Self { search, longest })
     }
 
-    /// Goes through what has come: calls `tell` with each stretch, and which text that is, if it is one, until it says that
-    /// this is enough. Says how many bytes were told; the rest has to come again with what follows it. With `last` nothing
+    /// Searches the input: calls `tell` with each stretch and the number of its text, if it is one, until `tell` asks
+    /// to stop. Returns the number of processed bytes; the rest has to be passed again with the next input. With `last` no input
     /// follows.
     pub fn search(
         &self,
@@ -35,7 +35,7 @@ impl Needles {
         last: bool,
         tell: &mut dyn FnMut(&[u8], Option<usize>) -> bool,
     ) -> usize {
-        // A text that begins behind this may be longer than what has come.
+        // A text that begins behind this may be longer than the input.
         let safe = if last { bytes.len() } else { (bytes.len() + 1).saturating_sub(self.longest) };
         let mut at = 0;
         for found in self.search.find_iter(bytes) {

@@ -14,9 +14,9 @@ pub(crate) fn of(random: [u64; 2]) -> String {
     digits.filter_map(|digit| DIGITS.get(digit as usize)).map(|byte| char::from(*byte)).collect()
 }
 
-/// Changes the policies of a response so that they allow what says `nonce`.
+/// Changes the policies of a response so that they allow elements with this `nonce`.
 ///
-/// A directive that allows all inline code stays as it is: a nonce in it would forbid what it allows.
+/// A directive that allows all inline code stays unchanged: a nonce in it would forbid inline code without one.
 pub(crate) fn allow(response: &dyn Fields, nonce: &str) -> Edits {
     let mut edits = Edits::new();
     for name in FIELDS {
@@ -57,7 +57,7 @@ fn guard(directives: &mut Vec<Vec<u8>>, element: &str, kind: &str, nonce: &str) 
             words(directive).next().is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()))
         })
     };
-    // Beside a directive for elements the one for the kind is still read by those who do not know it.
+    // Browsers that do not know the directive for elements read the one for the kind.
     let own: Vec<usize> = [named(element), named(kind)].into_iter().flatten().collect();
     if own.is_empty() {
         let Some(standard) = named("default-src").and_then(|at| directives.get(at)) else { return };

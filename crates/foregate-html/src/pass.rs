@@ -23,24 +23,24 @@ use crate::spare::Plan;
 pub const STEP: &str = "html";
 /// The default of the most that the rewriter may hold of a document, bytes.
 pub const BUDGET: usize = 512 * 1024;
-/// What is written at once, bytes; more only where one slice makes more.
+/// The amount written at once, bytes; more only if one slice makes more.
 const ROUND: usize = 16 * 1024;
-/// What a slice may make at most, as far as features say truly how much they add, bytes.
+/// The largest output of a slice, bytes, given the declared growth of the features.
 const ROOM: usize = 64 * 1024;
 /// The bounds of a slice, bytes.
 const SLICE: (usize, usize) = (16, 4096);
-/// The most that the first slice has, bytes; each that follows may have twice as much. Who waits for the document gets its
-/// start soon, and little is parsed needlessly where features have nothing to do behind the head.
+/// The largest size of the first slice, bytes; it doubles with each further one. The client gets the start of the document
+/// soon, and little is parsed needlessly if features have nothing to do behind the head.
 const FIRST_SLICE: usize = 512;
-/// What a buffer may keep of its memory once it is empty, bytes.
+/// The capacity that an empty buffer keeps, bytes.
 const KEPT: usize = 4 * ROUND;
 
-/// What a pass has to know beside its features.
+/// The settings of a pass beside its features.
 #[derive(Debug, Clone)]
 pub struct Terms {
     /// The value of `content-type`.
     pub content_type: Option<Vec<u8>>,
-    /// What scripts and styles that are inserted may say.
+    /// The nonce for inserted scripts and styles.
     pub nonce: Option<Arc<str>>,
     /// The path of the document, if relative paths in it are to be taken from that.
     pub path: Option<Arc<str>>,
@@ -57,24 +57,24 @@ impl Default for Terms {
 /// The pass. See [`Pass::filter`].
 pub struct Pass {
     state: State,
-    /// What has come and was not consumed yet: from `at` on.
+    /// Unprocessed input, from `at` on.
     queue: Vec<u8>,
     at: usize,
-    /// What is left of it is a character that has only begun.
+    /// The rest of it is an incomplete character.
     begun: bool,
-    /// What the next slice may have, and what any may have.
+    /// The sizes of the next slice and of the largest.
     slice: usize,
     most: usize,
-    /// What handlers share, once the rewriter has begun; away while it is at work.
+    /// The state shared by handlers, once the rewriter has begun; moved out while it is at work.
     shared: Option<Box<Shared>>,
-    /// What the rewriter was made for.
+    /// The selectors and features for which the rewriter was made.
     plan: Option<Plan>,
-    /// What does the work where no rewriter is needed.
+    /// The lighter pass, if no rewriter is needed.
     insertion: Option<Box<Insertion>>,
     terms: Terms,
-    /// What the rewriter holds.
+    /// The memory of the rewriter.
     holding: Holding,
-    /// Whether it reads the document as a browser does.
+    /// Detection of disagreement with browsers.
     guard: Guard,
     /// Why it gave up.
     gave_up: Option<&'static str>,
@@ -116,11 +116,11 @@ enum State {
 }
 
 impl Pass {
-    /// A filter that runs these features over a document; each comes with whether it is in a dry run.
+    /// A filter that runs these features over a document; the flag of each says that it is in a dry run.
     ///
-    /// What it holds is bounded, however much the document grows: it takes the document in slices, and stops while what it
-    /// has written waits to be taken away. When the rewriter needs more than its budget (for a tag or a comment that is
-    /// huge, or for elements inside each other), the rest of the document passes as it is, and no byte is lost.
+    /// Its memory is bounded, however much the document grows: it processes the document in slices, and pauses while its
+    /// output waits to be taken. If the rewriter needs more than its budget (for a huge tag or comment,
+    /// or for deeply nested elements), the rest of the document passes unchanged, and no byte is lost.
     pub fn filter(features: Vec<(Chosen, bool)>, terms: Terms) -> Filtered {
         let dry = features.iter().all(|(_, dry)| *dry);
         let budget = usize::MAX;
@@ -159,7 +159,7 @@ impl Pass {
         }
     }
 
-    /// Rewrites what is queued, as far as it may be written now.
+    /// Rewrites the queued input, as far as output may be written now.
     fn work(&mut self, all: bool, out: &mut dyn Sink) -> Result<(), Bail> {
         let mut written = 0;
         while self.at < self.queue.len() && (all || written < ROUND) && !self.is_held_up() {
@@ -170,7 +170,7 @@ impl Pass {
         Ok(())
     }
 
-    /// Rewrites a slice of what is queued, and says how much was written; `None` if that has to wait for more.
+    /// Rewrites a slice of the queued input and returns the size of the output; `None` if that has to wait for more.
     fn slice(&mut self, out: &mut dyn Sink) -> Result<Option<usize>, Bail> {
         let State::Rewrites(rewriter) = &mut self.state else { return Ok(None) };
         let Some(shared) = &mut self.shared else { return Ok(None) };
@@ -186,7 +186,7 @@ impl Pass {
         shared.in_code = self.guard.is_in_code();
         shared.foreign = self.guard.root();
         if let Some(follower) = &mut shared.follower {
-            // What it holds back must not come to the rewriter later than what is said of it.
+            // Held text has to reach the rewriter before the state that describes it.
             if (shared.in_code, shared.foreign) != before {
                 follower.decide(false);
             }
@@ -230,7 +230,7 @@ impl Pass {
         Ok(Some(count))
     }
 
-    /// No feature has anything more to do: what the rewriter still holds, and the rest of the document, pass as they are.
+    /// No feature has anything more to do: the rewriter's held text and the rest of the document pass unchanged.
     fn leave(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
         self.stop(out)?;
         if !self.is_held_up() {
@@ -239,7 +239,7 @@ impl Pass {
         Ok(())
     }
 
-    /// What features and the rewriter hold is written as it is, and nothing is changed any more.
+    /// Writes the text held by features and the rewriter unchanged, and stops changing anything.
     fn stop(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
         let State::Rewrites(rewriter) = std::mem::replace(&mut self.state, State::Over) else {
             return Ok(());
@@ -280,7 +280,7 @@ impl Pass {
         Err(Bail::Pass)
     }
 
-    /// Hands on what is queued as it is.
+    /// Passes the queued input on unchanged.
     fn hand_on(&mut self, out: &mut dyn Sink) {
         if let Some(follower) = self.shared.as_mut().and_then(|shared| shared.follower.as_mut()) {
             let rest = follower.take_rest();
@@ -308,7 +308,7 @@ impl Pass {
         }
     }
 
-    /// Finds the encoding and what the body is, and begins to rewrite once both are known.
+    /// Finds the encoding and the kind of the body, and begins to rewrite once both are known.
     fn begin(&mut self, whole: bool, out: &mut dyn Sink) -> Result<(), Bail> {
         if !matches!(self.state, State::Begins(_)) {
             return Ok(());
@@ -352,7 +352,7 @@ impl Pass {
         Err(Bail::Pass)
     }
 
-    /// What features are told of this document.
+    /// The facts about this document for features.
     fn page(&self, path: Option<Arc<str>>, kind: BodyKind) -> Page {
         Page { kind, path, ..Page::new(self.charset, self.terms.nonce.clone()) }
     }
@@ -407,13 +407,13 @@ impl Pass {
         self.state = State::Rewrites(rewriter);
     }
 
-    /// Whether something has to come before more can be written.
+    /// Returns true if more input is needed before more can be written.
     fn is_held_up(&self) -> bool {
         self.asking.is_some() || !self.frames.is_empty()
     }
 
-    /// Hands on what the rewriter has written, up to the first fragment; says how much that was. A `<` at the end stays while
-    /// it is at work: what follows may be taken away.
+    /// Passes the rewriter's output on, up to the first fragment, and returns its size. A `<` at the end stays while
+    /// the rewriter is at work, since the following text may be removed.
     fn hand_over(&mut self, out: &mut dyn Sink) -> usize {
         let all = !matches!(self.state, State::Rewrites(_));
         let Some(Shared { written, .. }) = self.shared.as_deref_mut() else { return 0 };
@@ -434,7 +434,7 @@ impl Pass {
         }
         let taken = written.take(all);
         match self.frames.first_mut() {
-            // The document goes on behind what is held up.
+            // The document continues behind the held part.
             Some(document) => document.written.bytes.extend(taken.bytes),
             None => {
                 self.frames.push(Frame { written: taken, ..Frame::default() });
@@ -444,7 +444,7 @@ impl Pass {
         count
     }
 
-    /// Writes what stands before the next fragment, and asks for that; not more than [`ROUND`] at once, beyond one fallback.
+    /// Writes the text before the next fragment and asks for the fragment; at most [`ROUND`] at once, beyond one fallback.
     fn advance(&mut self, out: &mut dyn Sink) {
         let mut room = ROUND;
         while room > 0
@@ -467,7 +467,7 @@ impl Pass {
         }
     }
 
-    /// Asks for a fragment. What cannot be asked for is replaced; says how much was written for it.
+    /// Asks for a fragment. If that is impossible, writes the replacement and returns its size.
     fn ask(&mut self, mut fragment: Fragment, out: &mut dyn Sink) -> usize {
         if let Some(literal) = fragment.literal.take() {
             let written = self.nested(&literal, &fragment.path);
@@ -486,7 +486,7 @@ impl Pass {
         }
     }
 
-    /// A fragment cannot be had: another one may serve, or nothing, or what the configuration says. Says how much was
+    /// Handles a missing fragment: asks for its alternative, or writes the fallback of the configuration. Returns the number of bytes
     /// written.
     fn miss(&mut self, mut fragment: Fragment, out: &mut dyn Sink) -> usize {
         if let Some(path) = fragment.alternative.take() {
@@ -495,7 +495,7 @@ impl Pass {
         self.fall_back(&fragment, out)
     }
 
-    /// Nothing takes the place of a fragment but what the configuration says. Says how much was written.
+    /// Writes the configured fallback for a fragment. Returns its size.
     fn fall_back(&mut self, fragment: &Fragment, out: &mut dyn Sink) -> usize {
         self.missing += 1;
         if fragment.optional {
@@ -507,7 +507,7 @@ impl Pass {
         fallback.len()
     }
 
-    /// Writes what is left of this, with what takes the place of fragments that nobody waits for any more.
+    /// Writes the rest of this frame, with fallbacks for the fragments that are no longer awaited.
     fn write_out(&mut self, frame: Frame, out: &mut dyn Sink) {
         let Frame { written, mut at, .. } = frame;
         for (end, fragment) in written.holes {
@@ -521,7 +521,7 @@ impl Pass {
         out.write(written.bytes.get(at..).unwrap_or_default());
     }
 
-    /// What a fragment has become, with the places of those within it.
+    /// The output for a fragment, with the places of fragments within it.
     fn nested(&mut self, body: &[u8], path: &str) -> Written {
         // A mark means something at the start of a document alone.
         let body = body.strip_prefix(MARKS[0]).unwrap_or(body);
@@ -549,7 +549,7 @@ impl Pass {
         written
     }
 
-    /// Inserts into what has come.
+    /// Processes a piece in the lighter pass.
     fn insert(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
         let Some(insertion) = &mut self.insertion else { return Ok(()) };
         let mut rest = piece;
@@ -618,7 +618,7 @@ impl Pass {
     }
 }
 
-/// Gives the rewriter a part of the document, and does what is due amid it.
+/// Passes a part of the document to the rewriter, with the operations in it.
 fn write(
     shared: &mut Option<Box<Shared>>,
     rewriter: &mut HtmlRewriter<'static, Output>,

@@ -1,6 +1,6 @@
 //! Character references, as they stand in attributes and text (HTML, section 13.2.5.72).
 
-/// The longest reference that is known as one, bytes. What is longer, by zeros before its number, is text.
+/// The longest recognised reference, bytes. Longer ones, with zeros before their number, count as text.
 pub(crate) const LONGEST: usize = 64;
 /// The longest name of a reference, bytes.
 const NAME: usize = 31;
@@ -18,7 +18,7 @@ const OLD: [(&str, char); 10] = [
     ("COPY", '\u{a9}'),
     ("REG", '\u{ae}'),
 ];
-/// The same for the characters of ISO 8859-1, from U+00A0 on.
+/// The names of the characters of ISO 8859-1, from U+00A0 on.
 const LATIN: &str = "nbsp iexcl cent pound curren yen brvbar sect uml copy ordf laquo not shy reg macr deg plusmn sup2 sup3 \
     acute micro para middot cedil sup1 ordm raquo frac14 frac12 frac34 iquest Agrave Aacute Acirc Atilde Auml Aring AElig \
     Ccedil Egrave Eacute Ecirc Euml Igrave Iacute Icirc Iuml ETH Ntilde Ograve Oacute Ocirc Otilde Ouml times Oslash Ugrave \
@@ -65,18 +65,18 @@ const ASCII: [(&str, char); 37] = [
     ("rbrace", '}'),
 ];
 
-/// What an ampersand begins.
+/// The construct behind an ampersand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Begun {
     /// Nothing: it stands for itself.
     Text,
     /// A reference of so many bytes; to which character, if that is known.
     Reference(usize, Option<char>),
-    /// What follows has to tell; at most [`LONGEST`] bytes are needed.
+    /// The following text decides; at most [`LONGEST`] bytes are needed.
     More,
 }
 
-/// Looks at an ampersand and what follows it. With `last` nothing follows that.
+/// Classifies an ampersand and the text behind it. With `last` no text follows.
 pub(crate) fn begun(text: &str, last: bool, in_attribute: bool) -> Begun {
     let bytes = text.as_bytes();
     match bytes.get(1) {
@@ -134,7 +134,7 @@ fn name(text: &str, last: bool, in_attribute: bool) -> Begun {
         let known = old().chain(ASCII).find(|(known, _)| *known == name);
         return Begun::Reference(length + 2, known.map(|(_, character)| character));
     }
-    // Without a semicolon names of old count, in attributes only where the address goes on with what is in no name.
+    // Without a semicolon only the old names count, in attributes only before a character that no name contains.
     let fits = |known: &&str| match in_attribute {
         true => name == *known && next != Some(&b'='),
         false => name.starts_with(known),
@@ -153,7 +153,7 @@ pub(crate) fn resolve(text: &str) -> String {
     resolve_but(text, '&')
 }
 
-/// The same, where the ampersand of a reference that stays becomes `mark`.
+/// Like [`resolve`], with `mark` for the ampersand of a reference that stays.
 pub(crate) fn resolve_but(text: &str, mark: char) -> String {
     let ascii = |length, character: Option<char>| {
         character.filter(char::is_ascii).map_or((mark, 1), |character| (character, length))

@@ -1,8 +1,8 @@
-//! Elements that are being taken out of a document.
+//! Removal of elements from a document.
 //!
-//! The rewriter could drop them itself, but it takes any end tag that closes an element for the element's own, and what it has
-//! dropped is gone when it gives up amid an element. So what stands in such an element is written as it came, and held until it is
-//! clear where the element ends; then it is cut off, or handed on after all.
+//! The rewriter could drop elements itself, but it takes any end tag that closes an element for the element's own, and dropped
+//! content is lost when it gives up inside an element. So the content of a removed element is written unchanged and held until
+//! the end of the element is known; then it is cut off, or released.
 
 use lol_html::html_content::{ContentType, EndTag, StreamingHandler, StreamingHandlerSink};
 use lol_html::send;
@@ -15,7 +15,7 @@ use crate::rewriter::{shared, written};
 pub(crate) struct Removing {
     /// Which one of the document.
     number: u64,
-    /// It only would be: other features of a dry run do nothing in it either, and nothing is held.
+    /// In a dry run: other features of a dry run do nothing in it either, and nothing is held.
     dry: bool,
     /// Nobody is given its texts.
     pub hushes_texts: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Removing {
     lacks_end: bool,
 }
 
-/// Whether elements of this name may end without an end tag (HTML, section 13.1.2.4).
+/// Returns true if elements of this name may end without an end tag (HTML, section 13.1.2.4).
 pub(crate) fn may_lack_its_end(name: &str) -> bool {
     matches!(
         name,
@@ -51,7 +51,7 @@ pub(crate) fn may_lack_its_end(name: &str) -> bool {
     )
 }
 
-/// Whether the content of an element means what it means since it is in that one, so that it cannot stay without it.
+/// Returns true if the meaning of content depends on being in this element, so that it cannot stay without it.
 pub(crate) fn decides_about_content(name: &str) -> bool {
     matches!(
         name,
@@ -85,7 +85,7 @@ fn is_html(element: &send::Element<'_, '_>) -> bool {
     element.namespace_uri() == "http://www.w3.org/1999/xhtml"
 }
 
-/// What is written from here on is held.
+/// A marker: output from here on is held.
 struct Begins;
 
 impl StreamingHandler for Begins {
@@ -98,7 +98,7 @@ impl StreamingHandler for Begins {
     }
 }
 
-/// What is held goes.
+/// A marker: the held output is removed.
 struct CutsOff;
 
 impl StreamingHandler for CutsOff {
@@ -112,12 +112,12 @@ impl StreamingHandler for CutsOff {
 }
 
 impl Removing {
-    /// An element whose end is found by those who [follow](crate::follow) the document.
+    /// An element whose end the [follower](crate::follow) finds.
     pub fn followed() -> Self {
         Self { number: 0, dry: false, hushes_texts: true, lacks_end: false }
     }
 
-    /// Whether a feature changes nothing in it.
+    /// Returns true if features change nothing in it.
     pub fn hushes(&self, dry: bool) -> bool {
         dry || !self.dry
     }
@@ -165,8 +165,8 @@ fn end(number: u64, name: &str, tag: &mut EndTag<'_>) {
     });
 }
 
-/// Takes the end tag of an element away whose content stays. What it would have closed beside that element is closed by itself: in
-/// SVG that goes on, what follows would mean something else.
+/// Removes the end tag of an element with content that stays. Other elements that it would have closed are closed explicitly: in
+/// SVG, which would stay open, the following text would change its meaning.
 pub(crate) fn remove_end(tag: &mut EndTag<'_>) {
     if let Some(root) = shared(|shared| shared.foreign) {
         tag.before(root.end_tag(), ContentType::Html);
@@ -174,8 +174,8 @@ pub(crate) fn remove_end(tag: &mut EndTag<'_>) {
     tag.remove();
 }
 
-/// The document is over. An element whose end tag may be left out ends here; of any other nobody can tell how much of what follows
-/// was to be in it. Says whether it stays.
+/// Handles the end of the document. An element with an optional end tag ends here; the extent of any other
+/// is unknown. Returns true if it stays.
 pub(crate) fn end_all(removing: &mut Option<Removing>) -> bool {
     let Some(removing) = removing.take() else { return false };
     let stays = !removing.lacks_end;

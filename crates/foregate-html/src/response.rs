@@ -1,14 +1,14 @@
-//! What the head of a response says about its body.
+//! Facts about a body from the head of its response.
 
 use foregate_module::{Argument, Edit, Edits, Field, Fields, Problem};
 
-/// Whether a list field has an element, in any case (RFC 9110, section 5.6.1).
+/// Returns true if a list field has an element, in any case (RFC 9110, section 5.6.1).
 pub(crate) fn has_element(fields: &dyn Fields, name: &str, wanted: &[u8]) -> bool {
     let mut elements = fields.all(name).flat_map(|value| value.split(|byte| *byte == b','));
     elements.any(|element| element.trim_ascii().eq_ignore_ascii_case(wanted))
 }
 
-/// Whether `If-None-Match` names this validator, strong or weak, or any (RFC 9110, section 13.1.2).
+/// Returns true if `If-None-Match` names this validator, strong or weak, or any (RFC 9110, section 13.1.2).
 pub(crate) fn is_known(request: &dyn Fields, tag: &str) -> bool {
     let mut elements = request.all("if-none-match").flat_map(|value| value.split(|byte| *byte == b','));
     elements.any(|element| {
@@ -17,7 +17,7 @@ pub(crate) fn is_known(request: &dyn Fields, tag: &str) -> bool {
     })
 }
 
-/// Whether the response has a whole body that may be transformed (RFC 9110, section 7.7).
+/// Returns true if the response has a whole body that may be transformed (RFC 9110, section 7.7).
 pub(crate) fn is_whole(status: u16, response: &dyn Fields) -> bool {
     const WITHOUT_OR_IN_PARTS: [u16; 4] = [204, 205, 206, 304];
     status >= 200
@@ -26,16 +26,16 @@ pub(crate) fn is_whole(status: u16, response: &dyn Fields) -> bool {
         && !has_element(response, "cache-control", b"no-transform")
 }
 
-/// Whether the body has a content coding.
+/// Returns true if the body has a content coding.
 pub(crate) fn is_encoded(response: &dyn Fields) -> bool {
     response.all("content-encoding").any(|coding| {
         !coding.trim_ascii().is_empty() && !coding.trim_ascii().eq_ignore_ascii_case(b"identity")
     })
 }
 
-/// The answer to a client that asks whether what it has is still right: it has the changed body, whose validator is weak,
-/// and is told that one (RFC 9110, section 15.4.5). Who names a strong one has something else; who names none, but a time, is
-/// told the weak one, lest a cache put parts of the origin's body together with what it has.
+/// The response to a client that revalidates: it has the changed body with a weak validator,
+/// and receives that one (RFC 9110, section 15.4.5). A client with a strong validator has another body; one with only a time gets
+/// the weak validator, so that no cache combines parts of the origin's body with the changed one.
 pub(crate) fn revalidated(request: &dyn Fields, response: &dyn Fields) -> Edits {
     let mut edits = Edits::new();
     let Some(strong) = response.get("etag").filter(|tag| tag.starts_with(b"\"")) else { return edits };
@@ -68,7 +68,7 @@ fn essence(content_type: &[u8]) -> &[u8] {
     content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii()
 }
 
-/// Whether such a value is a type that browsers read as XML (MIME Sniffing, section 4.6; `text/xsl` besides).
+/// Returns true if browsers read the type as XML (MIME Sniffing, section 4.6; `text/xsl` besides).
 pub(crate) fn is_xml(content_type: &[u8]) -> bool {
     let essence = essence(content_type).to_ascii_lowercase();
     essence.ends_with(b"+xml") || essence.ends_with(b"/xml") || essence == b"text/xsl"
@@ -102,7 +102,7 @@ impl MediaType {
         }
     }
 
-    /// Whether a value of `content-type` is of it.
+    /// Returns true if a value of `content-type` is of it.
     pub fn fits(&self, content_type: &[u8]) -> bool {
         let mut parts = essence(content_type).splitn(2, |byte| *byte == b'/');
         let (Some(main), Some(sub)) = (parts.next(), parts.next()) else { return false };

@@ -1,4 +1,4 @@
-//! The rewriter of one document: what features have asked for, as handlers of `lol_html`.
+//! The rewriter of one document: the handlers of features on top of `lol_html`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashSet, VecDeque};
@@ -35,36 +35,36 @@ pub(crate) struct Running {
 }
 
 thread_local! {
-    /// What the rewriter that is at work on this thread shares with its handlers. They are called thousands of times for a
-    /// document, and its output still more often; a lock each time would cost more than most of them do.
+    /// The state that the rewriter at work on this thread shares with its handlers. They are called thousands of times for a
+    /// document, and its output still more often; a lock each time would cost more than most handlers do.
     ///
-    /// Both are never dropped here, so that no access has to ask whether they have been: [`at_work`] puts them there, and takes
+    /// Both are never dropped here, so that no access has to check for that: [`at_work`] puts them here, and takes
     /// them away again.
     static AT_WORK: Cell<ManuallyDrop<Option<Box<Shared>>>> = const { Cell::new(ManuallyDrop::new(None)) };
-    /// What that rewriter has written. By itself, since what a handler adds to the end is written while that runs.
+    /// The output of that rewriter. Separate, since a handler's text at the end is written while the handler runs.
     static WRITTEN: RefCell<ManuallyDrop<Written>> = const {
         let written = Written { bytes: Vec::new(), holes: VecDeque::new(), stands_in: false, cut: None };
         RefCell::new(ManuallyDrop::new(written))
     };
 }
 
-/// What handlers share.
+/// The state shared by handlers.
 #[derive(Default)]
 pub(crate) struct Shared {
     pub running: Vec<Running>,
     /// How many of them come before the first that reads texts.
     deaf: usize,
-    /// For documents whose second bytes may look like ASCII.
+    /// Masks, for documents in which second bytes may look like ASCII.
     masks: Option<Masks>,
-    /// Whether a `title` is open.
+    /// Set while a `title` is open.
     in_title: bool,
-    /// Whether the present text is that of a `title`.
+    /// Set while the present text is that of a `title`.
     is_title: bool,
     /// The document is within the text of a script or the like; said only where something of that has been read.
     pub in_text: bool,
-    /// A style or script of SVG is open, whose text the rewriter takes for any other.
+    /// A style or script of SVG is open; the rewriter treats its text as any other.
     pub in_code: bool,
-    /// SVG or MathML is open, which an end tag of what it is in would close; said only where something is taken out.
+    /// SVG or MathML is open, which an end tag of an enclosing element would close; known only if features remove something.
     pub foreign: Option<Root>,
     /// Nothing is to be changed any more.
     pub quiet: bool,
@@ -72,7 +72,7 @@ pub(crate) struct Shared {
     pub removing: Option<Removing>,
     /// How many have been.
     pub removals: u64,
-    /// What goes ahead, and knows elements as a browser has them.
+    /// The tree of the browser's elements, ahead of the rewriter.
     pub follower: Option<Box<Follower>>,
     /// How many that should have been were left.
     pub left: u64,
@@ -80,17 +80,17 @@ pub(crate) struct Shared {
     pub unsupported: u64,
     /// A handler has run.
     pub ran: bool,
-    /// What it ends within.
+    /// The construct in which the document ends.
     pub tail: Tail,
     /// The document ends within the text of a script or the like.
     ends_in_text: bool,
     /// Something was not added at its end.
     pub left_out: bool,
-    /// What the rewriter has written; elsewhere while it is at work.
+    /// The output of the rewriter; elsewhere while it is at work.
     pub written: Written,
-    /// Document and texts are both UTF-8: what features make of a text needs no way through the rewriter.
+    /// Document and texts are both UTF-8: changed text bypasses the rewriter.
     writes_texts: bool,
-    /// What features make of the present text.
+    /// The changed form of the present text.
     made: Made,
 }
 
@@ -100,7 +100,7 @@ struct Masks {
     masked: String,
 }
 
-/// Lets a rewriter work, with what its handlers share at hand for them.
+/// Runs a rewriter with its shared state available to its handlers.
 pub(crate) fn at_work<T>(shared: &mut Option<Box<Shared>>, work: impl FnOnce() -> T) -> T {
     let written = shared.as_mut().map(|shared| std::mem::take(&mut shared.written));
     let written = ManuallyDrop::new(written.unwrap_or_default());
@@ -114,7 +114,7 @@ pub(crate) fn at_work<T>(shared: &mut Option<Box<Shared>>, work: impl FnOnce() -
     done
 }
 
-/// For handlers: what they share.
+/// The shared state, for handlers.
 #[inline]
 pub(crate) fn shared<T: Default>(run: impl FnOnce(&mut Shared) -> T) -> T {
     AT_WORK.with(|at_work| {
@@ -127,13 +127,13 @@ pub(crate) fn shared<T: Default>(run: impl FnOnce(&mut Shared) -> T) -> T {
     })
 }
 
-/// For what writes: what the rewriter that is at work has written.
+/// The output of the rewriter at work.
 #[inline]
 pub(crate) fn written(run: impl FnOnce(&mut Written)) {
     WRITTEN.with_borrow_mut(|written| run(written));
 }
 
-/// For handlers that take away what begins or ends here: see [`Written::end_text`]. What comes before has been written then.
+/// For handlers that remove a construct that begins or ends here: see [`Written::end_text`]. The text before has been written then.
 pub(crate) fn end_text() {
     written(Written::end_text);
 }
@@ -147,9 +147,9 @@ impl OutputSink for Output {
     }
 }
 
-/// The rewriter of a document, which has to be [at work](at_work) with what its handlers [share](Shared::of). Its handlers only
-/// know features by their number, so that it serves any document in this encoding that these features are chosen for.
-/// It holds at most `budget` bytes.
+/// The rewriter of a document, which has to be [at work](at_work) with its [shared state](Shared::of). Its handlers only
+/// know features by their number, so it serves any document in this encoding with the same features.
+/// Its memory is at most `budget` bytes.
 pub(crate) fn rewriter<'f>(
     features: impl Iterator<Item = &'f dyn Feature>,
     charset: Charset,
@@ -213,7 +213,7 @@ pub(crate) fn rewriter<'f>(
 }
 
 impl Shared {
-    /// What handlers share while features run over one document; each comes with whether it is in a dry run.
+    /// The shared state for features over one document; the flag of each says that it is in a dry run.
     pub fn of(features: Vec<(Chosen, bool)>, page: &Page) -> Box<Self> {
         let begin = |(chosen, dry): (Chosen, bool)| {
             let Chosen { step, feature } = chosen;
@@ -256,14 +256,14 @@ impl Shared {
         self.ends_in_text = self.in_text;
     }
 
-    /// Whether the document ends within a tag or the like. What the rewriter held of such a tag has been written since.
+    /// Returns true if the document ends within a tag or the like. The rewriter has written the held part since.
     fn is_unfinished(&self) -> bool {
         let mut unfinished = self.ends_in_text;
         written(|written| unfinished |= self.tail.is_unfinished(&written.bytes));
         unfinished
     }
 
-    /// Runs a handler of one feature; says what it has done.
+    /// Runs a handler of one feature and returns its actions.
     fn run(&mut self, number: usize, run: impl FnOnce(&mut dyn Rewrite, Done) -> Done) -> Done {
         let quiet = |dry| self.quiet || self.removing.as_ref().is_some_and(|removing| removing.hushes(dry));
         match self.running.get_mut(number) {
@@ -284,7 +284,7 @@ impl Shared {
         self.written.cut = None;
     }
 
-    /// Does what is due where the rewriter stands.
+    /// Applies the operations at the rewriter's position.
     pub fn perform(&mut self, due: Due, charset: Charset) {
         let Due { deed: due, opens, tally } = due;
         self.follower.iter_mut().for_each(|follower| follower.count(tally));
@@ -321,14 +321,14 @@ impl Shared {
         }
     }
 
-    /// Whether no feature has anything more to do in the document.
+    /// Returns true if no feature has anything more to do in the document.
     pub fn is_done(&self) -> bool {
         self.removing.is_none()
             && self.follower.as_ref().is_none_or(|follower| follower.is_done())
             && self.running.iter().all(|running| running.rewrite.is_done())
     }
 
-    /// What features make of a text; `None` if it stays as it is.
+    /// The text after all features; `None` if it is unchanged.
     pub fn text(&mut self, text: &str, last: bool) -> Option<String> {
         if self.hushes_texts() {
             return None;
@@ -353,7 +353,7 @@ impl Shared {
             return;
         }
         if let Some(changed) = self.let_change(chunk.as_str(), last).changed(chunk.as_str()) {
-            // What comes before has been written.
+            // The text before has been written.
             written(|written| written.add(changed.as_bytes()));
             chunk.set_str(String::new());
         }
@@ -422,7 +422,7 @@ fn script(element: &mut lol_html::send::Element<'_, '_>) -> HandlerResult {
 
 static TITLE: LazyLock<Selector> = LazyLock::new(|| Selector::constant("title"));
 
-/// Notes that a `title` is open, whose text is escapable as that of a `textarea` is. Nothing but text can be in it.
+/// Notes that a `title` is open. Like a `textarea` it contains only escapable text.
 fn title(element: &mut lol_html::send::Element<'_, '_>) -> HandlerResult {
     if element.namespace_uri() == "http://www.w3.org/1999/xhtml" {
         shared(|shared| shared.in_title = true);
@@ -463,7 +463,7 @@ fn element_handler(
         if deed.watch {
             // An element without content has no end tag, and nobody waits for one.
             let _ = inner.on_end_tag(Box::new(move |inner| {
-                // In an element that is being taken out nobody has asked for it; but that one may be what it closes.
+                // A removed element hides it from features; but it may still close that element.
                 shared(|shared| {
                     let removing = shared.removing.take();
                     shared.run(number, |rewrite, deed| {

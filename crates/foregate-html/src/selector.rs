@@ -20,22 +20,22 @@ pub struct Selector {
 }
 
 impl Selector {
-    /// Reads one.
+    /// Parses a selector.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, in a sentence.
+    /// The error as a sentence.
     pub fn parse(text: &str) -> Result<Self, String> {
         let select = Self::read(text)?;
         let parsed = text.parse::<lol_html::Selector>().map_err(|error| error.to_string())?;
         Ok(Self { text: text.into(), parsed, select })
     }
 
-    /// Reads one for those who [follow](crate::Feature::follows) it.
+    /// Parses a selector for features that [follow](crate::Feature::follows) it.
     ///
     /// # Errors
     ///
-    /// What is wrong with it, in a sentence.
+    /// The error as a sentence.
     pub fn followed(text: &str) -> Result<Self, String> {
         let select = Self::read(text)?;
         let parsed = select.wider().parse::<lol_html::Selector>().map_err(|error| error.to_string())?;
@@ -52,11 +52,11 @@ impl Selector {
         Select::parse(text)
     }
 
-    /// Reads one of the configuration, which is [followed](Self::followed).
+    /// Parses a selector of the configuration, which is [followed](Self::followed).
     ///
     /// # Errors
     ///
-    /// What is wrong with it, and where.
+    /// The error with its place.
     pub fn from_argument(argument: &Argument) -> Result<Self, Problem> {
         Self::followed(argument.text()?).map_err(|wrong| argument.wrong(format!("no selector: {wrong}")))
     }
@@ -66,12 +66,12 @@ impl Selector {
         Self::parse(text).expect("constant selectors are tested")
     }
 
-    /// Whether elements have to be counted by their names for it, as for `:nth-of-type()`.
+    /// Returns true if it needs elements counted by their names, as `:nth-of-type()` does.
     pub(crate) fn counts_names(&self) -> bool {
         self.text.to_ascii_lowercase().contains("of-type")
     }
 
-    /// What elements it fits as a browser has them, in documents in this encoding.
+    /// The matcher for elements of the browser's tree, in documents in this encoding.
     pub(crate) fn select_of(&self, charset: Charset) -> Cow<'_, Select> {
         match charset.transparent(&self.text) {
             Cow::Borrowed(_) => Cow::Borrowed(&self.select),
@@ -79,7 +79,7 @@ impl Selector {
         }
     }
 
-    /// What the rewriter is asked for by those who follow it: that it fits more does not matter.
+    /// The selector for the rewriter if the follower decides: it may match more.
     pub(crate) fn wider(&self) -> lol_html::Selector {
         self.select.wider().parse().unwrap_or_else(|_| self.parsed.clone())
     }
@@ -105,7 +105,7 @@ impl PartialEq for Selector {
     }
 }
 
-/// Whether a backslash stands for a character that is not ASCII, which the transparent form would have to take apart.
+/// Returns true if a backslash stands for a character outside of ASCII, which the transparent form would split.
 fn has_foreign_escape(text: &str) -> bool {
     text.split('\\').skip(1).any(|rest| {
         let digits: String = rest.chars().take(6).take_while(char::is_ascii_hexdigit).collect();

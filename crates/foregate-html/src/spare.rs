@@ -27,7 +27,7 @@ struct Spare {
     rewriter: Option<Box<HtmlRewriter<'static, Output>>>,
 }
 
-/// What a rewriter is made for.
+/// The features and encoding for which a rewriter is made.
 pub(crate) struct Plan {
     /// Not kept alive by rewriters that may never be needed.
     features: Vec<Weak<dyn Feature>>,
@@ -37,7 +37,7 @@ pub(crate) struct Plan {
 
 impl PartialEq for Plan {
     fn eq(&self, other: &Self) -> bool {
-        // What is pointed to weakly keeps its place.
+        // A weak pointer keeps the allocation's address in use.
         let same = |(one, other): (&Weak<_>, &Weak<_>)| std::ptr::addr_eq(one.as_ptr(), other.as_ptr());
         (self.charset, self.budget, self.features.len())
             == (other.charset, other.budget, other.features.len())

@@ -1,4 +1,4 @@
-//! Whether markup may stand in a place of a document.
+//! Checks if markup may be inserted at a place of a document.
 
 use crate::scan::names::{EMPTY, Name, is_long};
 use crate::tree::{
@@ -15,14 +15,14 @@ pub(crate) fn text_of(name: Name) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// A state, and what has to follow from it.
+/// A state, and the state that has to follow from it.
 pub(crate) struct Next<'t> {
     pub token: Token,
     /// Where that leads without anything inserted.
     pub then: &'t Tree,
 }
 
-/// Where markup has to go: into an element, of which what is open in it has to be closed first.
+/// The target of markup: an element, after its open content is closed.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
     pub parent: Id,
@@ -32,8 +32,8 @@ pub(crate) struct Place {
 /// How many copies of a state an insertion makes.
 const COPIES: u64 = 4;
 
-/// Whether markup may stand here; with what has to be written before it, the state behind it, and whether that depends on no
-/// `frameset`. The work for it is added to `work`.
+/// Returns `Some` if markup may be inserted here, with the text to write before it, the state behind it, and true if that depends on the
+/// absence of a `frameset`. Adds its cost to `work`.
 pub(crate) fn inserted(
     state: &Tree,
     place: Place,
@@ -94,7 +94,7 @@ fn insert_into(
         if matches!(found.token, Token::Start(..)) && !tree.events.iter().any(opens) {
             return None;
         }
-        // What is open around it stays.
+        // Elements around it stay open.
         if tree.events.iter().any(|event| matches!(event, Event::Closed(node) if node.id < from)) {
             return None;
         }
@@ -119,7 +119,7 @@ fn insert_into(
     same.then_some((closers, behind.0.frameset_ok && !behind.1.frameset_ok))
 }
 
-/// Closes what is open beyond a depth; what has to be written for it.
+/// Closes the elements beyond a depth; returns the text to write for that.
 pub(crate) fn close_to(tree: &mut Tree, depth: Option<usize>) -> Option<String> {
     let mut closers = String::new();
     while let Some(depth) = depth
@@ -137,7 +137,7 @@ pub(crate) fn close_to(tree: &mut Tree, depth: Option<usize>) -> Option<String> 
     Some(closers)
 }
 
-/// Whether the end tag of an element may be left out.
+/// Returns true if the end tag of an element is optional.
 pub(crate) fn may_lack_its_end(node: &Node) -> bool {
     node.space != Space::Html
         || text_of(node.name).is_some_and(|name| crate::removal::may_lack_its_end(&name))

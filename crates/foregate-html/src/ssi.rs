@@ -1,7 +1,7 @@
 //! Directives of server-side includes, `<!--# include virtual="/path" wait="yes" -->`, as NGINX and Apache read them: blanks may stand
 //! behind the `#`, names may be in capitals, and a value may be without quotes.
 
-/// What a comment asks for.
+/// A request in a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Directive {
     /// A fragment, by its path.
@@ -35,7 +35,7 @@ pub(crate) fn directive(comment: &str) -> Option<Directive> {
         let Some((name, value, behind)) = parameter(rest) else { return Some(Directive::Unsupported) };
         rest = behind;
         match &*name.to_ascii_lowercase() {
-            // What follows an include waits for it in any case.
+            // The text behind an include waits for it in any case.
             "wait" if ["yes", "no"].iter().any(|known| known.eq_ignore_ascii_case(&value)) => {}
             "virtual" | "file" if source.is_none() && !value.is_empty() => source = Some(value),
             _ => return Some(Directive::Unsupported),
@@ -43,7 +43,7 @@ pub(crate) fn directive(comment: &str) -> Option<Directive> {
     }
 }
 
-/// A parameter, and what follows it. The value may have no variable; without quotes it goes up to a blank.
+/// Reads a parameter and returns the rest. The value may not contain a variable; without quotes it ends at a blank.
 fn parameter(text: &str) -> Option<(&str, String, &str)> {
     let (name, rest) = text.split_at(text.find(|byte| is_blank(byte) || byte == '=')?);
     let rest = rest.trim_start_matches(is_blank).strip_prefix('=')?.trim_start_matches(is_blank);

@@ -23,7 +23,7 @@ use crate::response::{MediaType, has_element, is_encoded, is_whole, is_xml, reva
 /// The bounds of `memory`, bytes.
 const MEMORY: (u64, u64) = (16 << 10, 64 << 20);
 
-/// What says whether a document is still the same.
+/// The fields that validate a document.
 const VALIDATORS: [&str; 2] = ["etag", "last-modified"];
 
 static KEY: Key = Key::block(
@@ -73,8 +73,8 @@ impl Rewriting {
         self.types.iter().any(|kind| kind.fits(content_type)) && !is_xml(content_type)
     }
 
-    /// Whether a response that is a part of a body is one of a document. One of several parts does not tell what they are parts
-    /// of, nor has one to tell whose client has named it by `If-Range` (RFC 9110, section 15.3.7).
+    /// Returns true if a partial response is part of a document. A response of several parts does not tell their type,
+    /// and a response to `If-Range` need not have one (RFC 9110, section 15.3.7).
     fn needs_whole(&self, request: &dyn Fields, response: &dyn Fields) -> bool {
         if has_element(response, "cache-control", b"no-transform") {
             return false;
@@ -89,7 +89,7 @@ impl Rewriting {
         }
     }
 
-    /// Whether a part of a body has several types, of which one is that of a document or of several parts.
+    /// Returns true if a partial response has several types, of which one is that of a document or of several parts.
     fn is_unclear(&self, response: &dyn Fields) -> bool {
         let parts = MediaType::new("multipart", Some("byteranges"));
         !has_element(response, "cache-control", b"no-transform")
@@ -124,7 +124,7 @@ fn html_type(argument: &Argument) -> Result<MediaType, Problem> {
     Ok(kind)
 }
 
-/// What the configuration says about documents.
+/// The settings for documents.
 #[derive(Debug)]
 pub struct Adjusted;
 
@@ -134,7 +134,7 @@ impl Value for Adjusted {
     const ABOUT: &'static str = "How documents are rewritten.";
 }
 
-/// Tells the steps behind it what the configuration says.
+/// Passes the settings to later steps.
 #[derive(Debug, Default)]
 pub struct Adjust;
 
@@ -215,7 +215,7 @@ impl Step for Choose {
         let wants_nonce = features.iter().any(|(chosen, dry)| !dry && chosen.feature.wants_nonce());
         if status == 304 {
             let mut edits = if dry { Edits::new() } else { revalidated(request, response) };
-            // Caches would put the policy of the origin in the place of the one that allows what they have stored.
+            // Caches would replace the policy that allows the nonce in their stored body by the origin's policy.
             if wants_nonce && [&b"GET"[..], b"HEAD"].contains(&method) {
                 remove(&nonce::FIELDS, response, &mut edits);
             }

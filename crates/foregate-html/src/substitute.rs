@@ -1,4 +1,4 @@
-//! Texts of bodies that are replaced by others, whatever the bodies are.
+//! Replacement of texts in bodies of any type.
 //!
 //! ```kdl
 //! substitute {
@@ -7,7 +7,7 @@
 //! }
 //! ```
 //!
-//! What NGINX calls `sub_filter`: bytes are searched, not markup. For HTML, `html-text` and `html-links` know what they do.
+//! The equivalent of NGINX's `sub_filter`: it searches bytes, not markup. For HTML, `html-text` and `html-links` respect the syntax.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use crate::features::replace_text::pairs_of;
 use crate::needles::Needles;
 use crate::response::{MediaType, is_encoded, is_whole, revalidated};
 
-/// The step whose filter it is.
+/// The step of this filter.
 const STEP: &str = "substitute";
-/// What is written at once, bytes.
+/// The amount written at once, bytes.
 const ROUND: usize = 16 * 1024;
 
 static KEY: Key = Key::block(
@@ -96,7 +96,7 @@ impl FromNode for Settings {
 }
 
 impl Settings {
-    /// What is replaced in this response, if anything is.
+    /// The replacements for this response, if there are any.
     fn of(&self, status: u16, response: &dyn foregate_module::Fields) -> Option<&Arc<Substitutes>> {
         let fits = |value: &[u8]| self.types.iter().any(|kind| kind.fits(value));
         let wanted = is_whole(status, response) && response.get("content-type").is_some_and(fits);
@@ -166,12 +166,12 @@ impl Step for Substitute {
 /// The filter. It holds less than a piece and the longest text.
 struct Substituting {
     substitutes: Arc<Substitutes>,
-    /// What has come and was not written yet.
+    /// Input that was not written yet.
     held: Vec<u8>,
     /// There is more to write of it than was written at once.
     pending: bool,
     count: u64,
-    /// What it writes goes nowhere.
+    /// In a dry run: its output is dropped.
     dry: bool,
 }
 

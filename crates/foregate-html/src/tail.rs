@@ -1,15 +1,15 @@
-//! What a document ends within.
+//! The construct in which a document ends.
 //!
-//! Behind a tag that has not ended nothing may be added: browsers drop it at the end of the document, but with a `>` behind it, it is one.
+//! Nothing may be appended inside an unfinished tag: browsers drop such a tag at the end of the document, but appended text with a `>` would complete it.
 
 use crate::scan::Scanner;
 
-/// Who knows.
+/// The source of the answer.
 #[derive(Debug, Default)]
 pub(crate) enum Tail {
     /// The rewriter holds whatever has begun, since somebody reads texts or comments, and writes it at the end.
     Held,
-    /// It passes most things on as they come, and this goes along.
+    /// The lighter pass: this scanner runs along.
     Followed(Box<Scanner>),
     /// Nobody: nobody has said that something may be added.
     #[default]
@@ -24,7 +24,7 @@ impl Tail {
         }
     }
 
-    /// Whether the document ends within a tag or the like, or may do so; `held` is what the rewriter has held.
+    /// Returns true if the document may end within a tag or the like; `held` is the text held by the rewriter.
     pub fn is_unfinished(&self, held: &[u8]) -> bool {
         match self {
             Self::Held if held.is_empty() => false,

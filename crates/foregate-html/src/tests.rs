@@ -1,4 +1,4 @@
-//! What the framework promises, whatever the features are.
+//! The guarantees of the framework for any features.
 
 use std::sync::Arc;
 
@@ -169,7 +169,7 @@ fn every_byte_that_no_feature_changes_comes_out_as_it_went_in() {
     let mut html = b"<!doctype html><h1 title='\xff\xfe'>\xc3\xbc \xe2\x82".to_vec();
     html.extend(0..=255);
     html.extend(b"</h1><svg><path d=x /><![CDATA[ <p> ]]></svg><textarea>\xfc</textarea><unfinished attr='");
-    // What would be added at the end would be a part of the tag.
+    // Text appended at the end would become part of the tag.
     assert_eq!(rewritten(&["no such word"], &html), String::from_utf8_lossy(&html));
     html.push(b'\'');
     html.push(b'>');

@@ -2,23 +2,23 @@
 
 use crate::rewriter::Running;
 
-/// What is kept of the memory in which a text was made, bytes.
+/// The capacity that a text buffer keeps, bytes.
 const MEMORY_KEPT: usize = 4096;
 
-/// What features make of a text. Most leave most of it as it is, so nothing is copied before something changes.
+/// The output of features for a text. Most leave most of it unchanged, so nothing is copied before the first change.
 ///
-/// The original comes with each call, and is always the same one: its lifetime would be tied to that of the features here.
+/// The original is an argument of each call, and always the same: its lifetime would be tied to that of the features here.
 #[derive(Default)]
 pub(crate) struct Made {
     /// How much of the original has been written as it was.
     same: usize,
-    /// What has been written, once that differs.
+    /// The output, once it differs.
     other: String,
     differs: bool,
 }
 
 impl Made {
-    /// What follows is written for another text, into the same memory.
+    /// Starts another text in the same memory.
     #[inline]
     pub fn begin(&mut self) {
         (self.same, self.differs) = (0, false);
@@ -27,7 +27,7 @@ impl Made {
         }
     }
 
-    /// What has been written, if it differs from the original.
+    /// The output, if it differs from the original.
     #[inline]
     pub fn changed<'t>(&'t self, original: &'t str) -> Option<&'t str> {
         if self.differs {
@@ -48,7 +48,7 @@ impl Made {
         self.push_other(original, text);
     }
 
-    /// The same for what may be anything.
+    /// Appends any text.
     #[inline(never)]
     fn push_other(&mut self, original: &str, text: &str) {
         if self.differs {
@@ -67,7 +67,7 @@ impl Made {
     }
 }
 
-/// Where a feature writes a text: what it keeps goes to the next feature, markup goes into the document.
+/// The output for a feature: kept text goes to the next feature, markup goes into the document.
 pub struct TextOut<'a> {
     pub(crate) rest: &'a mut [Running],
     pub(crate) original: &'a str,
@@ -77,12 +77,12 @@ pub struct TextOut<'a> {
 }
 
 impl TextOut<'_> {
-    /// Whether markup means something here: not in a `title`.
+    /// Returns true if markup has a meaning here: not in a `title`.
     pub fn allows_markup(&self) -> bool {
         !self.in_title
     }
 
-    /// Writes text, in which `<` and `&` stand for themselves: what came, or what was made of it.
+    /// Writes text, in which `<` and `&` stand for themselves: the input, or a changed form of it.
     pub fn keep(&mut self, text: &str) {
         if text.is_empty() {
             return;
@@ -105,7 +105,7 @@ impl TextOut<'_> {
     }
 }
 
-/// Gives a text to the first of these features, which reads texts, and what that leaves to the next that does.
+/// Passes a text through the features that read texts, in order.
 pub(crate) fn pass(
     features: &mut [Running],
     text: &str,
@@ -117,7 +117,7 @@ pub(crate) fn pass(
     first(features, text, last, in_title, original, made);
 }
 
-/// The same; to be part of the function that begins with a text, since most texts have one reader.
+/// Like [`pass`]; inlined into the first call for a text, since most texts have one reader.
 #[inline(always)]
 pub(crate) fn first(
     features: &mut [Running],
@@ -146,7 +146,7 @@ pub(crate) fn first(
     }
 }
 
-/// Lets a feature read a text, and forgets what it makes of it.
+/// Lets a feature read a text, and drops its output.
 #[cold]
 #[inline(never)]
 fn dry(running: &mut Running, text: &str, last: bool, in_title: bool) {

@@ -12,7 +12,7 @@ use foregate_module::Chain;
 use parsed::{inserted, is_as_parsed};
 use proptest::prelude::*;
 
-/// Parts of documents: what marks edges, what hides tags, and what a tag means something else in.
+/// Parts of documents: marks of edges, constructs that hide tags, and contexts in which tags change their meaning.
 const PARTS: &[&str] = &[
     "<html>",
     "<HTML lang=a>",
@@ -243,7 +243,7 @@ fn what_needs_too_much_memory_passes_and_no_byte_is_lost() {
     }
 }
 
-/// What costs most for its length, as far as is known, has to be cheap all the same.
+/// The most expensive known inputs for their length have to be cheap all the same.
 #[test]
 fn no_document_costs_much_for_its_length() {
     let parts = [

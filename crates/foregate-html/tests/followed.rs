@@ -9,12 +9,12 @@ use foregate_html::features::remove::{Remove, What};
 use foregate_html::{Chosen, Feature, Pass, Selector, Terms};
 use foregate_module::Chain;
 
-/// What becomes of a document that comes in pieces of this length: `act` says what is done.
+/// The output for a document in pieces of this length; `act` names the action.
 fn rewritten(html: &str, act: &str, selector: &str, markup: &str, piece: usize) -> Option<String> {
     rewritten_or_not(html, act, selector, markup, piece, &Cell::new(false))
 }
 
-/// The same; with whether the rest passed since the rewriter might have read it otherwise than a browser.
+/// The output, and true if the rest passed because the rewriter might have disagreed with a browser.
 fn rewritten_or_not(
     html: &str,
     act: &str,
@@ -94,7 +94,7 @@ fn lines(text: &str) -> impl Iterator<Item = Vec<&str>> {
     text.lines().map(|line| line.split('\t').collect())
 }
 
-/// Each element has a number as `k`. The third part of a line is what `document.querySelectorAll()` of Chromium finds.
+/// Each element has a number as `k`. The third part of a line is the result of `document.querySelectorAll()` in Chromium.
 #[test]
 fn selectors_fit_the_elements_that_a_browser_finds() {
     let mut count = 0;

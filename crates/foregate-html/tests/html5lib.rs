@@ -1,5 +1,5 @@
-//! The inputs that html5lib tests tokenizers with: wherever one is split, the same comes out, and dry runs change nothing; what
-//! is inserted without the rewriter is as with it.
+//! The tokenizer inputs of html5lib: the output is the same for every split, dry runs change nothing, and
+//! insertion without the rewriter equals insertion with it.
 //!
 //! `make test-html` fetches them and names their folder in `HTML5LIB`.
 #![allow(
@@ -28,7 +28,7 @@ use serde_json::Value;
 
 /// Fewer are not all that there are.
 const LEAST: usize = 6_000;
-/// What an input is put into, besides standing alone: there is something to do for each feature before it and behind it.
+/// The document around an input, which is also tested alone: it has work for each feature on both sides.
 const BEFORE: &str = "<html><head><title>a</title></head><body><p>a@b.de &amp;";
 const AFTER: &str = "</p><a href='mailto:a@b.de'>a</a><img src=p-1x2.png><h a>a&</h><!--a--><font>b@c.de</font></body></html>";
 
@@ -70,7 +70,7 @@ fn features(dry: bool) -> Vec<(Chosen, bool)> {
     features.into_iter().map(|feature| (Chosen { step: "test", feature }, dry)).collect()
 }
 
-/// What becomes of a document that comes in these pieces.
+/// The output for a document in these pieces.
 fn rewritten<'d>(
     pieces: impl Iterator<Item = &'d [u8]>,
     content_type: &str,

@@ -30,7 +30,7 @@ const BEHIND: [&str; 13] = [
 ];
 
 fn features(which: usize) -> Vec<(Chosen, bool)> {
-    // What is written is told apart from what is lost by taking the replacement back.
+    // Reverting the replacement distinguishes changed text from lost text.
     let pairs = vec![("foo bar".to_owned(), "\u{2713}".to_owned())];
     let features: [Arc<dyn Feature>; 2] =
         [Arc::new(ReplaceText::new(pairs, false)), Arc::new(Emails::new("-"))];
@@ -38,7 +38,7 @@ fn features(which: usize) -> Vec<(Chosen, bool)> {
     chosen.enumerate().filter(|(number, _)| which & 1 << number != 0).map(|(_, chosen)| chosen).collect()
 }
 
-/// The document without what features have put into it.
+/// The document without the insertions of features.
 fn taken_back(out: &[u8]) -> String {
     let mut out = String::from_utf8_lossy(out).replace('\u{2713}', "foo bar").replace("&#10003;", "foo bar");
     out = out.replace("<script src=/.foregate/email-decode.min.js defer></script>", "");
@@ -161,7 +161,7 @@ fn nor_where_open_elements_use_up_what_may_be_held() {
     }
 }
 
-/// The same features, together with those that insert at elements and take them out.
+/// The same features, together with those that insert at elements and remove them.
 fn with_others(which: usize) -> Vec<(Chosen, bool)> {
     let mut insert = Insert::default();
     for (place, selector) in [(Place::Before, "i"), (Place::After, "u"), (Place::Prepend, "p")] {

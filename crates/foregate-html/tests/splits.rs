@@ -1,4 +1,4 @@
-//! Whatever the document and wherever it is split: the output is the same, what holds is bounded, and dry runs change
+//! For any document and any split: the output is the same, the memory is bounded, and dry runs change
 //! nothing.
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
@@ -14,7 +14,7 @@ use foregate_html::{Chosen, Feature, Pass, Selector, Terms};
 use foregate_module::{Chain, Finding};
 use proptest::prelude::*;
 
-/// Parts of documents, such as tokenizers are tested with: what is whole, what is not, and what only looks like something.
+/// Parts of documents, such as tokenizers are tested with: complete constructs, incomplete ones, and look-alikes.
 const PARTS: &[&str] = &[
     "<p class=ad>",
     "<li class=ad>",
@@ -137,10 +137,10 @@ const PARTS: &[&str] = &[
     "</template>",
 ];
 
-/// What is told where a document passes from a point on since browsers may read it otherwise.
+/// The event of a document that passes from a point on since browsers may read it differently.
 const AMBIGUOUS: &str = "markup-ambiguous";
 
-/// What is taken out, and what may grow together where it was.
+/// Removed constructs, and text that may join in their place.
 const JOINTS: &[&str] = &[
     "<",
     "<",
@@ -202,7 +202,7 @@ fn features(dry: bool) -> Vec<(Chosen, bool)> {
     features.into_iter().map(|feature| (Chosen { step: "test", feature }, dry)).collect()
 }
 
-/// What becomes of a document that comes in pieces of these lengths, over and over.
+/// The output for a document in pieces of these lengths, repeated.
 fn rewritten(
     html: &[u8],
     content_type: &str,
@@ -263,7 +263,7 @@ fn document() -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|(begins, parts)| [begins.as_bytes(), &parts.concat()].concat())
 }
 
-/// Insertions that may be over before the document is, and with them nothing or what keeps the pass busy to the end.
+/// Insertions that may be complete before the document ends, alone or with a feature that keeps the pass busy to the end.
 fn inserted(
     html: &[u8],
     content_type: &str,
@@ -343,7 +343,7 @@ proptest! {
         pieces in proptest::collection::vec(1_usize..20, 1..8),
         which in 1_u8..128,
     ) {
-        // SVG that ends where it begins does so for those alone who do without the rewriter.
+        // Only the pass without the rewriter treats self-closing SVG as closed.
         let lower = html.to_ascii_lowercase();
         prop_assume!([&b"<svg/"[..], b"<math/"].iter().all(|tag| lower.windows(tag.len()).all(|window| window != *tag)));
         // Others pass by the same way; those of one bit are over soonest.
@@ -352,7 +352,7 @@ proptest! {
                 let busy = inserted(&html, content_type, &[usize::MAX], which, true);
                 for pieces in [&pieces[..], &[1], &[usize::MAX]] {
                     let done = inserted(&html, content_type, pieces, which, false);
-                    // Nobody looks at what is ambiguous behind the last insertion, nor in texts that only some know for such.
+                    // Ambiguous text is not examined behind the last insertion, nor in texts that only one pass recognises.
                     let is_ambiguous = |found: &[Finding]| found.iter().any(|finding| finding.event == AMBIGUOUS);
                     if is_ambiguous(&busy.1) && !is_ambiguous(&done.1) {
                         let same = busy.0.iter().zip(&done.0).take_while(|(one, other)| one == other).count();
@@ -468,7 +468,7 @@ fn pages_are_rewritten_alike_wherever_they_are_split() {
     assert!(count >= 3, "the pages are there");
 }
 
-/// A page of many addresses, read by somebody who takes little at a time.
+/// A page of many addresses with a slow reader.
 #[test]
 fn a_large_page_that_grows_is_never_held() {
     // 60 MB where it takes a second, a tenth of it where nothing is optimised.
@@ -512,16 +512,16 @@ fn a_large_page_that_grows_is_never_held() {
     assert!(held <= 40 * 1024, "{held} bytes were held");
 }
 
-/// Inputs for which the place, or what was told, once depended on how they were split.
+/// Inputs for which the place or the reports once depended on the split.
 #[test]
 fn documents_that_need_much_memory_are_given_up_at_the_same_place() {
     let name = format!("<{}>", "n".repeat(9_000));
     let title = format!("<p title='{}'>one</p>", "y".repeat(30_000));
     let open = "<u>".repeat(160);
     for (html, event) in [
-        // What a body is, by a name that does not end in its first kilobyte.
+        // The kind of a body, by a name that does not end in its first kilobyte.
         (format!("{name}<p title=''>one</p><link><head>"), "matches"),
-        // An element that goes, whose end comes before that of the piece in which it gets too long.
+        // A removed element with an end before that of the piece in which it exceeds the limit.
         (
             format!("<!doctype html><li class=ad>{name}{title}<!doctype html><table><tr><td></table>"),
             "memory-exceeded",
@@ -541,7 +541,7 @@ fn documents_that_need_much_memory_are_given_up_at_the_same_place() {
     }
 }
 
-/// What is done to one element, in whatever order it is configured.
+/// Several actions on one element, in any order of configuration.
 #[test]
 fn the_order_of_rules_moves_nothing_across_a_tag() {
     let html = "<!doctype html><body><p>x</p><div>y<p>a<b>c</b></div>";

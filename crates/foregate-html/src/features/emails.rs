@@ -21,7 +21,7 @@ use crate::{Charset, Comment, Element, EndTag, Feature, Page, Reads, Rewrite, Se
 
 /// Where the script is served.
 pub const SCRIPT_PATH: &str = "/.foregate/email-decode.min.js";
-/// What it says. It keeps to what browsers of ten years ago understand.
+/// The source of the script, for browsers of the last ten years.
 const SCRIPT: &str = include_str!("email-decode.min.js");
 /// Its validator; to be changed with it.
 const SCRIPT_TAG: &str = "\"1\"";
@@ -31,11 +31,11 @@ const STEP: &str = "html-emails";
 const LOCAL: usize = 64;
 /// The longest domain, bytes.
 const DOMAIN: usize = 253;
-/// What an address of six bytes may become, over those.
+/// The growth of an address of six bytes.
 const GROWTH: usize = 24;
 /// The longest placeholder, bytes.
 const PLACEHOLDER_LIMIT: usize = 200;
-/// What stands where an address was.
+/// The text in place of an address.
 const PLACEHOLDER: &str = "[email protected]";
 /// Names of files that look like addresses, such as `logo@2x.png`, end in one of these.
 const FILES: [&str; 10] = ["png", "jpg", "jpeg", "gif", "webp", "avif", "svg", "ico", "css", "js"];
@@ -156,9 +156,9 @@ pub struct Emails {
     placeholder: String,
 }
 
-/// What [`Emails::selectors`] begin with; the rest is where no markup may be inserted.
+/// The number of link selectors at the start of [`Emails::selectors`]; the rest are elements that cannot contain markup.
 const LINKS: usize = 2;
-/// What the script does not find: its content is no part of the document until another script has put it there.
+/// Elements that the script does not search: their content joins the document only later, by another script.
 const TEMPLATE: usize = 2;
 
 impl Default for Emails {
@@ -216,7 +216,7 @@ struct Hiding {
     candidate: Candidate,
     /// How many elements are open in which no markup may be inserted.
     outside: usize,
-    /// Those of them that are templates.
+    /// The number of templates among them.
     templates: usize,
     /// Between `<!--email_off-->` and `<!--/email_off-->`.
     off: bool,
@@ -275,7 +275,7 @@ impl Hiding {
         else {
             return;
         };
-        // What the script decodes is UTF-8.
+        // The script decodes UTF-8.
         let is_readable = |text: &str| text.is_ascii() || self.charset.is_utf8() && !stands_in(text);
         let Some(mut href) = Some(href).filter(|href| is_readable(href)).and_then(|href| resolve_all(&href))
         else {
@@ -309,13 +309,13 @@ fn encoded(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// What a text consists of.
+/// A piece of a text.
 enum Found<'t> {
     Text(&'t str),
     Address(&'t str),
 }
 
-/// What may be the start of an address, up to where the text has been read.
+/// The possible start of an address, up to the position in the text.
 #[derive(Default)]
 struct Candidate {
     /// A local part, and behind `@` a domain.
@@ -335,7 +335,7 @@ fn is_domain(byte: u8) -> bool {
 }
 
 impl Candidate {
-    /// Reads a piece of text, which may be split anywhere; what it consists of goes to `tell`, in order.
+    /// Reads a piece of text, which may be split anywhere; passes its pieces to `tell`, in order.
     fn read(&mut self, text: &str, last: bool, tell: &mut dyn FnMut(Found<'_>)) {
         let mut rest = text;
         loop {
@@ -367,7 +367,7 @@ impl Candidate {
         }
     }
 
-    /// Reads up to and with the next `@`, and gives what is behind it; `None` at the end of the text.
+    /// Reads up to the next `@` and returns the rest; `None` at the end of the text.
     fn read_local<'t>(&mut self, text: &'t str, tell: &mut dyn FnMut(Found<'_>)) -> Option<&'t str> {
         let at = memchr::memchr(b'@', text.as_bytes());
         let before = at.and_then(|at| text.get(..at)).unwrap_or(text);
@@ -391,7 +391,7 @@ impl Candidate {
         text.get(at + 1..)
     }
 
-    /// Lets go what a local part may not have.
+    /// Releases the part that cannot belong to a local part.
     fn shorten(&mut self, tell: &mut dyn FnMut(Found<'_>)) {
         let over = self.held.len().saturating_sub(LOCAL);
         if over > 0 {
@@ -409,7 +409,7 @@ impl Candidate {
         self.long = false;
     }
 
-    /// The domain is over, or too long: says whether that was an address. What is none of it may be the start of another.
+    /// Handles the end of a domain, or its maximum length: passes on the address or text. The rest may be the start of another address.
     fn judge(&mut self, at: usize, too_long: bool, tell: &mut dyn FnMut(Found<'_>)) {
         self.at = None;
         let domain = self.held.get(at + 1..).unwrap_or_default();

@@ -100,7 +100,7 @@ chooses! {
 /// The feature.
 #[derive(Debug)]
 pub struct Images {
-    /// Those of `size`, then images, then frames: what is said outright comes before what names tell.
+    /// Selectors of `size`, then images, then frames: explicit sizes come before sizes by name.
     selectors: Vec<Selector>,
     sizes: Vec<(u64, u64)>,
     lazy: Option<u64>,
@@ -196,7 +196,7 @@ impl Rewrite for Hints {
     }
 }
 
-/// Whether the page says that it is needed at once.
+/// Returns true if the page marks it as urgent.
 fn is_urgent(element: &Element<'_, '_, '_>) -> bool {
     let priority = element.attribute("fetchpriority");
     priority.is_some_and(|priority| references::resolve(&priority).trim().eq_ignore_ascii_case("high"))

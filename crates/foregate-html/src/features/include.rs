@@ -7,9 +7,9 @@
 //! }
 //! ```
 //!
-//! Understood are `<esi:include src="/path" alt="/path" onerror="continue"/>`, `<esi:remove>`, `<esi:comment/>` and `<!--esi -->`
-//! (ESI 1.0), and `<!--#include virtual="/path" -->` (server-side includes). Of what else ESI has, the tags go, and with them what
-//! would be shown beside its alternative: see [`BLOCKS`].
+//! Supported are `<esi:include src="/path" alt="/path" onerror="continue"/>`, `<esi:remove>`, `<esi:comment/>` and `<!--esi -->`
+//! (ESI 1.0), and `<!--#include virtual="/path" -->` (server-side includes). The tags of other ESI elements are removed, and with them
+//! content that would appear beside its alternative: see [`BLOCKS`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,23 +108,23 @@ chooses! {
     ChooseInclude, Include, "Puts fragments into documents.", asks: true, renews: true
 }
 
-/// What becomes of an element of ESI, of which browsers would show the content.
+/// The treatment of an ESI element whose content browsers would show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// A fragment takes its place.
     Include,
-    /// It goes.
+    /// Removed.
     Goes,
-    /// It goes, and is counted as unsupported.
+    /// Removed, and counted as unsupported.
     Lost,
     /// Its tags go, and its content stays.
     Content,
-    /// The same, and it is counted as unsupported: variables in it, or conditions, are not.
+    /// Its tags are removed, and it is counted as unsupported: variables in it, or conditions, are not evaluated.
     Plain,
 }
 
-/// The elements of ESI. What is attempted counts as done, as each include has an alternative of its own; conditions are not looked
-/// at, so that what otherwise holds does.
+/// The elements of ESI. `attempt` counts as successful, since each include has an alternative of its own; conditions are not
+/// evaluated, so the alternative applies.
 const BLOCKS: [(&str, Fate); 11] = [
     ("esi\\:include", Fate::Include),
     ("esi\\:remove", Fate::Goes),
@@ -256,7 +256,7 @@ impl Rewrite for Including {
     fn comment(&mut self, comment: &mut Comment<'_, '_>) {
         let text = comment.text();
         if let Some(markup) = text.strip_prefix("esi").filter(|rest| rest.starts_with(is_blank)) {
-            // What other servers hide from themselves; it may hold fragments.
+            // Markup that is hidden from other servers; it may contain fragments.
             let literal = Some(self.charset.bytes_of(markup).into_owned());
             let path = self.document.as_deref().unwrap_or_default().to_owned();
             return comment.include(Fragment { literal, path, ..self.fragment("") });
@@ -294,7 +294,7 @@ mod tests {
         }
     }
 
-    /// What becomes of a document whose fragments are these, however it is split.
+    /// The output for a document with these fragments, for every split.
     fn included(html: &str, fragments: &[(&str, &str)]) -> String {
         let run = |pieces: &[&[u8]]| {
             let mut chain =

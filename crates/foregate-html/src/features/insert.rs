@@ -8,7 +8,7 @@
 //! }
 //! ```
 //!
-//! What edges of head and body are: see [`Edges`].
+//! The edges of head and body: see [`Edges`].
 
 use std::sync::Arc;
 
@@ -23,9 +23,9 @@ use crate::{Act, Edge, Edges, Element, End, EndTag, Feature, Page, Reads, Rewrit
 const STEP: &str = "html-insert";
 /// The longest piece of markup, bytes.
 const MARKUP_LIMIT: usize = 64 * 1024;
-/// What stands for the nonce in markup.
+/// The placeholder for the nonce in markup.
 const NONCE: &str = "{nonce}";
-/// The shortest tag, bytes: what growth is counted by.
+/// The length of the shortest tag, bytes: the base of the growth.
 const TAG: usize = 3;
 
 const LIMIT: Prop = Prop {
@@ -146,7 +146,7 @@ fn read_markup(argument: &Argument) -> Result<&str, Problem> {
 /// Markup at elements is whole: a document in which a part of an element is inserted would be another one behind it.
 fn refuse_partial(argument: &Argument) -> Result<(), Problem> {
     const WHOLE: &str = "insert whole elements, such as `<div>...</div>`";
-    // What else is wrong is said already.
+    // Other errors have been reported.
     let Some(partial) = read_markup(argument).ok().and_then(partial) else { return Ok(()) };
     let (message, help) = match partial {
         Partial::Opens(name) => (
@@ -172,7 +172,7 @@ chooses! {
 /// The feature.
 #[derive(Debug, Default)]
 pub struct Insert {
-    /// Those of the edges first, as far as there is something to insert there.
+    /// Selectors of edges with insertions come first.
     selectors: Vec<Selector>,
     marks: Vec<(Mark, &'static str)>,
     edges: Vec<(Edge, String)>,
@@ -205,7 +205,7 @@ impl Insert {
         self.marks = told;
     }
 
-    /// What inserts markup at the start of the head, on this side of a tag.
+    /// A feature that inserts markup at the start of the head, on this side of a tag.
     pub(crate) fn head_start(html: &str, side: Side) -> Self {
         let mut insert = Self { side, ..Self::default() };
         insert.edge(Place::HeadStart, html);
@@ -217,7 +217,7 @@ impl Insert {
         self.elements.push((place, selector, html.into(), limit));
     }
 
-    /// What is inserted at edges, as it has to be in a document.
+    /// The insertions at edges, in the form of a document.
     fn ready_edges(&self, page: &Page) -> Edges {
         let mut edges = Edges::of(page.kind, self.side);
         self.edges.iter().for_each(|(edge, html)| edges.insert(*edge, &ready(html, page)));
@@ -521,7 +521,7 @@ mod tests {
             ),
             // The browser is still in the template.
             ("<body><div><template></div><p>x", "12<body>3<div><template></div><p>x"),
-            // What is no document has no edges.
+            // Bodies that are no documents have no edges.
             ("", ""),
             ("<p>x</p>", "<p>x</p>"),
             ("<tr><td><title>x</title></td></tr>", "<tr><td><title>x</title></td></tr>"),

@@ -9,7 +9,7 @@
 //! }
 //! ```
 //!
-//! The first `prefix` that fits counts, else the first `host`; then `https` makes `http:` what it says.
+//! The first `prefix` that matches applies, else the first `host`; then `https` replaces `http:`.
 
 use std::sync::Arc;
 
@@ -57,10 +57,10 @@ const PLAIN: [(&str, &str); 24] = [
     ("image[href]", "href"),
     ("use[href]", "href"),
 ];
-/// Those that hold several, with descriptors.
+/// Attributes with several addresses and descriptors.
 const SETS: [(&str, &str); 3] =
     [("img[srcset]", "srcset"), ("source[srcset]", "srcset"), ("link[imagesrcset]", "imagesrcset")];
-/// Those that hold several, with blanks between.
+/// Attributes with several addresses, separated by blanks.
 const LISTS: [(&str, &str); 2] = [("a[ping]", "ping"), ("area[ping]", "ping")];
 /// The one that holds an address behind a number.
 const REFRESH: &str = "meta[http-equiv=\"refresh\" i]";
@@ -196,7 +196,7 @@ impl Default for Links {
 }
 
 impl Links {
-    /// Addresses in this attribute too, whose name is one, of the elements where that goes without saying not.
+    /// Maps addresses in this attribute too, on elements where it is not an address by default.
     pub fn attribute(&mut self, name: &str) {
         let name = name.to_ascii_lowercase();
         if self.attributes.iter().skip(STANDARD).any(|known| *known == name) {
@@ -388,7 +388,7 @@ fn refreshed(value: &str) -> Option<usize> {
 /// The ampersand of a reference that stays one, while addresses are looked at.
 const KEPT: char = UNUSED[1];
 
-/// A text of the configuration as it stands in an address of the document; what its encoding does not have is a reference.
+/// A text of the configuration as it occurs in an address of the document; characters that the encoding lacks become references.
 fn form(text: &str, page: &Page) -> String {
     let mut formed = String::with_capacity(text.len());
     for character in text.chars() {
@@ -436,12 +436,12 @@ fn without_default_port(rest: &str) -> String {
     format!("//{}{path}", without.unwrap_or(authority))
 }
 
-/// What an address becomes that begins with `to` and not with `from` any more; `None` where the rest of it would be a scheme of
-/// its own then, or name a host.
+/// The address with `from` replaced by `to` at its start; `None` if the rest would become a scheme or
+/// name a host.
 fn joined(from: &str, to: &str, rest: &str) -> Option<String> {
     let joined = format!("{to}{rest}");
     let start = joined.trim_start_matches(|first| first <= ' ');
-    // Of an address without its scheme the host stays what it was.
+    // An address without a scheme keeps its host.
     let names_host = leading_slashes(start) >= 2 && leading_slashes(to) < 2 && !from.ends_with(':');
     let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     let scheme = start.bytes().take_while(|byte| is_scheme(*byte)).count();

@@ -26,7 +26,7 @@ pub trait Configured: Feature + Default {
     ///
     /// # Errors
     ///
-    /// What is wrong, and where.
+    /// The error, with its place.
     fn from_node(node: &Node, context: &mut dyn Context) -> Result<Self, Problem>;
 }
 
@@ -55,7 +55,7 @@ impl<F: Configured> FromNode for Settings<F> {
     }
 }
 
-/// Whether a child says so: one without an argument does.
+/// The flag of a child: a child without an argument sets it.
 pub(crate) fn flag(node: &Node, name: &str) -> Result<bool, Problem> {
     let Some(child) = node.child(name) else { return Ok(false) };
     child.args().first().map_or(Ok(true), |argument| argument.flag())

@@ -108,7 +108,7 @@ chooses! {
     ChooseRemove, Remove, "Takes elements, attributes and comments out of documents."
 }
 
-/// What of an element goes.
+/// The part of an element to remove.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
     /// All of it.
@@ -122,9 +122,9 @@ pub enum What {
 /// The feature.
 #[derive(Debug, Default)]
 pub struct Remove {
-    /// Those of elements that go as a whole.
+    /// Selectors of elements to remove whole.
     elements: Vec<Selector>,
-    /// Those of all others, of which this goes.
+    /// Selectors of all others, with the part to remove.
     selectors: Vec<Selector>,
     what: Vec<What>,
     comments: bool,
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(String::from_utf8(out).unwrap(), "<img src=a loading=\"lazy\">");
     }
 
-    /// What becomes of a document in which these elements go, and those of which only tags go, wherever it is split.
+    /// The output for a document without these elements, and without the tags of those, for every split.
     fn without(elements: &[&str], tags: &[&str], attribute: Option<(&str, &str)>, html: &str) -> String {
         let make = || {
             let mut remove = Remove::default();
@@ -336,7 +336,7 @@ mod tests {
         for (html, expected) in [
             (stays, stays),
             ("<table><tr><td class=ad>1<td>2</table>", "<table><tr><td>2</table>"),
-            // Behind it what is in the template would be read as that of none.
+            // Behind it the content of the template would be read as the document's.
             (template, template),
             ("<table></table><tr class=ad>1</tr>", "<table></table><tr class=ad>1</tr>"),
         ] {

@@ -1,4 +1,4 @@
-//! Words of documents, replaced by others.
+//! Replacement of words in documents.
 //!
 //! ```kdl
 //! html-text {
@@ -7,8 +7,8 @@
 //! }
 //! ```
 //!
-//! Only text is looked at, titles and options included: no tags, scripts, styles, comments, nor fields of forms. A reference (`&amp;`) of
-//! the document is the character that it stands for, never a text of its own; what takes its place means what it says there.
+//! Only text is searched, including titles and options: no tags, scripts, styles, comments, nor form fields. A reference (`&amp;`) in
+//! the document counts as its character, never as text; a replacement is inserted as plain text.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -139,9 +139,9 @@ impl Feature for ReplaceText {
     }
 }
 
-/// What a reference to an unknown character is for the search: no text has it.
+/// The search form of a reference to an unknown character: no text contains it.
 const UNKNOWN: char = UNUSED[0];
-/// What a character is that the encoding of the document does not have: one of these, and one of those, by its number.
+/// The search form of a character that the document's encoding lacks: one of these, and one of those, by its number.
 const MISSING: (u32, u32) = (0xf_0000, 0xf_8000);
 
 /// Adds a character as the search sees it, in text and references alike.
@@ -177,12 +177,12 @@ impl Rewrite for Replacing {
         self.held.push_str(text);
         let resolved = Resolved::new(&self.held, last, &self.page);
         let mut told = self.needles.search(resolved.text.as_bytes(), last, &mut |_, _| true);
-        // What is told must end between characters, which are several bytes in this form, and between references.
+        // Emitted text ends between characters, which are several bytes in this form, and between references.
         while !resolved.text.is_char_boundary(told) {
             told -= 1;
         }
         let told = resolved.aligned(told);
-        // What comes from `kept` on waits for what follows it.
+        // Text from `kept` on waits for the next piece.
         let (mut at, mut written, mut kept) = (0, 0, 0);
         let (instead, is_title) = (&self.instead, !out.allows_markup());
         let ready = resolved.text.get(..told).unwrap_or_default();
@@ -194,7 +194,7 @@ impl Rewrite for Replacing {
             match found.filter(|_| whole) {
                 Some(number) => {
                     out.matched();
-                    // With what takes the place of the text, or follows it, this must not become a tag or a reference.
+                    // With the replacement, or with the following text, this must not become a tag or a reference.
                     keep_apart(self.held.get(kept..written).unwrap_or_default(), out);
                     out.keep(instead.get(number).map_or("", |instead| instead));
                     kept = source;
@@ -218,10 +218,10 @@ impl Rewrite for Replacing {
     }
 }
 
-/// What has to follow `<` in a title for a tag.
+/// The text behind a `<` that makes a tag in a title.
 const ENDS_TITLE: &[u8] = b"/title";
 
-/// Where in a text that begins which may become a tag or another reference with what follows.
+/// The start of the part of a text that may become a tag or another reference with the text behind it.
 fn joint(text: &str, is_title: bool) -> usize {
     let bytes = text.as_bytes();
     let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'#';
@@ -240,7 +240,7 @@ fn joint(text: &str, is_title: bool) -> usize {
     begins.map_or(bytes.len(), |at| longest + at)
 }
 
-/// Writes such a text so that it stays what it is.
+/// Writes such a text so that it keeps its meaning.
 fn keep_apart(text: &str, out: &mut TextOut<'_>) {
     if let Some(rest) = text.strip_prefix('<') {
         out.keep("&lt;");
@@ -260,7 +260,7 @@ fn keep_apart(text: &str, out: &mut TextOut<'_>) {
     }
 }
 
-/// A text whose references are the characters that they stand for, up to one that may go on.
+/// A text with its references resolved, up to one that may continue.
 struct Resolved<'t> {
     text: Cow<'t, str>,
     references: Vec<Reference>,
@@ -322,7 +322,7 @@ impl<'t> Resolved<'t> {
         self.before(at).filter(|reference| at < reference.end).map_or(at, |reference| reference.start)
     }
 
-    /// Where the text has what is at this place of the resolved one.
+    /// The position in the text for a position in the resolved one.
     fn source(&self, at: usize) -> usize {
         match self.before(at) {
             Some(reference) if at < reference.end => reference.source_start,
@@ -412,7 +412,7 @@ mod tests {
             b"&uuml;&euro; &uuml;&#8364; &#252;",
         );
         assert_eq!(out, b"&uuml;&euro; ! &#252;");
-        // Where nobody has told the encoding, what is written is right in any.
+        // Without a declared encoding, the output is valid in any.
         let out = rewritten(&[("grün", "größer")], "text/html", b"<p>gr\xfcn \xff");
         assert_eq!(out, b"<p>gr&#246;&#223;er \xff");
         let out =
@@ -445,7 +445,7 @@ mod tests {
             let out = rewritten(&pairs, "text/html; charset=utf-8", html.as_bytes());
             assert_eq!(String::from_utf8(out).unwrap(), expected, "{html}");
         }
-        // One feature takes away what stands behind what another has left.
+        // One feature removes text behind the output of another.
         let pairs = |from: &str, to: &str| vec![(from.to_owned(), to.to_owned())];
         let make = || {
             let features: [Arc<dyn Feature>; 2] = [

@@ -19,7 +19,7 @@ pub(super) enum Attribute {
     Unquoted,
 }
 
-/// What the attributes of a tag say, where that matters.
+/// The relevant facts of a tag's attributes.
 #[derive(Debug, Default)]
 pub(super) struct Attributes {
     /// The element, if it matters.
@@ -36,7 +36,7 @@ impl Attributes {
         self.said = false;
     }
 
-    /// Whether they have said what matters.
+    /// Returns true if they contain a relevant fact.
     pub fn said(&self) -> bool {
         self.said
     }
@@ -99,7 +99,7 @@ impl Scanner {
                     Attribute::Before
                 }
                 (Attribute::Name, byte) if is_blank(byte) => Attribute::After,
-                // What is not taken here is the first of what comes.
+                // The character is the first of the next attribute.
                 (Attribute::Slash, _) => {
                     attribute = Attribute::Before;
                     continue;

@@ -1,8 +1,8 @@
-//! Where tags do not tell how a browser reads what follows, or where the rewriter takes it for something else.
+//! Places where tags alone do not determine how a browser reads the following text, or where the rewriter reads it differently.
 //!
-//! A browser builds a tree, and what it has built decides whether `<style>` begins a text, whether `<![CDATA[` does, and whether
-//! a tag means anything at all. Tags alone tell that nearly always. Here is kept what they tell of SVG and MathML, of `select`,
-//! `frameset` and `template`; as soon as it matters and they do not tell, or the rewriter differs, that is said.
+//! A browser builds a tree, which decides if `<style>` begins a text, if `<![CDATA[` does, and if
+//! a tag has any effect. Tags alone nearly always determine that. This module tracks SVG and MathML, `select`,
+//! `frameset` and `template`; it reports relevant places where tags are not enough, or the rewriter differs.
 
 use super::names::{
     ANNOTATION_XML, BASE, BASEFONT, BGSOUND, BODY, BR, CAPTION, COL, COLGROUP, DESC, FONT, FOREIGN_OBJECT,
@@ -43,13 +43,13 @@ impl Root {
 struct Open {
     name: Name,
     space: Space,
-    /// What is in it is HTML, though it is none.
+    /// A foreign element with HTML as its content.
     point: bool,
     /// It is a style or script of SVG, or in one.
     code: bool,
 }
 
-/// What else decides what tags mean.
+/// Other context that decides the meaning of tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Within {
     Nothing,
@@ -70,11 +70,11 @@ pub(super) struct Start {
     pub means: Means,
     /// `/>`
     pub empty: bool,
-    /// Its attributes have said what matters.
+    /// Its attributes contained a relevant fact.
     pub said: bool,
     /// It ends where a value was expected.
     pub lacks: bool,
-    /// The rewriter takes what follows for text of this element.
+    /// The rewriter treats the following text as the text of this element.
     pub text: bool,
     /// The rewriter takes it for one of SVG or MathML.
     pub foreign: bool,
@@ -82,7 +82,7 @@ pub(super) struct Start {
     pub matters: bool,
 }
 
-/// What is known behind a tag with which something begins that decides.
+/// The facts behind a tag with which a relevant construct begins.
 #[derive(Debug)]
 pub(super) struct Doubt {
     /// From the outermost element of SVG or MathML in.
@@ -96,16 +96,16 @@ pub(super) struct Doubt {
     how: Watching,
 }
 
-/// What those are for who watch.
+/// The purpose of the scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Watching {
-    /// There is no rewriter: what that takes for something else than a scanner does not matter.
+    /// There is no rewriter: its disagreements do not matter.
     pub alone: bool,
     /// Elements, tags or attributes are taken out: so much as whether a tag ends SVG or MathML must not depend on one.
     pub removes: bool,
 }
 
-/// Parts of a table, which end what is in a cell around them, whatever that is in.
+/// Parts of a table, which close everything in a cell around them.
 fn is_in_table(name: Name) -> bool {
     matches!(name, CAPTION | COL | COLGROUP | TBODY | TD | TFOOT | TH | THEAD | TR)
 }
@@ -144,7 +144,7 @@ impl Doubt {
         begins || !first
     }
 
-    /// Whether the name of the first tag has been read.
+    /// Returns true if the name of the first tag has been read.
     pub fn has_begun(&self) -> bool {
         self.begun
     }
@@ -154,22 +154,22 @@ impl Doubt {
         size_of::<Self>() + size_of::<Open>() * self.open.capacity()
     }
 
-    /// Nothing decides any more but what comes.
+    /// Returns true once nothing before the present place matters.
     pub fn is_over(&self) -> bool {
         self.open.is_empty() && self.within == Within::Nothing
     }
 
-    /// Whether an element of SVG or MathML is open.
+    /// Returns true if an element of SVG or MathML is open.
     pub fn is_foreign(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// Whether a style or script of SVG is open.
+    /// Returns true if a style or script of SVG is open.
     pub fn is_in_code(&self) -> bool {
         self.open.last().is_some_and(|last| last.code)
     }
 
-    /// The SVG or MathML that is open, if nothing in it keeps an end tag of what it is in from closing both.
+    /// The open SVG or MathML, if no element in it prevents an outer end tag from closing both.
     pub fn root(&self) -> Option<Root> {
         let root = match self.open.first()?.space {
             Space::Html => return None,
@@ -179,13 +179,13 @@ impl Doubt {
         self.open.iter().all(|open| open.space != Space::Html && !open.point).then_some(root)
     }
 
-    /// Whether `<![CDATA[` begins a text; the rewriter takes it for that or not.
+    /// Handles `<![CDATA[`; `rewriter` says that the rewriter reads it as the start of a text.
     pub fn cdata(&mut self, rewriter: bool) {
         let begins = self.open.last().is_some_and(|last| last.space != Space::Html);
         self.ambiguous |= begins != rewriter || begins && self.maybe_closed;
     }
 
-    /// The name of a start tag. Without that tag what follows could be read otherwise, and it may be about to go.
+    /// Handles the name of a start tag. The tag may be removed, and the following text could be read differently without it.
     pub fn named(&mut self, name: Name) {
         let in_foreign = self.open.last().is_some_and(|last| last.space != Space::Html && !last.point);
         let ends = in_foreign && (ends_foreign(name) || name == FONT)
@@ -215,7 +215,7 @@ impl Doubt {
             Space::Svg => Means::Math,
             _ => Means::Svg,
         };
-        // Whether what is in it is HTML depends on references in an attribute, which nobody here resolves.
+        // References in an attribute, which are not resolved here, decide if its content is HTML.
         self.ambiguous |= means == other || space == Space::Math && name == ANNOTATION_XML;
         if !empty {
             let point = match space {
@@ -238,7 +238,7 @@ impl Doubt {
         self.ambiguous |= self.open.len() > DEPTH;
     }
 
-    /// A start tag that means what it means in HTML.
+    /// Handles a start tag with its HTML meaning.
     fn start_html(&mut self, Start { name, means, empty, foreign, matters, .. }: Start) {
         let space = match means {
             Means::Svg => Space::Svg,
@@ -352,7 +352,7 @@ impl Doubt {
                 self.open.truncate(from + at);
                 self.maybe_closed &= !self.open.is_empty();
             }
-            // It may close an element of HTML around all. What it does to one in between is not known.
+            // It may close an HTML element around everything. Its effect on elements in between is unknown.
             None if from > 0 || self.within != Within::Nothing => self.ambiguous = true,
             // Browsers differ in these.
             None if matches!(name, P | BR) && self.open.iter().any(|open| open.point) => {
@@ -362,7 +362,7 @@ impl Doubt {
         }
     }
 
-    /// Whether the rewriter may take so many for open.
+    /// Limits the number of open elements for the rewriter.
     pub fn bound(&mut self, open: usize) {
         self.ambiguous |= open > DEPTH;
     }

@@ -12,7 +12,7 @@ enum Space {
     Math,
 }
 
-/// What the scanner is in.
+/// The scanner's context.
 #[derive(Debug, Default)]
 pub(super) struct Foreign {
     /// From outside in, without the HTML that is around all.
@@ -21,18 +21,18 @@ pub(super) struct Foreign {
     exact: bool,
 }
 
-/// Whether the content of such an element in SVG is HTML.
+/// Returns true if the content of such an element in SVG is HTML.
 fn is_point_in_svg(name: Name) -> bool {
     matches!(name, DESC | TITLE | FOREIGN_OBJECT)
 }
 
-/// The same in MathML.
+/// Returns true if the content of such an element in MathML is HTML.
 fn is_point_in_math(name: Name) -> bool {
     matches!(name, MI | MN | MO | MS | MTEXT)
 }
 
 impl Foreign {
-    /// One for those who need not read what the rewriter does.
+    /// A context for scans that need not agree with the rewriter.
     pub fn exact() -> Self {
         Self { exact: true, ..Self::default() }
     }
@@ -41,13 +41,13 @@ impl Foreign {
         self.spaces.last().copied().unwrap_or(Space::Html)
     }
 
-    /// Whether what comes is SVG or MathML.
+    /// Returns true if the next element is SVG or MathML.
     #[inline]
     pub fn is_inside(&self) -> bool {
         self.space() != Space::Html
     }
 
-    /// Whether SVG or MathML is around what comes, be that HTML again.
+    /// Returns true if SVG or MathML encloses the next element, even if that is HTML again.
     #[inline]
     pub fn is_around(&self) -> bool {
         !self.spaces.is_empty()
@@ -58,8 +58,8 @@ impl Foreign {
         (self.is_inside() && matches!(name, FONT | ANNOTATION_XML)).then_some(name)
     }
 
-    /// A start tag; `empty` for `/>`, `said` if its attributes have said what matters. Whether the element is one of HTML whose
-    /// content may be text.
+    /// Handles a start tag; `empty` for `/>`, `said` if its attributes contained a relevant fact. Returns true for an HTML element
+    /// whose content may be text.
     pub fn start(&mut self, name: Name, means: Means, empty: bool, said: bool) -> bool {
         match (means, self.space()) {
             (Means::Svg | Means::Math, _) if empty && self.exact => {}

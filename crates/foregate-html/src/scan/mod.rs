@@ -1,13 +1,13 @@
-//! A scanner of tags, for those who only look for the edges of head and body.
+//! A scanner of tags, for features that only need the edges of head and body.
 //!
-//! It knows of a document what is needed to tell tags from what only looks like one, and which element an end tag closes,
-//! exactly as the rewriter does: comments, texts of scripts and the like, SVG and MathML with what is HTML in them, and the
-//! names of open elements. It reads no attributes, keeps no bytes and calls nobody for other tags, so that it takes a small
+//! It tracks just enough to tell tags from text that looks like tags, and to know the element that an end tag closes,
+//! exactly as the rewriter does: comments, texts of scripts and the like, SVG and MathML with the HTML in them, and the
+//! names of open elements. It reads no attributes, keeps no bytes and makes no calls for other tags, so it takes a small
 //! part of the rewriter's time.
 //!
-//! In two things it follows the standard where the rewriter does not: `<script x=>` begins a script, too, and `<svg/>` has no content.
+//! In two cases it follows the standard and the rewriter does not: `<script x=>` begins a script, too, and `<svg/>` has no content.
 //!
-//! Another one [watches](Scanner::watching) a part of a document for what a browser may read otherwise than the rewriter.
+//! Another form [watches](Scanner::watching) a part of a document that a browser may read differently from the rewriter.
 
 mod attributes;
 mod doubt;
@@ -37,9 +37,9 @@ pub(crate) struct Scanner {
     begins: Begins,
     /// Attributes, where they matter.
     attributes: Attributes,
-    /// The element whose text is being read.
+    /// The element with the present text.
     last: Name,
-    /// The end tag that is looked for ends a script whose text is in a comment.
+    /// The awaited end tag ends a script inside a comment in its text.
     escaped: bool,
     /// Something of that text has been read.
     read: bool,
@@ -51,14 +51,14 @@ pub(crate) struct Scanner {
     doubt: Option<Box<Doubt>>,
 }
 
-/// How it is with what a [watching](Scanner::watching) scanner watches.
+/// The state of a [watching](Scanner::watching) scanner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Watched {
-    /// It goes on.
+    /// It continues.
     On,
-    /// It is over, and was clear.
+    /// It ended without ambiguity.
     Over,
-    /// What follows is read in one way or another.
+    /// The following text is ambiguous.
     Ambiguous,
 }
 
@@ -110,7 +110,7 @@ pub(crate) struct Found {
     pub what: What,
 }
 
-/// What a tag that was found is.
+/// The kind of a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
     /// A start tag of HTML.
@@ -134,7 +134,7 @@ enum State {
     /// Behind `<!`.
     Declaration(Declaration),
     Comment(Comment),
-    /// What ends at the next `>`.
+    /// A bogus comment, which ends at the next `>`.
     Bogus,
     /// `<![CDATA[`, with the number of `]` that were read last: 2 for more.
     Cdata(u8),
@@ -193,19 +193,19 @@ impl Scanner {
         }
     }
 
-    /// One that begins at a `<` with which a tag may begin that decides what others mean, and watches until nothing of that is
-    /// open any more.
+    /// A scanner that begins at a `<` of a possible tag of interest, and watches until everything that this tag opened is
+    /// closed.
     pub fn watching(how: Watching) -> Self {
         let foreign = if how.alone { Foreign::exact() } else { Foreign::default() };
         Self { doubt: Some(Box::new(Doubt::new(how))), foreign, ..Self::new(false) }
     }
 
-    /// Whether the name of its first tag has been read.
+    /// Returns true if the name of its first tag has been read.
     pub fn has_begun(&self) -> bool {
         self.doubt.as_ref().is_some_and(|doubt| doubt.has_begun())
     }
 
-    /// Whether something has been read of the text of a script or the like, if the scanner is in one.
+    /// Returns true if some of the text of a script or the like has been read; `None` outside of such a text.
     pub fn has_read_text(&self) -> Option<bool> {
         matches!(self.state, State::Raw(_) | State::Script(_) | State::Plain).then_some(self.read)
     }
@@ -225,14 +225,14 @@ impl Scanner {
         self.doubt.as_ref().and_then(|doubt| doubt.root())
     }
 
-    /// Whether it watches for nothing but the end of such a text.
+    /// Returns true if it only watches for the end of such a text.
     pub fn only_reads_text(&self) -> bool {
         self.has_read_text().is_some()
             && self.doubt.as_ref().is_some_and(|doubt| doubt.is_over())
             && !self.foreign.is_around()
     }
 
-    /// Whether markup that follows would be a part of a tag or the like that has begun, or of a text in which nothing is markup.
+    /// Returns true if following markup would become part of an unfinished tag or the like, or of a text without markup.
     pub fn is_unfinished(&self) -> bool {
         !matches!(self.state, State::Data | State::Opens)
     }
@@ -317,7 +317,7 @@ impl Scanner {
         }
     }
 
-    /// Reads tags and the text between them, up to behind one that is told, or to what has to be read step by step.
+    /// Reads tags and text up to the end of a reported tag, or to input that has to be read step by step.
     #[inline]
     fn data(&mut self, bytes: &[u8], at: &mut usize) -> Option<Found> {
         let mut rest = bytes.get(*at..).unwrap_or_default();
@@ -342,8 +342,8 @@ impl Scanner {
         None
     }
 
-    /// A tag that is here as a whole, behind its `<`: what is to be told of it, and what follows it. `None` if it has to be read
-    /// step by step.
+    /// Reads a tag that is complete in this piece, behind its `<`; returns its report and the rest. `None` if it has to be
+    /// read step by step.
     #[inline]
     fn whole<'b>(&mut self, rest: &'b [u8]) -> Option<(Option<What>, &'b [u8])> {
         let Whole { name: short, ends, behind } = Whole::read(rest)?;
@@ -367,7 +367,7 @@ impl Scanner {
         Some((found.filter(|_| mark.is_some_and(|mark| self.tells(mark))), behind))
     }
 
-    /// One byte of what is no tag.
+    /// Reads one byte outside of tags.
     fn step(&mut self, byte: u8, at: &mut usize) {
         let (state, taken) = match self.state {
             State::Declaration(declaration) => self.declaration(declaration, byte),
@@ -377,7 +377,7 @@ impl Scanner {
             State::Script(script) => script.next(byte),
             state => (state, true),
         };
-        // A script whose end tag is looked for within a comment.
+        // A script whose end tag is searched for within a comment.
         if state == State::Script(Script::Closes) {
             (self.state, self.escaped) = (State::Raw(Raw::Closes), true);
         } else {
@@ -484,7 +484,7 @@ impl Scanner {
         what.map(|what| Found { start, end, what })
     }
 
-    /// Whether tags that are such a mark are told.
+    /// Returns true if tags with such a mark are reported.
     fn tells(&self, mark: Mark) -> bool {
         mark != Mark::First || self.firsts
     }
@@ -508,7 +508,7 @@ impl Scanner {
         }
         let is_html = !self.foreign.is_inside() && !matches!(means, Means::Svg | Means::Math);
         if let Some(doubt) = &mut self.doubt {
-            // Those in which HTML begins are none of HTML themselves.
+            // Elements in which HTML begins are not HTML themselves.
             let foreign = if self.foreign.depth() > depth { inside } else { !is_html };
             let is_edge = mark.is_some_and(|mark| mark != Mark::Scope);
             let matters = is_edge || name == names::A || empty || means == Means::Void;

@@ -1,4 +1,4 @@
-//! Names of elements and attributes as numbers, and what elements mean for those who look for tags.
+//! Names of elements and attributes as numbers, and the meaning of elements for scanners of tags.
 
 use crate::edges::Mark;
 
@@ -12,9 +12,9 @@ pub(crate) const EMPTY: Name = 1;
 pub(crate) const SHORT: usize = 14;
 /// Set in the numbers of names that are longer.
 const LONG: Name = 1 << 127;
-/// Set in no number, for those who note something beside a name.
+/// A bit that no number uses, for flags beside a name.
 pub(crate) const FREE: Name = 1 << 126;
-/// What longer names are mixed with: odd, and large.
+/// The multiplier for longer names: odd, and large.
 const FACTOR: Name = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 
 /// A name with another byte behind it.
@@ -27,7 +27,7 @@ pub(crate) const fn push(name: Name, byte: u8) -> Name {
     (name ^ byte).wrapping_mul(FACTOR) & !FREE | LONG
 }
 
-/// Whether it is longer than [`SHORT`].
+/// Returns true if it is longer than [`SHORT`].
 pub(crate) const fn is_long(name: Name) -> bool {
     name & LONG != 0
 }
@@ -67,38 +67,38 @@ names! {
     TEXT_HTML = "text/html" XHTML = "application/xhtml+xml"
 }
 
-/// Whether elements of this name have no content where it is in lower case, and are like any other where it is not.
+/// Returns true if elements of this name have no content in lower case, and are ordinary in other cases.
 pub(crate) fn is_void_in_lower_case(name: Name) -> bool {
     matches!(name, ESI_COMMENT | ESI_INCLUDE)
 }
 
-/// What an element means in HTML.
+/// The meaning of an element in HTML.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Means {
     /// Nothing in particular.
     Element,
-    /// It has no content.
+    /// An element without content.
     Void,
     /// Its content is text up to its end tag.
     Text,
-    /// The same for a script, where comments may hide end tags.
+    /// A script, in which comments may hide end tags.
     Script,
-    /// What follows is text to the end of the document.
+    /// The rest of the document is text.
     Plain,
-    /// What is in it is no HTML.
+    /// SVG: its content is not HTML.
     Svg,
-    /// The same.
+    /// MathML: its content is not HTML.
     Math,
 }
 
 impl Means {
-    /// Whether what follows is text, in HTML.
+    /// Returns true if its content is text, in HTML.
     pub fn is_text(self) -> bool {
         matches!(self, Self::Text | Self::Script | Self::Plain)
     }
 }
 
-/// What an element means, and what it marks.
+/// The meaning of an element, and its mark.
 #[inline]
 pub(crate) fn meaning(name: Name) -> (Means, Option<Mark>) {
     match u64::try_from(name) {
@@ -113,7 +113,7 @@ pub(crate) fn meaning(name: Name) -> (Means, Option<Mark>) {
     }
 }
 
-/// The same for names that a machine compares at once.
+/// The same table for names that a machine compares at once.
 #[inline]
 pub(crate) fn meaning_of_short(name: u64) -> (Means, Option<Mark>) {
     macro_rules! short {
@@ -148,7 +148,7 @@ const fn narrow(name: Name) -> u64 {
     name as u64
 }
 
-/// What an end tag may tell of.
+/// The mark of an end tag.
 #[inline]
 pub(crate) fn end_mark(name: Name) -> Option<Mark> {
     match name {
@@ -161,7 +161,7 @@ pub(crate) fn end_mark(name: Name) -> Option<Mark> {
     }
 }
 
-/// Whether a start tag ends SVG or MathML, where it cannot be (HTML, section 13.2.6.5).
+/// Returns true if a start tag ends SVG or MathML because it cannot be in it (HTML, section 13.2.6.5).
 pub(crate) fn ends_foreign(name: Name) -> bool {
     matches!(
         name,

@@ -11,7 +11,7 @@ const SEARCHED: usize = 64;
 /// The list.
 #[derive(Debug, Default)]
 pub(super) struct Open {
-    /// Names, with [`FREE`] for those whose end somebody waits for.
+    /// Names, with [`FREE`] for elements with an awaited end.
     names: Vec<Name>,
     /// How many of them are in `counts`.
     counted: usize,
@@ -53,7 +53,7 @@ impl Open {
         self.close_outer(name)
     }
 
-    /// The same where it need not be the last one.
+    /// Closes an element that need not be the last one.
     fn close_outer(&mut self, name: Name) -> bool {
         let searched = self.names.get(self.counted..).unwrap_or_default();
         let found = searched.iter().rposition(|open| open & !FREE == name);

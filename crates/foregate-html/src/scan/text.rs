@@ -1,12 +1,12 @@
-//! What is no tag: comments, declarations, and texts of elements such as scripts. Each says what comes behind a byte, and whether
-//! the byte is taken or is the first of what comes.
+//! Text outside of tags: comments, declarations, and the content of elements such as scripts. Each function returns the state
+//! behind a byte, and if the byte is consumed or belongs to that state.
 
 use super::names::{EMPTY, Means, push};
 use super::{Scanner, State, is_blank};
 
-/// What has to follow `<!` for text in SVG and MathML.
+/// The text behind `<!` that starts text in SVG and MathML.
 const CDATA: &[u8] = b"[CDATA[";
-/// What in a comment of a script begins another script, and ends it.
+/// The word that begins and ends another script in a comment of a script.
 const SCRIPT: &[u8] = b"script";
 
 /// Behind `<!`.

@@ -1,6 +1,6 @@
-//! Tags that are in a piece as a whole, which nearly all are: read at once, and not step by step.
+//! Tags that are complete in a piece, which nearly all are: read at once, not step by step.
 //!
-//! What is not understood here, or goes on in the next piece, is left to those who go step by step; they say what a tag is.
+//! Other tags, and those that continue in the next piece, are left to the step-by-step reader, which defines the meaning.
 
 use super::{NAME, VALUE, is_blank, run};
 
@@ -10,7 +10,7 @@ pub(super) struct Whole<'b> {
     /// Its name in lower case, as [`names::name`](super::names::name) has it.
     pub name: u64,
     pub ends: bool,
-    /// What follows its `>`.
+    /// The text behind its `>`.
     pub behind: &'b [u8],
 }
 
@@ -30,8 +30,8 @@ static LOWER: [u8; 256] = {
     lower
 };
 
-/// What follows the next of these bytes; the first sixteen are looked at without the way to a search, which takes longer than
-/// most texts and values have bytes.
+/// The text behind the next of these bytes; the first sixteen are checked without a call to a search, which takes longer than
+/// most texts and values.
 #[inline]
 pub(super) fn behind(byte: u8, bytes: &[u8]) -> Option<&[u8]> {
     let mut rest = bytes;
@@ -49,7 +49,7 @@ pub(super) fn behind(byte: u8, bytes: &[u8]) -> Option<&[u8]> {
 }
 
 impl<'b> Whole<'b> {
-    /// Reads what follows `<`.
+    /// Reads the text behind `<`.
     #[inline]
     pub fn read(rest: &'b [u8]) -> Option<Self> {
         let (ends, rest) = match rest {
@@ -80,7 +80,7 @@ impl<'b> Whole<'b> {
     }
 }
 
-/// What follows the `>` that ends a tag.
+/// The text behind the `>` that ends a tag.
 fn attributes(bytes: &[u8]) -> Option<&[u8]> {
     let mut rest = bytes;
     loop {
@@ -110,7 +110,7 @@ fn blanks(bytes: &[u8]) -> &[u8] {
     bytes.get(count..).unwrap_or_default()
 }
 
-/// What follows the value of an attribute, behind `=`.
+/// The text behind the value of an attribute, after `=`.
 #[inline]
 fn value(bytes: &[u8]) -> Option<&[u8]> {
     match bytes {

@@ -18,7 +18,7 @@ pub(crate) fn adjusted(name: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Whether an attribute is in a namespace there, so that selectors without one do not see it.
+/// Returns true if an attribute gets a namespace, so that selectors without one do not match it.
 pub(crate) fn has_namespace(name: &[u8]) -> bool {
     let lower = name.to_ascii_lowercase();
     lower == b"xmlns" || [&b"xlink:"[..], b"xml:", b"xmlns:"].iter().any(|start| lower.starts_with(start))

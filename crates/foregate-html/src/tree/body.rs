@@ -118,7 +118,7 @@ impl Tree {
         self.start_block(name);
     }
 
-    /// What is not a block.
+    /// Handles start tags of elements that are no blocks.
     fn start_phrase(&mut self, name: Name, facts: Facts) {
         match name {
             A => {

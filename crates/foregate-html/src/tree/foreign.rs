@@ -4,7 +4,7 @@ use super::kinds::*;
 use super::{Done, Space, Token, Tree};
 
 impl Tree {
-    /// Whether a token is taken by the rules of SVG and MathML.
+    /// Returns true if the rules of SVG and MathML apply to a token.
     pub(super) fn is_foreign(&self, token: Token) -> bool {
         let Some(node) = self.stack.last().filter(|node| node.space != Space::Html) else { return false };
         let is_text = matches!(token, Token::Blank | Token::Null | Token::Text);

@@ -29,7 +29,7 @@ impl Tree {
         while self.formatting.pop().is_some_and(|last| last != Formatting::Marker) {}
     }
 
-    /// Whether an element is in the list.
+    /// Returns true if an element is in the list.
     pub fn is_formatting(&self, id: super::Id) -> bool {
         self.formatting.iter().filter_map(Formatting::node).any(|node| node.id == id)
     }

@@ -82,7 +82,7 @@ pub(super) fn is_special(name: Name) -> bool {
         )
 }
 
-/// Blocks whose start tags close a paragraph and do nothing else, and whose end tags close what is implied.
+/// Blocks with start tags that close a paragraph and nothing else, and end tags that close implied elements.
 pub(super) fn closes_p(name: Name) -> bool {
     matches!(
         name,
@@ -127,17 +127,17 @@ pub(super) fn is_row_group(name: Name) -> bool {
     matches!(name, TBODY | THEAD | TFOOT)
 }
 
-/// Elements whose end tags may be implied.
+/// Elements with end tags that may be implied.
 pub(super) fn is_implied_end(name: Name) -> bool {
     matches!(name, DD | DT | LI | OPTGROUP | OPTION | P | RB | RP | RT | RTC)
 }
 
-/// The same where a template ends.
+/// Elements with end tags that the end of a template implies.
 pub(super) fn is_implied_end_thoroughly(name: Name) -> bool {
     is_implied_end(name) || is_in_table(name) && name != COL
 }
 
-/// Elements of formatting, but for `a` and `nobr`, whose start tags do more.
+/// Formatting elements, except `a` and `nobr`, whose start tags do more.
 pub(super) fn is_formatting(name: Name) -> bool {
     matches!(name, B | BIG | CODE | EM | FONT | I | S | SMALL | STRIKE | STRONG | TT | U)
 }
@@ -147,7 +147,7 @@ pub(super) fn ends_foreign(name: Name) -> bool {
     crate::scan::names::ends_foreign(name)
 }
 
-/// Elements of SVG or MathML in whose scope nothing beyond them is.
+/// Elements of SVG or MathML that bound a scope.
 pub(super) fn bounds_scope_in_svg(name: Name) -> bool {
     matches!(name, FOREIGN_OBJECT | DESC | TITLE)
 }
@@ -156,7 +156,7 @@ pub(super) fn bounds_scope_in_math(name: Name) -> bool {
     matches!(name, MI | MN | MO | MS | MTEXT | ANNOTATION_XML)
 }
 
-/// The same for HTML.
+/// HTML elements that bound a scope.
 pub(super) fn bounds_scope(name: Name) -> bool {
     matches!(name, APPLET | CAPTION | HTML | TABLE | TD | TH | MARQUEE | OBJECT | TEMPLATE | SELECT)
 }

@@ -1,8 +1,8 @@
-//! The elements that are open, as the HTML standard's construction of a tree has them (HTML, section 13.2.6).
+//! The open elements in the HTML standard's tree construction (HTML, section 13.2.6).
 //!
-//! No tree is kept: only the stack of open elements, the list of formatting elements and the insertion mode, which together decide
-//! all that follows in a document. Two documents whose states here are equal go on alike. So a change to a document leaves its
-//! surroundings as they are if it leads to the same state.
+//! No tree is kept: only the stack of open elements, the list of formatting elements and the insertion mode, which together determine
+//! the meaning of the rest of a document. Two documents with equal states here continue equally. So a change to a document leaves its
+//! surroundings unchanged if it leads to the same state.
 //!
 //! Scripting counts as enabled.
 
@@ -49,18 +49,18 @@ pub(crate) struct Node {
     pub parent: Id,
     pub name: Name,
     pub space: Space,
-    /// What is in it is HTML, though it is none; in MathML but for two elements.
+    /// Its content is HTML, though it is foreign; in MathML except for two elements.
     point: bool,
 }
 
 impl Node {
-    /// Whether it is this element of HTML.
+    /// Returns true if it is this HTML element.
     pub fn is(&self, name: Name) -> bool {
         self.space == Space::Html && self.name == name
     }
 }
 
-/// What of a start tag decides beside its name.
+/// The facts of a start tag that matter beside its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Facts {
     /// `/>`
@@ -112,18 +112,18 @@ pub(crate) enum Origin {
     Again(Id),
 }
 
-/// What a token has done.
+/// An effect of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
     /// An element was inserted; before the children of its parent from `table` on, if that is not the last.
     Opened { node: Node, origin: Origin, table: Option<Id> },
-    /// It is not open any more.
+    /// The element was closed.
     Closed(Node),
     /// Text or a comment was inserted into an element.
     Inserted(Id),
 }
 
-/// Insertion modes. That of table text is left out, since texts come as what they are together.
+/// Insertion modes. That of table text is missing, since texts arrive classified as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Initial,
@@ -161,9 +161,9 @@ pub(crate) struct Tree {
     /// A `frameset` may still take the place of the body.
     pub frameset_ok: bool,
     pub quirks: bool,
-    /// What is inserted into a table goes before it.
+    /// Insertions into a table go before it.
     fosters: bool,
-    /// How what follows the start tag is read.
+    /// The tokenizer's state behind the start tag.
     pub content: Content,
     next: Id,
     /// More is open than may be.
@@ -173,7 +173,7 @@ pub(crate) struct Tree {
     pub events: Vec<Event>,
 }
 
-/// Whether a token has to be taken anew, in the mode that it has led to.
+/// The result of a mode: the token is done, or to be processed again in the new mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Done {
     Yes,
@@ -202,7 +202,7 @@ impl Tree {
         }
     }
 
-    /// Takes what another one has, into memory of its own.
+    /// Copies the state of another one into its own memory.
     pub fn take_from(&mut self, other: &Self) {
         let (mut stack, mut formatting) =
             (std::mem::take(&mut self.stack), std::mem::take(&mut self.formatting));
@@ -215,7 +215,7 @@ impl Tree {
         *self = Self { stack, formatting, templates, events, ..*other };
     }
 
-    /// Takes a token. What it has done is in `events`.
+    /// Processes a token. Its effects are in `events`.
     pub fn take(&mut self, token: Token) {
         self.events.clear();
         self.content = Content::Markup;
@@ -272,12 +272,12 @@ impl Tree {
         }
     }
 
-    /// Whether `<![CDATA[` begins a text here.
+    /// Returns true if `<![CDATA[` begins a text here.
     pub fn has_cdata(&self) -> bool {
         self.stack.last().is_some_and(|node| node.space != Space::Html)
     }
 
-    /// Whether a `select` is open, in which browsers differ.
+    /// Returns true if a `select` is open, in which browsers differ.
     pub fn is_in_select(&self) -> bool {
         self.stack.iter().any(|node| node.is(SELECT))
     }
@@ -292,8 +292,8 @@ impl Tree {
         self.next
     }
 
-    /// Whether what follows is read alike in both states, which were the same when the next element had the number `from`, but for
-    /// whether a `frameset` may take the place of the body. Elements that have begun since count as the same where they are alike.
+    /// Returns true if the rest of a document has the same meaning in both states, which were equal when the next element had the number `from`, except
+    /// that a `frameset` may take the place of the body. Later elements count as equal if they are alike.
     pub fn goes_on_like(&self, other: &Self, from: Id) -> bool {
         let (mode, behind, content) = (self.mode, self.behind, self.content);
         let same_id = |one: Id, two: Id| one == two || one >= from && two >= from;
@@ -324,7 +324,7 @@ impl Tree {
         self.formatting.iter().zip(&other.formatting).all(|pair| match pair {
             (Formatting::Marker, Formatting::Marker) => true,
             (Formatting::Element(one, a), Formatting::Element(two, b)) => {
-                // One that is closed matters by what would be opened again.
+                // A closed one matters by the formatting that it would reopen.
                 let (place, other_place) = (self.position(one.id), other.position(two.id));
                 a == b
                     && place == other_place
@@ -334,13 +334,13 @@ impl Tree {
         })
     }
 
-    /// Whether there is no body yet, and nothing in the head is open.
+    /// Returns true if there is no body yet, and nothing in the head is open.
     pub fn is_before_body(&self) -> bool {
         let before = [Mode::Initial, Mode::BeforeHtml, Mode::BeforeHead, Mode::InHead, Mode::AfterHead];
         before.contains(&self.mode) && self.stack.len() <= 2
     }
 
-    /// Whether nothing but the head or the body is open.
+    /// Returns true if nothing but the head or the body is open.
     pub fn has_only_begun(&self) -> bool {
         let modes = [Mode::InHead, Mode::AfterHead, Mode::InBody];
         modes.contains(&self.mode) && self.stack.len() <= 2 && self.formatting.is_empty()

@@ -4,7 +4,7 @@ use super::kinds::*;
 use super::{Content, Done, Mode, Origin, Token, Tree};
 use crate::scan::names::Name;
 
-/// End tags that imply what comes before the body.
+/// End tags that imply the elements before the body.
 fn implies_body(name: Name) -> bool {
     matches!(name, HEAD | BODY | HTML | BR)
 }
@@ -134,14 +134,14 @@ impl Tree {
         Done::Yes
     }
 
-    /// Behind the head comes what belongs into it.
+    /// Handles head content behind the head.
     fn in_head_again(&mut self, token: Token) {
         let Some(id) = self.head else { return };
         let parent = self.current_id();
         let head = super::Node { id, parent, name: HEAD, space: super::Space::Html, point: false };
         self.stack.push(head);
         self.in_head(token);
-        // It has not ended before, nor does it now.
+        // It had not ended before, and does not end now.
         if let Some(at) = self.position(id) {
             self.stack.remove(at);
         }
@@ -243,7 +243,7 @@ impl Tree {
     }
 }
 
-/// Whether a document type is one that old browsers are for.
+/// Returns true if a document type selects quirks mode.
 pub(super) fn is_quirky(doctype: &[u8]) -> bool {
     let text = String::from_utf8_lossy(doctype).to_ascii_lowercase();
     let rest = text.get("<!doctype".len()..).unwrap_or_default().trim_end_matches('>').trim_start();

@@ -31,7 +31,7 @@ enum Combinator {
     Descendant,
 }
 
-/// What one element has to be.
+/// The conditions on one element.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Compound {
     element: Option<(Box<str>, Name)>,
@@ -65,7 +65,7 @@ struct Test {
     ignore_case: Option<bool>,
 }
 
-/// Attributes of HTML whose values are compared without regard to case.
+/// HTML attributes with values that are compared without regard to case.
 const LOOSE: &str = " accept accept-charset align alink axis bgcolor charset checked clear codetype color compact declare defer dir \
     direction disabled enctype face frame hreflang http-equiv lang language link media method multiple nohref noresize noshade \
     nowrap readonly rel rev rules scope scrolling selected shape target text type valign valuetype vlink ";
@@ -228,7 +228,7 @@ impl Reader<'_> {
         Ok(name)
     }
 
-    /// What a backslash stands for.
+    /// The character of an escape.
     fn escape(&mut self) -> Result<char, String> {
         let rest = self.rest.get(1..).unwrap_or_default();
         let digits = rest.bytes().take(6).take_while(u8::is_ascii_hexdigit).count();
@@ -408,16 +408,16 @@ pub(crate) struct Subject<'a, 'b> {
     pub text: &'a dyn Fn(&[u8]) -> String,
 }
 
-/// What is known of an element for those in it.
+/// The facts about an element that matter for elements in it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
     /// Compounds up to which it matches.
     pub here: Bits,
-    /// The same for any element around it, and itself.
+    /// The selectors that match this element or any around it.
     pub around: Bits,
 }
 
-/// The numbers of the selectors that match, and what is known of the element. `parent` is known of the one that it is in.
+/// The numbers of the selectors that match, and the facts about the element. `parent` holds those of its parent.
 pub(crate) fn matched(
     selectors: &[Select],
     subject: &Subject<'_, '_>,

@@ -61,7 +61,7 @@ impl Tree {
         self.has_in(Scope::Table, |other| other == name)
     }
 
-    /// Whether this very element is in scope.
+    /// Returns true if this very element is in scope.
     pub(super) fn has_element(&self, id: Id) -> bool {
         for node in self.stack.iter().rev() {
             if node.id == id {
@@ -134,7 +134,7 @@ impl Tree {
         }
     }
 
-    /// The element that what is inserted now goes into, and the table before which it goes.
+    /// The element for an insertion now, and the table before which it goes.
     pub(super) fn place(&self, target: Option<usize>) -> (Id, Option<Id>) {
         let target = target.and_then(|at| self.stack.get(at)).or(self.stack.last());
         let Some(target) = target else { return (0, None) };
@@ -176,7 +176,7 @@ impl Tree {
         self.pop();
     }
 
-    /// An element whose content is text.
+    /// Inserts an element with text as its content.
     pub(super) fn insert_text_element(&mut self, name: Name, content: Content) {
         self.insert(name, Origin::Tag);
         self.content = content;

@@ -5,7 +5,7 @@ use super::stack::Scope;
 use super::{Done, Mode, Origin, Token, Tree};
 
 impl Tree {
-    /// What cannot be in a table goes before it.
+    /// Moves content that cannot be in a table before it.
     fn foster(&mut self, token: Token) -> Done {
         self.fosters = true;
         let done = self.in_body(token);
@@ -75,7 +75,7 @@ impl Tree {
         self.clear_to(|name| matches!(name, TABLE | TEMPLATE));
     }
 
-    /// Whether there was one.
+    /// Ends the table; returns false if there was none.
     fn end_table(&mut self) -> bool {
         let ends = self.has_in_table(TABLE);
         if ends {

@@ -1,6 +1,6 @@
-//! Tokens, as the HTML standard's tokenizer finds them (HTML, section 13.2.5).
+//! The tokens of the HTML standard's tokenizer (HTML, section 13.2.5).
 //!
-//! A tag is told once it is there as a whole; what has been looked at of it is not looked at again.
+//! A tag is emitted once it is complete; scanned bytes are not scanned again.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -27,11 +27,11 @@ pub(crate) struct Found {
     pub end: usize,
     /// A `<` comes before it, which is text.
     pub opens: bool,
-    /// The text before it ends with what may be the start of a reference.
+    /// The text before it ends with the possible start of a reference.
     pub refers: bool,
     /// Up to here bytes have to be known to tell it: the first of a run of text, all of anything else.
     pub known: usize,
-    /// It goes on with the run of text that was told last, and means nothing beside that.
+    /// It continues the last emitted run of text, and has no other effect.
     pub continues: bool,
 }
 
@@ -39,15 +39,15 @@ pub(crate) struct Found {
 #[derive(Debug, Clone)]
 pub(crate) struct Tokens {
     state: State,
-    /// Where the present token begins, or what may become one.
+    /// The start of the present or possible token.
     start: usize,
     /// Up to here all has been looked at.
     at: usize,
-    /// The element whose text is being read.
+    /// The element with the present text.
     last: Name,
     /// A `<` comes before, which is text.
     pub opens: bool,
-    /// The text before ends with what may be the start of a reference.
+    /// The preceding text ends with the possible start of a reference.
     pub refers: bool,
     cdata: bool,
     /// Something of the text of an element has been read.
@@ -102,7 +102,7 @@ fn ends_name(byte: u8) -> bool {
     is_blank(byte) || matches!(byte, b'/' | b'>')
 }
 
-/// What was looked for may be here.
+/// The result of a search at this place.
 enum Look {
     Yes,
     No,
@@ -136,7 +136,7 @@ impl Tokens {
         }
     }
 
-    /// Whether comments do not [pass](Self::passed) until they are whole.
+    /// With `holds_comments`, comments do not [pass](Self::passed) until they are complete.
     pub fn holding_comments(self, holds_comments: bool) -> Self {
         Self { holds_comments, ..self }
     }
@@ -155,7 +155,7 @@ impl Tokens {
         }
     }
 
-    /// Whether such a token does not pass until it is whole.
+    /// Returns true if such a token does not pass until it is complete.
     pub fn holds(&self, token: Token) -> bool {
         match token {
             Token::Start(..) | Token::End(_) | Token::Doctype(_) => true,
@@ -167,7 +167,7 @@ impl Tokens {
     /// How much of the bytes belongs to tokens that were told, or to text that no tag can begin in any more.
     pub fn passed(&self) -> usize {
         match self.state {
-            // What may follow the `<` decides whether that can stay as it is.
+            // The byte behind `<` decides if it can stay unchanged.
             State::Data | State::Tag(_) => self.start - usize::from(self.opens).min(self.start),
             State::Doctype | State::Raw | State::Script(_) => self.start,
             State::Comment(_) | State::Bogus if self.holds_comments => self.start,
@@ -181,22 +181,22 @@ impl Tokens {
         self.at = self.at.saturating_sub(count);
     }
 
-    /// Whether what has been read last is text between tags, with nothing begun.
+    /// Returns true if it is in text between tags, with nothing begun.
     pub fn is_between(&self) -> bool {
         self.state == State::Data && self.start == self.at && !self.opens
     }
 
-    /// Whether markup would be a part of what has begun, or of a script.
+    /// Returns true if markup would become part of an unfinished construct, or of a script.
     pub fn is_unfinished(&self) -> bool {
         !matches!(self.state, State::Data | State::Plain | State::Raw)
     }
 
-    /// Whether it is within the text of an element, of which it has read something.
+    /// Returns true if it is within the text of an element, some of which it has read.
     pub fn is_in_text(&self) -> bool {
         self.read && matches!(self.state, State::Raw | State::Script(_) | State::Plain)
     }
 
-    /// What follows a start tag of this name.
+    /// Sets the state behind a start tag of this name.
     pub fn go_on(&mut self, content: Content, name: Name, cdata: bool) {
         self.cdata = cdata;
         if content != Content::Markup {
@@ -276,7 +276,7 @@ impl Tokens {
             [_, b'!', declaration @ ..] => self.declaration(declaration, last)?,
             [_] | [_, b'/'] if !last => return None,
             _ => {
-                // It is text.
+                // The byte is text.
                 self.at += 1;
                 self.start = self.at - 1;
                 self.opens = true;
@@ -458,7 +458,7 @@ impl Tokens {
         None
     }
 
-    /// Whether the end tag of the element whose text this is begins here.
+    /// Checks for the end tag of the element with this text.
     fn ends_text(&self, rest: &[u8], last: bool) -> Look {
         let Some(behind) = rest.strip_prefix(b"</") else {
             return if rest.len() < 2 && b"</".starts_with(rest) && !last { Look::More } else { Look::No };
@@ -553,7 +553,7 @@ impl Tokens {
     }
 }
 
-/// Whether this begins with such a word, which ends there.
+/// Checks for this word followed by its end.
 fn script_word(rest: &[u8], word: &[u8], last: bool) -> Look {
     match looks_like(rest, word, last) {
         Look::Yes => match rest.get(word.len()) {

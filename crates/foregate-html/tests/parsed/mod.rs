@@ -6,7 +6,7 @@ use foregate_html::features::insert::{Insert, Place};
 use foregate_html::{Chosen, Feature, Page, Pass, Rewrite, Terms};
 use foregate_module::{Chain, Finding};
 
-/// What is told where a document passes from a point on since browsers may read it otherwise.
+/// The event of a document that passes from a point on since browsers may read it differently.
 const AMBIGUOUS: &str = "markup-ambiguous";
 
 /// Two features, the second of them in a dry run now and then; with `parsed` beside one that has the pass parse.
@@ -61,15 +61,15 @@ pub fn inserted(
     (out, found)
 }
 
-/// Whether one output is as the other up to some place, and has the rest of the document unchanged behind it.
+/// Returns true if one output equals the other up to some place, and has the rest of the document unchanged behind it.
 pub fn gave_up(html: &[u8], early: &[u8], other: &[u8]) -> bool {
     let same = early.iter().zip(other).take_while(|(one, other)| one == other).count();
-    // What is the same by chance belongs to the rest.
+    // Bytes that are equal by chance belong to the rest.
     html.ends_with(early.get(same..).unwrap_or_default())
 }
 
-/// Asserts that both do the same, whichever pieces the document comes in: as far as the rewriter goes where it gives up first.
-/// Whether they went as far.
+/// Asserts that both have the same output for all pieces, up to the place where the rewriter gives up.
+/// Returns true if both went equally far.
 pub fn is_as_parsed(html: &[u8], pieces: &[&[usize]], which: u8) -> bool {
     let mut whole = true;
     for content_type in ["text/html; charset=utf-8", "text/html"] {
@@ -79,8 +79,8 @@ pub fn is_as_parsed(html: &[u8], pieces: &[&[usize]], which: u8) -> bool {
             let scanned = inserted(html, content_type, pieces, which, false);
             let same = scanned == parsed;
             whole &= same;
-            // Who inserts without the rewriter knows all texts in which nothing is a tag, and which elements of SVG and MathML are
-            // empty; and where all has been inserted, nobody looks at what is ambiguous behind it.
+            // Insertion without the rewriter knows all texts without tags, and all empty elements of SVG and MathML;
+            // and behind the last insertion, ambiguous text is not examined.
             assert!(
                 same || gives_up && gave_up(html, &parsed.0, &scanned.0),
                 "{content_type}, pieces {pieces:?}, {which}: {:?}\nparsed  {}\nscanned {}\n{:?} {:?}",

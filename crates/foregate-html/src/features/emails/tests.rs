@@ -11,14 +11,14 @@ fn rewritten(html: &str) -> String {
     String::from_utf8(filtered_at_every_split(make, html.as_bytes()).unwrap()).unwrap()
 }
 
-/// What the script makes of an encoded address.
+/// The script's output for an encoded address.
 fn decoded(code: &str) -> String {
     let byte = |at: usize| u8::from_str_radix(&code[at..at + 2], 16).unwrap();
     let bytes = (1..code.len() / 2).map(|at| byte(2 * at) ^ byte(0)).collect();
     String::from_utf8(bytes).unwrap()
 }
 
-/// The document with addresses in braces instead of what stands for them, and the script as `S`.
+/// The document with addresses in braces in place of their encoded form, and the script as `S`.
 fn shown(html: &str) -> String {
     let script = format!("<script src={SCRIPT_PATH} defer></script>");
     let mut rest = &*rewritten(html).replace(&script, "S");
@@ -114,7 +114,7 @@ fn links_carry_what_they_had() {
         let (_, code) = out.split_once("data-fg-email=\"").unwrap();
         assert_eq!(decoded(code.split('"').next().unwrap()), whole);
     }
-    // What would not come back as it was.
+    // Addresses that would not decode to the original.
     for html in [
         &b"<a href='mailto:a@b.de?subject=a&euro;b'>x</a>"[..],
         b"<a href='mailto:a@b.de?subject=Gr\xfcn'>x</a>",
