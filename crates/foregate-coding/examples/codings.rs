@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// How long a body becomes that comes in pieces, how long that takes, and what the encoder holds meanwhile.
+/// The length of an encoded body that arrives in pieces, the time, and the encoder's memory.
 fn encoded(coding: ContentCoding, level: u32, body: &[u8]) -> Result<(usize, Duration, usize), &'static str> {
     let begun = Instant::now();
     let mut chain = Chain::new(vec![encoder("encode", coding, level, Some(body.len() as u64))]);

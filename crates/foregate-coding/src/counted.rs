@@ -1,4 +1,4 @@
-//! What brotli's state holds: it does not say, so its memory is counted as it is taken.
+//! The memory of brotli's state: it does not report it, so allocations are counted.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};

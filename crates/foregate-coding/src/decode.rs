@@ -17,10 +17,10 @@ const BURST: usize = 64 * 1024;
 const ZSTD_WINDOW_LOG: u32 = 23;
 /// The base-2 logarithm of the window of gzip and deflate: there is no larger one.
 const DEFLATE_WINDOW_LOG: u8 = 15;
-/// What the state of inflating takes beside its buffers, bytes: the window and the tables of codes.
+/// The memory of inflating beside its buffers, bytes: the window and the tables of codes.
 const INFLATE_MEMORY: usize = 48 * 1024;
 
-/// What a codec has taken and given.
+/// The input and output of a codec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Moved {
     pub(super) read: usize,
@@ -31,12 +31,12 @@ pub(super) struct Moved {
 #[derive(Debug)]
 pub(super) struct Broken;
 
-/// A coding that is taken off. It fills `output` as far as it can with what it has.
+/// A decoder. It fills `output` as far as it can with its input.
 pub(super) trait Decode: Send {
     fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Moved, Broken>;
-    /// Whether the body may end here.
+    /// Returns true if the body may end here.
     fn complete(&self) -> bool;
-    /// Whether another part of the body may begin with this byte where it may end.
+    /// Returns true if another part of the body may begin with this byte at a possible end.
     fn goes_on(&self, byte: u8) -> bool;
     /// Bytes that it holds, at most.
     fn held(&self) -> usize;
@@ -52,10 +52,10 @@ pub(super) fn filter<D: Decode + 'static>(
     Box::new(Decoder { make, codec: None, limits, behind, over: false, total, rest, pending: false })
 }
 
-/// What becomes of bytes behind the end of what was encoded, such as zeros that fill a block.
+/// The treatment of bytes behind the end of the encoded data, such as zeros that fill a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Behind {
-    /// The body is not what it seems.
+    /// The body is invalid.
     Breaks,
     /// They are dropped.
     Dropped,
@@ -121,7 +121,7 @@ impl<D: Decode> Decoder<D> {
 
 impl<D: Decode> BodyFilter for Decoder<D> {
     fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
-        // What has come counts, also before it is read: the start of a body may be its most repetitive part.
+        // Input counts before it is read: the start of a body may be its most repetitive part.
         self.total.0 = self.total.0.saturating_add(piece.len() as u64);
         if self.rest.is_empty() {
             if !piece.is_empty() || self.pending {
@@ -154,7 +154,7 @@ impl<D: Decode> BodyFilter for Decoder<D> {
     }
 
     fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
-        // The rest is of no use to somebody who has been promised the plain body.
+        // The rest is useless for a client that was promised the plain body.
         Err(Bail::Break)
     }
 
@@ -207,7 +207,7 @@ impl Decode for Gzip {
     }
 
     fn goes_on(&self, byte: u8) -> bool {
-        // The first of what tells members (RFC 1952, section 2.3.1).
+        // The first byte of a member (RFC 1952, section 2.3.1).
         byte == 0x1f
     }
 
@@ -228,7 +228,7 @@ impl Deflate {
         Self { first: None, state: None, ended: false }
     }
 
-    /// Whether two bytes begin a zlib stream (RFC 1950, section 2.2) without a preset dictionary.
+    /// Returns true if two bytes begin a zlib stream (RFC 1950, section 2.2) without a preset dictionary.
     fn is_zlib([method, flags]: [u8; 2]) -> bool {
         const DICTIONARY: u8 = 0x20;
         method & 0x0f == 8

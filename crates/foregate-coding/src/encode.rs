@@ -14,8 +14,8 @@ use super::counted::Counted;
 use super::decode::{Broken, Moved};
 use super::{ContentCoding, DEFLATE_MEMORY};
 
-/// The base-2 logarithms of the largest windows that bodies get: what more would save is little, what it would cost both
-/// sides is not.
+/// The base-2 logarithms of the largest windows: larger ones would save little and cost both
+/// sides much.
 const DEFLATE_WINDOW_LOG: u32 = 15;
 const BROTLI_WINDOW_LOG: u32 = 20;
 const BROTLI_DEEP_WINDOW_LOG: u32 = 21;
@@ -34,7 +34,7 @@ const BROTLI_DEEP_LEAST_WINDOW_LOG: u32 = 20;
 
 /// From this level on, zstd has tables that need several times the window's memory.
 const ZSTD_DEEP_LEVEL: u32 = 7;
-/// Up to this level, brotli looks for nothing beyond what it gets at once.
+/// Up to this level, brotli searches only within one input.
 const BROTLI_SHALLOW_LEVEL: u32 = 1;
 
 /// So much of a body is gathered before it is known how long it is, bytes. Most bodies end before, and need little memory then.
@@ -42,7 +42,7 @@ const GATHERED: usize = 64 * 1024;
 /// From this length on, bytes, brotli takes a search that looks further, with tables of 4 MiB.
 const LONG: u64 = 1 << 20;
 
-/// What an encoder is to do.
+/// The work for an encoder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Aim {
     /// Take input, and write when it pays.
@@ -66,13 +66,13 @@ pub(super) struct Encoder {
     coding: ContentCoding,
     level: u32,
     length: Option<u64>,
-    /// It was flushed before much had come: a stream, which has the memory for long.
+    /// It was flushed early: a stream, which keeps its memory for long.
     streams: bool,
-    /// What waits for more.
+    /// Input that waits for more.
     gathered: Vec<u8>,
     /// Made once something is to be written, or much has come.
     codec: Option<Box<dyn Encode>>,
-    /// Whether something has come since the last flush.
+    /// Set if input arrived since the last flush.
     dirty: bool,
 }
 
@@ -81,7 +81,7 @@ impl Encoder {
         Self { coding, level, length, streams: false, gathered: Vec::new(), codec: None, dirty: false }
     }
 
-    /// Whether what comes is gathered first.
+    /// Returns true if input is gathered first.
     fn gathers(&self) -> bool {
         match self.coding {
             ContentCoding::Gzip | ContentCoding::Deflate => false,
@@ -90,7 +90,7 @@ impl Encoder {
         }
     }
 
-    /// Encodes what was gathered.
+    /// Encodes the gathered input.
     fn let_go(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
         let gathered = core::mem::take(&mut self.gathered);
         if gathered.is_empty() { Ok(()) } else { self.run(Aim::Gather, &gathered, out) }
@@ -115,7 +115,7 @@ impl Encoder {
         self.length.map_or(most, whole).min(most).max(least)
     }
 
-    /// What it is going to hold, about, bytes: who counts memory must know before the body comes.
+    /// Its expected memory, bytes: accounting needs it before the body arrives.
     fn expected(&self) -> usize {
         let is_long = self.length.is_some_and(|length| length >= LONG);
         let is_short = self.length.is_some_and(|length| length <= GATHERED as u64);

@@ -1,7 +1,7 @@
 //! Content codings (RFC 9110, section 8.4) of bodies while they stream: `gzip`, `deflate`, `br`, `zstd`.
 //!
 //! [`encoder`] and [`decoder`] make filters of bodies; [`decoded`] puts a decoder before a filter that needs the plain
-//! body; [`start`] decodes what is there of one, for looking at it. What they keep is bounded, whatever the peer sends:
+//! body; [`start`] decodes the available part of one, for inspection. Their memory is bounded, regardless of the peer's input:
 //!
 //! | coding | decoder | encoder |
 //! |---|---|---|
@@ -9,15 +9,15 @@
 //! | `br` | as much as the body needs, at most [`BROTLI_DECODER_MEMORY`]: a window of up to 16 MiB; large windows are refused | 4 MiB at level 3 and 12 at level 4, with a window of 1 MiB; 15 MiB at level 6, with one of 2 MiB; half of that where the length is not known, or less than 1 MiB |
 //! | `zstd` | a window as the frame states, at most 8 MiB (RFC 9659); beyond, it is refused | 4 MiB at level 3, 6 at 6, with a window of 2 MiB; 12 at 9, with one of 1 MiB |
 //!
-//! Those of `br` and `zstd` gather up to 64 KiB before they begin, so that they know how long most bodies are; a body that is flushed
+//! Those of `br` and `zstd` gather up to 64 KiB before they begin, so that they know the length of most bodies; a body that is flushed
 //! before is a stream, with a window of 256 KiB. `bench/RESULTS.md` compares all levels with the programs of the codings.
 //!
-//! Encoders write when they have gathered enough, and all that they hold when they are told to
-//! [`flush`](BodyFilter::flush). Their windows shrink with the length of the body, where that is known.
+//! Encoders write once they have gathered enough, and everything on a
+//! [`flush`](BodyFilter::flush). Their windows shrink with the length of the body if it is known.
 //!
 //! Decoders are strict: a body that ends early, has another form, or goes on after its end is broken off. Only gzip
-//! members and zstd frames may follow each other. An empty body is taken for what it is. How much may come out of how
-//! little is bounded by [`Limits`].
+//! members and zstd frames may follow each other. An empty body is valid. [`Limits`] bound the ratio of output
+//! to input.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -51,7 +51,7 @@ pub const ZSTD_ENCODER_MEMORY: usize = 16 << 20;
 /// The most that `gzip` and `deflate` hold either way, bytes.
 pub const DEFLATE_MEMORY: usize = 384 << 10;
 
-/// What a decoder may keep of the pieces that it gets, bytes; a piece at a time is what chains hand on.
+/// The capacity that a decoder keeps for its input, bytes; chains pass a piece at a time.
 const REST_ROOM: usize = 16 * Chain::PIECE;
 
 /// A content coding.
@@ -142,15 +142,15 @@ pub fn coding_of(content_encoding: &[u8]) -> Option<ContentCoding> {
     ContentCoding::from_token(content_encoding.trim_ascii())
 }
 
-/// A filter that takes a coding off; its budget is the most that it holds.
+/// A filter that removes a coding; its budget is the bound of its memory.
 ///
-/// It is [pending](BodyFilter::pending) after each 64 KiB that it has written. Bytes behind the end of what was encoded break the
-/// body off: who sends them may mean to have it read in two ways.
+/// It is [pending](BodyFilter::pending) after each 64 KiB of output. Bytes behind the end of the encoded data break the
+/// body off: they may be meant to be read in two ways.
 pub fn decoder(name: &'static str, coding: ContentCoding, limits: Limits) -> Filtered {
     decoding(name, coding, limits, Behind::Breaks)
 }
 
-/// The same for responses, of which bytes behind the end are dropped, as browsers and gzip(1) do.
+/// A decoder for responses: bytes behind the end are dropped, as browsers and gzip(1) do.
 pub fn response_decoder(name: &'static str, coding: ContentCoding, limits: Limits) -> Filtered {
     decoding(name, coding, limits, Behind::Dropped)
 }
@@ -181,8 +181,8 @@ pub fn encoder(name: &'static str, coding: ContentCoding, level: u32, length: Op
     Filtered { name, filter, budget, keeps_length: false, dry: false }
 }
 
-/// A filter that needs the plain body, behind a decoder for the coding that `content_encoding` names. As it is where that
-/// says `identity` or nothing; `None` where the coding cannot be taken off, so that the step can say what then.
+/// A filter that needs the plain body, behind a decoder for the coding that `content_encoding` names. Without a decoder for
+/// `identity` or no coding; `None` if the coding is not supported, so that the step can decide.
 ///
 /// The step that uses it removes `content-encoding` by an edit. When the filter bails out, the rest passes decoded.
 pub fn decoded(filtered: Filtered, content_encoding: Option<&[u8]>, limits: Limits) -> Option<Filtered> {

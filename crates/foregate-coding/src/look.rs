@@ -1,4 +1,4 @@
-//! The start of a body without its coding, for those who look at it and let it pass as it came.
+//! The decoded start of a body, for inspection of a body that passes unchanged.
 
 use alloc::vec::Vec;
 
@@ -9,11 +9,11 @@ use super::{ContentCoding, Limits, response_decoder};
 /// The start of a response's body without its coding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Start {
-    /// What came out.
+    /// The decoded bytes.
     pub bytes: Vec<u8>,
-    /// Whether that is all of the body.
+    /// Set if that is all of the body.
     pub whole: bool,
-    /// Whether the body does not have the form of its coding. What came out before that was seen is there.
+    /// Set if the body is not in the form of its coding. The output before the error is included.
     pub broken: bool,
 }
 

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::ContentCoding::{self, Brotli, Deflate, Gzip, Zstd};
 use super::{Limits, Start, coding_of, decoded, decoder, encoder, response_decoder, start};
 
-/// What a filter makes of pieces, or why it does not.
+/// The output of a filter for pieces, or its error.
 fn through(filter: Filtered, pieces: &[&[u8]]) -> Result<Vec<u8>, Bail> {
     let mut chain = Chain::new(vec![filter]);
     let mut out = Vec::new();
@@ -184,7 +184,7 @@ fn little_that_becomes_much_is_broken_off_and_never_gathered() {
 #[test]
 fn bodies_are_bounded_by_what_has_come_of_them() {
     let limits = Limits { ratio: 100, free: 4096, ..Limits::default() };
-    // Zeros, then what cannot be made smaller.
+    // Zeros, then incompressible bytes.
     let mut noise = 1_u32;
     let mut body = vec![0; 100_000];
     body.extend(
@@ -405,7 +405,7 @@ fn what_codecs_hold_is_told_before_and_while_they_do() {
             for piece in body.chunks(Chain::PIECE) {
                 encoding.write(piece, &mut encoded).unwrap();
             }
-            // What is taken up front is no less than what is needed, and no more than some times that.
+            // The reservation is at least the need, and at most a small multiple.
             let held = encoding.held();
             assert!(held > 10_000 && held <= expected * 5 / 4, "{coding:?} {level}: {held} of {expected}");
             encoding.end(&mut encoded).unwrap();
@@ -441,7 +441,7 @@ fn the_start_of_a_body_is_decoded_for_looking() {
         assert_eq!((&*some.bytes, some.whole, some.broken), (&text[..1000], false, false), "{coding:?}");
         let exact = start(coding, &coded, true, text.len());
         assert!(exact.whole && exact.bytes == text);
-        // What has come so far; its end is none of the body.
+        // A part; its end is not that of the body.
         let half = start(coding, &coded[..coded.len() / 2], false, 1 << 20);
         assert!(!half.whole && !half.broken && text.starts_with(&half.bytes));
         assert!(start(coding, &coded[..coded.len() / 2], true, 1 << 20).broken);

@@ -1,4 +1,4 @@
-//! What levels are worth: on real text, a higher one is never larger by more than a little.
+//! The effect of levels: on real text, the output of a higher one is never much larger.
 #![allow(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 use std::path::Path;
@@ -54,7 +54,7 @@ fn a_higher_level_is_not_larger_and_memory_is_bounded() {
         for length in [5_000, 60_000, 300_000, text.len()] {
             for is_known in [true, false] {
                 if !is_known && length == text.len() {
-                    // What is gathered makes no difference to it.
+                    // Gathering makes no difference to it.
                     continue;
                 }
                 let (least, most) = coding.levels();

@@ -15,41 +15,41 @@ use crate::schema::{Block, GENERIC, Key, Prop};
 use crate::value::{self, Value, Wrong};
 use foregate_rules::nearest;
 
-/// Collects what is wrong while nodes are read.
+/// Reads nodes by tables of keys and collects the errors.
 pub struct Decoder<'p> {
     problems: &'p mut Problems,
     /// The outermost block of the host's files.
     pub(crate) root: &'static Block,
     /// The keys of modules, in the order of their numbers.
     pub(crate) modules: Vec<&'static Key>,
-    /// Whether a message has listed many keys already: one such list is enough.
+    /// Set once a message has listed many keys: one such list is enough.
     pub(crate) listed: bool,
 }
 
 /// The nodes of a block that fit its table.
 pub type Nodes<'t> = Vec<(&'static Key, Item<'t>)>;
 
-/// Keys of modules by number, and their nodes. A node that turns off what stands further out may not fit its table.
+/// Keys of modules by number, and their nodes. A node that turns an inherited key off may not fit its table.
 pub type ModuleNodes<'t> = Vec<(usize, Item<'t>)>;
 
-/// Whether a node is as its key has it.
+/// The result of checking a node against its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fit {
     /// In all.
     Whole,
-    /// But for what there is too much of: its block can be read, so that mistakes in there are told of, too.
+    /// Readable except for surplus entries: errors in its block are reported, too.
     Readable,
-    /// It cannot be read.
+    /// Unreadable.
     No,
 }
 
-/// Whether the block of a key has such a key.
+/// Returns true if the block of a key has such a key.
 fn has_key(key: &Key, name: &str) -> bool {
     key.block.is_some_and(|block| block.keys.iter().any(|key| key.name == name))
 }
 
 impl<'p> Decoder<'p> {
-    /// A decoder for files whose outermost block is `root`, and in which these keys of modules may stand, in the order of their
+    /// A decoder for files with the outermost block `root`, and with these keys of modules, in the order of their
     /// numbers.
     pub fn new(problems: &'p mut Problems, root: &'static Block, modules: Vec<&'static Key>) -> Self {
         Self { problems, root, modules, listed: false }
@@ -70,7 +70,7 @@ impl<'p> Decoder<'p> {
         self.problems.warn(warning);
     }
 
-    /// Adds a problem that a module has told of, and those that it told with it; `nodes` are what it was given.
+    /// Adds the error of a module and those that it collected; `nodes` are its input.
     pub fn push_of_module(
         &mut self,
         tree: &Tree,
@@ -105,13 +105,13 @@ impl<'p> Decoder<'p> {
         self.level(item.children(), block, Some(item), None)
     }
 
-    /// The same for a block in which keys of modules may stand.
+    /// Like `open`, for a block with keys of modules.
     pub fn open_block<'t>(&mut self, item: Item<'t>, block: &'static Block) -> (Nodes<'t>, ModuleNodes<'t>) {
         self.open_level(item.children(), block, Some(item))
     }
 
-    /// Those of `items` that fit the table of `block`, and those that are of modules; `of` is the node that they stand
-    /// in.
+    /// The `items` that fit the table of `block`, and those of modules; `of` is the node around
+    /// them.
     pub fn open_level<'t>(
         &mut self,
         items: Vec<Item<'t>>,
@@ -168,7 +168,7 @@ impl<'p> Decoder<'p> {
                 nodes.push((key, item));
             }
         }
-        // What is not known was probably meant to be it.
+        // The unknown key was probably meant to be it.
         if !(strange && of.is_some()) {
             let module = modules.and_then(|modules| modules.first()).map(|(number, _)| *number);
             self.tell_missing(block, of, &seen, module);
@@ -190,7 +190,7 @@ impl<'p> Decoder<'p> {
         let missing =
             block.keys.iter().enumerate().filter(|(number, key)| key.required && !seen.contains(*number));
         for (_, key) in missing {
-            // What a whole configuration lacks stands nowhere: its start says which file is meant.
+            // A missing key of the whole configuration has no place: the start of the file stands for it.
             let start = Place { file: 0, span: Span { start: 0, len: 0 } };
             let place = Some(of.map_or(start, |item| item.place()));
             let what = of.map_or("the configuration".to_owned(), |item| format!("`{}`", item.node.name()));
@@ -203,7 +203,7 @@ impl<'p> Decoder<'p> {
         }
     }
 
-    /// Adds a node of a module if it fits, or turns off what stands further out.
+    /// Adds a node of a module if it fits, or turns an inherited key off.
     fn module<'t>(&mut self, number: usize, item: Item<'t>, modules: &mut ModuleNodes<'t>) {
         let Some(&key) = self.modules.get(number) else { return };
         if !key.many
@@ -229,7 +229,7 @@ impl<'p> Decoder<'p> {
         }
     }
 
-    /// Whether arguments, properties and block of a node are those of its key; the `generic` properties are allowed
+    /// Checks arguments, properties and block of a node against its key; the `generic` properties are allowed
     /// besides.
     fn fit(&mut self, key: &'static Key, item: Item<'_>, generic: &'static [Prop]) -> Fit {
         let usage = || match key.usage {
@@ -262,7 +262,7 @@ impl<'p> Decoder<'p> {
                 };
                 self.push(problem.help(help.unwrap_or_else(usage)));
                 surplus = true;
-                // What it stands for is not missing, too.
+                // The intended key is not missing, too.
                 fits &= !has_key(key, name);
             } else if props.contains(&name) {
                 self.push(Problem::new(place, format!("the property `{name}` is here twice")));
@@ -302,7 +302,7 @@ impl<'p> Decoder<'p> {
         }
     }
 
-    /// What to write where a node of a block is a property of the node `of` that has the block.
+    /// The suggestion for a node that should be a property of the node `of` around it.
     pub(crate) fn as_property(&self, block: &'static Block, of: Item<'_>, item: Item<'_>) -> Option<String> {
         let ours = elsewhere::key_of(block, &self.root.keys.iter().collect::<Vec<_>>());
         let key = ours.or_else(|| elsewhere::key_of(block, &self.modules))?;
@@ -372,7 +372,7 @@ impl<'p> Decoder<'p> {
         if item.node.entries().next().is_none() {
             return true;
         }
-        // What was refused is not told of as if it had been turned off.
+        // A refused node does not count as turned off.
         self.read(item, 0, value::boolean).unwrap_or(true)
     }
 
@@ -387,12 +387,12 @@ impl<'p> Decoder<'p> {
         Some(item.base().join(path))
     }
 
-    /// The same for a file that must be there.
+    /// Like `path`, for a file that must exist.
     pub fn file(&mut self, item: Item<'_>, number: usize) -> Option<PathBuf> {
         self.read(item, number, |value| existing(item, value))
     }
 
-    /// The same for a property.
+    /// Like `file`, for a property.
     pub fn prop_file(&mut self, item: Item<'_>, name: &str) -> Option<PathBuf> {
         self.prop(item, name, |value| existing(item, value))
     }
@@ -425,7 +425,7 @@ impl<'p> Decoder<'p> {
     }
 }
 
-/// Whether a node of a module only turns off what stands further out: `NAME #false`.
+/// Returns true if a node of a module only turns an inherited key off: `NAME #false`.
 pub fn turns_off(item: Item<'_>) -> bool {
     let mut entries = item.node.entries();
     entries.next().is_some_and(is_false) && entries.next().is_none() && item.node.children().next().is_none()
@@ -440,7 +440,7 @@ fn off<'t>(key: &Key, item: Item<'t>) -> Option<&'t str> {
     (alone && !takes_text && value::is_off(entry.text())).then(|| item.source_of(entry.span()))
 }
 
-/// What to write where a path was meant behind the name of a node, and a comment begins there.
+/// The suggestion for a path behind a node's name that was read as a comment.
 fn commented_out(item: Item<'_>) -> Option<String> {
     let behind = item.source_behind(item.node.span()).trim_start_matches([' ', '\t']);
     let open = ["//", "/*"].into_iter().find(|open| behind.starts_with(open))?;
@@ -460,15 +460,15 @@ fn contract_place(place: Place) -> foregate_module::settings::Place {
 /// Characters of a value that messages show.
 pub(crate) const SHOWN: usize = 60;
 
-/// How an entry stands in the file, after the name of its node. References are not resolved here: what they stand
-/// for may be a secret.
+/// The source of an entry, after the name of its node. References are not resolved here: their values
+/// may be secrets.
 fn written(item: Item<'_>, entry: EntryRef<'_>, key: Option<&Key>) -> String {
     let value = unless_secret(key, entry.key(), item.source_of(entry.span()));
     shown(item.node.name(), entry.key(), value)
 }
 
-/// What messages show for a value: the property of this name, or an argument. No argument is shown of a key that takes a secret as
-/// one: they are easily mixed up.
+/// The text that messages show for a value: of the property of this name, or of an argument. Arguments of a key that takes a secret as
+/// one are never shown: they are easily mixed up.
 fn unless_secret<'v>(key: Option<&Key>, prop: Option<&str>, written: &'v str) -> &'v str {
     let is_secret = key.is_some_and(|key| key.secrets.contains(&prop.unwrap_or_default()));
     if is_secret { HIDDEN } else { written }
@@ -485,7 +485,7 @@ fn shown(node: &str, key: Option<&str>, value: &str) -> String {
     }
 }
 
-/// What stands for a secret in messages.
+/// The replacement for a secret in messages.
 pub(crate) const HIDDEN: &str = "\"...\"";
 
 /// How the value at a place stands in the file, if it is one of this node or of its block. `key` is the node's.
@@ -542,7 +542,7 @@ impl Seen {
     }
 }
 
-/// How an expression is written whose words stand there one by one, as in other languages of rules.
+/// The suggestion for an unquoted expression, as other rule languages write it.
 fn unquoted(key: &Key, item: Item<'_>) -> Option<String> {
     let values = || item.node.entries().filter(|entry| entry.key().is_none());
     let is_word = values().next().is_some_and(|first| first.span().len as usize == first.text().len());

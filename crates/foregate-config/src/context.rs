@@ -1,4 +1,4 @@
-//! What modules may ask for while their settings are read.
+//! The services for modules that read their settings.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -21,12 +21,12 @@ pub(super) struct Reading<'a> {
     pub tree: &'a Tree,
     pub pipeline: &'a Pipeline,
     pub upstreams: &'a dyn Upstreams,
-    /// Steps of the key choose by an upstream who answers.
+    /// Steps of the key choose an upstream by it.
     pub chooses: bool,
     pub expressions: &'a Compiler,
     pub files: &'a mut Files,
     pub logs: &'a mut Vec<(PathBuf, problem::Place)>,
-    /// What modules warn of.
+    /// Warnings of modules.
     pub warnings: Vec<problem::Problem>,
 }
 
@@ -213,7 +213,7 @@ fn inside(literal: &str, text: &str, part: &Range<usize>) -> Option<Range<usize>
     Some(start..end.max(start + 1))
 }
 
-/// How long the escape at the start of a text is, in KDL or JSON, and what it says; nothing for one before white space.
+/// The length of the escape at the start of a text, in KDL or JSON, and its character; nothing for one before white space.
 fn escape(text: &str) -> Option<(usize, Option<char>)> {
     let code = |digits: &str| u32::from_str_radix(digits, 16).ok();
     let said = match text.chars().nth(1)? {
@@ -243,7 +243,7 @@ fn escape(text: &str) -> Option<(usize, Option<char>)> {
     Some((2, Some(said)))
 }
 
-/// What to write in place of an expression, where its own language cannot know.
+/// A suggestion for an expression that its own language cannot give.
 fn advice(text: &str, mistake: &Mistake) -> Option<String> {
     let is_variable = |text: &&str| text.strip_prefix('$').is_some_and(|name| name.bytes().all(in_name));
     let variable = variable_at(text, mistake.span.start);
@@ -316,8 +316,8 @@ pub(super) fn missing_list(message: &str) -> Option<&str> {
     message.strip_prefix("there is no list `$")?.strip_suffix('`')
 }
 
-/// The first text that an expression compares with the host and that none is equal to: where it stands, what is strange about
-/// it, and how it is written.
+/// The first text that an expression compares with the host and that never equals one: its place, the reason, and
+/// the correct spelling.
 fn strange_host(text: &str) -> Option<(Range<usize>, &'static str, Vec<u8>)> {
     let mut words = words(text).peekable();
     while let Some((word, _)) = words.next() {
@@ -339,7 +339,7 @@ fn strange_host(text: &str) -> Option<(Range<usize>, &'static str, Vec<u8>)> {
     None
 }
 
-/// What is strange about a host, if it is whole or a part of one, and how it is written.
+/// The reason why a host, or a part of one, never matches, and the correct spelling.
 fn strangeness(host: &[u8], whole: bool) -> Option<(&'static str, Vec<u8>)> {
     if host.iter().any(u8::is_ascii_uppercase) {
         return Some(("a host is in small letters here", host.to_ascii_lowercase()));

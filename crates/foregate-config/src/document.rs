@@ -1,6 +1,6 @@
-//! The tree of one configuration file, whichever syntax it was written in.
+//! The tree of one configuration file, for all syntaxes.
 //!
-//! A file of 100,000 sites has more than a million nodes, so that the tree is two flat arrays whose texts are
+//! A file of 100,000 sites has more than a million nodes, so the tree is two flat arrays with texts that are
 //! slices of the file: about 60 bytes a node with one argument.
 
 pub use foregate_module::settings::value::Kind;
@@ -8,7 +8,7 @@ pub use foregate_module::settings::value::Kind;
 /// Bytes of one configuration file: some ten times those of 100,000 sites. Every position fits into 32 bits.
 pub(super) const FILE_LIMIT: usize = 256 << 20;
 
-/// What is said of a longer one.
+/// The error for a longer file.
 pub(super) const TOO_LONG: &str = "the file is longer than 256 MiB";
 
 /// How deep blocks may be nested.
@@ -38,7 +38,7 @@ impl Span {
     }
 }
 
-/// A text: a slice of the file, or of what was decoded from it.
+/// A text: a slice of the file, or of the decoded texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Text {
     start: u32,
@@ -59,7 +59,7 @@ impl Text {
 pub(super) struct Entry {
     key: Text,
     text: Text,
-    /// What the value is.
+    /// The kind of the value.
     pub kind: Kind,
     /// Where the value is.
     pub span: Span,
@@ -96,9 +96,9 @@ pub(super) struct Document {
 pub(super) struct SyntaxError {
     /// Where.
     pub span: Span,
-    /// What is wrong.
+    /// The error.
     pub message: String,
-    /// What to write instead.
+    /// The suggestion.
     pub help: Option<String>,
 }
 
@@ -108,7 +108,7 @@ impl SyntaxError {
         Self { span, message: message.into(), help: None }
     }
 
-    /// The same with advice.
+    /// Adds a suggestion.
     pub(super) fn help(self, help: impl Into<String>) -> Self {
         Self { help: Some(help.into()), ..self }
     }
@@ -127,8 +127,8 @@ impl Document {
         Self { source, ..Self::default() }
     }
 
-    /// An empty tree with room for what a file of this length usually holds. What is not written to is not in
-    /// memory; an array that grows is there twice for a moment.
+    /// An empty tree with capacity for a typical file of this length. Unused capacity takes no
+    /// memory; an array that grows exists twice for a moment.
     pub(super) fn with_room(source_len: usize) -> Self {
         let room = source_len / BYTES_PER_NODE;
         Self { nodes: Vec::with_capacity(room), entries: Vec::with_capacity(room), ..Self::default() }
@@ -156,7 +156,7 @@ impl Document {
         Text { start: start as u32, len: text.len() as u32 }
     }
 
-    /// Adds a node, whose entries and block follow. It must be ended by [`Self::end_entries`] and
+    /// Adds a node; its entries and block follow. It must be ended by [`Self::end_entries`] and
     /// [`Self::end_node`].
     pub(super) fn start_node(&mut self, name: Text, span: Span) -> usize {
         let entries = self.entries.len() as u32;
@@ -285,7 +285,7 @@ impl<'d> EntryRef<'d> {
         (self.entry.key != Text::ABSENT).then(|| self.document.text(self.entry.key))
     }
 
-    /// What the value is.
+    /// The kind of the value.
     pub fn kind(self) -> Kind {
         self.entry.kind
     }
@@ -301,7 +301,7 @@ impl<'d> EntryRef<'d> {
     }
 }
 
-/// Whether two trees say the same, wherever it stands.
+/// Returns true if two trees have the same content, regardless of places.
 pub(super) fn same(left: &Document, right: &Document) -> bool {
     fn same_level(mut left: Siblings<'_>, mut right: Siblings<'_>) -> bool {
         loop {

@@ -1,4 +1,4 @@
-//! Where a key belongs, for who wrote it in another block.
+//! The right place of a key that was written in another block.
 
 use crate::block::{HIDDEN, SHOWN};
 use crate::document::EntryRef;
@@ -14,7 +14,7 @@ const FEW: usize = 3;
 pub(crate) struct Keys<'k> {
     /// The outermost block of the host's files.
     pub(crate) root: &'static Block,
-    /// Those of modules.
+    /// The keys of modules.
     pub(crate) modules: &'k [&'static Key],
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn of(
     in_words(&places, at_top)
 }
 
-/// The same for a key with this name in another spelling.
+/// Like the above, for a key with this name in another spelling.
 pub(crate) fn of_spelling(name: &str, keys: Keys<'_>) -> Option<String> {
     let mut found = None;
     walk_keys(keys.all(), &mut |_, key| {
@@ -142,12 +142,12 @@ fn listed(places: &[String]) -> Option<String> {
     })
 }
 
-/// The module in whose block this block is, or whose block it is.
+/// The module whose block contains or equals this block.
 pub(crate) fn module_of(block: &'static Block, modules: &[&'static Key]) -> Option<&'static Key> {
     modules.iter().copied().find(|module| key_of(block, &[*module]).is_some())
 }
 
-/// The key among these, or in their blocks, whose block this is.
+/// The key with this block, among these keys or in their blocks.
 pub(crate) fn key_of(block: &'static Block, keys: &[&'static Key]) -> Option<&'static Key> {
     keys.iter().copied().find_map(|key| {
         let inner = key.block?;
@@ -158,7 +158,7 @@ pub(crate) fn key_of(block: &'static Block, keys: &[&'static Key]) -> Option<&'s
     })
 }
 
-/// The keys here whose first word or words are this name, as a question: `head-bytes` for `head`.
+/// The keys here that begin with this name, as a question: `head-bytes` for `head`.
 pub(crate) fn longer<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<String> {
     let begins = |known: &&str| known.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'));
     let names: Vec<_> = known.filter(begins).map(|name| format!("`{name}`")).collect();
@@ -169,7 +169,7 @@ pub(crate) fn longer<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Op
     }
 }
 
-/// What to write where `item` stands in the block of the node `of`, but is one of the properties of that node's key.
+/// The suggestion for `item` in the block of the node `of` if it is a property of that node's key.
 pub(crate) fn as_property(key: &Key, generic: &[Prop], of: Item<'_>, item: Item<'_>) -> Option<String> {
     let name = item.node.name();
     key.props.iter().chain(generic).find(|prop| prop.name == name)?;

@@ -10,7 +10,7 @@ use foregate_module::settings::value::show_size;
 
 use crate::value::Wrong;
 
-/// What was read so far; each file is read once.
+/// The files read so far; each file is read once.
 #[derive(Default)]
 pub struct Files {
     contents: HashMap<PathBuf, Arc<[u8]>>,
@@ -50,13 +50,13 @@ fn read(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Opens a file that the configuration refers to.
+/// Opens a file of the configuration.
 ///
 /// # Errors
 ///
-/// It cannot be opened, or is none: a pipe or a device may keep us waiting for ever, with a reload that never ends.
+/// It cannot be opened, or is no regular file: a pipe or a device may block for ever, with a reload that never ends.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Before it is opened: that alone waits for whoever writes to a pipe.
+    // Checked before opening: opening a pipe waits for its writer.
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is not a file"));
     }

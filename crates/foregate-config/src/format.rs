@@ -27,7 +27,7 @@ pub fn format(path: &Path, source: &str) -> Result<String, Box<Refused>> {
     };
     let before = kdl::read(source.to_owned()).map_err(|_| refuse())?;
     let text = write(source).map_err(|_| refuse())?;
-    // Nobody reads what a formatter has done to a file of 10,000 lines.
+    // A formatted file of 10,000 lines is never reviewed, so its equality is checked here.
     let formatted = kdl::read(text).ok().filter(|after| same(&before, after));
     debug_assert!(formatted.is_some(), "the formatter has changed what this says: {source:?}");
     Ok(formatted.map_or_else(|| source.to_owned(), |after| after.source().to_owned()))
@@ -105,7 +105,7 @@ struct Writer<'s, 't> {
     ended: bool,
     /// No space before the next piece.
     glue: bool,
-    /// What comes next stands on the same line: after a slashdash, and in an empty block.
+    /// The next token stays on the same line: after a slashdash, and in an empty block.
     held: bool,
     /// A line continuation waits for its line break.
     continued: bool,
@@ -213,13 +213,13 @@ impl Writer<'_, '_> {
             self.breaks = 0;
             self.piece("}");
         }
-        // What opens now is another block of the same node: the one that closes was commented out.
+        // The next opening brace belongs to the same node: the block that closes was commented out.
         if self.inline == 0 && !matches!(self.next(at), Some(Token::Slashdash | Token::Open)) {
             self.ended = true;
         }
     }
 
-    /// Whether the block that opens at a token stands on one line and has room there.
+    /// Returns true if the block at a token is on one line and fits there.
     fn fits(&self, open: usize) -> bool {
         let mut depth = 0_usize;
         for (at, (token, text, _)) in self.tokens.iter().enumerate().skip(open) {

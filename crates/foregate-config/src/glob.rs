@@ -53,13 +53,13 @@ fn list(folder: &Path, pattern: &str, found: &mut Vec<PathBuf>) -> io::Result<()
     Ok(())
 }
 
-/// Whether `name` is one of those that `pattern` stands for.
+/// Returns true if `name` matches `pattern`.
 fn matches(pattern: &str, name: &str) -> bool {
     if name.starts_with('.') && !pattern.starts_with('.') {
         return false;
     }
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
-    // Where to go on after the last `*`, should what follows it not fit: the usual way without recursion.
+    // The position after the last `*`, for backtracking without recursion.
     let (mut p, mut n, mut again) = (0, 0, None);
     while n < name.len() {
         match pattern.get(p) {

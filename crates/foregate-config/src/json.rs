@@ -1,7 +1,7 @@
-//! Reads a configuration written as JSON into a [`Document`].
+//! Reads a configuration in JSON into a [`Document`].
 //!
-//! It is the same tree as in KDL: a file is an array of nodes, and a node is an object with a `name` and,
-//! where it has them, `args` (an array of texts, numbers, booleans, null), `props` (an object of the same) and
+//! The tree equals that of KDL: a file is an array of nodes, and a node is an object with a `name` and,
+//! optionally, `args` (an array of texts, numbers, booleans, null), `props` (an object of the same) and
 //! `children` (an array of nodes).
 
 use super::document::{DEPTH_LIMIT, Document, Entry, FILE_LIMIT, Kind, Span, SyntaxError, TOO_LONG, Text};
@@ -36,7 +36,7 @@ struct Reader<'s, 'd> {
     document: &'d mut Document,
 }
 
-/// What of a node was read before its name was known.
+/// The parts of a node that were read before its name.
 #[derive(Default)]
 struct Parts {
     name: Option<(Text, Span)>,

@@ -102,7 +102,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// The last line before this whose `{` stands in a comment behind something else.
+    /// The last earlier line with a `{` in a comment behind other text.
     fn commented_open(&self) -> Option<usize> {
         let source = self.scanner.source();
         let mut scanner = Scanner::new(source);

@@ -1,6 +1,6 @@
-//! Configuration files: read in KDL or JSON into a tree, checked by tables of keys, and the settings of modules made of
-//! them. What the keys of a host mean, such as listeners and upstreams, is the host's business: it gives the tables of its
-//! blocks ([`schema::Block`]) and reads the nodes that fit them ([`Decoder`]); what the keys of modules mean is said here,
+//! Configuration files: read in KDL or JSON into a tree, checked by tables of keys, and turned into settings of modules.
+//! The host defines its own keys, such as listeners and upstreams: it supplies the tables of its
+//! blocks ([`schema::Block`]) and reads the nodes that fit them ([`Decoder`]); the keys of modules are read here,
 //! once for every host ([`Modules`]).
 //!
 //! The crate reads the files that a configuration names, and nothing else.
@@ -43,21 +43,21 @@ pub use foregate_rules::nearest;
 
 use self::schema::Block;
 
-/// Reads a file (JSON when its name ends with `.json`, else KDL) and all that it includes, and has `decode` understand
-/// the tree. What is wrong is added to the problems that `decode` gets; a file with mistakes in its syntax is not handed
-/// on, because most of what is wrong would be said twice. One that misses a file is, so that all is told at once: then
+/// Reads a file (JSON when its name ends with `.json`, else KDL) and all files that it includes, and calls `decode` with
+/// the tree. Errors are added to the problems that `decode` gets. `decode` is not called after a syntax error,
+/// because it would report most errors a second time. It is called if files are missing, so that all errors are reported at once: then
 /// [`Problems::miss_files`] is true.
 ///
 /// # Errors
 ///
-/// Everything that is wrong with it.
+/// All errors in the configuration.
 pub fn read<T>(path: &Path, decode: impl FnOnce(&Tree, &mut Problems) -> T) -> Result<T, Box<Refused>> {
     let mut problems = Problems::default();
     let tree = Tree::read(path, &mut problems);
     finish(tree, problems, decode).map(logged).map(|(decoded, _)| decoded)
 }
 
-/// The same; also gives the warnings, of which the log is not told.
+/// Like [`read`]; also returns the warnings instead of logging them.
 ///
 /// # Errors
 ///
@@ -72,7 +72,7 @@ pub fn read_and_warn<T>(
     Ok((decoded, Warnings::new(tree, problems)))
 }
 
-/// The same; also gives the texts of all files, for [`read_kept`].
+/// Like [`read`]; also returns the texts of all files, for [`read_kept`].
 ///
 /// # Errors
 ///
@@ -117,12 +117,12 @@ pub fn read_text<T>(
     finish(tree, problems, decode).map(logged).map(|(decoded, _)| decoded)
 }
 
-/// What `decode` makes of the first node of this name at the outermost level, whatever else is wrong with the files; `None`
-/// where there is no such node.
+/// The result of `decode` for the first node of this name at the outermost level, regardless of other errors; `None`
+/// without such a node.
 ///
 /// # Errors
 ///
-/// What is wrong with it, or all that keeps it from being found.
+/// Errors in the node, or errors that prevent finding it.
 pub fn find<T>(
     path: &Path,
     name: &str,

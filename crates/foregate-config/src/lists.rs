@@ -27,7 +27,7 @@ pub fn decode(decoder: &mut Decoder<'_>, items: &[Item<'_>], files: &mut Files) 
         let name = decoder.read(*item, 0, name);
         let list = entries_of(decoder, *item, files);
         let (Some(name), Some(list)) = (name.clone(), list) else {
-            // What is wrong has been said; expressions that name the list have no mistake.
+            // The error has been reported; expressions that name the list are valid.
             let kind = item.node.entries().find(|entry| entry.key() == Some("type"));
             let parse = kind.and_then(|kind| TYPES.iter().find(|(name, _)| *name == kind.text()));
             if let (Some(name), Some(Ok(empty))) = (name, parse.map(|(_, parse)| parse(""))) {
@@ -46,7 +46,7 @@ pub fn decode(decoder: &mut Decoder<'_>, items: &[Item<'_>], files: &mut Files) 
                 for problem in list.problems(*item, error) {
                     decoder.push(problem);
                 }
-                // It is there, so that expressions that name it have no mistake.
+                // The list exists, so expressions that name it are valid.
                 if let Ok(empty) = (list.parse)("") {
                     lists.insert(&name, empty);
                 }
@@ -79,7 +79,7 @@ struct Entries {
 }
 
 impl Entries {
-    /// What is wrong: with each entry of the configuration, if it is one of them, else with the first of the file.
+    /// The errors: at each wrong entry of the configuration, or at the first of the file.
     fn problems(&self, item: Item<'_>, error: ListError) -> Vec<Problem> {
         let entries = self.text.lines().zip(1..).take(self.places.len());
         let wrong = |(entry, line)| (self.parse)(entry).err().map(|error| ListError { line, ..error });
@@ -87,7 +87,7 @@ impl Entries {
         if problems.is_empty() { Vec::from([self.problem(item, error)]) } else { problems }
     }
 
-    /// What is wrong, at the entry or in the file where it stands.
+    /// The error, at the entry or in its file.
     fn problem(&self, item: Item<'_>, ListError { line, message }: ListError) -> Problem {
         if let Some(place) = self.places.get(line.saturating_sub(1)) {
             return Problem::new(Some(*place), message);

@@ -40,12 +40,12 @@ pub struct Texts {
 pub(crate) struct File {
     /// The path as it was asked for, for messages.
     pub path: PathBuf,
-    /// What is in it.
+    /// Its content.
     pub document: Document,
 }
 
 impl Tree {
-    /// Reads `path` and what it includes. What is wrong is added to `problems`.
+    /// Reads `path` and the files that it includes. Errors are added to `problems`.
     pub fn read(path: &Path, problems: &mut Problems) -> Self {
         let mut tree = Self::default();
         if let Err(error) = tree.read_file(path, &mut Vec::new(), problems) {
@@ -65,7 +65,7 @@ impl Tree {
     pub fn read_kept(texts: &Texts, problems: &mut Problems) -> Self {
         let mut tree = Self::default();
         for (path, text) in &texts.files {
-            // The numbers are the same again, so that what was included has its place.
+            // The numbers are the same again, so that included files keep their places.
             tree.add_file(path, text.clone(), problems);
         }
         tree.includes.clone_from(&texts.includes);
@@ -141,7 +141,7 @@ impl Tree {
         stack: &mut Vec<PathBuf>,
         problems: &mut Problems,
     ) -> std::io::Result<Option<u32>> {
-        // The first file may be a pipe, as shells make them, whose name leads to no file.
+        // The first file may be a pipe from a shell, with a name that leads to no file.
         let same = match path.canonicalize() {
             Err(_) if stack.is_empty() => path.to_owned(),
             found => found?,
@@ -157,7 +157,7 @@ impl Tree {
         if self.files.len() >= FILES_LIMIT {
             return Err(std::io::Error::other(format!("there are more than {FILES_LIMIT} files")));
         }
-        // What is included may not keep us waiting.
+        // An included file must not block.
         if !stack.is_empty() && !same.is_file() {
             return Err(std::io::Error::other("it is not a file"));
         }
@@ -265,7 +265,7 @@ fn read_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of a file; what is wrong with one that is not UTF-8, and the text to show the place in.
+/// The text of a file; for one that is not UTF-8, the error and a text to show its place in.
 fn as_text(bytes: Vec<u8>) -> Result<String, (SyntaxError, String)> {
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         let error = SyntaxError::new(Span::new(0, 0), "the file is UTF-16");
@@ -317,7 +317,7 @@ impl<'t> Item<'t> {
         self.place_of(self.node.span())
     }
 
-    /// The same for people: `FILE:LINE:COLUMN`.
+    /// The place for people: `FILE:LINE:COLUMN`.
     pub fn line(self) -> String {
         let file = &self.tree.files[self.file as usize];
         let (line, column) = line_and_column(file.document.source(), self.node.span().start as usize);
@@ -335,7 +335,7 @@ impl<'t> Item<'t> {
         source.get(span.start as usize..span.end()).unwrap_or_default()
     }
 
-    /// What stands in the file behind a part of it.
+    /// The source behind a part of the file.
     pub(crate) fn source_behind(self, span: Span) -> &'t str {
         let source = self.tree.files[self.file as usize].document.source();
         source.get(span.end()..).unwrap_or_default()

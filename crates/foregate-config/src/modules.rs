@@ -1,5 +1,5 @@
-//! What the keys of modules say: inherited from the file to its sites and routes, read once for equal nodes, and put
-//! together to plans that routes share.
+//! The keys of modules: inherited from the file to its sites and routes, read once for equal nodes, and
+//! combined to plans that routes share.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
@@ -32,7 +32,7 @@ pub trait Upstreams {
     /// There is none, or the host has no upstreams.
     fn find(&self, name: &str) -> Result<UpstreamId, Wrong>;
 
-    /// The same for a key whose steps choose by it who answers a request, which a host may bind to more. Default: no more.
+    /// Like `find`, for a key with steps that choose an upstream by it, to which a host may add conditions. Default: none.
     ///
     /// # Errors
     ///
@@ -52,12 +52,12 @@ pub struct Modules<'t> {
     /// Log files that were asked for.
     logs: Vec<(PathBuf, Place)>,
     keys: Vec<ModuleKey>,
-    /// By what the nodes say; the value is an index of `settings`.
+    /// By the content of the nodes; the value is an index of `settings`.
     known: Map<Said, u32>,
     settings: Vec<Configured>,
     /// For settings, by their index: the place of the first node.
     places: Vec<Option<Place>>,
-    /// What no plan can do.
+    /// Combinations for which there is no plan.
     impossible: Vec<Problem>,
     /// By the settings of each key and whether an upstream is asked.
     plans: Map<(Vec<u32>, bool), Arc<Plan>>,
@@ -67,14 +67,14 @@ pub struct Modules<'t> {
     written: BTreeMap<(u32, u32, &'static str), (Place, bool)>,
 }
 
-/// A key, and what is known of its steps.
+/// A key, and facts about its steps.
 struct ModuleKey {
     key: &'static settings::Key,
     /// A step that reads it.
     step: usize,
     /// The first phase in which a step of it runs.
     phase: PhaseId,
-    /// Whether a step of it chooses who answers.
+    /// Set if a step of it chooses an upstream.
     chooses: bool,
 }
 
@@ -89,7 +89,7 @@ struct Said {
     dry_run: bool,
 }
 
-/// What modules are told at one place of the file: at its top, in a site, or in a route.
+/// The keys of modules at one place of the file: at its top, in a site, or in a route.
 #[derive(Clone)]
 pub struct Scope(Rc<Told>);
 
@@ -150,7 +150,7 @@ impl<'t> Modules<'t> {
         (self.files, self.logs)
     }
 
-    /// What the modules run in.
+    /// The pipeline of the modules.
     pub fn pipeline(&self) -> &'t Pipeline {
         self.pipeline
     }
@@ -172,7 +172,7 @@ impl<'t> Modules<'t> {
         self.pipeline.values().get(usize::from(number)).map_or("", |value| field_of(value.name))
     }
 
-    /// Takes note of what is written where settings read it.
+    /// Records the values that settings read.
     fn note_reads(&mut self, numbers: &[u32], plan: &Plan) {
         for (value, place) in numbers.iter().filter_map(|number| self.reads.get(number)).flatten() {
             let name = self.value(*value);
@@ -208,7 +208,7 @@ impl<'t> Modules<'t> {
         self.impossible.drain(..).for_each(|problem| decoder.push(problem));
     }
 
-    /// What modules are told by `nodes`, and by `outer` where these say nothing.
+    /// The keys in `nodes`, completed by those in `outer`.
     pub fn scope(
         &mut self,
         decoder: &mut Decoder<'_>,
@@ -221,7 +221,7 @@ impl<'t> Modules<'t> {
             return outer.clone();
         }
         let mut entries = outer.map(|outer| outer.0.entries.clone()).unwrap_or_default();
-        // What is turned off goes first, wherever it stands beside nodes of this place.
+        // Keys that are turned off are removed first, in any order of nodes.
         entries.retain(|entry| !nodes.iter().any(|(key, item)| *key == entry.key && turns_off(*item)));
         let mut keys: Vec<usize> = nodes.iter().map(|(key, _)| *key).collect();
         keys.sort_unstable();
@@ -246,7 +246,7 @@ impl<'t> Modules<'t> {
         Scope(Rc::new(Told { entries, plans: Default::default() }))
     }
 
-    /// One key at one place; `outer` is what stands further out.
+    /// One key at one place; `outer` is the inherited one.
     fn entry(
         &mut self,
         decoder: &mut Decoder<'_>,
@@ -259,7 +259,7 @@ impl<'t> Modules<'t> {
         if many && let Some(outer) = outer {
             match outer.said {
                 Some(outer) if outer.key == key => said = (*outer).clone(),
-                // What stands further out is wrong, which has been said.
+                // The inherited key has an error, which has been reported.
                 _ => return outer,
             }
         }
@@ -271,7 +271,7 @@ impl<'t> Modules<'t> {
         Entry { key, said, settings }
     }
 
-    /// Adds nodes to what was said; `None` where a problem was found.
+    /// Adds nodes to a key; `None` after an error.
     fn add(&self, decoder: &mut Decoder<'_>, said: &mut Said, items: &[Item<'_>]) -> Option<()> {
         let key = self.keys[said.key].key;
         let mut whole = Some(());
@@ -299,7 +299,7 @@ impl<'t> Modules<'t> {
         whole
     }
 
-    /// The settings for what was said, read once; `None` where a problem was found.
+    /// The settings for a key, read once; `None` after an error.
     fn decode(&mut self, decoder: &mut Decoder<'_>, said: &Said) -> Option<u32> {
         if let Some(known) = self.known.get(said) {
             return Some(*known);
@@ -315,7 +315,7 @@ impl<'t> Modules<'t> {
             logs: &mut self.logs,
             warnings: Vec::new(),
         };
-        // What was compiled before is of others.
+        // Expressions compiled earlier belong to others.
         self.expressions.take_read();
         let when = said.when.as_ref().map(|when| context.condition(when, phase)).transpose();
         let entry = &self.pipeline.entries()[step];
@@ -392,7 +392,7 @@ fn field_of(value: &'static str) -> &'static str {
     if VARIABLES.contains(&value) { VARIABLES[0] } else { value }
 }
 
-/// Whether an expression of a node has one of these names of a field.
+/// Returns true if an expression of a node contains one of these field names.
 fn mentions(node: &Node, names: &[String]) -> bool {
     let is_named = |word: Word<'_>| matches!(word, Word::Name(word) if names.iter().any(|name| name == word));
     let says = |argument: &Argument| match argument.text() {
@@ -404,7 +404,7 @@ fn mentions(node: &Node, names: &[String]) -> bool {
         || node.children().iter().any(|child| mentions(child, names))
 }
 
-/// Whether what a step writes says who answers.
+/// Returns true if the output of a step chooses an upstream.
 fn is_choice(output: &Slot) -> bool {
     !output.is_kept() && output.name == ChooseUpstream::SLOT.name
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, and how it is shown.
+//! Errors in a configuration, and their display.
 
 use std::fmt::Write;
 
@@ -26,7 +26,7 @@ pub struct Place {
 pub struct Problem {
     /// Where; `None` when it is no single place.
     pub place: Option<Place>,
-    /// What is wrong. Never the content of a secret.
+    /// The error. Never the content of a secret.
     pub message: String,
     /// How to put it right.
     pub help: Option<String>,
@@ -40,12 +40,12 @@ impl Problem {
         Self { place, message: message.into(), help: None, also: None }
     }
 
-    /// The same with advice.
+    /// Adds a suggestion.
     pub fn help(self, help: impl Into<String>) -> Self {
         Self { help: Some(help.into()), ..self }
     }
 
-    /// The same with a second place.
+    /// Adds a second place.
     pub fn also(self, place: Place, what: &'static str) -> Self {
         Self { also: Some((place, what)), ..self }
     }
@@ -93,17 +93,17 @@ impl Problems {
         self.missing += 1;
     }
 
-    /// Whether files are missing: what is not there may stand in them, and is no news.
+    /// Returns true if files are missing: names that they would define are unknown, which is not reported.
     pub fn miss_files(&self) -> bool {
         self.missing > 0
     }
 
-    /// Whether nothing else is wrong, so that what is there can be understood.
+    /// Returns true if only files are missing, so that the rest can be understood.
     pub(crate) fn are_of_missing_files(&self) -> bool {
         self.count() == self.missing
     }
 
-    /// Adds something that is right, and does nothing or not what it seems to be there for.
+    /// Adds a warning: a valid part without effect, or without its apparent one.
     pub fn warn(&mut self, warning: Problem) {
         if self.warnings.len() < PROBLEMS_LIMIT {
             let warning = self.without_values(warning);
@@ -127,12 +127,12 @@ impl Problems {
         self.kept.len() + self.more
     }
 
-    /// Whether nothing is wrong.
+    /// Returns true if there is no error.
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 
-    /// Whether any further problem is only counted.
+    /// Returns true if further errors are only counted.
     pub fn is_full(&self) -> bool {
         self.kept.len() >= PROBLEMS_LIMIT
     }
@@ -142,7 +142,7 @@ impl Problems {
         self.stopped = true;
     }
 
-    /// What is to be said of those that are not kept.
+    /// The line about errors that are not kept.
     fn rest(&self) -> Option<String> {
         match (self.more, self.stopped) {
             (_, true) => Some(format!("these are the first {PROBLEMS_LIMIT}, and no more were looked for")),
@@ -170,7 +170,7 @@ impl Warnings {
         Self { tree, problems }
     }
 
-    /// What stands in its files.
+    /// The tree of its files.
     pub fn tree(&self) -> &Tree {
         &self.tree
     }
@@ -206,7 +206,7 @@ pub struct Shown<'r> {
     pub column: Option<usize>,
     /// How many bytes the place has.
     pub length: Option<u32>,
-    /// What is wrong.
+    /// The error.
     pub message: &'r str,
     /// Another place that plays a part.
     pub note: Option<String>,
@@ -254,7 +254,7 @@ impl Refused {
         text
     }
 
-    /// Whether all of the configuration has been looked at.
+    /// Returns true if all of the configuration was checked.
     pub fn is_complete(&self) -> bool {
         !self.problems.stopped
     }

@@ -1,17 +1,17 @@
-//! Values of `${env:NAME}` and `${file:PATH}`, which no message shows: the reference stands in their place.
+//! Values of `${env:NAME}` and `${file:PATH}`, which messages never show: the reference appears in their place.
 //!
-//! Every value that is expanded is noted here before anything reads it, and every problem goes through here before it is kept. So a
-//! message may be made of the value, or of a part of it, without showing it.
+//! Every expanded value is recorded here before it is used, and every error passes through here before it is kept. So a
+//! message may be built from the value, or from a part of it, without showing it.
 //!
-//! What is hidden is the value, also as it is in a URL or in quotes, and parts of it that no ordinary text has by chance: a word of
-//! letters is none of these, whatever stands around it in the value.
+//! Hidden are the value, also in a URL or in quotes, and parts of it that ordinary text does not contain by chance. A word of
+//! letters is never hidden, regardless of its place in the value.
 
 use std::collections::HashSet;
 use std::ops::Range;
 
 /// Values of fewer bytes stand in words by chance, and are only found as a word of their own.
 const SHORT: usize = 4;
-/// Bytes from which on a word of letters is no word of a message by chance, and a part of a value is told without what is around it.
+/// The length from which a word of letters is no coincidence in a message, and a part of a value is hidden regardless of its surroundings.
 const LONG: usize = 8;
 /// Bytes of a value's part that is found in a message, by the length of the value: a long one has many of the short parts.
 const PARTS: [(usize, usize); 3] = [(16, 4), (1024, 6), (usize::MAX, 12)];
@@ -31,7 +31,7 @@ struct Reference {
     text: String,
     /// The value as it is.
     value: String,
-    /// The same in small letters.
+    /// The value in small letters.
     lower: String,
     /// The value as it stands in a URL, and within quotes, in small letters, where that is something else.
     encoded: Vec<String>,
@@ -105,8 +105,8 @@ impl Reference {
         covered.contains(&true).then_some(covered)
     }
 
-    /// Whether what stands there, which is the value but for the case of letters, is one by more than chance: short values and words
-    /// of letters are values only as words of their own, and words as they are written.
+    /// Returns true if an occurrence of the value, in any case, is no coincidence: short values and words
+    /// of letters count only as whole words, and words only in their own case.
     fn is_meant(&self, text: &str, part: &Range<usize>) -> bool {
         let is_word = is_letters(&self.lower);
         if self.lower.len() >= LONG || self.lower.len() >= SHORT && !is_word {
@@ -132,8 +132,8 @@ impl Reference {
         found
     }
 
-    /// Whether a part of the value tells something of it: no word of letters does, and what else there is does where it is half of the
-    /// value, or long, or a word of its own both here and there.
+    /// Returns true if a part reveals something of the value: words of letters do not; other text does if it is half of the
+    /// value, or long, or a whole word both here and there.
     fn is_part(&self, lower: &str, part: &Range<usize>) -> bool {
         // Parts of letters beyond ASCII that are cut off have others beside them.
         let Some(run) = lower.get(part.clone()) else { return true };
@@ -155,12 +155,12 @@ impl Reference {
     }
 }
 
-/// Whether a text is a word of letters of ASCII.
+/// Returns true if a text is a word of ASCII letters.
 fn is_letters(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
-/// Whether there is no letter or digit on either side of a part of a text.
+/// Returns true if there is no letter or digit on either side of a part of a text.
 fn stands_alone(text: &str, part: &Range<usize>) -> bool {
     let is_word = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
     let before = text.get(..part.start).and_then(|before| before.chars().next_back());
@@ -218,7 +218,7 @@ mod tests {
         }
     }
 
-    /// What messages say by themselves is shown, whatever the values have in them.
+    /// The fixed text of messages is shown, regardless of values.
     #[test]
     fn ordinary_words_are_shown() {
         for (value, text, shown) in [

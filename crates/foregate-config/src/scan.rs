@@ -1,11 +1,11 @@
 //! The tokens of KDL 2 (<https://kdl.dev/spec/>).
 //!
-//! One scanner serves the reader and the formatter. It finds where tokens begin and end; what a string with
-//! escapes says is worked out in [`super::string`], for those who want to know.
+//! One scanner serves the reader and the formatter. It finds the start and end of tokens; [`super::string`] decodes
+//! strings with escapes on demand.
 
 use super::document::{Span, SyntaxError};
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Token {
     /// Spaces and tabs, as many as there are.
@@ -18,7 +18,7 @@ pub(super) enum Token {
     BlockComment,
     /// `\` outside of strings: the line goes on.
     LineContinuation,
-    /// `/-`: what follows does not count.
+    /// `/-`: the next element does not count.
     Slashdash,
     /// `{`.
     Open,
@@ -32,7 +32,7 @@ pub(super) enum Token {
     Word,
     /// `"..."`; whether it holds an escape.
     Quoted {
-        /// Whether there is a backslash in it.
+        /// Set if it contains a backslash.
         escapes: bool,
     },
     /// `"""..."""`.
@@ -58,7 +58,7 @@ pub(super) enum Token {
 }
 
 impl Token {
-    /// Whether the token is a string of any form.
+    /// Returns true if the token is a string of any form.
     pub(super) fn is_string(self) -> bool {
         matches!(
             self,
@@ -66,7 +66,7 @@ impl Token {
         )
     }
 
-    /// Whether the token is a value.
+    /// Returns true if the token is a value.
     pub(super) fn is_value(self) -> bool {
         self.is_string() || matches!(self, Self::Number | Self::Bool(_) | Self::Null)
     }
@@ -414,7 +414,7 @@ fn memchr_two(bytes: &[u8]) -> Option<usize> {
     bytes.windows(2).position(|pair| matches!(pair, b"/*" | b"*/"))
 }
 
-/// Whether `text`, which starts with a digit, is a number of KDL.
+/// Returns true if `text`, which starts with a digit, is a number of KDL.
 fn is_number(text: &str) -> bool {
     let digits = |text: &str, radix: u32| {
         text.starts_with(|c: char| c.is_digit(radix)) && text.chars().all(|c| c == '_' || c.is_digit(radix))

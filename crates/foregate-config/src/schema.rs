@@ -1,4 +1,4 @@
-//! What every host's tables of keys have in common.
+//! The common parts of every host's tables of keys.
 
 pub use foregate_module::settings::{ANY, Block, Key, Prop};
 
@@ -18,7 +18,7 @@ pub static LIST: Block = Block {
     later: &[],
 };
 
-/// `include`, in every block; the reader puts what it names in its place.
+/// `include`, in every block; the reader replaces it by the named files.
 pub const INCLUDE_KEY: Key = Key::one("include", "PATH...", "include \"sites/*.kdl\"", "Inserts the content of other files at its place, in any block. `*` and `?` match parts of names; such a path may match no file.")
     .args(1, ANY)
     .many();

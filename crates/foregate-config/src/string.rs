@@ -1,4 +1,4 @@
-//! What the strings of KDL 2 say: escapes, and the common indentation of texts of several lines.
+//! Decoding of KDL 2 strings: escapes, and the common indentation of texts of several lines.
 
 use super::document::{Span, SyntaxError};
 use super::scan::{is_newline, is_space};
@@ -53,7 +53,7 @@ fn unicode(text: &str) -> Option<(char, usize)> {
     Some((c, digits.len() + 2))
 }
 
-/// The text of a string of several lines: `body` is what stands between its triple quotes.
+/// The text of a string of several lines: `body` is the source between its triple quotes.
 pub(super) fn multi_line(body: &str, start: usize, raw: bool) -> Result<String, SyntaxError> {
     // Escaped line breaks go before the lines are looked at, all other escapes after.
     let joined = if raw { body.to_owned() } else { join_lines(body) };

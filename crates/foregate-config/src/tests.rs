@@ -247,7 +247,7 @@ fn depth_has_a_bound() {
     assert!(json::read(json).is_err());
 }
 
-/// What must hold for any text.
+/// Checks properties of any text.
 fn hold(source: &str) {
     let path = Path::new("test.kdl");
     if let Ok(document) = reader::read(source.to_owned()) {

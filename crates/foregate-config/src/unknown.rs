@@ -16,7 +16,7 @@ const FEW: usize = 12;
 struct Around<'t> {
     /// The node that has the block; empty at the top of the file.
     name: &'t str,
-    /// Whether it is the block of a module, or one within.
+    /// Set if it is the block of a module, or one within.
     in_module: bool,
 }
 
@@ -87,7 +87,7 @@ impl Decoder<'_> {
         if known.iter().any(|known| foreign::is_spelling_of(known, name) || is_plural(known)) {
             return None;
         }
-        // A rule may do much of what others do; any other module has only keys of its own.
+        // A rule accepts keys of many modules; any other module has only keys of its own.
         let may_write = !around.in_module || within == "rule";
         let has_block = item.node.children().next().is_some();
         let is_ours = self.root.keys.iter().any(|key| key.name == name);
@@ -100,7 +100,7 @@ impl Decoder<'_> {
         })
     }
 
-    /// What to write in place of a property that a key does not have, where that can be told.
+    /// The replacement for an unknown property of a key, if there is one.
     pub(crate) fn instead_of_prop(&self, key: &Key, name: &str) -> Option<String> {
         let has_key = key.block.is_some_and(|block| block.keys.iter().any(|key| key.name == name));
         if key.props.is_empty() && has_key {
@@ -145,7 +145,7 @@ fn near(name: &str, known: &[&'static str], is_key: bool) -> Option<&'static str
     })
 }
 
-/// Whether the names differ in the last letter alone, as `rules` and `rule` do.
+/// Returns true if the names differ only by a final letter, as `rules` and `rule` do.
 fn is_plural(name: &str, of: &str) -> bool {
     name.strip_suffix('s') == Some(of)
 }

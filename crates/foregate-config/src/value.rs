@@ -1,4 +1,4 @@
-//! What values mean that come from outside of the file: references to the environment and to other files.
+//! Values from outside of the file: references to the environment and to other files.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -21,12 +21,12 @@ pub fn at(wrong: Wrong, place: Place) -> Problem {
 }
 
 /// Replaces `${env:NAME}` and `${file:PATH}` in a text; `$${` stands for `${`. Other dollar signs stay, and so do names
-/// without a colon, as in `${1}`. `used` is told each reference with its value, so that no message shows the value.
+/// without a colon, as in `${1}`. Each reference is passed to `used` with its value, so that no message shows the value.
 ///
 /// # Errors
 ///
-/// The variable is not set, the file cannot be read, a `${env:` is not closed, or another word stands there: who mistypes
-/// a reference to a secret must not get one that everybody can read in the file.
+/// The variable is not set, the file cannot be read, a `${env:` is not closed, or the word is unknown: a mistyped
+/// reference to a secret must not become a secret that the file shows.
 pub fn expand<'t>(
     text: &'t str,
     base: &Path,
@@ -68,7 +68,7 @@ pub fn expand<'t>(
     Ok(Cow::Owned(expanded))
 }
 
-/// Refuses what stands behind `${` if it looks like a reference that is none. The message does not show it, as the whole may
+/// Refuses text behind `${` that looks like a reference and is none. The message does not show it, as the whole may
 /// be a secret.
 fn no_reference(text: &str) -> Result<(), Wrong> {
     let is_of_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b' ');

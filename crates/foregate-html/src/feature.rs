@@ -537,7 +537,8 @@ impl End<'_, '_> {
         self.deed.left_out |= !self.deed.dry;
     }
 
-    /// Appends markup, for features that [declare](Reads::end) it; nothing if the document ends within a tag, a comment or a script, of which the markup would become a part.
+    /// Appends markup, for features that [declare](Reads::end) it; nothing if the document ends within a tag, a comment or a
+    /// script, of which the markup would become a part.
     pub fn append(&mut self, html: &str) {
         if self.unfinished {
             self.deed.left_out = !self.deed.dry;

@@ -1,6 +1,7 @@
 //! The construct in which a document ends.
 //!
-//! Nothing may be appended inside an unfinished tag: browsers drop such a tag at the end of the document, but appended text with a `>` would complete it.
+//! Nothing may be appended inside an unfinished tag: browsers drop such a tag at the end of the document, but appended text with a
+//! `>` would complete it.
 
 use crate::scan::Scanner;
 

@@ -1,4 +1,4 @@
-//! What `module/foregate.h` declares: the structures that cross the border. What is done with them stands in
+//! The declarations of `module/foregate.h`: the structures that cross the border. Their use is documented in
 //! [`ffi`](crate::ffi).
 #![allow(non_camel_case_types, reason = "the names of the header")]
 
@@ -30,7 +30,7 @@ pub struct fg_address {
     pub(crate) family: u8,
 }
 
-/// What is known of a request beside its fields.
+/// The facts about a request beside its fields.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fg_facts {
@@ -50,7 +50,7 @@ pub struct fg_facts {
     pub(crate) route: fg_text,
 }
 
-/// What is known of a TLS handshake.
+/// The facts about a TLS handshake.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fg_tls {
@@ -61,7 +61,7 @@ pub struct fg_tls {
     pub(crate) client_subject: fg_text,
 }
 
-/// What the other side does for this one.
+/// The functions of the C half for this one.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fg_host {
@@ -95,7 +95,7 @@ pub struct fg_question {
     pub(crate) timeout_ms: u64,
 }
 
-/// What a directive says beside its file.
+/// The arguments of a directive beside its file.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fg_terms {
@@ -106,7 +106,7 @@ pub struct fg_terms {
     pub(crate) fallback: fg_text,
 }
 
-/// What becomes of a body.
+/// The treatment of a body.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct fg_shaped {
@@ -115,7 +115,7 @@ pub struct fg_shaped {
     pub(crate) hold: usize,
 }
 
-/// What was moved.
+/// The result of moving a body.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct fg_moved {
@@ -127,7 +127,7 @@ pub struct fg_moved {
     pub(crate) over: u8,
 }
 
-/// What became of a request.
+/// The result of a request.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fg_summary {

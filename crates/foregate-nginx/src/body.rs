@@ -3,7 +3,7 @@
 use crate::share::Share;
 use foregate_module::{Bail, Chain, FetchRequest, FetchResult, Finding, Passed, Sink, Start};
 
-/// What is kept of the memory for output that did not fit a buffer, once it has been taken.
+/// The capacity that the overflow buffer keeps once it is empty.
 const SPILL_KEPT: usize = 16 * 1024;
 
 /// A body on its way through filters.
@@ -16,41 +16,41 @@ pub(crate) struct Body {
     ended: bool,
     /// A filter has asked for something.
     asked: bool,
-    /// What stands behind it has been written, so that nobody waits for that as well.
+    /// The output before it has been written, so that nothing waits for it.
     flushed: bool,
-    /// What it asked for.
+    /// The answer to its fetch.
     answer: Option<FetchResult>,
     /// How the start of it is sent.
     start: Start,
     /// Once filters are over, the rest goes on without them.
     passes: bool,
-    /// What it holds of what all bodies may.
+    /// Its share of the memory for all bodies.
     share: Share,
 }
 
-/// What a call has moved.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Moved {
     /// Bytes of the input.
     pub consumed: usize,
     /// Bytes of the output.
     pub produced: usize,
-    /// Whether there is output left that needs no more input.
+    /// Set if there is output left that needs no more input.
     pub more: bool,
     /// A filter that has given up, and lets the rest pass.
     pub bailed: Option<&'static str>,
-    /// What was written is to be sent before more is moved.
+    /// Set if the output is to be sent before more is moved.
     pub soon: bool,
-    /// The rest of the body passes as it comes, behind what was written.
+    /// The rest of the body passes unchanged, behind the output.
     pub over: bool,
-    /// What a filter wants to have fetched: nothing moves on until it has been [given](Body::give).
+    /// A fetch for a filter: nothing moves until it has been [given](Body::give).
     pub question: Option<FetchRequest>,
 }
 
 /// Why a body cannot go on, and which filter says so.
 pub(crate) type Broken = (Bail, &'static str);
 
-/// A buffer, and what does not fit it.
+/// A buffer and its overflow.
 struct Window<'o> {
     out: &'o mut [u8],
     used: usize,
@@ -60,7 +60,7 @@ struct Window<'o> {
 impl Sink for Window<'_> {
     fn write(&mut self, bytes: &[u8]) {
         let room = self.out.get_mut(self.used..).unwrap_or_default();
-        // What follows something that did not fit must not overtake it.
+        // Output behind the overflow must not overtake it.
         let fits = if self.spill.is_empty() { room.len().min(bytes.len()) } else { 0 };
         let (now, later) = bytes.split_at(fits);
         room[..fits].copy_from_slice(now);
@@ -85,18 +85,18 @@ impl Body {
         }
     }
 
-    /// The same for a body whose start is sent by itself, and whose rest [may pass](Moved::over) once filters are over.
+    /// For a body whose start is sent by itself, and whose rest [may pass](Moved::over) once filters are over.
     pub(crate) fn streams(self) -> Self {
         Self { start: Start::SOON, passes: true, ..self }
     }
 
-    /// Takes what a filter has asked for.
+    /// Takes the answer to a filter's fetch.
     pub(crate) fn give(&mut self, answer: FetchResult) {
         self.answer = Some(answer);
     }
 
-    /// Takes as much of `input` as leads to a full `out`. With `end` it is the last of the body; with `flush` what filters
-    /// hold back is wanted.
+    /// Takes as much of `input` as leads to a full `out`. With `end` it is the last of the body; with `flush` filters
+    /// release held output.
     ///
     /// # Errors
     ///
@@ -159,8 +159,8 @@ impl Body {
         Ok(moved)
     }
 
-    /// Has the share follow what is held. Where there is not enough, the filter that holds most is asked to do without. Says how much
-    /// of `out` is used then.
+    /// Updates the share to the held memory. If there is not enough, the filter that holds most is asked to give up. Returns the used length
+    /// of `out`.
     fn account(&mut self, out: &mut [u8], used: usize, moved: &mut Moved) -> Result<usize, Broken> {
         let held = self.chain.held();
         if self.share.hold(held + self.spill.capacity()) || held == 0 {
@@ -175,7 +175,7 @@ impl Body {
         Ok(used)
     }
 
-    /// What the filter that waits asks for, once.
+    /// The fetch of the waiting filter, once.
     fn ask(&mut self) -> Result<Option<FetchRequest>, Broken> {
         if std::mem::replace(&mut self.asked, true) {
             return Ok(None);
@@ -185,12 +185,12 @@ impl Body {
         question.map(Some).ok_or((Bail::Break, "a filter that waits for nothing"))
     }
 
-    /// What filters have come across, once the body is over or has been broken off.
+    /// Reports the findings of filters, at the end of the body or after it was broken off.
     pub(crate) fn report(&mut self, found: &mut dyn FnMut(Finding)) {
         self.chain.report(&mut |_| {}, found);
     }
 
-    /// Hands out what did not fit earlier; says how much of `out` it takes.
+    /// Writes the overflow; returns the used length of `out`.
     fn take_spilled(&mut self, out: &mut [u8]) -> usize {
         let rest = self.spill.get(self.taken..).unwrap_or_default();
         let count = rest.len().min(out.len());
@@ -247,7 +247,7 @@ mod tests {
         }
     }
 
-    /// Asks for something after each piece, and writes what it is told.
+    /// A filter that fetches after each piece, and writes the answer.
     #[derive(Default)]
     struct Ask {
         asks: bool,
@@ -346,7 +346,7 @@ mod tests {
         }
     }
 
-    /// Writes what comes first, and then has nothing more to do.
+    /// A filter that writes its first input, and then has nothing more to do.
     struct Once(bool);
 
     impl BodyFilter for Once {
@@ -383,7 +383,7 @@ mod tests {
         assert!(moved.over && !moved.more && !moved.soon && moved.consumed < input.len());
         assert_eq!(out[..moved.produced], [b"<once>", &input[..moved.consumed]].concat());
 
-        // What does not fit comes first.
+        // The overflow comes first.
         let mut small = body();
         let moved = small.move_on(&input, false, false, &mut out[..100]).unwrap();
         assert!(moved.more && !moved.over && moved.produced == 100);

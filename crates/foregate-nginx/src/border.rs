@@ -1,4 +1,4 @@
-//! What crosses the border to the half in C, as this half speaks of it: see [`ffi`](crate::ffi).
+//! The types at the border to the C half, in terms of Rust: see [`ffi`](crate::ffi).
 
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,7 +9,7 @@ use foregate_module::{FetchError, Field};
 /// Steps and filters that have panicked in this process.
 pub(crate) static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// What a run of phases has come to; the numbers are the header's.
+/// The result of a run of phases; the numbers are the header's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     GoOn = 0,
@@ -31,7 +31,7 @@ pub(crate) enum Which {
     Response = 1,
 }
 
-/// Who made a response.
+/// The source of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Maker {
     Origin,
@@ -39,7 +39,7 @@ pub(crate) enum Maker {
     Error,
 }
 
-/// What becomes of a response's body before its filters.
+/// The treatment of a response's body before its filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyOf {
     Sent,
@@ -48,7 +48,7 @@ pub(crate) enum BodyOf {
     Empty,
 }
 
-/// What becomes of a response's body by its filters.
+/// The treatment of a response's body by its filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Shaped {
     pub filters: bool,
@@ -85,7 +85,7 @@ impl BodyOf {
     }
 }
 
-/// What is known of a request beside its fields.
+/// The facts about a request beside its fields.
 pub(crate) struct FactsOf<T> {
     pub client: Option<SocketAddr>,
     pub https: bool,
@@ -103,11 +103,11 @@ pub(crate) struct FactsOf<T> {
     pub route: T,
 }
 
-/// What is known of a request, as NGINX lends it.
+/// The facts about a request, lent by NGINX.
 pub(crate) type Facts<'r> = FactsOf<&'r [u8]>;
 
 impl<T> FactsOf<T> {
-    /// The same with other texts.
+    /// Maps the texts.
     pub(crate) fn each<'t, U>(&'t self, text: impl Fn(&'t T) -> U) -> FactsOf<U> {
         FactsOf {
             client: self.client,
@@ -128,7 +128,7 @@ impl<T> FactsOf<T> {
     }
 }
 
-/// What is known of a TLS handshake.
+/// The facts about a TLS handshake.
 pub(crate) struct TlsOf<T> {
     pub client_verified: bool,
     pub version: T,
@@ -136,11 +136,11 @@ pub(crate) struct TlsOf<T> {
     pub client_subject: T,
 }
 
-/// What is known of a TLS handshake, as NGINX lends it.
+/// The facts about a TLS handshake, lent by NGINX.
 pub(crate) type Tls<'r> = TlsOf<&'r [u8]>;
 
 impl<T> TlsOf<T> {
-    /// The same with other texts.
+    /// Maps the texts.
     pub(crate) fn each<'t, U>(&'t self, text: impl Fn(&'t T) -> U) -> TlsOf<U> {
         TlsOf {
             client_verified: self.client_verified,
@@ -151,10 +151,10 @@ impl<T> TlsOf<T> {
     }
 }
 
-/// What has come of a request that was made; its body has been received.
+/// The result of a fetch; its body has been received.
 pub(crate) fn answer(how: i32, status: u32, fields: Vec<Field>) -> Result<(u16, Vec<Field>), FetchError> {
     match how {
-        // What is no HTTP NGINX takes for the body of an answer without a status.
+        // NGINX treats a response that is no HTTP as the body of one without a status.
         0 => match u16::try_from(status) {
             Ok(status @ 200..=999) => Ok((status, fields)),
             _ => Err(FetchError::Malformed),
@@ -166,21 +166,21 @@ pub(crate) fn answer(how: i32, status: u32, fields: Vec<Field>) -> Result<(u16, 
     }
 }
 
-/// Runs what C has called; `failed` when it panics. What it has changed is not looked at any more then: the request
+/// Runs a call from C; returns `failed` when it panics. State that it changed is not used any more then: the request
 /// ends.
 pub(crate) fn guard<T>(failed: T, run: impl FnOnce() -> Option<T>) -> T {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(result) => result.unwrap_or(failed),
         Err(panic) => {
             PANICS.fetch_add(1, Ordering::Relaxed);
-            // To drop what it carries may panic again; nobody is told a second time.
+            // Dropping the payload may panic again; that panic is ignored.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
             failed
         }
     }
 }
 
-/// Runs what the request goes on without, whatever becomes of it; says whether it has come to its end.
+/// Runs optional work of a request; returns false if it panicked.
 pub(crate) fn unharmed(run: &mut dyn FnMut()) -> bool {
     guard(false, || {
         run();

@@ -53,8 +53,8 @@ impl<'r> Head<'r> {
         }
     }
 
-    /// Which fields have this name. Of a request, those that CGI programs take for it do as well: a client could otherwise
-    /// say under another spelling what only modules may.
+    /// The fields with this name. For a request, spellings that CGI programs cannot distinguish count too: a client could otherwise
+    /// send under another spelling a field that only modules may set.
     fn named(&self, name: &[u8]) -> Vec<bool> {
         let spelt = self.which == Which::Request;
         let is_one = |field: &Field<'_>| match spelt {
@@ -164,7 +164,7 @@ impl<'r, 'k> Exchange<'r, 'k> {
         self.kept.received = Some(Received { fields: self.request.copied(), server });
     }
 
-    /// Takes away the fields of these names, in which only modules say who the client is; `_` counts as `-`.
+    /// Removes the fields of these names, which only modules may set to identify the client; `_` counts as `-`.
     pub(crate) fn remove_identity(&mut self, names: &[Text]) {
         let is_one = |field: &[u8]| names.iter().any(|name| connection::is_spelling(name, field));
         if !names.is_empty() {
@@ -179,7 +179,7 @@ impl<'r, 'k> Exchange<'r, 'k> {
         }
     }
 
-    /// What is known of the TLS handshake.
+    /// The facts about the TLS handshake.
     pub(crate) fn handshake(&self) -> Option<&Tls<'r>> {
         let tls = || self.host.filter(|_| self.facts.https).and_then(Host::tls);
         self.tls.get_or_init(tls).as_ref()

@@ -1,4 +1,4 @@
-//! What steps and filters want to have fetched: NGINX makes subrequests of it, and answers are kept in each worker.
+//! Fetches of steps and filters: NGINX makes subrequests of them, and each worker caches answers.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use foregate_module::{
 use crate::ffi::Host;
 use crate::target;
 
-/// For whom something is fetched.
+/// The user of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum For {
     /// A step; the answer goes into the slot that belongs to this one. Only steps in a dry run see it if a step in one
@@ -22,7 +22,7 @@ pub(crate) enum For {
     Filter,
 }
 
-/// A request that is to be made, and what has come of it.
+/// A fetch with its result.
 pub(crate) struct Asked {
     pub whom: For,
     pub request: FetchRequest,
@@ -57,7 +57,7 @@ impl Asked {
     ) -> Self {
         let keeps = !request.keep.is_zero();
         let (path, args) = split(&request.path);
-        // What serves other clients must not depend on what this one has put into its Host.
+        // A cached answer serves other clients, so it must not depend on this client's Host.
         let authority = match &request.authority {
             Some(authority) => authority.to_vec(),
             None if keeps => b"localhost".to_vec(),
@@ -88,7 +88,7 @@ impl Asked {
         asked
     }
 
-    /// Whom to ask: the number of an upstream, or none for the site itself.
+    /// The number of the upstream; none for the site itself.
     pub(crate) fn upstream(&self) -> Option<u32> {
         upstream(&self.request)
     }
@@ -146,8 +146,8 @@ fn split(target: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Whether a decoded path leads where it seems to: an encoded slash, which the normal form keeps, could have hidden dots
-/// that lead out of the location, and files have no names with NUL.
+/// Returns true if a decoded path leads to its apparent target: an encoded slash, which the normal form keeps, could have hidden dots
+/// that lead out of the location, and file names do not contain NUL.
 fn is_plain(path: &[u8]) -> bool {
     path.starts_with(b"/")
         && !path.contains(&0)

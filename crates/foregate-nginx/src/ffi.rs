@@ -112,7 +112,7 @@ impl<'r> Field<'r> {
         unsafe { self.field.value.bytes() }
     }
 
-    /// Whether NGINX keeps it elsewhere than in its list of fields.
+    /// Returns true if NGINX keeps it outside of its list of fields.
     pub(crate) fn is_unlisted(&self) -> bool {
         self.field.element.is_null()
     }
@@ -237,7 +237,7 @@ impl<'r> Host<'r> {
         }
     }
 
-    /// What is known of the TLS handshake.
+    /// The facts about the TLS handshake.
     pub(crate) fn tls(self) -> Option<Tls<'r>> {
         let mut tls = fg_tls {
             is_tls: 0,
@@ -266,8 +266,8 @@ impl<'r> Host<'r> {
         Now { unix_ms, steady_ms }
     }
 
-    /// What a name of an upstream stands for where the request is: its server in NGINX, and the prefix of the location; an
-    /// empty one for the site itself. `None` when it stands for nothing.
+    /// The meaning of an upstream's name at the request: its server in NGINX, and the prefix of the location; an
+    /// empty one for the site itself. `None` if it has no meaning.
     pub(crate) fn place(self, upstream: Option<u32>) -> Option<(u64, Vec<u8>)> {
         let (mut server, mut prefix) = (0, fg_text::EMPTY);
         let upstream = upstream.map_or(Some(-1), |upstream| i32::try_from(upstream).ok())?;
@@ -316,7 +316,7 @@ unsafe fn request_of<'r>(request: *mut c_void) -> Option<&'r mut Request> {
     unsafe { request.cast::<Request>().as_mut() }
 }
 
-/// Takes what the other side does for this one. Called before all else.
+/// Stores the functions of the C half. Called before all others.
 ///
 /// # Safety
 ///
@@ -344,7 +344,7 @@ pub extern "C" fn fg_panics() -> u64 {
     PANICS.load(Ordering::Relaxed)
 }
 
-/// The steps. They are made once for the process: what one keeps of files serves the configurations that follow.
+/// The steps. They are made once for the process: files that a step keeps serve later configurations.
 static PIPELINE: LazyLock<Arc<Pipeline>> = LazyLock::new(|| {
     #[cfg(not(feature = "probe"))]
     let pipeline = crate::modules::shipped();
@@ -376,8 +376,8 @@ pub unsafe extern "C" fn fg_cycle_free(cycle: *mut c_void) {
     });
 }
 
-/// What stands around the route files of a configuration, before there are any: the names of NGINX's own upstreams, whether
-/// something asks which of them was chosen, and whether there are threads for heavy steps.
+/// Sets the surroundings of a configuration's route files, before there are any: the names of NGINX's own upstreams, whether
+/// a variable reads the chosen one, and whether there are threads for heavy steps.
 ///
 /// # Safety
 ///
@@ -469,7 +469,7 @@ pub unsafe extern "C" fn fg_upstream(cycle: *mut c_void, name: fg_text) -> i32 {
     })
 }
 
-/// Whether a route asks an upstream.
+/// Returns 1 if a route asks an upstream.
 ///
 /// # Safety
 ///
@@ -483,7 +483,7 @@ pub unsafe extern "C" fn fg_route_asks(route: *const c_void, upstream: i32) -> c
     })
 }
 
-/// Whether a route has filters of the response's body.
+/// Returns 1 if a route has filters of the response's body.
 ///
 /// # Safety
 ///
@@ -497,7 +497,7 @@ pub unsafe extern "C" fn fg_route_filters(route: *const c_void) -> c_int {
     })
 }
 
-/// What has been asked for, one after the other: 1 when it is to be fetched, 0 when there is an answer already, -1 when
+/// The next fetch: 1 if it has to be made, 0 if there is an answer already, -1 if
 /// there is no more. The texts live until it is answered.
 ///
 /// # Safety
@@ -522,7 +522,7 @@ pub unsafe extern "C" fn fg_ask(request: *mut c_void, number: usize, question: *
     })
 }
 
-/// A field of what has been asked for: 1, or 0 when there is no more.
+/// The next field of the fetch: 1, or 0 if there is no more.
 ///
 /// # Safety
 ///
@@ -668,7 +668,7 @@ pub unsafe extern "C" fn fg_give_body(request: *mut c_void, which: c_int, start:
 ///
 /// # Safety
 ///
-/// As for [`fg_run_request`]; `shaped` is memory for what comes of it.
+/// As for [`fg_run_request`]; `shaped` is memory for the result.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_run_response(
     request: *mut c_void,
@@ -699,8 +699,8 @@ pub unsafe extern "C" fn fg_run_response(
 ///
 /// # Safety
 ///
-/// As for [`fg_run_request`]; `out` is memory for `room` bytes that have been written once and that nobody else uses,
-/// `moved` for what comes of it.
+/// As for [`fg_run_request`]; `out` is memory for `room` bytes that have been written once and that nothing else uses,
+/// `moved` for the result.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_move(
     request: *mut c_void,
@@ -793,7 +793,7 @@ pub unsafe extern "C" fn fg_job_run(job: *mut c_void) {
     });
 }
 
-/// Takes it back, with what it has come to, or undone: 1. 0 while a thread is at it.
+/// Takes a job back, with its result, or undone: 1. 0 while a thread runs it.
 ///
 /// # Safety
 ///
@@ -801,7 +801,7 @@ pub unsafe extern "C" fn fg_job_run(job: *mut c_void) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_job_settle(request: *mut c_void, job: *mut c_void) -> c_int {
     guard(0, || {
-        // SAFETY: the caller vouches for both; a thread looks at nothing but what is made for several.
+        // SAFETY: the caller vouches for both; threads use only the shareable part.
         let (request, posted) = unsafe { (request_of(request)?, job.cast::<Posted>().as_ref()?) };
         Some(c_int::from(request.settle(posted)))
     })
@@ -878,7 +878,7 @@ pub unsafe extern "C" fn fg_switch(request: *mut c_void, name: fg_text, on: c_in
     })
 }
 
-/// What is told of a request: 0 notes, 1 the step that has made the response, 2 events, 3 the client, 4 the upstream that
+/// Reports about a request: 0 notes, 1 the step that has made the response, 2 events, 3 the client, 4 the upstream that
 /// steps have chosen.
 ///
 /// # Safety

@@ -1,5 +1,5 @@
-//! Heavy steps: they run on threads of NGINX's, with copies of what they may see, so that nobody touches a request of
-//! NGINX's but its worker.
+//! Heavy steps: they run on NGINX's threads, with copies of their inputs, so that only the worker touches NGINX's
+//! request.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,12 +20,12 @@ use crate::border::{FactsOf, TlsOf, Which};
 use crate::exchange::{Exchange, Head};
 use crate::request::{Kept, Request};
 
-/// Pieces of work of a worker that may wait or be done at once. Beyond: what the step says, mostly 503.
+/// The largest number of jobs of a worker, waiting or running. Beyond, the step's setting applies, mostly 503.
 const QUEUE: usize = 1024;
-/// Those of one client: wrong passwords from one address must not keep everybody else from being heard. IPv6 clients are
+/// The largest number for one client: wrong passwords from one address must not lock out others. IPv6 clients are
 /// told apart by their networks of 64 bits.
 const PER_CLIENT: usize = 16;
-/// The longest that is waited for a thread, whatever a step says: who asked for the work has most likely given up then.
+/// The longest wait for a thread, regardless of the step's setting: most clients have given up by then.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// A step that is to run on a thread.
@@ -36,7 +36,7 @@ pub(crate) struct Work {
     client: Option<IpAddr>,
 }
 
-/// What a step takes along.
+/// The inputs of a step on a thread.
 struct Moved {
     pipeline: Arc<Pipeline>,
     planned: Planned,
@@ -57,7 +57,7 @@ enum Stage {
     Done(Box<Moved>, Option<Verdict>),
 }
 
-/// A piece of work, which a thread and the worker share: whoever takes it out first has it.
+/// A job, shared by a thread and the worker: the first to take it owns it.
 pub(crate) struct Job(Mutex<Stage>);
 
 /// C hands a pointer to it to a thread, so that the compiler sees no other place where this is needed.
@@ -91,7 +91,7 @@ struct Share {
     client: Option<IpAddr>,
 }
 
-/// Whether a step can run with copies: what it writes is kept until it comes back, and is no change of the exchange itself.
+/// Returns true if a step can run with copies: its output is kept until it comes back, and does not change the exchange itself.
 pub(crate) fn can_leave(decl: &Decl) -> bool {
     const CHANGES: [&str; 7] = [
         EditRequest::SLOT.name,
@@ -139,7 +139,7 @@ impl Drop for Share {
 }
 
 impl Work {
-    /// Takes along what a step may see, and the values of those before it.
+    /// Copies the inputs of a step, and the values of earlier ones.
     pub(crate) fn new(
         exchange: &mut Exchange<'_, '_>,
         state: &mut State,

@@ -7,9 +7,9 @@
 //! moves bodies through their filters. Between them is a narrow interface of pointers, numbers and texts
 //! (`module/foregate.h`, [`abi`] and [`ffi`]).
 //!
-//! Why not bindings: those of `nginx-sys` are made by `bindgen`, which needs libclang, and they hold for one build of
-//! NGINX, whose structures differ by version and by options of `configure`. The compiler of C reads the headers
-//! themselves, so that nothing can disagree with them.
+//! Why not bindings: those of `nginx-sys` are made by `bindgen`, which needs libclang, and they fit one build of
+//! NGINX, whose structures differ by version and by options of `configure`. The C compiler reads the headers
+//! themselves, so the two cannot disagree.
 #![deny(unsafe_code)]
 
 pub mod abi;

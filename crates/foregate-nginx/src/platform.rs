@@ -1,4 +1,4 @@
-//! A request of NGINX's as a platform of the runner: where steps run, and what is counted of them.
+//! A request of NGINX as a platform of the runner: running steps, and counting.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -97,7 +97,7 @@ mod tests {
     use crate::heavy::Queue;
     use crate::request::Request;
 
-    /// The step `waf-body` in a dry run could not run: what steps are told afterwards.
+    /// The value for later steps if `waf-body` could not run in a dry run.
     fn told(fault: Fault) -> Option<&'static str> {
         let pipeline = Arc::new(crate::modules::shipped());
         let step = pipeline.steps().position(|decl| decl.name == "waf-body").unwrap();

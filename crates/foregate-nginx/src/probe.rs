@@ -335,7 +335,7 @@ impl Busy {
     }
 }
 
-/// What a busy step has seen.
+/// The record of a busy step.
 #[derive(Debug)]
 pub struct SeenOfRequest;
 
@@ -345,7 +345,7 @@ impl Value for SeenOfRequest {
     const ABOUT: &'static str = "What a busy step has seen of the request.";
 }
 
-/// The same of the response.
+/// The record of the response.
 #[derive(Debug)]
 pub struct SeenOfResponse;
 
@@ -387,7 +387,7 @@ impl Step for BusyRequest {
     }
 }
 
-/// Tells the origin what has been seen.
+/// Sends the record to the origin.
 #[derive(Debug, Default)]
 pub struct TellOrigin;
 
@@ -445,7 +445,7 @@ impl Step for BusyResponse {
     }
 }
 
-/// Tells the client what has been seen.
+/// Sends the record to the client.
 #[derive(Debug, Default)]
 pub struct TellClient;
 
@@ -466,7 +466,7 @@ impl Step for TellClient {
 }
 
 pipeline! {
-    /// What ships, and the probes.
+    /// The shipped modules, and the probes.
     pub fn probed {
         use crate::modules::shipped;
         ProbeRequest, BusyRequest, ProbeBody, TellOrigin, ProbeHold, BusyResponse, TellClient, ProbeResponse, ProbeLog

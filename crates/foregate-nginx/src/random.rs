@@ -11,7 +11,7 @@ thread_local! {
     static KEPT: Cell<([u64; TAKEN], usize)> = const { Cell::new(([0; TAKEN], 0)) };
 }
 
-/// A number from the system's source; what is taken at once serves for several.
+/// A number from the system's source; one read serves several calls.
 pub(crate) fn random() -> u64 {
     let (mut kept, mut left) = KEPT.get();
     if left == 0 {
@@ -31,7 +31,7 @@ pub(crate) fn random() -> u64 {
     kept.get(left).copied().unwrap_or_default()
 }
 
-/// Drops what is kept: a process that was forked must not repeat the numbers of its parent.
+/// Drops the buffer: a forked process must not repeat the numbers of its parent.
 pub(crate) fn forget() {
     KEPT.set(([0; TAKEN], 0));
 }

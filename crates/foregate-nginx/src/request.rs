@@ -1,4 +1,4 @@
-//! What is kept of a request, from its first step to its last.
+//! The state of a request, from its first step to its last.
 
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -22,10 +22,10 @@ pub(crate) struct Request {
     pub kept: Kept,
 }
 
-/// Which steps have run, and what they have led to.
+/// The progress of the steps, and their effects.
 pub(crate) struct Run {
     pub route: Rc<Route>,
-    /// What steps have written.
+    /// The values of steps.
     pub state: State,
     /// Steps that are switched off for this request.
     pub off: Steps,
@@ -33,7 +33,7 @@ pub(crate) struct Run {
     pub runner: Runner,
     /// A step that is to run on a thread.
     pub work: Option<Box<Work>>,
-    /// What is being fetched, or has been for those who ask.
+    /// The fetches, running and completed.
     pub asked: Vec<Asked>,
     /// A step has made another response than the one that came.
     pub replaced: bool,
@@ -43,13 +43,13 @@ pub(crate) struct Run {
     pub body: Option<Body>,
     /// The step that has made the response.
     pub step: &'static str,
-    /// What is to be counted.
+    /// The events to count.
     pub events: Events,
-    /// What was told last.
+    /// The last report.
     pub told: String,
 }
 
-/// What is to be counted: the step, the event, and how often.
+/// Events to count: the step, the event, and the number.
 #[derive(Debug, Default)]
 pub(crate) struct Events(Vec<(&'static str, String, u64)>);
 
@@ -63,7 +63,7 @@ impl Events {
     }
 }
 
-/// What steps have said of the exchange, and what they are told of it beside its heads.
+/// Changes of the exchange by steps, and facts for steps beside its heads.
 pub(crate) struct Kept {
     pub path: Vec<u8>,
     pub query: Option<Vec<u8>>,
@@ -72,7 +72,7 @@ pub(crate) struct Kept {
     pub secure: Option<bool>,
     /// The number of the upstream that steps have chosen.
     pub upstream: Option<u32>,
-    /// Whether a step has asked for a path that cannot be one.
+    /// Set if a step asked for an invalid path.
     pub target_is_wrong: bool,
     pub source: Source<'static>,
     pub summary: Summary,
@@ -87,7 +87,7 @@ pub(crate) struct Kept {
     pub received: Option<Received>,
 }
 
-/// What steps are told of a request as it was received, beside what does not change.
+/// The facts about the request as received, beside constant ones.
 pub(crate) struct Received {
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
     pub server: Option<SocketAddr>,
@@ -144,7 +144,7 @@ impl Request {
 }
 
 impl Kept {
-    /// Takes all of it for a step that runs elsewhere; what is small stays here as well.
+    /// Moves it to a step on another thread; small values are copied.
     pub(crate) fn lend(&mut self) -> Self {
         Self {
             path: self.path.clone(),
@@ -172,7 +172,7 @@ impl Run {
         chosen.map_or("", |(_, name)| name)
     }
 
-    /// Remembers what is to be counted of a step.
+    /// Adds to the events of a step.
     pub(crate) fn count(&mut self, step: &'static str, event: &str, count: u64) {
         self.events.count(step, event, count);
     }
@@ -198,12 +198,12 @@ impl Run {
         i32::from(planned.iter().any(|step| phase(step).is_some_and(|phase| phase >= self.runner.next())))
     }
 
-    /// What steps have noted for the access log, as a JSON object; several values of a name are an array.
+    /// The notes of steps for the access log, as a JSON object; several values of a name are an array.
     pub(crate) fn notes(&self) -> String {
         notes(&self.state.notes)
     }
 
-    /// What is to be counted, as `step.event=count`, separated by commas.
+    /// The events, as `step.event=count`, separated by commas.
     pub(crate) fn events(&self) -> String {
         let events = self.events.0.iter().map(|(step, event, count)| format!("{step}.{event}={count}"));
         events.collect::<Vec<_>>().join(",")

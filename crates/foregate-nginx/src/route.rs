@@ -1,4 +1,4 @@
-//! Route files: what stands in one, and what cannot be done inside NGINX.
+//! Route files: their keys, and the features that are unavailable inside NGINX.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ use crate::fetch::Answers;
 use crate::ffi::LogFile;
 use crate::heavy::Queue;
 
-/// What stands in a route file beside the keys of modules.
+/// The keys of a route file beside those of modules.
 static ROOT: Block = Block { keys: &[LIST_KEY, INCLUDE_KEY], later: &[] };
 
 /// Keys of a Foregate configuration that NGINX has directives for.
@@ -47,7 +47,7 @@ pub(crate) struct Cycle {
     queue: Queue,
 }
 
-/// What route files have to know of the configuration around them.
+/// The surrounding configuration of route files.
 #[derive(Debug, Default)]
 pub(crate) struct Surroundings {
     /// The names of NGINX's own blocks `upstream`, with their numbers.
@@ -58,7 +58,7 @@ pub(crate) struct Surroundings {
     threads: bool,
 }
 
-/// What the directive says beside the file.
+/// The arguments of the directive beside the file.
 #[derive(Debug, Default)]
 pub(crate) struct Terms {
     /// The keys that have to be switched on.
@@ -69,8 +69,8 @@ pub(crate) struct Terms {
     pub fallback: Option<String>,
 }
 
-/// What makes a route: the file, the keys that have to be switched on, the names that stand for a location, and whether
-/// requests for which no upstream is chosen have one.
+/// The identity of a route: the file, the keys that have to be switched on, the names that stand for a location, and true if
+/// requests without a chosen upstream have one.
 type Named = (PathBuf, Vec<String>, Vec<String>, bool);
 
 /// A route file, ready to run.
@@ -83,18 +83,18 @@ pub(crate) struct Route {
     pub off: Steps,
     /// The numbers of the upstreams that it asks.
     pub asks: Vec<u32>,
-    /// Those that it may choose, with their names.
+    /// The upstreams that it may choose, with their names.
     pub choices: Vec<(u32, String)>,
     /// Heavy steps run on threads.
     pub threads: bool,
     /// The heavy steps of the worker.
     pub queue: Queue,
-    /// What others have been told that asked the same.
+    /// The cached answers to equal fetches.
     pub answers: Answers,
 }
 
 impl Route {
-    /// Whether a step may put a filter before the body of a response, or hold its start back.
+    /// Returns true if a step may filter the body of a response, or hold its start back.
     pub(crate) fn filters(&self) -> bool {
         let filter = <FilterResponseBody as Output>::SLOT.name;
         self.plan.steps().iter().any(|planned| {
@@ -118,7 +118,7 @@ impl Cycle {
         }
     }
 
-    /// Takes what stands around the route files, before there are any.
+    /// Stores the surroundings of the route files, before there are any.
     pub(crate) fn surround(&mut self, blocks: Vec<String>, follows: bool, threads: bool) {
         let blocks = blocks.into_iter().map(|name| (name.clone(), self.upstream(&name))).collect();
         self.surroundings = Surroundings { blocks, follows, threads };
@@ -137,7 +137,7 @@ impl Cycle {
     ///
     /// # Errors
     ///
-    /// What is wrong with it, line by line.
+    /// The errors in the file, line by line.
     pub(crate) fn route(
         &mut self,
         path: &Path,
@@ -206,13 +206,13 @@ fn switched_off(pipeline: &Pipeline, plan: &Plan, names: &[String]) -> Result<St
 
 /// The upstreams that a route file may name: to ask them, those that stand for a location; to have them answer, NGINX's own.
 struct Names<'n> {
-    /// Those that stand for a location, with their numbers.
+    /// The names that stand for a location, with their numbers.
     upstreams: Vec<(String, u32)>,
     around: &'n Surroundings,
     terms: &'n Terms,
     /// The numbers of those that are asked.
     asked: RefCell<Vec<u32>>,
-    /// Those that may be chosen.
+    /// The upstreams that may be chosen.
     chosen: RefCell<Vec<(u32, String)>>,
 }
 
@@ -229,7 +229,7 @@ impl Names<'_> {
         })
     }
 
-    /// Whether the directive names an upstream that there is.
+    /// Checks that the upstream in the directive exists.
     fn check_fallback(&self) -> Result<(), String> {
         let Some(name) = &self.terms.fallback else { return Ok(()) };
         let told = |wrong: Wrong| {
@@ -327,7 +327,7 @@ fn help_of_nginx(item: Item<'_>) -> Option<&'static str> {
     OF_NGINX.iter().find(|(name, _)| *name == item.node.name()).map(|(_, help)| *help)
 }
 
-/// Refuses keys whose steps need threads where there are none.
+/// Refuses keys with heavy steps if there are no threads.
 fn refuse_heavy(decoder: &mut Decoder<'_>, pipeline: &Pipeline, plan: &Plan, items: &[Item<'_>]) {
     let mut refused: Vec<&str> = Vec::new();
     for planned in plan.steps() {

@@ -51,7 +51,7 @@ pub(crate) fn request(request: &mut Request, host: Host<'_>, facts: &Facts<'_>) 
     }
 }
 
-/// Runs the steps of the response, whoever made it; says what becomes of its body.
+/// Runs the steps of the response from any source; returns the treatment of its body.
 pub(crate) fn response(
     request: &mut Request,
     host: Host<'_>,
@@ -135,7 +135,7 @@ pub(crate) fn upload(
 ) -> Result<Moved, Unreadable> {
     let run = &mut request.run;
     let failed = |step: &str, why: &str, status: u16| {
-        // Clients can send what they like.
+        // Clients cause the others.
         let level = if status < 500 { Level::Info } else { Level::Error };
         host.log(level, &format!("filter \"{step}\" of a request's body: {why}"));
         Unreadable(status)
@@ -155,8 +155,8 @@ pub(crate) fn upload(
     Ok(moved)
 }
 
-/// Moves the response's body through its filters; `None` when it cannot go on. Nothing moves while a filter waits for what it
-/// has asked for.
+/// Moves the response's body through its filters; `None` when it cannot go on. Nothing moves while a filter waits for
+/// a fetch.
 pub(crate) fn body(
     request: &mut Request,
     host: Host<'_>,
@@ -249,7 +249,7 @@ impl Run {
         }
     }
 
-    /// Tells what the filters of the request's body have come across.
+    /// Reports the findings of the request body's filters.
     fn report_upload(&mut self) {
         if let Some(mut body) = self.upload.take() {
             body.report(&mut |finding| self.count(finding.step, finding.event, finding.count));
@@ -297,7 +297,7 @@ impl Run {
         }
     }
 
-    /// Takes what steps have asked the platform to fetch; says whether it has to be waited for.
+    /// Takes the fetches of steps; returns true if the request has to wait for them.
     fn ask(&mut self, exchange: &Exchange<'_, '_>) -> bool {
         for (slot, _) in std::mem::take(&mut self.state.fetches) {
             let Some(Question { request, dry }) = self.state.slots.take_question(slot) else { continue };
@@ -310,7 +310,7 @@ impl Run {
         self.asked.iter().any(|asked| !asked.is_answered())
     }
 
-    /// Hands over to steps what they have asked for.
+    /// Passes the answers to the steps.
     fn hand_over(&mut self, pipeline: &Pipeline) {
         for asked in std::mem::take(&mut self.asked) {
             if let For::Step { slot, dry } = asked.whom

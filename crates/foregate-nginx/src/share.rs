@@ -1,11 +1,11 @@
-//! What the filters of all bodies of a worker hold together.
+//! The memory of the filters of all bodies of a worker.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The most that they may, bytes: as much as in foregate by default (`limits { filter-memory }`).
 const LIMIT: usize = 96 << 20;
 
-/// What they do.
+/// Their total.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
 /// The part of one body, which is given back when this is dropped.
@@ -21,7 +21,7 @@ impl Share {
         Self { held: 0, of: &HELD }
     }
 
-    /// The body holds that now. Whether it may: what it holds more than before may be a quarter of what is left at most.
+    /// Sets the memory of a body. Returns false if the increase is more than a quarter of the rest of the budget.
     pub(crate) fn hold(&mut self, bytes: usize) -> bool {
         let before = self.of.load(Ordering::Relaxed);
         let left = LIMIT.saturating_sub(before.saturating_sub(self.held));

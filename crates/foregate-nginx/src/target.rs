@@ -3,7 +3,7 @@
 use foregate_module::has_parent_segment;
 use foregate_wire::{Slashes, normalize_path, normalize_query};
 
-/// The path and query of a request in their normal form, made of what was sent.
+/// The normal form of path and query, from the raw target.
 pub(crate) fn of_raw(raw: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     let (path, query) = match raw.iter().position(|byte| *byte == b'?') {
         Some(at) => (&raw[..at], raw.get(at + 1..)),
@@ -20,7 +20,7 @@ pub(crate) fn of_raw(raw: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     Some((normal, query))
 }
 
-/// The same of a decoded path, as NGINX's own rewriting leaves it.
+/// The normal form from a decoded path, as NGINX's own rewriting leaves it.
 pub(crate) fn of_decoded(path: &[u8], args: &[u8]) -> (Vec<u8>, Option<Vec<u8>>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     let mut encoded = Vec::with_capacity(path.len());
@@ -46,8 +46,8 @@ pub(crate) fn normal_path(path: &[u8]) -> Option<Vec<u8>> {
     Some(normal)
 }
 
-/// The same of one that takes the place of the client's. It was made of what a client sent: a `..` in it is none of the
-/// author's.
+/// The normal form of a path that replaces the client's. It may contain client input, so a `..` in it is
+/// refused.
 pub(crate) fn rewritten(path: &[u8]) -> Option<Vec<u8>> {
     if has_parent_segment(path) { None } else { normal_path(path) }
 }

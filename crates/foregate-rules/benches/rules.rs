@@ -1,4 +1,4 @@
-//! What rules cost a request: `cargo bench -p foregate-rules`.
+//! Cost of rules for a request: `cargo bench -p foregate-rules`.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark may stop")]
 
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
-//! What a regular expression may cost where a text is made to be slow.
+//! The worst-case cost of a regular expression.
 //!
-//! Matching takes time in proportion to the length of the text, whatever the expression, but with a factor: how many of its
-//! positions are active, that is, wait for the next byte, since an automaton that would take one step for all of them may be
+//! Matching takes time in proportion to the length of the text for any expression, but with a factor: the number of active
+//! positions, which wait for the next byte, since an automaton with one step for all of them may be
 //! too large to keep. `a[ab]{5000}c` has thousands, and takes 39 us for each byte.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -10,7 +10,7 @@ use regex_syntax::hir::{Class, Hir, HirKind, Look, Repetition};
 
 use crate::limits::MAX_POSITIONS;
 
-/// Whether each byte of any text takes little time.
+/// Returns true if each byte of any text takes little time.
 pub(crate) fn is_bounded(hir: &Hir) -> bool {
     active(hir) <= MAX_POSITIONS
 }
@@ -47,8 +47,8 @@ fn is_start(hir: &Hir) -> bool {
     matches!(hir.kind(), HirKind::Look(Look::Start))
 }
 
-/// Whether it is a repetition of one byte: where it can begin at one place alone, as many bytes as there were say which position of
-/// it is active.
+/// Returns true for a repetition of one byte: if it can begin at one place only, the number of bytes so far determines the
+/// active position.
 fn is_of_single_bytes(hir: &Hir) -> bool {
     match hir.kind() {
         HirKind::Capture(capture) => is_of_single_bytes(&capture.sub),
@@ -76,7 +76,7 @@ fn active_in_row(parts: &[Hir]) -> usize {
 }
 
 fn active_in_any(parts: &[Hir]) -> usize {
-    // These are compiled to a tree, which has one position for each length of what the text before ends with.
+    // These are compiled to a tree, which has one position for each length of the preceding match.
     if parts.iter().all(|part| matches!(part.kind(), HirKind::Literal(_))) {
         return parts.iter().filter_map(word).map(|word| word.len()).max().unwrap_or(0);
     }
@@ -134,7 +134,7 @@ fn active_within(all: &[Fixed]) -> usize {
     let words =
         all.iter().map(|fixed| fixed.word.get(..fixed.length.saturating_sub(1)).unwrap_or(&fixed.word));
     let longest = all.iter().map(|fixed| fixed.length).max().unwrap_or(0);
-    // Behind their words, of each length: those whose words are equal as far as both go.
+    // For each length, the alternatives behind words that are equal as far as both go.
     let behind = |length: usize| {
         let mut counts: HashMap<&[u8], usize> = HashMap::new();
         for fixed in all.iter().filter(|fixed| fixed.word.len() < length && length < fixed.length) {

@@ -1,11 +1,11 @@
-//! What is wrong with an expression, and where.
+//! Errors in expressions, with their place.
 
 use std::fmt;
 use std::ops::Range;
 
 use crate::lists::Entries;
 
-/// Why an expression was refused: a place in its text, one sentence, and what would fit there.
+/// An error in an expression: a place in its text, one sentence, and a suggestion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     span: Range<usize>,
@@ -35,19 +35,19 @@ impl Error {
         self.span.clone()
     }
 
-    /// What is wrong, in one sentence without full stop.
+    /// The error, one sentence without full stop.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What would fit, where that can be said.
+    /// A suggestion, if there is one.
     #[must_use]
     pub fn help(&self) -> Option<&str> {
         self.help.as_deref()
     }
 
-    /// If all that is wrong is that a named list is not there, what it would have to hold.
+    /// If only a named list is missing, the kind of values that it would have to hold.
     #[must_use]
     pub fn missing_list(&self) -> Option<Entries> {
         self.missing_list

@@ -1,4 +1,4 @@
-//! Asking the facts. Nothing here can fail: what is not known is absent.
+//! Evaluation over facts. Nothing here can fail: unknown values are absent.
 
 use std::borrow::Cow;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! What an expression asks a request for.
+//! The values of a request that expressions read.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use crate::functions;
 use crate::scheme::{FieldId, Scheme};
 
-/// A value that is not an array: an element of one, or what an [`Expression`](crate::Expression) comes to.
+/// A value that is not an array: an element of one, or the result of an [`Expression`](crate::Expression).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value<'v> {
     /// `true` or `false`.
@@ -45,7 +45,7 @@ impl Value<'_> {
     }
 }
 
-/// One request, as far as it is known: what the evaluation asks for the values of fields.
+/// One request, as far as it is known: the source of the values of fields.
 ///
 /// Only the getter that fits the field's [`Type`](crate::Type) is called. `None` says that the request has no such
 /// value; that is no error (see the [crate's documentation](crate#absent-values)). A getter may be called any number of
@@ -127,7 +127,7 @@ pub trait Facts {
         visit: &mut dyn FnMut(Value<'f>) -> ControlFlow<()>,
     ) -> ControlFlow<()>;
 
-    /// The first value that a map has under `name`, as [`each`](Self::each) would give it: what most expressions ask for.
+    /// The first value of a map under `name`, in the order of [`each`](Self::each): the value that most expressions read.
     fn first<'f>(&'f self, field: FieldId, name: &[u8]) -> Option<Value<'f>> {
         let mut first = None;
         let _ = self.each(field, Some(name), &mut |value| {

@@ -1,4 +1,4 @@
-//! The words of an expression. Knows nothing of what they mean together.
+//! The tokens of an expression.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -24,12 +24,12 @@ pub(crate) enum Token<'t> {
     End,
 }
 
-/// A word of an expression, for who looks at one without compiling it.
+/// A token of an expression, for readers that do not compile it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Word<'t> {
     /// A field, a function or an operator in letters.
     Name(&'t str),
-    /// What a text in quotes stands for.
+    /// The value of a text in quotes.
     Text(Vec<u8>),
     /// An operator or bracket.
     Symbol(&'static str),
@@ -126,7 +126,7 @@ fn unexpected(character: char, span: Range<usize>) -> Error {
     }
 }
 
-/// Whether nobody sees a character, or takes it for a blank.
+/// Returns true if a character is invisible or looks like a blank.
 fn is_invisible(character: char) -> bool {
     character != ' ' && (character.is_whitespace() || character.is_control())
         || matches!(
@@ -153,7 +153,7 @@ fn code_point(character: char) -> String {
     format!("U+{:04X}", u32::from(character))
 }
 
-/// A part of an expression as a message shows it, in one line: what nobody sees by its code point.
+/// A part of an expression for a message, in one line: invisible characters by their code points.
 pub(crate) fn visible(text: &str) -> String {
     let shown = |character| if is_invisible(character) { code_point(character) } else { character.into() };
     text.chars().map(shown).collect()
@@ -262,7 +262,7 @@ fn quoted(rest: &str, start: usize, quote: Quote) -> Result<(Vec<u8>, usize), Er
                 at += 2;
             }
             (Some(b'\\'), Some(&next)) if quote == Quote::Pattern => {
-                // Both, so that an escaped backslash does not escape what follows it.
+                // Both, so that an escaped backslash does not escape the next character.
                 text.extend([b'\\', next]);
                 at += 2;
             }
@@ -280,7 +280,7 @@ fn quoted(rest: &str, start: usize, quote: Quote) -> Result<(Vec<u8>, usize), Er
     }
 }
 
-/// What an escape stands for, and its length.
+/// The byte of an escape, and its length.
 fn escape(rest: &str) -> Option<(u8, usize)> {
     match rest.as_bytes().get(1)? {
         b'\\' => Some((b'\\', 2)),

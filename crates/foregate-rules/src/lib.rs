@@ -1,7 +1,7 @@
 //! The expression language of Foregate, in the syntax of Cloudflare's Rules language: conditions and values over a
 //! request, compiled once, evaluated without input, output or clock.
 //!
-//! A [`Scheme`] says which fields exist. It compiles a text to a [`Predicate`] (a condition) or an [`Expression`] (a
+//! A [`Scheme`] declares the fields. It compiles a text to a [`Predicate`] (a condition) or an [`Expression`] (a
 //! value). Evaluating asks a request, through [`Facts`], for the fields that are needed and no others. A [`RuleSet`]
 //! evaluates many predicates in order and shares the work between them.
 //!
@@ -25,7 +25,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! An error says where it is and what would fit:
+//! An error has a place and a suggestion:
 //!
 //! ```
 //! # use foregate_rules::{Lists, Scheme, Stage};
@@ -45,9 +45,9 @@
 //!
 //! # Limits
 //!
-//! What can grow has a bound in [`limits`]; an expression beyond it is refused when it is compiled. Regular expressions
-//! are matched in linear time. Evaluation takes no memory of its own but for the results of functions, and a tree no
-//! deeper than [`limits::MAX_DEPTH`] is walked.
+//! Everything that can grow has a bound in [`limits`]; an expression beyond it is refused when it is compiled. Regular expressions
+//! are matched in linear time. Evaluation allocates only for the results of functions, and walks a tree no
+//! deeper than [`limits::MAX_DEPTH`].
 
 #![forbid(unsafe_code)]
 
@@ -80,7 +80,7 @@ pub use predicate::{Expression, Predicate};
 pub use rule_set::{RuleSet, RuleSetError};
 pub use scheme::{Field, FieldError, FieldId, Scalar, Scheme, Stage, StandardField, Type};
 
-/// Whether a name cannot be that of a field.
+/// Returns true if a name cannot be that of a field.
 fn is_reserved(name: &str) -> bool {
     parse::is_keyword(name) || functions::is_known(name)
 }

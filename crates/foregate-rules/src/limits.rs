@@ -1,9 +1,9 @@
-//! The bounds of the language. What is beyond one of them is refused when it is loaded, with its place.
+//! The bounds of the language. Input beyond one of them is refused when it is loaded, with its place.
 
 /// The longest text of an expression, in bytes.
 pub const MAX_EXPRESSION: usize = 256 * 1024;
 
-/// How deep parentheses, `not` and calls may nest. What walks an expression recursively goes no deeper than this.
+/// The nesting depth of parentheses, `not` and calls, which bounds all recursion over an expression.
 pub const MAX_DEPTH: usize = 64;
 
 /// The most values in one `{...}`.
@@ -25,8 +25,8 @@ pub const MAX_POSITIONS: usize = 1000;
 /// How deep groups may nest in a regular expression.
 pub const MAX_PATTERN_DEPTH: u32 = 100;
 
-/// The most memory that one regular expression may take on each thread for what it has found out while matching, in
-/// bytes. Beyond it, it forgets and finds out anew; matching stays linear in the length of the text.
+/// The most memory that one regular expression may use on each thread for its lazily built states, in
+/// bytes. Beyond it, the states are dropped and built anew; matching stays linear in the length of the text.
 pub const MAX_PATTERN_CACHE: usize = 256 * 1024;
 
 /// The most memory that the regular expressions of one expression, or of all rules of a [`RuleSet`](crate::RuleSet)
@@ -42,7 +42,7 @@ pub const MAX_REPLACED: usize = 1024 * 1024;
 /// The most parts that `split` may be asked for.
 pub const MAX_SPLIT: usize = 128;
 
-/// The most times that `url_decode` with the option `r` decodes; what is still encoded then stays so.
+/// The largest number of times that `url_decode` with the option `r` decodes; deeper encodings stay.
 pub const MAX_DECODINGS: usize = 8;
 
 /// The most rules of a [`RuleSet`](crate::RuleSet).

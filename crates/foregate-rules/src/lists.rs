@@ -1,4 +1,4 @@
-//! Named lists: what `in $name` looks up.
+//! Named lists, for `in $name`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,7 +14,7 @@ pub struct List {
     len: usize,
 }
 
-/// What a list holds.
+/// The kind of values in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entries {
     /// Addresses, networks and ranges.
@@ -42,7 +42,7 @@ pub(crate) enum ListKind {
 pub struct ListError {
     /// The line, counted from 1.
     pub line: usize,
-    /// What is wrong, in one sentence without full stop.
+    /// The error, one sentence without full stop.
     pub message: String,
 }
 
@@ -83,8 +83,8 @@ impl ListKind {
 }
 
 impl List {
-    /// Reads addresses (`192.0.2.1`), networks (`2001:db8::/32`) and ranges (`192.0.2.1..192.0.2.9`), one a line. What
-    /// follows `#` at the beginning of a line or after a blank is a comment.
+    /// Reads addresses (`192.0.2.1`), networks (`2001:db8::/32`) and ranges (`192.0.2.1..192.0.2.9`), one a line. A `#`
+    /// at the start of a line or after a blank begins a comment.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl List {
         self.len
     }
 
-    /// Whether no entry was read: nothing is in the list.
+    /// Returns true if the list has no entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -173,7 +173,7 @@ impl List {
     }
 }
 
-/// What keeps a request from having this name for its host.
+/// The reason for which no request can have this host name.
 fn host_name(name: &str) -> Result<(), &'static str> {
     if name.contains(':') {
         return Err("has a port, or lacks brackets: no host is written so");
@@ -207,7 +207,7 @@ fn ip_range(entry: &str) -> Result<IpRange, String> {
 
 /// The lists that expressions may name.
 ///
-/// An expression takes a list as it is when it is compiled: when a list changes, what names it is compiled anew.
+/// An expression copies a list when it is compiled: when a list changes, expressions that name it are compiled anew.
 #[derive(Clone, Debug, Default)]
 pub struct Lists(BTreeMap<Box<str>, Arc<List>>);
 

@@ -1,7 +1,7 @@
-//! What texts a text has to hold for a regular expression to match it.
+//! Literals that a text has to contain for a regular expression to match.
 //!
-//! Many an expression is a list of words in another spelling: `\.(php|aspx?)$`, `(?i)(sqlmap|nikto)`. What it needs is then
-//! all that it says, and a scan for these texts decides whether it matches.
+//! Many an expression is a list of words in another spelling: `\.(php|aspx?)$`, `(?i)(sqlmap|nikto)`. Its literals are then
+//! its whole meaning, and a scan for them decides the match.
 
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
@@ -9,7 +9,7 @@ use regex_syntax::hir::{Class, Hir, HirKind, Look};
 const MAX_TEXTS: usize = 64;
 /// The most bytes that may stand at one place.
 const MAX_CHOICE: usize = 4;
-/// What is shorter is found in too many texts to look for it, unless it is all of the expression.
+/// Shorter literals occur in too many texts to search for them, unless they are the whole expression.
 const MIN_TEXT: usize = 3;
 
 /// The texts of which one has to be there, none of them empty.
@@ -17,9 +17,9 @@ const MIN_TEXT: usize = 3;
 pub(crate) struct Needs {
     pub(crate) texts: Vec<Box<[u8]>>,
     pub(crate) place: Place,
-    /// The texts are in lower case, and so has to be what they are looked for in.
+    /// The literals are in lower case, and have to be searched for in lower-cased text.
     pub(crate) fold: bool,
-    /// Whether the expression matches if one of them is there.
+    /// Set if finding a literal decides that the expression matches.
     pub(crate) decides: bool,
 }
 
@@ -29,12 +29,12 @@ pub(crate) enum Place {
     Anywhere,
     Start,
     End,
-    /// It is all of the text.
+    /// The literal is the whole text.
     Whole,
 }
 
 impl Needs {
-    /// What an expression needs; `None` if nothing that is worth looking for.
+    /// The literals of an expression; `None` if no useful ones exist.
     pub(crate) fn of(hir: &Hir) -> Option<Self> {
         let parts = parts_of(hir);
         let (begins, parts) = match parts.split_first() {
@@ -56,7 +56,7 @@ impl Needs {
                 (false, false) => Place::Anywhere,
             };
             let needs = Self::new(run, place, length == parts.len());
-            // What is longer is rarer.
+            // Longer ones are rarer.
             if needs.shortest() > best.as_ref().map_or(0, Self::shortest) {
                 best = Some(needs);
             }
@@ -68,7 +68,7 @@ impl Needs {
     fn new(run: Vec<Vec<Byte>>, place: Place, whole: bool) -> Self {
         let mut bytes = run.iter().flatten();
         let fold = bytes.any(|byte| byte.either);
-        // A letter in one case beside one in either: what is found may differ in the case of the first.
+        // A letter in one case beside one in either: the search may find the first in the wrong case.
         let mixed = fold && run.iter().flatten().any(|byte| !byte.either && byte.byte.is_ascii_alphabetic());
         let text = |text: &Vec<Byte>| -> Box<[u8]> {
             let bytes = text.iter().map(|byte| if fold { byte.byte.to_ascii_lowercase() } else { byte.byte });

@@ -1,4 +1,4 @@
-//! From text to a tree. What the names mean is left to `check`.
+//! From text to a tree. `check` resolves the names.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -28,7 +28,7 @@ pub(crate) enum Kind<'t> {
     Compare(Box<Node<'t>>, Comparison<'t>),
 }
 
-/// What stands behind the left side of a comparison.
+/// The operator behind the left side of a comparison.
 #[derive(Debug)]
 pub(crate) struct Comparison<'t> {
     pub(crate) operator: Operator,
@@ -66,14 +66,14 @@ pub(crate) enum Operator {
     In,
 }
 
-/// What stands on the right of an operator, always literal.
+/// The right side of an operator, always literal.
 #[derive(Debug)]
 pub(crate) enum Right<'t> {
     Text(Vec<u8>),
     Int(i64),
     Ip(IpAddr),
     Bool(bool),
-    /// What a set holds, each with its place.
+    /// The elements of a set, each with its place.
     Set(Vec<(Item, Range<usize>)>),
     List(&'t str),
 }
@@ -106,7 +106,7 @@ const OPERATORS: &[(&str, Operator)] = &[
     ("in", Operator::In),
 ];
 
-/// What other languages call an operator.
+/// Names of operators in other languages.
 const FOREIGN: &[(&str, &str)] =
     &[("equal", "eq"), ("equals", "eq"), ("is", "eq"), ("like", "wildcard"), ("ilike", "wildcard")];
 
@@ -114,7 +114,7 @@ const FOREIGN: &[(&str, &str)] =
 const LOGIC: &[(Logic, &str, &str)] =
     &[(Logic::Or, "or", "||"), (Logic::Xor, "xor", "^^"), (Logic::And, "and", "&&")];
 
-/// Whether a name means something else than a field or function.
+/// Returns true if a name is a keyword rather than a field or function.
 pub(crate) fn is_keyword(name: &str) -> bool {
     matches!(name, "not" | "true" | "false" | "and" | "or" | "xor")
         || OPERATORS.iter().any(|(operator, _)| *operator == name)
@@ -165,7 +165,7 @@ impl<'t> Parser<'t> {
         Ok((std::mem::replace(&mut self.token, token), std::mem::replace(&mut self.span, span)))
     }
 
-    /// Whether the next word is one of these: taken if so.
+    /// Consumes the next word if it is one of these.
     fn accept(&mut self, words: &[&str]) -> Result<bool, Error> {
         let is = match self.token {
             Token::Name(name) => words.contains(&name),
@@ -185,7 +185,7 @@ impl<'t> Parser<'t> {
         Err(self.unexpected(&format!("`{symbol}` {for_what}")))
     }
 
-    /// The next word does not fit: what would.
+    /// An error for an unexpected word, with the expected ones.
     fn unexpected(&self, expected: &str) -> Error {
         match &self.token {
             Token::End => {
@@ -323,7 +323,7 @@ impl<'t> Parser<'t> {
         Ok((right, span))
     }
 
-    /// What follows `in`.
+    /// Reads the right side of `in`.
     fn members(&mut self) -> Result<(Right<'t>, Range<usize>), Error> {
         let start = self.span.start;
         if let Token::List(name) = self.token {
@@ -448,7 +448,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// What was meant by a word that stands before an operand or for a value, and is in capitals: no field has any.
+/// The intended word for a word in capitals before an operand or in place of a value: no field has capitals.
 fn other_case(name: &str) -> Option<String> {
     let lower = name.to_ascii_lowercase();
     let meant = lower != name && matches!(&*lower, "not" | "true" | "false");

@@ -1,4 +1,4 @@
-//! Regular expressions, wildcards, and the texts put in place of what they matched.
+//! Regular expressions, wildcards, and replacements for their matches.
 
 use std::borrow::Cow;
 
@@ -19,12 +19,12 @@ use crate::literals::Needs;
 #[derive(Debug)]
 pub(crate) struct Regex {
     regex: meta::Regex,
-    /// What a text that matches has to hold.
+    /// Literals in every matching text.
     pub(crate) needs: Option<Needs>,
 }
 
 impl Regex {
-    /// What is wrong comes as a sentence.
+    /// An error is a sentence.
     pub(crate) fn new(pattern: &[u8]) -> Result<Self, String> {
         Self::build(pattern, WhichCaptures::Implicit)
     }
@@ -106,9 +106,9 @@ pub(crate) struct Wildcard {
     pub(crate) strict: bool,
     /// Without any `*`, this alone.
     pub(crate) prefix: Box<[u8]>,
-    /// What stands between two `*` each.
+    /// The texts between two `*` each.
     middle: Box<[Middle]>,
-    /// What stands behind the last `*`, if there is one.
+    /// The text behind the last `*`, if there is one.
     pub(crate) suffix: Option<Box<[u8]>>,
 }
 
@@ -152,7 +152,7 @@ fn parts(pattern: &[u8]) -> Result<Vec<Vec<u8>>, String> {
 }
 
 impl Wildcard {
-    /// What is wrong comes as a sentence.
+    /// An error is a sentence.
     pub(crate) fn new(pattern: &[u8], strict: bool) -> Result<Self, String> {
         let mut parts = parts(pattern)?;
         if !strict {
@@ -192,7 +192,7 @@ impl Wildcard {
         if !equal(start, &self.prefix) || !equal(end, suffix) {
             return false;
         }
-        // What lies between is found as early as it can be, which leaves the most for what follows.
+        // Each middle text is found at its earliest position, which leaves the most for the rest.
         for middle in &self.middle {
             let end = match middle {
                 Middle::Exact(finder) => finder.find(rest).map(|at| at + finder.needle().len()),
@@ -216,7 +216,7 @@ impl Wildcard {
     }
 }
 
-/// A pattern, and what comes in the place of what it matched.
+/// A pattern, and the replacement for its matches.
 #[derive(Debug)]
 pub(crate) struct Replacement {
     regex: Regex,
@@ -316,7 +316,7 @@ fn parse_template(template: &[u8], groups: usize, what: &str) -> Result<Box<[Par
     Ok(parts.into())
 }
 
-/// The number behind a `$`, with or without braces, and what follows.
+/// The number behind a `$`, with or without braces, and the rest.
 fn reference(rest: &[u8]) -> Option<(usize, &[u8])> {
     let braced = rest.strip_prefix(b"{");
     let digits = braced.unwrap_or(rest);

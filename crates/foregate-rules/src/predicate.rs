@@ -12,12 +12,12 @@ use crate::program::{Cond, Item};
 use crate::scheme::{FieldId, Scheme, Stage, Type};
 
 impl Scheme {
-    /// Compiles a condition for a stage; lists are taken as they are now.
+    /// Compiles a condition for a stage; lists are copied.
     ///
     /// # Errors
     ///
-    /// The text is no expression, its types do not fit, it does not come to a boolean, it reads what is not known at
-    /// this stage, it names a list that is not there, or it is beyond a [limit](crate::limits).
+    /// The text is no expression, its types do not fit, its result is not a boolean, it reads values that are unknown at
+    /// this stage, it names a missing list, or it is beyond a [limit](crate::limits).
     pub fn compile(&self, text: &str, stage: Stage, lists: &Lists) -> Result<Predicate, Error> {
         let mut checker = Checker::new(self, stage, lists);
         let (item, span) = checker.whole(parse(text)?)?;
@@ -63,7 +63,7 @@ impl<T> Program<T> {
 pub struct Predicate(Arc<Program<Cond>>);
 
 impl Predicate {
-    /// Whether the condition holds for this request.
+    /// Returns true if the condition holds for this request.
     #[must_use]
     pub fn matches(&self, facts: &dyn Facts) -> bool {
         self.0.root.holds(Context::new(facts))
@@ -79,13 +79,13 @@ impl Predicate {
         self.0.lists()
     }
 
-    /// What its patterns take, in bytes.
+    /// The memory of its patterns, in bytes.
     #[must_use]
     pub fn pattern_memory(&self) -> usize {
         self.0.uses.pattern_memory
     }
 
-    /// The same whatever the request is, if nothing has to be asked for it.
+    /// The constant result, if it does not depend on the request.
     #[must_use]
     pub fn constant(&self) -> Option<bool> {
         match self.0.root {
@@ -104,13 +104,13 @@ impl Predicate {
 pub struct Expression(Arc<Program<Item>>);
 
 impl Expression {
-    /// What it comes to for this request; `None` where that depends on something absent.
+    /// The result for this request; `None` if it depends on an absent value.
     #[must_use]
     pub fn evaluate<'v>(&'v self, facts: &'v dyn Facts) -> Option<Value<'v>> {
         self.0.root.get(Context::new(facts))
     }
 
-    /// What kind of value it comes to: never an array or map.
+    /// The type of the result: never an array or map.
     #[must_use]
     pub fn kind(&self) -> Type {
         self.0.root.scalar().into()
@@ -126,7 +126,7 @@ impl Expression {
         self.0.lists()
     }
 
-    /// What its patterns take, in bytes.
+    /// The memory of its patterns, in bytes.
     #[must_use]
     pub fn pattern_memory(&self) -> usize {
         self.0.uses.pattern_memory

@@ -1,5 +1,5 @@
-//! What an expression is compiled to. Every kind of value has its tree, so that evaluating meets no value of a wrong
-//! kind.
+//! The compiled form of an expression. Every type has a tree of its own, so that evaluation meets no value of a wrong
+//! type.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::pattern::{Regex, Replacement, Wildcard};
 use crate::scheme::FieldId;
 use crate::sets::{IntSet, IpSet, TextSet};
 
-/// What is true or false.
+/// A condition.
 #[derive(Debug)]
 pub(crate) enum Cond {
     Const(bool),
@@ -24,7 +24,7 @@ pub(crate) enum Cond {
     Not(Box<Cond>),
     All(Box<[Cond]>),
     Any(Box<[Cond]>),
-    /// Whether an odd number of them is true.
+    /// True if an odd number of them is true.
     Odd(Box<[Cond]>),
     Text(Text, TextTest),
     Number(Number, NumberTest),
@@ -162,7 +162,7 @@ pub(crate) enum Address {
 pub(crate) enum Source {
     /// An array field, or all values of a map field.
     Field(FieldId),
-    /// What a map has under a name.
+    /// The value of a map under a name.
     Named(FieldId, Box<[u8]>),
     Split(Text, Box<Finder<'static>>, usize),
 }
@@ -177,7 +177,7 @@ impl PartialEq for Source {
     }
 }
 
-/// What is made of an element.
+/// A mapping of an element.
 #[derive(Debug)]
 pub(crate) enum Item {
     Cond(Cond),
@@ -186,7 +186,7 @@ pub(crate) enum Item {
     Address(Address),
 }
 
-/// Rough times in nanoseconds. Only their order matters: what is cheap is asked first.
+/// Rough times in nanoseconds. Only their order matters: cheap conditions are evaluated first.
 impl Cond {
     pub(crate) fn cost(&self) -> u32 {
         match self {

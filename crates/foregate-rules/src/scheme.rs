@@ -1,11 +1,11 @@
-//! Which fields exist, what they hold, and from when on they are known.
+//! Fields: their types, and the stage from which they are known.
 
 use std::collections::HashMap;
 use std::fmt;
 
 use crate::nearest::nearest;
 
-/// What an expression or a field holds.
+/// The type of an expression or a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Type {
     /// `true` or `false`.
@@ -22,7 +22,7 @@ pub enum Type {
     Map,
 }
 
-/// What an array holds.
+/// The type of an array's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scalar {
     /// `true` or `false`.
@@ -71,7 +71,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// From when on a field is known. What is known once stays known.
+/// The stage from which a field is known. Known values stay known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
     /// The head of the request is there.
@@ -92,7 +92,7 @@ impl fmt::Display for Stage {
     }
 }
 
-/// A field of a [`Scheme`], as a small number: what [`Facts`](crate::Facts) are asked for.
+/// A field of a [`Scheme`], as a small number for [`Facts`](crate::Facts).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FieldId(pub(crate) u16);
 
@@ -116,20 +116,20 @@ impl From<StandardField> for FieldId {
     }
 }
 
-/// One field: its name, what it holds, from when on, and what it is.
+/// One field: its name, type, stage and description.
 #[derive(Clone, Debug)]
 pub struct Field {
     /// Its name as it stands in expressions.
     pub name: Box<str>,
     /// Other names for the same.
     pub aliases: &'static [&'static str],
-    /// What it holds.
+    /// Its type.
     pub kind: Type,
     /// From when on it is known.
     pub stage: Stage,
-    /// Whether the names of a map mean the same in upper and lower case.
+    /// Set if the names of a map ignore case.
     pub names_fold: bool,
-    /// What it is, in a sentence.
+    /// Its description, a sentence.
     pub about: Box<str>,
 }
 
@@ -205,7 +205,7 @@ impl Scheme {
         self.ids.get(name).copied()
     }
 
-    /// What is known of a field; `None` if the field is of another scheme with more fields.
+    /// The declaration of a field; `None` if the field is of another scheme with more fields.
     #[must_use]
     pub fn field(&self, id: FieldId) -> Option<&Field> {
         self.fields.get(usize::from(id.0))

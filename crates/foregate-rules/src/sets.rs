@@ -1,4 +1,4 @@
-//! What `in` looks up: numbers, texts and addresses.
+//! Sets for `in`: numbers, texts and addresses.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -21,7 +21,7 @@ pub(crate) fn key(address: IpAddr) -> (bool, u128) {
     }
 }
 
-/// The address without what is behind its first `bits` bits.
+/// The address with all but its first `bits` bits cleared.
 pub(crate) fn mask(address: IpAddr, bits: u8) -> IpAddr {
     match address {
         IpAddr::V4(address) => {

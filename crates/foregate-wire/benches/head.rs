@@ -1,4 +1,4 @@
-//! What one request costs in the codec: `cargo bench -p foregate-wire`.
+//! Cost of one request in the codec: `cargo bench -p foregate-wire`.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a benchmark may stop")]
 
 use std::hint::black_box;
@@ -12,7 +12,7 @@ use foregate_wire::{
     Target, normalize_path, other_readings, request_authority, request_length,
 };
 
-/// What a browser sends, 490 bytes.
+/// A typical request of a browser, 490 bytes.
 const TYPICAL: &[u8] = b"GET /static/css/main.css?v=20240101 HTTP/1.1\r\n\
 Host: www.example.com\r\n\
 Connection: keep-alive\r\n\
@@ -24,7 +24,7 @@ Accept-Language: en-US,en;q=0.9,de;q=0.8\r\n\
 Cookie: session=0123456789abcdef0123456789abcdef; theme=dark\r\n\
 If-None-Match: \"5f3c1a2b-1234\"\r\n\
 Sec-Fetch-Mode: no-cors\r\n\r\n";
-/// What a load generator sends.
+/// A request of a load generator.
 const SMALL: &[u8] = b"GET /1k HTTP/1.1\r\nHost: localhost:8080\r\n\r\n";
 const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\n\
 Server: nginx\r\n\

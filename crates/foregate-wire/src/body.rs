@@ -13,14 +13,14 @@ pub const MAX_CHUNK_OVERHEAD: u32 = 16 * 1024;
 /// Hexadecimal digits of a chunk size, leading zeros not counted.
 const MAX_SIZE_DIGITS: u8 = 16;
 
-/// What one call to [`BodyDecoder::decode`] found.
+/// The result of one call to [`BodyDecoder::decode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
     /// Bytes of the input that are done with, those of `data` included.
     pub consumed: usize,
     /// Where the body data is in the input. May be empty.
     pub data: Range<usize>,
-    /// The body is complete; what follows in the input belongs to the next message.
+    /// The body is complete; the rest of the input belongs to the next message.
     pub done: bool,
 }
 
@@ -115,7 +115,7 @@ impl BodyDecoder {
         Self { state, overhead: 0, limits: *limits, line: Vec::new(), trailer_bytes: 0, trailer_fields: 0 }
     }
 
-    /// Whether the body is complete.
+    /// Returns true if the body is complete.
     #[inline]
     pub fn is_done(&self) -> bool {
         self.state == State::Done
@@ -335,7 +335,7 @@ impl Extension {
     }
 }
 
-/// Takes at most `available` from what is left and returns how much that was.
+/// Takes at most `available` from the remaining length and returns the amount.
 #[inline]
 fn take(left: &mut u64, available: usize) -> usize {
     let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(available);
@@ -357,8 +357,8 @@ fn trailer_error(error: LineError) -> BodyError {
     }
 }
 
-/// Whether a field may come after the body: nothing that decides on framing, routing, authentication, caching, the connection or what
-/// the request or response is about (RFC 9110, sections 6.5.1, 10.1 and 10.2).
+/// Returns true if a field may be a trailer: it does not affect framing, routing, authentication, caching, the connection or the
+/// meaning of the request or response (RFC 9110, sections 6.5.1, 10.1 and 10.2).
 pub fn may_be_trailer(id: NameId) -> bool {
     !matches!(
         id,

@@ -25,7 +25,7 @@ pub(crate) const fn table(bytes: &[u8], alphanumeric: bool) -> [bool; 256] {
     table
 }
 
-/// What a table has for a byte.
+/// The entry of a table for a byte.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "such a table has a place for each byte")]
 pub(crate) fn of<T: Copy>(table: &[T; 256], byte: u8) -> T {
@@ -37,12 +37,12 @@ pub(crate) fn is_token_byte(byte: u8) -> bool {
     of(&TOKEN, byte)
 }
 
-/// Whether this is a `token`: not empty, and token characters only.
+/// Returns true for a `token`: not empty, and token characters only.
 pub(crate) fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|&byte| is_token_byte(byte))
 }
 
-/// Whether a field value may hold the byte: HTAB, SP, VCHAR, obs-text (RFC 9110, 5.5).
+/// Returns true if a field value may contain the byte: HTAB, SP, VCHAR, obs-text (RFC 9110, 5.5).
 #[inline]
 pub(crate) fn is_value_byte(byte: u8) -> bool {
     byte == b'\t' || (byte >= 0x20 && byte != 0x7f)
@@ -180,7 +180,7 @@ pub(crate) fn short_word(bytes: &[u8]) -> u64 {
     byte(0) | byte(1) | byte(2)
 }
 
-/// Whether two texts are the same but for the case of letters: a word at a time, as names are mostly told apart by the first.
+/// Returns true if two texts are equal except for the case of letters. Compares a word at a time, since names mostly differ in the first.
 /// The last word overlaps the one before.
 #[inline]
 pub(crate) fn eq_but_case(one: &[u8], other: &[u8]) -> bool {
@@ -211,7 +211,7 @@ fn letters(word: u64) -> u64 {
     from_a & !behind_z & !folded & HIGH
 }
 
-/// Whether the byte is in the text.
+/// Returns true if the byte is in the text.
 #[inline]
 pub(crate) fn has(bytes: &[u8], wanted: u8) -> bool {
     let has = |word: &[u8; 8]| equal(u64::from_le_bytes(*word), wanted) != 0;

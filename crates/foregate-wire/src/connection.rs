@@ -1,4 +1,4 @@
-//! What belongs to one connection and not to the message (RFC 9110, 7.6).
+//! The parts of a message that belong to one connection (RFC 9110, 7.6).
 
 use crate::chars::trim;
 use crate::headers::HeaderList;
@@ -9,20 +9,20 @@ use crate::name_id::NameId;
 /// named all its unknown fields.
 const MAX_CONNECTION_NAMES: usize = 32;
 
-/// What never crosses the proxy.
+/// Fields that never cross the proxy.
 const HOP: u128 = NameId::Connection.bit()
     | NameId::KeepAlive.bit()
     | NameId::ProxyConnection.bit()
     | NameId::Te.bit()
     | NameId::Upgrade.bit()
     | NameId::Http2Settings.bit();
-/// What Connection cannot take away: without these the message would mean something else to the origin.
+/// Fields that Connection cannot remove: the origin would misread the message without them.
 const KEPT: u128 = NameId::Host.bit() | NameId::ContentLength.bit() | NameId::TransferEncoding.bit();
 
-/// What says how a body is read.
+/// Fields that determine how a body is read.
 const CONTENT: u128 = NameId::ContentType.bit() | NameId::ContentEncoding.bit();
 
-/// What the client waits for before it sends its body.
+/// The expectation of a client before it sends its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expectation {
     /// No Expect field.
@@ -57,9 +57,9 @@ pub fn strip_hop_by_hop(headers: &mut HeaderList, keep_te_trailers: bool) -> usi
     removed
 }
 
-/// Removes those of Content-Type and Content-Encoding that Connection names. They would not cross the proxy anyway
-/// ([`strip_hop_by_hop`]); whoever looks at the body before must not read it in another way than the next hop will, which has to do
-/// without them.
+/// Removes Content-Type and Content-Encoding if Connection names them. They would not cross the proxy anyway
+/// ([`strip_hop_by_hop`]); an inspection of the body has to read it as the next hop will, which does not receive
+/// them.
 pub fn drop_named_content_fields(headers: &mut HeaderList) {
     let may_have = |ids: u128| headers.present() & ids != 0;
     if may_have(NameId::Connection.bit()) && may_have(CONTENT) {
@@ -68,7 +68,7 @@ pub fn drop_named_content_fields(headers: &mut HeaderList) {
     }
 }
 
-/// What Connection names beside that which never crosses anyway: no trailer may have such a name either (RFC 9110, section 7.6.1).
+/// The names in Connection except those that never cross anyway: no trailer may have such a name either (RFC 9110, section 7.6.1).
 /// `None` for nearly every message.
 pub fn named_options(headers: &HeaderList) -> Option<Named> {
     if !headers.contains(NameId::Connection) {
@@ -79,7 +79,7 @@ pub fn named_options(headers: &HeaderList) -> Option<Named> {
     names.then_some(named)
 }
 
-/// Whether TE names `trailers`: the sender is ready for a trailer section.
+/// Returns true if TE contains `trailers`: the sender accepts a trailer section.
 pub fn accepts_trailers(headers: &HeaderList) -> bool {
     headers.get_all(NameId::Te).flat_map(list).any(|coding| {
         let name = coding.split(|&byte| byte == b';').next().unwrap_or_default();
@@ -87,7 +87,7 @@ pub fn accepts_trailers(headers: &HeaderList) -> bool {
     })
 }
 
-/// Whether the connection goes on after this message (RFC 9112, 9.3).
+/// Returns true if the connection persists after this message (RFC 9112, 9.3).
 pub fn keep_alive(version: Version, headers: &HeaderList) -> bool {
     match version {
         Version::Http10 => {
@@ -128,7 +128,7 @@ fn is_http(protocol: &[u8]) -> bool {
     [&b"h2c"[..], b"h2", b"http"].iter().any(|http| name.eq_ignore_ascii_case(http))
 }
 
-/// What Expect asks for (RFC 9110, 10.1.1).
+/// The expectation in Expect (RFC 9110, 10.1.1).
 pub fn expects_continue(headers: &HeaderList) -> Expectation {
     let mut found = Expectation::None;
     for value in headers.get_all(NameId::Expect) {
@@ -140,13 +140,13 @@ pub fn expects_continue(headers: &HeaderList) -> Expectation {
     found
 }
 
-/// Removes the fields whose name holds a `_`, and says how many there were. Programs behind CGI-like interfaces take
-/// `X_Real_IP` for `X-Real-IP`, so a client could pass for another.
+/// Removes the fields with a `_` in their name and returns their number. Programs behind CGI-like interfaces read
+/// `X_Real_IP` as `X-Real-IP`, so a client could forge such a field.
 pub fn drop_underscore_names(headers: &mut HeaderList) -> usize {
     drop_underscore_names_before(headers, usize::MAX)
 }
 
-/// The same for the fields that were there when the list's [`arena_len`](HeaderList::arena_len) was `mark`.
+/// Like the above, for the fields from before the list's [`arena_len`](HeaderList::arena_len) was `mark`.
 pub fn drop_underscore_names_before(headers: &mut HeaderList, mark: usize) -> usize {
     if !headers.may_have_underscores() {
         return 0;
@@ -156,8 +156,8 @@ pub fn drop_underscore_names_before(headers: &mut HeaderList, mark: usize) -> us
     before - headers.len()
 }
 
-/// Removes the fields that were there then and whose name is that of a known field with `_` for `-`, such as
-/// `Content_Length` and `X_Forwarded_For`: those whom other names with `_` are meant for take them for the real ones.
+/// Removes earlier fields with the name of a known field in which `_` replaces `-`, such as
+/// `Content_Length` and `X_Forwarded_For`: programs that use names with `_` would read them as the real ones.
 pub fn drop_misspelt_names_before(headers: &mut HeaderList, mark: usize) -> usize {
     if !headers.may_have_underscores() {
         return 0;
@@ -173,7 +173,7 @@ fn hyphenated(name: &[u8]) -> Vec<u8> {
     name.iter().map(|byte| if *byte == b'_' { b'-' } else { *byte }).collect()
 }
 
-/// Whether a Connection field names this option.
+/// Returns true if a Connection field names this option.
 pub fn has_connection_option(headers: &HeaderList, option: &[u8]) -> bool {
     headers.contains(NameId::Connection)
         && headers.get_all(NameId::Connection).flat_map(list).any(|name| name.eq_ignore_ascii_case(option))
@@ -187,9 +187,9 @@ pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// The names in Connection fields.
 #[derive(Debug, Default)]
 pub struct Named {
-    /// Those with an id; never the bit of [`NameId::Unknown`].
+    /// The names with an id; never the bit of [`NameId::Unknown`].
     known: u128,
-    /// Those without one, end to end. Empty, and not allocated, for nearly every message.
+    /// The names without an id, concatenated. Empty, and not allocated, for nearly every message.
     unknown: Vec<u8>,
     /// Where each of them ends.
     ends: Vec<usize>,
@@ -234,7 +234,7 @@ impl Named {
     }
 }
 
-/// Whether CGI programs cannot tell two names apart: neither case nor `_` for `-` makes a difference to them.
+/// Returns true if CGI programs cannot distinguish two names: they ignore case and map `-` to `_`.
 pub fn is_spelling(one: &[u8], other: &[u8]) -> bool {
     let same = |(one, other): (&u8, &u8)| match (one, other) {
         (b'-' | b'_', b'-' | b'_') => true,

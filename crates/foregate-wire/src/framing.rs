@@ -13,18 +13,18 @@ use crate::name_id::NameId;
 pub enum BodyLength {
     /// There is no body.
     Empty,
-    /// Exactly this many bytes; 0 is possible and is not [`BodyLength::Empty`] for those who forward the length.
+    /// Exactly this many bytes; 0 differs from [`BodyLength::Empty`] when the length is forwarded.
     Fixed(u64),
     /// Chunked, possibly with trailers.
     Chunked,
     /// Everything until the origin closes. Responses only.
     UntilClose,
-    /// What follows is not HTTP: a 2xx to CONNECT, or a 101.
+    /// The following bytes are not HTTP: a 2xx to CONNECT, or a 101.
     Tunnel,
 }
 
 impl BodyLength {
-    /// Whether it is certain that no body byte follows.
+    /// Returns true if certainly no body byte follows.
     pub fn is_empty(self) -> bool {
         matches!(self, Self::Empty | Self::Fixed(0))
     }
@@ -116,7 +116,7 @@ pub fn collapse_content_length(headers: &mut HeaderList) {
     }
 }
 
-/// What the fields say, `None` when they say nothing.
+/// The length in the fields; `None` without such fields.
 fn declared_length(headers: &HeaderList, version: Version) -> Result<Option<BodyLength>, FramingError> {
     if headers.contains(NameId::TransferEncoding) {
         if headers.contains(NameId::ContentLength) {

@@ -1,7 +1,7 @@
 //! Request and response heads: start line and fields (RFC 9112, 2 to 5).
 //!
-//! The parser is handed all unread bytes on each call and keeps only where it was, so that input that comes byte by
-//! byte costs as much as input that comes at once. What it answers depends on the bytes alone, never on how they were
+//! The parser gets all unread bytes on each call and keeps only its position, so that input that arrives byte by
+//! byte costs as much as input that arrives at once. Its results depend on the bytes alone, never on the
 //! split: an error belongs to the first byte at which it is certain, limits included.
 
 mod error;
@@ -88,7 +88,7 @@ impl Before {
         self.0.as_deref().filter(|before| before.limits == *limits).map(|before| &before.headers)
     }
 
-    /// Takes them for a head whose fields begin at `at`, if they are the same bytes, all of them there. Where they end.
+    /// Reuses the fields of the last head if the bytes from `at` on are equal and complete. Returns their end.
     #[inline]
     fn repeat(
         &self,
@@ -229,7 +229,7 @@ pub struct HeadParser {
     seen: usize,
     /// Which part of that line `seen` is in: spaces of a request line, colons (0 or 1) of a field line.
     part: usize,
-    /// Where the fields begin: what entries of the list are relative to.
+    /// The start of the fields: the base of the list's offsets.
     base: usize,
     empty_lines: u8,
 }
@@ -240,19 +240,19 @@ impl HeadParser {
         Self { stage: Stage::StartLine, line: 0, seen: 0, part: 0, base: 0, empty_lines: 0 }
     }
 
-    /// Forgets what was seen of an incomplete head.
+    /// Resets the state of an incomplete head.
     pub fn reset(&mut self) {
         *self = Self::new();
     }
 
     /// Parses a request head.
     ///
-    /// `input` holds all unread bytes so far: what the last call got, and more. `Some(n)` says that the head is
-    /// complete and took the first `n` bytes; everything is copied into `head`, so that the buffer is free, and the
-    /// parser is ready for the next head. `None` asks for more input; `head` is not to be changed until then.
+    /// `input` holds all unread bytes: those of the last call, and more. `Some(n)` means that the head is
+    /// complete and consumed the first `n` bytes; everything is copied into `head`, so that the buffer is free, and the
+    /// parser is ready for the next head. `None` asks for more input; `head` must not be changed until then.
     ///
     /// # Errors
-    /// The first fault in the order of the bytes; the parser must be reset after it.
+    /// The first error in the order of the bytes; the parser must be reset after it.
     pub fn parse_request(
         &mut self,
         input: &[u8],
@@ -342,9 +342,9 @@ impl HeadParser {
         Ok(true)
     }
 
-    /// Whether the current line is worth parsing: always when nothing of it has been seen, else when the new bytes
-    /// hold something that ends the part of the line that they are in. `ends` finds that for each part. So a line is
-    /// parsed a few times at most, and a fault shows with the byte that makes it certain.
+    /// Returns true if the current line is worth parsing: always if it is new, else if the new bytes
+    /// contain the end of the part of the line that is being read. `ends` finds that for each part. So a line is
+    /// parsed a few times at most, and an error shows with the byte that makes it certain.
     #[inline]
     fn is_due<const N: usize>(&mut self, window: Window<'_>, ends: [fn(&[u8], usize) -> usize; N]) -> bool {
         if self.seen <= self.line || window.is_full {
@@ -390,7 +390,7 @@ impl HeadParser {
         read
     }
 
-    /// Takes lines that are what they were in the head before, in the same place.
+    /// Accepts lines that equal those of the last head, in the same place.
     #[inline]
     fn repeat_lines(
         &mut self,
@@ -464,7 +464,7 @@ struct Window<'a> {
     bytes: &'a [u8],
     /// The line may not grow beyond these bytes.
     is_full: bool,
-    /// It is the limit of the head that ends the window, not that of the line.
+    /// The head's limit ends the window, not the line's.
     is_head: bool,
 }
 

@@ -9,7 +9,7 @@ use crate::serialise::write_field;
 /// The longest field name a list holds, in bytes.
 pub const MAX_NAME: usize = u16::MAX as usize;
 
-/// What stands between name and value in HTTP/1, and behind the value.
+/// The separator of name and value in HTTP/1.
 const SEPARATOR: &[u8; 2] = b": ";
 const LINE_END: &[u8; 2] = b"\r\n";
 
@@ -74,7 +74,7 @@ impl Entry {
         arena.get(start..start + self.value_len as usize).unwrap_or_default()
     }
 
-    /// Whether this is a field of the name with this id, whatever its case. Names without an id are mostly told apart by their
+    /// Returns true if the field has the name with this id, in any case. Names without an id mostly differ in their
     /// lengths.
     #[inline(always)]
     fn is(self, id: NameId, name: &[u8], arena: &[u8]) -> bool {
@@ -157,13 +157,13 @@ impl HeaderList {
         self.entries.len()
     }
 
-    /// Whether there is no field.
+    /// Returns true if there is no field.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Bytes in use in the buffer, those of removed fields and of what separates fields included.
+    /// Bytes in use in the buffer, including removed fields and separators.
     #[inline]
     pub fn arena_len(&self) -> usize {
         self.arena.len()
@@ -248,7 +248,7 @@ impl HeaderList {
         self.entries.get(at).map(|entry| (at, entry.value(&self.arena)))
     }
 
-    /// Place and value of the next field of the same name as the one at this place: what the name is need not be found out again.
+    /// Place and value of the next field with the name of the one at this place, without another lookup of the name.
     pub fn find_again(&self, at: usize) -> Option<(usize, &[u8])> {
         let entry = *self.entries.get(at)?;
         let at = self.position_of(entry.id, entry.name(&self.arena), at + 1)?;
@@ -269,7 +269,7 @@ impl HeaderList {
         entries.iter().filter(move |entry| entry.is(id, name, arena)).map(|entry| entry.value(arena))
     }
 
-    /// Whether a known name is present.
+    /// Returns true if a known name is present.
     #[inline]
     pub fn contains(&self, id: NameId) -> bool {
         self.may_have(id) && self.entries.iter().any(|entry| entry.id == id)
@@ -321,8 +321,8 @@ impl HeaderList {
         self.present = present;
     }
 
-    /// Keeps the fields for which `keep` says so, and those that were added since [`arena_len`](Self::arena_len) was `mark`:
-    /// a field whose value was replaced is as old as it was.
+    /// Keeps the fields that `keep` accepts, and those that were added since [`arena_len`](Self::arena_len) was `mark`:
+    /// replacing a value does not change a field's age.
     pub fn retain_before(&mut self, mark: usize, mut keep: impl FnMut(Field<'_>) -> bool) {
         let arena = &self.arena;
         let mut present = self.present & UNDERSCORE;
@@ -414,7 +414,7 @@ impl HeaderList {
         self.present
     }
 
-    /// Whether a name may have a `_`: one that has gone again counts as well.
+    /// Returns true if a name may contain a `_`; removed names count as well.
     #[inline]
     pub fn may_have_underscores(&self) -> bool {
         self.present & UNDERSCORE != 0
@@ -489,8 +489,8 @@ impl HeaderList {
         out.extend_from_slice(self.arena.get(start..end).unwrap_or_default());
     }
 
-    /// For the head parser: a field whose bytes are, or are about to be, at these offsets of the arena. The parser
-    /// appends those bytes with [`append_arena`](Self::append_arena) before anybody else sees the list.
+    /// For the head parser: adds a field with bytes at these offsets of the arena. The parser
+    /// appends the bytes with [`append_arena`](Self::append_arena) before the list is read.
     #[inline]
     pub(crate) fn push_entry(
         &mut self,

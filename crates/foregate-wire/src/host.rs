@@ -11,7 +11,7 @@ use crate::target::Target;
 /// The longest authority that is accepted, in bytes.
 pub const MAX_AUTHORITY: usize = 255;
 
-/// What a host name is made of: letters, digits and these.
+/// The characters of a host name: letters, digits and these.
 static NAME: [bool; 256] = table(b"-_.", true);
 
 /// Why an authority was refused: 400.
@@ -43,7 +43,7 @@ pub enum HostError {
     BadPort,
 }
 
-/// What kind of host it is.
+/// The kind of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HostKind {
     /// A name.
@@ -61,7 +61,7 @@ pub struct Authority<'a> {
     pub host: &'a str,
     /// The port, when one was given.
     pub port: Option<u16>,
-    /// What kind of host it is.
+    /// The kind.
     pub kind: HostKind,
 }
 
@@ -178,7 +178,7 @@ fn normalize_name(name: &[u8], out: &mut String) -> Result<HostKind, HostError> 
     Ok(HostKind::Name)
 }
 
-/// What tells clients apart: one IPv6 client has a whole network of 64 bits to choose addresses from.
+/// The key for limits per client: an IPv6 client can choose any address in a network of 64 bits.
 pub fn client_network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),

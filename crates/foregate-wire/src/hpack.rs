@@ -1,11 +1,11 @@
-//! Header blocks of HTTP/2 (RFC 7541), judged without being kept, and written.
+//! Header blocks of HTTP/2 (RFC 7541): inspection without a copy, and encoding.
 //!
-//! An [`Inspector`] follows all blocks that a peer sends, says of each whether it is well-formed, and shows its fields. It
-//! may stand in front of another decoder that would end the connection for what concerns a stream alone, or would not mind
+//! An [`Inspector`] follows all blocks that a peer sends, decides if each is well-formed, and shows its fields. It
+//! can run in front of another decoder that would end the connection for an error of a stream, or would ignore
 //! it: a malformed block can be replaced by another one ([`Inspected::substitute`]) that leaves that decoder's dynamic table
 //! in step with the peer's, holds nothing malformed that later blocks could refer to, and is refused by any decoder.
 //!
-//! An [`Encoder`] writes the blocks that go to a peer.
+//! An [`Encoder`] writes the blocks for a peer.
 //!
 //! ```
 //! use foregate_wire::hpack::{Inspector, Malformed, Section};
@@ -45,7 +45,7 @@ const INTEGER_BYTES: usize = 5;
 /// Why a connection must end for a header block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum BlockError {
-    /// It cannot be decoded: COMPRESSION_ERROR (RFC 9113, section 4.3).
+    /// A block that cannot be decoded: COMPRESSION_ERROR (RFC 9113, section 4.3).
     #[error("the header block cannot be decoded")]
     Compression,
     /// Its fields are larger than the limit for them.
@@ -59,7 +59,7 @@ pub struct Inspector {
     table: Table,
     /// The largest table that the peer may choose.
     largest: usize,
-    /// What the fields of a block may count together.
+    /// The limit on the sizes of all fields of a block.
     list_limit: usize,
     /// The least and the last size that the block has set.
     resized: Option<(usize, usize)>,
@@ -105,7 +105,7 @@ impl Inspector {
                 self.literal(&literal, block, scratch)?
             } else {
                 let size = reader.integer(first, 5)?;
-                // RFC 7541, section 4.2: at the start of a block, within what was announced.
+                // RFC 7541, section 4.2: at the start of a block, within the announced size.
                 if fields || size > self.largest {
                     return Err(BlockError::Compression);
                 }
@@ -206,7 +206,7 @@ impl Inspector {
 struct List {
     /// Bytes, with [`OVERHEAD`] for each field.
     size: usize,
-    /// Those that are no pseudo-fields, the pieces of a cookie being one.
+    /// The number of fields, without pseudo-fields; each piece of a cookie counts.
     count: usize,
     has_cookie: bool,
     /// Bytes of names and values that the dynamic table has, and not the block.
@@ -223,7 +223,7 @@ impl List {
         self.largest = self.largest.max(size);
     }
 
-    /// A cookie may be in as many pieces as its client likes, since they are one field for whoever reads them. Each has its bytes, and the 32
+    /// A cookie may come in any number of pieces, since readers see one field. Each piece counts its bytes, and the 32
     /// of any field.
     fn add_crumb(&mut self, size: usize) {
         self.add(size);
@@ -231,7 +231,7 @@ impl List {
     }
 }
 
-/// What is to be known of a field.
+/// The relevant facts of a field.
 struct Judged {
     kind: Kind,
     fault: Option<Malformed>,
@@ -258,13 +258,13 @@ pub struct Inspected<'i> {
 }
 
 impl Inspected<'_> {
-    /// What makes the message malformed; the first such thing.
+    /// The first reason for which the message is malformed.
     #[inline]
     pub fn fault(&self) -> Option<Malformed> {
         self.fault
     }
 
-    /// Whether it is the head of an interim response (RFC 9110, section 15.2).
+    /// Returns true for the head of an interim response (RFC 9110, section 15.2).
     #[inline]
     pub fn is_interim(&self) -> bool {
         self.interim
@@ -300,8 +300,8 @@ impl Inspected<'_> {
         self.representations(scratch, |_, _, name, value| show(name, value));
     }
 
-    /// Appends the block without its fields of this name to `out`, but for those that it adds to the table: decoders have to add them, too.
-    /// Whether there was any to leave out; nothing is appended otherwise.
+    /// Appends the block to `out` without the fields of this name, except those that it adds to the table: decoders have to add them, too.
+    /// Returns false, and appends nothing, if there was none to remove.
     pub fn without(&self, name: &[u8], scratch: &mut Vec<u8>, out: &mut Vec<u8>) -> bool {
         let (mut kept, begin) = (0, out.len());
         self.representations(scratch, |place, adds, found, _| {
@@ -379,9 +379,9 @@ impl Inspected<'_> {
         made
     }
 
-    /// Appends a block to `out` that makes of the table of a decoder that has followed all blocks before what this one
-    /// makes of it: the same entries where they are well-formed, others of the same size, and with the same name if that
-    /// is one, where they are not. It is good for trailers of a stream that is over, about which nobody asks any more.
+    /// Appends a block to `out` that has the same effect as this one on the table of a decoder that has followed all earlier blocks:
+    /// the same entries if they are well-formed, otherwise others of the same size, with the same name if that
+    /// is well-formed. It serves as trailers of a finished stream.
     ///
     /// `false` as for [`Self::substitute`].
     #[must_use]
@@ -405,7 +405,7 @@ impl Inspected<'_> {
         }
     }
 
-    /// Appends what the block has added to the table and is still there.
+    /// Appends the entries that the block added to the table and that are still in it.
     fn write_fresh(&self, out: &mut Vec<u8>) -> bool {
         let table = &self.inspector.table;
         for entry in table.fresh() {
@@ -441,7 +441,7 @@ const LITERAL: u8 = 0;
 const HUFFMAN: u8 = 0x80;
 
 struct Literal {
-    /// Whether it is added to the table.
+    /// Set if it is added to the table.
     indexed: bool,
     name: Name,
     value: Text,
@@ -528,7 +528,7 @@ impl Reader<'_> {
         Ok(Text { start, end: self.at, huffman: first & HUFFMAN != 0 })
     }
 
-    /// The integer in the last `prefix` bits of `first` and what follows it (RFC 7541, section 5.1).
+    /// The integer in the last `prefix` bits of `first` and the following bytes (RFC 7541, section 5.1).
     #[inline]
     fn integer(&mut self, first: u8, prefix: u32) -> Result<usize, BlockError> {
         let most = (1 << prefix) - 1;

@@ -1,12 +1,12 @@
 //! HTTP/1, and header blocks of HTTP/2, without I/O: bytes in, values out.
 //!
 //! Heads ([`HeadParser`]), the length of a body ([`request_length`], [`response_length`]), bodies ([`BodyDecoder`]),
-//! what belongs to the connection ([`connection`]), targets, paths and hosts in their normal form ([`Target`],
+//! the parts that belong to the connection ([`connection`]), targets, paths and hosts in their normal form ([`Target`],
 //! [`normalize_path`], [`parse_authority`]), serialising ([`serialise`]), the PROXY protocol ([`proxy_protocol`]) and
 //! blocks of HPACK ([`hpack`]).
 //!
-//! Nothing here reads a socket or a clock, and nothing allocates for a message once the buffers have grown. Framing is
-//! strict: what two readers could take differently is refused.
+//! The crate uses no sockets and no clock, and allocates nothing for a message once the buffers have grown. Framing is
+//! strict: input that two readers could understand differently is refused.
 //!
 //! ```
 //! use foregate_wire::{
@@ -32,7 +32,7 @@
 //! ```
 
 #![forbid(unsafe_code)]
-// What peers send decides where things are: a place that is not there must not stop the process.
+// Peers control the offsets: an invalid one must not stop the process.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 mod body;

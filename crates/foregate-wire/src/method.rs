@@ -86,19 +86,19 @@ impl Method {
         core::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 
-    /// Whether repeating the request has the effect of one (RFC 9110, 9.2.2).
+    /// Returns true if repeated requests have the effect of one (RFC 9110, 9.2.2).
     #[inline]
     pub fn is_idempotent(&self) -> bool {
         self.is_safe() || matches!(self, Self::Put | Self::Delete)
     }
 
-    /// Whether its requests usually have a body, so that one without should say so (RFC 9110, 8.6).
+    /// Returns true if its requests usually have a body, so that one without should say so (RFC 9110, 8.6).
     #[inline]
     pub fn has_body_usually(&self) -> bool {
         matches!(self, Self::Post | Self::Put | Self::Patch)
     }
 
-    /// Whether the request only reads (RFC 9110, 9.2.1).
+    /// Returns true if the request only reads (RFC 9110, 9.2.1).
     #[inline]
     pub fn is_safe(&self) -> bool {
         matches!(self, Self::Get | Self::Head | Self::Options | Self::Trace)

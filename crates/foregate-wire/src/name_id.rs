@@ -273,7 +273,7 @@ impl NameId {
         ALL.iter().skip(1).copied()
     }
 
-    /// Whether the field's value is a secret that must not show in logs, metrics or `Debug` output.
+    /// Returns true if the field's value is a secret that must not show in logs, metrics or `Debug` output.
     pub fn is_secret(self) -> bool {
         matches!(self, Self::Authorization | Self::ProxyAuthorization | Self::Cookie | Self::SetCookie)
     }
@@ -285,7 +285,7 @@ impl NameId {
     }
 }
 
-/// The name of a field with the id that it has, for who asks several things about it.
+/// The name of a field with its id, for repeated comparisons.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldName<'n> {
     id: NameId,
@@ -303,7 +303,7 @@ impl<'n> FieldName<'n> {
         self.bytes
     }
 
-    /// Whether it has a `_`.
+    /// Returns true if it has a `_`.
     #[inline]
     pub fn has_underscore(self) -> bool {
         // No known name has one.

@@ -6,7 +6,7 @@
 use crate::chars::{of, table};
 use crate::target::TargetError;
 
-/// What happens to several slashes in a row.
+/// The treatment of several slashes in a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Slashes {
     /// They become one.
@@ -18,9 +18,9 @@ pub enum Slashes {
 
 /// `unreserved` of RFC 3986, 2.3: the only bytes that are decoded.
 pub(crate) static UNRESERVED: [bool; 256] = table(b"-._~", true);
-/// What a path holds as it is: `pchar` and `/`, without `%`.
+/// The characters that a path contains unencoded: `pchar` and `/`, without `%`.
 pub(crate) static PATH: [bool; 256] = table(b"-._~!$&'()*+,;=:@/", true);
-/// What a query holds as it is. More than RFC 3986 has, since browsers send it raw: brackets, braces, `|`, `\`, `^`,
+/// The characters that a query contains unencoded. More than in RFC 3986, since browsers send them raw: brackets, braces, `|`, `\`, `^`,
 /// `` ` ``. Controls, spaces, quotes, `<`, `>`, `#` and bytes from 0x80 on are encoded.
 static QUERY: [bool; 256] = table(b"-._~!$&'()*+,;=:@/?%[]{}|\\^`", true);
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
@@ -28,8 +28,8 @@ const HEX: &[u8; 16] = b"0123456789ABCDEF";
 /// Appends the normal form of a raw path to `out`.
 ///
 /// Encoded unreserved characters are decoded, other encodings get upper-case digits, bytes that a path cannot hold are
-/// encoded, dot segments go (`..` at the root stays at the root) and slashes are merged or kept. `%2F` stays as it is:
-/// it is no separator. The form of the form is the form itself.
+/// encoded, dot segments are resolved (`..` at the root stays at the root) and slashes are merged or kept. `%2F` stays encoded:
+/// it is no separator. Normalising is idempotent.
 ///
 /// # Errors
 /// A path without a leading slash, a broken percent-encoding, `%00`. `out` is then as long as before.
@@ -50,7 +50,7 @@ pub fn normalize_path(raw: &[u8], slashes: Slashes, out: &mut Vec<u8>) -> Result
     result
 }
 
-/// Appends a query, what follows the `?`, with the bytes encoded that may not go on the wire. Nothing is decoded.
+/// Appends a query, the text behind the `?`, and encodes bytes that may not go on the wire. Nothing is decoded.
 pub fn normalize_query(raw: &[u8], out: &mut Vec<u8>) {
     if raw.iter().all(|&byte| of(&QUERY, byte)) {
         out.extend_from_slice(raw);
@@ -65,7 +65,7 @@ pub fn normalize_query(raw: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Whether a path surely is in normal form: one scan, no writing. May say no to some that are.
+/// Returns true if a path surely is in normal form: one scan, no writing. May return false for some that are.
 pub fn is_normal(raw: &[u8], slashes: Slashes) -> bool {
     // A dot after a slash may begin a dot segment; the long way finds out.
     let after_slash = match slashes {
@@ -83,7 +83,7 @@ pub fn is_normal(raw: &[u8], slashes: Slashes) -> bool {
     raw.first() == Some(&b'/') && refused == 0
 }
 
-/// What bytes are to [`is_normal`].
+/// The classes of bytes for [`is_normal`].
 static KINDS: [u8; 256] = kinds();
 const FOREIGN: u8 = 1;
 const SLASH: u8 = 2;

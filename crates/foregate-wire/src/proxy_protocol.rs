@@ -1,5 +1,5 @@
-//! The PROXY protocol, versions 1 and 2: a line or a block before the first byte of a connection that says who the
-//! client is. Only to be read from peers that are trusted.
+//! The PROXY protocol, versions 1 and 2: a line or a block before the first byte of a connection with the address of the
+//! client. Only to be read from trusted peers.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -7,11 +7,11 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub const MAX_V1: usize = 107;
 /// The most bytes of addresses and TLVs after a version 2 header.
 pub const MAX_V2_PAYLOAD: usize = 4096;
-/// What a version 2 block begins with.
+/// The start of a version 2 block.
 const V2_SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 const V2_HEADER: usize = 16;
 
-/// What a PROXY header says.
+/// The content of a PROXY header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyHeader {
     /// The connection is the sender's own (a health check) or its origin is not known: use the socket's addresses.
@@ -20,7 +20,7 @@ pub enum ProxyHeader {
     Proxied {
         /// The client.
         source: SocketAddr,
-        /// What the client connected to.
+        /// The address to which the client connected.
         destination: SocketAddr,
     },
 }
@@ -118,7 +118,7 @@ fn parse_v1(line: &[u8]) -> Result<ProxyHeader, ProxyError> {
     let mut words = text.split(' ').skip(1);
     let mut word = || words.next().ok_or(ProxyError::BadLine);
     let (source, destination): (IpAddr, IpAddr) = match word()? {
-        // What follows UNKNOWN is to be ignored.
+        // The rest of the line behind UNKNOWN is ignored.
         "UNKNOWN" => return Ok(ProxyHeader::Local),
         "TCP4" => (address::<Ipv4Addr>(word()?)?.into(), address::<Ipv4Addr>(word()?)?.into()),
         "TCP6" => (address::<Ipv6Addr>(word()?)?.into(), address::<Ipv6Addr>(word()?)?.into()),
@@ -149,7 +149,7 @@ fn port(text: &str) -> Result<u16, ProxyError> {
     text.parse().map_err(|_| ProxyError::BadLine)
 }
 
-/// What can be known before the whole header is there.
+/// Checks the part that has arrived.
 fn check_v2_start(input: &[u8]) -> Result<(), ProxyError> {
     if let Some(&command) = input.get(12)
         && command != 0x20
@@ -174,7 +174,7 @@ fn parse_v2(input: &[u8]) -> Result<Option<(ProxyHeader, usize)>, ProxyError> {
     Ok(Some((header, V2_HEADER + length)))
 }
 
-/// The addresses of a proxied connection. What is neither TCP nor UDP over IP is as good as local.
+/// The addresses of a proxied connection. Protocols other than TCP and UDP over IP count as local.
 fn v2_addresses(family: u8, payload: &[u8]) -> Result<ProxyHeader, ProxyError> {
     match family {
         0x11 | 0x12 => {

@@ -19,10 +19,10 @@ const WORK: usize = 48 * 1024;
 const WORK_OF_TEXT: usize = 64;
 const TEXTS_LEAST: usize = 10;
 
-/// Returns the other paths that origins may read a path in normal form as: see the module. An empty segment (`//`) counts as a
-/// segment for some of them, so that `..` behind it removes nothing but the empty segment. `slashes` is what the normal form makes of several slashes in
-/// a row. `None` if there are too many readings to look at, or `admits` refuses one, after which none is looked at. Empty, and
-/// without an allocation, where nothing can be read otherwise.
+/// Returns the other paths as which origins may read a path in normal form: see the module. An empty segment (`//`) counts as a
+/// segment for some of them, so that `..` behind it removes only the empty segment. `slashes` says how the normal form treats several slashes in
+/// a row. `None` if there are too many readings, or once `admits` refuses one. Empty, and
+/// without an allocation, if there is no other reading.
 pub fn other_readings(
     path: &[u8],
     slashes: Slashes,
@@ -52,7 +52,7 @@ pub fn other_readings(
     Some(readings.map(|text| text.of(&search.bytes).to_vec()).collect())
 }
 
-/// What a path turns into, operation by operation.
+/// A search over the results of all operations on a path.
 struct Search<F> {
     /// All texts, one behind the other. The first one is the path itself.
     bytes: Vec<u8>,
@@ -111,7 +111,7 @@ impl<F: FnMut(&[u8]) -> bool> Search<F> {
                 EMPTY_SEGMENT => merge_slashes(from, to),
                 DOTS => resolve(from, Empty::Counts, to),
                 DOTS_PAST_EMPTY => resolve(from, Empty::IsPassed, to),
-                // What is no path is no reading.
+                // An invalid path is no reading.
                 LOOSE if normalize_path(from, Slashes::Keep, to).is_err() => continue,
                 LOOSE => {}
                 sign => decode(from, &self.escapes, sign, to),
@@ -153,8 +153,8 @@ impl<F: FnMut(&[u8]) -> bool> Search<F> {
     }
 }
 
-// What stands in a text, each with the operation for it: escapes of a slash, of a backslash, of a semicolon, of others that a path may
-// hold, of what begins a query or a fragment, of a percent sign before what then is an escape; and a semicolon.
+// The signs in a text, each with its operation: escapes of a slash, of a backslash, of a semicolon, of other path
+// characters, of the start of a query or a fragment, of a percent sign that then starts an escape; and a semicolon.
 const SLASH: u16 = 1;
 const BACKSLASH: u16 = 1 << 1;
 const SEMICOLON: u16 = 1 << 2;
@@ -168,7 +168,7 @@ const LOOSE: u16 = 1 << 7;
 const EMPTY_SEGMENT: u16 = 1 << 8;
 /// A dot segment, or one that begins with a dot; resolved with empty segments as segments.
 const DOTS: u16 = 1 << 9;
-/// The same beside several slashes in a row: `..` also removes the segment before empty ones.
+/// `..` beside several slashes in a row also removes the segment before empty ones.
 const DOTS_PAST_EMPTY: u16 = 1 << 10;
 const READ_OTHERWISE: u16 = SLASH | BACKSLASH | SEMICOLON | OTHER | QUERY | PERCENT | PARAMETERS;
 /// The order in which operations are applied.
@@ -185,7 +185,7 @@ const OPERATIONS: [u16; 11] = [
     LOOSE,
     PERCENT,
 ];
-/// Operations whose order among each other makes no difference, as each of them has escapes of its own.
+/// Operations that commute, since each of them has escapes of its own.
 const COMMUTING: u16 = QUERY | SLASH | BACKSLASH | SEMICOLON | OTHER;
 
 /// The operations that may change a text in which these signs stand.
@@ -194,7 +194,7 @@ fn operations(signs: u16) -> u16 {
     if signs & PAST_EMPTY == PAST_EMPTY { signs | DOTS_PAST_EMPTY } else { signs }
 }
 
-/// What an escape of each byte is.
+/// The class of the escape of each byte.
 static ESCAPES: [u16; 256] = escapes();
 
 #[expect(
@@ -250,10 +250,10 @@ fn escaped(path: &[u8], at: usize) -> Option<u8> {
     (high != NO_DIGIT && low != NO_DIGIT).then_some(high << 4 | low)
 }
 
-/// Where an escape stands, and what it is.
+/// The position of an escape, and its class.
 type Escape = (usize, u16);
 
-/// What stands in a text, and where its escapes do that are read otherwise.
+/// The signs in a text, and the positions of escapes with another reading.
 fn signs(path: &[u8], escapes: &mut Vec<Escape>) -> u16 {
     let mut signs = 0;
     for (at, byte) in path.iter().enumerate() {
@@ -281,7 +281,7 @@ fn signs(path: &[u8], escapes: &mut Vec<Escape>) -> u16 {
 fn escape_signs(path: &[u8], at: usize) -> u16 {
     let Some(byte) = escaped(path, at) else { return LOOSE };
     let mut signs = of(&ESCAPES, byte);
-    // What decodes to NUL stays.
+    // Text that decodes to NUL stays encoded.
     if signs == PERCENT && escaped(path, at + 2).is_none_or(|again| again == 0) {
         signs = 0;
     }
@@ -301,13 +301,13 @@ fn decode(path: &[u8], escapes: &[Escape], sign: u16, out: &mut Vec<u8>) {
     out.extend_from_slice(path.get(copied..).unwrap_or_default());
 }
 
-/// Up to what would begin a query or a fragment if it were not encoded.
+/// The path up to an encoded start of a query or a fragment.
 fn without_query(path: &[u8], escapes: &[Escape], out: &mut Vec<u8>) {
     let end = escapes.iter().find(|(_, is)| is & QUERY != 0).map_or(path.len(), |(at, _)| *at);
     out.extend_from_slice(path.get(..end).unwrap_or_default());
 }
 
-/// Without what follows a `;` in each segment.
+/// The path without the parameters behind a `;` in each segment.
 fn without_parameters(path: &[u8], out: &mut Vec<u8>) {
     let mut rest = path;
     while let Some(at) = memchr::memchr(b';', rest) {
@@ -328,7 +328,7 @@ fn merge_slashes(path: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// What an empty segment is to `..` behind it.
+/// The effect of `..` on an empty segment before it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Empty {
     /// A segment like others, which `..` removes.

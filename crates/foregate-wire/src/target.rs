@@ -68,7 +68,7 @@ pub struct Target<'a> {
     /// The raw path: begins with `/` in origin and absolute form (where an empty one becomes `/`), `*` in asterisk
     /// form, empty in authority form.
     pub path: &'a [u8],
-    /// What follows the first `?`, without it.
+    /// The text behind the first `?`.
     pub query: Option<&'a [u8]>,
 }
 
@@ -144,14 +144,14 @@ fn parse_absolute<'a>(method: &Method, raw: &'a [u8]) -> Result<Target<'a>, Targ
     Ok(Target { form, path: if path.is_empty() { b"/" } else { path }, query })
 }
 
-/// Splits at the first `?` and refuses what no target may hold.
+/// Splits at the first `?` and refuses bytes that no target may contain.
 fn split_query(raw: &[u8]) -> Result<(&[u8], Option<&[u8]>), TargetError> {
     check_bytes(raw)?;
     let path_end = byte_at(raw, b'?');
     Ok((raw.get(..path_end).unwrap_or(raw), raw.get(path_end + 1..)))
 }
 
-/// Refuses what no target may hold.
+/// Refuses bytes that no target may contain.
 pub(crate) fn check_bytes(raw: &[u8]) -> Result<(), TargetError> {
     if target_end(raw) == raw.len() {
         return Ok(());

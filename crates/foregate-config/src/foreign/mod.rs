@@ -12,7 +12,7 @@ pub(crate) use nginx::rate;
 /// The advice for a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Instead {
-    /// What to write in its place.
+    /// The replacement.
     Write(&'static str),
     /// There is no need for it; the reason.
     LeaveOut(&'static str),
@@ -51,19 +51,19 @@ pub(crate) fn of_others(word: &str, within: &str) -> Option<Instead> {
     best(&squeezed(word), rows).filter(|instead| !is_around(*instead, within))
 }
 
-/// What is meant by a name within a block or at a key of ours.
+/// The meaning of a foreign name within a block or at a key of ours.
 pub(crate) fn within(block: &str, name: &str) -> Option<Instead> {
     let rows = words::WITHIN.iter().filter(|row| row.0 == block);
     let rows = rows.flat_map(|(_, words, instead)| words.split_whitespace().map(|word| (word, *instead)));
     best(&squeezed(name), rows)
 }
 
-/// Whether the advice begins with the block in which the word stands already.
+/// Returns true if the advice begins with the surrounding block.
 fn is_around(instead: Instead, within: &str) -> bool {
     matches!(instead, Instead::Write(text) if text.starts_with(&format!("write `{within}`")))
 }
 
-/// Whether two names differ in their spelling at most.
+/// Returns true if two names differ only in spelling.
 pub(crate) fn is_spelling_of(name: &str, other: &str) -> bool {
     squeezed(name) == squeezed(other)
 }
@@ -74,7 +74,7 @@ fn squeezed(name: &str) -> String {
     kept.map(|c| c.to_ascii_lowercase()).collect()
 }
 
-/// The value of the row whose word fits a squeezed name best.
+/// The value of the row with the best match for a squeezed name.
 fn best<'w, V>(name: &str, rows: impl Iterator<Item = (&'w str, V)>) -> Option<V> {
     let fits = |word: &str| match word.strip_suffix('*') {
         Some(start) => {

@@ -122,7 +122,7 @@ const TUNING: Instead = LeaveOut("Foregate sets this by itself; there is no key"
 const MINIFY: Instead =
     Missing("`compress` makes responses smaller, and modules such as `html-remove` rewrite HTML");
 
-/// Words whose meaning depends on the block or the key at which they stand.
+/// Words with a meaning that depends on the surrounding block or key.
 pub(super) const WITHIN: &[(&str, &str, Instead)] = &[
     ("forward-auth", "headers", Write("did you mean `copy`?")),
     ("forward-auth", "auth-response-headers copy-headers", Write("write `copy \"NAME\"`")),

@@ -292,8 +292,8 @@ impl Tree {
         self.next
     }
 
-    /// Returns true if the rest of a document has the same meaning in both states, which were equal when the next element had the number `from`, except
-    /// that a `frameset` may take the place of the body. Later elements count as equal if they are alike.
+    /// Returns true if the rest of a document has the same meaning in both states, which were equal when the next element had the number `from`,
+    /// except that a `frameset` may take the place of the body. Later elements count as equal if they are alike.
     pub fn goes_on_like(&self, other: &Self, from: Id) -> bool {
         let (mode, behind, content) = (self.mode, self.behind, self.content);
         let same_id = |one: Id, two: Id| one == two || one >= from && two >= from;

@@ -1,4 +1,4 @@
-//! Calls: which arguments a function takes, and what it comes to.
+//! Calls: the arguments and the result of functions.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -40,7 +40,7 @@ impl Arguments {
             format!("`{}` takes {wanted} here, and this is {}", self.function, argument.kind().phrase());
         let error = self.error(argument.span.clone(), message);
         match argument.kind() {
-            // What is missing is mostly the index.
+            // The index is the part that is usually missing.
             Type::Array(_) => error.with_help("take one element with `[0]`, or each with `[*]`"),
             Type::Map => {
                 error.with_help("take a value of the map: `[\"name\"][0]`, or each with `[\"name\"][*]`")
@@ -173,7 +173,7 @@ impl Checker<'_> {
             _ => Shape::Item(self.item(name, &mut arguments)?),
         };
         arguments.end()?;
-        // A function of each element makes an array of what it comes to.
+        // A function of each element results in an array.
         let shape = match (each, shape) {
             (Some(source), Shape::Item(item)) => Shape::Array(source, item),
             (_, shape) => shape,
@@ -191,7 +191,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The functions whose value is one for each value of their first argument.
+    /// Functions with one result for each value of their first argument.
     fn item(&mut self, name: &str, arguments: &mut Arguments) -> Result<Item, Error> {
         let text = match name {
             "starts_with" | "ends_with" => return Ok(Item::Cond(begins_or_ends(name, arguments)?)),
@@ -266,7 +266,7 @@ impl Checker<'_> {
     }
 }
 
-/// The array whose elements the first argument is about. The others are about one value.
+/// The array over whose elements the first argument ranges. The others are single values.
 fn take_each(arguments: &mut [Typed], function: &str) -> Result<Option<Source>, Error> {
     let mut first = None;
     for (number, argument) in arguments.iter_mut().enumerate() {

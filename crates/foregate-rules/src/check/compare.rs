@@ -146,7 +146,7 @@ impl Checker<'_> {
         Ok(Cond::Address(address, test))
     }
 
-    /// The list of this name, if it holds values of a type; `wanted` is what a new one would best hold, if any can.
+    /// The list of this name, if it holds values of a type; `wanted` is the suitable kind for a new one, if there is any.
     fn list(
         &mut self,
         name: &str,
@@ -179,7 +179,7 @@ impl Checker<'_> {
     }
 }
 
-/// Whether a text is the name of a host.
+/// Returns true if a text is the name of a host.
 fn is_host(text: &Text) -> bool {
     match text {
         Text::Field(field) => {
@@ -214,7 +214,7 @@ fn boolean(cond: Cond, comparison: Comparison<'_>) -> Result<Cond, Error> {
 }
 
 impl Right<'_> {
-    /// What a single value is; of a set, what its first value is.
+    /// The type of a single value; for a set, of its first value.
     fn kind(&self) -> Type {
         match self {
             Self::Int(_) => Type::Int,

@@ -1,4 +1,4 @@
-//! From tree to program: what the names mean, whether the types fit, and what is known beforehand.
+//! From tree to program: names, types, and constant folding.
 
 mod call;
 mod compare;
@@ -16,12 +16,12 @@ use crate::parse::{Index, Kind, Logic, Node};
 use crate::program::{Address, Cond, Item, Number, Source, Text};
 use crate::scheme::{FieldId, Scalar, Scheme, Stage, Type};
 
-/// What was found out beside the program.
+/// The results of the check beside the program.
 #[derive(Debug, Default)]
 pub(crate) struct Uses {
     pub(crate) reads: BTreeSet<FieldId>,
     pub(crate) lists: BTreeSet<Box<str>>,
-    /// What the regular expressions take, in bytes.
+    /// The memory of the regular expressions, in bytes.
     pub(crate) pattern_memory: usize,
 }
 
@@ -32,12 +32,12 @@ pub(crate) struct Checker<'c> {
     pub(crate) uses: Uses,
 }
 
-/// A part of the program with what has to be known to use it.
+/// A part of the program with the facts needed to use it.
 #[derive(Debug)]
 pub(crate) struct Typed {
     pub(crate) span: Range<usize>,
     pub(crate) shape: Shape,
-    /// The array whose element the part is about: it stands for as many values.
+    /// The array over whose elements the part ranges: it stands for as many values.
     pub(crate) each: Option<Source>,
     /// Nothing has to be asked for it.
     constant: bool,
@@ -103,7 +103,7 @@ impl Item {
         }
     }
 
-    /// What it comes to when nothing is known, as a literal.
+    /// The constant result, as a literal.
     fn folded(&self) -> Self {
         let context = Context::new(&Nothing);
         match self {
@@ -134,7 +134,7 @@ impl<'c> Checker<'c> {
         Self { scheme, stage, lists, uses: Uses::default() }
     }
 
-    /// What the whole expression is: one value, not one for each element of an array.
+    /// The whole expression: one value, not one for each element of an array.
     pub(crate) fn whole(&mut self, node: Node<'_>) -> Result<(Item, Range<usize>), Error> {
         let typed = self.node(node)?;
         let help = match (&typed.each, &typed.shape) {
@@ -316,7 +316,7 @@ impl<'c> Checker<'c> {
         Ok(Typed { span, shape: Shape::Item(Item::Cond(cond)), each, constant })
     }
 
-    /// Counts what a pattern takes.
+    /// Counts the memory of a pattern.
     fn account(&mut self, memory: usize, span: &Range<usize>) -> Result<(), Error> {
         self.uses.pattern_memory = self.uses.pattern_memory.saturating_add(memory);
         if self.uses.pattern_memory > MAX_COMPILED_PATTERNS {
@@ -346,7 +346,7 @@ fn condition(typed: Typed, operator: &str) -> Result<(Cond, Option<Source>, bool
     let kind = typed.kind();
     match typed.shape {
         Shape::Item(Item::Cond(cond)) => Ok((cond, typed.each, typed.constant)),
-        // What a function made of each element is a condition on the element, as a comparison is.
+        // A function of each element is a condition on the element, as a comparison is.
         Shape::Array(source, Item::Cond(cond)) => Ok((cond, Some(source), false)),
         _ => {
             let error = Error::new(

@@ -17,9 +17,9 @@ pub(crate) fn json_integer(document: &[u8], path: &[JsonKey]) -> Option<i64> {
     serde_json::from_str(look_up(&document, path)?).ok()
 }
 
-/// The whole document has to be JSON. Of several values under one name the last counts, as it does for
-/// most who read JSON: the origin shall not see another than the rule. For the same reason only the
-/// value itself has to be one that can be told: half a surrogate pair or a number beyond all bounds
+/// The whole document has to be JSON. Of several values under one name the last counts, as for
+/// most readers of JSON: the origin must not see another value than the rule. For the same reason only the
+/// value itself has to be representable: half a surrogate pair or a number beyond all bounds
 /// elsewhere, in a name or under the same one, hides nothing. Bytes that are no text count as U+FFFD.
 fn look_up<'d>(document: &'d str, path: &[JsonKey]) -> Option<&'d str> {
     path.iter().try_fold(document, |value, key| {
@@ -30,7 +30,7 @@ fn look_up<'d>(document: &'d str, path: &[JsonKey]) -> Option<&'d str> {
     })
 }
 
-/// Finds what stands under a key, as it is written.
+/// Finds the raw value under a key.
 struct Key<'k>(&'k JsonKey);
 
 impl<'de> Visitor<'de> for Key<'_> {

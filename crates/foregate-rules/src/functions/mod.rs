@@ -1,4 +1,4 @@
-//! What the functions of the language do, and which there are.
+//! The functions of the language.
 
 mod json;
 mod text;
@@ -14,9 +14,9 @@ pub(crate) use text::{
 pub struct Function {
     /// Its name.
     pub name: &'static str,
-    /// How it is called and what it comes to; what stands in `[]` can be left out.
+    /// Its call and result; arguments in `[]` are optional.
     pub usage: &'static str,
-    /// What it does, in a sentence or two.
+    /// Its description, a sentence or two.
     pub about: &'static str,
 }
 

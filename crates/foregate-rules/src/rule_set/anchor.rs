@@ -12,7 +12,7 @@ use crate::sets::{IpRange, IpSet, TextSet};
 /// Sets of more texts than this are looked up as they are, not text by text.
 const MAX_SPREAD: usize = 256;
 
-/// What a scan reads.
+/// The input of a scan.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Input {
     Text {
@@ -118,7 +118,7 @@ impl Test {
     }
 }
 
-/// What has to hold for a condition to hold.
+/// A necessary condition.
 pub(super) enum Anchor {
     /// One of these about one input; and if so, whether the condition is sure to hold.
     Tests(Input, Vec<Test>, bool),
@@ -129,7 +129,7 @@ pub(super) enum Anchor {
 }
 
 impl Anchor {
-    /// Whether the condition holds if the anchor does, so that nothing is left to evaluate.
+    /// Returns true if the anchor implies the condition, so that nothing is left to evaluate.
     pub(super) fn decides(&self) -> bool {
         match self {
             Self::Tests(_, _, decides) => *decides,
@@ -179,8 +179,8 @@ impl<'a> Frequencies<'a> {
     }
 }
 
-/// What has to hold for the condition to hold; `None` if no scan can tell. `element` is the array whose elements the
-/// condition is about.
+/// A necessary condition; `None` if no scan can decide one. `element` is the array over whose elements the
+/// condition ranges.
 pub(super) fn anchor(cond: &Cond, element: Option<&Source>) -> Option<Anchor> {
     match cond {
         Cond::Const(false) => Some(Anchor::AnyOf(Vec::new())),
@@ -224,7 +224,7 @@ fn text_input(text: &Text, element: Option<&Source>, fold: bool) -> Option<Input
     Some(Input::Text { of: Texts { field, name, which }, fold })
 }
 
-/// Whether the text is that of the element, or of the request where there is no element.
+/// Returns true if the text is that of the element, or of the request if there is no element.
 fn is_about(text: &Text, element: Option<&Source>) -> bool {
     match text {
         Text::Lower(inner) => is_about(inner, element),
@@ -241,7 +241,7 @@ fn text_anchor(text: &Text, test: &TextTest, element: Option<&Source>) -> Option
             *fold = true;
         }
     };
-    // Whether a text that passes one of the tests is all that was asked for.
+    // Set while passing one of the tests implies the condition.
     let mut whole = true;
     let tests = match test {
         TextTest::Eq(text) => vec![Test::Is(text.clone())],

@@ -13,7 +13,7 @@ use crate::pattern::LONG_TEXT;
 /// Found rules are sorted and counted once each whenever they have become twice as many and more than this.
 const COMPACT_FROM: usize = 4096;
 
-/// So often the search for any of the texts is begun again behind what it has found, before the automaton does the rest.
+/// The number of times that the search restarts behind a hit before the automaton does the rest.
 const HITS: usize = 4;
 
 /// The texts, and which rules ask for each.
@@ -92,7 +92,7 @@ impl Any {
         Some(Self { searcher, rules: texts.keys().map(|text| of(text)).collect() })
     }
 
-    /// Adds the rules of what it finds. Where there is more than it is good for: from where on the rest has to be searched.
+    /// Adds the rules of its hits. Returns the position of the rest to search if there are more hits than it is good for.
     fn find(&self, text: &[u8], shortest: usize, found: &mut Candidates) -> Option<usize> {
         let mut start = 0;
         for _ in 0..HITS {

@@ -1,11 +1,11 @@
 //! Many rules over one request, with the work between them shared.
 //!
-//! Most rules ask for something that is seldom so: this host, that network. For each such rule one of these conditions
+//! Most rules require something rare: this host, that network. For each such rule one of these conditions
 //! is chosen as its *anchor*, and the anchors of all rules over one field go into one *scan*: a hash table for whole
-//! texts, sorted tables for beginnings and ends, a tree of ranges of addresses, an automaton for what a text contains. A
-//! scan names the rules whose anchor holds; only these are evaluated, in their order, together with those that have no
-//! anchor, and those that are the only ones to ask for a field and ask for little. Where the anchor is all that a rule
-//! says, or the opposite of it, nothing is evaluated. What a request costs depends on how many scans there are, and not on
+//! texts, sorted tables for prefixes and suffixes, a tree of ranges of addresses, an automaton for substrings. A
+//! scan names the rules whose anchor holds; only these are evaluated, in their order, together with those without an
+//! anchor, and those that are the only cheap users of a field. If the anchor is the whole rule,
+//! or its opposite, nothing is evaluated. The cost of a request depends on the number of scans, not on
 //! the number of rules.
 
 mod anchor;
@@ -22,7 +22,7 @@ use crate::limits::{MAX_COMPILED_PATTERNS, MAX_RULES};
 use crate::predicate::Predicate;
 use scan::{Meaning, Plan, Turn};
 
-/// The rules whose turn it may be. More than a handful in one request is rare; then they move to the heap.
+/// The rules to evaluate. More than a handful in one request is rare; then they move to the heap.
 type Candidates = SmallVec<[u32; 64]>;
 
 /// Takes away the next rule if `is_next` holds for it.

@@ -20,7 +20,7 @@ use crate::scheme::FieldId;
 /// evaluated one by one.
 const MAX_AUTOMATON: usize = 4 * 1024 * 1024;
 
-/// What costs less by itself, as [`Cond::cost`] reckons, needs no scan of its own.
+/// Conditions with a lower [`Cond::cost`] need no scan.
 const DIRECT: u32 = 50;
 
 /// A pass over one field.
@@ -47,7 +47,7 @@ struct TextScan {
     folded: Option<Tests>,
 }
 
-/// What is asked of a text.
+/// The tests of a text.
 #[derive(Debug, Default)]
 struct Tests {
     present: Rules,
@@ -72,7 +72,7 @@ struct AddressScan {
 pub(super) struct Plan {
     /// In the order of the first rule that each is about; of one rule, scans come first.
     pub(super) turns: Box<[Turn]>,
-    /// For each rule, what it means that a scan names it.
+    /// The meaning of a hit, for each rule.
     pub(super) meaning: Box<[Meaning]>,
 }
 
@@ -92,18 +92,18 @@ impl Turn {
     }
 }
 
-/// What it means that a scan names a rule.
+/// The meaning of a hit for a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// It may match.
+    /// The rule may match.
     Maybe,
-    /// It matches.
+    /// The rule matches.
     Matches,
-    /// It does not match, and else it does.
+    /// The rule does not match; without a hit it does.
     Fails,
 }
 
-/// A rule, and what scans look for on its behalf.
+/// A rule with its searches.
 struct Anchored<'a> {
     rule: u32,
     tests: Vec<(&'a Input, &'a Test)>,
@@ -186,7 +186,7 @@ fn finish(
     Plan { turns: turns.into(), meaning: meanings.into() }
 }
 
-/// What scans can look for to judge a rule, and what it means that they find it.
+/// The searches that decide a rule, and the meaning of their hits.
 fn anchored(rule: &Predicate) -> Option<(Anchor, Meaning)> {
     if let Cond::Not(inner) = rule.root() {
         return anchor(inner, None).filter(Anchor::decides).map(|anchor| (anchor, Meaning::Fails));
@@ -197,7 +197,7 @@ fn anchored(rule: &Predicate) -> Option<(Anchor, Meaning)> {
 }
 
 impl Scan {
-    /// Adds a scan, or what one for other spellings of the same texts has to look for. `None` if there cannot be one: the
+    /// Adds a scan, or extends one for other spellings of the same texts. `None` if the
     /// automaton would be too large.
     fn add(scans: &mut Vec<Self>, input: &Input, tests: &[(&Test, u32)]) -> Option<()> {
         let first = tests.iter().map(|(_, rule)| *rule).min()?;

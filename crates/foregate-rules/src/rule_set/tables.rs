@@ -43,7 +43,7 @@ pub(super) struct Affixes {
     texts: Vec<Box<[u8]>>,
     nested: Nested,
     backwards: bool,
-    /// A position that all texts have, and the bytes that stand there in any of them: what most others lack.
+    /// A position that all texts have, and the bytes at it in any of them: most other texts have another byte there.
     at: usize,
     bytes: [bool; 256],
 }
@@ -93,7 +93,7 @@ impl Affixes {
         }
     }
 
-    /// Whether a text may begin or end with one of them.
+    /// Returns true if a text may begin or end with one of them.
     #[inline]
     fn may_fit(&self, text: &[u8]) -> bool {
         let at = if self.backwards { text.len().checked_sub(self.at + 1) } else { Some(self.at) };
@@ -105,8 +105,8 @@ impl Affixes {
         if !self.may_fit(text) {
             return;
         }
-        // The longest that begins the text is the last one up to it in order, or one around that: those are beginnings of
-        // it, so that how long they are says whether they are beginnings of the text.
+        // The longest prefix of the text is the last entry up to it in order, or a prefix of that entry: those are nested,
+        // so that their length decides if they are prefixes of the text.
         let after = self.texts.partition_point(|affix| self.order(affix, text) != Ordering::Greater);
         let mut at = after.checked_sub(1).map_or(NONE, number);
         let Some(shared) = self.texts.get(at as usize).map(|affix| self.shared(affix, text)) else {

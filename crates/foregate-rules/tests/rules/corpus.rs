@@ -27,7 +27,7 @@ fn the_corpus_holds() {
     }
 }
 
-/// Small changes to every input, which finds what the fuzzer would find in its first seconds.
+/// Small mutations of every input, which find the faults of the fuzzer's first seconds.
 #[test]
 fn its_neighbours_hold() {
     for (path, data) in corpus() {

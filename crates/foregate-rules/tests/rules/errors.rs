@@ -1,4 +1,4 @@
-//! Every way to be refused: where, what is said, and what is proposed.
+//! Every refusal: its place, message and suggestion.
 
 use foregate_rules::{Entries, Error, FieldError, Lists, Scheme, Stage, Type, Word, limits, words};
 
@@ -148,7 +148,7 @@ fn values_that_are_many_are_refused() {
     }
 }
 
-/// What is just within a bound is taken, what is just beyond it refused with a message that names it.
+/// Input just within a bound is accepted, input just beyond it is refused with a message that names it.
 fn bound(within: &str, beyond: &str, message: &str) {
     let compile = |text: &str| SCHEME.compile(text, Stage::Request, &Lists::new());
     compile(within).unwrap_or_else(|error| panic!("{error}"));

@@ -1,4 +1,4 @@
-//! Named lists: what is read, what is refused, what is in them.
+//! Named lists: accepted and refused entries, and lookups.
 
 use foregate_rules::{FactTable, List, Lists, Stage, limits};
 use std::net::IpAddr;

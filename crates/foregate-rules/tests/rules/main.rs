@@ -1,5 +1,5 @@
-//! The language from outside: what expressions come to, what is refused and how, and that sets of rules are no more
-//! than their rules.
+//! The language from outside: results of expressions, refusals, and that sets of rules equal
+//! their rules.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at what they do not expect")]
 

@@ -51,7 +51,7 @@ enum Number {
     Len(Text),
 }
 
-/// What a random request has.
+/// The values of a random request.
 #[derive(Clone, Debug)]
 struct Request {
     host: Option<String>,

@@ -1,4 +1,4 @@
-//! docs/guide/expressions.md is what the crate does: its tables are the crate's, its examples compile.
+//! docs/guide/expressions.md agrees with the crate: its tables are the crate's, its examples compile.
 //!
 //! `UPDATE_DOCS=1 cargo test -p foregate-rules reference` writes the tables anew.
 

@@ -1,4 +1,4 @@
-//! What a set of rules shares, and what it does not do.
+//! The shared work of a set of rules.
 
 use std::borrow::Cow;
 use std::cell::RefCell;

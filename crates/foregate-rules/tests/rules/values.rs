@@ -1,4 +1,4 @@
-//! What expressions come to, function by function.
+//! Results of expressions, function by function.
 
 use foregate_rules::{FactTable, Facts, Lists, Stage, Type, Value};
 
@@ -11,7 +11,7 @@ fn text(expression: &str, facts: &dyn Facts) -> Option<String> {
     compiled.evaluate(facts).map(|value| String::from_utf8_lossy(&value.to_text()).into_owned())
 }
 
-/// An expression, and what it comes to; nothing behind `=>` where it is absent, `""` for an empty text.
+/// An expression and its result; nothing behind `=>` if it is absent, `""` for an empty text.
 const TABLE: &str = r####"
 "a"  =>  a
 "tab\tquote\"back\\slash\x21"  =>  tab	quote"back\slash!
@@ -243,7 +243,7 @@ fn a_replacement_that_grows_beyond_its_bound_is_absent() {
     assert_eq!(text(&expression, &facts).as_deref(), Some(""));
     facts.set("http.host", "a");
     assert_eq!(text(&expression, &facts), None);
-    // What is known beforehand is bounded as well.
+    // Constant folding is bounded as well.
     assert_eq!(text(&expression.replace("http.host", "\"a\""), &facts), None);
 }
 

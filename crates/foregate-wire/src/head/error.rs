@@ -3,7 +3,7 @@
 #[cfg(doc)]
 use super::HeadLimits;
 
-/// Why a request head was refused. Every one of them ends the connection: what follows cannot be told apart.
+/// The reason for refusing a request head. Each one ends the connection: the start of the next message is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum RequestError {
     /// Not `METHOD SP target SP HTTP/x.y CRLF` with single spaces. 400.
@@ -96,7 +96,7 @@ pub enum ResponseError {
     BareLf,
 }
 
-/// What can be wrong with field lines, in heads and in trailers.
+/// An error in field lines, of heads and trailers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineError {
     LineTooLong,

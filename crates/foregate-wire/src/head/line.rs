@@ -34,7 +34,7 @@ pub(super) fn request_line(
         _ => return Err(RequestError::BadRequestLine),
     }
     let method = Method::from_bytes(input.get(at..method_end).unwrap_or_default());
-    // Of a request that is refused for its version it is known what was asked.
+    // A request refused for its version still has its method recorded.
     if let Some(method) = method {
         head.method = method;
         head.target.extend_from_slice(input.get(target_start..target_end).unwrap_or_default());
@@ -97,7 +97,7 @@ fn is_http_version(bytes: &[u8]) -> bool {
 /// Where the parts of a field line are.
 pub(crate) struct FieldLine {
     pub(crate) id: NameId,
-    /// Whether the name may have a `_`.
+    /// Set if the name may contain a `_`.
     pub(crate) underscore: bool,
     pub(crate) name_len: usize,
     pub(crate) value_start: usize,
@@ -118,7 +118,7 @@ pub(crate) enum Line {
 pub(crate) fn field_line(input: &[u8], at: usize) -> Result<Line, LineError> {
     let known = known_name(input.get(at..).unwrap_or_default());
     let name_end = match known {
-        // It holds nothing but token characters.
+        // The rest consists of token characters.
         Some((_, length)) => at + length,
         None => token_end(input, at),
     };
@@ -147,7 +147,7 @@ pub(crate) fn field_line(input: &[u8], at: usize) -> Result<Line, LineError> {
     }
     let raw = input.get(value_from..value_end).unwrap_or_default();
     let (value_start, value_len) = match raw {
-        // What a value may hold and is not above a space is a blank.
+        // The only valid bytes up to a space are blanks.
         [b' ', first, .., last] if *first > b' ' && *last > b' ' => (value_from + 1, raw.len() - 1),
         _ => {
             let left = trim_start(raw);

@@ -1,4 +1,4 @@
-//! What writes header blocks.
+//! Encoding of header blocks.
 
 use std::collections::VecDeque;
 
@@ -13,16 +13,16 @@ const NEVER_INDEXED: u8 = 0x10;
 const STATUS: u8 = 8;
 /// A field that takes more than one part in so many of the table is not added: others would leave for it.
 const LARGEST_SHARE: usize = 4;
-/// Places for names whose last field is looked at first.
+/// Slots for names whose last field is checked first.
 const NAMES: usize = 32;
 
 /// Writes the header blocks that one side of a connection sends (RFC 7541).
 ///
-/// A field is added to the dynamic table when it comes for the second time within a short while: what differs in each
-/// message, such as an id of the request, never has others leave the table. Secrets are not added at all, so that
-/// nobody can find them out by guessing, from the length of a block (section 7.1).
+/// A field is added to the dynamic table when it occurs for the second time within a short while: values that differ in each
+/// message, such as a request id, never evict others. Secrets are not added at all, so that
+/// they cannot be guessed from the length of a block (section 7.1).
 ///
-/// A block begins with [`Self::begin`], and all that is written has to be sent, in this order: it changes the table.
+/// A block begins with [`Self::begin`], and all output has to be sent, in this order: it changes the table.
 ///
 /// ```
 /// use foregate_wire::NameId;
@@ -145,7 +145,7 @@ impl Encoder {
         }
     }
 
-    /// Appends a field that is not the one which was written last with its name. Its number in the table; any number if
+    /// Appends a field that differs from the last one with its name. Returns its number in the table; any number if
     /// it is not there.
     #[inline(never)]
     fn other(&mut self, id: NameId, name: &[u8], value: &[u8], out: &mut Vec<u8>) -> u32 {
@@ -163,7 +163,7 @@ impl Encoder {
     }
 }
 
-/// Whether fields of this name often have the same value in one message after the other.
+/// Returns true if fields of this name often repeat their value in consecutive messages.
 #[inline]
 fn repeats(id: NameId) -> bool {
     !matches!(
@@ -205,7 +205,7 @@ fn write_text(text: &[u8], alphabet: &huffman::Alphabet, out: &mut Vec<u8>) {
     const SHORT: usize = (1 << 7) - 1;
     let start = out.len();
     if text.len() < SHORT {
-        // What has no room in as many bytes, the length with them, is not shorter.
+        // A code as long as the text and its length saves nothing.
         out.resize(start + text.len(), 0);
         if let Some((first, room)) = out.get_mut(start..).and_then(<[u8]>::split_first_mut)
             && let Some(length) = huffman::encode(text, alphabet, room)
@@ -309,8 +309,8 @@ const fn static_names() -> [u8; 128] {
     numbers
 }
 
-/// Of a field, whatever the case of its name. Nothing relies on it but how much is added to the table: who sends fields
-/// with one hash gets longer blocks, and no others.
+/// The hash of a field; the case of its name does not matter. Only the choice of fields for the table depends on it: a peer that sends fields
+/// with equal hashes gets longer blocks, with the same meaning.
 #[inline]
 fn hash(id: NameId, name: &[u8], value: &[u8]) -> u32 {
     let mut hash = (value.len() as u64) << 8 | u64::from(id as u8);
@@ -353,7 +353,7 @@ const WAYS: usize = 4;
 #[derive(Debug, Clone, Copy, Default)]
 struct Seen {
     hash: u32,
-    /// What [`Table::insert`] has said when it was added to the table.
+    /// The return value of [`Table::insert`].
     number: u32,
 }
 
@@ -401,9 +401,9 @@ struct Table {
     bytes: Vec<u8>,
     /// How many bytes there were before the first of `bytes`, modulo 2^32.
     before: u32,
-    /// What the entries count together.
+    /// The sizes of all entries together.
     size: usize,
-    /// What they may count.
+    /// The limit on their sizes.
     max: usize,
 }
 
@@ -453,7 +453,7 @@ impl Table {
         }
     }
 
-    /// Forgets the bytes of what has left when they are some: moving the rest must not cost much for what is gained.
+    /// Drops evicted bytes once they are large enough to justify moving the rest.
     fn forget(&mut self) {
         let used = self.entries.front().map_or(0, |entry| entry.start.wrapping_sub(self.before) as usize);
         let dead = if self.entries.is_empty() { self.bytes.len() } else { used };

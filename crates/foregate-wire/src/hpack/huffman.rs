@@ -40,7 +40,7 @@ const LENGTHS: [u8; SYMBOLS] = [
 /// The codes of one length.
 #[derive(Clone, Copy)]
 struct Codes {
-    /// One more than the last of them, at the left of 32 bits. What is less has a code of this length or a shorter one.
+    /// One more than the last code of this length, left-aligned in 32 bits. Lower values have a code of this length or a shorter one.
     end: u64,
     /// The first of them.
     first: u32,
@@ -94,7 +94,7 @@ struct Code {
 /// The codes of all bytes.
 pub(super) struct Alphabet {
     codes: [Code; END as usize],
-    /// Whether capital letters are written as small ones.
+    /// Set if capital letters are written as small ones.
     pub(super) lower: bool,
 }
 
@@ -183,7 +183,7 @@ pub(super) fn encode(text: &[u8], alphabet: &Alphabet, room: &mut [u8]) -> Optio
     Some(end)
 }
 
-/// What some bits begin with.
+/// The symbols that some bits begin with.
 #[derive(Clone, Copy)]
 struct Symbols {
     bytes: [u8; 2],
@@ -193,7 +193,7 @@ struct Symbols {
     all: u8,
 }
 
-/// What these bits, at the left, begin with.
+/// The symbols that these left-aligned bits begin with.
 #[inline(always)]
 #[expect(clippy::indexing_slicing, reason = "there is a place for each value of so many bits")]
 fn looked_up(bits: u64) -> Symbols {
@@ -228,7 +228,7 @@ const fn lookup() -> [Symbols; 1 << LOOKUP] {
     table
 }
 
-/// The symbol whose code these bits begin with, and the bits of that code.
+/// The symbol whose code these bits begin with, and the length of that code.
 #[expect(
     clippy::indexing_slicing,
     reason = "the code is complete: whatever the bits are, they begin with a symbol's"
@@ -243,8 +243,8 @@ const fn symbol(bits: u32, sorted: &[u16; SYMBOLS], codes: &[Codes; LONGEST as u
     (sorted[(of_length.at as u32 + (code - of_length.first)) as usize], length)
 }
 
-/// Appends what `input` stands for to `out`. Whether it is a string in this code: it ends with less than a byte of
-/// ones, and the symbol for the end does not stand in it.
+/// Decodes `input` and appends it to `out`. Returns false for an invalid string: it has to end with less than a byte of
+/// ones, and must not contain the end symbol.
 pub(super) fn decode(input: &[u8], out: &mut Vec<u8>) -> bool {
     let start = out.len();
     // Two bytes are written at once.
@@ -264,7 +264,7 @@ fn decode_into(mut input: &[u8], out: &mut [u8]) -> Option<usize> {
             bits |= u64::from_be_bytes(*chunk) >> have;
             let bytes = (63 - have) / 8;
             have += bytes * 8;
-            // What was read beyond whole bytes is read again.
+            // Bits beyond whole bytes are read again.
             bits &= !(u64::MAX >> have);
             input = input.get(bytes as usize..)?;
         } else {
@@ -296,7 +296,7 @@ fn decode_into(mut input: &[u8], out: &mut [u8]) -> Option<usize> {
             have -= length;
         }
     }
-    // What is left is shorter than some code. Behind it come ones, as at the end of any string.
+    // The rest is shorter than some code. Ones follow it, as at the end of any string.
     bits |= u64::MAX >> have;
     while have > 0 {
         let found = looked_up(bits);

@@ -1,10 +1,10 @@
-//! What may stand in a header block of HTTP/2 (RFC 9113, sections 8.2 and 8.3).
+//! The rules for header blocks of HTTP/2 (RFC 9113, sections 8.2 and 8.3).
 
 use crate::chars::{is_blank, is_token, of, table, value_end};
 use crate::headers::MAX_NAME;
 use crate::target::check_bytes;
 
-/// What names are made of: `token` without upper case.
+/// The characters of names: `token` without upper case.
 #[expect(
     clippy::indexing_slicing,
     reason = "evaluated by the compiler, for which a place out of bounds is an error"
@@ -19,7 +19,7 @@ static NAME: [bool; 256] = {
     name
 };
 
-/// What makes a message malformed (RFC 9113, section 8.1.1).
+/// The reason for which a message is malformed (RFC 9113, section 8.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Malformed {
     /// A name with an upper-case letter.
@@ -86,7 +86,7 @@ pub enum Section {
     Trailers,
 }
 
-/// What of a field's name matters here.
+/// The kind of a field's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Field,
@@ -108,7 +108,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Of what kind a name is.
+    /// Classifies a name.
     pub(super) fn of(name: &[u8]) -> Result<Self, Malformed> {
         if let [b':', pseudo @ ..] = name {
             return match pseudo {
@@ -135,8 +135,8 @@ impl Kind {
         }
     }
 
-    /// Of what kind a field with a name of this kind is, and what is wrong with it. Where no other value could stand in
-    /// for a wrong one, the name is spoilt with it.
+    /// Classifies a field with a name of this kind, and checks its value. If no valid value could replace
+    /// an invalid one, the name is made invalid with it.
     pub(super) fn with(self, value: &[u8]) -> (Self, Option<Malformed>) {
         match self {
             Self::Field | Self::Cookie => (self, fault_of_value(value)),
@@ -162,7 +162,7 @@ impl Kind {
         }
     }
 
-    /// Whether it is a pseudo-field that is known.
+    /// Returns true for a known pseudo-field.
     #[inline]
     pub(super) fn is_pseudo(self) -> bool {
         self.bit() != 0
@@ -272,13 +272,13 @@ impl Judge {
         self.fault = self.fault.or(fault);
     }
 
-    /// Whether the status is that of an interim response.
+    /// Returns true if the status is that of an interim response.
     #[inline]
     pub(super) fn is_interim(&self) -> bool {
         self.interim
     }
 
-    /// What was wrong first, once all fields have been taken.
+    /// The first error, once all fields have been added.
     #[inline]
     pub(super) fn verdict(self) -> Option<Malformed> {
         let has = |bits| self.pseudo & bits == bits;

@@ -2,7 +2,7 @@
 
 use super::judge::{Kind, Malformed};
 
-/// What an entry counts beyond its bytes (RFC 7541, section 4.1).
+/// The overhead of an entry beyond its bytes (RFC 7541, section 4.1).
 pub(super) const OVERHEAD: usize = 32;
 /// Entries of the static table; they are numbered from 1.
 pub(super) const STATIC: usize = 61;
@@ -84,7 +84,7 @@ pub(super) fn static_field(index: usize) -> Option<(&'static [u8], &'static [u8]
     Some((name.as_bytes(), value.as_bytes()))
 }
 
-/// Of what kind the static entry with this number is, from 1, and what is wrong with it.
+/// The kind of the static entry with this number, from 1, and its error.
 #[inline]
 pub(super) fn static_kind(index: usize) -> (Kind, Option<Malformed>) {
     match index {
@@ -105,9 +105,9 @@ pub(super) struct Entry {
     start: u32,
     name: u32,
     value: u32,
-    /// Of what kind its name is.
+    /// The kind of its name.
     pub(super) kind: Kind,
-    /// What is wrong with it.
+    /// Its error.
     pub(super) fault: Option<Malformed>,
 }
 
@@ -124,14 +124,14 @@ impl Entry {
         self.name as usize
     }
 
-    /// Of what kind its name is, and what is wrong with that.
+    /// The kind of its name, and the error in that.
     pub(super) fn of_name(&self) -> (Kind, Option<Malformed>) {
         (self.kind, self.fault.filter(|_| self.kind == Kind::Malformed))
     }
 }
 
-/// The dynamic table. What leaves it stays where it was until [`Self::tidy`], so that the blocks that made it leave can
-/// still be read again.
+/// The dynamic table. Evicted entries stay in the buffer until [`Self::tidy`], so that the blocks that evicted them can
+/// be read once more.
 #[derive(Debug)]
 pub(super) struct Table {
     /// Oldest first; those before `first` have left.
@@ -196,7 +196,7 @@ impl Table {
         }
     }
 
-    /// The same for an entry whose name is that of another one, which may leave for it.
+    /// Inserts an entry with the name of another one, which the insertion may evict.
     pub(super) fn insert_like(&mut self, named: Entry, value: &[u8], kind: Kind, fault: Option<Malformed>) {
         if let Some(entry) = self.admit(named.name as usize, value.len(), kind, fault) {
             let start = named.start as usize;
@@ -234,7 +234,7 @@ impl Table {
         }
     }
 
-    /// Forgets what has left, once it is much, and begins to take note of what comes and leaves.
+    /// Drops evicted entries once they are large, and starts to record changes.
     #[inline]
     pub(super) fn tidy(&mut self) {
         if self.first > 0 {
@@ -244,12 +244,12 @@ impl Table {
         self.cleared = false;
     }
 
-    /// Where the bytes begin of what has not left.
+    /// The number of bytes before the first live entry.
     fn dead(&self) -> usize {
         self.entries.get(self.first).map_or(self.bytes.len(), |entry| entry.start as usize)
     }
 
-    /// Forgets what has left when it is some: moving the rest must not cost much for what is gained.
+    /// Drops evicted entries if they are large enough to justify moving the rest.
     fn forget(&mut self) {
         let dead = self.dead();
         let many = self.first >= SLACK / OVERHEAD && self.first * 2 >= self.entries.len();
@@ -258,7 +258,7 @@ impl Table {
         }
     }
 
-    /// Forgets what has left when it is far more than what may be there, and gives the memory back.
+    /// Drops evicted entries if they far exceed the live ones, and releases the memory.
     pub(super) fn trim(&mut self) {
         let usual = 3 * self.max.max(SLACK);
         if self.bytes.len() > usual || self.entries.len() * OVERHEAD > usual {

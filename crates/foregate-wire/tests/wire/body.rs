@@ -1,4 +1,4 @@
-//! Bodies: what is data, what is framing, what is refused.
+//! Bodies: data, framing, refusals.
 
 use foregate_wire::BodyError as E;
 use foregate_wire::{BodyDecoder, BodyLength, Decoded, HeadLimits, HeaderList, MAX_CHUNK_OVERHEAD};
@@ -145,7 +145,7 @@ fn extensions_and_leading_zeros_have_one_budget() {
     let extension = |count: usize| format!("1;{}\r\nx\r\n0\r\n\r\n", "a".repeat(count - 1));
     assert!(decode_steps(&limits, extension(budget).as_bytes(), 4096).unwrap().done);
     assert_eq!(decode_steps(&limits, extension(budget + 1).as_bytes(), 4096), Err(E::TooMuchOverhead));
-    // It is the body's, not the chunk's.
+    // The budget is the body's, not the chunk's.
     let many = format!("{}0\r\n\r\n", "1;abc\r\nx\r\n".repeat(budget / 4 + 1));
     assert_eq!(decode_steps(&limits, many.as_bytes(), 4096), Err(E::TooMuchOverhead));
 }
@@ -154,7 +154,7 @@ fn extensions_and_leading_zeros_have_one_budget() {
 fn trailers() {
     let body = decode(b"0\r\nX-Sum: 1\r\nx-empty:\r\n\r\nrest").unwrap();
     assert_eq!((body.trailers, body.consumed), (vec!["X-Sum: 1".into(), "x-empty: ".into()], 25));
-    // What decides on framing, routing or the connection is dropped.
+    // Fields that affect framing, routing or the connection are dropped.
     let body = decode(b"0\r\nContent-Length: 5\r\nHOST: a\r\nA: b\r\n\r\n").unwrap();
     assert_eq!(body.trailers, ["A: b"]);
     for name in

@@ -32,8 +32,8 @@ fn replay(name: &str, target: Target) {
     }
 }
 
-/// Small changes to every input: a byte replaced, removed or added, the end cut off. Finds what the fuzzer would find
-/// in its first seconds.
+/// Small mutations of every input: a byte replaced, removed or added, the end cut off. They find the faults of the fuzzer's
+/// first seconds.
 fn neighbours(name: &str, target: Target) {
     for (path, data) in corpus(name) {
         for at in 0..data.len().min(160) {

@@ -39,7 +39,7 @@ fn pipelined_requests_come_one_after_the_other() {
     assert_eq!(third, Ok(None));
 }
 
-/// What follows is parsed as if nothing had come before, whatever it has in common with that.
+/// The next head is parsed independently of the one before, regardless of common parts.
 #[test]
 fn fields_like_those_before_are_what_they_are_alone() {
     let fields = "Host: a\r\nX-Own:\t one \r\nx_own: two\r\nAccept: */*\r\n";
@@ -66,7 +66,7 @@ fn fields_like_those_before_are_what_they_are_alone() {
         for after in &after {
             let (mut parser, mut head) = (HeadParser::new(), RequestHead::new());
             assert_eq!(parser.parse_request(before.as_bytes(), &usual, &mut head), Ok(Some(before.len())));
-            // What becomes of the fields on their way does not matter.
+            // Later changes of the fields have no effect.
             head.headers.remove(NameId::Host);
             head.headers.push(b"Via", b"x");
             let parsed = parser.parse_request(after.as_bytes(), &limits, &mut head);

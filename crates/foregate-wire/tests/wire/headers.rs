@@ -131,7 +131,7 @@ fn a_list_takes_the_fields_of_another() {
     assert_eq!(foregate_wire::connection::drop_underscore_names(&mut list), 1);
 }
 
-/// Writing copies what lies behind each other in the buffer; whatever was done to the list, it must be what its fields say.
+/// Writing copies adjacent fields of the buffer together; the output must equal the fields after any changes of the list.
 #[test]
 fn lines_are_written_as_the_fields_are() {
     let (_, mut head) = request(b"GET / HTTP/1.1\r\nHost: a\r\nA:b\r\nB:  c \r\nC: \r\nD: d\r\nE: e\r\n\r\n")

@@ -312,7 +312,7 @@ fn what_cannot_be_decoded() {
         b"\x00\x01a\x82\x1f\xff",
         b"\x00\x01a\x81\x18",
         b"\x00\x01a\x84\xff\xff\xff\xff",
-        // A size beyond what was announced, and one behind a field.
+        // A size beyond the announced one, and one behind a field.
         b"\x3f\xe2\x1f",
         b"\x82\x20",
     ];
@@ -471,7 +471,7 @@ impl Model {
     }
 }
 
-/// What an encoder does.
+/// An operation of an encoder.
 #[derive(Debug, Clone)]
 enum Act {
     Indexed(usize),
@@ -510,7 +510,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// Encodes acts; what they refer to is taken from what there is.
+/// Encodes operations; their references are resolved within the existing entries.
 fn encode(acts: &[Act], sizes: &[usize], model: &mut Model, static_fields: &Fields) -> (Vec<u8>, Fields) {
     let (mut out, mut fields) = (Vec::new(), Fields::new());
     for size in sizes {
@@ -563,7 +563,7 @@ fn static_fields() -> Fields {
     fields(&mut inspector(), &block, Section::Trailers)
 }
 
-/// Whether a field with this name and value is well-formed, wherever it stands.
+/// Returns true if a field with this name and value is well-formed in any section.
 fn is_well_formed(name: &[u8], value: &[u8]) -> bool {
     let section = match name {
         b":status" => Section::Response,
@@ -609,7 +609,7 @@ proptest! {
             prop_assert_eq!(encoder.sizes(), decoder.sizes());
             prop_assert_eq!(encoder.max, decoder.max);
             for ((name, value), other) in encoder.entries.iter().zip(&decoder.entries) {
-                // The name of one whose value nothing can stand in for is spoilt, also for entries that take it over.
+                // The name becomes invalid if no value can replace its own, also in entries that reuse it.
                 let spoilt = matches!(&name[..], b":method" | b":status") && other.0 == b"x";
                 if is_well_formed(name, value) && !spoilt {
                     prop_assert_eq!((name, value), (&other.0, &other.1));

@@ -1,4 +1,4 @@
-//! What holds for every input of a kind, and that another parser agrees with ours.
+//! Properties of every input of a kind, and agreement with another parser.
 
 use foregate_wire::serialise::{
     end_head, reason_phrase, write_chunk_header, write_content_length, write_decimal, write_field,
@@ -63,7 +63,7 @@ fn fields() -> impl Strategy<Value = HeaderList> {
     })
 }
 
-/// Lines of which heads in a row have some in common, and what may be wrong with one.
+/// Lines for consecutive heads that share some, and invalid ones.
 const LINES: &[&str] = &[
     "Host: a\r\n",
     "Date: x\r\n",
@@ -96,7 +96,7 @@ fn in_pieces<H, E>(
 }
 
 proptest! {
-    /// What was remembered of the heads before changes nothing of what is read, wherever the input is split.
+    /// Memory of earlier heads does not change results, for any split of the input.
     #[test]
     fn a_head_is_read_alike_whatever_came_before(
         heads in vec((vec(proptest::sample::select(LINES), 0..7), 0..80usize), 1..6),

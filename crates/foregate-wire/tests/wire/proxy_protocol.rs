@@ -6,7 +6,7 @@ use foregate_wire::proxy_protocol::{
 
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// Parses whole and byte by byte; what a part decides must be what the whole says.
+/// Parses whole and byte by byte; a decision about a part must equal that about the whole.
 fn read(input: &[u8]) -> Result<Option<(ProxyHeader, usize)>, ProxyError> {
     let whole = parse(input);
     for end in 0..input.len() {

@@ -8,7 +8,7 @@ use super::*;
 
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// An encoder, and what reads its blocks.
+/// An encoder with a decoder for its blocks.
 struct Pair {
     encoder: Encoder,
     inspector: Inspector,
