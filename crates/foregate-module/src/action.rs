@@ -18,9 +18,9 @@ pub struct Response {
     pub fields: Vec<Field>,
     /// The whole body; not sent where the status or the method forbid one.
     pub body: Text,
-    /// Whether the body is what the client is meant to get, so that no page for errors takes its place; see [`meant`](Self::meant).
+    /// Set if the body is meant for the client, so that no error page replaces it; see [`meant`](Self::meant).
     pub meant: bool,
-    /// Whether it stands for one of an origin that is longer than it may be; see [`too_long`](Self::too_long).
+    /// Set if it replaces an origin's response that exceeds a limit; see [`too_long`](Self::too_long).
     pub too_long: bool,
 }
 
@@ -38,21 +38,21 @@ impl Response {
         Self { too_long: true, ..Self::new(502).body("text/plain; charset=utf-8", body) }
     }
 
-    /// The same with a body of a type, such as `text/plain; charset=utf-8`.
+    /// Sets the body and its type, such as `text/plain; charset=utf-8`.
     #[must_use]
     pub fn body(mut self, content_type: impl Into<Text>, body: impl Into<Text>) -> Self {
         self.body = body.into();
         self.field("content-type", content_type)
     }
 
-    /// The same with a body that the client is meant to get: a text of the configuration, or a page that has a purpose of its own.
-    /// A line that only tells of the status may give way to a page for errors.
+    /// Sets a body that is meant for the client: a text of the configuration, or a page with a purpose of its own.
+    /// An error page may replace a body that only describes the status.
     #[must_use]
     pub fn meant(self) -> Self {
         Self { meant: true, ..self }
     }
 
-    /// The same with one more field; what cannot be one is left out.
+    /// Adds a field; an invalid one is dropped.
     #[must_use]
     pub fn field(mut self, name: impl Into<Text>, value: impl Into<Text>) -> Self {
         self.fields.extend(Field::new(name, value));
@@ -60,7 +60,7 @@ impl Response {
     }
 }
 
-/// What the platform is told to do instead of going on.
+/// An instruction to the platform that ends the normal course of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Answer with this.
@@ -84,10 +84,10 @@ pub trait Terminal: Sized {
     /// Its name in descriptions; `None` for none.
     const NAMES: &'static [&'static str];
 
-    /// Whether it may say something in the access log. Default: no.
+    /// Set if it may add notes to the access log. Default: false.
     const NOTES: bool = false;
 
-    /// What the access log is to say of it; see [`Noted`].
+    /// Its notes for the access log; see [`Noted`].
     fn notes(&mut self) -> Vec<Note> {
         Vec::new()
     }
@@ -98,7 +98,7 @@ pub trait Terminal: Sized {
     /// Writes them into the slots that `slot` tells by their names.
     fn emit(&mut self, _apply: &mut Apply<'_>, _slot: &dyn Fn(&str) -> Option<u16>) {}
 
-    /// What the platform has to do.
+    /// The instruction for the platform.
     fn action(self) -> Action;
 }
 
@@ -123,11 +123,11 @@ pub struct Redirect {
     pub location: Text,
 }
 
-/// The response is replaced by this one; what its origin still sends is dropped. The next steps see the new one; filters that
-/// were put before the body of the old one go. Where steps before it have changed the fields of the old one, in
-/// `response-headers` or, for a step of `response-body`, anywhere before that phase, those of `response-headers` and
-/// `response-error-page` run again over the new one, but for the one that has replaced it. What replaces an error in
-/// `response-error-page` has to have the fields that are to stay.
+/// Replaces the response; the rest of the origin's response is dropped. Later steps see the new one; filters for
+/// the body of the old one are removed. If earlier steps have changed the fields of the old one, in
+/// `response-headers` or, for a step of `response-body`, anywhere before that phase, the steps of `response-headers` and
+/// `response-error-page` run again over the new one, except the one that replaced it. A replacement for an error in
+/// `response-error-page` has to contain the fields that are to stay.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replace(pub Response);
 
@@ -140,7 +140,7 @@ pub struct Abort;
 pub struct Noted<S> {
     /// How the request ends.
     pub stop: S,
-    /// What the access log says.
+    /// The notes for the access log.
     pub notes: Vec<Note>,
 }
 

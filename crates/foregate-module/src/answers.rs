@@ -10,7 +10,7 @@ use crate::text::Text;
 
 /// The largest answer that is kept, bytes of its body.
 const BODY_LIMIT: usize = 1 << 20;
-/// How long an answer other than 200, or a failure, is kept for those who ask the same.
+/// The lifetime of a response other than 200, or of a failure, for equal requests.
 const FAILURE: Duration = Duration::from_secs(1);
 
 /// A question, with everything that has to be the same for an answer to serve again. `W` is the server that is asked.
@@ -46,13 +46,13 @@ impl<W: fmt::Debug> fmt::Debug for AnswerKey<W> {
     }
 }
 
-/// The answers to one question, for as long as its requests say ([`FetchRequest::keep`], [`FetchRequest::renew_after`]). Times are
-/// those of a clock that never goes back.
+/// The responses to one request, kept as long as its settings allow ([`FetchRequest::keep`], [`FetchRequest::renew_after`]). Times are
+/// those of a monotonic clock.
 #[derive(Debug, Default)]
 pub struct KeptAnswers {
     /// The last good answer, and when it came.
     good: Option<(Duration, FetchResponse)>,
-    /// What has come instead since, and when.
+    /// The latest other result, with its time.
     other: Option<(Duration, FetchResult)>,
 }
 
@@ -65,7 +65,7 @@ impl KeptAnswers {
         self.good.as_ref().map_or(Duration::ZERO, |(at, _)| *at)
     }
 
-    /// Whether nothing is kept.
+    /// Returns true if nothing is kept.
     pub fn is_empty(&self) -> bool {
         self.good.is_none() && self.other.is_none()
     }
@@ -111,7 +111,7 @@ impl KeptAnswers {
         stale.map_or(result, Ok)
     }
 
-    /// A good answer whose time is over, but not long since.
+    /// A good response that expired recently.
     pub fn stale(&self, ask: &FetchRequest, now: Duration) -> Option<FetchResponse> {
         let (at, answer) = self.good.as_ref()?;
         (now.saturating_sub(*at) < ask.keep.saturating_mul(2)).then(|| answer.clone())
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(answers.known(&renewing, after(9)), Some(answer(200, 1)));
         assert_eq!(answers.known(&renewing, after(10)), None);
         assert_eq!(answers.known(&ask, after(10)), Some(answer(200, 1)));
-        // It could not be had.
+        // The fetch failed.
         assert_eq!(answers.keep(&renewing, answer(503, 2), after(11)), answer(200, 1));
         assert_eq!(answers.known(&renewing, after(20)), Some(answer(200, 1)));
         assert_eq!(answers.known(&renewing, after(21)), None);

@@ -25,10 +25,10 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// Changes a body while it streams.
+/// A filter that changes a body while it streams.
 ///
-/// A filter gets the body in pieces of any size, at most [`Chain::PIECE`] bytes, and writes what shall go on. It must not
-/// keep more than its budget; what it writes is taken away before it gets more, so that a filter whose output grows needs
+/// A filter gets the body in pieces of any size, at most [`Chain::PIECE`] bytes, and writes its output. It must not
+/// hold more than its budget; output is taken away before the next piece, so that a filter whose output grows needs
 /// no memory for that.
 pub trait BodyFilter: Send {
     /// Takes a piece.
@@ -38,28 +38,28 @@ pub trait BodyFilter: Send {
     /// The filter cannot go on: see [`Bail`].
     fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail>;
 
-    /// Whether more is to be written without another piece. A filter that can make much of little, such as one that
-    /// decompresses, writes some ten KiB at once, keeps the rest of the piece, and says so here; it is given empty pieces
-    /// until it has no more. Default: no.
+    /// Returns true if there is more output without another piece. A filter that can make much of little, such as
+    /// decompression, writes some ten KiB at once, keeps the rest of the piece, and returns true; it is then given empty pieces
+    /// until it returns false. Default: false.
     fn pending(&self) -> bool {
         false
     }
 
-    /// Whether the rest of the body passes unchanged, whatever comes, and nothing of it is held: then the body goes on
-    /// without the filter, which is only asked for its [report](Self::report) any more. Asked whenever it has done something.
-    /// Default: no.
+    /// Returns true if the rest of the body passes unchanged and nothing of it is held: the body then bypasses
+    /// the filter, which is only asked for its [report](Self::report). Called after each operation.
+    /// Default: false.
     fn is_over(&self) -> bool {
         false
     }
 
-    /// Whether the filter has made something of a piece within few microseconds, as of now: then nobody gains when the start of
-    /// the body is sent before the rest of what has come goes through it. Default: no.
+    /// Returns true if the filter currently takes only a few microseconds for a piece: sending the start of
+    /// the body before filtering the rest gains nothing then. Default: false.
     fn is_quick(&self) -> bool {
         false
     }
 
-    /// The body's source has nothing more for now, and its receiver may wait for what is held: a filter that holds output
-    /// back, as compression does, writes it. Input of which the end has not come, such as half a token, stays held. Called
+    /// The body's source has nothing more for now, and its receiver may wait for held output: a filter that holds output
+    /// back, as compression does, writes it. Incomplete input, such as half a token, stays held. Called
     /// at any time before the end, several times in a row too. Default: nothing is held back.
     ///
     /// # Errors
@@ -69,14 +69,14 @@ pub trait BodyFilter: Send {
         Ok(())
     }
 
-    /// What has to be fetched before the filter can write more. From then on it [waits](Self::waits) until it is answered;
-    /// what it is given meanwhile it keeps. Default: nothing.
+    /// Takes the fetch that the filter needs before it can write more. It [waits](Self::waits) until the answer arrives;
+    /// input in the meantime is kept. Default: `None`.
     fn question(&mut self) -> Option<FetchRequest> {
         None
     }
 
-    /// Whether the filter has a question, or waits for the answer to one. It is not [pending](Self::pending) then. Default:
-    /// no.
+    /// Returns true if the filter has a fetch to make, or waits for its answer. It is not [pending](Self::pending) then. Default:
+    /// false.
     fn waits(&self) -> bool {
         false
     }
@@ -90,31 +90,31 @@ pub trait BodyFilter: Send {
         Ok(())
     }
 
-    /// The body has ended; what is still held is written. A filter that waits writes the rest once it has been answered,
-    /// when it is given empty pieces as it is [pending](Self::pending).
+    /// The body has ended; held output is written. A filter that waits writes the rest after its answer,
+    /// in calls with empty pieces while it is [pending](Self::pending).
     ///
     /// # Errors
     ///
     /// As [`write`](Self::write).
     fn end(&mut self, out: &mut dyn Sink) -> Result<(), Bail>;
 
-    /// Gives up: what is held is written as it came, so that no byte is lost. Called when the budget is exceeded.
+    /// Gives up: held input is written unchanged, so that no byte is lost. Called when the budget is exceeded.
     ///
     /// # Errors
     ///
     /// [`Bail::Break`] if the rest cannot pass unchanged, as within a compressed stream.
     fn bail(&mut self, out: &mut dyn Sink) -> Result<(), Bail>;
 
-    /// Bytes that the filter holds now, which count for its [budget](Filtered::budget): the length of what it keeps of pieces
-    /// and has not written. 0 for a filter that keeps nothing.
+    /// The number of bytes that the filter holds, which count for its [budget](Filtered::budget): input that is kept
+    /// and not yet written. 0 for a filter that keeps nothing.
     fn held(&self) -> usize;
 
-    /// What is to be counted of the body; asked once, when it is over or has been broken off. Default: nothing.
+    /// Reports events to count; called once, at the end of the body or after it was broken off. Default: none.
     fn report(&mut self, _tell: &mut dyn FnMut(Finding)) {}
 }
 
-/// The list of those who are going to put a filter before the response's body that needs it without content coding: a
-/// step that decodes does so where there is an entry, and encodes again what the client has been promised.
+/// The list of filters that will need the response's body without content coding: a
+/// step that decodes does so if there is an entry, and encodes again for the client.
 #[derive(Debug)]
 pub struct PlainBody;
 
@@ -127,9 +127,9 @@ impl Value for PlainBody {
 /// An entry of [`PlainBody`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wish {
-    /// The step whose filter it is.
+    /// The step of the filter.
     pub step: &'static str,
-    /// The filter is [dry](Filtered::dry): what the client gets must stay as it is.
+    /// The filter is [dry](Filtered::dry): the client's body must stay unchanged.
     pub dry: bool,
 }
 
@@ -155,9 +155,9 @@ pub struct Decoded {
 /// Something that a filter has come across in a body, for metrics: `foregate_step_events_total`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Finding {
-    /// The step on whose behalf; a filter may act for several.
+    /// The step; a filter may act for several.
     pub step: &'static str,
-    /// What, as a constant name.
+    /// The event, a constant name.
     pub event: &'static str,
     /// How often.
     pub count: u64,
@@ -171,12 +171,12 @@ impl Finding {
 /// The event that a part of a body has passed without a filter, or a feature of one, that changes lengths.
 pub const PART_PASSED: &str = "part-passed";
 
-/// What a filter has moved.
+/// The traffic of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traffic {
     /// The step that it belongs to.
     pub step: &'static str,
-    /// Bytes that it got; what passes by once it has bailed out or is over does not count.
+    /// Bytes of input; bytes that pass after it has bailed out or is over do not count.
     pub taken: u64,
     /// Bytes that it wrote.
     pub given: u64,
@@ -189,7 +189,7 @@ pub struct Traffic {
 /// Why a filter cannot go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bail {
-    /// It has written all that it held, the present piece included; the rest passes as it comes.
+    /// It has written everything that it held, including the present piece; the rest passes unchanged.
     Pass,
     /// The body is broken off, so that its receiver sees that something is missing.
     Break,
@@ -197,7 +197,7 @@ pub enum Bail {
     TooLarge,
 }
 
-/// A filter, and what the platform has to know of it.
+/// A filter with its properties for the platform.
 pub struct Filtered {
     /// The step that it belongs to, for metrics.
     pub name: &'static str,
@@ -205,12 +205,12 @@ pub struct Filtered {
     pub filter: Box<dyn BodyFilter>,
     /// The most that it may hold, bytes. Beyond, it is told to bail out.
     pub budget: usize,
-    /// Whether the body has the same length afterwards. If not, `content-length` goes, a strong validator becomes weak,
-    /// and ranges are no longer offered. A part of a body (206) passes without a filter that does not keep its length, which is
-    /// counted as [`PART_PASSED`]: one that has to see all of every body asks for the whole, see
+    /// Set if the length of the body stays the same. Otherwise `content-length` is removed, a strong validator becomes weak,
+    /// and ranges are no longer offered. A part of a body (206) passes without a filter that changes its length, which is
+    /// counted as [`PART_PASSED`]: a filter that has to see every whole body asks for it, see
     /// [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS).
     pub keeps_length: bool,
-    /// It sees the body, and the body goes on without it. Such filters behind each other get what the one before wrote.
+    /// It reads a copy of the body, which passes unchanged. Consecutive dry filters get each other's output.
     pub dry: bool,
 }
 
@@ -231,13 +231,13 @@ impl Filtered {
         });
     }
 
-    /// Whether the body may have another length afterwards.
+    /// Returns true if the length of the body may change.
     pub fn changes_length(&self) -> bool {
         !self.keeps_length && !self.dry
     }
 }
 
-/// Filters behind each other: what one writes the next one gets.
+/// A chain of filters: the output of each is the input of the next.
 pub struct Chain {
     links: Vec<Link>,
     clock: Option<Clock>,
@@ -248,11 +248,11 @@ pub struct Chain {
 /// Nanoseconds since some moment.
 type Clock = fn() -> u64;
 
-/// Calls what it is given once, and tells whether that has come to its end: false when it has panicked. Only a platform with
-/// the standard library can tell.
+/// Calls its argument once, and returns false if it panicked. Only a platform with
+/// the standard library can provide it.
 pub type Guard = fn(&mut dyn FnMut()) -> bool;
 
-/// What became of a piece.
+/// The result for a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Passed {
     /// The filter that has bailed out now, and will no longer be asked.
@@ -271,7 +271,7 @@ impl Chain {
         })
     }
 
-    /// The same on a platform that can catch panics: one of a filter in a dry run leaves the body as it is, and is
+    /// For a platform that can catch panics: a panic of a filter in a dry run leaves the body unchanged, and is
     /// [reported](Finding::PANIC).
     pub fn guarded(filters: Vec<Filtered>, guard: Guard) -> Self {
         let mut links: Vec<Link> = Vec::with_capacity(filters.len());
@@ -288,13 +288,13 @@ impl Chain {
         Self { links, clock: None, ended: None }
     }
 
-    /// The same with a clock, which tells nanoseconds since some moment, to measure filters by.
+    /// Sets a clock, in nanoseconds, to measure filters.
     #[must_use]
     pub fn clock(self, clock: fn() -> u64) -> Self {
         Self { clock: Some(clock), ..self }
     }
 
-    /// What is to be counted, once the body is over or has been broken off.
+    /// Reports traffic and events, at the end of the body or after it was broken off.
     pub fn report(&mut self, moved: &mut dyn FnMut(Traffic), found: &mut dyn FnMut(Finding)) {
         for link in &mut self.links {
             let (step, Link { taken, given, nanos, longest, .. }) = (link.filtered.name, &link);
@@ -308,41 +308,41 @@ impl Chain {
         }
     }
 
-    /// For platforms that have caught a panic of a filter: whose it was. The chain must not be given anything after that.
+    /// For platforms that have caught a panic: the filter that panicked. The chain must not be used after that.
     pub fn panicked(&self) -> Option<&'static str> {
-        // What a filter writes, those behind it get while it is at work itself.
+        // Filters behind run within the writes of those before them.
         self.links.iter().rfind(|link| link.running).map(|link| link.filtered.name)
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no filters.
     pub fn is_empty(&self) -> bool {
         self.links.is_empty()
     }
 
-    /// Whether the rest of the body passes by all filters: platforms may hand it on without the chain, and need not tell it
-    /// of the end.
+    /// Returns true if the rest of the body bypasses all filters: platforms may pass it on without the chain, and need not call
+    /// `end`.
     pub fn is_over(&self) -> bool {
         self.links.iter().all(|link| link.passing)
     }
 
-    /// Whether pieces go through all filters within few microseconds: see [`BodyFilter::is_quick`].
+    /// Returns true if a piece takes only a few microseconds in all filters: see [`BodyFilter::is_quick`].
     pub fn is_quick(&self) -> bool {
         self.links.iter().all(|link| link.passing || link.filtered.filter.is_quick())
     }
 
-    /// Takes a piece; what comes out goes to `out`.
+    /// Filters a piece; output goes to `out`.
     ///
     /// # Errors
     ///
-    /// The body cannot go on, and which filter says so: never [`Bail::Pass`].
+    /// The body cannot go on, with the filter that decided: never [`Bail::Pass`].
     pub fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<Passed, (Bail, &'static str)> {
         let mut passed = Passed::default();
         push(&mut self.links, piece, self.clock, out, &mut passed)?;
         Ok(passed)
     }
 
-    /// Whether a filter has more to write without another piece. Platforms take away what was written and call
-    /// [`resume`](Self::resume) before they hand in more, so that a small piece that becomes large needs no memory. Where
+    /// Returns true if a filter has more output without another piece. Platforms take the output away and call
+    /// [`resume`](Self::resume) before the next piece, so that a small piece that becomes large needs no memory. If
     /// they do not, nothing is lost: the rest is written with the next piece, all at once.
     pub fn is_pending(&self) -> bool {
         let blocked = self.blocked();
@@ -359,18 +359,18 @@ impl Chain {
         self.ended.is_some_and(|ended| ended < self.links.len())
     }
 
-    /// Whether a filter waits for an answer. Platforms give it what it asks for ([`question`](Self::question),
-    /// [`answer`](Self::answer)) before they hand in more, and take away what was written meanwhile.
+    /// Returns true if a filter waits for an answer. Platforms make its fetch ([`question`](Self::question),
+    /// [`answer`](Self::answer)) before the next piece, and take the output away in the meantime.
     pub fn is_waiting(&self) -> bool {
         self.blocked().is_some()
     }
 
-    /// The step whose filter waits for an answer.
+    /// The step with the waiting filter.
     pub fn asking(&self) -> Option<&'static str> {
         Some(self.links.get(self.blocked()?)?.filtered.name)
     }
 
-    /// What the filter that waits asks for; `None` if nobody asks, or it has been taken already.
+    /// Takes the fetch of the waiting filter; `None` if there is none, or it was taken before.
     pub fn question(&mut self) -> Option<FetchRequest> {
         let at = self.blocked()?;
         self.links.get_mut(at)?.filtered.filter.question()
@@ -418,7 +418,7 @@ impl Chain {
         self.links.iter().map(held).fold(0, usize::saturating_add)
     }
 
-    /// Tells the filter that holds most to give up, as if it had exceeded its budget: for platforms whose filters hold too
+    /// Makes the filter that holds most give up, as if it had exceeded its budget: for platforms whose filters hold too
     /// much together.
     ///
     /// # Errors
@@ -436,8 +436,8 @@ impl Chain {
         Ok(passed)
     }
 
-    /// The body's source has nothing more for now; what filters hold back for no other reason than to do better with more
-    /// goes to `out`. For platforms to call before they wait for the source.
+    /// Flushes the filters: the body's source has nothing more for now, so output that was held only for efficiency
+    /// goes to `out`. Platforms call it before they wait for the source.
     ///
     /// # Errors
     ///
@@ -463,8 +463,8 @@ impl Chain {
         Ok(passed)
     }
 
-    /// The body has ended; what is still held goes to `out`. Where a filter waits for an answer, the rest comes when it has
-    /// been answered and the chain is [resumed](Self::resume).
+    /// Ends the body; held output goes to `out`. If a filter waits for an answer, the rest comes after
+    /// the answer, when the chain is [resumed](Self::resume).
     ///
     /// # Errors
     ///
@@ -476,7 +476,7 @@ impl Chain {
         Ok(passed)
     }
 
-    /// Tells filters that the body has ended, each after it has got what those before it had to write.
+    /// Ends the filters in order, each after the output of those before it.
     fn go_on_ending(&mut self, out: &mut dyn Sink, passed: &mut Passed) -> Result<(), (Bail, &'static str)> {
         let Some(ended) = &mut self.ended else { return Ok(()) };
         while let Some([link, rest @ ..]) = self.links.get_mut(*ended..) {

@@ -1,4 +1,4 @@
-//! What the compiler checks about a pipeline.
+//! Compile-time checks of a pipeline.
 
 mod values;
 
@@ -15,21 +15,21 @@ use crate::{Inputs, Outputs, Terminal};
 pub struct Slot {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Its access.
     pub access: Access,
-    /// What expressions see of it.
+    /// Its kind in expressions.
     pub shows: Option<Kind>,
     /// How they see it.
     pub(crate) show: crate::pipeline::Show,
     /// How it makes room.
     pub(crate) shrink: crate::pipeline::Shrink,
-    /// What it is, in a sentence; empty for what the platform knows by itself.
+    /// Its description, a sentence; empty for inputs of the platform.
     pub about: &'static str,
     /// The value that the platform writes in answer to it.
     pub answer: Option<&'static str>,
 }
 
-/// What kind of thing a step reads or writes.
+/// The kind of an input or output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Something that the platform knows, or a part of the exchange that any number of steps may change.
@@ -45,7 +45,7 @@ pub enum Access {
 }
 
 impl Slot {
-    /// What the platform knows.
+    /// An input of the platform.
     pub const fn builtin(name: &'static str) -> Self {
         Self {
             name,
@@ -97,47 +97,47 @@ impl Slot {
         }
     }
 
-    /// Whether it is kept in a slot of its own.
+    /// Returns true if it has a slot of its own.
     pub const fn is_kept(&self) -> bool {
         matches!(self.access, Access::Value | Access::Moved | Access::List)
     }
 }
 
-/// What a step declares.
+/// The declaration of a step.
 #[derive(Debug, Clone, Copy)]
 pub struct Decl {
     /// Its name.
     pub name: &'static str,
-    /// What it does, in a sentence.
+    /// Its description, a sentence.
     pub about: &'static str,
     /// When.
     pub phase: PhaseId,
-    /// What it reads.
+    /// Its inputs.
     pub inputs: &'static [Slot],
-    /// What it writes.
+    /// Its outputs.
     pub outputs: &'static [Slot],
     /// How it may end a request.
     pub stops: &'static [&'static str],
-    /// Whether it may say in the access log why.
+    /// Set if it may add notes to the access log when it ends a request.
     pub stop_notes: bool,
     /// The values that it emits where it ends a request.
     pub stop_emits: &'static [Slot],
     /// When it runs at all.
     pub filters: &'static [Filter],
-    /// Whether it belongs on the threads for heavy work.
+    /// The thread on which it runs.
     pub weight: Weight,
-    /// Whether a request goes on without it when it panics.
+    /// Set if a request goes on when it panics.
     pub optional: bool,
-    /// Whether a filter that comes of it asks for other documents.
+    /// Set if its filter fetches other documents.
     pub asks: bool,
-    /// Whether it runs behind the steps of its phase that do not say so.
+    /// Set if it runs behind the other steps of its phase.
     pub last: bool,
     /// The key of the configuration that turns it on.
     pub key: Option<&'static Key>,
 }
 
 impl Decl {
-    /// What it may write, with the notes of how it ends requests.
+    /// Its outputs, including notes when it ends a request.
     pub fn writes(&self) -> impl Iterator<Item = &'static Slot> {
         let notes = &const { Notes::SLOT };
         let is_said = self.outputs.iter().any(|slot| slot.name == notes.name);
@@ -150,7 +150,7 @@ impl Decl {
     }
 }
 
-/// What `S` declares.
+/// The declaration of `S`.
 pub const fn decl<S: Step>() -> Decl {
     Decl {
         name: S::NAME,
@@ -329,7 +329,7 @@ const fn is_name(name: &str) -> bool {
     !bytes.is_empty()
 }
 
-/// Steps whose keys have one name are of one module, so that their settings are the same.
+/// Steps with the same key are of one module, so that their settings are the same.
 #[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
 const fn check_key(groups: &[&[Decl]], here: &Cursor, step: &Decl) {
     let Some(key) = step.key else { return };
@@ -357,7 +357,7 @@ const fn check_key(groups: &[&[Decl]], here: &Cursor, step: &Decl) {
     }
 }
 
-/// A step whose filter never holds would never run. Filters are looked at one by one: two that exclude each other are not
+/// A step with a filter that never holds would never run. Filters are checked one by one: two that exclude each other are not
 /// found.
 #[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
 const fn check_filter(groups: &[&[Decl]], here: &Cursor, step: &Decl, filter: Filter) {
@@ -385,7 +385,7 @@ const fn check_filter(groups: &[&[Decl]], here: &Cursor, step: &Decl, filter: Fi
     panic!("{}", text.as_str());
 }
 
-/// Whether this is a method that everybody knows, in another case.
+/// Returns true for a well-known method in the wrong case.
 const fn is_misspelt(method: &str) -> bool {
     const METHODS: [&str; 9] =
         ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
@@ -399,7 +399,7 @@ const fn is_misspelt(method: &str) -> bool {
     false
 }
 
-/// Whether an earlier step writes a value, or adds to a list, of this name. A list that the step reads may be empty.
+/// Returns true if an earlier step writes a value, or adds to a list, of this name. A list that the step reads may be empty.
 const fn is_written(groups: &[&[Decl]], here: &Cursor, step: &Decl, value: &str) -> bool {
     let mut number = 0;
     while number < step.inputs.len() {

@@ -1,4 +1,4 @@
-//! What a server tells steps about an exchange, and what it changes for them.
+//! The interface between a server and steps: the state of an exchange, and changes to it.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -13,7 +13,7 @@ use crate::settings::UpstreamId;
 ///
 /// All bytes of a request are as it was understood: host and path in their normal form, the raw target beside them.
 pub trait Exchange {
-    /// The client: the peer, or whom a trusted peer named. `None` for a Unix socket.
+    /// The client: the peer, or the address that a trusted peer forwarded. `None` for a Unix socket.
     fn client(&self) -> Option<IpAddr>;
     /// The other end of the connection, after a PROXY protocol header.
     fn peer(&self) -> Option<IpAddr>;
@@ -31,20 +31,20 @@ pub trait Exchange {
     fn authority(&self) -> &str;
     /// The path in its normal form; `*` for a server-wide OPTIONS, empty for CONNECT.
     fn path(&self) -> &[u8];
-    /// What servers may take that path for that is another one in its normal form, where requests go on or are refused by
-    /// how it is read. `None` if there are too many to look at. Default: nothing.
+    /// The other paths, in normal form, as which servers may read the path. Requests are refused or passed
+    /// by them. `None` if there are too many to check. Default: none.
     fn other_paths(&self) -> Option<&[Vec<u8>]> {
         Some(&[])
     }
     /// Says that a condition comes to something else for one of these: the request goes to no origin. By default it does.
     fn doubt_path(&self) {}
-    /// What stands behind the first `?`, without it.
+    /// The text behind the first `?`.
     fn query(&self) -> Option<&[u8]>;
     /// The target as it was sent.
     fn raw_target(&self) -> &[u8];
     /// The fields of the request.
     fn request_fields(&self) -> &dyn Fields;
-    /// The request as its client sent it. By default what was understood, as far as that is the same.
+    /// The request as its client sent it. By default the canonical request, where both agree.
     fn received(&self) -> Received<'_> {
         Received {
             method: self.method(),
@@ -75,11 +75,11 @@ pub trait Exchange {
     fn route(&self) -> &str;
     /// The time, the same for all steps of a phase.
     fn now(&self) -> Now;
-    /// Whether filters of bodies hold so much together that those who can do without should. Default: no.
+    /// Returns true if filters of bodies hold so much together that optional ones should be skipped. Default: false.
     fn memory_is_short(&self) -> bool {
         false
     }
-    /// What a heavy step calls now and then, see [`GiveWay`](crate::GiveWay). By default it does nothing.
+    /// A function that a heavy step calls now and then, see [`GiveWay`](crate::GiveWay). By default it does nothing.
     fn give_way(&self) -> fn() {
         || {}
     }
@@ -90,21 +90,21 @@ pub trait Exchange {
     fn status(&self) -> Option<u16>;
     /// The fields of the response; none before there is one.
     fn response_fields(&self) -> &dyn Fields;
-    /// Who made the response.
+    /// The source of the response.
     fn source(&self) -> Source<'_>;
     /// The start of the response's body that was received for the steps, and whether that is all of it. By default
     /// nothing.
     fn response_body(&self) -> (&[u8], bool) {
         (&[], false)
     }
-    /// What became of the exchange; complete in the phase `log`.
+    /// The outcome of the exchange; complete in the phase `log`.
     fn summary(&self) -> Summary;
 
-    /// Changes whom the request is taken to come from.
+    /// Sets the effective client address.
     fn set_client(&mut self, client: IpAddr);
     /// Changes the scheme in which the client is taken to have asked: `https`, or `http`.
     fn set_secure(&mut self, secure: bool);
-    /// Changes path and query of the request; what is no target in its normal form is brought into it, or refused by
+    /// Changes path and query of the request; a target that is not in normal form is normalised, or refused by
     /// returning false.
     fn set_target(&mut self, path: Option<&[u8]>, query: Option<&[u8]>) -> bool;
     /// Chooses another upstream.
@@ -125,7 +125,7 @@ pub struct Received<'r> {
     pub method: &'r [u8],
     /// The target.
     pub target: &'r [u8],
-    /// The protocol, such as `HTTP/1.1`. Of what is not HTTP: what stands in its place, or nothing.
+    /// The protocol, such as `HTTP/1.1`. For requests that are not HTTP: the text in its place, or nothing.
     pub protocol: &'r [u8],
     /// The fields in their order, with the case of their names, those of the connection included.
     pub fields: &'r dyn Fields,
@@ -155,14 +155,14 @@ pub struct Refusal<'r> {
     pub head: &'r [u8],
 }
 
-/// What is known of a TLS handshake.
+/// The facts about a TLS handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TlsFacts<'r> {
     /// `TLSv1.2` or `TLSv1.3`.
     pub version: &'r str,
     /// The name that the client asked for (SNI).
     pub server_name: Option<&'r str>,
-    /// Whether the client has shown a certificate that was verified.
+    /// Set if the client has presented a certificate that was verified.
     pub client_verified: bool,
     /// The subject of that certificate, escaped as RFC 4514 has it, so that no two names are the same text.
     pub client_subject: Option<&'r str>,
@@ -184,7 +184,7 @@ impl Now {
     }
 }
 
-/// Who made a response.
+/// The source of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source<'r> {
     /// There is none yet.
@@ -197,14 +197,14 @@ pub enum Source<'r> {
     Step {
         /// Its name.
         name: &'static str,
-        /// Whether [the body is meant](crate::Response::meant).
+        /// Set if [the body is meant](crate::Response::meant).
         meant: bool,
     },
     /// The server, because of an error of this kind.
     Error(&'r str),
 }
 
-/// What became of an exchange.
+/// The outcome of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Summary {
     /// Bytes of the request's body.

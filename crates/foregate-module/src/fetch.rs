@@ -16,7 +16,7 @@ use crate::value::Value;
 ///
 /// A step that needs an answer emits `Emit<Fetch<Name>>`; a step of a later phase reads `Read<'r, Fetched<Name>>`.
 pub trait FetchKey: 'static {
-    /// The name of what is asked, such as `forward-auth.request`.
+    /// The name of the fetch, such as `forward-auth.request`.
     const NAME: &'static str;
     /// The name of the answer, such as `forward-auth.answer`.
     const ANSWER: &'static str;
@@ -46,10 +46,10 @@ impl<K: FetchKey> Value for Fetched<K> {
 /// The answer to a fetch.
 pub type FetchResult = Result<FetchResponse, FetchError>;
 
-/// What to ask, and whom.
+/// A request of a step, with its target.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FetchRequest {
-    /// Whom.
+    /// The upstream to ask.
     pub target: FetchTarget,
     /// The method, a token.
     pub method: Text,
@@ -69,11 +69,11 @@ pub struct FetchRequest {
     /// How long an answer with a status of 200 is kept for the same question, asked by whichever request; zero: not at
     /// all. After that it still serves, for as long again, while asking fails.
     pub keep: Duration,
-    /// That a kept answer of this age is asked for again, if it can be: for what it does not have and a new one may. Where that fails, the
-    /// old one serves, and is not asked for again before this time is over. Default: `None`.
+    /// The age from which a kept response is requested again, if possible: for data that a new response may contain. If that fails, the
+    /// old one is used, and not requested again before this time has passed. Default: `None`.
     pub renew_after: Option<Duration>,
-    /// Whether the body of an answer with a status of 200 can be used. One that cannot is kept no longer than a failure, and what was kept
-    /// before serves instead of it, as while asking fails. By default any can.
+    /// Checks the body of a response with status 200. An unusable one is kept no longer than a failure, and the one kept
+    /// before is used instead, as after a failed fetch. By default all are usable.
     pub usable: Usable,
 }
 
@@ -93,12 +93,12 @@ impl fmt::Debug for FetchRequest {
 }
 
 impl FetchRequest {
-    /// Whether an answer is one that is kept for as long as [`keep`](Self::keep) says.
+    /// Returns true if a response is kept as long as [`keep`](Self::keep) says.
     pub fn is_good(&self, answer: &FetchResponse) -> bool {
         answer.status == 200 && (self.usable.0)(&answer.body)
     }
 
-    /// Whether asking has failed, so that an older answer serves instead: there is none, or it says that the server is in trouble.
+    /// Returns true if the fetch failed, so that an older response is used instead: no response, or one that reports trouble of the server.
     pub fn has_failed(&self, result: &FetchResult) -> bool {
         let serves =
             |answer: &FetchResponse| answer.status < 500 && (answer.status != 200 || self.is_good(answer));
@@ -135,7 +135,7 @@ impl PartialEq for Usable {
 
 impl Eq for Usable {}
 
-/// Who is asked.
+/// The target of a fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FetchTarget {
     /// A server of this upstream.
@@ -162,7 +162,7 @@ impl FetchResponse {
         self.fields.iter().find(|field| field.name().eq_ignore_ascii_case(name.as_bytes())).map(Field::value)
     }
 
-    /// The same as a response for the client.
+    /// Converts it to a response for the client.
     pub fn into_response(self) -> Response {
         Response { fields: self.fields, body: self.body, ..Response::new(self.status) }
     }
@@ -177,7 +177,7 @@ pub enum FetchError {
     Timeout,
     /// The body was larger than the limit.
     TooLarge,
-    /// What came is not HTTP.
+    /// The response is not HTTP.
     Malformed,
     /// The request cannot be made: a path, method or host that is none, or no such route.
     BadRequest,

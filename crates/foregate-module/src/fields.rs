@@ -46,7 +46,7 @@ impl dyn Fields + '_ {
         self.named(name.as_bytes())
     }
 
-    /// The same for a name in bytes.
+    /// The values of a name in bytes.
     pub fn named<'f, 'n>(&'f self, name: &'n [u8]) -> impl Iterator<Item = &'f [u8]> + use<'f, 'n> {
         let mut last = None;
         core::iter::from_fn(move || {
@@ -145,11 +145,11 @@ impl Field {
         Ok(Self { name, value })
     }
 
-    /// The same field with another value.
+    /// Replaces the value.
     ///
     /// # Errors
     ///
-    /// It cannot be one.
+    /// The value is invalid.
     pub fn with_value(&self, value: impl Into<Text>) -> Result<Self, FieldError> {
         let value = value.into();
         check_value(&value)?;
@@ -172,7 +172,7 @@ impl Field {
     }
 }
 
-/// Whether a module may set or remove fields of this name.
+/// Checks that a module may set or remove fields of this name.
 ///
 /// # Errors
 ///
@@ -188,7 +188,7 @@ fn is_framing(name: &[u8]) -> bool {
     FRAMING.iter().any(|framing| name.eq_ignore_ascii_case(framing.as_bytes()))
 }
 
-/// Whether these bytes can be the value of a field.
+/// Checks that these bytes can be the value of a field.
 ///
 /// # Errors
 ///
@@ -207,7 +207,7 @@ pub fn check_value(value: &[u8]) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// Whether one of the bytes is a control byte; a tab counts.
+/// Returns true if one of the bytes is a control byte; a tab counts.
 #[inline]
 fn may_have_control(bytes: &[u8; 8]) -> bool {
     const ONES: u64 = 0x0101_0101_0101_0101;
@@ -253,7 +253,7 @@ impl Edit {
                     fields.append(field.name(), field.value());
                 }
             }
-            // What is no name is that of no field.
+            // A name that is invalid names no field.
             Self::Remove(name) if is_framing(name) => {}
             Self::Remove(name) => fields.remove(name),
             Self::RemoveNumbers(numbers) => remove_numbers(fields, numbers),
@@ -263,8 +263,8 @@ impl Edit {
 
 /// Changes to the fields of a head, in their order.
 ///
-/// What cannot be a field is left out by the methods that take constants and bytes of a request alike, and counted by
-/// nobody: a step that must know makes a [`Field`] first.
+/// Methods that accept both constants and bytes of a request drop invalid fields without counting
+/// them: a step that must know makes a [`Field`] first.
 #[derive(Debug, Clone, Default)]
 pub struct Edits {
     /// The first parts, without an allocation: most steps change little. None is behind a place that is free.
@@ -309,7 +309,7 @@ impl Edits {
         made
     }
 
-    /// Whether nothing changes.
+    /// Returns true if nothing changes.
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }
@@ -326,7 +326,7 @@ impl Edits {
         }
     }
 
-    /// Adds what others are.
+    /// Appends other changes.
     pub fn extend(&mut self, others: &Self) {
         others.parts().cloned().for_each(|part| self.add(part));
     }
@@ -375,7 +375,7 @@ impl Edits {
         self.parts().flat_map(Part::edits)
     }
 
-    /// Whether they change anything of these fields.
+    /// Returns true if they change any of these fields.
     pub fn change(&self, fields: &dyn Fields) -> bool {
         let all = || (0..fields.count()).filter_map(|number| fields.field(number));
         let values = |name: &[u8]| {

@@ -1,4 +1,4 @@
-//! What a step reads.
+//! Inputs of steps.
 
 use alloc::vec::Vec;
 use core::any::Any;
@@ -18,7 +18,7 @@ use crate::value::{Shown, Value};
     label = "a value is read as `Read<'r, {Self}>` or moved as `Take<{Self}>`, a list read as `Added<'r, {Self}>`, an answer as `Read<'r, Fetched<KEY>>`"
 )]
 pub trait Input<'r>: Sized {
-    /// What it is, for checks and descriptions.
+    /// The input, for checks and descriptions.
     const SLOT: Slot;
 
     /// Reads it. `slot` is where its value is, if it is one.
@@ -38,7 +38,7 @@ pub trait ReadableAt<P: Phase> {}
     label = "write a tuple of at most ten inputs, such as `(Path<'r>,)`"
 )]
 pub trait Inputs<'r, P: Phase>: Sized {
-    /// What they are.
+    /// The inputs.
     const SLOTS: &'static [Slot];
 
     /// Reads them. `slots` has one entry for each.
@@ -76,8 +76,8 @@ inputs!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 inputs!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8);
 inputs!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
 
-/// Everything that is known so far: for expressions, which read what their author wrote. A step that knows what it reads
-/// states that instead.
+/// Everything that is known so far: for expressions, which read the fields that their author chose. A step with known inputs
+/// declares those instead.
 #[derive(Clone, Copy)]
 pub struct View<'r> {
     exchange: &'r dyn Exchange,
@@ -93,22 +93,22 @@ pub struct View<'r> {
     doubt: Doubt,
 }
 
-/// What becomes of it that a condition comes to something else for one of the [other paths](Exchange::other_paths).
+/// The treatment of a condition whose result differs for one of the [other paths](Exchange::other_paths).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doubt {
-    /// The request [goes to no origin](Exchange::doubt_path): for what guards something. The default.
+    /// The request [goes to no origin](Exchange::doubt_path): for conditions that guard something. The default.
     Refuses,
     /// Nothing: the path counts as it is here.
     Ignored,
-    /// The condition does not hold: for what may be left undone.
+    /// The condition does not hold: for optional actions.
     Denies,
 }
 
 impl<'r> View<'r> {
-    /// What marks steps that read it.
+    /// Marks steps that read it.
     pub(crate) const NAME: &'static str = "everything";
 
-    /// For platforms: what steps may read of an exchange.
+    /// For platforms: the readable state of an exchange.
     pub fn new(exchange: &'r dyn Exchange, slots: &'r Slots, pipeline: &'r Pipeline) -> Self {
         Self {
             exchange,
@@ -122,14 +122,14 @@ impl<'r> View<'r> {
         }
     }
 
-    /// The same for a dry run, which sees what other dry runs have written.
+    /// A view for a dry run, which sees the values of other dry runs.
     #[must_use]
     pub fn dry(self, dry: bool) -> Self {
         Self { dry, ..self }
     }
 
-    /// The same with one value as a step is going to write it: for a step whose expressions see what its earlier ones
-    /// have led to. A second call takes back the first.
+    /// A view with one value that a step is about to write: for a step whose expressions see the results of its own
+    /// earlier ones. A second call replaces the first.
     #[must_use]
     pub fn with<V: Value>(self, data: &'r V::Data) -> Self {
         let number = self.pipeline.values().iter().position(|value| value.name == V::NAME);
@@ -137,24 +137,24 @@ impl<'r> View<'r> {
         Self { instead, ..self }
     }
 
-    /// The same with this address for the client's: for a step whose expressions take the clients of a network for one.
+    /// A view with this client address: for a step whose expressions treat the clients of a network as one.
     #[must_use]
     pub fn with_client(self, client: IpAddr) -> Self {
         Self { client: Some(client), ..self }
     }
 
-    /// The same for conditions in doubt of which something else comes.
+    /// A view with another treatment of conditions in doubt.
     #[must_use]
     pub fn in_doubt(self, doubt: Doubt) -> Self {
         Self { doubt, ..self }
     }
 
-    /// The same for a step that [guards](crate::Step::guards), or does not.
+    /// A view for a step that [guards](crate::Step::guards), or does not.
     pub(crate) fn guarding(self, guards: bool) -> Self {
         self.in_doubt(if guards { Doubt::Refuses } else { Doubt::Ignored })
     }
 
-    /// What comes of conditions in doubt. Dry runs refuse nothing.
+    /// The treatment of conditions in doubt. Dry runs refuse nothing.
     pub fn doubt(&self) -> Doubt {
         match self.doubt {
             Doubt::Refuses if self.dry => Doubt::Ignored,
@@ -162,7 +162,7 @@ impl<'r> View<'r> {
         }
     }
 
-    /// Whether it is of a dry run.
+    /// Returns true for a dry run.
     pub fn is_dry(&self) -> bool {
         self.dry
     }
@@ -172,7 +172,7 @@ impl<'r> View<'r> {
         self.exchange
     }
 
-    /// The client's address, or what stands in for it: what expressions are told.
+    /// The client's address, or its replacement for expressions.
     pub fn client(&self) -> Option<IpAddr> {
         self.client.or_else(|| self.exchange.client())
     }
@@ -186,7 +186,7 @@ impl<'r> View<'r> {
         self.pipeline.values().get(usize::from(number))?.show(value)
     }
 
-    /// The same for a step that takes values.
+    /// A view for a step that takes values.
     pub(crate) fn taking(self, taken: &'r Taken) -> Self {
         Self { taken: Some(taken), ..self }
     }
@@ -246,13 +246,13 @@ macro_rules! borrowed {
 }
 
 plain! {
-    /// The client's address: the peer's, or what a trusted peer named. `None` for a Unix socket.
+    /// The client's address: the peer's, or the one that a trusted peer forwarded. `None` for a Unix socket.
     ClientAddress(Option<IpAddr>), "client address", Phase, |exchange| exchange.client();
     /// The address of the connection's other end.
     PeerAddress(Option<IpAddr>), "peer address", Phase, |exchange| exchange.peer();
     /// The time of the phase.
     Time(Now), "time", Phase, |exchange| exchange.now();
-    /// Whether filters of bodies hold so much together that a step that can do without its filter should.
+    /// True if filters of bodies hold so much together that a step with an optional filter should skip it.
     MemoryIsShort(bool), "memory is short", Phase, |exchange| exchange.memory_is_short();
     /// A number that nobody can guess.
     Random(u64), "random number", Phase, |exchange| exchange.random();
@@ -260,7 +260,7 @@ plain! {
     RequestLength(Option<u64>), "request length", Phase, |exchange| exchange.request_length();
     /// The status of the response.
     Status(u16), "status", AfterResponse, |exchange| exchange.status().unwrap_or_default();
-    /// What became of the exchange so far; complete in the phase `log`.
+    /// The outcome of the exchange so far; complete in the phase `log`.
     Outcome(Summary), "outcome", AfterResponse, |exchange| exchange.summary();
 }
 
@@ -289,11 +289,11 @@ borrowed! {
     SiteName(&'r str), "site", Phase, |exchange| exchange.site();
     /// The pattern of the route.
     RouteName(&'r str), "route", Phase, |exchange| exchange.route();
-    /// Who made the response.
+    /// The source of the response.
     ResponseSource(Source<'r>), "response source", AfterResponse, |exchange| exchange.source();
 }
 
-/// Whether nothing that the step does counts, because its key says `dry-run=#true`.
+/// True if the step has no effect, because its key says `dry-run=#true`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DryRun(pub bool);
 
@@ -320,12 +320,12 @@ impl<'r> Input<'r> for Unseen {
 
 impl<P: Phase> ReadableAt<P> for Unseen {}
 
-/// The fields of the request: up to `upstream-request` with what steps have changed in them, then those of the client again.
+/// The fields of the request: up to `upstream-request` with the changes of steps, then the client's again.
 #[derive(Clone, Copy)]
 pub struct RequestFields<'r>(pub &'r dyn Fields);
 
 impl RequestFields<'_> {
-    /// What marks steps that read them.
+    /// Marks steps that read them.
     pub(crate) const NAME: &'static str = "request fields";
 }
 
@@ -351,11 +351,11 @@ impl<'r> Input<'r> for ResponseFields<'r> {
 
 impl<P: AfterResponse> ReadableAt<P> for ResponseFields<'_> {}
 
-/// What a step calls now and then in work that takes long, some ten times in a millisecond: a thread that serves requests and
+/// A function for work that takes long, to be called some ten times in a millisecond: a thread that serves requests and
 /// waits for the core goes first. On such a thread itself it does nothing.
 ///
-/// Threads for heavy work have a lower priority, but a kernel looks for one that should have the core instead when its tick
-/// comes, which can be four milliseconds later.
+/// Threads for heavy work have a lower priority, but a kernel reschedules only at its next
+/// tick, which can be four milliseconds later.
 #[derive(Debug, Clone, Copy)]
 pub struct GiveWay(pub fn());
 
@@ -392,16 +392,16 @@ impl<P: AfterResponse> ReadableAt<P> for ErrorKind<'_> {}
 /// neither do steps of the phase `log`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Body<'r> {
-    /// What has been received.
+    /// The received bytes.
     pub bytes: &'r [u8],
     /// How much that is, bytes; also where it is not at hand.
     pub length: usize,
-    /// Whether that is all of the body.
+    /// Set if that is all of the body.
     pub whole: bool,
 }
 
 impl Body<'_> {
-    /// What marks steps that read it.
+    /// Marks steps that read it.
     pub(crate) const NAME: &'static str = "request body";
 }
 
@@ -419,9 +419,9 @@ impl<P: AfterBody> ReadableAt<P> for Body<'_> {}
 /// [`HoldResponseBody`](crate::HoldResponseBody).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResponseBody<'r> {
-    /// What has been received.
+    /// The received bytes.
     pub bytes: &'r [u8],
-    /// Whether that is all of it.
+    /// Set if that is all of it.
     pub whole: bool,
 }
 
@@ -435,18 +435,18 @@ impl<'r> Input<'r> for ResponseBody<'r> {
 
 impl<P: AfterHold> ReadableAt<P> for ResponseBody<'_> {}
 
-/// The request as its client sent it: method, target and fields before the platform or a step has changed any. The
-/// platform keeps a copy for a route one of whose steps reads this.
+/// The request as its client sent it: method, target and fields before any change by the platform or a step. The
+/// platform keeps a copy for a route with a step that reads this.
 ///
 /// A step of the phase `log` that reads it also sees requests that were refused before they had a route, with the reason
 /// ([`Received::refusal`](crate::Received::refusal)); of its other inputs only those of the connection mean something then.
-/// Such a step is that of the route whose host and path the request seems to ask for, or that of the top of the file.
-/// What a step has kept of the request in earlier phases is not there.
+/// Such a step is that of the route for the apparent host and path of the request, or that of the top of the file.
+/// Values of earlier phases are missing then.
 #[derive(Debug, Clone, Copy)]
 pub struct ReceivedRequest<'r>(pub Received<'r>);
 
 impl ReceivedRequest<'_> {
-    /// What marks steps that read it.
+    /// Marks steps that read it.
     pub(crate) const NAME: &'static str = "request as received";
 }
 

@@ -1,9 +1,9 @@
 //! The contract between Foregate and its modules.
 //!
-//! A module is pure product logic: no input or output, no clock, no globals. It consists of [`Step`]s. Each step says in
-//! which [`Phase`] of an exchange it runs, what it reads, what it may write, and how it may end the request. The list of
-//! all steps, made with [`pipeline!`], is checked by the compiler: a value that nobody writes before it is read, two
-//! writers of one value, a status code read before there is one, are errors of compilation, told in a sentence.
+//! A module is pure product logic: no input or output, no clock, no globals. It consists of [`Step`]s. Each step declares
+//! its [`Phase`] of an exchange, its inputs and outputs, and the ways in which it may end the request. The list of
+//! all steps, made with [`pipeline!`], is checked by the compiler: a value that is read before any step writes it, two
+//! writers of one value, a status code read before there is one, are errors of compilation, each explained in a sentence.
 //!
 //! ```
 //! use core::ops::ControlFlow;
@@ -32,7 +32,7 @@
 //! ```
 //!
 //! The crate is `no_std`: the names of files, sockets and clocks do not resolve in it, nor in the crates of modules. A step
-//! that needs an answer from elsewhere emits a [`Fetch`]; the platform performs it between phases.
+//! that needs a response from elsewhere emits a [`Fetch`]; the platform performs it between phases.
 
 #![no_std]
 #![forbid(unsafe_code)]

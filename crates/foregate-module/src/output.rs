@@ -1,4 +1,4 @@
-//! What a step writes.
+//! Outputs of steps.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -18,16 +18,16 @@ use crate::value::Value;
 pub struct Apply<'a> {
     /// The exchange.
     pub exchange: &'a mut dyn Exchange,
-    /// What is kept of it for steps.
+    /// The state kept for steps.
     pub state: &'a mut State,
     /// The step.
     pub step: &'static str,
-    /// Whether only values are written, and none that steps see which are not in a dry run.
+    /// Set for a dry run: only values are written, and steps outside of a dry run do not see them.
     pub dry: bool,
 }
 
 impl Apply<'_> {
-    /// Says what a dry run has left out.
+    /// Notes an effect that a dry run has skipped.
     fn leave_out(&mut self, what: &str) {
         let note = [self.step, ": ", what].concat();
         // Steps run again where a response takes the place of another.
@@ -46,7 +46,7 @@ impl Apply<'_> {
     }
 }
 
-/// The event, and the name of the note, for what a dry run has left out.
+/// The event, and the name of the note, for a skipped effect of a dry run.
 pub(crate) const DRY_RUN: &str = "dry-run";
 
 /// One thing that a step writes.
@@ -55,7 +55,7 @@ pub(crate) const DRY_RUN: &str = "dry-run";
     label = "a value is written as `Emit<{Self}>`, an entry of a list as `Add<{Self}>`, a question as `Emit<Fetch<KEY>>`"
 )]
 pub trait Output {
-    /// What it is, for checks and descriptions.
+    /// The output, for checks and descriptions.
     const SLOT: Slot;
 
     /// Writes it. `slot` is where its value goes, if it is one.
@@ -72,7 +72,7 @@ pub trait WritableAt<P: Phase> {}
     label = "write a tuple of at most seven outputs, such as `(EditResponse,)`"
 )]
 pub trait Outputs<P: Phase> {
-    /// What they are.
+    /// The outputs.
     const SLOTS: &'static [Slot];
 
     /// Writes them, in their order. `slots` has one entry for each.
@@ -156,8 +156,8 @@ macro_rules! effects {
     )* };
 }
 
-// Each with what it is called, whether several steps may write it, the phases that allow it, whether one of them would change
-// something that a dry run has to tell, and how it is written.
+// Declares each effect: its name, if several steps may write it, the phases that allow it, if it is a change that
+// a dry run has to report, and how it is applied.
 effects! {
     /// Changes to the fields of the request; any number of steps may make some, in their order.
     EditRequest(Edits), "request fields", effect, BeforeResponse, |exchange, edits| edits.change(exchange.request_fields()), |apply, edits| {
@@ -171,20 +171,20 @@ effects! {
             edits.apply(apply.exchange.response_fields_mut());
         }
     };
-    /// Whom the request is taken to come from. One step of the pipeline may say so.
+    /// The effective client address. One step of the pipeline may set it.
     SetClientAddress(Option<IpAddr>), "client address", only, BeforeUpstream, |exchange, client| client.is_some() && *client != exchange.client(), |apply, client| {
         if let Some(client) = client {
             apply.exchange.set_client(client);
         }
     };
-    /// Whether the client is taken to have asked by `https`, or else `http`. One step of the pipeline may say so.
+    /// The effective scheme: true for `https`, false for `http`. One step of the pipeline may set it.
     SetClientScheme(Option<bool>), "client scheme", only, BeforeUpstream, |exchange, secure| secure.is_some_and(|secure| secure != (exchange.scheme() == "https")), |apply, secure| {
         if let Some(secure) = secure {
             apply.exchange.set_secure(secure);
         }
     };
-    /// Another path and query for the request: what the origin sees; the route stays. `None` for a part that stays; an
-    /// empty query goes. A path that is none, or one with a `..` in any spelling, changes nothing: the request is refused.
+    /// Another path and query for the origin; the route stays. `None` for a part that stays; an
+    /// empty query is removed. An invalid path, or one with a `..` in any spelling, changes nothing: the request is refused.
     RewriteTarget(Option<(Option<Text>, Option<Text>)>), "target", effect, BeforeUpstream, |_, what| what.is_some(), |apply, target| {
         if let Some((path, query)) = target {
             apply.exchange.set_target(path.as_deref(), query.as_deref());
@@ -218,7 +218,7 @@ effects! {
     Counts(Vec<&'static str>), "metrics", effect, Phase, |_, _| false, |apply, events| {
         apply.state.events.extend(events);
     };
-    /// The same for parts of the configuration: an event, by a constant name, and the name of the part, such as a rule:
+    /// Events for parts of the configuration: the event, a constant, and the name of the part, such as a rule:
     /// `foregate_step_tally_total`.
     Tally(Vec<(&'static str, Text)>), "metrics of parts", effect, Phase, |_, _| false, |apply, tallies| {
         apply.state.tallies.extend(tallies);
@@ -253,10 +253,10 @@ impl Output for FilterResponseBody {
 
 impl<P: HoldsResponse> WritableAt<P> for FilterResponseBody {}
 
-/// How many bytes more the values that the step has written hold until the request is over, for the platform to count among
-/// what filters of bodies hold. Where there is no such memory left, the request ends with 503; that of a step which
-/// [only watches](crate::Step::only_watches), or is in a dry run, goes on without: see [`Value::shrink`]. For what grows with a
-/// body; what is small is not worth counting.
+/// The additional memory, bytes, that the step's values hold until the end of the request, which the platform counts with
+/// the memory of body filters. If there is too little memory left, the request ends with 503; for a step which
+/// [only watches](crate::Step::only_watches), or is in a dry run, it goes on without the values: see [`Value::shrink`]. For values that grow with a
+/// body; small values are not worth counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holds(pub usize);
 
@@ -269,7 +269,7 @@ impl Output for Holds {
 
 impl<P: Phase> WritableAt<P> for Holds {}
 
-/// The same as [`Notes`], written in a dry run too, because that is what it is looked at by.
+/// Like [`Notes`], but written in a dry run too, since they report its results.
 #[derive(Debug)]
 pub struct Findings(pub Vec<Note>);
 
@@ -291,10 +291,10 @@ pub struct Note {
     pub value: Text,
 }
 
-/// How much of the response's body is to be received before the phase `response-body`, bytes: what steps of that phase
-/// then read as [`ResponseBody`](crate::ResponseBody), before the client gets even the head. The most that steps ask for
-/// counts, and is at most 1 MiB. Receiving ends early with the body, or after ten seconds. In a dry run too, which otherwise
-/// would have nothing to look at.
+/// The number of bytes of the response's body to receive before the phase `response-body`; its steps
+/// read them as [`ResponseBody`](crate::ResponseBody), before the client gets even the head. The largest request of all steps
+/// counts, at most 1 MiB. Receiving ends early with the body, or after ten seconds. Applies in a dry run too, which otherwise
+/// would have no input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HoldResponseBody(pub Option<usize>);
 
@@ -307,8 +307,8 @@ impl Output for HoldResponseBody {
 
 impl<P: BeforeHold> WritableAt<P> for HoldResponseBody {}
 
-/// Lines for log files that the configuration names; see [`Context::log`](crate::Context::log). Written in a dry run too,
-/// because that is what it is looked at by.
+/// Lines for log files of the configuration; see [`Context::log`](crate::Context::log). Written in a dry run too,
+/// since they report its results.
 #[derive(Debug, Default)]
 pub struct WriteLog(pub Vec<LogLine>);
 

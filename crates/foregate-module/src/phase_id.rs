@@ -7,15 +7,15 @@ use core::fmt;
 pub enum PhaseId {
     /// The site and the route are known; nothing has been judged.
     RequestEarly,
-    /// Who asks.
+    /// Identifies the client.
     RequestIdentity,
-    /// Whether they may.
+    /// Allows or refuses the request.
     RequestSecurity,
     /// As much of the body as the steps asked for has been received.
     RequestBody,
-    /// What the origin shall see.
+    /// Changes the request for the origin.
     RequestRewrite,
-    /// What tells this response from others in the cache.
+    /// Distinguishes this response from others in the cache.
     CacheKey,
     /// Which upstream.
     UpstreamSelect,
@@ -23,7 +23,7 @@ pub enum PhaseId {
     UpstreamRequest,
     /// The head of the upstream's response, as it came. Not run for answers of our own.
     UpstreamResponse,
-    /// The head of the response that the client gets, whoever made it.
+    /// Changes the head of the response to the client, from any source.
     ResponseHeaders,
     /// Responses that tell of an error can be replaced.
     ResponseErrorPage,
@@ -87,7 +87,7 @@ impl fmt::Display for PhaseId {
 
 /// A phase, as a type. There are no others than those in [`phase`].
 pub trait Phase: sealed::Sealed + 'static {
-    /// The same as a value.
+    /// The phase as a value.
     const ID: PhaseId;
 }
 

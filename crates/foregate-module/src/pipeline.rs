@@ -46,9 +46,9 @@ pub(crate) fn shrink_nothing(_: &mut (dyn Any + Send + Sync)) -> bool {
 pub struct ValueInfo {
     /// Its name.
     pub name: &'static str,
-    /// What it is.
+    /// Its description.
     pub about: &'static str,
-    /// As what expressions see it.
+    /// Its kind in expressions.
     pub shows: Option<Kind>,
     /// The phase in which it is written: expressions of later phases may read it.
     pub phase: PhaseId,
@@ -77,7 +77,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// What the step declares.
+    /// The step's declaration.
     #[inline]
     pub fn decl(&self) -> &'static Decl {
         self.decl
@@ -88,29 +88,29 @@ impl Entry {
         self.step.key()
     }
 
-    /// Whether the step reads the request as it was received.
+    /// Returns true if the step reads the request as it was received.
     pub fn reads_received(&self) -> bool {
         self.decl().inputs.iter().any(|input| input.name == ReceivedRequest::NAME)
     }
 
-    /// Whether the step may look at the fields of the request.
+    /// Returns true if the step may read the fields of the request.
     pub(crate) fn reads_request_fields(&self) -> bool {
         let of_filter = |filter: &Filter| matches!(filter, Filter::RequestField(_));
         let reads = |input: &Slot| [RequestFields::NAME, View::NAME].contains(&input.name);
         self.decl().inputs.iter().any(reads) || self.decl().filters.iter().any(of_filter)
     }
 
-    /// Whether the step reads the start of the request's body.
+    /// Returns true if the step reads the start of the request's body.
     pub fn reads_body(&self) -> bool {
         self.decl().inputs.iter().any(|input| input.name == Body::NAME)
     }
 
-    /// Whether the step may ask for the start of the response's body.
+    /// Returns true if the step may ask for the start of the response's body.
     pub fn holds_response(&self) -> bool {
         self.decl().outputs.iter().any(|output| output.name == HoldResponseBody::SLOT.name)
     }
 
-    /// Whether the step may put a filter before the response's body.
+    /// Returns true if the step may filter the response's body.
     pub fn filters_response(&self) -> bool {
         self.decl().outputs.iter().any(|output| output.name == FilterResponseBody::SLOT.name)
     }
@@ -119,7 +119,7 @@ impl Entry {
     ///
     /// # Errors
     ///
-    /// What is wrong with them.
+    /// Errors in the settings.
     pub fn decode(
         &self,
         nodes: &[Node],
@@ -140,17 +140,17 @@ impl Entry {
         outputs.filter(|(output, _)| output.access == Access::Value).map(|(_, slot)| *slot)
     }
 
-    /// Whether the step writes one of these values.
+    /// Returns true if the step writes one of these values.
     pub(crate) fn writes_any(&self, values: &[u16]) -> bool {
         self.outputs.iter().any(|output| values.contains(output))
     }
 
-    /// Whether the step never ends a request with these settings: see [`Step::only_watches`](crate::Step::only_watches).
+    /// Returns true if the step never ends a request with these settings: see [`Step::only_watches`](crate::Step::only_watches).
     pub fn only_watches(&self, settings: &Arc<dyn Any + Send + Sync>) -> bool {
         self.step.only_watches(&**settings)
     }
 
-    /// Whether the step guards something with these settings: see [`Step::guards`](crate::Step::guards).
+    /// Returns true if the step guards something with these settings: see [`Step::guards`](crate::Step::guards).
     pub fn guards(&self, settings: &Arc<dyn Any + Send + Sync>) -> bool {
         self.step.guards(&**settings)
     }
@@ -170,28 +170,28 @@ impl Entry {
         self.step.body_pause(&**settings)
     }
 
-    /// Whether no 304 may keep an old response of it in use: see [`Step::RENEWS`](crate::Step::RENEWS).
+    /// Returns true if no 304 may keep an old response of it in use: see [`Step::RENEWS`](crate::Step::RENEWS).
     pub fn renews(&self) -> bool {
         self.step.renews()
     }
 
-    /// Whether it is tried on parts of bodies: see [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS).
+    /// Returns true if it is tried on parts of bodies: see [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS).
     pub fn tries_parts(&self) -> bool {
         self.step.tries_parts()
     }
 
-    /// Whether fields of interim responses and trailers go through it with these settings: see
+    /// Returns true if it checks fields of interim responses and trailers with these settings: see
     /// [`Step::sweeps`](crate::Step::sweeps).
     pub fn sweeps(&self, settings: &Arc<dyn Any + Send + Sync>) -> bool {
         self.step.sweeps(&**settings)
     }
 
-    /// Whether the step runs before the response begins: see [`Step::logs_first`](crate::Step::logs_first).
+    /// Returns true if the step runs before the response begins: see [`Step::logs_first`](crate::Step::logs_first).
     pub fn logs_first(&self, settings: &Arc<dyn Any + Send + Sync>) -> bool {
         self.step.logs_first(&**settings)
     }
 
-    /// Whether the step never does anything with these settings: see [`Step::is_idle`](crate::Step::is_idle).
+    /// Returns true if the step never does anything with these settings: see [`Step::is_idle`](crate::Step::is_idle).
     pub fn is_idle(&self, settings: &Arc<dyn Any + Send + Sync>) -> bool {
         self.step.is_idle(&**settings)
     }
@@ -272,7 +272,7 @@ impl Pipeline {
         Self { entries, values: values.into(), fetches: fetches.into() }
     }
 
-    /// What all steps declare, in their order.
+    /// The declarations of all steps, in their order.
     pub fn steps(&self) -> impl ExactSizeIterator<Item = &'static Decl> {
         self.entries.iter().map(Entry::decl)
     }
@@ -292,15 +292,15 @@ impl Pipeline {
         self.fetches.iter().find(|(slot, _)| *slot == request).map(|(_, answer)| *answer)
     }
 
-    /// Whether the step of this number writes the value of this name, or adds to the list.
+    /// Returns true if the step of this number writes the value of this name, or adds to the list.
     pub(crate) fn writes(&self, step: u16, value: &str) -> bool {
         self.entries.get(usize::from(step)).is_some_and(|entry| {
             entry.decl().outputs.iter().any(|output| output.is_kept() && output.name == value)
         })
     }
 
-    /// Two steps whose settings are of two types, although their keys have one name: only one of them could be turned on.
-    /// Programs refuse to start with such a pipeline; what tells keys apart without a look at types, the compiler refuses.
+    /// Two steps with different types of settings, although their keys have one name: only one of them could be turned on.
+    /// Programs refuse to start with such a pipeline; the compiler refuses conflicts that it can see without comparing types.
     pub fn conflicting_keys(&self) -> Option<[&'static Decl; 2]> {
         let of_key = |entry: &&Entry| entry.key().is_some();
         let clashes = |one: &Entry, other: &Entry| {
@@ -334,13 +334,13 @@ impl Pipeline {
         numbers.fold(Steps::NONE, |steps, (number, _)| steps.with(number))
     }
 
-    /// The steps that a key turns on, or the one of this name, for the step `after`, which leaves them out when it runs
+    /// The steps that a key turns on, or the one of this name, for the step `after`, which skips them when it runs
     /// itself.
     ///
     /// # Errors
     ///
-    /// It would come too late. What counts of a module is how it ends requests, if it does, and what it changes if it does
-    /// not: that it has asked a server before is no reason.
+    /// It would come too late. Relevant are the steps of a module that end requests or, if there are none, that change
+    /// something: an earlier fetch is no reason.
     pub fn named_after(&self, name: &str, after: &str) -> Result<Steps, TooLate> {
         let named = self.named(name);
         let entries = || self.entries.iter().enumerate();
@@ -367,8 +367,8 @@ impl Pipeline {
         })
     }
 
-    /// Whether the `when` of a planned step's key holds. It is evaluated once for an exchange, at the first step of the
-    /// key: what steps change in between cannot make the later ones disagree.
+    /// Returns true if the `when` of a planned step's key holds. It is evaluated once for an exchange, at the first step of the
+    /// key: changes by steps in between do not affect the later ones.
     pub fn is_wanted(&self, planned: &Planned, exchange: &dyn Exchange, state: &mut State) -> bool {
         let Some(when) = &planned.when else { return true };
         let key = usize::from(planned.key);
@@ -382,15 +382,15 @@ impl Pipeline {
         state.wanted.contains(key)
     }
 
-    /// Whether a request goes on where a planned step cannot run: it is in a dry run, or only watches and nothing that acts reads
-    /// what it has seen.
+    /// Returns true if a request goes on when a planned step cannot run: it is in a dry run, or only watches and no acting step reads
+    /// its results.
     pub fn may_fail(&self, planned: &Planned) -> bool {
         let entry = self.entries.get(usize::from(planned.step));
         let watches = || entry.is_some_and(|entry| entry.only_watches(&planned.settings));
         planned.dry_run || (!planned.decides && watches())
     }
 
-    /// Drops what the values hold that the steps of this step's key have written: see [`Value::shrink`]. The platform catches
+    /// Drops the memory of the values that the steps of this step's key have written: see [`Value::shrink`]. The platform catches
     /// panics.
     pub fn forget(&self, planned: &Planned, state: &mut State) {
         let key = |entry: &Entry| entry.key().map(|key| key.name);
@@ -407,7 +407,7 @@ impl Pipeline {
         }
     }
 
-    /// Whether a planned step would run now: its `when` and its filters hold.
+    /// Returns true if a planned step would run now: its `when` and its filters hold.
     pub fn applies(&self, planned: &Planned, exchange: &dyn Exchange, state: &mut State) -> bool {
         self.is_wanted(planned, exchange, state)
             && self.entries.get(usize::from(planned.step)).is_some_and(|entry| entry.step.applies(exchange))
@@ -436,7 +436,8 @@ impl Pipeline {
         asks.map(|planned| planned.step)
     }
 
-    /// Whether a planned step lets a field of an interim response, or of trailers, go on. The platform has looked at `when` and what is skipped, and catches panics.
+    /// Returns true if a planned step keeps a field of an interim response, or of trailers. The platform has checked `when` and
+    /// skipped steps, and catches panics.
     pub fn keeps(&self, planned: &Planned, swept: Swept, name: &[u8]) -> bool {
         let entry = self.entries.get(usize::from(planned.step));
         entry.is_none_or(|entry| entry.step.keeps(&*planned.settings, swept, name))
@@ -452,7 +453,7 @@ impl Pipeline {
         }
     }
 
-    /// Runs a planned step on this thread, if its filters hold. The platform has looked at `when` and what is skipped, and
+    /// Runs a planned step on this thread, if its filters hold. The platform has checked `when` and skipped steps, and
     /// catches panics.
     pub fn run(&self, planned: &Planned, exchange: &mut dyn Exchange, state: &mut State) -> Verdict {
         let Some(entry) = self.entries.get(usize::from(planned.step)) else { return Verdict::Passed };
@@ -506,8 +507,8 @@ macro_rules! pipeline {
     };
 }
 
-/// Lists steps for pipelines to take in (`use`), in the order of their phases. They are checked there, so that a group may
-/// read what others write.
+/// Lists steps for pipelines to include (`use`), in the order of their phases. They are checked there, so that a group may
+/// read the values of others.
 ///
 /// ```text
 /// group! { pub enum first { StepA, StepB } }
@@ -525,7 +526,7 @@ macro_rules! group {
                 own.len() $(+ <$group>::DECLS.len())*
             };
 
-            /// What the steps declare, in the order in which they run.
+            /// The declarations of the steps, in the order in which they run.
             pub const DECLS: &[$crate::Decl] =
                 &$crate::merged::<{ Self::COUNT }>(&[$(<$group>::DECLS,)* &[$($crate::decl::<$step>()),*]]);
 

@@ -1,4 +1,4 @@
-//! What of a pipeline a route uses.
+//! The part of a pipeline that a route uses.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -30,7 +30,7 @@ impl Steps {
     /// No step.
     pub const NONE: Self = Self([0; Self::WORDS]);
 
-    /// The same set with one step more.
+    /// The set with one more step.
     #[must_use]
     pub const fn with(mut self, step: usize) -> Self {
         if step < Self::LIMIT {
@@ -39,7 +39,7 @@ impl Steps {
         self
     }
 
-    /// Whether a step is in the set.
+    /// Returns true if a step is in the set.
     pub const fn contains(&self, step: usize) -> bool {
         step < Self::LIMIT && self.0[step / 64] >> (step % 64) & 1 == 1
     }
@@ -56,7 +56,7 @@ impl Steps {
         Self(core::array::from_fn(|word| self.0[word] & other.0[word]))
     }
 
-    /// Whether there is none.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         *self == Self::NONE
     }
@@ -64,7 +64,7 @@ impl Steps {
 
 /// An expression of type bool over an exchange, compiled.
 pub trait Condition: Send + Sync {
-    /// Whether it holds.
+    /// Returns true if it holds.
     fn holds(&self, view: &View<'_>) -> bool;
 }
 
@@ -91,19 +91,19 @@ pub struct Planned {
     pub step: u16,
     /// Which of the route's keys has turned it on: steps of the same key have the same number.
     pub key: u16,
-    /// It runs, but nothing that it does counts.
+    /// It runs without effect.
     pub dry_run: bool,
-    /// Whether it, or another step of the same key that runs before there is a response, [guards](crate::Step::guards).
+    /// Set if it, or another step of the same key that runs before there is a response, [guards](crate::Step::guards).
     pub guards: bool,
-    /// Something that acts reads what it says: it decides then, whatever it does itself.
+    /// Set if an acting step reads its output: it decides then, even if it only watches.
     pub decides: bool,
-    /// What the configuration says.
+    /// Its settings.
     pub settings: Arc<dyn Any + Send + Sync>,
     /// When it runs.
     pub when: Option<Arc<dyn Condition>>,
 }
 
-/// What of a pipeline a route uses: its steps in their order. A step that is not used is not there, and costs nothing.
+/// The part of a pipeline that a route uses: its steps in their order. Unused steps are absent, and cost nothing.
 #[derive(Default)]
 pub struct Plan {
     steps: Box<[Planned]>,
@@ -128,7 +128,7 @@ pub struct Plan {
     logs_first: bool,
 }
 
-/// What a browser asks for that is no document of its own, by `Sec-Fetch-Dest` (Fetch, section 2.2.7).
+/// Requests of browsers for parts of a page, by `Sec-Fetch-Dest` (Fetch, section 2.2.7).
 const PARTS_OF_PAGES: [&[u8]; 9] =
     [b"audio", b"font", b"image", b"manifest", b"script", b"style", b"track", b"video", b"worker"];
 
@@ -143,7 +143,7 @@ impl fmt::Debug for Planned {
 }
 
 impl Plan {
-    /// Whether no step is used.
+    /// Returns true if no step is used.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
@@ -155,7 +155,7 @@ impl Plan {
         self.steps.get(range).unwrap_or_default()
     }
 
-    /// Whether any of the phases from the first to the second, both included, has a step.
+    /// Returns true if any of the phases from the first to the second, inclusive, has a step.
     #[inline]
     pub fn has_any(&self, first: PhaseId, last: PhaseId) -> bool {
         self.next_phase(first.order(), last).is_some()
@@ -189,25 +189,25 @@ impl Plan {
         self.body_in_memory
     }
 
-    /// Whether the request goes on where the steps cannot get as much of its body as they want: all of them are in a dry run or
+    /// Returns true if the request goes on when the steps cannot get as much of its body as they need: all of them are in a dry run or
     /// [only watch](crate::Step::only_watches).
     pub fn body_is_optional(&self) -> bool {
         self.body_is_optional
     }
 
-    /// After which pause in a request's body of unknown length the steps run on what has come: see
+    /// The pause in a request's body of unknown length after which the steps run on the received part: see
     /// [`Step::body_pause`](crate::Step::body_pause). `None` if one of them waits for more.
     pub fn body_pause(&self) -> Option<Duration> {
         self.body_pause
     }
 
-    /// The same for the start of the response's body: all steps that may ask for it are in a dry run or only watch.
+    /// Returns true if all steps that may ask for the start of the response's body are in a dry run or only watch.
     pub fn hold_is_optional(&self) -> bool {
         self.hold_is_optional
     }
 
-    /// Fields of the request that the client may not set here, because modules of the route tell the origin by them who it
-    /// is: see [`Step::identity`](crate::Step::identity). Platforms take them away between the phases `request-early` and
+    /// Fields of the request that the client may not set here, because modules of the route use them to identify it to the
+    /// origin: see [`Step::identity`](crate::Step::identity). Platforms remove them between the phases `request-early` and
     /// `request-identity`.
     pub fn identity(&self) -> &[Text] {
         &self.identity
@@ -231,22 +231,22 @@ impl Plan {
         &self.parts
     }
 
-    /// Whether a step that is no dry run [renews](crate::Step::RENEWS) responses: platforms call [`renew`](Self::renew) then.
+    /// Returns true if a step outside of a dry run [renews](crate::Step::RENEWS) responses: platforms call [`renew`](Self::renew) then.
     #[inline]
     pub fn renews(&self) -> bool {
         self.renews
     }
 
-    /// Whether a step of the phase `response-body` that is no dry run may put a filter before bodies. Then platforms take
-    /// `Content-Length` from a 304: it is that of the origin's body, and the response for which the 304 stands would have another
+    /// Returns true if a step of the phase `response-body` outside of a dry run may filter bodies. Then platforms remove
+    /// `Content-Length` from a 304: it is that of the origin's body, and the response that the 304 represents would have another
     /// (RFC 9110, section 8.6).
     #[inline]
     pub fn changes_bodies(&self) -> bool {
         self.changes_bodies
     }
 
-    /// Takes `If-None-Match` and `If-Modified-Since` away from a request by GET or HEAD, so that the response to it is a whole one.
-    /// What a browser asks for as an image, a script and the like keeps them: it is no document, and is asked for often.
+    /// Removes `If-None-Match` and `If-Modified-Since` from a GET or HEAD request, so that its response is complete.
+    /// Browsers' requests for images, scripts and the like keep them: those are no documents, and frequent.
     pub fn renew(exchange: &mut dyn Exchange) {
         if !matches!(exchange.method(), b"GET" | b"HEAD") {
             return;
@@ -263,13 +263,13 @@ impl Plan {
         }
     }
 
-    /// Whether a step reads the request as it was received, so that a copy is to be kept.
+    /// Returns true if a step reads the request as it was received, so that a copy has to be kept.
     pub fn keeps_received(&self) -> bool {
         self.keeps_received
     }
 
-    /// Whether a step that runs once there is a response may look at the fields of the request. They are those that steps of
-    /// `request-rewrite` have found, whatever the origin was told: platforms keep a copy of them.
+    /// Returns true if a step after the response may read the fields of the request. They are those after
+    /// `request-rewrite`, regardless of changes for the origin: platforms keep a copy of them.
     #[inline]
     pub fn keeps_fields(&self) -> bool {
         self.keeps_fields
@@ -285,7 +285,7 @@ impl Plan {
         steps.iter().filter(reads)
     }
 
-    /// Whether a step of the phase `log` runs before the response begins: see [`Step::logs_first`](crate::Step::logs_first).
+    /// Returns true if a step of the phase `log` runs before the response begins: see [`Step::logs_first`](crate::Step::logs_first).
     #[inline]
     pub fn logs_first(&self) -> bool {
         self.logs_first
@@ -373,13 +373,13 @@ pub struct Configured {
     pub settings: Arc<dyn Any + Send + Sync>,
     /// When the steps run.
     pub when: Option<Arc<dyn Condition>>,
-    /// Whether nothing that they do counts.
+    /// Set if they have no effect.
     pub dry_run: bool,
     /// The values of the pipeline, by their numbers, that expressions in its settings or its condition read.
     pub reads: Box<[u16]>,
 }
 
-/// Whether a step guards something before there is a response.
+/// Returns true if a step guards something before there is a response.
 fn guards_early(entry: &Entry, settings: &Arc<dyn Any + Send + Sync>) -> bool {
     entry.decl().phase < PhaseId::UpstreamResponse && !entry.is_idle(settings) && entry.guards(settings)
 }
@@ -406,7 +406,7 @@ impl<'p> PlanBuilder<'p> {
         self.configured.iter().enumerate().find(|(_, configured)| configured.key == key)
     }
 
-    /// A step with what its key says, or with `nothing` where it has none; `None` where its key is not configured.
+    /// A step with the settings of its key, or with `nothing` if it has none; `None` if its key is not configured.
     fn planned(
         &self,
         step: u16,

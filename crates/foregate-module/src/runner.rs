@@ -1,8 +1,8 @@
-//! Runs the steps of a plan: a cursor over phases and steps, which every platform drives.
+//! Runs the steps of a plan: a cursor over phases and steps, driven by every platform.
 //!
-//! A [`Runner`] does no input or output. The platform calls [`Runner::run`] with the last phase that may run now; the answer says what
-//! has to happen first ([`Next`]): receive a body, make requests, run a step on another thread, or send an answer. Once that has
-//! happened, the platform calls again, and the steps go on where they were.
+//! A [`Runner`] does no input or output. The platform calls [`Runner::run`] with the last phase that may run now; the result is the work
+//! for the platform ([`Next`]): receive a body, make fetches, run a step on another thread, or send a response. Once that
+//! is done, the platform calls again, and the steps continue.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -30,27 +30,27 @@ pub struct Runner {
     begun: usize,
     /// How many steps of `response-body` have run over a response that another one has replaced: they do not run again.
     resume: usize,
-    /// What is known of the last of the steps that have begun.
+    /// The state of the last step that has begun.
     turn: Turn,
-    /// Whether the start of the request's body has been received.
+    /// Set once the start of the request's body has been received.
     has_body: bool,
 }
 
-/// What is known of the step that has begun last.
+/// The state of the step that has begun last.
 #[derive(Debug, Default)]
 enum Turn {
     /// It is over.
     #[default]
     Over,
-    /// It was given to the platform to run on another thread.
+    /// The platform runs it on another thread.
     Away,
-    /// It runs on this thread, as there is no other for it.
+    /// It runs on this thread, as no other is available.
     Here,
-    /// It has run elsewhere, or could not.
+    /// It has run elsewhere, or failed to.
     Told(Result<Verdict, Fault>),
 }
 
-/// What the platform has to do.
+/// The work for the platform.
 #[derive(Debug)]
 pub enum Next<'p> {
     /// Go on: all phases have run that were to.
@@ -63,7 +63,7 @@ pub enum Next<'p> {
     Offload {
         /// The step.
         planned: &'p Planned,
-        /// What becomes of it when there is no place, or none in time.
+        /// The treatment if there is no place, or none in time.
         when_full: WhenFull,
         /// How long it may wait for a thread.
         wait: Duration,
@@ -88,7 +88,7 @@ pub enum Ended {
 pub enum Fault {
     /// It has panicked.
     Panicked,
-    /// It is left out because it has panicked too often.
+    /// It is skipped because it has panicked too often.
     Broken,
     /// There was no thread for it.
     Full(WhenFull),
@@ -109,7 +109,7 @@ pub enum Place {
     Asked,
     /// On another thread, whatever it says.
     Elsewhere {
-        /// What becomes of it when there is no place, or none in time.
+        /// The treatment if there is no place, or none in time.
         when_full: WhenFull,
         /// How long it may wait for a thread.
         wait: Duration,
@@ -125,13 +125,13 @@ pub trait Platform {
     /// Runs some work; false if it panicked. The crate itself has no means to catch that.
     fn unharmed(work: impl FnOnce()) -> bool;
 
-    /// The exchange as steps see it, and what they have written.
+    /// The exchange as steps see it, and their values.
     fn parts(&mut self) -> (&mut dyn Exchange, &mut State);
 
     /// The steps of a phase are about to run: `anew`, or after something has been waited for. Default: nothing.
     fn begins(&mut self, _anew: bool) {}
 
-    /// Where a step runs whose turn it is. Default: as it says.
+    /// The thread for the next step. Default: by its declaration.
     fn place(&mut self, _entry: &Entry, _planned: &Planned) -> Place {
         Place::Asked
     }
@@ -233,7 +233,7 @@ impl Runner {
     ) -> Next<'p> {
         let run = self.phases(Route { pipeline, plan }, last, platform);
         run.unwrap_or_else(|ended| {
-            // Nobody will read what the steps of an ended phase have asked for.
+            // No step will read the fetches of a phase that was cut short.
             platform.parts().1.forget_fetches();
             Next::Ended(ended)
         })
@@ -284,7 +284,7 @@ impl Runner {
         Ok(if wants_body { Next::Body } else { Next::Done })
     }
 
-    /// Whether the start of the request's body has to be received on the way to `last`.
+    /// Returns true if the start of the request's body has to be received on the way to `last`.
     #[inline]
     fn wants_body(&self, plan: &Plan, last: PhaseId) -> bool {
         !self.has_body && self.next <= BEFORE_BODY.order() + 1 && last > BEFORE_BODY && plan.body() > 0
@@ -314,7 +314,7 @@ impl Runner {
                 Turn::Away => Came::Verdict(Err(Fault::Lost)),
                 turn @ (Turn::Over | Turn::Here) => {
                     let is_here = matches!(turn, Turn::Here);
-                    // What is left if there is a panic.
+                    // The value after a panic.
                     let mut came = Came::Verdict(Err(Fault::Panicked));
                     P::unharmed(|| came = self.run_on(route.pipeline, steps, is_here, platform));
                     came
@@ -377,7 +377,7 @@ impl Runner {
         }
     }
 
-    /// What a step's verdict means for the request.
+    /// Applies a step's verdict to the request.
     fn judge<P: Platform>(
         &mut self,
         route: Route<'_>,
@@ -407,7 +407,7 @@ impl Runner {
         let goes_on = goes_on(pipeline, entry, planned, fault);
         platform.failed(entry, planned, fault, goes_on);
         if goes_on && fault == Fault::Memory {
-            // The request goes on without what would have been held.
+            // The request goes on without these values.
             let forgotten = P::unharmed(|| pipeline.forget(planned, platform.parts().1));
             if !forgotten {
                 platform.failed(entry, planned, Fault::Panicked, true);
@@ -451,15 +451,15 @@ impl Runner {
         }
     }
 
-    /// Whether the exchange is over, so that nothing is left that could be ended.
+    /// Returns true if the exchange is over, so that nothing is left to end.
     fn is_in_log(&self) -> bool {
         self.next == PhaseId::Log.order()
     }
 }
 
-/// Whether a step leaves this thread.
+/// The thread for a step.
 enum Leaves {
-    /// It is filtered out: what does not run at all is not worth the way to another thread.
+    /// It is filtered out: a skipped step is not worth the way to another thread.
     Passed,
     Stays,
     Came(Came),
@@ -487,7 +487,7 @@ fn leaves(
     }
 }
 
-/// Whether a request goes on where a step has failed.
+/// Returns true if a request goes on after a step has failed.
 fn goes_on(pipeline: &Pipeline, entry: &Entry, planned: &Planned, fault: Fault) -> bool {
     match fault {
         Fault::Full(WhenFull::Shed) => true,
@@ -502,8 +502,8 @@ fn goes_on(pipeline: &Pipeline, entry: &Entry, planned: &Planned, fault: Fault) 
 /// The phases whose steps run again over another response.
 const ANEW: [PhaseId; 2] = [PhaseId::ResponseHeaders, PhaseId::ResponseErrorPage];
 
-/// Whether steps from `response-headers` on have done something to a response that gives way to another one in the phase `at`: they run
-/// again, then.
+/// Returns true if steps from `response-headers` on have changed a response that is replaced in the phase `at`: they run
+/// again then.
 fn starts_over(route: Route<'_>, at: PhaseId, last: Option<&Planned>) -> bool {
     let Route { pipeline, plan } = route;
     let is_last = |planned: &Planned| last.is_some_and(|last| last.step == planned.step);

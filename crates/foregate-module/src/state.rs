@@ -1,4 +1,4 @@
-//! What the platform keeps of an exchange on behalf of the steps.
+//! The state that the platform keeps of an exchange for its steps.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ use crate::value::Value;
 #[derive(Default)]
 pub struct Slots {
     all: Vec<Slot>,
-    /// Those of them that may have been written since they were cleared.
+    /// The slots that may have been written since they were cleared.
     touched: Vec<u16>,
 }
 
@@ -31,11 +31,11 @@ const KEPT: usize = 64;
 #[derive(Default)]
 struct Slot {
     value: Option<Box<dyn Any + Send + Sync>>,
-    /// Whether `value` is one of this exchange. If not, it is there for its memory.
+    /// Set if `value` belongs to this exchange. If not, only its memory is kept.
     written: bool,
     /// By a step in a dry run: only steps in a dry run see it.
     dry: bool,
-    /// Whether the memory can serve again.
+    /// Set if the memory can be reused.
     plain: bool,
 }
 
@@ -99,7 +99,7 @@ impl Slots {
         Taken(Cell::new(taken))
     }
 
-    /// Puts back what a step has not kept.
+    /// Puts back the values that a step has not kept.
     pub(crate) fn put_back(&mut self, taken: Taken, dry: bool) {
         for (slot, value) in taken.0.into_inner() {
             *self.at(slot) = Slot { value: Some(value), written: true, dry, plain: false };
@@ -150,7 +150,7 @@ impl Slots {
         let list = written.and_then(|slot| slot.value.as_deref_mut());
         match list.and_then(|value| value.downcast_mut::<Vec<(T, bool)>>()) {
             Some(list) => list.push((item, dry)),
-            // The list is there for all; each entry says whose it is.
+            // The list exists for all; each entry has its origin.
             None => self.write(slot, Vec::from([(item, dry)]), false),
         }
     }
@@ -187,16 +187,16 @@ impl Taken {
     }
 }
 
-/// What a step has asked the platform to fetch.
+/// A fetch that a step has asked for.
 #[derive(Debug)]
 pub struct Question {
-    /// What to ask, and whom.
+    /// The request, with its target.
     pub request: FetchRequest,
-    /// Whether a step in a dry run asks; only such steps see the answer.
+    /// Set for a step in a dry run; only such steps see the response.
     pub dry: bool,
 }
 
-/// What the platform keeps of an exchange on behalf of the steps: a `Default` at its start.
+/// The state that the platform keeps of an exchange for its steps: a `Default` at the start.
 #[derive(Default)]
 pub struct State {
     /// The values.
@@ -205,17 +205,17 @@ pub struct State {
     pub skipped: Steps,
     /// Keys whose `when` has been evaluated, by [`Planned::key`](crate::Planned::key).
     pub(crate) decided: Steps,
-    /// Those of them for which it held.
+    /// The keys for which it held.
     pub(crate) wanted: Steps,
     /// Filters of the request's body, in their order.
     pub request_filters: Vec<Filtered>,
     /// Filters of the response's body, in their order.
     pub response_filters: Vec<Filtered>,
-    /// What the access log is to say beside its own fields.
+    /// Notes for the access log beside its own fields.
     pub notes: Vec<(Text, Text)>,
-    /// What the step that ran last wants to have counted.
+    /// The events of the step that ran last.
     pub events: Vec<&'static str>,
-    /// The same for parts of the configuration, by their names.
+    /// The events for parts of the configuration, by their names.
     pub tallies: Vec<(&'static str, Text)>,
     /// Lines for log files that have not been written.
     pub lines: Vec<LogLine>,
@@ -230,13 +230,13 @@ pub struct State {
 }
 
 impl State {
-    /// Whether the step that ran last has left something that the platform has to count or to write.
+    /// Returns true if the step that ran last has left something to count or to write.
     #[inline]
     pub fn has_news(&self) -> bool {
         !(self.events.is_empty() && self.tallies.is_empty() && self.lines.is_empty()) || self.held != 0
     }
 
-    /// Drops what steps have asked for and the platform has not fetched.
+    /// Drops the fetches that have not been made.
     pub(crate) fn forget_fetches(&mut self) {
         for (slot, _) in self.fetches.drain(..) {
             self.slots.take_question(slot);
@@ -262,7 +262,7 @@ impl State {
     }
 }
 
-/// What earlier steps have [added](crate::Add) to a list, in their order.
+/// The entries that earlier steps have [added](crate::Add) to a list, in their order.
 pub struct Added<'r, V: Value> {
     entries: &'r [(V::Data, bool)],
 }
@@ -274,12 +274,12 @@ impl<'r, V: Value> Added<'r, V> {
         self.entries.iter().map(|(data, dry)| (data, *dry))
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Whether there are some, all of steps in a dry run.
+    /// Returns true if there are some, all from steps in a dry run.
     pub fn is_dry(&self) -> bool {
         !self.entries.is_empty() && self.entries.iter().all(|(_, dry)| *dry)
     }

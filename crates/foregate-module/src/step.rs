@@ -1,4 +1,4 @@
-//! A step: what the author of a module writes.
+//! Steps: the code that the author of a module writes.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -20,66 +20,66 @@ use crate::text::Text;
 
 /// One step of a module.
 ///
-/// A step is made once for the process, by [`Default`], and shared by all threads; its settings are those of the route
-/// that a request takes. What a step keeps beyond a request is its own and bounded, in atomics.
+/// A step is made once for the process, by [`Default`], and shared by all threads; its settings are those of the
+/// request's route. State that a step keeps beyond a request is its own and bounded, in atomics.
 pub trait Step: Default + Send + Sync + 'static {
     /// The phase in which it runs.
     type At: Phase;
     /// Its part of the configuration, validated. Steps of one module share a type. `()` for none.
     type Settings: FromNode;
-    /// What it reads: a tuple such as `(ClientAddress, Path<'r>, Read<'r, Score>)`.
+    /// The inputs: a tuple such as `(ClientAddress, Path<'r>, Read<'r, Score>)`.
     type In<'r>: Inputs<'r, Self::At>;
-    /// What it writes: a tuple such as `(Emit<Score>, EditRequest)`.
+    /// The outputs: a tuple such as `(Emit<Score>, EditRequest)`.
     type Out: Outputs<Self::At>;
     /// How it may end the request: [`Never`](crate::Never), [`Respond`](crate::Respond), ...
     type Stop: StopAt<Self::At>;
     /// Its name: lower case, words joined by `-`; the module's name first.
     const NAME: &'static str;
-    /// What it does, in a sentence.
+    /// The description, a sentence.
     const ABOUT: &'static str;
     /// When it runs at all; all must hold. A step with settings runs only where they are configured, without saying so.
     const FILTERS: &'static [Filter];
-    /// Whether it belongs on the threads for heavy work. Default: no.
+    /// Selects the threads for heavy work. Default: light.
     const WEIGHT: Weight = Weight::Light;
-    /// Whether a request goes on without it when it panics; otherwise it is answered with 500. The same where a light step has held
-    /// its thread for so long that the platform has moved it to those for heavy work, and there is no place; otherwise it is
-    /// answered with 503. Default: no.
+    /// Set if a request goes on when the step panics; otherwise the response is 500. The same applies when a light step has blocked
+    /// its thread for so long that the platform has moved it to those for heavy work, and there is no place; otherwise the response
+    /// is 503. Default: false.
     const OPTIONAL: bool = false;
-    /// Whether a filter that comes of it [asks](crate::BodyFilter::question) for other documents: platforms that do not answer
-    /// such questions refuse its key. Default: no.
+    /// Set if its filter [fetches](crate::BodyFilter::question) other documents: platforms without such
+    /// fetches refuse its key. Default: false.
     const ASKS: bool = false;
 
-    /// Whether what it puts into a response may change although what the origin has stays the same, so that no 304 may keep an old
-    /// one in use: on a route that configures it, but for dry runs, platforms take the conditions away from requests after the
-    /// phase `upstream-request` ([`Plan::renew`](crate::Plan::renew)), whether the step runs or not. It takes the validators away
-    /// from the responses itself. Default: no.
+    /// Set if its insertions into a response may change while the origin's resource stays the same, so that no 304 may keep an old
+    /// one in use: on a route that configures it, but for dry runs, platforms remove the conditions from requests after the
+    /// phase `upstream-request` ([`Plan::renew`](crate::Plan::renew)), even if the step does not run. It removes the validators
+    /// from the responses itself. Default: false.
     const RENEWS: bool = false;
 
-    /// Whether it runs behind the steps of its phase that do not say so, whoever lists them: for what has to see a response as all
-    /// others have made it, such as codings of contents. Default: no.
+    /// Set if it runs behind the other steps of its phase, regardless of the order of lists: for steps that need the final
+    /// response, such as content codings. Default: false.
     const LAST: bool = false;
 
-    /// Whether it is tried on a response that is a part of a body (206). Where the request can be repeated without `Range`, platforms
-    /// run the steps of the phase `response-body` that say so on the head as it came, before any other step of the response, and
-    /// with values of their own. If one of them says [`AskWhole`](crate::AskWhole), the response is dropped and the request
-    /// repeated; whatever else they have written is forgotten. They must not change the head of a part. Default: no.
+    /// Set if it is tried on a partial response (206). If the request can be repeated without `Range`, platforms
+    /// run such steps of the phase `response-body` on the original head, before any other step of the response, and
+    /// with values of their own. If one of them emits [`AskWhole`](crate::AskWhole), the response is dropped and the request
+    /// repeated; their other output is dropped. They must not change the head of a part. Default: false.
     const TRIES_PARTS: bool = false;
 
-    /// Whether it never does anything with these settings, so that routes with them do without it: for modules whose steps
-    /// carry out one part of their settings each. Default: no.
+    /// Returns true if it never does anything with these settings, so that routes with them skip it: for modules whose steps
+    /// each carry out a part of their settings. Default: false.
     fn is_idle(_settings: &Self::Settings) -> bool {
         false
     }
 
-    /// Whether it never ends a request with these settings: a request goes on without it, then, where it cannot run, or cannot get
-    /// the body that it asks for. Default: no.
+    /// Returns true if it never ends a request with these settings: a request goes on without it if it cannot run, or cannot get
+    /// the body that it needs. Default: false.
     fn only_watches(_settings: &Self::Settings) -> bool {
         false
     }
 
-    /// Whether it refuses requests with these settings, or decides what of them an origin gets, so that it matters for whom it is
-    /// left out: a request goes to no origin, then, where a condition of its comes to something else in the eyes of another server
-    /// ([`Exchange::doubt_path`]). A module asks for that if any of its steps before the response does. Default: unless it
+    /// Returns true if it refuses requests with these settings, or decides which part of them an origin gets, so that skipping it
+    /// matters: a request goes to no origin if one of its conditions has another result for another reading of the path
+    /// ([`Exchange::doubt_path`]). A module guards if any of its steps before the response does. Default: true unless it
     /// [only watches](Self::only_watches).
     fn guards(settings: &Self::Settings) -> bool {
         !Self::only_watches(settings)
@@ -90,49 +90,49 @@ pub trait Step: Default + Send + Sync + 'static {
         0
     }
 
-    /// How much of that is held in memory, bytes: platforms that can keep a longer body in a temporary file until the step
-    /// runs. The least of what the steps of a route say counts. Default: all.
+    /// The part of that which is held in memory, bytes: for platforms that can keep a longer body in a temporary file until the step
+    /// runs. The smallest value of a route's steps counts. Default: all.
     fn body_in_memory(_settings: &Self::Settings) -> usize {
         usize::MAX
     }
 
-    /// After which pause in a request's body of unknown length the step runs on what has come so far, so that a client which waits
-    /// for an answer to it gets one: the rest goes on without the step. The longest of what the steps of a route say counts.
-    /// Default: after none, unless all of them [only watch](Self::only_watches).
+    /// The pause in a request's body of unknown length after which the step runs on the received part, so that a client which waits
+    /// for a response to it gets one: the rest bypasses the step. The longest of a route's steps counts.
+    /// Default: none, unless all of them [only watch](Self::only_watches).
     fn body_pause(_settings: &Self::Settings) -> Option<Duration> {
         None
     }
 
-    /// Fields of the request in which the module tells the origin who the client is. On a route that configures the module
-    /// the client's own are taken away before the phase `request-identity`, so that nothing which judges a request believes
-    /// them, whether the step runs or not: under a `when` that does not hold, in a dry run, and when rules skip it. Names are
+    /// Fields of the request with which the module identifies the client to the origin. On a route that configures the module
+    /// the client's own are removed before the phase `request-identity`, so that no step believes
+    /// them, even if the step does not run: under a `when` that does not hold, in a dry run, and when rules skip it. Names are
     /// compared without regard to case, and `_` counts as `-`, as it does for many origins. Default: none.
     fn identity(_settings: &Self::Settings) -> Vec<Text> {
         Vec::new()
     }
 
-    /// Whether fields that no step sees go through [`keeps`](Self::keeps) with these settings: those of trailers of requests for a
-    /// step that runs before there is a response, those of interim responses and of trailers of responses for one that runs
-    /// later. Default: no.
+    /// Returns true if [`keeps`](Self::keeps) decides about fields that no step sees, with these settings: those of request trailers for a
+    /// step that runs before there is a response, those of interim responses and of response trailers for one that runs
+    /// later. Default: false.
     fn sweeps(_settings: &Self::Settings) -> bool {
         false
     }
 
-    /// Whether such a field, of this name, goes on to the origin or the client. Default: yes.
+    /// Returns true if such a field, of this name, goes on to the origin or the client. Default: true.
     fn keeps(&self, _settings: &Self::Settings, _swept: Swept, _name: &[u8]) -> bool {
         true
     }
 
-    /// Whether a step of the phase `log` runs before the response begins with these settings, so that its lines are in their files
-    /// before the client has the response. The platform waits for the files for a limited time. What the step reads of the
-    /// exchange is as it is then: a response that breaks off later has its status, and no error. A platform that cannot do so
-    /// refuses such settings ([`Plan::logs_first`](crate::Plan::logs_first)). Default: no, the step runs when the exchange is over.
+    /// Returns true if a step of the phase `log` runs before the response begins with these settings, so that its lines are in their files
+    /// before the client has the response. The platform waits for the files for a limited time. The outcome that the step reads
+    /// is that of this time: a response that breaks off later has its status, and no error. A platform without this feature
+    /// refuses such settings ([`Plan::logs_first`](crate::Plan::logs_first)). Default: false, the step runs when the exchange is over.
     fn logs_first(_settings: &Self::Settings) -> bool {
         false
     }
 
-    /// Where it runs for this request, if [`WEIGHT`](Self::WEIGHT) is [`Weight::Varies`]: asked right before
-    /// [`run`](Self::run), with the same inputs. Should cost little beside what it decides about. Default: here.
+    /// The thread for this request, if [`WEIGHT`](Self::WEIGHT) is [`Weight::Varies`]: called right before
+    /// [`run`](Self::run), with the same inputs. Should be cheap compared with the work. Default: here.
     fn load(&self, _settings: &Self::Settings, _input: &Self::In<'_>) -> Load {
         Load::Light
     }
@@ -158,8 +158,8 @@ pub enum Filter {
     Proxied,
     /// The route does not ask an upstream.
     Answered,
-    /// An earlier step that the route uses writes the value of this name, or adds to the list: for steps without settings
-    /// that carry out what others have asked for.
+    /// An earlier step of the route writes the value of this name, or adds to the list: for steps without settings
+    /// that carry out requests of others.
     Written(&'static str),
     /// The request has this method.
     Method(&'static str),
@@ -172,8 +172,8 @@ pub enum Filter {
 }
 
 impl Filter {
-    /// Whether it can be decided for a route, and how.
-    /// `written` says whether a step of the route that comes before writes a value.
+    /// The result for a route, if it is decided there.
+    /// `written` returns true if an earlier step of the route writes a value.
     pub(crate) fn of_route(self, proxied: bool, written: impl Fn(&str) -> bool) -> Option<bool> {
         match self {
             Self::Proxied => Some(proxied),
@@ -199,9 +199,9 @@ impl Filter {
 pub enum Weight {
     /// On the thread of the request: under some ten microseconds.
     Light,
-    /// On the threads for heavy work, whose queue is bounded.
+    /// On the threads for heavy work, with a bounded queue.
     Heavy(WhenFull),
-    /// As [`Step::load`] says for each request: for steps whose work grows with what they look at.
+    /// By [`Step::load`] for each request: for steps whose work grows with their input.
     Varies,
 }
 
@@ -221,17 +221,17 @@ pub enum Load {
     Light,
     /// On the threads for heavy work.
     Heavy {
-        /// What becomes of it when there is no place, or none in time.
+        /// The treatment if there is no place, or none in time.
         when_full: WhenFull,
         /// How long it may wait for a thread, at most five seconds; thirty where the request's body lies in a file.
         wait: Duration,
     },
 }
 
-/// What becomes of a heavy step when the queue is full.
+/// The treatment of a heavy step when the queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenFull {
-    /// It runs on the thread of the request, which other requests of that thread feel.
+    /// It runs on the thread of the request, and delays other requests of that thread.
     Inline,
     /// The request goes on without it.
     Shed,
@@ -239,7 +239,7 @@ pub enum WhenFull {
     Error,
 }
 
-/// What a step has decided.
+/// The decision of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// It was filtered out.
@@ -252,7 +252,7 @@ pub enum Verdict {
 
 /// A step without its types, for the platform.
 pub trait Erased: Send + Sync {
-    /// What the step declares.
+    /// The step's declaration.
     fn decl(&self) -> &'static Decl;
 
     /// The key of the configuration that turns it on.
@@ -265,7 +265,7 @@ pub trait Erased: Send + Sync {
     ///
     /// # Errors
     ///
-    /// What is wrong with them.
+    /// Errors in the settings.
     fn decode(
         &self,
         nodes: &[Node],
@@ -308,14 +308,14 @@ pub trait Erased: Send + Sync {
     /// See [`Step::logs_first`].
     fn logs_first(&self, settings: &(dyn Any + Send + Sync)) -> bool;
 
-    /// Whether its filters hold.
+    /// Returns true if its filters hold.
     fn applies(&self, exchange: &dyn Exchange) -> bool;
 
-    /// What [`Step::load`] says; the step is going to run.
+    /// The result of [`Step::load`]; the step is about to run.
     fn load(&self, call: Call<'_>) -> Load;
 
     /// Runs the step if its filters hold. With `dry`, nothing is written but values for other steps in a dry run,
-    /// and the platform must not act on what is returned.
+    /// and the platform must ignore the result.
     fn run(&self, call: Call<'_>) -> Verdict;
 }
 
@@ -325,7 +325,7 @@ pub struct Call<'a> {
     pub settings: &'a (dyn Any + Send + Sync),
     /// The exchange.
     pub exchange: &'a mut dyn Exchange,
-    /// What is kept of it.
+    /// The state kept for it.
     pub state: &'a mut State,
     /// The pipeline that the step belongs to.
     pub pipeline: &'a Pipeline,
@@ -333,11 +333,11 @@ pub struct Call<'a> {
     pub inputs: &'a [u16],
     /// Where its outputs go.
     pub outputs: &'a [u16],
-    /// Whether nothing may change.
+    /// Set if nothing may change.
     pub dry: bool,
 }
 
-/// A step, and what it declares as a constant.
+/// A step, with its declaration as a constant.
 struct Typed<S: Step>(S);
 
 impl<S: Step> Typed<S> {
@@ -435,7 +435,7 @@ impl<S: Step> Erased for Typed<S> {
     }
 }
 
-/// Runs a step whose types are known; of `call`, the settings are not looked at.
+/// Runs a step with known types; the settings in `call` are ignored.
 pub(crate) fn run_typed<S: Step>(step: &S, settings: &S::Settings, call: Call<'_>) -> Verdict {
     if !S::FILTERS.iter().all(|filter| filter.holds(call.exchange)) {
         return Verdict::Passed;

@@ -1,16 +1,16 @@
-//! What the target of a request may be changed to.
+//! Checks of changed targets.
 
 use alloc::vec::Vec;
 
-/// Whether a path has a `..` that some server follows: encoded however often, behind a `\`, or before what ends a segment
-/// for some (`;`, `?`, `#`, NUL). What steps make of parts that a client sent may have one, and
-/// [`RewriteTarget`](crate::RewriteTarget) takes none.
+/// Returns true if a path has a `..` that some server follows: under any number of encodings, behind a `\`, or before a character that ends a segment
+/// for some (`;`, `?`, `#`, NUL). Paths that steps build from client input may have one, and
+/// [`RewriteTarget`](crate::RewriteTarget) refuses those.
 pub fn has_parent_segment(path: &[u8]) -> bool {
     let mut plain = Vec::with_capacity(path.len());
     for &byte in path {
         plain.push(byte);
-        // What comes of one encoding may end another that began before it: `%25%32%65` is a dot in the end. Each time two
-        // bytes go, so that all of it takes no longer than the path is.
+        // The result of one decoding may complete an earlier one: `%25%32%65` is a dot in the end. Each step removes two
+        // bytes, so the whole takes linear time.
         while let [.., b'%', high, low] = *plain {
             let digit = |byte: u8| (byte as char).to_digit(16);
             let (Some(high), Some(low)) = (digit(high), digit(low)) else { break };
@@ -86,7 +86,7 @@ mod tests {
         ] {
             assert!(!has_parent_segment(path.as_bytes()), "{path}");
         }
-        // Linear, though nothing but the last byte says what all of it is.
+        // Linear, though the meaning of all of it depends on the last byte.
         let deep = [b"/.%".as_slice(), &b"25".repeat(500_000), b"2e"].concat();
         assert!(has_parent_segment(&deep));
         let broken = [b"/.".as_slice(), &b"%2".repeat(500_000), b"5"].concat();

@@ -1,6 +1,6 @@
 //! Running one step with literal inputs, without a server.
 //!
-//! Most steps need no more than their own function, whose inputs are plain values:
+//! Most steps need only their own function, with plain values as inputs:
 //!
 //! ```
 //! use core::ops::ControlFlow;
@@ -88,11 +88,11 @@ impl BodyFilter for PassOn {
     }
 }
 
-/// What a filter makes of a body that comes in these pieces; `None` if it breaks the body off.
+/// The output of a filter for a body in these pieces; `None` if it breaks the body off.
 ///
 /// # Panics
 ///
-/// It gives up, so that the rest of the body passes, or asks for something: neither is what it makes of the body.
+/// It gives up, so that the rest of the body passes, or fetches something: neither is output.
 pub fn filtered(filter: impl BodyFilter + 'static, pieces: &[&[u8]]) -> Option<Vec<u8>> {
     let mut chain = Chain::new(Vec::from([Filtered::new("filter", filter)]));
     let mut out = Vec::new();
@@ -115,11 +115,11 @@ fn went_on(passed: Passed) {
     assert!(passed.bailed.is_none(), "the filter has given up, and the rest of the body would pass");
 }
 
-/// What filters make of a body, which must be the same wherever it is split in two.
+/// The output of filters for a body, which must be the same for every split in two.
 ///
 /// # Panics
 ///
-/// It is not.
+/// It differs.
 pub fn filtered_at_every_split<F: BodyFilter + 'static>(
     make: impl Fn() -> F,
     body: &[u8],

@@ -24,30 +24,30 @@ use crate::text::Text;
 /// }
 /// ```
 pub trait Value: 'static {
-    /// What it holds.
+    /// Its data.
     type Data: Any + Send + Sync;
     /// Its name in expressions, documentation and messages: lower case, words joined by `-`, parts by `.`.
     const NAME: &'static str;
-    /// What it is, in a sentence.
+    /// Its description, a sentence.
     const ABOUT: &'static str;
-    /// As what expressions and logs can read it; `None`: only steps can.
+    /// Its kind in expressions and logs; `None` if only steps read it.
     const SHOWS: Option<Kind> = None;
     /// The value that the platform writes in answer to this one; only [`Fetch`](crate::Fetch) has one.
     const ANSWER: Option<&'static str> = None;
 
-    /// The same for expressions and logs, of the kind that [`SHOWS`](Self::SHOWS) says.
+    /// The value for expressions and logs, of the kind in [`SHOWS`](Self::SHOWS).
     fn show(_data: &Self::Data) -> Option<Shown<'_>> {
         None
     }
 
-    /// There is no memory for what it [holds](crate::Holds), and the request goes on without: keeps what is small, such as
-    /// what was found so far, and says whether that is so. Otherwise the value is dropped, unless it owns nothing.
+    /// Called when there is no memory for the data that it [holds](crate::Holds), and the request goes on without: keeps small data, such as
+    /// findings, and returns true. Otherwise the value is dropped, unless it owns nothing.
     fn shrink(_data: &mut Self::Data) -> bool {
         false
     }
 }
 
-/// What kind of value expressions and logs see.
+/// The kind of value in expressions and logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A truth value.

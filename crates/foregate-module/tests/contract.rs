@@ -1,4 +1,4 @@
-//! What the contract promises beyond its types: order, merging, plans, values, edits, chains of filters.
+//! The guarantees of the contract beyond its types: order, merging, plans, values, edits, chains of filters.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
 
 use std::any::Any;
@@ -53,7 +53,7 @@ impl FromNode for Settings {
     }
 }
 
-/// Steps whose body is an expression over settings and inputs.
+/// Steps with bodies that are expressions over settings and inputs.
 macro_rules! steps {
     ($($name:ident $label:literal $at:ident, $settings:ty, ($($input:ty),*) -> ($($output:ty),*), $stop:ty,
        $filters:expr, |$with:pat_param, $in:pat_param| $run:expr;)*) => { $(
@@ -368,7 +368,7 @@ fn a_chain_without_filters_passes_everything() {
     assert_eq!(out, b"abc");
 }
 
-/// Conditions see what steps have written.
+/// Conditions see values that steps have written.
 struct AtLeast(i64);
 
 impl Condition for AtLeast {
@@ -438,7 +438,7 @@ steps! {
 
 pipeline! { fn steps_that_guard { Judges, Dresses } }
 
-/// Holds for what refuses requests in doubt.
+/// A guarding step in doubt refuses the request.
 struct InDoubt;
 
 impl Condition for InDoubt {
@@ -504,7 +504,7 @@ impl Value for Wishes {
     const ABOUT: &'static str = "What is wished for.";
 }
 
-/// What was read.
+/// The inputs read.
 struct Heard;
 
 impl Value for Heard {
@@ -555,7 +555,7 @@ steps! {
     Own "own" ResponseBody, (), () -> (), Never, &[], |(), ()| ControlFlow::Continue(());
 }
 
-/// A step that sees what all others have made.
+/// A step that sees the changes of all others.
 #[derive(Default)]
 struct Closing;
 

@@ -1,4 +1,4 @@
-//! Filters of bodies in a dry run, whose hosts catch panics: here, where there is a standard library to do so.
+//! Filters of bodies in a dry run on hosts that catch panics: here, with the standard library.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test stops at what it did not expect")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

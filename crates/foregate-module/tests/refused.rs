@@ -1,4 +1,4 @@
-//! What the compiler refuses about steps and lists of steps, and what it says: tests/refused/NAME.stderr.
+//! Steps and lists of steps that the compiler refuses, with its messages: tests/refused/NAME.stderr.
 //!
 //! `TRYBUILD=overwrite cargo test -p foregate-module --test refused` writes the messages anew.
 

@@ -146,7 +146,7 @@ fn pipeline() -> Pipeline {
     ])]))
 }
 
-/// A platform that writes down what it is told.
+/// A platform that records its calls.
 struct Script {
     pipeline: Arc<Pipeline>,
     plan: Arc<Plan>,
@@ -198,7 +198,7 @@ impl Platform for Script {
 }
 
 impl Script {
-    /// A request whose field `x-do` says what steps do.
+    /// A request whose field `x-do` scripts the steps.
     fn of(does: &str) -> Self {
         Self::dry(does, false)
     }
@@ -227,7 +227,7 @@ impl Script {
         self.pipeline.steps().position(|decl| decl.name == name).unwrap()
     }
 
-    /// What comes next, in words.
+    /// The next work, in words.
     fn run(&mut self, runner: &mut Runner, last: PhaseId) -> String {
         let (pipeline, plan) = (Arc::clone(&self.pipeline), Arc::clone(&self.plan));
         match runner.run(&pipeline, &plan, last, self) {
@@ -243,12 +243,12 @@ impl Script {
         }
     }
 
-    /// What steps have come to a verdict since this was asked last.
+    /// The steps with a verdict since the last call.
     fn ran(&mut self) -> String {
         std::mem::take(&mut self.told).join(" ")
     }
 
-    /// Runs all up to a phase, answering what is asked for.
+    /// Runs all steps up to a phase, and does the requested work.
     fn run_all(&mut self, runner: &mut Runner, last: PhaseId) -> String {
         loop {
             match &*self.run(runner, last) {

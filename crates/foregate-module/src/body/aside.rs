@@ -6,21 +6,21 @@ use crate::fetch::FetchError;
 
 use super::{Bail, BodyFilter, Chain, Filtered, Finding, Guard, Link, Passed, Sink};
 
-/// Filters in a dry run: they get a copy of the body, and what they write is dropped. Where one fails, or panics, they have
-/// nothing more to say.
+/// Filters in a dry run: they get a copy of the body, and their output is dropped. After a failure or a panic, they are
+/// skipped.
 pub(super) struct Aside {
     chain: Chain,
     guard: Guard,
     failed: bool,
-    /// Whose filter has panicked.
+    /// The filter that panicked.
     panicked: Option<&'static str>,
-    /// Whose filter would have broken the body off, as it is too long.
+    /// The filter that would have broken the body off as too long.
     too_large: Option<&'static str>,
-    /// What the filters said of themselves when they were at work last: nothing of theirs is called without the guard.
+    /// The state of the filters after the last call: none of their methods is called without the guard.
     state: Said,
 }
 
-/// What filters say of themselves.
+/// The state of filters.
 #[derive(Clone, Copy)]
 struct Said {
     pending: bool,
@@ -84,7 +84,7 @@ impl Aside {
         }
     }
 
-    /// Keeps whose filter it was: if none was at work, but asked something, the first.
+    /// Records the filter that panicked: the running one, or the first during a query.
     fn has_panicked(&mut self) {
         let first = || self.chain.links.first().map(|link| link.filtered.name);
         self.panicked = self.panicked.or_else(|| self.chain.panicked()).or_else(first);

@@ -8,15 +8,15 @@ use super::{Bail, BodyFilter, Clock, Filtered, Finding, Passed, Sink};
 /// A filter of a chain.
 pub(super) struct Link {
     pub filtered: Filtered,
-    /// It has bailed out or is over: the body passes by.
+    /// It has bailed out or is over: the body bypasses it.
     pub passing: bool,
-    /// It has been told that the body has ended.
+    /// Set after `end` was called.
     pub told: bool,
     pub taken: u64,
     pub given: u64,
     pub nanos: u64,
     pub longest: u64,
-    /// What the filter had come across when the body began to pass by.
+    /// The filter's events at the time when the body began to bypass it.
     pub found: Vec<Finding>,
     /// The filter is at work; still so after it has panicked.
     pub running: bool,
@@ -45,7 +45,7 @@ impl Link {
         !self.passing && self.filtered.filter.waits()
     }
 
-    /// Lets the rest of the body pass by. What the filter holds is of no use any more, what it has found is.
+    /// Lets the rest of the body bypass the filter. Its memory is dropped, its events are kept.
     fn leave(&mut self) {
         self.passing = true;
         let mut gone = core::mem::replace(&mut self.filtered.filter, Box::new(Gone));
@@ -53,14 +53,14 @@ impl Link {
     }
 }
 
-/// What comes after a filter.
+/// The continuation behind a filter.
 pub(super) struct Next<'a> {
     links: &'a mut [Link],
     clock: Option<Clock>,
     out: &'a mut dyn Sink,
     passed: &'a mut Passed,
     failed: Option<(Bail, &'static str)>,
-    /// What was written so far, bytes.
+    /// The output so far, bytes.
     given: u64,
     /// How long that took.
     nanos: u64,
@@ -185,7 +185,7 @@ impl BodyFilter for Gone {
     }
 }
 
-/// Notes what a filter has said of itself.
+/// Records the state of a filter.
 fn settle(
     link: &mut Link,
     result: Result<(), Bail>,

@@ -1,19 +1,19 @@
-//! The start of a body, which is sent before the rest of what has come goes through filters.
+//! Early sending of the start of a body, before the rest of the received part is filtered.
 
 use super::Chain;
 
 /// The start of a body that is sent by itself, bytes of the source. Filters need some microseconds for it, and some hundred for
 /// all that is taken at a time.
 const FIRST_PIECE: usize = 512;
-/// What is not longer has no start that is sent by itself, bytes. The head of a response is read with at most 4 KiB, so that no
-/// more than the rest of those is there of most bodies when they begin.
+/// Shorter bodies have no start that is sent by itself, bytes. The head of a response is read with at most 4 KiB, so for most
+/// bodies only the rest of those has arrived at the beginning.
 const SHORT: usize = 2048;
 
 /// How many pieces may go through filters before one of them has made something that is sent by itself. Some wait for a little
 /// more than the first, and some for all that there is.
 const PIECES: u8 = 3;
 
-/// How the start of a body that goes through filters is sent. By default with what follows.
+/// The way to send the start of a filtered body. Default: together with the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Start {
     /// How many pieces more may be sent by themselves.
@@ -23,17 +23,17 @@ pub struct Start {
 }
 
 impl Start {
-    /// By itself, if the source has more than a little: who waits for it has it soon.
+    /// By itself, if more than a little has arrived, so that the client has it soon.
     pub const SOON: Self = Self { left: PIECES, due: false };
 
-    /// What filters get next of what has come.
+    /// The next part of the received data for the filters.
     pub fn piece<'d>(&mut self, data: &'d [u8]) -> &'d [u8] {
         let piece = data.get(..Chain::PIECE).unwrap_or(data);
         if self.left == 0 {
             return piece;
         }
         let is_first = self.left == PIECES;
-        // The start of what is short is not worth a packet of its own.
+        // The start of a short body is not worth a packet of its own.
         if is_first && piece.len() <= SHORT {
             self.left = 0;
             return piece;
@@ -43,8 +43,8 @@ impl Start {
         if is_first { piece.get(..FIRST_PIECE).unwrap_or(piece) } else { piece }
     }
 
-    /// Whether what has gone through is to be sent before more goes through; so once. `written` says whether filters have made
-    /// anything of it.
+    /// Returns true if the output so far is to be sent before more is filtered; only once. `written` says that filters have
+    /// produced output.
     pub fn is_due(&mut self, written: bool) -> bool {
         let is_due = core::mem::take(&mut self.due) && written;
         if is_due {

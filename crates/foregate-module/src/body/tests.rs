@@ -6,7 +6,7 @@ use crate::fetch::{FetchRequest, FetchResult};
 use crate::settings::UpstreamId;
 use crate::testing::PassOn;
 
-/// Holds back up to three bytes, and marks what a flush and the end bring out.
+/// Holds back up to three bytes, and marks the output of a flush and of the end.
 #[derive(Default)]
 struct Threes(Vec<u8>);
 
@@ -217,7 +217,7 @@ fn a_filter_that_breaks_the_body_off_while_flushing_is_named() {
     assert_eq!(chain.flush(&mut Vec::new()).unwrap_err(), (Bail::Break, "threes"));
 }
 
-/// Asks for what stands behind each `?`, and writes what it is answered in its place.
+/// Fetches the name behind each `?`, and writes the answer in its place.
 #[derive(Default)]
 struct Asks {
     held: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What the compiler checks about the values that steps write, read and take.
+//! Compile-time checks of the values that steps write, read and take.
 
 use super::{Access, Cursor, Decl, Sentence, Slot, same};
 
@@ -13,12 +13,12 @@ pub(super) const fn check_stop(step: &Decl, slot: &Slot) {
     }
 }
 
-/// Whether a step writes a value.
+/// Returns true if a step writes a value.
 const fn emits(step: &Decl, value: &str) -> bool {
     has(step.outputs, Access::Value, value)
 }
 
-/// Whether a step takes a value.
+/// Returns true if a step takes a value.
 const fn takes(step: &Decl, value: &str) -> bool {
     has(step.inputs, Access::Moved, value)
 }
@@ -162,7 +162,7 @@ pub(super) const fn check_reader(groups: &[&[Decl]], here: &Cursor, step: &Decl,
     panic!("{}", text.as_str());
 }
 
-/// A list may be empty, but what is added to it must have been added before it is read.
+/// A list may be empty, but entries must be added before it is read.
 #[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
 pub(super) const fn check_list(groups: &[&[Decl]], here: &Cursor, step: &Decl, slot: &Slot) {
     let mut cursor = Cursor::new();

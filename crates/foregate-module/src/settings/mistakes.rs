@@ -1,14 +1,14 @@
-//! What is wrong with the parts of settings, told at once.
+//! Collects the errors in the parts of settings.
 
 use super::Problem;
 
-/// What is wrong with some of many parts. [`together`] and [`each`] take note by themselves; this is for what is read
-/// otherwise.
+/// Errors in some of many parts. [`together`] and [`each`] collect them by themselves; this type serves other
+/// forms of reading.
 #[derive(Debug, Default)]
 pub struct Mistakes(Option<Problem>);
 
 impl Mistakes {
-    /// What was read, unless something is wrong with it, of which note is taken.
+    /// Returns the value, or records the error.
     pub fn kept<T>(&mut self, read: Result<T, Problem>) -> Option<T> {
         read.map_err(|problem| self.add(problem)).ok()
     }
@@ -31,8 +31,8 @@ impl Mistakes {
     }
 }
 
-/// All parts of a tuple. What is judged by several parts is judged behind it, where all of them could be read: so nobody is
-/// told that something is missing of which only the spelling is wrong.
+/// Reads all parts of a tuple. Conditions between several parts are checked afterwards, if all of them could be read: so a
+/// misspelt part is not reported as missing.
 ///
 /// ```
 /// # use foregate_module::settings::{Node, Problem, together};
@@ -53,12 +53,12 @@ impl Mistakes {
 ///
 /// # Errors
 ///
-/// What is wrong with any of them, as one problem.
+/// The errors of all parts, as one problem.
 pub fn together<P: Parts>(parts: P) -> Result<P::Read, Problem> {
     parts.read()
 }
 
-/// Each of many parts, of the same type.
+/// Reads each of many parts of the same type.
 ///
 /// ```
 /// # use foregate_module::settings::{Node, Problem, each};
@@ -72,7 +72,7 @@ pub fn together<P: Parts>(parts: P) -> Result<P::Read, Problem> {
 ///
 /// # Errors
 ///
-/// What is wrong with any of them, as one problem.
+/// The errors of all parts, as one problem.
 pub fn each<T, C: FromIterator<T>>(
     parts: impl IntoIterator<Item = Result<T, Problem>>,
 ) -> Result<C, Problem> {
@@ -81,16 +81,16 @@ pub fn each<T, C: FromIterator<T>>(
     mistakes.none().map(|()| read)
 }
 
-/// Tuples of what was read, for [`together`].
+/// Tuples of read parts, for [`together`].
 pub trait Parts {
-    /// The same where nothing is wrong.
+    /// The tuple without errors.
     type Read;
 
     /// See [`together`].
     ///
     /// # Errors
     ///
-    /// What is wrong with any of them.
+    /// The errors of all parts.
     fn read(self) -> Result<Self::Read, Problem>;
 }
 

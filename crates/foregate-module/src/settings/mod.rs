@@ -53,17 +53,17 @@ pub struct LogId(pub u32);
 pub trait FromNode: Sized + Send + Sync + 'static {
     /// The key; `None` for steps that need none and are always on.
     ///
-    /// The key may stand at the top of the file, in a site and in a route. A key that may stand there once is taken from
-    /// the innermost of these; one that may stand there several times is taken from all, the outermost first. `KEY #false`
-    /// turns off what stands further out. Every key takes `when="EXPRESSION"` and `dry-run=#true` besides its own
-    /// properties, unless it may stand there several times: then the module gives each node its own meaning.
+    /// The key may be at the top of the file, in a site and in a route. A key that may occur once is taken from
+    /// the innermost of these; one that may occur several times is taken from all, the outermost first. `KEY #false`
+    /// turns off the inherited ones. Every key takes `when="EXPRESSION"` and `dry-run=#true` besides its own
+    /// properties, unless it may occur several times: then the module gives each node its own meaning.
     const KEY: Option<&'static Key>;
 
-    /// Reads the nodes: one, or as many as there are of a key that may stand there several times. They fit the table.
+    /// Reads the nodes: one, or any number for a key that may occur several times. They fit the table.
     ///
     /// # Errors
     ///
-    /// What is wrong, and where: all of it at once, see [`together`] and [`each`].
+    /// The errors with their places: all of them at once, see [`together`] and [`each`].
     fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem>;
 }
 
@@ -74,7 +74,7 @@ impl FromNode for () {
     }
 }
 
-/// What a module may ask for while its settings are read.
+/// The services for a module that reads its settings.
 pub trait Context {
     /// The upstream of this name.
     ///
@@ -83,8 +83,8 @@ pub trait Context {
     /// There is none.
     fn upstream(&mut self, name: &Argument) -> Result<UpstreamId, Problem>;
 
-    /// The content of a file, whose path is taken from the folder of the configuration file. The configuration is loaded
-    /// again when it changes.
+    /// The content of a file, with a path relative to the folder of the configuration file. A change of the file reloads the
+    /// configuration.
     ///
     /// # Errors
     ///
@@ -102,9 +102,9 @@ pub trait Context {
         Err(pattern.wrong("files are not listed here"))
     }
 
-    /// A log file, whose path is taken from the folder of the configuration file: what [`WriteLog`](crate::WriteLog) writes
-    /// to. It is opened when the configuration takes effect, created with mode 0640, appended to, and opened anew when the
-    /// access log is. Whoever names the same path writes to the same file.
+    /// A log file, with a path relative to the folder of the configuration file: the target of [`WriteLog`](crate::WriteLog).
+    /// It is opened when the configuration takes effect, created with mode 0640, appended to, and reopened when the
+    /// access log is. Equal paths are the same file.
     ///
     /// # Errors
     ///
@@ -113,12 +113,12 @@ pub trait Context {
         Err(path.wrong("log files are not written here"))
     }
 
-    /// Tells whoever loads or checks the configuration of something that is right, and does not do what it seems to be there
-    /// for. By default nobody is told.
+    /// Warns of a valid setting that does not have its apparent effect, when the configuration is loaded or checked.
+    /// By default the warning is dropped.
     fn warn(&mut self, _: Problem) {}
 
-    /// When the settings are read, in seconds since the start of 1970, UTC: for what cannot do what it seems to be there for any
-    /// more. `None`, the default, where the platform does not tell.
+    /// The time of reading, in seconds since the start of 1970, UTC: for settings that can expire.
+    /// `None`, the default, if the platform does not provide it.
     fn unix_seconds(&self) -> Option<u64> {
         None
     }
@@ -151,11 +151,11 @@ pub trait Context {
     /// There is no such module.
     fn steps(&mut self, name: &Argument) -> Result<Steps, Problem>;
 
-    /// The same for a step that leaves them out when it runs itself: `after` is its name.
+    /// The steps of a name, for a step that skips them when it runs itself: `after` is its name.
     ///
     /// # Errors
     ///
-    /// As [`steps`](Self::steps); or what the module does has been done before that step runs.
+    /// As [`steps`](Self::steps); or the module has already acted before that step runs.
     fn steps_after(&mut self, name: &Argument, after: &str) -> Result<Steps, Problem> {
         let _ = after;
         self.steps(name)

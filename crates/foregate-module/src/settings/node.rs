@@ -26,9 +26,9 @@ pub struct Place {
 pub struct Problem {
     /// Where it is.
     pub place: Place,
-    /// What is wrong.
+    /// The error.
     pub message: String,
-    /// What to write instead.
+    /// A suggestion.
     pub help: Option<String>,
     /// Mistakes elsewhere, none of which has further ones. See [`and`](Self::and).
     pub further: Vec<Problem>,
@@ -53,7 +53,7 @@ impl Problem {
         self
     }
 
-    /// The same with advice.
+    /// Adds a suggestion.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
@@ -93,7 +93,7 @@ impl Argument {
     ///
     /// # Errors
     ///
-    /// It is something else.
+    /// It is of another kind.
     pub fn text(&self) -> Result<&str, Problem> {
         value::string(&self.scalar).map_err(|wrong| self.problem(wrong))
     }
@@ -102,7 +102,7 @@ impl Argument {
     ///
     /// # Errors
     ///
-    /// It is something else.
+    /// It is of another kind.
     pub fn flag(&self) -> Result<bool, Problem> {
         value::boolean(&self.scalar).map_err(|wrong| self.problem(wrong))
     }
@@ -111,7 +111,7 @@ impl Argument {
     ///
     /// # Errors
     ///
-    /// It is something else, or out of range.
+    /// It is of another kind, or out of range.
     pub fn number(&self, range: RangeInclusive<u64>) -> Result<u64, Problem> {
         value::number(&self.scalar, range).map_err(|wrong| self.problem(wrong))
     }
@@ -120,7 +120,7 @@ impl Argument {
     ///
     /// # Errors
     ///
-    /// It is something else, or out of range.
+    /// It is of another kind, or out of range.
     pub fn size(&self, range: RangeInclusive<u64>) -> Result<u64, Problem> {
         value::size(&self.scalar, range).map_err(|wrong| self.problem(wrong))
     }
@@ -129,7 +129,7 @@ impl Argument {
     ///
     /// # Errors
     ///
-    /// It is something else, or out of range.
+    /// It is of another kind, or out of range.
     pub fn duration(&self, range: RangeInclusive<Duration>) -> Result<Duration, Problem> {
         value::duration(&self.scalar, range).map_err(|wrong| self.problem(wrong))
     }
@@ -143,18 +143,18 @@ impl Argument {
         value::choose(&self.scalar, words).map_err(|wrong| self.problem(wrong))
     }
 
-    /// What a type reads from a text.
+    /// A value parsed from a text.
     ///
     /// # Errors
     ///
-    /// It is no text, or the type does not take it; `expected` says what it takes.
+    /// It is no text, or invalid; `expected` describes valid texts.
     pub fn parse<T: core::str::FromStr>(&self, expected: &str) -> Result<T, Problem> {
         self.text()?.parse().map_err(|_| self.wrong(format!("expected {expected}")))
     }
 }
 
 impl PartialEq for Argument {
-    /// The same value, wherever it stands.
+    /// Equal values, regardless of their places.
     fn eq(&self, other: &Self) -> bool {
         self.scalar == other.scalar
     }
@@ -279,7 +279,7 @@ impl Node {
         self.children.iter().filter(move |child| *child.name == *name)
     }
 
-    /// Whether it only turns off what stands further out: `NAME #false`.
+    /// Returns true if it only turns off an inherited key: `NAME #false`.
     pub fn turns_off(&self) -> bool {
         matches!(&*self.args, [argument] if argument.scalar.kind == Kind::Bool(false))
             && self.props.is_empty()

@@ -1,6 +1,6 @@
 //! Keys of the configuration, as tables that the reader, the documentation and the tests share.
 
-/// What may stand in a block.
+/// The keys of a block.
 #[derive(Debug)]
 pub struct Block {
     /// The keys.
@@ -9,33 +9,33 @@ pub struct Block {
     pub later: &'static [&'static str],
 }
 
-/// One key: the name of a node, and what belongs to it.
+/// One key: the name of a node, and its arguments, properties and block.
 #[derive(Debug)]
 pub struct Key {
     /// The name.
     pub name: &'static str,
-    /// What follows the name, as it is written in the documentation.
+    /// The text behind the name in the documentation.
     pub usage: &'static str,
     /// The least and the greatest number of arguments.
     pub args: (u8, u8),
     /// Its properties.
     pub props: &'static [Prop],
-    /// What may stand in its block, if it has one.
+    /// Its block, if it has one.
     pub block: Option<&'static Block>,
-    /// Whether it may stand there several times.
+    /// Set if it may occur several times.
     pub many: bool,
-    /// Whether it must stand there.
+    /// Set if it is required.
     pub required: bool,
-    /// What holds without it, as it would be written after the name; empty when that needs words.
+    /// The default, as it would be written after the name; empty if it needs words.
     pub default: &'static str,
-    /// The same in words.
+    /// The default in words.
     pub otherwise: &'static str,
     /// Properties that hold a secret, which no message shows; an empty name stands for the
     /// arguments, which are easily mixed up.
     pub secrets: &'static [&'static str],
     /// One line that uses it, with another value than the default.
     pub example: &'static str,
-    /// What it does.
+    /// Its description.
     pub about: &'static str,
 }
 
@@ -44,13 +44,13 @@ pub struct Key {
 pub struct Prop {
     /// The name.
     pub name: &'static str,
-    /// What follows `=`.
+    /// The text behind `=`.
     pub usage: &'static str,
-    /// Whether it must stand there.
+    /// Set if it is required.
     pub required: bool,
-    /// What holds without it.
+    /// The default.
     pub default: &'static str,
-    /// What it does.
+    /// Its description.
     pub about: &'static str,
 }
 
@@ -104,13 +104,13 @@ impl Key {
         Self { args: (0, 0), block: Some(block), ..Self::one(name, "{ ... }", example, about) }
     }
 
-    /// What holds without it.
+    /// Sets the default.
     #[must_use]
     pub const fn default(self, default: &'static str) -> Self {
         Self { default, ..self }
     }
 
-    /// What holds without it, in words.
+    /// Sets the default in words.
     #[must_use]
     pub const fn otherwise(self, otherwise: &'static str) -> Self {
         Self { otherwise, ..self }

@@ -1,4 +1,4 @@
-//! What single values mean: texts, numbers, durations, sizes.
+//! The meaning of single values: texts, numbers, durations, sizes.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -8,7 +8,7 @@ use core::ops::RangeInclusive;
 use core::str::Utf8Error;
 use core::time::Duration;
 
-/// What a value is; numbers are kept as they are written, so that none loses digits.
+/// The kind of a value; numbers are kept as they are written, so that none loses digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A string.
@@ -24,9 +24,9 @@ pub enum Kind {
 /// Why a value was refused. It never holds the value, which may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wrong {
-    /// What is wrong.
+    /// The error.
     pub message: String,
-    /// What to write instead.
+    /// A suggestion.
     pub help: Option<String>,
 }
 
@@ -36,16 +36,16 @@ impl Wrong {
         Self { message: message.into(), help: None }
     }
 
-    /// The same with advice.
+    /// Adds a suggestion.
     pub fn help(self, help: impl Into<String>) -> Self {
         Self { help: Some(help.into()), ..self }
     }
 }
 
-/// A value whose references are resolved.
+/// A value with resolved references.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scalar<'v> {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The text of a string, or a number as written.
     pub text: Cow<'v, str>,
@@ -60,7 +60,7 @@ pub fn string<'v>(value: &'v Scalar<'_>) -> Result<&'v str, Wrong> {
     }
 }
 
-/// The text of a file, without a byte-order mark: nobody sees one, and it would be part of the first entry.
+/// The text of a file, without a byte-order mark: it is invisible, and would be part of the first entry.
 ///
 /// # Errors
 ///
@@ -85,7 +85,7 @@ pub fn boolean(value: &Scalar<'_>) -> Result<bool, Wrong> {
     }
 }
 
-/// Whether a text is one of the words with which other programs turn something off.
+/// Returns true if a text is one of the words with which other programs turn something off.
 pub fn is_off(text: &str) -> bool {
     matches!(text, "off" | "no" | "false" | "none" | "disable" | "disabled")
 }

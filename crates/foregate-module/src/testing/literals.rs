@@ -1,4 +1,4 @@
-//! Configuration made of literals: nodes, and what else modules ask for while their settings are read.
+//! Configuration made of literals: nodes, and the other inputs of modules that read their settings.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -78,7 +78,7 @@ pub trait Compile {
     fn conditions(&self, texts: &[&str], phase: PhaseId) -> Result<Arc<dyn Conditions>, (usize, String)>;
 }
 
-/// What modules may ask for while their settings are read, made of literals.
+/// The services for modules that read their settings, made of literals.
 #[derive(Default)]
 pub struct Literals {
     /// The names of the upstreams, in their order.
@@ -89,9 +89,9 @@ pub struct Literals {
     pub steps: Vec<(&'static str, Steps)>,
     /// The log files that were asked for, in their order.
     pub logs: Vec<String>,
-    /// What was warned of.
+    /// The warnings.
     pub warnings: Vec<Problem>,
-    /// Who compiles expressions.
+    /// The compiler of expressions.
     pub compile: Option<Box<dyn Compile>>,
 }
 
@@ -165,12 +165,12 @@ impl Context for Literals {
     }
 }
 
-/// Reads settings from nodes that ask for nothing else, as a configuration does: what the [key's](FromNode::KEY) table does not
-/// have is refused before the type is asked.
+/// Reads settings from nodes without other inputs, as a configuration does: nodes that are not in the [key's](FromNode::KEY)
+/// table are refused before the type is asked.
 ///
 /// # Errors
 ///
-/// What is wrong with them.
+/// Errors in the settings.
 pub fn settings<T: FromNode>(nodes: &[Node]) -> Result<T, Problem> {
     if let Some(key) = T::KEY {
         if nodes.is_empty() {
@@ -181,7 +181,7 @@ pub fn settings<T: FromNode>(nodes: &[Node]) -> Result<T, Problem> {
     T::from_nodes(nodes, &mut Literals::default())
 }
 
-/// Whether these nodes are those of one block with these keys, and with names that others read.
+/// Checks nodes against the keys of a block, and names that others read.
 fn fit(nodes: &[Node], keys: &[Key], later: &[&str]) -> Result<(), Problem> {
     for (number, node) in nodes.iter().enumerate() {
         let name = node.name();

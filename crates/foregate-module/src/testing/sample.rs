@@ -68,7 +68,7 @@ pub struct Handshake {
     pub client_subject: Option<String>,
 }
 
-/// An exchange made of literals. Everything can be set; what is not, is what a plain GET over cleartext would have.
+/// An exchange made of literals. Everything can be set; the default is a plain GET over cleartext.
 pub struct Sample {
     /// The client. Default: 192.0.2.1.
     pub client: Option<IpAddr>,
@@ -76,7 +76,7 @@ pub struct Sample {
     pub peer: Option<IpAddr>,
     /// The handshake. Default: cleartext.
     pub tls: Option<Handshake>,
-    /// What a trusted proxy has said of the scheme.
+    /// The scheme that a trusted proxy forwarded.
     pub secure: Option<bool>,
     /// The protocol. Default: `HTTP/1.1`.
     pub protocol: String,
@@ -86,9 +86,9 @@ pub struct Sample {
     pub host: String,
     /// The path.
     pub path: Vec<u8>,
-    /// What servers may take it for. Default: nothing else.
+    /// The other readings of it. Default: none.
     pub other_paths: Vec<Vec<u8>>,
-    /// Whether a condition that comes to something else for one of these has had the request refused.
+    /// Set once a condition with another result for one of these has refused the request.
     pub doubted: AtomicBool,
     /// The query.
     pub query: Option<Vec<u8>>,
@@ -104,7 +104,7 @@ pub struct Sample {
     pub now: Now,
     /// The number that nobody can guess.
     pub random: u64,
-    /// Whether filters of bodies should hold no more than they have to.
+    /// Set if filters of bodies should hold no more than necessary.
     pub memory_is_short: bool,
     /// The status of the response. Default: there is none.
     pub status: Option<u16>,
@@ -120,7 +120,7 @@ pub struct Sample {
     pub upstream: Option<UpstreamId>,
     /// The least limit of the request's body.
     pub body_limit: Option<u64>,
-    /// What is kept for steps: filters, notes, what is skipped.
+    /// The state kept for steps: filters, notes, skipped steps.
     pub state: State,
     slots: BTreeMap<&'static str, u16>,
 }
@@ -163,21 +163,21 @@ impl Sample {
         }
     }
 
-    /// The same with another method.
+    /// Sets the method.
     #[must_use]
     pub fn method(mut self, method: &str) -> Self {
         self.method = method.into();
         self
     }
 
-    /// The same with one more field of the request.
+    /// Adds a field to the request.
     #[must_use]
     pub fn field(mut self, name: &str, value: &str) -> Self {
         self.request.append(name.as_bytes(), value.as_bytes());
         self
     }
 
-    /// The same from another client.
+    /// Sets the client.
     #[must_use]
     pub fn from(mut self, client: &str) -> Self {
         self.client = client.parse().ok();
@@ -185,14 +185,14 @@ impl Sample {
         self
     }
 
-    /// The same with a response.
+    /// Sets the response.
     #[must_use]
     pub fn response(mut self, status: u16) -> Self {
         self.status = Some(status);
         self
     }
 
-    /// The same with one more field of the response.
+    /// Adds a field to the response.
     #[must_use]
     pub fn response_field(mut self, name: &str, value: &str) -> Self {
         self.response.append(name.as_bytes(), value.as_bytes());
@@ -211,7 +211,7 @@ impl Sample {
         self.state.slots.add(slot, data, dry);
     }
 
-    /// What steps have added to a list, each entry with whether it was in a dry run.
+    /// The entries that steps have added to a list; the flag is set for dry runs.
     pub fn added<V: Value>(&self) -> &[(V::Data, bool)] {
         let slot = self.slots.get(V::NAME).and_then(|slot| self.state.slots.get(*slot));
         let list = slot.and_then(|list| list.downcast_ref::<Vec<(V::Data, bool)>>());
@@ -235,8 +235,8 @@ impl Sample {
         self.call(step, settings, false)
     }
 
-    /// The same in a dry run: what the step would have changed is only noted, and what is returned changes nothing on a
-    /// platform.
+    /// Runs a step in a dry run: its changes are only noted, and a platform would ignore the
+    /// result.
     pub fn run_dry<S: Step>(&mut self, step: &S, settings: &S::Settings) -> Verdict {
         self.call(step, settings, true)
     }

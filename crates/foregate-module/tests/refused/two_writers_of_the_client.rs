@@ -1,4 +1,4 @@
-// Refused: two steps that say who the client is.
+// Refused: two steps that set the client.
 #![allow(dead_code)]
 
 use core::ops::ControlFlow;
