@@ -367,6 +367,15 @@ impl<'p> Decoder<'p> {
         self.entry(item, entry, None, read)
     }
 
+    /// The property with this name as a module would read it, with its place.
+    pub fn argument(&mut self, item: Item<'_>, name: &str) -> Option<Argument> {
+        let entry = item.node.entries().find(|entry| entry.key() == Some(name))?;
+        let place = contract_place(item.place_of(entry.span()));
+        let read = |value: &Value<'_>| Ok((value.kind, value.text.clone().into_owned()));
+        let (kind, text) = self.entry(item, entry, None, read)?;
+        Some(Argument::new(Scalar { kind, text: Cow::Owned(text) }, place))
+    }
+
     /// A flag: on without an argument.
     pub fn flag(&mut self, item: Item<'_>) -> bool {
         if item.node.entries().next().is_none() {

@@ -355,6 +355,39 @@ impl<'t> Modules<'t> {
         Some(number)
     }
 
+    /// A condition at a key of the host; `None` where a problem was found. `name` is its property.
+    pub fn condition(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        (key, name): (&'static str, &'static str),
+        condition: &Argument,
+        phase: PhaseId,
+    ) -> Option<Arc<dyn Condition>> {
+        let mut context = Reading {
+            tree: self.tree,
+            pipeline: self.pipeline,
+            upstreams: self.upstreams,
+            chooses: false,
+            expressions: &self.expressions,
+            files: &mut self.files,
+            logs: &mut self.logs,
+            warnings: Vec::new(),
+        };
+        let compiled = context.condition(condition, phase);
+        context.warnings.drain(..).for_each(|warning| decoder.warn(warning));
+        let tell = |wrong| decoder.push_of_module(self.tree, &[holding(key, name, condition)], wrong);
+        compiled.map_err(tell).ok()
+    }
+
+    /// A condition that the host has made.
+    ///
+    /// # Errors
+    ///
+    /// It does not compile, such as for its length.
+    pub fn made_condition(&self, text: &str, phase: PhaseId) -> Result<Arc<dyn Condition>, String> {
+        self.expressions.condition(text, phase).map_err(|mistake| mistake.to_string())
+    }
+
     /// The plan of a route that asks an upstream, or does not.
     pub fn plan(&mut self, scope: &Scope, proxied: bool) -> Arc<Plan> {
         let known = &scope.0.plans[usize::from(proxied)];

@@ -80,6 +80,7 @@ impl Config {
                     .sites
                     .sites()
                     .iter()
+                    .filter(|site| site.options.is_on(&listen.address))
                     .map(|site| SiteHosts { hosts: &site.hosts, tls: site.options.tls.as_ref() });
                 let acceptor = Acceptor::new(tls, listen.http2, sites, limits, certificates)?;
                 acceptors.push((listen.address.clone(), acceptor));

@@ -4,6 +4,7 @@
 //! understood. Every default is the one that the operator's guide states.
 
 mod balance;
+mod conditions;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -17,6 +18,7 @@ use foregate_module::Plan;
 use crate::address::{AddressBlock, ServerAddress};
 
 pub use self::balance::{Balance, HashBy};
+pub use self::conditions::{Entrance, OriginTimes, RouteConditions, RouteTimeouts};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -412,6 +414,8 @@ pub struct SiteOptions {
     pub forward_ambiguous: bool,
     /// Certificates and policy of this site; `None`: the listener's.
     pub tls: Option<SiteTls>,
+    /// The listeners on which the site is there. Default (empty): on all of them.
+    pub listeners: Vec<ListenAddress>,
     /// The steps of modules that run on the answers to requests that none of its routes takes. Default: none.
     pub unrouted: RoutePlan,
 }
@@ -421,6 +425,11 @@ impl SiteOptions {
     pub fn requires_certificate(&self) -> bool {
         let clients = self.tls.as_ref().and_then(|tls| tls.client_certificates.as_ref());
         clients.is_some_and(|clients| clients.required)
+    }
+
+    /// Whether the site is there on a listener.
+    pub fn is_on(&self, listener: &ListenAddress) -> bool {
+        self.listeners.is_empty() || self.listeners.contains(listener)
     }
 }
 
@@ -457,6 +466,12 @@ pub struct Route {
     pub body_limit: Option<u64>,
     /// Let CONNECT through to the upstream. Default: no (405).
     pub allow_connect: bool,
+    /// What a request must satisfy beside its path. Default (`None`): nothing.
+    pub conditions: Option<Arc<RouteConditions>>,
+    /// The start of paths that origins do not see: see [`Request::strip_prefix`](crate::message::request::Request::strip_prefix).
+    pub strip_prefix: Option<Arc<str>>,
+    /// Time limits in the place of the upstream's.
+    pub timeouts: RouteTimeouts,
     /// The steps of modules that run on its requests. Default: none.
     pub plan: RoutePlan,
 }
@@ -464,7 +479,16 @@ pub struct Route {
 impl Route {
     /// A route without limits and modules.
     pub fn new(pattern: Arc<str>, action: Action) -> Self {
-        Self { pattern, action, body_limit: None, allow_connect: false, plan: RoutePlan::default() }
+        Self {
+            pattern,
+            action,
+            body_limit: None,
+            allow_connect: false,
+            conditions: None,
+            strip_prefix: None,
+            timeouts: RouteTimeouts::default(),
+            plan: RoutePlan::default(),
+        }
     }
 }
 

@@ -231,12 +231,6 @@ pub(super) const INSTEAD: &[(&str, Instead)] = &[
     ("ssl-trusted-certificate", CLIENT_TLS),
     ("ssl-verify-client", CLIENT_TLS),
     ("ssl-verify-depth", LeaveOut("a chain of usual length is followed; there is no key")),
-    (
-        "strip-prefix",
-        Write(
-            "write `rule \"true\" { rewrite path=#\"regex_replace(http.request.uri.path, \"^/PREFIX/\", \"/\")\"# expression=#true }`",
-        ),
-    ),
     ("stub-status", Write("write `metrics \"127.0.0.1:9145\"` at the top of the file")),
     ("sub-filter*", Write("write `substitute` or `html-text`")),
     (

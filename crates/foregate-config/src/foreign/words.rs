@@ -21,9 +21,7 @@ const STREAM: Instead = Missing("only HTTP is proxied, with WebSocket and CONNEC
 const ONLY_HTTP: Instead = Missing(
     "origins are spoken to over HTTP: run a server that speaks HTTP before the program, and name it in `upstream`",
 );
-const STRIP: Instead = Write(
-    "write `rule \"true\" { rewrite path=#\"regex_replace(http.request.uri.path, \"^/PREFIX/\", \"/\")\"# expression=#true }`",
-);
+const STRIP: Instead = Write("write `strip-prefix \"/PREFIX\"` in a `route`");
 const REWRITE: Instead = Write(
     "write `redirect \"/old/**\" to=\"/new\"`, or `rule \"EXPRESSION\" { rewrite path=\"/new\" }` for the request to the origin",
 );

@@ -98,6 +98,7 @@ pub fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) -> impl
         }
         let mut peer = Peer::new(client, local);
         peer.holdings = registered.holdings().cloned();
+        peer.listen = Some(Arc::clone(&listen));
         let (stream, alpn) = if listen.tls.is_some() {
             let Some(acceptor) = config.acceptor(&listen.address) else { return };
             let shaken = timeout(limit, Box::pin(handshake::accept(acceptor, socket))).await;

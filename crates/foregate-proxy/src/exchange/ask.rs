@@ -112,6 +112,9 @@ impl Asker for ClientAsks<'_, '_> {
     }
 
     fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        if let Poll::Ready(error) = self.down.poll_total(cx) {
+            return Poll::Ready(error);
+        }
         self.down.poll_gone(cx)
     }
 

@@ -16,7 +16,7 @@ use crate::address::write_ip;
 use crate::limits::clients::Holdings;
 use crate::link::{Link, LinkError, Received};
 use crate::message::request::{Request, StandIn};
-use crate::settings::Listen;
+use crate::settings::{Entrance, Listen};
 use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::tls;
@@ -42,6 +42,8 @@ pub struct Peer {
     /// Its handshake, over TLS, and the listener that it came to: what the handshake covers, the acceptor says that the
     /// listener has when a request comes, not the one that performed it.
     pub tls: Option<(Arc<tls::TlsInfo>, Arc<Listen>)>,
+    /// The listener that it came to, as it was then.
+    pub listen: Option<Arc<Listen>>,
     /// The handshake does not satisfy any more what its own name asks for: the client has to connect anew.
     pub outdated: AtomicBool,
 }
@@ -57,6 +59,7 @@ impl Peer {
             local,
             own: OnceLock::new(),
             tls: None,
+            listen: None,
             outdated: AtomicBool::new(false),
         }
     }
@@ -70,6 +73,7 @@ impl Peer {
             local: self.local,
             own: self.own.clone(),
             tls: self.tls.clone(),
+            listen: self.listen.clone(),
             outdated: AtomicBool::new(false),
         }
     }
@@ -77,6 +81,14 @@ impl Peer {
     /// What stands for the host in a request of HTTP/1.0 that names none.
     pub fn stands_in(&self) -> StandIn<'_> {
         StandIn { name: self.tls.as_ref().and_then(|(info, _)| info.sni.as_deref()), local: self.local }
+    }
+
+    /// Where requests of this connection come in.
+    pub fn entrance(&self) -> Entrance<'_> {
+        Entrance {
+            listener: self.listen.as_ref().map(|listen| &listen.address),
+            port: self.local.map(|local| local.port()),
+        }
     }
 
     /// Whether the connection is under TLS.

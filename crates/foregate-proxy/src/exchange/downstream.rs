@@ -9,7 +9,7 @@ use super::progress::{Awaited, Progress};
 use crate::error::Error;
 use crate::link::copy::Copy;
 use crate::link::{Link, LinkError};
-use crate::settings::{Timeouts, Upstream};
+use crate::settings::{RouteTimeouts, Timeouts, Upstream};
 use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::transport::outcome::CopyError;
@@ -20,6 +20,10 @@ pub(super) struct Downstream<'a> {
     pub client: &'a mut Client,
     pub timer: &'a mut Timer,
     pub timeouts: &'a Timeouts,
+    /// Those of the route for the origin.
+    pub route_timeouts: RouteTimeouts,
+    /// By when all of the exchange must be over.
+    pub total: Option<Instant>,
     /// The request's body.
     pub upload: Copy,
     /// The response's body.
@@ -28,6 +32,18 @@ pub(super) struct Downstream<'a> {
 }
 
 impl Downstream<'_> {
+    /// Puts the time limits of a route in the place of its upstream's.
+    pub fn limit_times(&mut self, timeouts: &RouteTimeouts) {
+        self.route_timeouts = *timeouts;
+        self.total = timeouts.total.map(|total| clock::now() + total);
+    }
+
+    /// Ready once the exchange has taken longer than its route allows.
+    pub fn poll_total(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
+        let Some(total) = self.total else { return Poll::Pending };
+        self.timer.poll(cx, total).map(|()| Error::TotalTimeout)
+    }
+
     /// Ready once the client has given up on the exchange.
     pub fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         self.client.poll_abandoned(cx, self.timer).map(Error::Client)
@@ -96,6 +112,9 @@ impl Downstream<'_> {
         if !awaited.contains(&Awaited::ClientBody) {
             self.progress.excuse_client(now);
         }
+        if let Poll::Ready(error) = self.poll_total(cx) {
+            return Poll::Ready(Err(error));
+        }
         let next = awaited
             .iter()
             .filter_map(|&awaited| Some((self.deadline_of(awaited, upstream, now)?, awaited)))
@@ -132,7 +151,8 @@ impl Downstream<'_> {
         upstream: Option<&Upstream>,
         now: Instant,
     ) -> Option<Instant> {
-        let deadline = self.progress.deadline(awaited, self.timeouts, upstream, now)?;
+        let times = upstream.map(|upstream| self.route_timeouts.over(upstream));
+        let deadline = self.progress.deadline(awaited, self.timeouts, times, now)?;
         let holds = awaited == Awaited::OriginRead && self.client.link.holds_grown_window();
         let stalls = self.progress.moved_at() + self.timeouts.write_stall;
         Some(if holds { deadline.min(stalls) } else { deadline })

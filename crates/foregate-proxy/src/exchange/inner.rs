@@ -14,6 +14,7 @@ use foregate_wire::{HeaderList, Method, NameId, Slashes};
 
 use super::Exchange;
 use super::modules::{Ended, Run};
+use super::route::route_by_conditions;
 use crate::error::Error;
 use crate::link::LinkError;
 use crate::message::request::Request;
@@ -68,9 +69,18 @@ pub(super) async fn judge_inner(exchange: &mut Exchange<'_>, ask: FetchRequest) 
     if sites.keeps_slashes(site) && request.normalise(Slashes::Keep).is_err() {
         return REFUSED;
     }
-    let Ok(readings) = sites.readings(site, request.path()) else { return REFUSED };
-    let Some(route) = sites.route(site, request.path()) else { return REFUSED };
+    let found = match sites.has_conditions(site) {
+        false => sites.readings(site, request.path()).ok().zip(sites.route(site, request.path())),
+        true => {
+            std::mem::swap(exchange.request, &mut request);
+            let found = route_by_conditions(exchange, site).ok();
+            std::mem::swap(exchange.request, &mut request);
+            found
+        }
+    };
+    let Some((readings, route)) = found else { return REFUSED };
     let Some(plan) = route.plan.get() else {
+        request.strip_prefix(route.strip_prefix.as_deref());
         return Ok(ask_route(route, None, request.target(), ask));
     };
     exchange.modules.outer = Some(Box::new(Outer {
@@ -132,14 +142,16 @@ async fn screen_inner(exchange: &mut Exchange<'_>, plan: &Plan) -> Result<(), En
 }
 
 /// Goes where the route, or a step, says.
-fn dispatch_inner(exchange: &Exchange<'_>, route: &Route, ask: FetchRequest) -> Judged {
+fn dispatch_inner(exchange: &mut Exchange<'_>, route: &Route, ask: FetchRequest) -> Judged {
     let facts = exchange.modules.run.as_ref().map(|run| &run.facts);
     let is_wrong =
         facts.is_some_and(|facts| facts.path_is_in_doubt.load(Ordering::Relaxed) || facts.target_is_wrong);
     if is_wrong {
         return Judged::Answered(Err(FetchError::BadRequest));
     }
-    ask_route(route, facts.and_then(|facts| facts.upstream), exchange.request.target(), ask)
+    let upstream = facts.and_then(|facts| facts.upstream);
+    exchange.request.strip_prefix(route.strip_prefix.as_deref());
+    ask_route(route, upstream, exchange.request.target(), ask)
 }
 
 /// Asks for a target whoever answers for a route.

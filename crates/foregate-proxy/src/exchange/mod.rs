@@ -53,7 +53,7 @@ use crate::message::request::Request;
 use crate::message::response::Response;
 use crate::proxy::{Config, Proxy};
 use crate::routing::HostId;
-use crate::settings::Route;
+use crate::settings::{Route, RouteTimeouts};
 use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::upstream::{Ask, Origin, Upstream};
@@ -276,6 +276,8 @@ impl<'a> Exchange<'a> {
                 client,
                 timer,
                 timeouts: &config.settings.timeouts,
+                route_timeouts: RouteTimeouts::default(),
+                total: None,
                 upload,
                 download: Copy::new(),
                 progress: Progress::new(now),

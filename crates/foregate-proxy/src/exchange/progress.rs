@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::settings::{Timeouts, Upstream};
+use crate::settings::{OriginTimes, Timeouts};
 pub use crate::transport::taking::Taking;
 
 /// When each direction last moved a byte, and how fast the client sends.
@@ -110,21 +110,21 @@ impl Progress {
         self.uploaded_at + pause
     }
 
-    /// Until when `awaited` must have happened; an origin has no deadlines but those of its `upstream`.
+    /// Until when `awaited` must have happened; an origin has no deadlines but these.
     pub fn deadline(
         &mut self,
         awaited: Awaited,
         timeouts: &Timeouts,
-        upstream: Option<&Upstream>,
+        origin: Option<OriginTimes>,
         now: Instant,
     ) -> Option<Instant> {
         Some(match awaited {
             Awaited::ClientBody => self.client_deadline(timeouts, now),
-            Awaited::ExpectedBody => self.uploaded_at + timeouts.body_idle.max(upstream?.first_byte_timeout),
+            Awaited::ExpectedBody => self.uploaded_at + timeouts.body_idle.max(origin?.first_byte),
             Awaited::ClientRead => self.client.stuck().unwrap_or(now) + timeouts.write_stall,
-            Awaited::OriginRead | Awaited::OriginBody => self.moved_at() + upstream?.idle_timeout,
-            Awaited::FirstByte => self.uploaded_at + upstream?.first_byte_timeout,
-            Awaited::EitherBody => self.moved_at() + timeouts.body_idle.max(upstream?.idle_timeout),
+            Awaited::OriginRead | Awaited::OriginBody => self.moved_at() + origin?.idle,
+            Awaited::FirstByte => self.uploaded_at + origin?.first_byte,
+            Awaited::EitherBody => self.moved_at() + timeouts.body_idle.max(origin?.idle),
         })
     }
 
@@ -167,6 +167,7 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Upstream;
 
     #[test]
     fn what_leaves_before_it_is_progress_of_what_waits_for_room() {
@@ -177,7 +178,8 @@ mod tests {
         let later = start + Duration::from_secs(29);
         for (at, expected) in [(None, start), (Some(later), later), (Some(start), later)] {
             progress.observe_client(0, true, at, later);
-            let deadline = progress.deadline(Awaited::ClientRead, &timeouts, Some(&upstream), later).unwrap();
+            let deadline =
+                progress.deadline(Awaited::ClientRead, &timeouts, Some((&upstream).into()), later).unwrap();
             assert_eq!(deadline, expected + timeouts.write_stall);
         }
     }
@@ -189,12 +191,15 @@ mod tests {
         let mut progress = Progress::new(start);
         let later = start + Duration::from_secs(45);
         progress.observe_given(1 << 20, later);
-        let deadline = progress.deadline(Awaited::OriginRead, &timeouts, Some(&upstream), later).unwrap();
+        let deadline =
+            progress.deadline(Awaited::OriginRead, &timeouts, Some((&upstream).into()), later).unwrap();
         assert_eq!(deadline, later + upstream.idle_timeout);
-        let deadline = progress.deadline(Awaited::ClientBody, &timeouts, Some(&upstream), later).unwrap();
+        let deadline =
+            progress.deadline(Awaited::ClientBody, &timeouts, Some((&upstream).into()), later).unwrap();
         assert!(deadline < later, "it has sent nothing for longer than it may");
         progress.excuse_client(later);
-        let deadline = progress.deadline(Awaited::ClientBody, &timeouts, Some(&upstream), later).unwrap();
+        let deadline =
+            progress.deadline(Awaited::ClientBody, &timeouts, Some((&upstream).into()), later).unwrap();
         assert_eq!(deadline, later + timeouts.body_idle);
     }
 
@@ -207,7 +212,7 @@ mod tests {
             let now = start + Duration::from_secs(second);
             progress.observe(uploaded, downloaded, now);
             let both = [Awaited::EitherBody, Awaited::OriginBody, Awaited::OriginRead];
-            both.map(|awaited| progress.deadline(awaited, &timeouts, Some(&upstream), now).unwrap())
+            both.map(|awaited| progress.deadline(awaited, &timeouts, Some((&upstream).into()), now).unwrap())
         };
         let idle = timeouts.body_idle.max(upstream.idle_timeout);
         for second in (0..300).step_by(20) {
@@ -231,7 +236,7 @@ mod tests {
         let mut deadline = |second: u64, bytes: u64| {
             let now = start + Duration::from_secs(second);
             progress.observe(bytes, 0, now);
-            progress.deadline(Awaited::ClientBody, &timeouts, Some(&upstream), now).unwrap() - start
+            progress.deadline(Awaited::ClientBody, &timeouts, Some((&upstream).into()), now).unwrap() - start
         };
         assert_eq!(deadline(0, 0), Duration::from_secs(30));
         assert_eq!(deadline(5, 1 << 20), Duration::from_secs(30));

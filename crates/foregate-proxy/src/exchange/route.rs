@@ -1,13 +1,18 @@
-//! Routing: which site and which route a request belongs to.
+//! Routing: which site and which route a request belongs to. Conditions of routes are held against the request as the client has sent it.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use foregate_wire::{BodyLength, Method, Slashes};
 
+use super::asked::Asked;
 use super::length::settle_length;
 use super::screen::dispatch;
+use super::view::{Facts, View};
 use super::{Exchange, Next, Step};
 use crate::error::Error;
+use crate::routing::HostId;
+use crate::settings::{Route, RouteConditions};
 
 /// Finds the site and the route.
 pub(super) async fn run(exchange: &mut Exchange<'_>) -> Next {
@@ -27,7 +32,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> Next {
         return Err(Error::Misdirected.into());
     }
     let sites = &exchange.config.settings.sites;
-    let Some(site) = sites.find(host) else {
+    let Some(site) = find_site(exchange) else {
         return unrouted(exchange, Error::NoRoute);
     };
     if acceptor.is_none_or(|(_, acceptor)| acceptor.is_none()) && sites.requires_certificate(site) {
@@ -44,12 +49,19 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> Next {
         b"*" | b"" => b"/",
         path => path,
     };
-    let Ok(readings) = sites.readings(site, path) else {
-        return unrouted(exchange, Error::AmbiguousPath);
+    let found = match sites.has_conditions(site) {
+        false => match (sites.readings(site, path), sites.route(site, path)) {
+            (Err(_), _) => Err(Error::AmbiguousPath),
+            (_, None) => Err(Error::NoRoute),
+            (Ok(readings), Some(route)) => Ok((readings, route)),
+        },
+        true => route_by_conditions(exchange, site),
     };
-    let Some(route) = sites.route(site, path) else {
-        return unrouted(exchange, Error::NoRoute);
+    let (readings, route) = match found {
+        Ok(found) => found,
+        Err(error) => return unrouted(exchange, error),
     };
+    exchange.down.limit_times(&route.timeouts);
     let (limit, connects) = (route.body_limit, route.allow_connect);
     exchange.routed.route = Some(route);
     exchange.use_plan(route.plan.get());
@@ -79,6 +91,54 @@ pub(super) fn limit_body_to(exchange: &mut Exchange<'_>, limit: Option<u64>) -> 
         _ if exchange.down.upload.moved > exchange.down.upload.limit => Err(Error::BodyTooLarge),
         _ => Ok(()),
     }
+}
+
+/// The site of the request's host, among those of the listener that it has come through.
+fn find_site(exchange: &Exchange<'_>) -> Option<HostId> {
+    let (sites, host) = (&exchange.config.settings.sites, exchange.request.host().as_bytes());
+    match &exchange.peer.listen {
+        Some(listen) if sites.depends_on_listener() => {
+            sites.explain_on(host, &listen.address).map(|(site, _)| site)
+        }
+        _ => sites.find(host),
+    }
+}
+
+/// The other readings of the path, as far as they matter, and the route.
+type Found<'a> = (Option<Vec<Vec<u8>>>, &'a Arc<Route>);
+
+/// Finds the route of the request in a site whose routes have conditions.
+///
+/// # Errors
+///
+/// There is none, or the path, as some origin may read it, leads to another one.
+pub(super) fn route_by_conditions<'a>(exchange: &mut Exchange<'a>, site: HostId) -> Result<Found<'a>, Error> {
+    let (config, peer) = (exchange.config, exchange.peer);
+    let sites = &config.settings.sites;
+    let path = match exchange.request.path() {
+        b"*" | b"" => b"/".to_vec(),
+        path => path.to_vec(),
+    };
+    let mut facts = Facts::new(exchange.request.length.is_empty());
+    let view = View {
+        request: exchange.request,
+        response: exchange.response,
+        peer,
+        config,
+        site: Some(site),
+        route: None,
+        facts: &mut facts,
+        asked: &Asked::default(),
+        away: false,
+    };
+    let mut holds =
+        |conditions: &RouteConditions| conditions.hold(&view, &config.settings.pipeline, peer.entrance());
+    let readings = sites.readings_if(site, &path, &mut holds).map_err(|_| Error::AmbiguousPath)?;
+    let route = sites.route_if(site, &path, &mut holds);
+    if facts.path_is_in_doubt.load(Ordering::Relaxed) {
+        return Err(Error::AmbiguousPath);
+    }
+    Ok((readings, route.ok_or(Error::NoRoute)?))
 }
 
 /// No route takes the request: the answer to it goes through the steps that hold for its site, or for all.

@@ -36,7 +36,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> Next {
 }
 
 /// Goes where the route, or a step, says.
-pub(super) fn dispatch(exchange: &Exchange<'_>) -> Next {
+pub(super) fn dispatch(exchange: &mut Exchange<'_>) -> Next {
     let Some(route) = exchange.routed.route else { return Err(Error::Internal.into()) };
     if exchange.modules.run.as_ref().is_some_and(|run| run.facts.path_is_in_doubt.load(Ordering::Relaxed)) {
         return Err(Error::AmbiguousPath.into());
@@ -44,6 +44,7 @@ pub(super) fn dispatch(exchange: &Exchange<'_>) -> Next {
     if exchange.modules.run.as_ref().is_some_and(|run| run.facts.target_is_wrong) {
         return Err(Error::Rewrite.into());
     }
+    exchange.request.strip_prefix(route.strip_prefix.as_deref());
     let chosen = exchange.modules.run.as_ref().and_then(|run| run.facts.upstream);
     Ok(match (&route.action, chosen) {
         (_, Some(upstream)) => Step::Prepare(upstream.0 as usize),

@@ -165,6 +165,21 @@ impl Request {
         Ok(())
     }
 
+    /// Takes the start off the path where it is `prefix` up to the end or to a slash: of `/api/users` and `/api` remain `/users` and
+    /// `/`.
+    pub fn strip_prefix(&mut self, prefix: Option<&str>) {
+        let Some(prefix) = prefix else { return };
+        let Some(rest) = self.path().strip_prefix(prefix.as_bytes()) else { return };
+        if rest.is_empty() {
+            // At least the slash of the prefix is there to stay.
+            self.target.drain(1..prefix.len());
+            self.path_len = 1;
+        } else if rest.starts_with(b"/") {
+            self.target.drain(..prefix.len());
+            self.path_len -= prefix.len();
+        }
+    }
+
     /// The query in its normal form, without `?`.
     pub fn query(&self) -> Option<&[u8]> {
         self.target.get(self.path_len + 1..).filter(|_| self.target.len() > self.path_len)

@@ -12,7 +12,7 @@ use super::store::Store;
 use crate::settings::SiteOptions;
 
 /// The longest name that an entry holds itself.
-const INLINE: usize = 50;
+const INLINE: usize = 48;
 
 /// Eighths of the slots that may be in use.
 const FULL: usize = 7;
@@ -29,6 +29,10 @@ const ALLOW_UNDERSCORES: u8 = 2;
 const KEEP_SLASHES: u8 = 4;
 const FORWARD_AMBIGUOUS: u8 = 8;
 const REQUIRES_CERTIFICATE: u8 = 16;
+const HAS_CONDITIONS: u8 = 32;
+
+/// Stands for all listeners where one is named by its number.
+pub(super) const EVERYWHERE: u16 = 0;
 
 /// A host pattern of a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +48,8 @@ pub(super) struct Entry {
     pub(super) routes: RouteSet,
     /// The index of its site's counters.
     pub(super) counters: u32,
+    /// The listener that it is for, or [`EVERYWHERE`].
+    listener: u16,
     bits: u8,
     name_len: u8,
     /// The name; or, of one that is longer, where in [`HostTable::long_names`] it begins.
@@ -66,12 +72,27 @@ pub(super) struct HostTable {
     long_names: Vec<u8>,
     /// Open addressing with linear probing, a power of two, at most [`FULL`] full: four slots are one cache line.
     slots: Store<Slot>,
-    /// The entry of `*`.
-    any: Option<HostId>,
+    /// The entries of `*`, each for a listener or for all.
+    any: Vec<(u16, HostId)>,
     /// Bit `n` is set when there is a pattern `*.` and a name of `n + 1` labels.
     depths: u128,
     /// Another one for each table, so that nobody can choose names that are far from their slots.
     hash: RandomState,
+}
+
+/// The site that a host pattern leads to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Owner<'a> {
+    /// Its index.
+    pub(super) site: u32,
+    /// Its routes.
+    pub(super) routes: RouteSet,
+    /// Its options.
+    pub(super) options: &'a SiteOptions,
+    /// Whether routes of it have conditions beside their paths.
+    pub(super) has_conditions: bool,
+    /// The listener that the pattern is for, or [`EVERYWHERE`].
+    pub(super) listener: u16,
 }
 
 impl Entry {
@@ -90,17 +111,22 @@ impl Entry {
     pub(super) fn forwards_ambiguous(&self) -> bool {
         self.bits & FORWARD_AMBIGUOUS != 0
     }
+
+    /// Whether routes of its site have conditions beside their paths.
+    pub(super) fn has_conditions(&self) -> bool {
+        self.bits & HAS_CONDITIONS != 0
+    }
 }
 
 impl HostTable {
-    /// The pattern that is `host` itself. `likely` is told its routes before that is certain.
+    /// The pattern for a listener that is `host` itself. `likely` is told its routes before that is certain.
     #[inline]
-    pub(super) fn exact(&self, host: &[u8], likely: impl Fn(RouteSet)) -> Option<HostId> {
-        self.find(host, 0, likely)
+    pub(super) fn exact(&self, host: &[u8], listener: u16, likely: impl Fn(RouteSet)) -> Option<HostId> {
+        self.find(host, 0, listener, likely)
     }
 
-    /// The longest pattern `*.` and a name that `host` ends with.
-    pub(super) fn below(&self, host: &[u8]) -> Option<HostId> {
+    /// The longest pattern `*.` and a name that `host` ends with, be it for a listener or for all.
+    pub(super) fn below(&self, host: &[u8], listener: u16) -> Option<HostId> {
         // In brackets there is an address, whose last part may have dots.
         if self.depths == 0 || host.first() == Some(&b'[') {
             return None;
@@ -111,7 +137,7 @@ impl HostTable {
             rest = &rest[dot + 1..];
             labels -= 1;
             if self.depths.checked_shr(labels as u32).unwrap_or(0) & 1 != 0
-                && let Some(found) = self.find(rest, BELOW, |_| {})
+                && let Some(found) = self.known(rest, true, listener)
             {
                 return Some(found);
             }
@@ -119,9 +145,9 @@ impl HostTable {
         None
     }
 
-    /// The pattern `*`.
-    pub(super) fn any(&self) -> Option<HostId> {
-        self.any
+    /// The pattern `*` of a listener alone, or the one of all.
+    pub(super) fn any(&self, listener: u16) -> Option<HostId> {
+        self.any.iter().find(|(of, _)| *of == listener).map(|(_, id)| *id)
     }
 
     pub(super) fn entry(&self, id: HostId) -> &Entry {
@@ -133,15 +159,8 @@ impl HostTable {
     }
 
     /// Adds an exact name, or a name that a wildcard stands before. It must not be there.
-    pub(super) fn add(
-        &mut self,
-        name: &str,
-        below: bool,
-        site: u32,
-        routes: RouteSet,
-        options: &SiteOptions,
-    ) -> HostId {
-        let id = self.push(name.as_bytes(), below, site, routes, options);
+    pub(super) fn add(&mut self, name: &str, below: bool, of: Owner<'_>) -> HostId {
+        let id = self.push(name.as_bytes(), below, of);
         if below {
             // A name has at most 127 labels: each takes a letter and a dot.
             self.depths |= 1 << name.bytes().filter(|byte| *byte == b'.').count().min(127);
@@ -155,13 +174,21 @@ impl HostTable {
     }
 
     /// Adds `*`. It must not be there.
-    pub(super) fn add_any(&mut self, site: u32, routes: RouteSet, options: &SiteOptions) {
-        self.any = Some(self.push(b"", false, site, routes, options));
+    pub(super) fn add_any(&mut self, of: Owner<'_>) {
+        let id = self.push(b"", false, of);
+        self.any.push((of.listener, id));
     }
 
-    /// The pattern of this kind that is there already.
-    pub(super) fn known(&self, name: &str, below: bool) -> Option<HostId> {
-        self.find(name.as_bytes(), if below { BELOW } else { 0 }, |_| {})
+    /// The pattern of this kind for a listener, or for all where it has none of its own.
+    fn known(&self, name: &[u8], below: bool, listener: u16) -> Option<HostId> {
+        let kind = if below { BELOW } else { 0 };
+        let own = (listener != EVERYWHERE).then(|| self.find(name, kind, listener, |_| {})).flatten();
+        own.or_else(|| self.find(name, kind, EVERYWHERE, |_| {}))
+    }
+
+    /// The pattern of this kind for exactly these listeners, that is there already.
+    pub(super) fn rival(&self, name: &str, below: bool, listener: u16) -> Option<HostId> {
+        self.find(name.as_bytes(), if below { BELOW } else { 0 }, listener, |_| {})
     }
 
     /// Gives back the memory that growing has left over.
@@ -172,9 +199,9 @@ impl HostTable {
     }
 
     #[inline]
-    fn find(&self, name: &[u8], kind: u8, likely: impl Fn(RouteSet)) -> Option<HostId> {
+    fn find(&self, name: &[u8], kind: u8, listener: u16, likely: impl Fn(RouteSet)) -> Option<HostId> {
         let mask = self.slots.len().checked_sub(1)?;
-        let hash = self.hash(name, kind);
+        let hash = self.hash(name, kind, listener);
         let mut slot = hash as usize & mask;
         loop {
             let found = self.slots[slot];
@@ -183,7 +210,7 @@ impl HostTable {
             }
             if found.hash == hash {
                 likely(found.routes);
-                if self.is(found.entry, name, kind) {
+                if self.is(found.entry, name, kind, listener) {
                     return Some(HostId(found.entry));
                 }
             }
@@ -192,9 +219,9 @@ impl HostTable {
     }
 
     #[inline]
-    fn is(&self, entry: u32, name: &[u8], kind: u8) -> bool {
+    fn is(&self, entry: u32, name: &[u8], kind: u8, listener: u16) -> bool {
         let entry = &self.entries[entry as usize];
-        entry.bits & BELOW == kind && self.name(entry) == name
+        entry.bits & BELOW == kind && entry.listener == listener && self.name(entry) == name
     }
 
     #[inline]
@@ -206,14 +233,8 @@ impl HostTable {
         })
     }
 
-    fn push(
-        &mut self,
-        name: &[u8],
-        below: bool,
-        site: u32,
-        routes: RouteSet,
-        options: &SiteOptions,
-    ) -> HostId {
+    fn push(&mut self, name: &[u8], below: bool, of: Owner<'_>) -> HostId {
+        let Owner { site, routes, options, has_conditions, listener } = of;
         let mut inline = [0; INLINE];
         if name.len() <= INLINE {
             inline[..name.len()].copy_from_slice(name);
@@ -226,8 +247,17 @@ impl HostTable {
             | if options.allow_underscores { ALLOW_UNDERSCORES } else { 0 }
             | if options.keep_slashes { KEEP_SLASHES } else { 0 }
             | if options.forward_ambiguous { FORWARD_AMBIGUOUS } else { 0 }
-            | if options.requires_certificate() { REQUIRES_CERTIFICATE } else { 0 };
-        self.entries.growing().push(Entry { site, routes, counters: 0, bits, name_len, name: inline });
+            | if options.requires_certificate() { REQUIRES_CERTIFICATE } else { 0 }
+            | if has_conditions { HAS_CONDITIONS } else { 0 };
+        self.entries.growing().push(Entry {
+            site,
+            routes,
+            counters: 0,
+            listener,
+            bits,
+            name_len,
+            name: inline,
+        });
         HostId(super::narrow(self.entries.len() - 1))
     }
 
@@ -235,7 +265,7 @@ impl HostTable {
         let count = (self.entries.len() * 8 / FULL + 1).next_power_of_two();
         self.slots = vec![FREE; count].into();
         for entry in 0..super::narrow(self.entries.len()) {
-            if self.any != Some(HostId(entry)) {
+            if self.any.iter().all(|(_, any)| *any != HostId(entry)) {
                 self.place(entry);
             }
         }
@@ -243,7 +273,8 @@ impl HostTable {
 
     fn place(&mut self, index: u32) {
         let entry = &self.entries[index as usize];
-        let (hash, routes) = (self.hash(self.name(entry), entry.bits & BELOW), entry.routes);
+        let hash = self.hash(self.name(entry), entry.bits & BELOW, entry.listener);
+        let routes = entry.routes;
         let mask = self.slots.len() - 1;
         let mut slot = hash as usize & mask;
         while self.slots[slot].entry != NONE {
@@ -253,9 +284,9 @@ impl HostTable {
     }
 
     #[inline]
-    fn hash(&self, name: &[u8], kind: u8) -> u64 {
+    fn hash(&self, name: &[u8], kind: u8, listener: u16) -> u64 {
         let mut hasher = self.hash.build_hasher();
-        hasher.write_u8(kind);
+        hasher.write_u32(u32::from(kind) << 16 | u32::from(listener));
         hasher.write(name);
         hasher.finish()
     }
@@ -276,15 +307,18 @@ mod tests {
         let names: Vec<String> = (1..=253).map(|len| "a".repeat(len)).collect();
         let options = SiteOptions::default();
         for (site, name) in names.iter().enumerate() {
-            table.add(name, site % 2 == 1, site as u32, RouteSet::EMPTY, &options);
+            let (site, below) = (site as u32, site % 2 == 1);
+            let (routes, options) = (RouteSet::EMPTY, &options);
+            table.add(name, below, Owner { site, routes, options, has_conditions: false, listener: 0 });
         }
         table.shrink();
         for (site, name) in names.iter().enumerate() {
-            let found = table.known(name, site % 2 == 1).map(|id| table.entry(id).site);
+            let found = table.known(name.as_bytes(), site % 2 == 1, 7).map(|id| table.entry(id).site);
             assert_eq!(found, Some(site as u32));
-            assert_eq!(table.known(name, site % 2 == 0), None);
+            assert_eq!(table.known(name.as_bytes(), site % 2 == 0, 7), None);
+            assert_eq!(table.rival(name, site % 2 == 1, 7), None);
         }
-        assert_eq!(table.exact(&[b'a'; 300], |_| {}), None);
-        assert_eq!(table.exact(b"", |_| {}), None);
+        assert_eq!(table.exact(&[b'a'; 300], EVERYWHERE, |_| {}), None);
+        assert_eq!(table.exact(b"", EVERYWHERE, |_| {}), None);
     }
 }

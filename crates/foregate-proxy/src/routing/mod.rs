@@ -5,6 +5,7 @@
 //! many sites or routes there are, and it waits for memory as few times as can be: see `hosts.rs` and `routes.rs`.
 //! Sites whose routes are the same share them.
 
+mod conditional;
 mod host;
 mod hosts;
 mod path;
@@ -20,14 +21,15 @@ use std::sync::Arc;
 use foldhash::fast::RandomState;
 use foregate_wire::{Slashes, other_readings};
 
+pub use self::conditional::{Conditional, ConditionalRoute};
 pub use self::host::{HostPattern, HostPatternError};
 pub use self::hosts::HostId;
-use self::hosts::HostTable;
+use self::hosts::{EVERYWHERE, HostTable, Owner};
 pub use self::path::{PathPattern, PathPatternError, Unreachable};
 pub use self::routes::{RouteId, RouteSet};
 use self::routes::{RouteTable, RouteTableBuilder};
 use crate::counters::metrics::{Metrics, SiteCounters};
-use crate::settings::{Route, SiteOptions};
+use crate::settings::{ListenAddress, Route, RouteConditions, SiteOptions};
 
 /// All sites of a configuration, compiled.
 #[derive(Debug)]
@@ -37,6 +39,8 @@ pub struct SiteTable {
     sites: Vec<Site>,
     /// What entries of `hosts` refer to by their index.
     counters: Vec<Arc<SiteCounters>>,
+    /// The listeners that have sites of their own: entries of `hosts` have their numbers, from 1.
+    listeners: Vec<ListenAddress>,
 }
 
 /// One site.
@@ -48,6 +52,8 @@ pub struct Site {
     pub options: SiteOptions,
     /// Its host patterns in their normal form, as handshakes need them.
     pub hosts: Vec<Arc<str>>,
+    /// Its routes with conditions beside their paths, in the order in which they are tried.
+    pub conditional: Conditional,
     routes: RouteSet,
 }
 
@@ -73,11 +79,33 @@ impl SiteTable {
     /// The pattern for a host, and why.
     #[inline]
     pub fn explain(&self, host: &[u8]) -> Option<(HostId, HostMatch)> {
-        let exact =
-            self.hosts.exact(host, |routes| self.routes.fetch(routes)).map(|id| (id, HostMatch::Exact));
+        let fetch = |routes| self.routes.fetch(routes);
+        let exact = self.hosts.exact(host, EVERYWHERE, fetch).map(|id| (id, HostMatch::Exact));
         exact
-            .or_else(|| self.hosts.below(host).map(|id| (id, HostMatch::Below)))
-            .or_else(|| self.hosts.any().map(|id| (id, HostMatch::Any)))
+            .or_else(|| self.hosts.below(host, EVERYWHERE).map(|id| (id, HostMatch::Below)))
+            .or_else(|| self.hosts.any(EVERYWHERE).map(|id| (id, HostMatch::Any)))
+    }
+
+    /// Whether some sites are there on some listeners alone.
+    #[inline]
+    pub fn depends_on_listener(&self) -> bool {
+        !self.listeners.is_empty()
+    }
+
+    /// The same as [`explain`](Self::explain) for a request that comes through this listener. Of two equal patterns, that of a site
+    /// which names the listener goes before that of a site which is there on all.
+    pub fn explain_on(&self, host: &[u8], listener: &ListenAddress) -> Option<(HostId, HostMatch)> {
+        let Some(number) = self.listeners.iter().position(|known| known == listener) else {
+            return self.explain(host);
+        };
+        let number = listener_number(number);
+        let exact =
+            self.hosts.exact(host, number, |_| {}).or_else(|| self.hosts.exact(host, EVERYWHERE, |_| {}));
+        let exact = exact.map(|id| (id, HostMatch::Exact));
+        let any = || self.hosts.any(number).or_else(|| self.hosts.any(EVERYWHERE));
+        exact
+            .or_else(|| self.hosts.below(host, number).map(|id| (id, HostMatch::Below)))
+            .or_else(|| any().map(|id| (id, HostMatch::Any)))
     }
 
     /// The site that a pattern belongs to.
@@ -91,6 +119,65 @@ impl SiteTable {
     #[inline]
     pub fn route(&self, id: HostId, path: &[u8]) -> Option<&Arc<Route>> {
         self.routes.find(self.hosts.entry(id).routes, path)
+    }
+
+    /// Whether routes of a pattern's site have conditions beside their paths.
+    #[inline]
+    pub fn has_conditions(&self, id: HostId) -> bool {
+        self.hosts.entry(id).has_conditions()
+    }
+
+    /// The same as [`route`](Self::route) where routes have conditions, of which `holds` decides: those that do not hold are passed
+    /// over.
+    pub fn route_if(
+        &self,
+        id: HostId,
+        path: &[u8],
+        holds: &mut dyn FnMut(&RouteConditions) -> bool,
+    ) -> Option<&Arc<Route>> {
+        let (plain, mut conditional) = self.candidates(id, path);
+        conditional.find(|(conditions, _)| holds(conditions)).map(|(_, route)| route).or(plain)
+    }
+
+    /// The route without conditions for a normalised path, and those with conditions that are tried before it, in their order.
+    pub fn candidates<'s, 'p>(
+        &'s self,
+        id: HostId,
+        path: &'p [u8],
+    ) -> (Option<&'s Arc<Route>>, impl Iterator<Item = (&'s RouteConditions, &'s Arc<Route>)> + use<'s, 'p>)
+    {
+        let plain = self.routes.find_at(self.hosts.entry(id).routes, path);
+        let is_before = move |conditional: &&ConditionalRoute| {
+            plain.is_none_or(|(place, _)| !conditional.is_behind(place))
+        };
+        let conditional = self.site(id).conditional.iter().flat_map(|routes| routes.iter());
+        let conditional = conditional.take_while(is_before).filter(|route| route.pattern.takes(path));
+        let conditional =
+            conditional.filter_map(|found| Some((&*found.conditions, self.routes.get(found.route)?)));
+        (plain.map(|(_, route)| route), conditional)
+    }
+
+    /// The same as [`readings`](Self::readings) where routes have conditions.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn readings_if(
+        &self,
+        id: HostId,
+        path: &[u8],
+        holds: &mut dyn FnMut(&RouteConditions) -> bool,
+    ) -> Result<Option<Vec<Vec<u8>>>, Ambiguous> {
+        let entry = self.hosts.entry(id);
+        let slashes = if entry.keeps_slashes() { Slashes::Keep } else { Slashes::Merge };
+        if entry.forwards_ambiguous()
+            || memchr::memchr2(b'%', b';', path).is_none() && slashes == Slashes::Merge
+        {
+            return Ok(None);
+        }
+        let own = self.route_if(id, path, holds).map(Arc::as_ptr);
+        let same = |reading: &[u8]| self.route_if(id, reading, holds).map(Arc::as_ptr) == own;
+        other_readings(path, slashes, same).map(Some).ok_or(Ambiguous)
     }
 
     /// What servers may take a normalised path for, where that could make a difference to its route: see [`other_readings`] and
@@ -174,6 +261,7 @@ impl Default for SiteTable {
             routes: RouteTable::default(),
             sites: Vec::new(),
             counters: vec![Arc::default()],
+            listeners: Vec::new(),
         }
     }
 }
@@ -196,6 +284,7 @@ pub struct SiteTableBuilder {
     routes: RouteTableBuilder,
     sites: Vec<Site>,
     patterns: HashSet<PathPattern, RandomState>,
+    listeners: Vec<ListenAddress>,
 }
 
 impl SiteTableBuilder {
@@ -219,14 +308,14 @@ impl SiteTableBuilder {
     /// # Errors
     ///
     /// Every route that an earlier one, or one with the same pattern, makes unreachable.
-    pub fn route_set(&mut self, routes: Vec<(PathPattern, RouteId)>) -> Result<RouteSet, Vec<Unreachable>> {
-        let (patterns, routes): (Vec<_>, Vec<_>) = routes.into_iter().unzip();
-        self.routes.set(&patterns, &routes)
+    pub fn route_set(&mut self, routes: Vec<(PathPattern, RouteId)>) -> Result<Routes, Vec<Unreachable>> {
+        self.routes.all_of(routes).map(|(set, conditional)| Routes { set, conditional })
     }
 
     /// Adds a site without hosts and returns its index.
-    pub fn site(&mut self, name: Arc<str>, options: SiteOptions, routes: RouteSet) -> usize {
-        self.sites.push(Site { name, options, hosts: Vec::new(), routes });
+    pub fn site(&mut self, name: Arc<str>, options: SiteOptions, routes: Routes) -> usize {
+        let Routes { set, conditional } = routes;
+        self.sites.push(Site { name, options, hosts: Vec::new(), conditional, routes: set });
         self.sites.len() - 1
     }
 
@@ -242,20 +331,48 @@ impl SiteTableBuilder {
             HostPattern::Any => ("", true),
         };
         let any = *host == HostPattern::Any;
-        let known = if any { self.hosts.any() } else { self.hosts.known(name, below) };
-        if let Some(known) = known {
-            return Err(DuplicateHost { site: self.hosts.entry(known).site as usize });
+        let numbers = self.listener_numbers(index);
+        for number in &numbers {
+            let known = if any { self.hosts.any(*number) } else { self.hosts.rival(name, below, *number) };
+            if let Some(known) = known {
+                return Err(DuplicateHost { site: self.hosts.entry(known).site as usize });
+            }
         }
         let site = &mut self.sites[index];
         let text: Arc<str> = host.to_string().into();
         site.hosts.reserve_exact(1);
         site.hosts.push(if *text == *site.name { Arc::clone(&site.name) } else { text });
-        if any {
-            self.hosts.add_any(narrow(index), site.routes, &site.options);
-        } else {
-            self.hosts.add(name, below, narrow(index), site.routes, &site.options);
+        for listener in numbers {
+            let of = Owner {
+                site: narrow(index),
+                routes: site.routes,
+                options: &site.options,
+                has_conditions: site.conditional.is_some(),
+                listener,
+            };
+            if any {
+                self.hosts.add_any(of);
+            } else {
+                self.hosts.add(name, below, of);
+            }
         }
         Ok(())
+    }
+
+    /// The numbers of the listeners that a site is there on, or that of all.
+    fn listener_numbers(&mut self, site: usize) -> Vec<u16> {
+        let Self { sites, listeners, .. } = self;
+        let mut number = |listener: &ListenAddress| {
+            let known = listeners.iter().position(|known| known == listener);
+            listener_number(known.unwrap_or_else(|| {
+                listeners.push(listener.clone());
+                listeners.len() - 1
+            }))
+        };
+        let mut numbers: Vec<u16> = sites[site].options.listeners.iter().map(&mut number).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        if numbers.is_empty() { vec![EVERYWHERE] } else { numbers }
     }
 
     /// The finished table.
@@ -266,9 +383,22 @@ impl SiteTableBuilder {
             hosts: self.hosts,
             routes: self.routes.build(),
             sites: self.sites,
+            listeners: self.listeners,
             ..SiteTable::default()
         }
     }
+}
+
+/// The routes of a site, compiled.
+#[derive(Debug, Clone)]
+pub struct Routes {
+    set: RouteSet,
+    conditional: Conditional,
+}
+
+/// The number of a listener in host patterns, behind that of all.
+fn listener_number(index: usize) -> u16 {
+    u16::try_from(index + 1).expect("a process has fewer than 65,535 listeners: each needs a descriptor")
 }
 
 fn narrow(size: usize) -> u32 {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
+use super::conditional::{Conditional, ConditionalRoute, Place};
 use super::path::{PathMatcher, PathPattern, Unreachable};
 use super::store::Store;
 use crate::settings::Route;
@@ -79,6 +80,19 @@ impl RouteTable {
             Set::Large(large) => large.routes[large.matcher.find(path)?],
         };
         self.routes.get(found.0 as usize)
+    }
+
+    /// The route of a set for a normalised path, and its place among those of the set.
+    pub(super) fn find_at(&self, set: RouteSet, path: &[u8]) -> Option<(Place, &Arc<Route>)> {
+        let route = self.find(set, path)?;
+        let is_it = |id: RouteId| self.get(id).is_some_and(|other| Arc::ptr_eq(other, route));
+        let before = self.all(set).position(is_it)?;
+        Some((Place { is_wild: route.pattern.contains('*'), before }, route))
+    }
+
+    /// A route.
+    pub(super) fn get(&self, route: RouteId) -> Option<&Arc<Route>> {
+        self.routes.get(route.0 as usize)
     }
 
     /// Has the processor fetch a set that will be wanted, without waiting for it.
@@ -164,6 +178,28 @@ fn takes(text: &[u8], bits: u16, path: &[u8]) -> bool {
     path.strip_prefix(text).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
+impl PathPattern {
+    /// Whether it takes a normalised path.
+    pub(super) fn takes(&self, path: &[u8]) -> bool {
+        if self.is_literal() {
+            return self.as_str().as_bytes() == path;
+        }
+        let (text, rest) = self.parts();
+        let stars = text.split('/').any(|segment| segment == "*");
+        let bits = if rest { REST } else { 0 } | if stars { STARS } else { 0 };
+        takes(text.as_bytes(), bits, path)
+    }
+}
+
+/// Whether all paths of a later pattern belong to an earlier one: those without wildcards are tried first.
+pub(super) fn hides(earlier: &PathPattern, later: &PathPattern) -> bool {
+    if later.is_literal() || earlier.is_literal() {
+        return later == earlier;
+    }
+    let ((earlier, open), (text, rest)) = (earlier.parts(), later.parts());
+    covers(earlier.as_bytes(), open, text.as_bytes(), rest)
+}
+
 /// Whether a pattern with wildcards takes all that another pattern, or a path, stands for.
 fn covers(text: &[u8], open: bool, other: &[u8], other_open: bool) -> bool {
     let mut segments = text.split(|byte| *byte == b'/').skip(1);
@@ -205,12 +241,35 @@ impl RouteTableBuilder {
         id
     }
 
-    /// Compiles routes, each with its pattern.
-    pub(super) fn set(
+    /// Compiles routes, each with its pattern: those without conditions to a set, beside those with conditions.
+    pub(super) fn all_of(
         &mut self,
-        patterns: &[PathPattern],
-        routes: &[RouteId],
-    ) -> Result<RouteSet, Vec<Unreachable>> {
+        routes: Vec<(PathPattern, RouteId)>,
+    ) -> Result<(RouteSet, Conditional), Vec<Unreachable>> {
+        let conditions = |id: RouteId| self.table.get(id).and_then(|route| route.conditions.clone());
+        let all: Vec<_> = routes.into_iter().map(|(pattern, id)| (pattern, id, conditions(id))).collect();
+        let is_plain =
+            |number: &usize| all.get(*number).is_some_and(|(_, _, conditions)| conditions.is_none());
+        let plain: Vec<usize> = (0..all.len()).filter(is_plain).collect();
+        let conditional = ConditionalRoute::order(&all);
+        let patterns: Vec<_> = plain.iter().map(|number| all[*number].0.clone()).collect();
+        let ids: Vec<_> = plain.iter().map(|number| all[*number].1).collect();
+        // What is told are places among those without conditions.
+        let among_all = |found: Unreachable| Unreachable { index: plain[found.index], by: plain[found.by] };
+        match (self.set(&patterns, &ids), conditional) {
+            (Ok(set), Ok(conditional)) => Ok((set, conditional)),
+            (set, conditional) => {
+                let of_plain = set.err().into_iter().flatten().map(among_all);
+                let mut unreachable: Vec<_> =
+                    of_plain.chain(conditional.err().into_iter().flatten()).collect();
+                unreachable.sort_unstable_by_key(|found| found.index);
+                Err(unreachable)
+            }
+        }
+    }
+
+    /// Compiles routes, each with its pattern.
+    fn set(&mut self, patterns: &[PathPattern], routes: &[RouteId]) -> Result<RouteSet, Vec<Unreachable>> {
         if routes.is_empty() {
             return Ok(RouteSet::EMPTY);
         }
@@ -283,14 +342,7 @@ impl RouteTableBuilder {
 fn unreachable(patterns: &[PathPattern]) -> Vec<Unreachable> {
     let mut unreachable = Vec::new();
     for (index, later) in patterns.iter().enumerate() {
-        let (text, rest) = later.parts();
-        let by = patterns[..index].iter().position(|earlier| {
-            if later.is_literal() || earlier.is_literal() {
-                return later == earlier;
-            }
-            let (earlier, open) = earlier.parts();
-            covers(earlier.as_bytes(), open, text.as_bytes(), rest)
-        });
+        let by = patterns[..index].iter().position(|earlier| hides(earlier, later));
         unreachable.extend(by.map(|by| Unreachable { index, by }));
     }
     unreachable

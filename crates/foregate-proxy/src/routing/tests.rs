@@ -33,7 +33,7 @@ fn table_of(hosts: &[&str]) -> SiteTable {
     let mut builder = SiteTableBuilder::default();
     let routes = builder.route_set(Vec::new()).unwrap();
     for host in hosts {
-        let site = builder.site((*host).into(), SiteOptions::default(), routes);
+        let site = builder.site((*host).into(), SiteOptions::default(), routes.clone());
         builder.host(site, &host.parse().unwrap()).unwrap();
     }
     builder.build()
@@ -160,7 +160,7 @@ fn equal_sets_are_one_in_memory() {
         let route = builder.route(route(&pattern));
         builder.route_set(vec![(pattern, route)]).unwrap()
     };
-    assert_eq!(set(), set());
+    assert_eq!(set().set, set().set);
 }
 
 /// `cargo test --release -p foregate-proxy routing -- --ignored --nocapture`
@@ -262,5 +262,107 @@ proptest! {
             let found = table.find(host.as_bytes()).map(|id| table.site(id).name.to_string());
             prop_assert_eq!(found.as_deref(), expected.copied());
         }
+    }
+}
+
+fn conditional(text: &str) -> Option<Arc<RouteConditions>> {
+    (!text.is_empty()).then(|| {
+        Arc::new(RouteConditions { text: text.into(), port: None, listeners: Vec::new(), all: Vec::new() })
+    })
+}
+
+fn conditional_site(routes: &[(&str, &str)]) -> Result<SiteTable, Vec<Unreachable>> {
+    let mut builder = SiteTableBuilder::default();
+    let routes = routes.iter().map(|(text, conditions)| {
+        let pattern = builder.pattern(text).unwrap();
+        let route = Route { conditions: conditional(conditions), ..route(&pattern) };
+        let route = builder.route(route);
+        (pattern, route)
+    });
+    let routes = routes.collect();
+    let routes = builder.route_set(routes)?;
+    let site = builder.site("test".into(), SiteOptions::default(), routes);
+    builder.host(site, &HostPattern::Any).unwrap();
+    Ok(builder.build())
+}
+
+#[test]
+fn conditions_are_tried_in_the_order_of_routes() {
+    let all = [
+        ("/a/**", "post"),
+        ("/a/*", ""),
+        ("/a/b", "get"),
+        ("/**", "get"),
+        ("/a/b", ""),
+        ("/a/**", "late"),
+        ("/**", ""),
+    ];
+    let table = conditional_site(&all).unwrap();
+    let id = table.find(b"any").unwrap();
+    assert!(table.has_conditions(id));
+    let find = |path: &str, holding: &str| {
+        let route = table.route_if(id, path.as_bytes(), &mut |conditions| *conditions.text == *holding);
+        route.map(|route| (route.pattern.to_string(), route.conditions.as_ref().map(|c| c.text.to_string())))
+    };
+    for (path, holding, pattern, conditions) in [
+        ("/a/b", "get", "/a/b", "get"),
+        ("/a/b", "post", "/a/b", ""),
+        ("/a/c", "post", "/a/**", "post"),
+        ("/a/c", "get", "/a/*", ""),
+        ("/a/c/d", "get", "/**", "get"),
+        ("/a/c/d", "late", "/a/**", "late"),
+        ("/a/c/d", "none", "/**", ""),
+        ("/x", "post", "/**", ""),
+    ] {
+        let expected = (pattern.to_owned(), (!conditions.is_empty()).then(|| conditions.to_owned()));
+        assert_eq!(find(path, holding), Some(expected), "{path} {holding}");
+    }
+}
+
+#[test]
+fn conditions_that_come_too_late_are_told() {
+    let unreachable = |routes: &[(&str, &str)]| {
+        let found = conditional_site(routes).err().unwrap_or_default();
+        found.iter().map(|found| (found.index, found.by)).collect::<Vec<_>>()
+    };
+    assert_eq!(unreachable(&[("/**", ""), ("/a/**", "get")]), [(1, 0)]);
+    assert_eq!(unreachable(&[("/**", "get"), ("/a/**", "get"), ("/a/**", "")]), [(1, 0)]);
+    assert_eq!(unreachable(&[("/a", "get"), ("/a", ""), ("/a", "post"), ("/a", "")]), [(2, 1), (3, 1)]);
+    assert_eq!(unreachable(&[("/**", ""), ("/a", "get"), ("/a", "")]), []);
+}
+
+#[test]
+fn sites_are_found_by_their_listeners() {
+    let mut builder = SiteTableBuilder::default();
+    let address = |port: u16| ListenAddress::Tcp(([127, 0, 0, 1], port).into());
+    let mut add = |name: &str, host: &str, ports: &[u16]| {
+        let listeners = ports.iter().map(|port| address(*port)).collect();
+        let options = SiteOptions { listeners, ..SiteOptions::default() };
+        let routes = builder.route_set(Vec::new()).unwrap();
+        let site = builder.site(name.into(), options, routes);
+        builder.host(site, &host.parse().unwrap()).map_err(|rival| rival.site)
+    };
+    assert_eq!(add("all", "*", &[]), Ok(()));
+    assert_eq!(add("inner", "*", &[1, 2]), Ok(()));
+    assert_eq!(add("again", "*", &[3, 2]), Err(1));
+    assert_eq!(add("a", "a.example", &[]), Ok(()));
+    assert_eq!(add("inner-a", "a.example", &[1]), Ok(()));
+    assert_eq!(add("below", "*.example", &[1]), Ok(()));
+    assert_eq!(add("last", "*.example", &[]), Ok(()));
+    let table = builder.build();
+    let find = |host: &str, port: u16| {
+        let found = table.explain_on(host.as_bytes(), &address(port));
+        found.map_or_else(String::new, |(id, _)| table.site(id).name.to_string())
+    };
+    for (host, port, site) in [
+        ("x", 1, "inner"),
+        ("x", 2, "inner"),
+        ("x", 4, "all"),
+        ("a.example", 1, "inner-a"),
+        ("a.example", 2, "a"),
+        ("b.example", 1, "below"),
+        ("b.example", 2, "last"),
+    ] {
+        assert_eq!(find(host, port), site, "{host} {port}");
     }
 }

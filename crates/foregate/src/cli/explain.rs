@@ -9,7 +9,7 @@ use foregate_config::{Item, Problems, Tree, turns_off};
 use foregate_module::{ChooseUpstream, Decl, Output, PhaseId, Pipeline, Plan};
 use foregate_proxy::configuration::Settings;
 use foregate_proxy::routing::{HostId, HostMatch, HostPattern};
-use foregate_proxy::settings::{Action, Listen, ListenAddress, Route};
+use foregate_proxy::settings::{Action, Listen, ListenAddress, Route, RouteConditions};
 use foregate_wire::{
     Authority, Method, Scheme, Slashes, Target, TargetForm, normalize_path, parse_authority,
 };
@@ -40,6 +40,8 @@ struct Explanation {
     client_certificate: bool,
     /// The path as it is matched.
     path: String,
+    /// Routes with conditions that are tried before.
+    first: Vec<Conditional>,
     route: Option<String>,
     route_because: String,
     answer: Option<String>,
@@ -51,6 +53,14 @@ struct Explanation {
     before: Vec<Lines>,
     /// The steps of modules that run, in their order.
     steps: Vec<PlannedStep>,
+}
+
+/// A route that answers where its conditions hold.
+#[derive(Debug, Serialize)]
+struct Conditional {
+    route: String,
+    conditions: String,
+    answer: String,
 }
 
 /// A key of a module that the route uses.
@@ -113,7 +123,12 @@ fn explain(settings: &Settings, url: &str) -> Result<Explanation, String> {
         host: authority.host.to_owned(),
         ..Explanation::default()
     };
-    let Some((site, why)) = settings.sites.explain(authority.host.as_bytes()) else {
+    let listener = settings.listeners.iter().find(fits(scheme, &authority));
+    let site = match listener {
+        Some(listen) => settings.sites.explain_on(authority.host.as_bytes(), &listen.address),
+        None => settings.sites.explain(authority.host.as_bytes()),
+    };
+    let Some((site, why)) = site else {
         explanation.site_because = "no site has this host, and there is no site \"*\"".into();
         return Ok(explanation);
     };
@@ -146,14 +161,19 @@ fn explain(settings: &Settings, url: &str) -> Result<Explanation, String> {
     Ok(explanation)
 }
 
-fn listeners(settings: &Settings, scheme: Scheme, authority: &Authority<'_>) -> Vec<String> {
+/// Whether a listener has the URL's scheme and port.
+fn fits(scheme: Scheme, authority: &Authority<'_>) -> impl Fn(&&Listen) -> bool + use<> {
     let secure = scheme == Scheme::Https;
     let port = authority.port.unwrap_or(if secure { 443 } else { 80 });
-    let fits = |listen: &&Listen| match &listen.address {
+    move |listen: &&Listen| match &listen.address {
         ListenAddress::Tcp(address) => address.port() == port && listen.tls.is_some() == secure,
         ListenAddress::Unix(_) => false,
-    };
-    settings.listeners.iter().filter(fits).map(|listen| listen.address.to_string()).collect()
+    }
+}
+
+fn listeners(settings: &Settings, scheme: Scheme, authority: &Authority<'_>) -> Vec<String> {
+    let fitting = settings.listeners.iter().filter(fits(scheme, authority));
+    fitting.map(|listen| listen.address.to_string()).collect()
 }
 
 fn explain_route(
@@ -171,8 +191,12 @@ fn explain_route(
             "refused with 400: where `%2F`, `%5C`, `;` or `//` is read otherwise, it belongs to another route (`ambiguous-paths`)".into();
         return Ok(());
     }
-    let Some(route) = settings.sites.route(site, &normal) else {
-        explanation.route_because = "no route of the site takes this path".into();
+    let (route, conditional) = settings.sites.candidates(site, &normal);
+    explanation.first =
+        conditional.map(|(conditions, route)| conditional_route(settings, conditions, route)).collect();
+    let Some(route) = route else {
+        let without = if explanation.first.is_empty() { "" } else { " without conditions" };
+        explanation.route_because = format!("no route{without} of the site takes this path");
         return Ok(());
     };
     explanation.route = Some(route.pattern.to_string());
@@ -191,6 +215,17 @@ fn explain_route(
         explanation.steps = steps(&settings.pipeline, plan);
     }
     Ok(())
+}
+
+/// A route that answers where its conditions hold.
+fn conditional_route(settings: &Settings, conditions: &RouteConditions, route: &Route) -> Conditional {
+    let mut explanation = Explanation::default();
+    explain_action(settings, route, &mut explanation);
+    Conditional {
+        route: route.pattern.to_string(),
+        conditions: conditions.text.to_string(),
+        answer: explanation.answer.unwrap_or_default(),
+    }
 }
 
 fn explain_action(settings: &Settings, route: &Route, explanation: &mut Explanation) {
@@ -242,7 +277,10 @@ fn find_places(path: &Path, explanation: &mut Explanation, pipeline: &Pipeline) 
         item.node.name() == "site" && host.map(|host| host.to_string()) == explanation.site
     });
     let site = site.map(|site| site.children()).unwrap_or_default();
-    let route = site.iter().find(|item| item.node.name() == "route" && first(item) == explanation.route);
+    // Properties of a route are conditions.
+    let is_plain = |item: &&Item<'_>| item.node.entries().all(|entry| entry.key().is_none());
+    let mut routes = site.iter().filter(|item| item.node.name() == "route").filter(is_plain);
+    let route = routes.find(|item| first(item) == explanation.route);
     let route = route.map(|route| route.children()).unwrap_or_default();
     let many = |name: &str| pipeline.keys().iter().any(|(key, _)| key.name == name && key.many);
     // What a rule does its actions say.
@@ -290,6 +328,7 @@ fn text(explanation: &Explanation) -> String {
         site_because,
         client_certificate,
         path,
+        first,
         route,
         route_because,
         answer,
@@ -315,7 +354,12 @@ fn text(explanation: &Explanation) -> String {
         text.push_str("client    must have a certificate that the site asks for\n");
     }
     if site.is_some() {
-        text.push_str(&format!("path      {path}\nroute     {}\n", named(route, route_because)));
+        text.push_str(&format!("path      {path}\n"));
+        for (number, Conditional { route, conditions, answer }) in first.iter().enumerate() {
+            let label = if number == 0 { "first" } else { "" };
+            text.push_str(&format!("{label:<10}{route} {conditions}  (if its conditions hold): {answer}\n"));
+        }
+        text.push_str(&format!("route     {}\n", named(route, route_because)));
     }
     match answer {
         Some(answer) => text.push_str(&format!("answer    {answer}\n")),

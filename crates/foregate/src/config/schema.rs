@@ -252,10 +252,14 @@ pub static UPSTREAM_TIMEOUTS: Block = Block {
 /// The block of `site`.
 pub static SITE: Block = Block {
     keys: &[
-        Key::one("route", "PATTERN { ... }", "route \"/static/**\" { respond 204 }", "The configuration for these paths. `/a/b` is that path; `*` is one segment, as in `/users/*/posts`; `/**` at the end is the rest, so that `/static/**` matches `/static`, `/static/` and everything below. Patterns without wildcards are tried first, then the others in the order of the file.")
+        Key::one("route", "PATTERN { ... }", "route \"/static/**\" { respond 204 }", "The configuration for these paths. `/a/b` is that path; `*` is one segment, as in `/users/*/posts`; `/**` at the end is the rest, so that `/static/**` matches `/static`, `/static/` and everything below. Patterns without wildcards are tried first, then the others in the order of the file. A route whose conditions do not hold is passed over; all of its conditions must hold.")
             .with(&ROUTE)
+            .props(ROUTE_CONDITIONS)
             .many()
             .required(),
+        Key::one("listeners", "ADDRESS...", "listeners \"127.0.0.1:8081\"", "The listeners on which the site is there, each as its `listen` says. On other listeners, its hosts belong to other sites. Of two sites with the same host, the one that names the listener answers.")
+            .args(1, ANY)
+            .otherwise("all listeners"),
         Key::flag("allow-underscores", "#false", "allow-underscores", "Passes request fields with `_` in their names, except names of known fields (`Content_Length`). Without it, such fields of clients are dropped."),
         Key::one("ambiguous-paths", "\"refuse\"|\"forward\"", "ambiguous-paths \"forward\"", "Whether ambiguous paths are answered with 400 or forwarded as Foregate reads them. A path is ambiguous if an origin could read it as a path of another route, or as one for which a condition has another result. Such origins take `%2F` or `%5C` for a slash, ignore the part of a segment behind `;`, decode other escapes, or merge slashes.").default("\"refuse\""),
         Key::one("slashes", "\"merge\"|\"keep\"", "slashes \"keep\"", "Whether duplicate slashes in paths are merged or kept.").default("\"merge\""),
@@ -283,8 +287,77 @@ pub static ROUTE: Block = Block {
             "allow-connect",
             "Forwards CONNECT requests to the upstream. Without it, they get 405.",
         ),
+        Key::one("strip-prefix", "PREFIX", "strip-prefix \"/api\"", "Takes this start off the path before the request goes on: of `/api/users` remains `/users`, of `/api` and `/api/` remains `/`. Modules, conditions and logs see the whole path.")
+            .otherwise("the path stays"),
+        Key::block("timeouts", &ROUTE_TIMEOUTS, "timeouts { first-byte \"2m\" }", "Time limits for requests of this route."),
     ],
-    later: &["cache", "retry", "timeouts"],
+    later: &["cache"],
+};
+
+/// The conditions of a `route`, beside its paths.
+const ROUTE_CONDITIONS: &[Prop] = &[
+    Prop {
+        name: "method",
+        usage: "METHODS",
+        required: false,
+        default: "",
+        about: "Only requests with one of these methods, separated by blanks: `method=\"GET HEAD\"`.",
+    },
+    Prop {
+        name: "header",
+        usage: "\"NAME\"|\"NAME=VALUE\"",
+        required: false,
+        default: "",
+        about: "Only requests with this field, or with a field of this name and value.",
+    },
+    Prop {
+        name: "query",
+        usage: "\"NAME\"|\"NAME=VALUE\"",
+        required: false,
+        default: "",
+        about: "Only requests with this argument in the query, or with one of this name and value, both decoded.",
+    },
+    Prop {
+        name: "cookie",
+        usage: "\"NAME\"|\"NAME=VALUE\"",
+        required: false,
+        default: "",
+        about: "Only requests with this cookie, or with one of this name and value.",
+    },
+    Prop {
+        name: "port",
+        usage: "NUMBER",
+        required: false,
+        default: "",
+        about: "Only requests on connections to this port; behind a PROXY protocol header, the port in it.",
+    },
+    Prop {
+        name: "listener",
+        usage: "ADDRESS",
+        required: false,
+        default: "",
+        about: "Only requests through this listener, written as its `listen` says.",
+    },
+    Prop {
+        name: "when",
+        usage: "EXPRESSION",
+        required: false,
+        default: "",
+        about: "Only requests for which this expression is true. It is evaluated before any module runs, over the request as the client sent it; the client's address cannot be used.",
+    },
+];
+
+/// The block of `route { timeouts }`.
+pub static ROUTE_TIMEOUTS: Block = Block {
+    keys: &[
+        Key::one("first-byte", "DURATION", "first-byte \"2m\"", "The time from the last byte of the request to the end of the response's head. Beyond: 504.")
+            .otherwise("the upstream's"),
+        Key::one("idle", "DURATION", "idle \"5m\"", "The longest pause in a response while the request's body pauses as well. Beyond: the exchange is cut off.")
+            .otherwise("the upstream's"),
+        Key::one("total", "DURATION", "total \"30s\"", "The time from the request's head to the end of the response, with all attempts. Beyond: 504, or the response is cut off. It does not limit upgraded connections.")
+            .otherwise("no limit"),
+    ],
+    later: &[],
 };
 
 /// Calls `visit` for every key of our own, each before those of its block.

@@ -53,6 +53,11 @@ impl Listeners {
         }
     }
 
+    /// All listeners so far.
+    pub(super) fn list(&self) -> &[Listen] {
+        &self.list
+    }
+
     /// The admin socket is bound beside the listeners.
     pub(super) fn admin(&self, decoder: &mut Decoder<'_>, path: PathBuf, place: Place) {
         if let Some(first) = self.places.get(&ListenAddress::Unix(path)) {
@@ -133,7 +138,7 @@ fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, inspection: &mut tls::Inspe
     listen
 }
 
-fn addresses(value: &Value<'_>, base: &Path) -> Result<Vec<ListenAddress>, Wrong> {
+pub(super) fn addresses(value: &Value<'_>, base: &Path) -> Result<Vec<ListenAddress>, Wrong> {
     let help = |wrong: Wrong| match (value.text.parse::<u16>(), value.text.rsplit_once(':')) {
         (Ok(port), _) => wrong.help(format!("write \":{port}\" for all addresses, or \"127.0.0.1:{port}\"")),
         (_, Some((_, port))) if port.parse::<u64>().is_ok_and(|port| port > u64::from(u16::MAX)) => {

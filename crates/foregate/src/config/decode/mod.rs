@@ -1,5 +1,6 @@
 //! From the tree to [`Settings`].
 
+mod conditions;
 mod idle;
 mod listen;
 mod numbers;
@@ -133,7 +134,7 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
                 settings.metrics = decoder.read(item, 0, socket_address);
                 listeners.metrics(settings.metrics, item);
             }
-            "site" => sites.decode(&mut decoder, item, &mut inspection),
+            "site" => sites.decode(&mut decoder, item, &mut inspection, listeners.list()),
             name => decode_of_process(&mut decoder, name, item, inspect, &mut settings),
         }
     }

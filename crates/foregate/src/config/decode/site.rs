@@ -6,13 +6,17 @@ use std::sync::Arc;
 use foregate_config::{Decoder, Item, Modules, Place, Problem, Scope, Upstreams as _};
 use foregate_module::Plan;
 use foregate_proxy::routing::{
-    HostPattern, HostPatternError, PathPattern, RouteId, RouteSet, SiteTable, SiteTableBuilder,
+    HostPattern, HostPatternError, PathPattern, RouteId, Routes, SiteTable, SiteTableBuilder,
 };
-use foregate_proxy::settings::{Action, FixedResponse, Route, RoutePlan, SiteOptions, UpstreamProtocol};
+use foregate_proxy::settings::{
+    Action, FixedResponse, Listen, Route, RoutePlan, RouteTimeouts, SiteOptions, UpstreamProtocol,
+};
 
+use super::conditions;
 use super::idle::{self, Idle};
+use super::numbers::TIMES;
 use super::{Upstreams, tls};
-use crate::config::schema::{ROUTE, SITE, SITE_TLS};
+use crate::config::schema::{ROUTE, ROUTE_TIMEOUTS, SITE, SITE_TLS};
 use foregate_config::value::{self, Wrong};
 
 /// What is said of a route that looks like a regular expression, or matches the end of a path.
@@ -113,6 +117,7 @@ impl<'u> Sites<'u> {
         decoder: &mut Decoder<'_>,
         item: Item<'_>,
         inspection: &mut tls::Inspection,
+        listeners: &[Listen],
     ) {
         let hosts = decoder.read_all(item, |value| {
             let text = value::string(value)?;
@@ -136,6 +141,7 @@ impl<'u> Sites<'u> {
         for (key, item) in nodes {
             match key.name {
                 "route" => routes.push(item),
+                "listeners" => options.listeners = conditions::listeners(decoder, item, listeners),
                 "allow-underscores" => options.allow_underscores = decoder.flag(item),
                 "slashes" => options.keep_slashes = decoder.choice(item, 0, SLASHES).unwrap_or_default(),
                 "ambiguous-paths" => {
@@ -150,7 +156,8 @@ impl<'u> Sites<'u> {
         }
         options.unrouted = RoutePlan::new(self.modules.plan(&scope, false));
         let slashes = DuplicateSlashes::of(&options);
-        let routes = self.routes(decoder, routes, slashes, &scope, &answering);
+        let of_site = OfSite { slashes, scope: &scope, answering: &answering, options: &options, listeners };
+        let routes = self.routes(decoder, routes, of_site);
         if let Some(host) = hosts.iter().find(|host| inspection.lacks(host)) {
             self.uncertified.push((host.clone(), item.place()));
         }
@@ -165,19 +172,12 @@ impl<'u> Sites<'u> {
         }
     }
 
-    fn routes(
-        &mut self,
-        decoder: &mut Decoder<'_>,
-        items: Vec<Item<'_>>,
-        slashes: DuplicateSlashes,
-        site: &Scope,
-        of_site: &[(usize, Item<'_>)],
-    ) -> Option<RouteSet> {
+    fn routes(&mut self, decoder: &mut Decoder<'_>, items: Vec<Item<'_>>, of: OfSite<'_>) -> Option<Routes> {
         let mut routes = Vec::with_capacity(items.len());
         let mut places = Vec::with_capacity(items.len());
         let mut whole = true;
         for item in &items {
-            match self.route(decoder, *item, slashes, site) {
+            match self.route(decoder, *item, of) {
                 Some(route) => {
                     routes.push(route);
                     places.push(item.place());
@@ -187,7 +187,7 @@ impl<'u> Sites<'u> {
         }
         idle::paths(
             decoder,
-            of_site,
+            of.answering,
             &routes.iter().map(|(pattern, _)| pattern).collect::<Vec<_>>(),
             "no route of this site takes",
         );
@@ -203,7 +203,10 @@ impl<'u> Sites<'u> {
                     let by = &patterns[route.by];
                     let place = Some(places[route.index]);
                     let problem = if *by == patterns[route.index] {
-                        Problem::new(place, format!("`{by}` has a route already"))
+                        let problem = Problem::new(place, format!("`{by}` has a route already"));
+                        let has_conditions = items.get(route.index).is_some_and(conditions::are_there);
+                        let help = "a route with conditions stands before one of the same path without";
+                        if has_conditions { problem.help(help) } else { problem }
                     } else {
                         let message = format!(
                             "this route is never reached: `{by}` before it takes all of its requests"
@@ -222,9 +225,9 @@ impl<'u> Sites<'u> {
         &mut self,
         decoder: &mut Decoder<'_>,
         item: Item<'_>,
-        slashes: DuplicateSlashes,
-        site: &Scope,
+        of: OfSite<'_>,
     ) -> Option<(PathPattern, RouteId)> {
+        let OfSite { slashes, scope: site, options, listeners, .. } = of;
         let pattern = decoder.read(item, 0, |value| {
             let text = value::string(value)?;
             let pattern = self.builder.pattern(text).map_err(|error| {
@@ -256,6 +259,8 @@ impl<'u> Sites<'u> {
         let mut actions: Vec<(Place, Option<Action>)> = Vec::new();
         let mut body_limit = None;
         let mut allow_connect = false;
+        let (mut strip_prefix, mut timeouts) = (None, RouteTimeouts::default());
+        let conditions = conditions::decode(decoder, item, &mut self.modules, (options, listeners));
         let (nodes, of_modules) = decoder.open_block(item, &ROUTE);
         self.idle.see(&of_modules);
         idle::paths(decoder, &of_modules, pattern.as_ref().as_slice(), "this route does not take");
@@ -269,18 +274,27 @@ impl<'u> Sites<'u> {
                 "respond" => actions.push((item.place(), respond(decoder, item))),
                 "body-limit" => body_limit = decoder.read(item, 0, |v| value::size(v, 0..=u64::MAX)),
                 "allow-connect" => allow_connect = decoder.flag(item),
+                "strip-prefix" => strip_prefix = prefix(decoder, item, pattern.as_ref()),
+                "timeouts" => timeouts = route_timeouts(decoder, item),
                 name => debug_assert!(false, "{name} is not read"),
             }
         }
         let action = self.action(decoder, item, actions);
-        let pattern = pattern?;
-        let action = action?;
+        let (pattern, action, conditions) = (pattern?, action?, conditions?);
         let plan = self.modules.plan(&scope, matches!(action, Action::Proxy(_)));
         if let Action::Proxy(upstream) = &action {
             self.warn_of_streams(decoder, item, &plan, *upstream);
         }
         let plan = RoutePlan::new(plan);
-        let route = Route { body_limit, allow_connect, plan, ..Route::new(pattern.text().clone(), action) };
+        let route = Route {
+            body_limit,
+            allow_connect,
+            conditions: conditions.map(Arc::new),
+            strip_prefix,
+            timeouts,
+            plan,
+            ..Route::new(pattern.text().clone(), action)
+        };
         Some((pattern, self.builder.route(route)))
     }
 
@@ -344,6 +358,60 @@ impl<'u> Sites<'u> {
         decoder
             .read(item, 0, |value| Ok(Action::Proxy(self.upstreams.find(value::string(value)?)?.0 as usize)))
     }
+}
+
+/// The site of a route, as its routes need it.
+#[derive(Clone, Copy)]
+struct OfSite<'s> {
+    slashes: DuplicateSlashes,
+    scope: &'s Scope,
+    /// The keys of modules that stand in it.
+    answering: &'s [(usize, Item<'s>)],
+    options: &'s SiteOptions,
+    listeners: &'s [Listen],
+}
+
+/// A start of paths, which some path of the route must have.
+fn prefix(decoder: &mut Decoder<'_>, item: Item<'_>, pattern: Option<&PathPattern>) -> Option<Arc<str>> {
+    let prefix = decoder.read(item, 0, |value| {
+        let text = value::string(value)?;
+        let bare = text.strip_suffix("/**").unwrap_or(text).trim_end_matches('/');
+        match text.parse::<PathPattern>() {
+            Ok(_) if bare == text && !text.contains('*') && !text.contains("//") => {
+                Ok(Arc::<str>::from(text))
+            }
+            Ok(_) if bare.is_empty() => Err(Wrong::new("every path begins with a slash, which stays")),
+            Ok(_) if !bare.contains('*') => {
+                Err(Wrong::new("a prefix has no slash and no wildcard at its end")
+                    .help(format!("write `strip-prefix \"{bare}\"`")))
+            }
+            Ok(_) => Err(Wrong::new("a prefix has no wildcards")),
+            Err(_) if !text.is_empty() && format!("/{text}").parse::<PathPattern>().is_ok() => {
+                Err(Wrong::new("a path begins with a slash")
+                    .help(format!("write `strip-prefix \"/{text}\"`")))
+            }
+            Err(error) => Err(Wrong::new(format!("{error}"))),
+        }
+    })?;
+    if let Some(pattern) = pattern.filter(|pattern| !pattern.meets(&format!("{prefix}/**"))) {
+        let message = format!("no path of the route `{}` begins with `{prefix}`", pattern.text());
+        decoder.warn(Problem::new(Some(item.place()), message));
+    }
+    Some(prefix)
+}
+
+fn route_timeouts(decoder: &mut Decoder<'_>, item: Item<'_>) -> RouteTimeouts {
+    let mut timeouts = RouteTimeouts::default();
+    for (key, item) in decoder.block(item, &ROUTE_TIMEOUTS) {
+        let time = decoder.read(item, 0, |v| value::duration(v, TIMES));
+        match key.name {
+            "first-byte" => timeouts.first_byte = time,
+            "idle" => timeouts.idle = time,
+            "total" => timeouts.total = time,
+            name => debug_assert!(false, "{name} is not read"),
+        }
+    }
+    timeouts
 }
 
 fn respond(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Action> {

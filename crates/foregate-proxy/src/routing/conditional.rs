@@ -1,0 +1,70 @@
+//! Routes with conditions beside their paths.
+//!
+//! They are few, and stand beside the compiled matcher of their site: one after the other is tried, as far as it stands before the
+//! route that the matcher has found. Sites without such routes have nothing to do with them.
+
+use std::sync::Arc;
+
+use super::path::{PathPattern, Unreachable};
+use super::routes::{RouteId, hides};
+use crate::settings::RouteConditions;
+
+/// The routes with conditions of a site; most have none.
+pub type Conditional = Option<Arc<[ConditionalRoute]>>;
+
+/// A route with conditions.
+#[derive(Debug)]
+pub struct ConditionalRoute {
+    /// Its paths.
+    pub pattern: PathPattern,
+    /// Its conditions.
+    pub conditions: Arc<RouteConditions>,
+    pub(super) route: RouteId,
+    place: Place,
+}
+
+/// Where a route stands in the order in which routes are tried: those without wildcards first, then in the order of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    /// Its pattern has wildcards.
+    pub(super) is_wild: bool,
+    /// The number of routes without conditions before it in the file.
+    pub(super) before: usize,
+}
+
+impl ConditionalRoute {
+    /// Whether it is tried behind a route without conditions.
+    pub(super) fn is_behind(&self, plain: Place) -> bool {
+        self.place > plain
+    }
+
+    /// Those of a site's routes that have conditions, in the order in which they are tried.
+    ///
+    /// # Errors
+    ///
+    /// Those that no request can reach: an earlier one without conditions, or with the same, takes all of their paths.
+    pub(super) fn order(
+        all: &[(PathPattern, RouteId, Option<Arc<RouteConditions>>)],
+    ) -> Result<Conditional, Vec<Unreachable>> {
+        let (mut routes, mut unreachable, mut before) = (Vec::new(), Vec::new(), 0);
+        for (index, (pattern, route, conditions)) in all.iter().enumerate() {
+            let Some(conditions) = conditions else {
+                before += 1;
+                continue;
+            };
+            let by = all[..index].iter().position(|(earlier, _, others)| {
+                let at_least = others.as_ref().is_none_or(|others| others == conditions);
+                at_least && hides(earlier, pattern)
+            });
+            unreachable.extend(by.map(|by| Unreachable { index, by }));
+            let place = Place { is_wild: !pattern.is_literal(), before };
+            let (pattern, conditions) = (pattern.clone(), Arc::clone(conditions));
+            routes.push(Self { pattern, conditions, route: *route, place });
+        }
+        if !unreachable.is_empty() {
+            return Err(unreachable);
+        }
+        routes.sort_by_key(|route| route.place);
+        Ok((!routes.is_empty()).then(|| routes.into()))
+    }
+}
