@@ -385,6 +385,11 @@ impl<'p> Decoder<'p> {
         self.read(item, 0, value::boolean).unwrap_or(true)
     }
 
+    /// The same for a key that has properties as well.
+    pub fn flag_of(&mut self, item: Item<'_>) -> bool {
+        self.read(item, 0, value::boolean).unwrap_or(true)
+    }
+
     /// An argument that is one of several words.
     pub fn choice<T: Copy>(&mut self, item: Item<'_>, number: usize, words: &[(&str, T)]) -> Option<T> {
         self.read(item, number, |value| value::choose(value, words))

@@ -150,9 +150,15 @@ pub enum Error {
     /// The origin did not answer in time.
     #[error("the origin did not answer in time")]
     FirstByteTimeout,
+    /// The origin did not answer in the time for an attempt behind which another may follow.
+    #[error("the origin did not answer in the time for one attempt")]
+    TryTimeout,
     /// The exchange took longer than its route allows.
     #[error("the exchange took longer than the route allows")]
     TotalTimeout,
+    /// The response is dropped for another attempt.
+    #[error("the response is dropped for another attempt")]
+    Unwanted,
     /// The origin fell silent within its response.
     #[error("the origin fell silent in mid-response")]
     OriginIdle,
@@ -283,7 +289,9 @@ impl Error {
             Self::Interim(_) => Row::new(Upstream, "interim_response", 502, Never).blames_server(),
             Self::Switch(_) => Row::new(Upstream, "protocol_switch", 502, Never).blames_server(),
             Self::FirstByteTimeout => Row::new(Upstream, "first_byte_timeout", 504, Silent).blames_server(),
+            Self::TryTimeout => Row::new(Upstream, "try_timeout", 504, Silent).blames_server(),
             Self::TotalTimeout => Row::new(Upstream, "total_timeout", 504, Never),
+            Self::Unwanted => Row::new(Internal, "unwanted", 500, Never),
             Self::OriginIdle => Row::new(Upstream, "origin_idle", 504, Never),
             Self::OriginStall => Row::new(Upstream, "origin_stall", 504, Never).blames_server(),
             Self::ResponseTooLarge => Row::new(Upstream, "response_too_large", 502, Never),

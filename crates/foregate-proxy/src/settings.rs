@@ -5,6 +5,7 @@
 
 mod balance;
 mod conditions;
+mod retry;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -19,6 +20,7 @@ use crate::address::{AddressBlock, ServerAddress};
 
 pub use self::balance::{Balance, HashBy};
 pub use self::conditions::{Entrance, OriginTimes, RouteConditions, RouteTimeouts};
+pub use self::retry::{Elsewhere, NewPath, Retry, RetryOn};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -318,6 +320,11 @@ pub struct Upstream {
     pub connection_age: Duration,
     /// Further attempts after the first. Default: 1.
     pub retries: u32,
+    /// Receive the whole body of a request before a server is asked; the most bytes of one. Beyond: 413. Default (`None`): bodies pass as
+    /// they come.
+    pub buffer_requests: Option<u64>,
+    /// Rules for further attempts, in the place of `retries`. Default: none.
+    pub retry: Vec<Retry>,
     /// Largest request body that is kept for a further attempt, bytes. Default: 64 KiB.
     pub retry_body: usize,
     /// Further attempts as a share of the active requests, per cent. Default: 20.
@@ -346,6 +353,8 @@ impl Upstream {
             keep_alive_connections: 256,
             connection_age: Duration::from_secs(3600),
             retries: 1,
+            retry: Vec::new(),
+            buffer_requests: None,
             retry_body: 64 * KIB,
             retry_budget_percent: 20,
             retry_budget_min: 3,
@@ -470,6 +479,8 @@ pub struct Route {
     pub conditions: Option<Arc<RouteConditions>>,
     /// The start of paths that origins do not see: see [`Request::strip_prefix`](crate::message::request::Request::strip_prefix).
     pub strip_prefix: Option<Arc<str>>,
+    /// Whether whole bodies of requests are received first, in the place of what the upstream says; `Some(None)`: they are not.
+    pub buffer_requests: Option<Option<u64>>,
     /// Time limits in the place of the upstream's.
     pub timeouts: RouteTimeouts,
     /// The steps of modules that run on its requests. Default: none.
@@ -486,6 +497,7 @@ impl Route {
             allow_connect: false,
             conditions: None,
             strip_prefix: None,
+            buffer_requests: None,
             timeouts: RouteTimeouts::default(),
             plan: RoutePlan::default(),
         }

@@ -148,7 +148,10 @@ pub(super) const INSTEAD: &[(&str, Instead)] = &[
     ),
     ("proxy-intercept-errors", Write("write `error-pages of=\"both\" { page 404 file=\"FILE\" }`")),
     ("proxy-max-temp-file-size", BUFFERS),
-    ("proxy-next-upstream*", Write("write `retries NUMBER` in the `upstream`")),
+    (
+        "proxy-next-upstream*",
+        Write("write `retry on=\"connect reset timeout 502-504\" attempts=2` in the `upstream`"),
+    ),
     ("proxy-pass", PROXY),
     ("proxy-pass-header", LeaveOut("all fields of a response pass but those of its connection")),
     ("proxy-pass-request-body", LeaveOut("the body goes to the origin with its request")),
@@ -171,7 +174,12 @@ pub(super) const INSTEAD: &[(&str, Instead)] = &[
             "`Location` passes as the origin sends it; `headers { response { set \"location\" \"VALUE\" } }` changes it",
         ),
     ),
-    ("proxy-request-buffering", BUFFERS),
+    (
+        "proxy-request-buffering",
+        Write(
+            "write `buffer-requests size=\"10MiB\"` in a `route` or an `upstream`; without it, bodies pass as they come",
+        ),
+    ),
     ("proxy-send-timeout", UPSTREAM_TIMEOUTS),
     ("proxy-set-body", Missing("the body of a request passes unchanged")),
     (

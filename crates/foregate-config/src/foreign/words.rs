@@ -85,10 +85,14 @@ const MIDDLEWARE: Instead = LeaveOut(
 );
 const SCRIPTS: Instead =
     Missing("scripts do not run; `rule` has expressions, and `foregate module new` writes a module in Rust");
-const RETRY: Instead = Write("write `retries NUMBER` in the `upstream`");
+const RETRY: Instead = Write(
+    "write `retries NUMBER`, or `retry on=\"connect reset timeout 502-504\" attempts=2`, in the `upstream`",
+);
 const BODY: Instead = Write("write `body-limit \"SIZE\"` in a `route`");
 const BUFFERS: Instead =
     LeaveOut("bodies pass as they come, in buffers of bounded size; `limits { memory }` bounds them all");
+const BUFFER_REQUESTS: Instead =
+    Write("write `buffer-requests size=\"10MiB\"` in a `route` or an `upstream`");
 const TIMEOUTS: Instead =
     Write("write `timeouts`, at the top of the file for clients, in an `upstream` for its servers");
 const DRAIN: Instead = Write("write `timeouts { drain \"30s\" }` at the top of the file");
@@ -492,6 +496,10 @@ pub(super) const WORDS: &[(&str, Instead)] = &[
         "body-size client-max-body max-body* max-request-body* max-request-size max-size max-upload* \
          request-body request-size* upload-limit",
         BODY,
+    ),
+    (
+        "buffer-request buffer-request-body buffered-requests max-request-body-bytes option-http-buffer-request request-buffering request-buffers",
+        BUFFER_REQUESTS,
     ),
     ("buffer buffer-* buffering buffers flush-interval tune-bufsize", BUFFERS),
     (

@@ -174,8 +174,14 @@ pub struct Metrics {
     pub handshakes_ok: Counter,
     /// Of these, resumed.
     pub handshakes_resumed: Counter,
+    /// Requests whose bodies were received before an origin was asked.
+    pub requests_buffered: Counter,
+    /// Of these, those that went through a file.
+    pub requests_buffered_in_files: Counter,
     /// Further attempts of requests.
     pub retries: Counter,
+    /// Of these, those at another upstream.
+    pub retries_elsewhere: Counter,
     /// Further attempts that the budget did not allow.
     pub retries_denied: Counter,
     /// Access-log lines dropped; an [`crate::telemetry::access_log::AccessLog`] counts them here.

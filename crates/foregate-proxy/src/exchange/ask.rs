@@ -168,6 +168,10 @@ impl Asker for ClientAsks<'_, '_> {
         down.poll_deadline(cx, Some(upstream), &[awaited], now)
     }
 
+    fn poll_until(&mut self, cx: &mut Context<'_>, until: Instant) -> Poll<()> {
+        self.down.timer.poll(cx, until)
+    }
+
     fn may_repeat(&mut self, error: &Error) -> bool {
         // A body that has been taken from the client must still be at hand.
         if !self.down.upload.is_at_hand() {

@@ -71,7 +71,7 @@ pub(super) async fn receive_start(exchange: &mut Exchange<'_>) -> Result<(), Err
     let mut start = Vec::new();
     let mut share = exchange.proxy.filter_memory.share(exchange.account());
     let most = wanted.min(in_memory);
-    let since = clock::now();
+    let since = Some(clock::now());
     let received = poll_fn(|cx| poll_start(exchange, cx, most, &mut start, &mut share, since)).await;
     let is_full = match &received {
         Ok(taken) => *taken == Taken::Full && most < wanted,
@@ -145,7 +145,8 @@ async fn receive_into_file(
         }
     };
     let mut piece = start;
-    let whole = match fill_file(exchange, &spool, wanted, &mut piece, &mut share).await {
+    let since = Some(clock::now());
+    let whole = match fill_file(exchange, (&spool, wanted), &mut piece, &mut share, since).await {
         Ok(whole) => whole,
         Err(error) => {
             go_on_after(exchange, error)?;
@@ -166,12 +167,12 @@ async fn receive_into_file(
 /// Receives into a file, `piece` first. Whether that is all of the body; what could not be put there is left in `piece`.
 async fn fill_file(
     exchange: &mut Exchange<'_>,
-    spool: &Arc<Spool>,
-    wanted: usize,
+    (spool, wanted): (&Arc<Spool>, usize),
     piece: &mut Vec<u8>,
     share: &mut Share,
+    since: Option<Instant>,
 ) -> Result<bool, Error> {
-    let (mut left, mut taken, since) = (wanted, Taken::Full, clock::now());
+    let (mut left, mut taken) = (wanted, Taken::Full);
     loop {
         left = left.saturating_sub(piece.len());
         if !piece.is_empty() {
@@ -193,15 +194,103 @@ async fn fill_file(
     }
 }
 
+/// Receives all of the request's body before an origin is asked, into memory where it is short, else into a file. Its length is known
+/// then, whatever the client has said of it.
+pub(super) async fn buffer_request(exchange: &mut Exchange<'_>, limit: u64) -> Result<(), Error> {
+    if matches!(exchange.request.length, BodyLength::Fixed(length) if length > limit) {
+        return Err(Error::BodyTooLarge);
+    }
+    if exchange.request.expect_continue {
+        let none = foregate_wire::HeaderList::new();
+        exchange.down.client.send_interim(exchange.request, 100, &none).map_err(Error::Client)?;
+        exchange.request.expect_continue = false;
+    }
+    exchange.down.progress.restart(clock::now());
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let length = match exchange.down.upload.front.take() {
+        Some(Front::File(reader)) => buffer_rest(exchange, *reader, limit).await?,
+        front => {
+            exchange.down.upload.front = front;
+            buffer_whole(exchange, limit).await?
+        }
+    };
+    exchange.request.length = BodyLength::Fixed(length);
+    exchange.proxy.metrics.requests_buffered.inc();
+    Ok(())
+}
+
+/// The rest of a body whose start lies in a file already.
+async fn buffer_rest(exchange: &mut Exchange<'_>, reader: Reader, limit: usize) -> Result<u64, Error> {
+    let (spool, mut piece, mut share) =
+        (reader.spool(), Vec::new(), exchange.proxy.filter_memory.share(exchange.account()));
+    let left = limit.saturating_sub(usize::try_from(reader.len()).unwrap_or(usize::MAX));
+    // What could not be put into the file stands behind it.
+    let whole = match reader.has_rest() {
+        true => {
+            poll_fn(|cx| poll_start(exchange, cx, 0, &mut piece, &mut share, None)).await? == Taken::Whole
+        }
+        false => fill_file(exchange, (&spool, left), &mut piece, &mut share, None).await?,
+    };
+    if !whole {
+        return Err(if reader.has_rest() { Error::FilterFiles } else { Error::BodyTooLarge });
+    }
+    let length = reader.len();
+    exchange.down.upload.front = Some(Front::File(Box::new(reader)));
+    Ok(length)
+}
+
+/// A body of which nothing lies in a file: what steps have looked at is in memory.
+async fn buffer_whole(exchange: &mut Exchange<'_>, limit: usize) -> Result<u64, Error> {
+    let mut share = exchange.proxy.filter_memory.share(exchange.account());
+    if let Some(kept) = exchange.down.upload.kept.as_ref().filter(|_| exchange.down.upload.is_done()) {
+        let length = kept.len();
+        return if length > limit { Err(Error::BodyTooLarge) } else { Ok(length as u64) };
+    }
+    let mut start = Vec::new();
+    if let Some(mut kept) = exchange.down.upload.kept.take() {
+        let held = kept.take();
+        if !extend(&mut start, &held.bytes, limit, Some(&mut share)) {
+            return Err(Error::FilterMemory);
+        }
+    }
+    let most = limit.min(spool::SHORT);
+    let received = poll_fn(|cx| poll_start(exchange, cx, most, &mut start, &mut share, None)).await;
+    match received {
+        Ok(Taken::Whole) => {
+            start.shrink_to_fit();
+            let length = start.len() as u64;
+            exchange.down.upload.source_ended();
+            let held = Held { bytes: start, share: Some(share) };
+            exchange.down.upload.kept = Some(Kept::start(Arc::new(held)));
+            return Ok(length);
+        }
+        Ok(_) if start.len() >= limit => return Err(Error::BodyTooLarge),
+        Ok(_) | Err(Error::FilterMemory) => {}
+        Err(error) => return Err(error),
+    }
+    let (account, folder) = (exchange.account(), exchange.config.settings.spool_folder());
+    let spool = exchange.proxy.spools.create(&folder, account).await?;
+    if !fill_file(exchange, (&spool, limit), &mut start, &mut share, None).await? {
+        return Err(Error::BodyTooLarge);
+    }
+    exchange.proxy.metrics.requests_buffered_in_files.inc();
+    let reader = Reader::new(spool);
+    let length = reader.len();
+    exchange.down.upload.front = Some(Front::File(Box::new(reader)));
+    Ok(length)
+}
+
+/// Receives some of the start of a body. Where steps look at it, since the time `since`, a pause may end that; a body that is to be
+/// whole has none.
 fn poll_start(
     exchange: &mut Exchange<'_>,
     cx: &mut Context<'_>,
     wanted: usize,
     start: &mut Vec<u8>,
     share: &mut Share,
-    since: Instant,
+    since: Option<Instant>,
 ) -> Poll<Result<Taken, Error>> {
-    let may_use_file = exchange.plan().is_some_and(|plan| spool::is_used_by(plan));
+    let may_use_file = since.is_none() || exchange.plan().is_some_and(|plan| spool::is_used_by(plan));
     let (memory, account) = (&exchange.proxy.filter_memory, exchange.account());
     let link = &mut exchange.down.client.link;
     if let Poll::Ready(Err(error)) = link.poll_flush(cx) {
@@ -253,7 +342,10 @@ fn poll_start(
                     let watched = plan.body_is_optional().then_some(if is_fixed { HELD_FOR } else { PAUSE });
                     watched.or(plan.body_pause().filter(|_| !is_fixed))
                 });
-                let Some(pause) = pause else {
+                let (Some(pause), Some(since)) = (pause, since) else {
+                    if let Poll::Ready(error) = exchange.down.poll_total(cx) {
+                        return Poll::Ready(Err(error));
+                    }
                     return exchange.down.timer.poll(cx, deadline).map(|()| Err(Error::BodyTimeout));
                 };
                 let mut until = exchange.down.progress.silent_for(pause);

@@ -4,6 +4,7 @@ use foregate_module::PhaseId;
 use foregate_wire::{NameId, Version, connection};
 
 use super::bodies::{filter_request, renew, sweep_request};
+use super::inspect::buffer_request;
 use super::reply::Reply;
 use super::screen::limit_body;
 use super::{Exchange, Next, Step};
@@ -30,8 +31,19 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> Next {
             }
         }
     }
+    let of_route = exchange.routed.route.and_then(|route| route.buffer_requests);
+    if let Some(limit) = of_route.unwrap_or(upstream.settings.buffer_requests)
+        && !exchange.request.length.is_empty()
+        && !exchange.request.opens_tunnel()
+    {
+        // Rare, and large: kept out of the future that every request has.
+        Box::pin(buffer_request(exchange, limit)).await?;
+    }
     // An origin with HTTP/2 may say that it has not looked at a request, whatever its method.
-    let keeps = exchange.request.is_repeatable() || upstream.settings.protocol != UpstreamProtocol::Http1;
+    let method = exchange.request.head.method.as_bytes();
+    let keeps = exchange.request.is_repeatable()
+        || upstream.settings.protocol != UpstreamProtocol::Http1
+        || upstream.settings.retry.iter().any(|rule| rule.allows_method(method));
     if keeps && !exchange.down.upload.is_done() {
         // What steps have looked at already has to be sent first.
         let kept = exchange.down.upload.kept.take();
@@ -49,7 +61,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> Next {
         http1: false,
         authenticates: false,
     };
-    exchange.ask = Some(Ask::new(upstream, terms));
+    exchange.ask = Some(Ask::new(upstream, terms).or_elsewhere(&exchange.config.upstreams));
     if upstream.settings.protocol == UpstreamProtocol::Http2 && !exchange.request.fits_extended_connect() {
         // The request goes on without the offer, which may be ignored (RFC 9110, section 7.8).
         exchange.request.upgrade = None;

@@ -298,6 +298,16 @@ impl Reader {
         *self = Self { rest: self.rest.take(), ..Self::new(Arc::clone(&self.spool)) };
     }
 
+    /// The file.
+    pub fn spool(&self) -> Arc<Spool> {
+        Arc::clone(&self.spool)
+    }
+
+    /// Whether bytes stand behind those of the file.
+    pub fn has_rest(&self) -> bool {
+        self.rest.is_some()
+    }
+
     /// Bytes that it reads altogether.
     pub fn len(&self) -> u64 {
         self.spool.len() + self.rest.as_ref().map_or(0, |rest| rest.0.len() as u64)

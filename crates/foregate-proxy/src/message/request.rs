@@ -8,8 +8,9 @@ mod understand;
 use std::sync::Arc;
 use std::time::Instant;
 
+use foregate_module::Edits;
 use foregate_wire::{
-    BodyLength, Method, NameId, RequestHead, Slashes, Version, normalize_path, normalize_query,
+    BodyLength, HeaderList, Method, NameId, RequestHead, Slashes, Version, normalize_path, normalize_query,
 };
 
 use self::onward::{OWN_NAME, Told};
@@ -18,7 +19,7 @@ pub use self::understand::{HeadTerms, StandIn};
 use crate::error::Error;
 use crate::limits::clients::{HeldHead, Holdings};
 use crate::limits::pressure::Charge;
-use crate::settings;
+use crate::settings::{self, NewPath};
 
 /// How many servers of that name a request may have passed. An upstream that leads back here would have it go round until its
 /// head is too large.
@@ -63,6 +64,16 @@ pub struct Request {
     /// The memory of the head.
     charge: Charge,
     of_client: Option<HeldHead>,
+}
+
+/// What of a request is changed for another upstream.
+#[derive(Debug)]
+pub struct Present {
+    headers: HeaderList,
+    target: Vec<u8>,
+    path_len: usize,
+    authority: String,
+    claimed: u8,
 }
 
 impl Request {
@@ -178,6 +189,43 @@ impl Request {
             self.target.drain(..prefix.len());
             self.path_len -= prefix.len();
         }
+    }
+
+    /// Changes the request for another upstream; what it was before comes back by [`return_to`](Self::return_to).
+    pub fn divert(&mut self, to: &settings::Elsewhere) {
+        Edits::shared(&to.edits).apply(self);
+        if let Some(host) = &to.host {
+            self.origin_authority = host.to_string();
+        }
+        let (path, rest) = match &to.path {
+            Some(NewPath::Whole(path)) => (path, self.path_len),
+            Some(NewPath::Before(path)) => (path, 0),
+            None => return,
+        };
+        // A request without a path stays without one.
+        if self.path().starts_with(b"/") {
+            self.target.splice(..rest, path.bytes());
+            self.path_len = self.path_len - rest + path.len();
+        }
+    }
+
+    /// What [`divert`](Self::divert) changes, as it is now.
+    pub fn present(&self) -> Present {
+        Present {
+            headers: self.head.headers.clone(),
+            target: self.target.clone(),
+            path_len: self.path_len,
+            authority: self.origin_authority.clone(),
+            claimed: self.claimed,
+        }
+    }
+
+    /// Makes the request what it was before.
+    pub fn return_to(&mut self, present: Present) {
+        let Present { headers, target, path_len, authority, claimed } = present;
+        self.head.headers = headers;
+        (self.target, self.path_len) = (target, path_len);
+        (self.origin_authority, self.claimed) = (authority, claimed);
     }
 
     /// The query in its normal form, without `?`.

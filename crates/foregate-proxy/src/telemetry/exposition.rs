@@ -199,7 +199,25 @@ fn requests(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resu
             MetricType::Gauge,
         )?
         .encode_gauge(&metrics.requests_active.get())?;
+    counter(
+        encoder,
+        "requests_buffered",
+        "Requests whose bodies were received before an origin was asked",
+        metrics.requests_buffered.get(),
+    )?;
+    counter(
+        encoder,
+        "requests_buffered_in_files",
+        "Requests whose bodies went through a temporary file before an origin was asked",
+        metrics.requests_buffered_in_files.get(),
+    )?;
     counter(encoder, "retries", "Further attempts of requests", metrics.retries.get())?;
+    counter(
+        encoder,
+        "retries_elsewhere",
+        "Further attempts of requests at another upstream",
+        metrics.retries_elsewhere.get(),
+    )?;
     counter(
         encoder,
         "retries_denied",

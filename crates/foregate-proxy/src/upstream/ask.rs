@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use foregate_wire::{BodyLength, ResponseHead, connection, response_length};
 
 use super::balance::Asked;
+use super::retry::{Cause, Rules};
 use super::{Active, Attempts, Origin, Server, Terms, Upstream, authentication};
 use crate::error::Error;
 use crate::link::Link;
@@ -48,6 +49,9 @@ pub trait Asker {
         upstream: &settings::Upstream,
     ) -> Poll<Result<(), Error>>;
 
+    /// Ready once `until` has passed.
+    fn poll_until(&mut self, cx: &mut Context<'_>, until: Instant) -> Poll<()>;
+
     /// Whether the request is still at hand for another attempt after `error`.
     fn may_repeat(&mut self, error: &Error) -> bool;
 }
@@ -73,6 +77,10 @@ pub struct Ask<'a> {
     terms: Terms<'a>,
     active: Active<'a>,
     attempts: Attempts,
+    /// The upstreams to which attempts may go as well.
+    others: &'a [Arc<Upstream>],
+    /// What the rules for further attempts have led to, where there are such rules.
+    rules: Option<Box<Rules<'a>>>,
     /// When the last attempt began.
     began: Instant,
     /// When it had a connection.
@@ -94,11 +102,19 @@ impl<'a> Ask<'a> {
             terms,
             active: upstream.enter(),
             attempts: Attempts::default(),
+            others: &[],
+            rules: Rules::of(upstream),
             began: now,
             opened: now,
             origin: None,
             interim: 0,
         }
+    }
+
+    /// The same where further attempts may go to one of these upstreams.
+    #[must_use]
+    pub fn or_elsewhere(self, others: &'a [Arc<Upstream>]) -> Self {
+        Self { others, ..self }
     }
 
     /// How many attempts there have been.
@@ -120,7 +136,25 @@ impl<'a> Ask<'a> {
     pub async fn answer<A: Asker>(&mut self, asker: &mut A) -> Result<Answer, Error> {
         loop {
             let error = match self.attempt(asker).await {
+                Ok(Answer::Interim) => {
+                    if let Some(rules) = &mut self.rules {
+                        rules.has_relayed();
+                    }
+                    return Ok(Answer::Interim);
+                }
                 Ok(answer) => return Ok(answer),
+                // The response was dropped, and another attempt is to follow.
+                Err(Error::Unwanted) => continue,
+                Err(Error::TryTimeout) if self.origin.is_some() => {
+                    if self.may_go_on(asker, &Error::TryTimeout) {
+                        self.end_attempt(&Error::TryTimeout);
+                        self.enter_next();
+                    } else if let Some(rules) = &mut self.rules {
+                        // No other attempt may follow: this one has the time that the upstream gives it.
+                        rules.until = None;
+                    }
+                    continue;
+                }
                 Err(Error::NoUpgrade) if self.may_use_http1() => {
                     // Nothing was sent: it is the same attempt.
                     (self.origin, self.terms.http1) = (None, true);
@@ -133,6 +167,7 @@ impl<'a> Ask<'a> {
             if !self.may_go_on(asker, &error) {
                 return Err(error);
             }
+            self.enter_next();
         }
     }
 
@@ -144,13 +179,15 @@ impl<'a> Ask<'a> {
     async fn attempt<A: Asker>(&mut self, asker: &mut A) -> Result<Answer, Error> {
         if self.origin.is_none() {
             self.connect(asker).await?;
-            let origin = self.origin.as_mut().ok_or(Error::Internal)?;
-            origin.send_head(asker.heads().0, &self.upstream.settings).await?;
+            self.send_head(asker).await?;
             asker.begin_body(clock::now());
             self.interim = 0;
         }
         poll_fn(|cx| self.poll_head(cx, asker)).await?;
         self.first_byte.get_or_insert_with(|| clock::now().saturating_duration_since(self.began));
+        if self.rules.is_some() && asker.heads().1.status >= 200 && self.is_unwanted(asker) {
+            return Err(Error::Unwanted);
+        }
         let (request, head) = asker.heads();
         match head.status {
             200.. => self.begin_final(asker),
@@ -170,6 +207,21 @@ impl<'a> Ask<'a> {
         }
     }
 
+    /// Sends the head of the request, as this upstream is to get it.
+    async fn send_head<A: Asker>(&mut self, asker: &mut A) -> Result<(), Error> {
+        let origin = self.origin.as_mut().ok_or(Error::Internal)?;
+        let request = asker.heads().0;
+        let diversions = self.rules.as_ref().map_or(&[][..], |rules| rules.diversions());
+        if diversions.is_empty() {
+            return origin.send_head(request, &self.upstream.settings).await;
+        }
+        let present = request.present();
+        diversions.iter().for_each(|to| request.divert(to));
+        let sent = origin.send_head(request, &self.upstream.settings).await;
+        request.return_to(present);
+        sent
+    }
+
     /// Chooses a server and gets a connection to it.
     async fn connect<A: Asker>(&mut self, asker: &mut A) -> Result<(), Error> {
         let (upstream, now) = (self.upstream, clock::now());
@@ -178,8 +230,12 @@ impl<'a> Ask<'a> {
         let asked = Asked { request, client: self.terms.behalf };
         let (server, fresh) = self.attempts.begin(upstream, asked, bound, now).ok_or(Error::NoServer)?;
         (self.first_byte, self.began) = (None, now);
+        let repeats = request.is_repeatable();
+        let until =
+            self.rules.as_mut().and_then(|rules| rules.begin(&upstream.settings, request, repeats, now));
         self.terms.fresh = fresh;
         self.terms.authenticates = authentication::has_credentials(&request.head.headers);
+        let mut is_late = false;
         let opened = {
             let open = upstream.open(server, &self.terms, now);
             tokio::pin!(open);
@@ -187,6 +243,13 @@ impl<'a> Ask<'a> {
                 let opened = open.as_mut().poll(cx);
                 if let Poll::Ready(Ok(Origin { reused: true, .. }) | Err(_)) = opened {
                     return opened;
+                }
+                if opened.is_pending()
+                    && let Some(until) = until
+                    && asker.poll_until(cx, until).is_ready()
+                {
+                    is_late = true;
+                    return Poll::Ready(Err(Error::ConnectTimeout));
                 }
                 // To connect takes a while, in which the asker may have left.
                 let Poll::Ready(error) = asker.poll_gone(cx) else { return opened };
@@ -207,6 +270,8 @@ impl<'a> Ask<'a> {
                 // Others need not wait for what comes of a request that nobody waits for any more.
                 if let Error::Client(_) = error {
                     upstream.failed(server, self.began, clock::now(), &error);
+                } else if is_late {
+                    upstream.failed(server, self.began, clock::now(), &Error::TryTimeout);
                 }
                 Err(error)
             }
@@ -221,6 +286,11 @@ impl<'a> Ask<'a> {
             && let Poll::Ready(result) = origin.poll_head(cx, self.upstream, asker.heads().1)
         {
             return Poll::Ready(result);
+        }
+        if let Some(until) = self.rules.as_ref().and_then(|rules| rules.until)
+            && asker.poll_until(cx, until).is_ready()
+        {
+            return Poll::Ready(Err(Error::TryTimeout));
         }
         asker.poll_deadline(cx, &self.upstream.settings)
     }
@@ -263,6 +333,9 @@ impl<'a> Ask<'a> {
             upstream.address_answered(server, origin);
         }
         self.active.answered();
+        if let Some(rules) = &mut self.rules {
+            rules.answered();
+        }
         self.origin.take().map(|origin| Answer::Final(origin, length)).ok_or(Error::Internal)
     }
 
@@ -319,8 +392,65 @@ impl<'a> Ask<'a> {
         if self.first_byte.is_some() || !asker.may_repeat(error) {
             return false;
         }
-        let repeatable = asker.heads().0.is_repeatable();
-        self.attempts.may_go_on(&mut self.active, error, repeatable, clock::now())
+        let request = &*asker.heads().0;
+        let (repeatable, now) = (request.is_repeatable(), clock::now());
+        match &mut self.rules {
+            None => self.attempts.may_go_on(&mut self.active, error, repeatable, now),
+            Some(rules) => {
+                self.attempts.may_repeat_for_free(self.upstream, error, repeatable, now)
+                    || rules.allow(
+                        (&mut self.attempts, &mut self.active, self.others),
+                        Cause::Error(*error),
+                        request,
+                        now,
+                    )
+            }
+        }
+    }
+
+    /// Whether a response is dropped for another attempt, by its status; then it has been.
+    fn is_unwanted<A: Asker>(&mut self, asker: &mut A) -> bool {
+        let Some(rules) = &mut self.rules else { return false };
+        let (request, head) = asker.heads();
+        let cause = Cause::of_response(head);
+        if !rules.is_about(&self.upstream.settings, cause)
+            || authentication::has_credentials(&request.head.headers)
+            || !asker.may_repeat(&Error::OriginRefused)
+        {
+            return false;
+        }
+        let (request, now) = (&*asker.heads().0, clock::now());
+        if !rules.allow((&mut self.attempts, &mut self.active, self.others), cause, request, now) {
+            return false;
+        }
+        self.drop_response(asker);
+        self.enter_next();
+        true
+    }
+
+    /// Ends an attempt whose response does not serve: its server has answered.
+    fn drop_response<A: Asker>(&mut self, asker: &mut A) {
+        let is_whole = matches!(asker.body_is_whole(), Poll::Ready(true));
+        let (request, head) = asker.heads();
+        let Some(mut origin) = self.origin.take() else { return };
+        if let Some(server) = self.attempts.last_before() {
+            self.upstream.succeeded(server, clock::now());
+        }
+        match origin.begin_body(self.upstream, request, head) {
+            Ok(length) if is_whole && length != BodyLength::Tunnel => self.upstream.drop_rest(origin),
+            _ => origin.link.abort(),
+        }
+    }
+
+    /// Goes to the upstream to which a rule has sent the next attempt.
+    fn enter_next(&mut self) {
+        let Some(next) = self.rules.as_mut().and_then(|rules| rules.next.take()) else { return };
+        let before = std::mem::replace(&mut self.active, next.enter());
+        if let Some(rules) = &mut self.rules {
+            rules.enter(next, before);
+        }
+        (self.upstream, self.terms.http1) = (next, false);
+        self.attempts.change_upstream();
     }
 }
 

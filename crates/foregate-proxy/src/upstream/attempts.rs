@@ -93,6 +93,60 @@ impl Attempts {
         self.tried.last()
     }
 
+    /// The server whose response is dropped: the last one, where another is chosen already.
+    pub fn last_before(&self) -> Option<usize> {
+        self.tried.last()
+    }
+
+    /// The next attempt goes to another upstream.
+    pub fn change_upstream(&mut self) {
+        *self = Self { made: self.made, answered: self.answered, ..Self::default() };
+    }
+
+    /// Whether the attempt is repeated since no origin is asked for more than it was asked before: a kept connection has ended just
+    /// as the request came, or the origin has said that it has not looked at it.
+    pub fn may_repeat_for_free(
+        &mut self,
+        upstream: &Upstream,
+        error: &Error,
+        repeatable: bool,
+        now: Instant,
+    ) -> bool {
+        let safe = error.is_before_sending() || error.is_before_response() && repeatable;
+        let has_other = upstream.has_other(&self.tried, now);
+        let unprocessed = *error == Error::OriginRefused
+            && (has_other || self.next.refused_alone)
+            && self.races.unprocessed < UNPROCESSED_MOST;
+        if !safe || !(unprocessed || self.next.fresh && !self.races.lost) {
+            return false;
+        }
+        if unprocessed {
+            self.races.unprocessed += 1;
+        } else {
+            self.races.lost = true;
+        }
+        if !self.next.fresh {
+            self.next.server = upstream.other(self.key, &self.tried, now);
+        }
+        true
+    }
+
+    /// Whether there is a server for a further attempt in the same upstream. `same` is whether that may be the last one again.
+    pub fn may_choose_again(&self, upstream: &Upstream, same: bool, now: Instant) -> bool {
+        same && self.tried.last().is_some_and(|last| upstream.is_up(last, now))
+            || upstream.has_other(&self.tried, now)
+    }
+
+    /// Chooses the server for a further attempt in the same upstream. `same` is whether that may be the last one again.
+    pub fn choose_again(&mut self, upstream: &Upstream, same: bool, now: Instant) -> bool {
+        let same = same && self.tried.last().is_some_and(|last| upstream.is_up(last, now));
+        let next = upstream.other(self.key, &self.tried, now);
+        if next.is_some() || same {
+            self.next = Next { server: next, ..Next::default() };
+        }
+        next.is_some() || same
+    }
+
     /// How many there have been.
     pub fn made(&self) -> u32 {
         self.made

@@ -19,6 +19,7 @@ mod queue;
 mod race;
 mod remembered;
 mod rest;
+mod retry;
 mod shared;
 mod sharing;
 mod tried;
@@ -330,6 +331,11 @@ impl Upstream {
         self.servers.get(server).is_some_and(|server| server.health.is_up(now))
     }
 
+    /// Whether any server is thought to be up, or is to be tried again.
+    pub fn is_any_up(&self, now: Instant) -> bool {
+        (0..self.servers.len()).any(|server| self.is_up(server, now))
+    }
+
     fn admit(&self, server: usize, now: Instant) -> bool {
         self.servers.get(server).is_some_and(|server| server.health.admit(now))
     }
@@ -433,7 +439,12 @@ pub struct Active<'a> {
     retrying: bool,
 }
 
-impl Active<'_> {
+impl<'a> Active<'a> {
+    /// The upstream that serves it.
+    pub fn upstream(&self) -> &'a Upstream {
+        self.upstream
+    }
+
     /// Whether the budget of the upstream allows this request a further attempt. One that is denied is counted.
     pub fn may_retry(&mut self) -> bool {
         if self.retrying {

@@ -167,7 +167,13 @@ pub static UPSTREAM: Block = Block {
         Key::block("timeouts", &UPSTREAM_TIMEOUTS, "timeouts { connect \"1s\" }", "Time limits for the servers."),
         Key::one("keep-alive-connections", "NUMBER", "keep-alive-connections 32", "The most unused connections that are kept per server. Beyond: the oldest is closed.").default("256"),
         Key::one("connection-age", "DURATION", "connection-age \"10m\"", "The age after which a connection is not used again.").default("\"1h\""),
-        Key::one("retries", "NUMBER", "retries 2", "The most further attempts, 0 to 16. A request is tried again only if no byte of a response has arrived and repeating it is safe.").default("1"),
+        Key::one("retries", "NUMBER", "retries 2", "The most further attempts, 0 to 16. A request is tried again only if no byte of a response has arrived and repeating it is safe. `retry` says more.").default("1"),
+        Key::one("retry", "on=FAILURES attempts=NUMBER upstream=NAME { ... }", "retry on=\"connect reset timeout 502-504\" upstream=\"elsewhere\"", "A rule for further attempts, in the place of `retries`: after which failures, how many, and where. Several rules are tried in their order. A request is repeated only if it is safe: its method is idempotent, nothing of it can have reached an origin, or `methods` names its method; its body must be at hand (`retry-body`, or `buffer-requests`); nothing of a response has gone to the client; and `retry-budget` allows it. A response with `Retry-After` is not followed by another attempt at its server; with 429, at its upstream.")
+            .args(0, 0)
+            .props(RETRY_PROPS)
+            .with(&RETRY)
+            .many()
+            .otherwise("`retries`"),
         Key::one("retry-body", "SIZE", "retry-body \"16KiB\"", "The largest request body that is kept in memory for a further attempt, up to 16 MiB. A body that lies in a file because a module inspects it can be sent again, too.").default("\"64KiB\""),
         Key::one("retry-budget", "percent=NUMBER minimum=NUMBER", "retry-budget percent=10 minimum=5", "The most further attempts at a time: the larger of `percent` and `minimum`.")
             .args(0, 0)
@@ -176,9 +182,78 @@ pub static UPSTREAM: Block = Block {
                 Prop { name: "minimum", usage: "NUMBER", required: false, default: "3", about: "The number of further attempts that are always allowed." },
             ])
             .default("percent=20 minimum=3"),
+        BUFFER_REQUESTS.otherwise("bodies pass as they come"),
         Key::one("send-proxy", "\"v1\"|\"v2\"", "send-proxy \"v2\"", "Starts each connection with a PROXY protocol header. Such a connection belongs to one client connection. Over HTTP/1.1 it is kept for further requests of that client connection, for up to 16 servers, and closed with it. Over HTTP/2 it is closed after each request.").otherwise("none"),
     ],
     later: &["health", "slow-start", "circuit-breaker", "discover", "sticky"],
+};
+
+/// The properties of `upstream { retry }`.
+const RETRY_PROPS: &[Prop] = &[
+    Prop {
+        name: "on",
+        usage: "FAILURES",
+        required: false,
+        default: "\"connect reset timeout\"",
+        about: "The failures, separated by blanks. `connect`: no connection could be made, or the origin did not look at the request. `reset`: the connection ended before a response. `timeout`: `connect`, `first-byte` or `try-timeout` has passed. A status or a range of statuses, such as `502-504`: a response with it.",
+    },
+    Prop {
+        name: "attempts",
+        usage: "NUMBER",
+        required: false,
+        default: "1",
+        about: "The most further attempts by this rule, 1 to 16.",
+    },
+    Prop {
+        name: "try-timeout",
+        usage: "DURATION",
+        required: false,
+        default: "",
+        about: "The time for an attempt, from connecting to the head of the response, while this rule allows another attempt after `timeout`. Without it, or for the last attempt: `timeouts`.",
+    },
+    Prop {
+        name: "methods",
+        usage: "METHODS",
+        required: false,
+        default: "",
+        about: "Methods that may be repeated although an origin may have processed the request, such as `\"POST PATCH\"`. Idempotent methods always may.",
+    },
+    Prop {
+        name: "upstream",
+        usage: "NAME",
+        required: false,
+        default: "",
+        about: "Another upstream for the attempts, with its own rules. Without it: the next server of this upstream.",
+    },
+];
+
+/// The block of `upstream { retry }`.
+pub static RETRY: Block = Block {
+    keys: &[
+        Key::block("headers", &RETRY_HEADERS, "headers { set \"x-origin\" \"dr\" }", "Changes the fields of the request for the other upstream.").otherwise("the same fields"),
+        Key::one("host", "NAME", "host \"dr.example.com\"", "The `Host` (`:authority`) for the other upstream.").otherwise("its own `host`, or the client's"),
+        Key::one("path", "PATH", "path \"/backup/**\"", "The path for the other upstream; the query stays. With `/**` at its end, the request's own path follows.").otherwise("the same path"),
+    ],
+    later: &[],
+};
+
+/// The block of `upstream { retry { headers } }`.
+pub static RETRY_HEADERS: Block = Block {
+    keys: &[
+        Key::one(
+            "set",
+            "NAME VALUE",
+            "set \"x-origin\" \"dr\"",
+            "Sets the field to this value and removes other fields of its name.",
+        )
+        .args(2, 2)
+        .many(),
+        Key::one("add", "NAME VALUE", "add \"x-via\" \"edge\"", "Adds one more field.").args(2, 2).many(),
+        Key::one("remove", "NAME...", "remove \"authorization\"", "Removes all fields of these names.")
+            .args(1, ANY)
+            .many(),
+    ],
+    later: &[],
 };
 
 /// The block of `upstream { tls }`.
@@ -289,10 +364,15 @@ pub static ROUTE: Block = Block {
         ),
         Key::one("strip-prefix", "PREFIX", "strip-prefix \"/api\"", "Takes this start off the path before the request goes on: of `/api/users` remains `/users`, of `/api` and `/api/` remains `/`. Modules, conditions and logs see the whole path.")
             .otherwise("the path stays"),
+        BUFFER_REQUESTS.otherwise("as the upstream has it"),
         Key::block("timeouts", &ROUTE_TIMEOUTS, "timeouts { first-byte \"2m\" }", "Time limits for requests of this route."),
     ],
     later: &["cache"],
 };
+
+const BUFFER_REQUESTS: Key = Key::one("buffer-requests", "size=SIZE", "buffer-requests size=\"50MiB\"", "Receives the whole body of a request before a server is asked: short ones into memory, longer ones into a temporary file. The server gets a `Content-Length`, also where the client sent chunks, and is not held up by a slow client. A body beyond `size` is answered with 413. `buffer-requests #false` turns it off in a route. Streams of gRPC need it off. `limits { filter-memory }` and `filter-files` bound all bodies together.")
+    .args(0, 1)
+    .props(&[Prop { name: "size", usage: "SIZE", required: false, default: "\"10MiB\"", about: "The largest body." }]);
 
 /// The conditions of a `route`, beside its paths.
 const ROUTE_CONDITIONS: &[Prop] = &[

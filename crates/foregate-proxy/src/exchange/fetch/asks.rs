@@ -72,6 +72,10 @@ impl Asker for StepAsks<'_> {
         self.timer.poll(cx, until).map(|()| Err(Error::FirstByteTimeout))
     }
 
+    fn poll_until(&mut self, cx: &mut Context<'_>, until: Instant) -> Poll<()> {
+        self.timer.poll(cx, until)
+    }
+
     fn may_repeat(&mut self, _: &Error) -> bool {
         true
     }

@@ -7,6 +7,7 @@ use foregate_proxy::settings::{Listen, ListenAddress, RouteConditions, SiteOptio
 use foregate_rules::{Word, nearest, words};
 
 use super::listen::addresses;
+use super::upstream::is_token;
 
 /// The properties that are conditions, in the order in which they are shown.
 const CONDITIONS: [&str; 7] = ["method", "header", "query", "cookie", "port", "listener", "when"];
@@ -142,16 +143,21 @@ fn when(
 }
 
 fn methods(text: &str) -> Result<String, Wrong> {
+    let quoted: Vec<String> = method_list(text)?.iter().map(|method| format!("\"{method}\"")).collect();
+    Ok(format!("http.request.method in {{{}}}", quoted.join(" ")))
+}
+
+/// Methods, separated by blanks.
+pub(super) fn method_list(text: &str) -> Result<Vec<&str>, Wrong> {
     let methods: Vec<&str> = text.split([' ', ',']).filter(|method| !method.is_empty()).collect();
     if methods.is_empty() || !methods.iter().all(|method| is_token(method)) {
-        return Err(Wrong::new("expected methods, separated by blanks").help("write `method=\"GET HEAD\"`"));
+        return Err(Wrong::new("expected methods, separated by blanks").help("such as \"GET HEAD\""));
     }
     if let Some(small) = methods.iter().find(|method| method.bytes().all(|byte| byte.is_ascii_lowercase())) {
         let wrong = Wrong::new("methods are compared with their case");
         return Err(wrong.help(format!("write `{}`", small.to_ascii_uppercase())));
     }
-    let quoted: Vec<String> = methods.iter().map(|method| format!("\"{method}\"")).collect();
-    Ok(format!("http.request.method in {{{}}}", quoted.join(" ")))
+    Ok(methods)
 }
 
 /// The name in lower case, as fields have them in expressions.
@@ -194,10 +200,4 @@ fn quoted(text: &str) -> String {
     }
     quoted.push('"');
     quoted
-}
-
-/// Whether it may be the name of a method or field (RFC 9110, section 5.6.2).
-fn is_token(name: &str) -> bool {
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !name.is_empty() && name.bytes().all(is_allowed)
 }

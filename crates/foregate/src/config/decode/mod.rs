@@ -4,6 +4,7 @@ mod conditions;
 mod idle;
 mod listen;
 mod numbers;
+mod retry;
 mod site;
 mod tls;
 mod upstream;
@@ -36,6 +37,8 @@ struct Upstreams {
     by_name: HashMap<Arc<str>, (usize, Place), foldhash::fast::RandomState>,
     /// By index, whether anything names it.
     used: Vec<Cell<bool>>,
+    /// The upstreams that are asked in the place of others: the index of the other, the name, and where that stands.
+    elsewhere: Vec<(usize, Arc<str>, Place)>,
     /// Some may stand in files that are missing.
     incomplete: bool,
 }
@@ -46,6 +49,7 @@ impl Upstreams {
         for (_, item) in nodes.iter().filter(|(key, _)| key.name == "upstream") {
             upstream::decode(decoder, *item, &mut upstreams, inspection);
         }
+        retry::check(decoder, &upstreams);
         upstreams
     }
 

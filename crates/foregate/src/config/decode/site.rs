@@ -259,7 +259,7 @@ impl<'u> Sites<'u> {
         let mut actions: Vec<(Place, Option<Action>)> = Vec::new();
         let mut body_limit = None;
         let mut allow_connect = false;
-        let (mut strip_prefix, mut timeouts) = (None, RouteTimeouts::default());
+        let (mut strip_prefix, mut buffers, mut timeouts) = (None, None, RouteTimeouts::default());
         let conditions = conditions::decode(decoder, item, &mut self.modules, (options, listeners));
         let (nodes, of_modules) = decoder.open_block(item, &ROUTE);
         self.idle.see(&of_modules);
@@ -275,6 +275,7 @@ impl<'u> Sites<'u> {
                 "body-limit" => body_limit = decoder.read(item, 0, |v| value::size(v, 0..=u64::MAX)),
                 "allow-connect" => allow_connect = decoder.flag(item),
                 "strip-prefix" => strip_prefix = prefix(decoder, item, pattern.as_ref()),
+                "buffer-requests" => buffers = Some(super::upstream::buffer_requests(decoder, item)),
                 "timeouts" => timeouts = route_timeouts(decoder, item),
                 name => debug_assert!(false, "{name} is not read"),
             }
@@ -291,6 +292,7 @@ impl<'u> Sites<'u> {
             allow_connect,
             conditions: conditions.map(Arc::new),
             strip_prefix,
+            buffer_requests: buffers,
             timeouts,
             plan,
             ..Route::new(pattern.text().clone(), action)

@@ -12,6 +12,7 @@ use foregate_proxy::settings::{
 
 use super::Upstreams;
 use super::numbers::{TIMES, set};
+use super::retry;
 use super::{socket_path, tls};
 use crate::config::schema::{UPSTREAM, UPSTREAM_TIMEOUTS, UPSTREAM_TLS};
 use foregate_config::value::{self, Value, Wrong};
@@ -36,7 +37,8 @@ pub(super) fn decode(
         name => Ok(Arc::<str>::from(name)),
     });
     let mut upstream = Upstream::new(name.as_deref().unwrap_or_default(), Vec::new());
-    let mut resolver = None;
+    let (mut resolver, mut retries) = (None, None);
+    let index = upstreams.list.len();
     for (key, item) in decoder.block(item, &UPSTREAM) {
         match key.name {
             "server" => {
@@ -65,7 +67,15 @@ pub(super) fn decode(
             "connection-age" => {
                 set(&mut upstream.connection_age, decoder.read(item, 0, |v| value::duration(v, TIMES)));
             }
-            "retries" => set(&mut upstream.retries, decoder.read(item, 0, |v| value::number(v, 0..=16))),
+            "retries" => {
+                set(&mut upstream.retries, decoder.read(item, 0, |v| value::number(v, 0..=16)));
+                retries = Some(item.place());
+            }
+            "retry" => {
+                let (rule, named) = retry::decode(decoder, item);
+                upstreams.elsewhere.extend(named.map(|(name, place)| (index, name, place)));
+                upstream.retry.extend(rule);
+            }
             "retry-body" => {
                 set(&mut upstream.retry_body, decoder.read(item, 0, |v| value::size(v, 0..=16 << 20)));
             }
@@ -75,6 +85,7 @@ pub(super) fn decode(
                 set(&mut upstream.retry_budget_percent, percent);
                 set(&mut upstream.retry_budget_min, minimum);
             }
+            "buffer-requests" => upstream.buffer_requests = buffer_requests(decoder, item),
             "send-proxy" => upstream.send_proxy = decoder.choice(item, 0, PROXY_VERSIONS),
             name => debug_assert!(false, "{name} is not read"),
         }
@@ -82,14 +93,24 @@ pub(super) fn decode(
     if resolver.is_some() && !upstream.servers.iter().any(|server| server.address.is_name()) {
         decoder.warn(Problem::new(resolver, "no server of this upstream has a name that is to be resolved"));
     }
+    if let Some(place) = retries.filter(|_| !upstream.retry.is_empty()) {
+        let problem = Problem::new(Some(place), "`retry` says how many attempts there are");
+        decoder.push(problem.help("leave out `retries`, and write `attempts=` in `retry`"));
+    }
     let Some(name) = name else { return };
-    let index = upstreams.list.len();
     if let Some((_, first)) = upstreams.by_name.insert(name, (index, item.place())) {
         let problem = Problem::new(Some(item.place()), "another upstream has this name already");
         decoder.push(problem.also(first, "the first one"));
     }
     upstreams.list.push(Arc::new(upstream));
     upstreams.used.push(false.into());
+}
+
+/// The largest body of a request that is received before a server is asked; `None`: none is.
+pub(super) fn buffer_requests(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<u64> {
+    const SIZE: u64 = 10 << 20;
+    let size = decoder.prop(item, "size", |v| value::size(v, 1..=u64::MAX));
+    decoder.flag_of(item).then(|| size.unwrap_or(SIZE))
 }
 
 /// `unix:` paths are taken from the folder of the file, as all paths are.
@@ -128,7 +149,7 @@ fn nameserver(value: &Value<'_>) -> Result<SocketAddr, Wrong> {
 }
 
 /// A host with a port where it has one, in its normal form.
-fn host(value: &Value<'_>) -> Result<Arc<str>, Wrong> {
+pub(super) fn host(value: &Value<'_>) -> Result<Arc<str>, Wrong> {
     let text = value::string(value)?;
     let mut host = String::new();
     let authority = foregate_wire::parse_authority(text.as_bytes(), &mut host);
@@ -205,7 +226,7 @@ fn hash_by(word: &str) -> Result<HashBy, Wrong> {
 }
 
 /// Whether it may be the name of a field or cookie (RFC 9110, section 5.6.2).
-fn is_token(name: &str) -> bool {
+pub(super) fn is_token(name: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !name.is_empty() && name.bytes().all(is_allowed)
 }

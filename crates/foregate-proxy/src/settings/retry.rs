@@ -1,0 +1,72 @@
+//! Rules for further attempts of requests.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::Duration;
+
+use foregate_module::Edit;
+
+/// One rule for further attempts: after which failures, how many, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retry {
+    /// The failures that it is for.
+    pub on: RetryOn,
+    /// The most further attempts by this rule. Default: 1.
+    pub attempts: u32,
+    /// How long an attempt may take up to the head of its response where this rule allows another one. Default (`None`): as long as the
+    /// upstream's time limits say.
+    pub try_timeout: Option<Duration>,
+    /// Methods that may be repeated although an origin may have seen the request, beside those that are idempotent. Default: none.
+    pub methods: Vec<Box<[u8]>>,
+    /// Another upstream, and the changes to the request for it. Default (`None`): the next server of the same upstream.
+    pub elsewhere: Option<Elsewhere>,
+}
+
+/// The failures that a rule is for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RetryOn {
+    /// No connection could be made, or the origin has said that it did not look at the request.
+    pub connect: bool,
+    /// The connection has ended before a response.
+    pub reset: bool,
+    /// No response has come in time.
+    pub timeout: bool,
+    /// Responses with these statuses.
+    pub statuses: Vec<RangeInclusive<u16>>,
+}
+
+impl RetryOn {
+    /// Whether a status is one of these.
+    pub fn has_status(&self, status: u16) -> bool {
+        self.statuses.iter().any(|range| range.contains(&status))
+    }
+}
+
+/// Another upstream for a request, and the request for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The name of the upstream.
+    pub upstream: Arc<str>,
+    /// The `Host` or `:authority` for it. Default (`None`): as the upstream has it, or the client.
+    pub host: Option<Arc<str>>,
+    /// The path for it. Default (`None`): the same.
+    pub path: Option<NewPath>,
+    /// Changes to the fields.
+    pub edits: Arc<[Edit]>,
+}
+
+/// A path in the place of a request's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NewPath {
+    /// This one.
+    Whole(Arc<str>),
+    /// This one before the request's own.
+    Before(Arc<str>),
+}
+
+impl Retry {
+    /// Whether a request with this method may be repeated by this rule although an origin may have seen it.
+    pub fn allows_method(&self, method: &[u8]) -> bool {
+        self.methods.iter().any(|allowed| **allowed == *method)
+    }
+}

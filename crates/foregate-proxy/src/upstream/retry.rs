@@ -1,0 +1,177 @@
+//! Rules for further attempts: after which failure, whether it is safe, and where the request goes.
+//!
+//! A request counts what each rule has allowed it. Rules are those of the upstream that is asked: one that was asked in the place of
+//! another has its own.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use foregate_wire::ResponseHead;
+
+use super::{Active, Attempts, Upstream};
+use crate::error::Error;
+use crate::message::request::Request;
+use crate::settings::{self, Elsewhere, Retry};
+
+/// The reason for a further attempt.
+#[derive(Debug, Clone, Copy)]
+pub enum Cause {
+    /// There is no response.
+    Error(Error),
+    /// The response has this status; whether it says when to come again.
+    Status(u16, bool),
+}
+
+/// What the rules have led to so far.
+#[derive(Debug, Default)]
+pub struct Rules<'a> {
+    /// By when the present attempt must have brought a response, where another may follow.
+    pub until: Option<Instant>,
+    /// The upstream to which the next attempt goes.
+    pub next: Option<&'a Arc<Upstream>>,
+    /// How many attempts each rule of the present upstream has allowed.
+    used: Vec<u32>,
+    /// The changes to the request for the present upstream, those of an earlier one first: a field that was taken away stays away.
+    diversions: Vec<Elsewhere>,
+    /// The request counts among those of the upstreams that were asked before.
+    before: Vec<Active<'a>>,
+    /// The client has got an interim response.
+    relayed: bool,
+}
+
+impl Cause {
+    /// A response that has come.
+    pub fn of_response(head: &ResponseHead) -> Self {
+        Self::Status(head.status, head.headers.get_name(b"retry-after").is_some())
+    }
+
+    fn is_covered_by(self, rule: &Retry) -> bool {
+        let on = &rule.on;
+        match self {
+            Self::Status(status, _) => on.has_status(status),
+            Self::Error(error) => {
+                let times_out =
+                    matches!(error, Error::ConnectTimeout | Error::FirstByteTimeout | Error::TryTimeout);
+                on.connect && error.is_before_sending()
+                    || on.timeout && times_out
+                    || on.reset && error.is_before_response() && !error.is_about_connecting() && !times_out
+            }
+        }
+    }
+
+    /// Whether an origin cannot have begun to process the request.
+    fn is_before_sending(self) -> bool {
+        matches!(self, Self::Error(error) if error.is_before_sending())
+    }
+
+    /// Whether the same server may be asked once more.
+    fn spares_server(self) -> bool {
+        match self {
+            Self::Error(error) => !error.is_of_the_server(),
+            Self::Status(_, later) => !later,
+        }
+    }
+
+    /// Whether the service as a whole has said that it wants to be left alone for a while (RFC 6585, section 4).
+    fn spares_upstream(self) -> bool {
+        !matches!(self, Self::Status(429, true))
+    }
+}
+
+impl<'a> Rules<'a> {
+    /// Nothing yet; `None` where an upstream has no rules.
+    pub fn of(upstream: &Upstream) -> Option<Box<Self>> {
+        let count = upstream.settings.retry.len();
+        (count > 0).then(|| Box::new(Self { used: vec![0; count], ..Self::default() }))
+    }
+
+    /// The client has got an interim response: a response is not exchanged for another one any more.
+    pub fn has_relayed(&mut self) {
+        self.relayed = true;
+    }
+
+    /// The changes to the request for the upstream that is asked.
+    pub fn diversions(&self) -> &[Elsewhere] {
+        &self.diversions
+    }
+
+    /// An attempt begins: until when it may take, up to a response.
+    pub fn begin(
+        &mut self,
+        upstream: &settings::Upstream,
+        request: &Request,
+        repeatable: bool,
+        now: Instant,
+    ) -> Option<Instant> {
+        let may_follow = |(rule, used): &(&Retry, &u32)| {
+            let safe = repeatable || rule.allows_method(request.head.method.as_bytes());
+            rule.on.timeout && **used < rule.attempts && safe
+        };
+        let rules = upstream.retry.iter().zip(&self.used).filter(may_follow);
+        let timeout = rules.filter_map(|(rule, _)| rule.try_timeout).min();
+        self.until = timeout.map(|timeout| now + timeout);
+        self.until
+    }
+
+    /// Whether any rule is about this.
+    pub fn is_about(&self, upstream: &settings::Upstream, cause: Cause) -> bool {
+        !self.relayed && upstream.retry.iter().any(|rule| cause.is_covered_by(rule))
+    }
+
+    /// Whether a rule allows another attempt; then it is known where.
+    pub fn allow(
+        &mut self,
+        (attempts, active, others): (&mut Attempts, &mut Active<'a>, &'a [Arc<Upstream>]),
+        cause: Cause,
+        request: &Request,
+        now: Instant,
+    ) -> bool {
+        let upstream = active.upstream();
+        for (number, rule) in upstream.settings.retry.iter().enumerate() {
+            let Some(used) = self.used.get_mut(number) else { return false };
+            let safe = cause.is_before_sending()
+                || request.is_repeatable()
+                || rule.allows_method(request.head.method.as_bytes());
+            if *used >= rule.attempts || !safe || !cause.is_covered_by(rule) {
+                continue;
+            }
+            let Some(elsewhere) = &rule.elsewhere else {
+                let may_stay = cause.spares_upstream()
+                    && attempts.may_choose_again(upstream, cause.spares_server(), now);
+                if !may_stay {
+                    continue;
+                }
+                if !active.may_retry() || !attempts.choose_again(upstream, cause.spares_server(), now) {
+                    return false;
+                }
+                *used += 1;
+                upstream.metrics.retries.inc();
+                return true;
+            };
+            let other = others.iter().find(|other| other.settings.name == elsewhere.upstream);
+            // What is down as well is not asked in the place of what is down.
+            let Some(other) = other.filter(|other| other.is_any_up(now)) else { continue };
+            if !active.may_retry() {
+                return false;
+            }
+            *used += 1;
+            self.next = Some(other);
+            self.diversions.push(elsewhere.clone());
+            upstream.metrics.retries.inc();
+            upstream.metrics.retries_elsewhere.inc();
+            return true;
+        }
+        false
+    }
+
+    /// Another upstream is asked from here on.
+    pub fn enter(&mut self, upstream: &Upstream, before: Active<'a>) {
+        self.used = vec![0; upstream.settings.retry.len()];
+        self.before.push(before);
+    }
+
+    /// The request has its answer.
+    pub fn answered(&mut self) {
+        self.before.clear();
+    }
+}

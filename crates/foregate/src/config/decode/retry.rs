@@ -1,0 +1,207 @@
+//! `retry` of an upstream.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use foregate_config::value::{self, Value, Wrong};
+use foregate_config::{Decoder, Item, Place, Problem, Upstreams as _};
+use foregate_module::{Edit, Field, Text};
+use foregate_proxy::routing::PathPattern;
+use foregate_proxy::settings::{Elsewhere, NewPath, Retry, RetryOn};
+
+use super::Upstreams;
+use super::conditions::method_list;
+use super::numbers::TIMES;
+use super::upstream::host;
+use crate::config::schema::{RETRY, RETRY_HEADERS};
+
+/// One rule, and the other upstream that it names, with the place of the name.
+pub(super) fn decode(
+    decoder: &mut Decoder<'_>,
+    item: Item<'_>,
+) -> (Option<Retry>, Option<(Arc<str>, Place)>) {
+    let has = |name: &str| item.node.entries().any(|entry| entry.key() == Some(name));
+    let on = match has("on") {
+        true => decoder.prop(item, "on", |value| failures(value::string(value)?)),
+        false => Some(RetryOn { connect: true, reset: true, timeout: true, statuses: Vec::new() }),
+    };
+    let attempts = decoder.prop(item, "attempts", |v| value::number(v, 1..=16)).unwrap_or(1);
+    let try_timeout = decoder.prop(item, "try-timeout", |v| value::duration(v, TIMES));
+    let methods = decoder.prop(item, "methods", |value| {
+        Ok(method_list(value::string(value)?)?.iter().map(|method| method.as_bytes().into()).collect())
+    });
+    let upstream = decoder.prop(item, "upstream", |value| Ok(Arc::<str>::from(value::string(value)?)));
+    let place = item.node.entries().find(|entry| entry.key() == Some("upstream"));
+    let place = place.map_or(item.place(), |entry| item.place_of(entry.span()));
+    let (mut changes, mut to) = (
+        None,
+        Elsewhere {
+            upstream: upstream.clone().unwrap_or_default(),
+            host: None,
+            path: None,
+            edits: Arc::default(),
+        },
+    );
+    for (key, item) in decoder.block(item, &RETRY) {
+        changes.get_or_insert(item.place());
+        match key.name {
+            "headers" => to.edits = edits(decoder, item).into(),
+            "host" => to.host = decoder.read(item, 0, host),
+            "path" => to.path = decoder.read(item, 0, path),
+            name => debug_assert!(false, "{name} is not read"),
+        }
+    }
+    if let (Some(changes), false) = (changes, has("upstream")) {
+        let problem =
+            Problem::new(Some(changes), "the next server of the same upstream gets the same request");
+        decoder.push(problem.help("name another upstream: `retry upstream=\"NAME\" { ... }`"));
+    }
+    if let (Some(on), Some(_)) = (&on, try_timeout)
+        && !on.timeout
+    {
+        let problem =
+            Problem::new(Some(item.place()), "`try-timeout` needs `timeout` among the failures of `on`");
+        decoder.push(problem.help("write `on=\"timeout ...\"`"));
+    }
+    let rule = on.map(|on| Retry {
+        on,
+        attempts: attempts as u32,
+        try_timeout,
+        methods: methods.unwrap_or_default(),
+        elsewhere: upstream.as_ref().map(|_| to),
+    });
+    (rule, upstream.map(|name| (name, place)))
+}
+
+/// Whether the upstreams that are asked in the place of others are there, and none of them comes back to itself.
+pub(super) fn check(decoder: &mut Decoder<'_>, upstreams: &Upstreams) {
+    let mut ways: Vec<(usize, usize)> = Vec::new();
+    for (from, name, place) in &upstreams.elsewhere {
+        let to = match upstreams.find(name) {
+            Ok(to) => to.0 as usize,
+            Err(wrong) => {
+                let problem = Problem::new(Some(*place), format!("`upstream=\"{name}\"`: {}", wrong.message));
+                decoder.push(match wrong.help {
+                    Some(help) => problem.help(help),
+                    None => problem,
+                });
+                continue;
+            }
+        };
+        let names =
+            |index: &usize| upstreams.list.get(*index).map_or("", |upstream| &upstream.name).to_owned();
+        if to == *from {
+            let problem = Problem::new(Some(*place), "this is the upstream itself");
+            decoder.push(problem.help("leave out `upstream=`: its next server is asked"));
+        } else if let Some(way) = way(&ways, to, *from) {
+            let way: Vec<String> = [*from].iter().chain(&way).map(names).collect();
+            let problem = Problem::new(Some(*place), format!("a circle of upstreams: {}", way.join(", ")));
+            decoder.push(
+                problem.help(
+                    "a request comes back to no upstream that it has left: take out one of these `retry`",
+                ),
+            );
+        } else {
+            ways.push((*from, to));
+        }
+    }
+}
+
+/// The upstreams from one to another.
+fn way(ways: &[(usize, usize)], from: usize, to: usize) -> Option<Vec<usize>> {
+    if from == to {
+        return Some(vec![to]);
+    }
+    // There is no circle among these.
+    let mut next = ways.iter().filter(|(start, _)| *start == from);
+    next.find_map(|(_, end)| way(ways, *end, to)).map(|rest| [from].into_iter().chain(rest).collect())
+}
+
+fn failures(text: &str) -> Result<RetryOn, Wrong> {
+    let mut on = RetryOn::default();
+    for word in text.split([' ', ',']).filter(|word| !word.is_empty()) {
+        match word {
+            "connect" => on.connect = true,
+            "reset" => on.reset = true,
+            "timeout" => on.timeout = true,
+            _ => on.statuses.push(statuses(word)?),
+        }
+    }
+    if on == RetryOn::default() {
+        return Err(Wrong::new("expected failures").help(FAILURES));
+    }
+    Ok(on)
+}
+
+const FAILURES: &str =
+    "write `connect`, `reset`, `timeout` and statuses, such as \"connect reset timeout 502-504\"";
+
+/// A status, or a range of them. Words of other proxies are told how they are written here.
+fn statuses(word: &str) -> Result<RangeInclusive<u16>, Wrong> {
+    let instead = match word {
+        "error" | "conn-failure" | "empty-response" | "connection-error" => Some("connect reset"),
+        "connect-failure" => Some("connect"),
+        "refused-stream" => Some("connect"),
+        "response-timeout" | "0rtt-rejected" => Some("timeout"),
+        "5xx" => Some("connect reset timeout 500-599"),
+        "gateway-error" => Some("502-504"),
+        "retriable-4xx" => Some("409"),
+        _ => word.strip_prefix("http_").filter(|status| status.parse::<u16>().is_ok()),
+    };
+    if let Some(instead) = instead {
+        return Err(Wrong::new(format!("`{word}` has another name here")).help(format!("write `{instead}`")));
+    }
+    let (first, last) = word.split_once('-').unwrap_or((word, word));
+    let status = |text: &str| text.parse::<u16>().ok().filter(|status| (300..=599).contains(status));
+    match (status(first), status(last)) {
+        (Some(first), Some(last)) if first <= last => Ok(first..=last),
+        _ => {
+            Err(Wrong::new(format!("`{word}` is no failure; statuses are those from 300 to 599"))
+                .help(FAILURES))
+        }
+    }
+}
+
+fn path(value: &Value<'_>) -> Result<NewPath, Wrong> {
+    let text = value::string(value)?;
+    let pattern = text.parse::<PathPattern>().map_err(|error| Wrong::new(format!("{error}")))?;
+    let (path, before) = match pattern.as_str().strip_suffix("/**") {
+        Some(start) => (start, true),
+        None => (pattern.as_str(), false),
+    };
+    if path.contains('*') {
+        return Err(
+            Wrong::new("`*` stands for nothing here").help("`/**` at the end is the request's own path")
+        );
+    }
+    Ok(if before { NewPath::Before(path.into()) } else { NewPath::Whole(path.into()) })
+}
+
+fn edits(decoder: &mut Decoder<'_>, item: Item<'_>) -> Vec<Edit> {
+    let mut edits = Vec::new();
+    for (key, item) in decoder.block(item, &RETRY_HEADERS) {
+        if key.name == "remove" {
+            edits.extend(decoder.read_all(item, |name| Ok(field(value::string(name)?)?.removal())));
+            continue;
+        }
+        let named = decoder.read(item, 0, |name| field(value::string(name)?));
+        let Some(named) = named else { continue };
+        let field = decoder.read(item, 1, |value| {
+            let text = Text::from(value::string(value)?.as_bytes().to_vec());
+            named.with_value(text).map_err(|error| Wrong::new(error.to_string()))
+        });
+        edits.extend(
+            field.map(|field| if key.name == "add" { Edit::Append(field) } else { Edit::Set(field) }),
+        );
+    }
+    edits
+}
+
+/// A field that may be changed, without its value.
+fn field(name: &str) -> Result<Field, Wrong> {
+    if name.eq_ignore_ascii_case("host") {
+        return Err(Wrong::new("`host` is no field here").help("write `host \"NAME\"` beside `headers`"));
+    }
+    Field::new(Text::from(name.as_bytes().to_vec()), Text::EMPTY)
+        .map_err(|error| Wrong::new(error.to_string()))
+}
