@@ -32,30 +32,32 @@ pub enum ServerAddress {
     },
     /// A Unix stream socket (`unix:/path`).
     Unix(PathBuf),
+    /// A service (`srv:_http._tcp.app.internal`), whose servers its SRV records name (RFC 2782). In lower case.
+    Service(Arc<str>),
 }
 
 impl ServerAddress {
-    /// The host, as it is used for SNI and certificate checks, which know no dot at the end; `None` for a Unix socket.
+    /// The host, as it is used for SNI and certificate checks, which know no dot at the end; `None` for a Unix socket and a service.
     pub fn host(&self) -> Option<String> {
         match self {
             Self::Ip(address) => Some(address.ip().to_string()),
             Self::Name { host, .. } => Some(without_dot(host).to_owned()),
-            Self::Unix(_) => None,
+            Self::Unix(_) | Self::Service(_) => None,
         }
     }
 
-    /// Host and port, as a request to the server names them; `None` for a Unix socket.
+    /// Host and port, as a request to the server names them; `None` for a Unix socket and a service.
     pub fn authority(&self) -> Option<String> {
         match self {
             Self::Ip(address) => Some(address.to_string()),
             Self::Name { host, port } => Some(format!("{}:{port}", without_dot(host))),
-            Self::Unix(_) => None,
+            Self::Unix(_) | Self::Service(_) => None,
         }
     }
 
     /// Whether it has to be resolved.
     pub fn is_name(&self) -> bool {
-        matches!(self, Self::Name { .. })
+        matches!(self, Self::Name { .. } | Self::Service(_))
     }
 }
 
@@ -65,6 +67,7 @@ impl fmt::Display for ServerAddress {
             Self::Ip(address) => address.fmt(f),
             Self::Name { host, port } => write!(f, "{host}:{port}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Service(name) => write!(f, "srv:{name}"),
         }
     }
 }
@@ -73,8 +76,11 @@ impl fmt::Display for ServerAddress {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ServerAddressError {
     /// Another form.
-    #[error("expected HOST:PORT, IP:PORT, [IPV6]:PORT or unix:PATH")]
+    #[error("expected HOST:PORT, IP:PORT, [IPV6]:PORT, unix:PATH or srv:NAME")]
     Form,
+    /// `srv:` without the name of a service.
+    #[error("expected the name of a service after `srv:`")]
+    Service,
     /// Numbers that are no address of IPv4. No name consists of numbers alone.
     #[error("`{0}` is no IPv4 address: that is four numbers from 0 to 255 with dots between them")]
     Ipv4(String),
@@ -86,6 +92,11 @@ impl FromStr for ServerAddress {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.starts_with('/') { Ok(Self::Unix(path.into())) } else { Err(Self::Err::Form) };
+        }
+        if let Some(service) = text.strip_prefix("srv:") {
+            let name = service.to_ascii_lowercase();
+            let is_service = is_host_name(without_dot(&name)) && !is_numeric(without_dot(&name));
+            return if is_service { Ok(Self::Service(name.into())) } else { Err(Self::Err::Service) };
         }
         if let Ok(address) = text.parse::<SocketAddr>() {
             return if address.port() == 0 { Err(Self::Err::Form) } else { Ok(Self::Ip(address)) };
@@ -215,6 +226,10 @@ mod tests {
             ["", "host", "host:0", "host:70000", "host:+80", "unix:rel", "-a:80", "a..b:80", "a.b..:80"];
         for bad in wrong.into_iter().chain([".:80", "http://a:80", "::1:80", "[::1.:80"]) {
             assert_eq!(parse(bad), Err(ServerAddressError::Form), "{bad}");
+        }
+        assert_eq!(parse("srv:_HTTP._tcp.app.internal."), Ok("srv:_http._tcp.app.internal.".into()));
+        for bad in ["srv:", "srv:_http._tcp.app:80", "srv:1.2.3.4", "srv:a b"] {
+            assert_eq!(parse(bad), Err(ServerAddressError::Service), "{bad}");
         }
         for bad in
             ["256.1.1.1", "1.2.3", "1.2.3.4.5", "1.2.3.4.", "010.0.0.1", "0x7f.0.0.1", "127.1", "8080", "0x"]

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption, Cache};
 use foregate_module::LogLine;
@@ -36,10 +37,10 @@ pub struct Terms {
 }
 
 /// A configuration at work. A request keeps the one that it started with.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Config {
     /// What was configured.
-    pub settings: Settings,
+    pub settings: Arc<Settings>,
     /// The upstreams at work, by their index in the settings.
     pub upstreams: Vec<Arc<Upstream>>,
     /// The connections to origins that wait for their next request, also those of other configurations.
@@ -51,7 +52,7 @@ pub struct Config {
     /// The limits of heads.
     pub head_limits: HeadLimits,
     /// In the order of the file: there are few, and requests over TLS look here.
-    acceptors: Vec<(ListenAddress, Acceptor)>,
+    acceptors: Arc<[(ListenAddress, Acceptor)]>,
     /// The access log, if there is one; none before it is opened.
     access_log: Option<AccessLog>,
     /// The log files of modules, in the order of the settings; none before they are opened.
@@ -92,14 +93,23 @@ impl Config {
         Ok(Self {
             certificates: certificates.clone(),
             terms: Arc::new(terms),
-            settings,
+            settings: Arc::new(settings),
             upstreams,
             pools,
             head_limits,
-            acceptors,
+            acceptors: acceptors.into(),
             access_log: None,
             logs: Vec::new(),
         })
+    }
+
+    /// Waits a moment for the first lookups of services, and uses the servers that they have.
+    pub async fn settle(&mut self, upstreams: &Upstreams) {
+        let all = self.upstreams.iter().map(|upstream| upstream.looked_up(SERVICES_WITHIN));
+        futures_util::future::join_all(all).await;
+        if let Some(renewed) = upstreams.renew(&self.upstreams) {
+            self.upstreams = renewed;
+        }
     }
 
     /// Opens the access log and the log files of modules, but for those of `files` that are open.
@@ -145,6 +155,16 @@ impl Config {
     }
 }
 
+/// Gives sites their counters. Nobody else has the settings of a configuration that is not at work yet.
+fn count_sites(config: &mut Config, metrics: &Metrics) {
+    if let Some(settings) = Arc::get_mut(&mut config.settings) {
+        settings.sites.count_in(metrics);
+    }
+}
+
+/// How long a start or reload waits for the servers of services. Later ones are used when they are known.
+const SERVICES_WITHIN: Duration = Duration::from_secs(1);
+
 /// Windows of uploads may have this part of the memory that peers may make the process hold beyond their base, all of them together.
 const UPLOAD_WINDOWS: usize = 8;
 
@@ -183,7 +203,7 @@ impl Proxy {
     /// A proxy on its first configuration.
     pub fn new(mut config: Config, metrics: Arc<Metrics>) -> Self {
         let unrouted = metrics.unrouted();
-        config.settings.sites.count_in(&metrics);
+        count_sites(&mut config, &metrics);
         let limits = &config.settings.limits;
         let threads = config.settings.offload_threads.or(config.settings.workers);
         let threads = threads.or_else(|| std::thread::available_parallelism().ok());
@@ -253,7 +273,7 @@ impl Proxy {
 
     /// Makes another configuration the present one.
     pub fn set_config(&self, mut config: Config) {
-        config.settings.sites.count_in(&self.metrics);
+        count_sites(&mut config, &self.metrics);
         self.offload.set_limit(config.settings.limits.offload_queue);
         pressure::set_limit(config.settings.memory());
         let limits = &config.settings.limits;
@@ -262,6 +282,11 @@ impl Proxy {
         let windows = config.settings.memory() / UPLOAD_WINDOWS;
         self.upload_windows.set_limit(windows, limits.filter_per_client);
         self.config.store(Arc::new(config));
+    }
+
+    /// Has new requests use these upstreams, which differ from those of the present configuration in the servers of services.
+    pub fn set_upstreams(&self, present: &Config, upstreams: Vec<Arc<Upstream>>) {
+        self.config.store(Arc::new(Config { upstreams, ..present.clone() }));
     }
 
     /// Whether the process takes no new requests on connections after the present ones.

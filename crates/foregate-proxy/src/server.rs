@@ -135,7 +135,7 @@ pub fn run(settings: Settings, source: Arc<dyn Source>) -> io::Result<()> {
     let ended = runtime.block_on(async {
         // Before anything listens: a signal that comes early must not end the process without a drain.
         let mut signals = Signals::new()?;
-        let mut server = Server::start(settings, source, inherited)?;
+        let mut server = Server::start(settings, source, inherited).await?;
         server.supervise(&mut signals).await;
         Ok::<_, io::Error>(server.logs)
     });
@@ -148,6 +148,8 @@ pub fn run(settings: Settings, source: Arc<dyn Source>) -> io::Result<()> {
 struct Server {
     proxy: Arc<Proxy>,
     upstreams: Upstreams,
+    /// Changes with the servers of services.
+    services: watch::Receiver<u64>,
     certificates: CertificateStore,
     source: Arc<dyn Source>,
     logs: LogFiles,
@@ -206,7 +208,7 @@ enum Stop {
 }
 
 impl Server {
-    fn start(
+    async fn start(
         settings: Settings,
         source: Arc<dyn Source>,
         inherited: Vec<std::os::fd::OwnedFd>,
@@ -217,11 +219,13 @@ impl Server {
         let logs = LogFiles::default();
         let mut config = Config::build(settings, &upstreams, &certificates, &[]).map_err(io::Error::other)?;
         config.open_logs(&logs, &metrics)?;
+        config.settle(&upstreams).await;
         let proxy = Arc::new(Proxy::new(config, metrics));
         let (admin, requests) = mpsc::channel(16);
         let (tell, changed) = mpsc::channel(1);
         let mut server = Self {
             proxy: Arc::clone(&proxy),
+            services: upstreams.changes(),
             upstreams,
             certificates,
             source,
@@ -407,6 +411,11 @@ impl Server {
                     true => continue,
                     false => (Cause::Changed, None),
                 },
+                // The sender lives as long as the upstreams.
+                _ = self.services.changed() => {
+                    self.renew_upstreams();
+                    continue;
+                }
                 Some(admin::Request::Reload(answer)) = self.requests.recv() => (Cause::Asked, Some(answer)),
                 _ = signals.reopen.recv() => {
                     self.logs.reopen();
@@ -430,6 +439,15 @@ impl Server {
                 _ = signals.terminate.recv() => return Stop::Graceful(drain_term),
                 _ = signals.interrupt.recv() => return Stop::AtOnce,
             }
+        }
+    }
+
+    /// Puts the servers to work that services have now.
+    fn renew_upstreams(&self) {
+        let old = self.proxy.config();
+        if let Some(upstreams) = self.upstreams.renew(&old.upstreams) {
+            self.proxy.set_upstreams(&old, upstreams);
+            retire(old, &self.aside);
         }
     }
 
@@ -469,6 +487,7 @@ impl Server {
         }
         let mut config = Config::build(settings, &self.upstreams, &self.certificates, &old.upstreams)
             .map_err(|error| error.to_string())?;
+        config.settle(&self.upstreams).await;
         let text = |error: io::Error| match advice(&error) {
             Some(help) => format!("{error}\n  help: {help}"),
             None => error.to_string(),

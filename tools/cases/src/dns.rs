@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::text::Variables;
 use crate::words::{Words, duration};
 
 /// Pause between two looks for a question.
@@ -14,6 +15,7 @@ const ALIASES: usize = 8;
 const TYPE_A: u16 = 1;
 const TYPE_CNAME: u16 = 5;
 const TYPE_AAAA: u16 = 28;
+const TYPE_SRV: u16 = 33;
 
 /// The records of one line of a `dns` block.
 #[derive(Debug, Clone)]
@@ -32,6 +34,8 @@ pub struct Record {
 #[derive(Debug, Clone)]
 enum Reply {
     Addresses(Vec<IpAddr>),
+    /// Priority, weight, port or the name of an origin, target.
+    Services(Vec<(u16, u16, String, String)>),
     Alias(String),
     /// A response code.
     Code(u8),
@@ -42,8 +46,8 @@ enum Reply {
 }
 
 impl Record {
-    /// Reads `NAME A|AAAA ADDRESS...`, `NAME CNAME TARGET` or `NAME [A|AAAA] NXDOMAIN|SERVFAIL|REFUSED|NODATA|SILENCE`, with `ttl=N`,
-    /// `delay=DURATION`, and `truncated` in front of them.
+    /// Reads `NAME A|AAAA ADDRESS...`, `NAME SRV PRIORITY WEIGHT PORT|ORIGIN TARGET...`, `NAME CNAME TARGET` or
+    /// `NAME [A|AAAA|SRV] NXDOMAIN|SERVFAIL|REFUSED|NODATA|SILENCE`, with `ttl=N`, `delay=DURATION`, and `truncated` in front of them.
     ///
     /// # Errors
     ///
@@ -53,8 +57,9 @@ impl Record {
         let delay = words.option("delay").map(|delay| duration(&delay)).transpose()?.unwrap_or_default();
         let truncated = words.flag("truncated");
         let name = words.word("a name")?.to_ascii_lowercase();
-        let kind = match words.next_if(|word| ["A", "AAAA"].contains(&word)).as_deref() {
+        let kind = match words.next_if(|word| ["A", "AAAA", "SRV"].contains(&word)).as_deref() {
             Some("A") => Some(TYPE_A),
+            Some("SRV") => Some(TYPE_SRV),
             Some(_) => Some(TYPE_AAAA),
             None => None,
         };
@@ -66,6 +71,7 @@ impl Record {
             ("NODATA", _) => Reply::NoData,
             ("SILENCE", _) => Reply::Silence,
             ("CNAME", None) => Reply::Alias(words.word("the target")?.to_ascii_lowercase()),
+            (first, Some(TYPE_SRV)) => Reply::Services(services(first, words)?),
             (first, Some(_)) => {
                 let mut all = addresses(first)?;
                 while let Some(more) = words.next_if(|_| true) {
@@ -77,6 +83,20 @@ impl Record {
         };
         Ok(Self { name, kind, reply, ttl, delay, truncated })
     }
+}
+
+/// Servers of a service, four words each.
+fn services(first: &str, words: &mut Words) -> Result<Vec<(u16, u16, String, String)>, String> {
+    let number = |word: &str| word.parse().map_err(|_| format!("`{word}` is no number"));
+    let (mut all, mut priority) = (Vec::new(), Some(first.to_owned()));
+    while let Some(word) = priority {
+        let weight = words.word("the weight")?;
+        let port = words.word("the port, or the name of an origin")?;
+        let target = words.word("the target")?.to_ascii_lowercase();
+        all.push((number(&word)?, number(&weight)?, port, target));
+        priority = words.next_if(|_| true);
+    }
+    Ok(all)
 }
 
 /// An address, or all between two: `127.0.0.1..127.0.0.100`.
@@ -102,6 +122,8 @@ pub struct Nameserver {
     tcp: TcpListener,
     records: Mutex<Vec<Record>>,
     asked: Mutex<Vec<(String, u16)>>,
+    /// The ports of origins.
+    ports: Variables,
 }
 
 impl Nameserver {
@@ -110,13 +132,13 @@ impl Nameserver {
     /// # Errors
     ///
     /// When it cannot.
-    pub fn new(name: &str, address: &str, records: &[Record]) -> std::io::Result<Self> {
+    pub fn new(name: &str, address: &str, records: &[Record], ports: &Variables) -> std::io::Result<Self> {
         let udp = UdpSocket::bind(address)?;
         let tcp = TcpListener::bind(address)?;
         udp.set_nonblocking(true)?;
         tcp.set_nonblocking(true)?;
         let records = Mutex::new(records.to_vec());
-        Ok(Self { name: name.to_owned(), udp, tcp, records, asked: Mutex::default() })
+        Ok(Self { name: name.to_owned(), udp, tcp, records, asked: Mutex::default(), ports: ports.clone() })
     }
 
     /// Answers from now on by these records for their names, and by no other of those names.
@@ -202,6 +224,15 @@ impl Nameserver {
                         IpAddr::V6(address) => address.octets().to_vec(),
                     });
                     answers.extend(data.map(|data| (at.clone(), kind, record.ttl, data)));
+                }
+                Reply::Services(services) => {
+                    for (priority, weight, port, target) in services {
+                        let named = self.ports.get(&format!("{port}.port")).unwrap_or(&port);
+                        let numbers = [priority, weight, named.parse().ok()?];
+                        let numbers = numbers.into_iter().flat_map(u16::to_be_bytes);
+                        let data = numbers.chain(wire_name(&target)).collect();
+                        answers.push((at.clone(), kind, record.ttl, data));
+                    }
                 }
                 Reply::Alias(target) => {
                     answers.push((at, TYPE_CNAME, record.ttl, wire_name(&target)));

@@ -139,7 +139,7 @@ fn run_in(case: &Case, options: &Options, folder: &Path) -> Result<(), String> {
     fs::write(folder.join("case.kdl"), &config).map_err(|error| bare(error.to_string()))?;
     let nameservers = case.nameservers.iter().map(|(name, records)| {
         let address = variables.get(name).map(String::as_str).unwrap_or_default();
-        Nameserver::new(name, address, records).map_err(|error| format!("dns {name}: {error}"))
+        Nameserver::new(name, address, records, &variables).map_err(|error| format!("dns {name}: {error}"))
     });
     let nameservers = nameservers.collect::<Result<Vec<_>, _>>().map_err(bare)?;
     let mut shared = Shared::new(variables, folder.to_owned());
@@ -152,11 +152,8 @@ fn run_in(case: &Case, options: &Options, folder: &Path) -> Result<(), String> {
         let inherited = inherited.transpose().map_err(bare)?;
         let inherited =
             inherited.map(TcpListener::bind).transpose().map_err(|error| bare(error.to_string()))?;
-        *shared.proxy.lock() = Some(
-            Proxy::start(&options.binary, folder, &config, inherited, case.start.descriptors)
-                .map_err(bare)?,
-        );
-        run_scripts(case, &shared, &listeners);
+        let start = || Proxy::start(&options.binary, folder, &config, inherited, case.start.descriptors);
+        run_scripts(case, &shared, &listeners, start).map_err(bare)?;
         let expected_end = shared.expected_end();
         if let Some(Err(message)) = shared.proxy.lock().as_mut().map(|proxy| proxy.finish(expected_end)) {
             shared.fail_late(Failure { line: 0, step: "(the proxy's process)".to_owned(), message });
@@ -251,11 +248,24 @@ fn full(address: &str) -> std::io::Result<Listener> {
     }
 }
 
-fn run_scripts(case: &Case, shared: &Shared, listeners: &[Option<Listener>]) {
+fn run_scripts(
+    case: &Case,
+    shared: &Shared,
+    listeners: &[Option<Listener>],
+    start: impl FnOnce() -> Result<Proxy, String>,
+) -> Result<(), String> {
     let scripted = case.origins.iter().filter(|origin| origin.mode == OriginMode::Script).count();
     std::thread::scope(|scope| {
         for nameserver in &shared.nameservers {
             scope.spawn(move || nameserver.serve(scope, || shared.stopped()));
+        }
+        // They are asked while it starts.
+        match start() {
+            Ok(proxy) => *shared.proxy.lock() = Some(proxy),
+            Err(error) => {
+                shared.finish();
+                return Err(error);
+            }
         }
         for (origin, listener) in case.origins.iter().zip(listeners) {
             let Some(listener) = listener else { continue };
@@ -282,7 +292,8 @@ fn run_scripts(case: &Case, shared: &Shared, listeners: &[Option<Listener>]) {
         }
         shared.wait_for_origins(scripted);
         shared.finish();
-    });
+        Ok(())
+    })
 }
 
 fn run_each<'scope>(

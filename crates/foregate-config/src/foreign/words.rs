@@ -50,7 +50,7 @@ const MIRROR: Instead = Missing(
 );
 const CANARY: Instead = Write("write `canary upstream=\"NAME\" share=\"5%\"`");
 const DISCOVERY: Instead = Missing(
-    "upstreams are written in the configuration; `server \"NAME:PORT\"` follows the addresses of its name",
+    "upstreams are written in the configuration; `server \"NAME:PORT\"` follows the addresses of its name, and `server \"srv:NAME\"` its SRV records",
 );
 const BREAKER: Instead = CHECKS;
 const LISTEN: Instead = Write("write `listen \":8080\"` at the top of the file");
@@ -406,9 +406,9 @@ pub(super) const WORDS: &[(&str, Instead)] = &[
     ),
     ("ab-test* a-b-test blue-green split split-* traffic-split* weighted*", CANARY),
     (
-        "ads-config aws cds-config consul* discover discovery dns-srv docker dynamic \
+        "ads-config aws cds-config consul* discover discovery docker dynamic \
          dynamic-resources etcd* eureka kubernetes* lds-config nacos nomad provider providers \
-         service-discovery srv swarm xds* zookeeper",
+         service-discovery swarm xds* zookeeper",
         DISCOVERY,
     ),
     (
@@ -576,6 +576,7 @@ pub(super) const WORDS: &[(&str, Instead)] = &[
         ),
     ),
     ("peers", Missing("each process counts for itself")),
+    ("dns-srv service srv", Write("write `server \"srv:_http._tcp.NAME\"` in the `upstream`")),
     ("nameserver* resolvers", Write("write `resolver \"ADDRESS\"` in the `upstream`")),
     ("templates", Missing("`html-include` puts fragments into pages")),
     ("user-agent block-user-agent", Write("write `rule #\"http.user_agent contains \"NAME\"\"# { block }`")),

@@ -1,4 +1,5 @@
-//! Messages of DNS (RFC 1035): a question for the addresses of a name, and the answer to it. Bytes in, values out.
+//! Messages of DNS (RFC 1035): a question for the addresses of a name or the servers of a service, and the answer to it. Bytes in, values
+//! out.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -21,33 +22,65 @@ const OPCODE: u16 = 0x7800;
 const CODE: u16 = 0x000f;
 const CODE_NO_NAME: u16 = 3;
 
-/// A family of addresses.
+/// A type of records that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    /// Records of type A.
-    V4,
-    /// Records of type AAAA.
-    V6,
+pub enum Kind {
+    /// Addresses of IPv4.
+    A,
+    /// Addresses of IPv6.
+    Aaaa,
+    /// The servers of a service (RFC 2782).
+    Srv,
 }
 
-impl Family {
+/// A server of a service.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Target {
+    /// Servers with a lower number are preferred.
+    pub priority: u16,
+    /// Its share among servers of the same priority.
+    pub weight: u16,
+    /// Its port.
+    pub port: u16,
+    /// Its name. The root: the service is not offered.
+    pub name: Name,
+}
+
+impl Kind {
     fn record_type(self) -> u16 {
         match self {
-            Self::V4 => 1,
-            Self::V6 => 28,
+            Self::A => 1,
+            Self::Aaaa => 28,
+            Self::Srv => 33,
         }
     }
+}
 
-    fn address(self, data: &[u8]) -> Option<IpAddr> {
-        Some(match self {
-            Self::V4 => Ipv4Addr::from(<[u8; 4]>::try_from(data).ok()?).into(),
-            Self::V6 => Ipv6Addr::from(<[u8; 16]>::try_from(data).ok()?).into(),
+/// The content of a record, which lies between these places of the message.
+enum Content {
+    Address(IpAddr),
+    Target(Target),
+}
+
+impl Content {
+    fn read(kind: Kind, message: &[u8], at: usize, end: usize) -> Option<Self> {
+        let data = message.get(at..end)?;
+        Some(match kind {
+            Kind::A => Self::Address(Ipv4Addr::from(<[u8; 4]>::try_from(data).ok()?).into()),
+            Kind::Aaaa => Self::Address(Ipv6Addr::from(<[u8; 16]>::try_from(data).ok()?).into()),
+            Kind::Srv => {
+                // Its name is not compressed (RFC 2782), but some servers do so.
+                let (name, behind) = Name::read(message, at + 6)?;
+                let number = |place: usize| number_at(message, at + place);
+                let [priority, weight, port] = [number(0)?, number(2)?, number(4)?];
+                (behind == end).then_some(Self::Target(Target { priority, weight, port, name }))?
+            }
         })
     }
 }
 
 /// An absolute name, in lower case and in the form that it has in messages, without compression.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name(Vec<u8>);
 
 impl Name {
@@ -62,6 +95,25 @@ impl Name {
         }
         wire.push(0);
         (wire.len() <= NAME_LIMIT).then_some(Self(wire))
+    }
+
+    /// The name of the root, which is nobody's.
+    pub fn is_root(&self) -> bool {
+        self.0.len() <= 1
+    }
+
+    /// Whether it consists of letters, digits, `-` and `_`, as names of hosts do.
+    pub fn is_host(&self) -> bool {
+        let mut rest = &*self.0;
+        while let Some((label, after)) =
+            rest.split_first().and_then(|(length, after)| after.split_at_checked(usize::from(*length)))
+        {
+            if !label.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')) {
+                return false;
+            }
+            rest = after;
+        }
+        !self.is_root()
     }
 
     /// Reads a name at `at`, following pointers; also returns the position behind it. Pointers only lead backwards, so that
@@ -111,15 +163,15 @@ impl fmt::Debug for Name {
     }
 }
 
-/// A question for the addresses of one family.
+/// A question for records of one type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     /// A number that nobody else can know.
     pub id: u16,
     /// The name that is asked for.
     pub name: Name,
-    /// The family of addresses.
-    pub family: Family,
+    /// The type of records.
+    pub kind: Kind,
 }
 
 /// The answer to a question.
@@ -127,10 +179,12 @@ pub struct Question {
 pub enum Reply {
     /// The addresses, and how many seconds all records on the way to them are valid.
     Addresses(Vec<IpAddr>, u32),
-    /// The name is an alias of one whose addresses the server has not added.
+    /// The servers of the service, and how long the records are valid.
+    Targets(Vec<Target>, u32),
+    /// The name is an alias of one whose records the server has not added.
     Alias(Name, u32),
-    /// The name has no address of this family.
-    NoAddress,
+    /// The name has no record of this type.
+    NoRecord,
     /// There is no such name.
     NoName,
     /// The answer did not fit; TCP has room for it.
@@ -149,7 +203,7 @@ impl Question {
             message.extend(number.to_be_bytes());
         }
         message.extend(&self.name.0);
-        message.extend(self.family.record_type().to_be_bytes());
+        message.extend(self.kind.record_type().to_be_bytes());
         message.extend(CLASS_IN.to_be_bytes());
         message
     }
@@ -169,7 +223,7 @@ impl Question {
         }
         let (name, at) = Name::read(message, HEADER)?;
         let (asked, class) = (number_at(message, at)?, number_at(message, at + 2)?);
-        if questions != 1 || name != self.name || asked != self.family.record_type() || class != CLASS_IN {
+        if questions != 1 || name != self.name || asked != self.kind.record_type() || class != CLASS_IN {
             return None;
         }
         if flags & FLAG_TRUNCATED != 0 {
@@ -191,7 +245,7 @@ impl Question {
 
     /// Reads the records of the answer; `None` where they are cut or broken.
     fn answer(&self, message: &[u8], mut at: usize, count: u16) -> Option<Reply> {
-        let (mut aliases, mut addresses) = (Vec::new(), Vec::new());
+        let (mut aliases, mut contents) = (Vec::new(), Vec::new());
         for _ in 0..count {
             let (owner, behind) = Name::read(message, at)?;
             let (kind, class) = (number_at(message, behind)?, number_at(message, behind + 2)?);
@@ -201,28 +255,43 @@ impl Question {
             let ttl = if ttl > i32::MAX.cast_unsigned() { 0 } else { ttl };
             let data = behind + 10;
             at = data + usize::from(number_at(message, behind + 8)?);
-            let content = message.get(data..at)?;
+            message.get(data..at)?;
             if class == CLASS_IN && kind == TYPE_CNAME {
                 aliases.push((owner, Name::read(message, data)?.0, ttl));
-            } else if class == CLASS_IN && kind == self.family.record_type() {
-                addresses.push((owner, self.family.address(content)?, ttl));
+            } else if class == CLASS_IN && kind == self.kind.record_type() {
+                contents.push((owner, Content::read(self.kind, message, data, at)?, ttl));
             }
         }
         let (mut name, mut valid) = (self.name.clone(), u32::MAX);
         for hop in 0..=ALIASES_LIMIT {
-            let own = addresses.iter().filter(|(owner, ..)| *owner == name);
-            let (found, ttls): (Vec<IpAddr>, Vec<u32>) =
-                own.map(|(_, address, ttl)| (*address, *ttl)).unzip();
-            if !found.is_empty() {
-                return Some(Reply::Addresses(found, ttls.into_iter().fold(valid, u32::min)));
+            if let Some(found) = self.records_of(&name, &mut contents, valid) {
+                return Some(found);
             }
             match aliases.iter().find(|(owner, ..)| *owner == name) {
                 Some((_, target, ttl)) => (name, valid) = (target.clone(), valid.min(*ttl)),
-                None if hop == 0 => return Some(Reply::NoAddress),
+                None if hop == 0 => return Some(Reply::NoRecord),
                 None => return Some(Reply::Alias(name, valid)),
             }
         }
         None
+    }
+
+    /// The records that belong to a name, if there are any.
+    fn records_of(&self, name: &Name, contents: &mut Vec<(Name, Content, u32)>, valid: u32) -> Option<Reply> {
+        let own = contents.extract_if(.., |(owner, ..)| owner == name);
+        let (mut addresses, mut targets, mut ttl) = (Vec::new(), Vec::new(), valid);
+        for (_, content, of_record) in own {
+            ttl = ttl.min(of_record);
+            match content {
+                Content::Address(address) => addresses.push(address),
+                Content::Target(target) => targets.push(target),
+            }
+        }
+        match (addresses.is_empty(), targets.is_empty()) {
+            (true, true) => None,
+            (false, _) => Some(Reply::Addresses(addresses, ttl)),
+            (true, false) => Some(Reply::Targets(targets, ttl)),
+        }
     }
 }
 
@@ -237,8 +306,8 @@ mod tests {
 
     use super::*;
 
-    fn question(name: &str, family: Family) -> Question {
-        Question { id: 0x1234, name: Name::new(name).unwrap(), family }
+    fn question(name: &str, kind: Kind) -> Question {
+        Question { id: 0x1234, name: Name::new(name).unwrap(), kind }
     }
 
     /// An answer to `question` with these flags and records.
@@ -283,13 +352,13 @@ mod tests {
 
     #[test]
     fn a_question_is_asked() {
-        let asked = question("a.b", Family::V6).message();
+        let asked = question("a.b", Kind::Aaaa).message();
         assert_eq!(asked, *b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x01b\x00\x00\x1c\x00\x01");
     }
 
     #[test]
     fn addresses_are_found_through_aliases_in_any_order() {
-        let ask = question("a.test", Family::V4);
+        let ask = question("a.test", Kind::A);
         let records =
             [("c.test", 1, 30, a(1)), ("b.test", 5, 7, alias("c.test")), ("", 5, 600, alias("B.test"))];
         let found = Reply::Addresses(vec![[192, 0, 2, 1].into()], 7);
@@ -304,10 +373,36 @@ mod tests {
     }
 
     #[test]
+    fn servers_of_a_service_are_read() {
+        let ask = question("_http._tcp.test", Kind::Srv);
+        assert_eq!(ask.message()[ask.message().len() - 4..], [0, 33, 0, 1]);
+        let data = |priority: u8, weight: u8, target: &str| {
+            [vec![0, priority, 0, weight, 0x1f, 0x90], alias(target)].concat()
+        };
+        let records = [("", 33, 30, data(20, 0, "b.test")), ("", 33, 9, data(10, 5, "A.test"))];
+        let target =
+            |priority, weight, name| Target { priority, weight, port: 8080, name: Name::new(name).unwrap() };
+        let found = Reply::Targets(vec![target(20, 0, "b.test"), target(10, 5, "a.test")], 9);
+        assert_eq!(ask.reply(&message(&ask, 0x80, &records)), Some(found));
+        // A target that points to the question's name, and the root.
+        let pointed = [("", 33, 30, vec![0, 1, 0, 1, 0x1f, 0x90, 0xc0, 12])];
+        let found = Reply::Targets(vec![target(1, 1, "_http._tcp.test")], 30);
+        assert_eq!(ask.reply(&message(&ask, 0x80, &pointed)), Some(found));
+        let root = [("", 33, 30, vec![0, 0, 0, 0, 0, 0, 0])];
+        let Some(Reply::Targets(root, _)) = ask.reply(&message(&ask, 0x80, &root)) else { panic!() };
+        assert!(root[0].name.is_root());
+        for cut in [vec![], vec![0; 6], [data(1, 1, "a.test"), vec![0]].concat()] {
+            let message = message(&ask, 0x80, &[("", 33, 30, cut)]);
+            assert_eq!(ask.reply(&message), Some(Reply::Malformed));
+        }
+        assert_eq!(ask.reply(&message(&ask, 0x80, &[])), Some(Reply::NoRecord));
+    }
+
+    #[test]
     fn what_is_no_address_is_told_apart() {
-        let ask = question("a.test", Family::V6);
+        let ask = question("a.test", Kind::Aaaa);
         let reply = |flags: u16| ask.reply(&message(&ask, flags, &[]));
-        assert_eq!(reply(0x80), Some(Reply::NoAddress));
+        assert_eq!(reply(0x80), Some(Reply::NoRecord));
         assert_eq!(reply(3), Some(Reply::NoName));
         assert_eq!(reply(2), Some(Reply::Code(2)));
         assert_eq!(reply(5), Some(Reply::Code(5)));
@@ -322,13 +417,13 @@ mod tests {
 
     #[test]
     fn answers_to_other_questions_are_none() {
-        let ask = question("a.test", Family::V4);
+        let ask = question("a.test", Kind::A);
         let good = message(&ask, 0x80, &[("", 1, 60, a(1))]);
         assert!(matches!(ask.reply(&good), Some(Reply::Addresses(..))));
         let wrong = |other: &Question| other.reply(&good);
         assert_eq!(wrong(&Question { id: 0x1235, ..ask.clone() }), None);
-        assert_eq!(wrong(&question("b.test", Family::V4)), None);
-        assert_eq!(wrong(&question("a.test", Family::V6)), None);
+        assert_eq!(wrong(&question("b.test", Kind::A)), None);
+        assert_eq!(wrong(&question("a.test", Kind::Aaaa)), None);
         assert_eq!(ask.reply(&ask.message()), None, "a question is no answer");
         // Cut anywhere it is no answer, or a broken one.
         for cut in 0..good.len() {
@@ -338,7 +433,7 @@ mod tests {
 
     #[test]
     fn pointers_lead_backwards() {
-        let ask = question("a.test", Family::V4);
+        let ask = question("a.test", Kind::A);
         let good = message(&ask, 0x80, &[("", 1, 60, a(1))]);
         let at = ask.message().len();
         for to in [at, at + 1, 0x3fff] {
@@ -351,7 +446,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_message_is_read(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), from in 0..31_usize) {
-            let ask = question("a.test", Family::V4);
+            let ask = question("a.test", Kind::A);
             let good = message(&ask, 0x80, &[("", 5, 60, alias("b.test")), ("b.test", 1, 60, a(1))]);
             bytes.splice(0..0, good[..from].iter().copied());
             let _ = ask.reply(&bytes);

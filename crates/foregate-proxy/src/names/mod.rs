@@ -4,12 +4,13 @@
 //! the addresses that are known; it never waits for a lookup, unless it is the first.
 //!
 //! Pure are `hosts.rs` and `resolv_conf.rs` (the system's files), `message.rs` (questions and answers) and `schedule.rs` (what is
-//! believed, and when to ask again). `stub.rs` asks nameservers, `system.rs` reads files.
+//! believed, and when to ask again). `services.rs` keeps the servers of services. `stub.rs` asks nameservers, `system.rs` reads files.
 
 mod hosts;
 mod message;
 mod resolv_conf;
 mod schedule;
+mod services;
 mod stub;
 mod system;
 #[cfg(test)]
@@ -30,9 +31,11 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::sleep;
 
 pub use self::schedule::interleave;
+pub use self::services::{Service, ServiceServer};
 
 use self::resolv_conf::Nameservers;
 use self::schedule::{Found, Knowledge, Outcome, Schedule, TTL_MAX};
+use self::services::ServiceOutcome;
 use self::stub::Stub;
 use self::system::{Paths, System};
 use crate::counters::metrics::{Metrics, NameCounters};
@@ -60,6 +63,7 @@ pub struct Resolver {
 struct Shared {
     source: Arc<Source>,
     names: Mutex<HashMap<NameKey, Weak<Resolved>>>,
+    services: Mutex<HashMap<NameKey, Weak<Service>>>,
 }
 
 /// A name as it is configured, and the servers that are asked for it, where they are not the system's.
@@ -76,6 +80,8 @@ struct Source {
     metrics: Arc<Metrics>,
     /// Changes with the files that lookups depend on.
     changes: watch::Sender<()>,
+    /// Changes with the servers of any service.
+    services: watch::Sender<u64>,
     watching: AtomicBool,
 }
 
@@ -121,9 +127,31 @@ impl Resolver {
             turns: Semaphore::new(CONCURRENT_LOOKUPS),
             metrics,
             changes: watch::Sender::default(),
+            services: watch::Sender::default(),
             watching: AtomicBool::new(false),
         };
-        Self { shared: Arc::new(Shared { source: Arc::new(source), names: Mutex::default() }) }
+        let shared = Shared { source: Arc::new(source), names: Mutex::default(), services: Mutex::default() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Starts to keep the servers of the service `name` (such as `_http._tcp.app.internal`, in lower case); the same value for the same
+    /// name. `servers` are as for [`Self::resolve`].
+    pub fn service(&self, name: &str, servers: Option<&Arc<[SocketAddr]>>) -> Arc<Service> {
+        let key = NameKey { host: name.into(), servers: servers.cloned() };
+        let mut services = self.shared.services.lock();
+        if let Some(known) = services.get(&key).and_then(Weak::upgrade) {
+            return known;
+        }
+        services.retain(|_, service| service.strong_count() > 0);
+        let service = Arc::new(Service::new(key.clone(), Arc::clone(&self.shared.source)));
+        services.insert(key, Arc::downgrade(&service));
+        service.start();
+        service
+    }
+
+    /// Tells of changes in the servers of any service.
+    pub fn service_changes(&self) -> watch::Receiver<u64> {
+        self.shared.source.services.subscribe()
     }
 
     /// Starts to keep `host` (in lower case) resolved; the same value for the same name. A dot at its end says that no search list
@@ -309,20 +337,33 @@ impl Trouble {
             Knowledge::Absent | Knowledge::Unknown => "it has no address",
         };
         let told = format!("{reason}: {known}");
-        let last = self.0.as_ref();
-        if last.is_none_or(|(last, at)| *last != told || now.saturating_duration_since(*at) >= TOLD_EVERY) {
+        if self.is_news(told, now) {
             tracing::warn!(host, error = reason, "an origin's name does not resolve; {known}");
+        }
+    }
+
+    /// Whether operators were not told of this a moment ago. They are from here on.
+    fn is_news(&mut self, told: String, now: Instant) -> bool {
+        let last = self.0.as_ref();
+        let is_news =
+            last.is_none_or(|(last, at)| *last != told || now.saturating_duration_since(*at) >= TOLD_EVERY);
+        if is_news {
             self.0 = Some((told, now));
         }
+        is_news
     }
 }
 
+type ServiceFuture<'a> = Pin<Box<dyn Future<Output = ServiceOutcome> + Send + 'a>>;
 type LookupFuture<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 
 /// Where addresses come from.
 trait Lookup: Send + Sync {
     /// Looks a name up. Where one family has been found, the other one is waited for as long as `patience` says.
     fn lookup<'a>(&'a self, key: &'a NameKey, patience: Duration) -> LookupFuture<'a>;
+
+    /// Looks for the servers of a service.
+    fn services<'a>(&'a self, key: &'a NameKey) -> ServiceFuture<'a>;
 
     /// Looks at the files that lookups depend on; whether they have changed.
     fn look(&self) -> bool {
@@ -341,9 +382,7 @@ impl Lookup for SystemLookup {
         Box::pin(async move {
             let bare = key.host.strip_suffix('.').unwrap_or(&key.host);
             if let Some(servers) = &key.servers {
-                let servers =
-                    Nameservers { timeout: Duration::from_secs(2), ..Nameservers::new(servers.to_vec()) };
-                return self.stub.lookup(&servers, &[bare.to_owned()], patience).await;
+                return self.stub.lookup(&configured(servers), &[bare.to_owned()], patience).await;
             }
             let contents = self.system.contents();
             let addresses = contents.hosts.get(bare);
@@ -362,7 +401,23 @@ impl Lookup for SystemLookup {
         })
     }
 
+    fn services<'a>(&'a self, key: &'a NameKey) -> ServiceFuture<'a> {
+        Box::pin(async move {
+            let bare = key.host.strip_suffix('.').unwrap_or(&key.host);
+            if let Some(servers) = &key.servers {
+                return self.stub.services(&configured(servers), &[bare.to_owned()]).await;
+            }
+            let conf = &self.system.contents().resolv_conf;
+            self.stub.services(&conf.nameservers, &conf.candidates(&key.host)).await
+        })
+    }
+
     fn look(&self) -> bool {
         self.system.look().1
     }
+}
+
+/// The nameservers of an upstream.
+fn configured(servers: &[SocketAddr]) -> Nameservers {
+    Nameservers { timeout: Duration::from_secs(2), ..Nameservers::new(servers.to_vec()) }
 }

@@ -4,15 +4,15 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 /// The shortest time for which records are believed, whatever they say.
-const TTL_MIN: Duration = Duration::from_secs(1);
+pub const TTL_MIN: Duration = Duration::from_secs(1);
 /// The longest one.
 pub const TTL_MAX: Duration = Duration::from_secs(300);
 /// How long addresses are used after the last lookup that gave them, while further ones fail.
-const LAST_GOOD: Duration = Duration::from_secs(3600);
+pub const LAST_GOOD: Duration = Duration::from_secs(3600);
 /// Answers in a row by which a name that had addresses has none. A single one may come from a nameserver that has just started.
-const ABSENCES: u32 = 3;
+pub const ABSENCES: u32 = 3;
 /// The wait between them.
-const CONFIRM_AFTER: Duration = Duration::from_secs(5);
+pub const CONFIRM_AFTER: Duration = Duration::from_secs(5);
 /// The wait after a first failed lookup; it doubles with each one, up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_secs(1);
 /// See [`RETRY_MIN`].
@@ -55,6 +55,9 @@ pub enum Absence {
     /// Neither A nor AAAA records.
     #[error("the name has no address")]
     NoAddress,
+    /// No SRV record with a server.
+    #[error("the service has no server")]
+    WithoutServer,
 }
 
 /// What is known of a name.
@@ -115,8 +118,7 @@ impl Schedule {
             (true, 0) => Knowledge::Unknown,
             (true, _) => Knowledge::Absent,
         };
-        // Up to an eighth longer.
-        (knowledge, wait + wait.mul_f64((random % 1024) as f64 / 1024.0 / 8.0))
+        (knowledge, spread(wait, random))
     }
 
     fn found(&mut self, now: Instant, found: Found) -> Duration {
@@ -160,7 +162,13 @@ impl Schedule {
     }
 }
 
-fn doubled(times: u32) -> Duration {
+/// Up to an eighth longer.
+pub fn spread(wait: Duration, random: u64) -> Duration {
+    wait + wait.mul_f64((random % 1024) as f64 / 1024.0 / 8.0)
+}
+
+/// The wait after a failed lookup, when so many have failed before it.
+pub fn doubled(times: u32) -> Duration {
     RETRY_MIN.saturating_mul(1 << times.min(16)).min(RETRY_MAX)
 }
 

@@ -1,4 +1,4 @@
-//! Asks nameservers over UDP and TCP for the addresses of names (a stub resolver: RFC 1123, section 6.1.3.1).
+//! Asks nameservers over UDP and TCP for the addresses of names and the servers of services (a stub resolver: RFC 1123, section 6.1.3.1).
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,9 +15,10 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-use super::message::{Family, Name, Question, Reply};
+use super::message::{Kind, Name, Question, Reply};
 use super::resolv_conf::Nameservers;
 use super::schedule::{Absence, Found, Outcome};
+use super::services::ServiceOutcome;
 use crate::random;
 
 /// Sockets at a time, of all lookups; further questions wait. They come out of the reserve that connections leave.
@@ -109,16 +110,34 @@ impl Stub {
         doubt.map_or(Outcome::Absent(absence), Outcome::Failed)
     }
 
+    /// Looks for the first of `candidates` that is a service with servers.
+    pub async fn services(&self, servers: &Nameservers, candidates: &[String]) -> ServiceOutcome {
+        let (mut absence, mut doubt) = (Absence::NoName, None);
+        for name in candidates.iter().filter_map(|name| Name::new(name)) {
+            match self.follow(servers, &name, Kind::Srv).await {
+                Ok(Reply::Targets(targets, ttl)) if targets.iter().any(|target| !target.name.is_root()) => {
+                    let valid_for = Duration::from_secs(ttl.into());
+                    return ServiceOutcome::Found { targets, valid_for, doubt };
+                }
+                Ok(Reply::NoName) => {}
+                Ok(_) => absence = Absence::WithoutServer,
+                Err(failure) if failure.reached => doubt = Some(failure.reason),
+                Err(failure) => return ServiceOutcome::Failed(failure.reason),
+            }
+        }
+        doubt.map_or(ServiceOutcome::Absent(absence), ServiceOutcome::Failed)
+    }
+
     /// Asks for both families of a name.
     async fn both(&self, servers: &Nameservers, name: &Name, patience: Duration) -> (Asked, Asked) {
         if servers.only_v4 {
-            return (self.ask(servers, name, Family::V4).await, Asked::Absent(Absence::NoAddress));
+            return (self.ask(servers, name, Kind::A).await, Asked::Absent(Absence::NoAddress));
         }
         if servers.one_at_a_time {
-            return (self.ask(servers, name, Family::V4).await, self.ask(servers, name, Family::V6).await);
+            return (self.ask(servers, name, Kind::A).await, self.ask(servers, name, Kind::Aaaa).await);
         }
-        let v4 = pin!(self.ask(servers, name, Family::V4));
-        let v6 = pin!(self.ask(servers, name, Family::V6));
+        let v4 = pin!(self.ask(servers, name, Kind::A));
+        let v6 = pin!(self.ask(servers, name, Kind::Aaaa));
         match select(v4, v6).await {
             Either::Left((v4, v6)) => {
                 let v6 = within(patience, v4.is_found(), v6).await;
@@ -128,30 +147,32 @@ impl Stub {
         }
     }
 
-    /// Asks for one family of a name, and of those that it is an alias of where the servers do not add them.
-    async fn ask(&self, servers: &Nameservers, name: &Name, family: Family) -> Asked {
+    /// Asks for one family of a name.
+    async fn ask(&self, servers: &Nameservers, name: &Name, kind: Kind) -> Asked {
+        match self.follow(servers, name, kind).await {
+            Ok(Reply::Addresses(found, ttl)) => Asked::Found(found, Duration::from_secs(ttl.into())),
+            Ok(Reply::NoName) => Asked::Absent(Absence::NoName),
+            Ok(_) => Asked::Absent(Absence::NoAddress),
+            Err(failure) => Asked::Failed(failure),
+        }
+    }
+
+    /// Asks for records of a name, and of those that it is an alias of where the servers do not add them.
+    async fn follow(&self, servers: &Nameservers, name: &Name, kind: Kind) -> Result<Reply, Failure> {
         let (mut name, mut valid) = (name.clone(), u32::MAX);
         for _ in 0..ALIASES_LIMIT {
-            match self.ask_servers(servers, &name, family).await {
-                Ok(Reply::Addresses(found, ttl)) => {
-                    return Asked::Found(found, Duration::from_secs(ttl.min(valid).into()));
-                }
-                Ok(Reply::Alias(target, ttl)) => (name, valid) = (target, ttl.min(valid)),
-                Ok(Reply::NoName) => return Asked::Absent(Absence::NoName),
-                Ok(_) => return Asked::Absent(Absence::NoAddress),
-                Err(failure) => return Asked::Failed(failure),
+            match self.ask_servers(servers, &name, kind).await? {
+                Reply::Addresses(found, ttl) => return Ok(Reply::Addresses(found, ttl.min(valid))),
+                Reply::Targets(found, ttl) => return Ok(Reply::Targets(found, ttl.min(valid))),
+                Reply::Alias(target, ttl) => (name, valid) = (target, ttl.min(valid)),
+                reply => return Ok(reply),
             }
         }
-        Asked::Failed(Failure { reason: format!("too many aliases lead to {name}"), reached: true })
+        Err(Failure { reason: format!("too many aliases lead to {name}"), reached: true })
     }
 
     /// Asks the servers one after the other, as often as there are attempts, and beside one that is slow also the next.
-    async fn ask_servers(
-        &self,
-        servers: &Nameservers,
-        name: &Name,
-        family: Family,
-    ) -> Result<Reply, Failure> {
+    async fn ask_servers(&self, servers: &Nameservers, name: &Name, kind: Kind) -> Result<Reply, Failure> {
         let order = self.order(servers, Instant::now());
         let tries: Vec<_> = order.iter().cycle().take(order.len() * servers.attempts).copied().collect();
         let mut tries = tries.into_iter();
@@ -159,7 +180,7 @@ impl Stub {
         let mut failure = Failure { reason: "there is no nameserver".to_owned(), reached: false };
         loop {
             match tries.next() {
-                Some(server) => pending.push(self.exchange(server, servers, name, family)),
+                Some(server) => pending.push(self.exchange(server, servers, name, kind)),
                 None if pending.is_empty() => return Err(failure),
                 None => {}
             }
@@ -193,10 +214,10 @@ impl Stub {
         server: SocketAddr,
         servers: &Nameservers,
         name: &Name,
-        family: Family,
+        kind: Kind,
     ) -> Result<Reply, Failure> {
         let _socket = self.sockets.acquire().await;
-        let question = Question { id: random::number() as u16, name: name.clone(), family };
+        let question = Question { id: random::number() as u16, name: name.clone(), kind };
         let result = timeout(servers.timeout, talk(server, &question, servers.tcp)).await;
         let result = result.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         let mut troubled = self.troubled.lock();

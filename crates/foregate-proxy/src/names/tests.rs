@@ -24,6 +24,10 @@ impl Lookup for Script {
             self.answers[turn].clone()
         })
     }
+
+    fn services<'a>(&'a self, _: &'a NameKey) -> ServiceFuture<'a> {
+        Box::pin(async { ServiceOutcome::Absent(Absence::WithoutServer) })
+    }
 }
 
 /// Also returns how many lookups there were.
@@ -458,6 +462,8 @@ async fn a_nameserver_of_others_is_understood() {
         "--cname=www.test,alias.test",
         "--cname=alias.test,shop_web_1.test",
         "--local=/test/",
+        "--srv-host=_http._tcp.app.test,shop_web_1.test,8080,10,3",
+        "--srv-host=_http._tcp.app.test,many.test,8081,20,1",
         "--local-ttl=1",
     ];
     let server = Dnsmasq::start(&hosts, &records);
@@ -479,6 +485,15 @@ async fn a_nameserver_of_others_is_understood() {
     assert_eq!(expect(&resolve("shop_web_1.test"), 2).await, both);
     assert_eq!(expect(&resolve("www.test."), 2).await, both);
     assert_eq!(expect(&resolve("many.test"), 100).await.len(), 100);
+    let service = resolver.service("_http._tcp.app.test", Some(&servers));
+    service.looked_up().await;
+    let shown = service.servers().unwrap();
+    let shown: Vec<_> =
+        shown.iter().map(|server| (&*server.host, server.port, server.rank, server.weight)).collect();
+    assert_eq!(shown, [("shop_web_1.test.", 8080, 0, 3), ("many.test.", 8081, 1, 1)]);
+    let missing = resolver.service("_http._tcp.none.test", Some(&servers));
+    missing.looked_up().await;
+    assert!(missing.servers().is_none());
     let none = resolve("none.test");
     while !none.is_absent() {
         sleep(Duration::from_millis(50)).await;

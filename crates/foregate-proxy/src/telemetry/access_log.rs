@@ -13,7 +13,7 @@ use super::log_file::LogFile;
 mod format;
 
 /// The access log of a configuration.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct AccessLog {
     file: LogFile,
 }

@@ -228,7 +228,8 @@ impl<'a> Ask<'a> {
         let bound = upstream.bound_server(self.terms.own.and_then(OnceLock::get));
         let (request, _) = asker.heads();
         let asked = Asked { request, client: self.terms.behalf };
-        let (server, fresh) = self.attempts.begin(upstream, asked, bound, now).ok_or(Error::NoServer)?;
+        let (server, fresh) =
+            self.attempts.begin(upstream, asked, bound, now).ok_or_else(|| upstream.without_server())?;
         (self.first_byte, self.began) = (None, now);
         let repeats = request.is_repeatable();
         let until =

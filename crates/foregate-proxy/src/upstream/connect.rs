@@ -181,6 +181,8 @@ impl Upstream {
                 Ok(Socket::unix(UnixStream::connect(path).await.map_err(failed)?, place))
             }
             ServerAddress::Ip(address) => Ok(Socket::tcp(tcp(*address).await.map_err(failed)?, place)),
+            // The servers of a service stand in its place.
+            ServerAddress::Service(_) => Err(Error::Internal),
             ServerAddress::Name { port, .. } => {
                 let resolved = server.resolved.as_ref().ok_or(Error::Internal)?;
                 let found = match resolved.addresses() {
@@ -324,7 +326,7 @@ mod tests {
         let server = settings::Server { address, weight: 1 };
         let mut settings = settings::Upstream::new("app", vec![server]);
         settings.connect_timeout = Duration::from_secs(3);
-        upstreams.start(&Arc::new(settings), None, HeadLimits::default())
+        upstreams.start(&Arc::new(settings), None, HeadLimits::default(), None)
     }
 
     async fn connect(upstream: &Upstream) -> Box<H1Link> {
@@ -429,7 +431,8 @@ mod tests {
         let address = ServerAddress::Ip(listener.local_addr().unwrap());
         let mut settings = settings::Upstream::new("app", vec![settings::Server { address, weight: 1 }]);
         settings.protocol = protocol;
-        let upstream = Upstreams::new(Arc::default()).start(&Arc::new(settings), None, HeadLimits::default());
+        let upstream =
+            Upstreams::new(Arc::default()).start(&Arc::new(settings), None, HeadLimits::default(), None);
         (Arc::new(upstream), listener)
     }
 

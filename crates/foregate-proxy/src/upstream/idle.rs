@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::Weak;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use super::idle_limit::Peak;
 use super::own::{Own, Turn};
 use crate::limits::descriptors::OfClient;
 use crate::link::H1Link;
@@ -22,12 +24,31 @@ pub struct Made {
     pub own: Option<Weak<Own>>,
     /// The turn in which it is used, where the client authenticates on it.
     pub turn: Option<Turn>,
+    /// Counts it among the open connections of its pool.
+    pub(super) open: Option<Open>,
 }
 
 impl Made {
     /// Of a connection that is made at `born`, and leads to `address`.
     pub fn new(born: Instant, address: Option<IpAddr>) -> Box<Self> {
-        Box::new(Self { born, address, of_client: None, own: None, turn: None })
+        Box::new(Self { born, address, of_client: None, own: None, turn: None, open: None })
+    }
+}
+
+/// Counts a connection among the open ones of its pool, in use or idle.
+#[derive(Debug)]
+pub(super) struct Open(Arc<AtomicUsize>);
+
+impl Open {
+    pub(super) fn count(open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(open))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -52,6 +73,7 @@ impl Idle {
 pub(super) struct IdleLists {
     pub(super) common: VecDeque<Idle>,
     pub(super) own: VecDeque<Idle>,
+    peak: Peak,
 }
 
 impl IdleLists {
@@ -67,6 +89,20 @@ impl IdleLists {
     /// Makes room: the longer list loses its oldest, so that those of one kind do not push out the others.
     pub(super) fn pop_for_room(&mut self) -> Option<Idle> {
         if self.own.len() > self.common.len() { self.own.pop_front() } else { self.common.pop_front() }
+    }
+
+    /// One that may serve all clients: the one used last. Where the origin has an idle limit, it is the oldest one once half of the limit is
+    /// over, as long as no more are open than the load needs. One that is beyond the limit comes first, as it has probably ended. `open` is
+    /// how many connections there are, those in use included.
+    pub(super) fn pop_common(&mut self, limit: Option<Duration>, open: usize, now: Instant) -> Option<Idle> {
+        let Some(limit) = limit else { return self.common.pop_back() };
+        let idle = now.saturating_duration_since(self.common.front()?.since);
+        let others = open.saturating_sub(self.own.len());
+        // This request's is in use from here on.
+        let in_use = (others + 1).saturating_sub(self.common.len());
+        let needed = self.peak.note(in_use, now);
+        let is_turn = idle >= limit || idle >= limit / 2 && others <= needed;
+        if is_turn { self.common.pop_front() } else { self.common.pop_back() }
     }
 
     pub(super) fn pop_own(&mut self, own: *const Own) -> Option<Idle> {

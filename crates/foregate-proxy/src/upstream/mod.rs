@@ -10,6 +10,7 @@ mod guarded;
 mod heads;
 mod health;
 mod idle;
+mod idle_limit;
 mod opening;
 mod origin;
 mod own;
@@ -20,6 +21,7 @@ mod race;
 mod remembered;
 mod rest;
 mod retry;
+mod services;
 mod shared;
 mod sharing;
 mod tried;
@@ -46,6 +48,7 @@ use self::health::{FAILURES_UNTIL_DOWN, Health, News};
 use self::idle::Ages;
 use self::pools::PoolKey;
 use self::remembered::Remembered;
+use self::services::Expanded;
 use self::tried::Tried;
 
 use crate::address::ServerAddress;
@@ -55,6 +58,7 @@ use crate::limits::account::Places;
 use crate::names::{Resolved, Resolver};
 use crate::settings::{self, UpstreamProtocol};
 use crate::tls::{Connector, Refusal, TlsError};
+use tokio::sync::watch;
 
 /// How often pools are looked through for connections that are too old or have died.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
@@ -67,8 +71,9 @@ const FETCHES: usize = 1024;
 pub struct Upstream {
     /// What was configured.
     pub settings: Arc<settings::Upstream>,
-    /// Its servers, in the order of the configuration.
+    /// Its servers, in the order of the configuration; those of a service in its place.
     pub servers: Vec<Server>,
+    expanded: Expanded,
     /// Its metrics.
     pub counters: Arc<UpstreamCounters>,
     /// Limits for the heads of responses.
@@ -178,23 +183,46 @@ impl Upstreams {
                 let connector = tls.map(|tls| Connector::new(tls, settings.protocol)).transpose()?;
                 match old.get(&*settings.name) {
                     Some(old)
-                        if old.settings == *settings
+                        if old.is_current()
+                            && old.settings == *settings
                             && old.connector == connector
                             && old.head_limits == head_limits =>
                     {
                         Ok(Arc::clone(old))
                     }
-                    _ => Ok(Arc::new(self.start(settings, connector, head_limits))),
+                    old => {
+                        let old = old.map(|old| &***old);
+                        Ok(Arc::new(self.start(settings, connector, head_limits, old)))
+                    }
                 }
             })
             .collect()
     }
 
+    /// The same upstreams with the servers that their services have now; `None` where these are the same.
+    pub fn renew(&self, old: &[Arc<Upstream>]) -> Option<Vec<Arc<Upstream>>> {
+        if old.iter().all(|old| old.is_current()) {
+            return None;
+        }
+        let renewed = old.iter().map(|old| match old.is_current() {
+            true => Arc::clone(old),
+            false => Arc::new(self.start(&old.settings, old.connector.clone(), old.head_limits, Some(old))),
+        });
+        Some(renewed.collect())
+    }
+
+    /// Tells when [`Self::renew`] may find other servers.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.resolver.service_changes()
+    }
+
+    /// Puts an upstream to work. What is known of servers that the `old` one has as well stays known.
     fn start(
         &self,
         settings: &Arc<settings::Upstream>,
         connector: Option<Connector>,
         head_limits: HeadLimits,
+        old: Option<&Upstream>,
     ) -> Upstream {
         if settings.tls.as_ref().is_some_and(|tls| !tls.verify) {
             tracing::warn!(
@@ -203,7 +231,11 @@ impl Upstreams {
                  whoever sits on the way can read and change everything"
             );
         }
-        let servers = settings.servers.iter().enumerate().map(|(number, server)| {
+        let expanded = Expanded::new(settings, &self.resolver);
+        let of_old = |address: &ServerAddress| {
+            old.and_then(|old| old.servers.iter().find(|server| server.address == *address))
+        };
+        let servers = expanded.servers.iter().enumerate().map(|(number, server)| {
             let key = PoolKey {
                 address: server.address.clone(),
                 protocol: settings.protocol,
@@ -221,6 +253,7 @@ impl Upstreams {
             };
             let counters = self.metrics.server(&settings.name, &label);
             counters.name.store(resolved.as_ref().map(|resolved| Arc::clone(resolved.counters())));
+            let old = of_old(&server.address);
             // Nothing is known of it yet.
             counters.is_down.store(false, Ordering::Relaxed);
             Server {
@@ -231,16 +264,17 @@ impl Upstreams {
                 resolved,
                 pool: self.pools.get(key),
                 health: Health::new(),
-                load: Arc::default(),
-                remembered: Arc::default(),
+                load: old.map(|old| Arc::clone(&old.load)).unwrap_or_default(),
+                remembered: old.map(|old| Arc::clone(&old.remembered)).unwrap_or_default(),
             }
         });
         Upstream {
             servers: servers.collect(),
+            balance: balance::method(&settings.balance, &expanded.servers),
+            expanded,
             counters: self.metrics.upstream(&settings.name),
             fetches: Places::new(FETCHES),
             pools: Arc::clone(&self.pools),
-            balance: balance::method(settings),
             settings: Arc::clone(settings),
             head_limits,
             connector,
@@ -268,6 +302,31 @@ pub async fn sweep(mut present: impl FnMut() -> Vec<Arc<Upstream>>) {
 }
 
 impl Upstream {
+    /// Whether it has the servers that its services have now.
+    fn is_current(&self) -> bool {
+        self.expanded.is_current()
+    }
+
+    /// Waits for the first lookups of its services to end, `limit` at most.
+    pub async fn looked_up(&self, limit: Duration) {
+        self.expanded.looked_up(limit).await;
+    }
+
+    /// Why no server can be tried.
+    fn without_server(&self) -> Error {
+        if self.expanded.want() { Error::Unresolved } else { Error::NoServer }
+    }
+
+    /// Of the servers that `may` be taken, those of the lowest rank that has any.
+    fn preferred(&self, may: impl Fn(usize) -> bool) -> impl Fn(usize) -> bool {
+        let rank = |server: usize| self.expanded.ranks.get(server).copied();
+        let lowest = match self.expanded.ranks.is_empty() {
+            true => None,
+            false => (0..self.servers.len()).filter(|server| may(*server)).filter_map(rank).min(),
+        };
+        move |server| may(server) && lowest.is_none_or(|lowest| rank(server) == Some(lowest))
+    }
+
     fn ages(&self) -> Ages {
         Ages { idle: self.settings.keep_alive, total: self.settings.connection_age }
     }
@@ -283,8 +342,12 @@ impl Upstream {
         if !is_any_up {
             self.counters.all_down.inc();
         }
+        let is_preferred = self.preferred(|server| !is_any_up || self.is_up(server, now));
         let mut first = None;
         let mut admits = |server| {
+            if !is_preferred(server) {
+                return false;
+            }
             first.get_or_insert(server);
             !is_any_up || self.admit(server, now)
         };
@@ -317,8 +380,12 @@ impl Upstream {
         let is_well =
             |server: usize| self.servers.get(server).is_some_and(|server| server.health.failures() == 0);
         let untried = |server: usize| !tried.contains(server);
-        let well = self.choose(key, true, &mut |server| untried(server) && is_well(server));
-        well.or_else(|| self.choose(key, true, &mut |server| untried(server) && self.admit(server, now)))
+        let is_preferred = self.preferred(|server| untried(server) && is_well(server));
+        let well = self.choose(key, true, &mut |server| is_preferred(server));
+        well.or_else(|| {
+            let is_preferred = self.preferred(|server| untried(server) && self.is_up(server, now));
+            self.choose(key, true, &mut |server| is_preferred(server) && self.admit(server, now))
+        })
     }
 
     /// Whether there is one.
@@ -491,7 +558,7 @@ mod tests {
         };
         let settings = settings::Upstream::new("app", (0..count).map(server).collect());
         let upstreams = Upstreams::new(Arc::default());
-        upstreams.start(&Arc::new(settings), None, HeadLimits::default())
+        upstreams.start(&Arc::new(settings), None, HeadLimits::default(), None)
     }
 
     fn fail(upstream: &Upstream, server: usize, now: Instant) {

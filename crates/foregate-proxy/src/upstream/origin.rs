@@ -82,7 +82,9 @@ impl Origin {
                 let mut made = kept.unwrap_or_else(|| {
                     // An address that leads nowhere else is not asked for.
                     let address = server.resolved.is_some().then(|| link.stream().socket().peer_address());
-                    Made::new(Instant::now(), address.flatten())
+                    let mut made = Made::new(Instant::now(), address.flatten());
+                    server.pool.count_open(&mut made);
+                    made
                 });
                 made.of_client = of_client;
                 (Link::H1(link), Some(made), None)

@@ -1,18 +1,20 @@
 //! Connections to one origin server that wait for their next request, shared by all threads.
 //!
-//! HTTP/1 connections are used last-in first-out: the warmest first, and those that are not needed grow old.
+//! HTTP/1 connections are used last-in first-out: the warmest first, and those that are not needed grow old. Where the origin closes
+//! connections soon, those that the load needs take turns (`idle_limit.rs`).
 //! HTTP/2 connections are shared by stream.
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use super::connect::Connected;
 use super::excess::Excess;
-use super::idle::{Ages, Idle, IdleLists, Made};
+use super::idle::{Ages, Idle, IdleLists, Made, Open};
+use super::idle_limit::IdleLimit;
 use super::own::Own;
 use super::queue::Queue;
 use super::shared::{Lease, STREAMS_AT_FIRST, Shared};
@@ -34,6 +36,9 @@ const SETTLED_WITHIN: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Pool {
     idle: Mutex<IdleLists>,
+    /// How many connections of HTTP/1 are open, those in use included.
+    open: Arc<AtomicUsize>,
+    idle_limit: IdleLimit,
     shared: Mutex<Vec<Arc<Shared>>>,
     /// Who waits for a connection to share.
     pub(super) queue: Arc<Queue>,
@@ -53,6 +58,8 @@ impl Pool {
     pub fn new(all_idle: &Arc<ShardedGauge>) -> Self {
         Self {
             idle: Mutex::default(),
+            open: Arc::default(),
+            idle_limit: IdleLimit::default(),
             shared: Mutex::default(),
             queue: Arc::default(),
             speaks_http1: AtomicBool::new(false),
@@ -71,19 +78,39 @@ impl Pool {
         state == IdleState::Quiet
     }
 
-    /// The connection used last, and how it was made; of those that are for one connection of a client alone, where that is `own`.
+    /// Learns from an idle connection, found in this state, how long the origin keeps one.
+    fn learn(&self, entry: &Idle, state: IdleState, now: Instant) {
+        match state {
+            IdleState::Ended => self.idle_limit.closed_after(now.saturating_duration_since(entry.since)),
+            IdleState::Quiet if self.idle_limit.get().is_some() => {
+                self.idle_limit.open_after(now.saturating_duration_since(entry.since));
+            }
+            IdleState::Quiet | IdleState::Excess => {}
+        }
+    }
+
+    /// A connection that was made for this server counts among the open ones from here on.
+    pub(super) fn count_open(&self, made: &mut Made) {
+        made.open = Some(Open::count(&self.open));
+    }
+
+    /// The connection used last, or the oldest where the origin would close it (see `idle_limit.rs`), and how it was made; of those that
+    /// are for one connection of a client alone, where that is `own`.
     /// Those that have died while idle, or on which anything has come, are dropped on the way: the kernel is asked, since bytes that
     /// the event loop has not heard of yet would become the response to the next request.
     pub fn take(&self, now: Instant, ages: Ages, own: Option<&Arc<Own>>) -> Option<(Box<H1Link>, Box<Made>)> {
         loop {
+            let limit = self.idle_limit.get();
             let mut entry = match own {
-                None => self.idle.lock().common.pop_back()?,
+                None => self.idle.lock().pop_common(limit, self.open.load(Ordering::Relaxed), now)?,
                 Some(own) => self.idle.lock().pop_own(Arc::as_ptr(own))?,
             };
             self.all_idle.add(-1);
             let fresh = clock::is_within(now, entry.since, ages.idle)
                 && clock::is_within(now, entry.made.born, ages.total);
-            if self.is_quiet(entry.link.look_now(), now) && fresh {
+            let state = entry.link.look_now();
+            self.learn(&entry, state, now);
+            if self.is_quiet(state, now) && fresh {
                 return Some((entry.link, entry.made));
             }
         }
@@ -116,7 +143,9 @@ impl Pool {
     /// Drops connections that are too old or have died, and forgets closed HTTP/2 connections.
     pub fn sweep(&self, now: Instant, ages: Ages) {
         let gone = |entry: &mut Idle| {
-            !self.is_quiet(entry.link.look(), now)
+            let state = entry.link.look();
+            self.learn(entry, state, now);
+            !self.is_quiet(state, now)
                 || now.saturating_duration_since(entry.since) >= ages.idle
                 || now.saturating_duration_since(entry.made.born) >= ages.total
         };
@@ -144,7 +173,7 @@ impl Pool {
     fn drop_idle(&self, gone: impl Fn(&mut Idle) -> bool) {
         let mut dropped = Vec::new();
         let mut idle = self.idle.lock();
-        let IdleLists { common, own } = &mut *idle;
+        let IdleLists { common, own, .. } = &mut *idle;
         for list in [common, own] {
             let mut index = 0;
             while index < list.len() {

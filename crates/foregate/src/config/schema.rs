@@ -151,7 +151,7 @@ pub static TIMEOUTS: Block = Block {
 /// The block of `upstream`.
 pub static UPSTREAM: Block = Block {
     keys: &[
-        Key::one("server", "ADDRESS weight=NUMBER", "server \"127.0.0.1:3001\" weight=2", "An origin server: `IP:PORT`, `[IPV6]:PORT`, `NAME:PORT` or `unix:PATH`. Names are resolved in the background, by the rules of libc. With a dot at its end (`api.example.com.:443`) a name is looked up without the search list.")
+        Key::one("server", "ADDRESS weight=NUMBER", "server \"127.0.0.1:3001\" weight=2", "An origin server: `IP:PORT`, `[IPV6]:PORT`, `NAME:PORT`, `unix:PATH` or `srv:SERVICE`. Names are resolved in the background, by the rules of libc. With a dot at its end (`api.example.com.:443`) a name is looked up without the search list. `srv:_http._tcp.app.internal` stands for all servers that the SRV records of this service name, with their ports, weights and priorities; they come and go with the records.")
             .props(&[Prop { name: "weight", usage: "NUMBER", required: false, default: "1", about: "The share of requests that this server gets, relative to the others, 1 to 1000." }])
             .many()
             .required(),

@@ -59,15 +59,15 @@ pub(super) trait Balance: Debug + Send + Sync {
 }
 
 /// The method that an upstream is configured with.
-pub(super) fn method(settings: &settings::Upstream) -> Box<dyn Balance> {
-    let weights: Vec<u32> = settings.servers.iter().map(|server| server.weight).collect();
-    match &settings.balance {
+pub(super) fn method(balance: &settings::Balance, servers: &[settings::Server]) -> Box<dyn Balance> {
+    let weights: Vec<u32> = servers.iter().map(|server| server.weight).collect();
+    match balance {
         settings::Balance::RoundRobin => Box::new(RoundRobin::new(&weights)),
         settings::Balance::LeastRequests => Box::new(LeastRequests::new(&weights)),
         settings::Balance::TwoChoices => Box::new(TwoChoices::new(&weights)),
         settings::Balance::Random => Box::new(Random::new(&weights)),
         settings::Balance::Hash(by) => {
-            let servers = settings.servers.iter().map(|server| (server.address.to_string(), server.weight));
+            let servers = servers.iter().map(|server| (server.address.to_string(), server.weight));
             Box::new(Hash::new(by.clone(), servers.collect()))
         }
     }
@@ -152,12 +152,9 @@ mod tests {
             settings::Balance::Random,
             settings::Balance::Hash(settings::HashBy::Client),
         ] {
-            let mut upstream = settings::Upstream::new("app", Vec::new());
-            upstream.servers = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]
-                .map(|address| settings::Server { address: address.parse().unwrap(), weight: 1 })
-                .into();
-            upstream.balance = balance.clone();
-            let balance = method(&upstream);
+            let servers = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]
+                .map(|address| settings::Server { address: address.parse().unwrap(), weight: 1 });
+            let balance = method(&balance, &servers);
             for out in 0..3 {
                 let shares = shares(&*balance, 3000, |server| server != out);
                 let [one, other] = [(out + 1) % 3, (out + 2) % 3];

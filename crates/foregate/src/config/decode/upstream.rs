@@ -121,6 +121,9 @@ fn address(value: &Value<'_>, item: Item<'_>) -> Result<ServerAddress, Wrong> {
         Some(path) => Ok(ServerAddress::Unix(socket_path(item.base(), path)?)),
         None => text.parse().map_err(|error| {
             let wrong = Wrong::new(format!("{error}"));
+            if error == ServerAddressError::Service {
+                return wrong.help("write it without a port, which the records give, such as `server \"srv:_http._tcp.app.internal\"`");
+            }
             if let ServerAddressError::Ipv4(_) = error {
                 return wrong.help("write an address such as `server \"192.0.2.1:80\"`, or a name");
             }
