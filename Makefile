@@ -94,6 +94,10 @@ harness: toolchain ## Tests of the benchmark's own programs, which measure nothi
 snippets: toolchain ## Run the snippets of README and docs/ only
 	cargo test --locked --workspace --test documentation --test reference
 
+.PHONY: disk-faults
+disk-faults: toolchain ## The disk tier of the cache: 1,000 kills, 10,000 flipped bits, a million objects
+	FOREGATE_KILLS=1000 FOREGATE_FLIPS=10000 FOREGATE_OBJECTS=1000000 cargo test --locked --release -p foregate-disk -- --nocapture
+
 .PHONY: cases
 cases: release ## Text cases against the release binary (ARGS: parts of their names)
 	@# With the tests' choice of crates: alone it would build its dependencies again with other features.

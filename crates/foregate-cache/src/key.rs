@@ -77,6 +77,23 @@ impl KeyText {
 pub struct Key(pub(crate) u128);
 
 impl Key {
+    /// The hash as a number.
+    pub fn to_bits(self) -> u128 {
+        self.0
+    }
+
+    /// Takes the number of [`to_bits`](Self::to_bits).
+    pub fn from_bits(bits: u128) -> Self {
+        Self(bits)
+    }
+
+    /// The place of a variant with this key, for the list of selecting fields with this generation. Keys are hashes, so neighbours
+    /// are never the places of others.
+    #[must_use]
+    pub fn of_generation(self, generation: u64) -> Self {
+        Self(self.0.wrapping_add(u128::from(generation) << 32))
+    }
+
     /// The key of one of the variants under this key.
     #[must_use]
     pub fn variant(self, variant: Variant, secret: &Secret) -> Self {

@@ -12,7 +12,7 @@ use self::shard::{Shard, Slot, Varies};
 use crate::key::{Key, KeyText};
 use crate::moment::CacheTime;
 use crate::object::Object;
-use crate::purge::{Floors, Purge, Sequence, Strength, Verdict};
+use crate::purge::{Effect, Floors, Purge, Sequence, Strength};
 use crate::secret::Secret;
 
 /// Memory for each part of the tier: with more memory there are more parts, so that threads seldom meet.
@@ -122,9 +122,9 @@ impl Memory {
             return None;
         }
         match self.floors.judge(&object) {
-            Verdict::Live => Some(Found::Object { object, outdated: false }),
-            Verdict::Outdated => Some(Found::Object { object, outdated: true }),
-            Verdict::Dead => {
+            Effect::Live => Some(Found::Object { object, outdated: false }),
+            Effect::Outdated => Some(Found::Object { object, outdated: true }),
+            Effect::Dead => {
                 self.remove_at(place, &object);
                 None
             }
@@ -216,7 +216,7 @@ impl Memory {
         let Some(shard) = self.shards.get(sweep.next) else { return false };
         sweep.next += 1;
         let dead =
-            |slot: &Slot| slot.object().is_some_and(|object| self.floors.judge(object) == Verdict::Dead);
+            |slot: &Slot| slot.object().is_some_and(|object| self.floors.judge(object) == Effect::Dead);
         sweep.removed += shard.lock().remove_all(dead);
         let more = sweep.next < self.shards.len();
         if !more {
@@ -241,7 +241,7 @@ impl Memory {
     fn is_useless(&self, slot: &Slot, now: CacheTime) -> bool {
         slot.object().is_some_and(|object| {
             let over = object.head.life.end() < now && !object.head.can_validate();
-            over || self.floors.judge(object) == Verdict::Dead
+            over || self.floors.judge(object) == Effect::Dead
         })
     }
 
@@ -252,9 +252,8 @@ impl Memory {
     }
 }
 
-/// The place of a variant. Keys are hashes, so neighbours are never the places of others.
 fn place(variant: Key, generation: u64) -> Key {
-    Key(variant.0.wrapping_add(u128::from(generation) << 32))
+    variant.of_generation(generation)
 }
 
 /// A sweep under way.

@@ -37,6 +37,26 @@ impl Object {
         }
     }
 
+    /// An object as a store has kept it.
+    pub(crate) fn restored(
+        head: Stored,
+        body: Body,
+        key: Key,
+        text: &[u8],
+        sequence: Sequence,
+        outdated: bool,
+    ) -> Self {
+        Self {
+            head,
+            body,
+            key,
+            text: Box::from(text),
+            sequence,
+            checked: AtomicU64::new(sequence.0),
+            outdated: AtomicBool::new(outdated),
+        }
+    }
+
     /// Returns this body and key with the head of a later validation.
     pub fn refreshed(&self, head: Stored, sequence: Sequence) -> Self {
         Self {
@@ -53,6 +73,11 @@ impl Object {
     /// The key of the address, which variants share.
     pub fn key(&self) -> Key {
         self.key
+    }
+
+    /// The number of purges before its fetch began.
+    pub fn sequence(&self) -> Sequence {
+        self.sequence
     }
 
     /// The text of the key.

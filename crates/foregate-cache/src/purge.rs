@@ -4,6 +4,8 @@
 //! below it that it concerns are dead, wherever they are stored, from the moment at which the floor is set. So a purge costs the same for one object
 //! and for a million, and a lookup compares one number unless there was a purge since the object was last looked at.
 
+mod record;
+
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +25,18 @@ const MAX_FLOORS: usize = 1 << 17;
 /// The number of the latest purge at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sequence(pub(crate) u64);
+
+impl Sequence {
+    /// The number.
+    pub fn get(self) -> u64 {
+        self.0
+    }
+
+    /// Takes the number of [`get`](Self::get).
+    pub fn new(number: u64) -> Self {
+        Self(number)
+    }
+}
 
 /// A selection of stored responses.
 #[derive(Clone, Copy, Debug)]
@@ -50,9 +64,12 @@ pub enum Strength {
 
 /// The effect of all purges on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Effect {
+    /// None concerns it.
     Live,
+    /// It is stale.
     Outdated,
+    /// It is gone.
     Dead,
 }
 
@@ -62,6 +79,8 @@ pub struct Floors {
     /// The number of the latest purge.
     latest: AtomicU64,
     tables: RwLock<Tables>,
+    /// The lowest number of an object in a tier that no sweep looks through, plus 1; 0 if there is none.
+    kept: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -125,34 +144,67 @@ impl Floors {
     }
 
     /// The effect of all purges on an object. Cheap unless there was a purge since the last call for it.
-    pub(crate) fn judge(&self, object: &Object) -> Verdict {
+    pub fn judge(&self, object: &Object) -> Effect {
         let latest = self.latest.load(Ordering::Acquire);
         if object.checked.load(Ordering::Relaxed) >= latest {
-            return if object.is_outdated() { Verdict::Outdated } else { Verdict::Live };
+            return if object.is_outdated() { Effect::Outdated } else { Effect::Live };
         }
         let tables = self.tables.read();
-        let Some(located) = Located::read(object.text()) else { return Verdict::Dead };
+        let Some(located) = Located::read(object.text()) else { return Effect::Dead };
         if tables.hard.floor(object, &located) > object.sequence.0 {
-            return Verdict::Dead;
+            return Effect::Dead;
         }
         if tables.soft.floor(object, &located) > object.sequence.0 {
             object.outdated.store(true, Ordering::Relaxed);
         }
         object.checked.store(latest, Ordering::Relaxed);
-        if object.is_outdated() { Verdict::Outdated } else { Verdict::Live }
+        if object.is_outdated() { Effect::Outdated } else { Effect::Live }
     }
 
     /// Returns whether an object may still be stored: no forgotten purge can concern it.
-    pub(crate) fn admits(&self, object: &Object) -> bool {
+    pub fn admits(&self, object: &Object) -> bool {
         let swept = self.tables.read().swept;
-        object.sequence.0 >= swept && self.judge(object) != Verdict::Dead
+        object.sequence.0 >= swept && self.judge(object) != Effect::Dead
     }
 
     /// Forgets the floors up to this number, after every object was judged since it was current.
     pub(crate) fn forget(&self, until: Sequence) {
+        let kept = self.kept.load(Ordering::Acquire).checked_sub(1);
+        let until = Sequence(kept.map_or(until.0, |kept| until.0.min(kept)));
         let tables = &mut *self.tables.write();
         let highest = tables.hard.forget(until.0).max(tables.soft.forget(until.0));
         tables.swept = tables.swept.max(highest);
+    }
+
+    /// Keeps the floors above this number when sweeps end: a tier that no sweep looks through has objects from there on.
+    pub fn keep_above(&self, lowest: Sequence) {
+        self.kept.store(lowest.0.saturating_add(1), Ordering::Release);
+    }
+
+    /// Sets a floor of an earlier process again, from the bytes of [`Purge::write`]. `false` for bytes that are no purge.
+    pub fn restore(&self, purge: &[u8]) -> bool {
+        let Some((floor, strength, kind)) = record::read(purge) else { return false };
+        let tables = &mut *self.tables.write();
+        let table = match strength {
+            Strength::Hard => &mut tables.hard,
+            Strength::Soft => &mut tables.soft,
+        };
+        table.restore(kind, floor);
+        self.latest.fetch_max(floor, Ordering::AcqRel);
+        true
+    }
+
+    /// Raises the current number: objects of an earlier process have numbers up to this one.
+    pub fn advance(&self, sequence: Sequence) {
+        self.latest.fetch_max(sequence.0, Ordering::AcqRel);
+    }
+
+    /// Passes the bytes of all floors to `write`, one purge after the other, for [`restore`](Self::restore).
+    pub fn save(&self, mut write: impl FnMut(&[u8])) {
+        let tables = self.tables.read();
+        for (strength, table) in [(Strength::Hard, &tables.hard), (Strength::Soft, &tables.soft)] {
+            table.save(strength, &mut write);
+        }
     }
 
     /// The number of floors.
@@ -188,13 +240,14 @@ impl Table {
     }
 
     fn add_prefix(&mut self, uri: &Uri<'_>, floor: u64) {
-        let site = site(uri).into_boxed_slice();
-        let mut start = uri.path.to_vec();
-        if let Some(query) = uri.query {
-            start.push(b'?');
-            start.extend_from_slice(query);
-        }
-        self.prefixes.retain(|prefix| prefix.site != site || !prefix.start.starts_with(&start));
+        self.push_prefix(site(uri).into_boxed_slice(), start(uri), floor);
+    }
+
+    fn push_prefix(&mut self, site: Box<[u8]>, start: Vec<u8>, floor: u64) {
+        // An earlier purge of a longer prefix adds nothing.
+        self.prefixes.retain(|prefix| {
+            prefix.site != site || prefix.floor > floor || !prefix.start.starts_with(&start)
+        });
         self.prefixes.push(Prefix { site, start, floor });
         if self.prefixes.len() > MAX_PREFIXES {
             let Prefix { site, floor, .. } = self.prefixes.remove(0);
@@ -239,6 +292,16 @@ impl Table {
     fn len(&self) -> usize {
         self.sites.len() + self.keys.len() + self.tags.len() + self.prefixes.len() + usize::from(self.all > 0)
     }
+}
+
+/// The bytes with which `path?query` begins under a prefix.
+fn start(uri: &Uri<'_>) -> Vec<u8> {
+    let mut start = uri.path.to_vec();
+    if let Some(query) = uri.query {
+        start.push(b'?');
+        start.extend_from_slice(query);
+    }
+    start
 }
 
 fn forget<K: Hash + Eq>(floors: &mut HashMap<K, u64>, until: u64) -> u64 {

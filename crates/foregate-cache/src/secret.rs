@@ -16,6 +16,11 @@ impl Secret {
         Self(bytes)
     }
 
+    /// The bytes, for the store that keeps them beside its objects.
+    pub fn to_bytes(self) -> [u8; 16] {
+        self.0
+    }
+
     /// 128 bits: their equality is taken for that of the text.
     pub(crate) fn hash128(&self, text: &[u8]) -> u128 {
         let mut hasher = SipHasher24::new_with_key(&self.0);

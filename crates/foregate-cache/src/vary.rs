@@ -19,6 +19,16 @@ impl VaryNames {
         self.0.split(|&byte| byte == b',')
     }
 
+    /// The names as bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Takes the bytes of [`as_bytes`](Self::as_bytes).
+    pub fn from_bytes(names: &[u8]) -> Self {
+        Self(Arc::from(names))
+    }
+
     /// The variant that a request asks for among the responses that vary by these names.
     pub fn variant(&self, request: &HeaderList, secret: &Secret) -> Variant {
         let mut text = Vec::with_capacity(self.0.len() + 128);

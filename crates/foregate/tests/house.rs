@@ -31,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("foregate-cache", &["foregate-wire"]),
     // The one crate below the proxy that makes system calls for files.
     ("foregate-io", &[]),
+    ("foregate-disk", &["foregate-cache", "foregate-io", "foregate-wire"]),
     ("foregate-coding", &["foregate-module"]),
     ("foregate-waf", &["foregate-coding", "foregate-module"]),
     ("foregate-html", &["foregate-module"]),
@@ -39,7 +40,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("foregate-config", &["foregate-module", "foregate-modules", "foregate-rules"]),
     (
         "foregate-proxy",
-        &["foregate-module", "foregate-wire", "foregate-cache", "foregate-io", "foregate-rules"],
+        &[
+            "foregate-module",
+            "foregate-wire",
+            "foregate-cache",
+            "foregate-disk",
+            "foregate-io",
+            "foregate-rules",
+        ],
     ),
     (
         "foregate",

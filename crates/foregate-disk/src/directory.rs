@@ -1,0 +1,347 @@
+//! One directory: opening it, and the thread that writes.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use foregate_cache::{CacheTime, Floors, Purge, Secret, Strength};
+use foregate_io::{Directory, Faults, Limits, OpenHow, RawFile};
+use parking_lot::{Condvar, Mutex, RwLock};
+
+use crate::health::Health;
+use crate::index::Index;
+use crate::inner::Inner;
+use crate::journal::{self, Journal};
+use crate::lowest::Lowest;
+use crate::queue::{Queue, Work};
+use crate::recover::recover;
+use crate::segment::{self, Slots};
+use crate::stat::{Counters, Stat, add, get};
+use crate::store_file::{Checkpoint, Found, StoreFile, VERSION};
+use crate::writer::{Writer, first_number};
+
+const LOCK: &str = "lock";
+/// The least that a directory keeps, bytes.
+pub const LEAST: u64 = 16 << 20;
+/// The time between writes of the clock.
+const CHECKPOINT: Duration = Duration::from_secs(60);
+/// The writer looks after buffers this often while there are some, and otherwise this often.
+const SOON: Duration = Duration::from_millis(20);
+const SELDOM: Duration = Duration::from_millis(500);
+
+/// A directory of the tier.
+#[derive(Clone)]
+pub struct DirectorySettings {
+    /// The folder, which exists.
+    pub path: PathBuf,
+    /// Bytes, at least [`LEAST`].
+    pub size: u64,
+    /// The bounds of the I/O engine.
+    pub io: Limits,
+    /// Faults for tests.
+    pub faults: Option<Arc<dyn Faults>>,
+}
+
+impl DirectorySettings {
+    /// A directory with the usual bounds.
+    pub fn new(path: impl Into<PathBuf>, size: u64) -> Self {
+        Self { path: path.into(), size, io: Limits::default(), faults: None }
+    }
+}
+
+impl fmt::Debug for DirectorySettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DirectorySettings").field("path", &self.path).field("size", &self.size).finish()
+    }
+}
+
+/// The reason why a directory is not used.
+#[derive(Debug)]
+pub struct OpenError {
+    /// The folder.
+    pub path: PathBuf,
+    /// The reason.
+    pub reason: Reason,
+}
+
+/// See [`OpenError`].
+#[derive(Debug)]
+pub enum Reason {
+    /// The folder does not open.
+    Open(io::Error),
+    /// Another process uses it.
+    Locked,
+    /// Files in it cannot be written or read.
+    Use(io::Error),
+    /// The size is below [`LEAST`].
+    Small,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.reason {
+            Reason::Open(error) if error.kind() == io::ErrorKind::NotFound => {
+                write!(
+                    f,
+                    "the cache folder {path} does not exist; create it for the user that foregate runs as"
+                )
+            }
+            Reason::Open(error) => write!(f, "the cache folder {path} cannot be opened: {error}"),
+            Reason::Locked => {
+                write!(f, "another process uses the cache folder {path}; give each process its own")
+            }
+            Reason::Use(error) => write!(f, "the cache folder {path} cannot be used: {error}"),
+            Reason::Small => write!(f, "the cache folder {path} needs at least 16 MiB"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// A directory that is locked for this process, with the store file that lies in it.
+pub(crate) struct Locked {
+    settings: DirectorySettings,
+    directory: Directory,
+    lock: RawFile,
+    found: Found,
+}
+
+impl Locked {
+    pub(crate) fn new(settings: DirectorySettings) -> Result<Self, OpenError> {
+        let path = settings.path.clone();
+        let fail = |reason| OpenError { path: path.clone(), reason };
+        if settings.size < LEAST {
+            return Err(fail(Reason::Small));
+        }
+        let directory = Directory::with_faults(&settings.path, settings.io, settings.faults.clone())
+            .map_err(|error| fail(Reason::Open(error)))?;
+        let used = |error| fail(Reason::Use(error));
+        let lock = directory.blocking().open(Path::new(LOCK), OpenHow::replace()).map_err(used)?;
+        if !lock.lock().map_err(used)? {
+            return Err(fail(Reason::Locked));
+        }
+        let found = StoreFile::find(directory.blocking()).map_err(used)?;
+        Ok(Self { settings, directory, lock, found })
+    }
+
+    pub(crate) fn secret(&self) -> Option<Secret> {
+        match self.found {
+            Found::Store(store) => Some(store.secret),
+            _ => None,
+        }
+    }
+
+    /// The cache's time, going on from that of the process before.
+    pub(crate) fn time(&self) -> CacheTime {
+        match self.found {
+            Found::Store(store) => store.clock.continued(&Checkpoint::now(CacheTime(0))),
+            _ => CacheTime(0),
+        }
+    }
+
+    /// Opens the store in the directory, or begins a new one. Contents of the process before appear in the background.
+    pub(crate) fn open(self, common: &Common, lowest: Lowest) -> Result<OpenDirectory, OpenError> {
+        let path = self.settings.path.clone();
+        self.open_store(common, lowest).map_err(|error| OpenError { path, reason: Reason::Use(error) })
+    }
+
+    fn open_store(self, common: &Common, lowest: Lowest) -> io::Result<OpenDirectory> {
+        let Self { settings, directory, lock, found } = self;
+        let blocking = directory.blocking();
+        let kept = match found {
+            Found::Store(store) if store.secret.to_bytes() == common.secret.to_bytes() => Some(store),
+            Found::Other(version) => {
+                put_aside(&directory, version)?;
+                None
+            }
+            Found::Damaged | Found::Store(_) => {
+                tracing::warn!("the store in {} cannot be used: it begins anew", settings.path.display());
+                None
+            }
+            Found::Nothing => None,
+        };
+        let clock = Checkpoint::now(common.started.1);
+        let store = match kept {
+            Some(store) => StoreFile { epoch: store.epoch.wrapping_add(1), clock, ..store },
+            None => StoreFile { epoch: 1, id: common.id, secret: common.secret, clock },
+        };
+        // Segments of a store with another id are removed by the recovery.
+        blocking.create_folder(Path::new(segment::FOLDER))?;
+        blocking.create_folder(Path::new(crate::big::FOLDER))?;
+        if kept.is_some() && Journal::restore(blocking, &store.id, &common.floors)? == journal::State::Damaged
+        {
+            tracing::warn!("the purges in {} are damaged: everything is purged", settings.path.display());
+            common.floors.purge(&Purge::All, Strength::Hard);
+        }
+        let journal = Journal::create(blocking, &store.id, &common.floors)?;
+        store.write(blocking)?;
+        let inner = Arc::new(Inner {
+            directory,
+            id: store.id,
+            secret: store.secret,
+            floors: Arc::clone(&common.floors),
+            index: Index::new(),
+            slots: RwLock::new(Slots::default()),
+            queue: Queue::default(),
+            writer: Mutex::new(Writer::new(store.epoch)),
+            journal: Mutex::new(Some(journal)),
+            health: Health::new(),
+            counters: Counters::default(),
+            lowest,
+            recovering: AtomicBool::new(true),
+            flushed: (Mutex::new(0), Condvar::new()),
+            _lock: lock,
+            store,
+            started: common.started,
+            bytes: AtomicU64::new(settings.size),
+            first_number: first_number(store.epoch),
+        });
+        let writing = Arc::clone(&inner);
+        thread::Builder::new().name("foregate-disk".to_owned()).spawn(move || run(&writing))?;
+        Ok(OpenDirectory { inner })
+    }
+}
+
+/// The parts that all directories of a tier share.
+pub(crate) struct Common {
+    pub(crate) secret: Secret,
+    /// Random, for a new store.
+    pub(crate) id: [u8; 16],
+    pub(crate) floors: Arc<Floors>,
+    pub(crate) started: (Instant, CacheTime),
+}
+
+/// Renames the contents of another version, so that an older or newer binary finds them again.
+fn put_aside(directory: &Directory, version: u32) -> io::Result<()> {
+    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let aside = PathBuf::from(format!("version-{version}-{time}"));
+    let blocking = directory.blocking();
+    blocking.create_folder(&aside)?;
+    for name in [crate::store_file::NAME, "purges", segment::FOLDER, crate::big::FOLDER] {
+        match blocking.rename(Path::new(name), &aside.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    let path = blocking.path().join(&aside);
+    tracing::warn!(
+        "the cache has format {version}, and this version reads {VERSION}: its contents are kept in {}, remove them if they are of no use",
+        path.display()
+    );
+    Ok(())
+}
+
+/// A directory at work. Dropped, it writes the rest and ends.
+pub(crate) struct OpenDirectory {
+    pub(crate) inner: Arc<Inner>,
+}
+
+impl Drop for OpenDirectory {
+    fn drop(&mut self) {
+        self.inner.queue.close();
+    }
+}
+
+impl fmt::Debug for Inner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inner").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
+
+impl OpenDirectory {
+    /// Blocks until everything that was given is on the disk, or the time is over.
+    pub(crate) fn flush(&self, most: Duration) -> bool {
+        let (count, done) = &self.inner.flushed;
+        let mut count = count.lock();
+        let before = *count;
+        self.inner.queue.flush();
+        while *count == before {
+            if done.wait_for(&mut count, most).timed_out() {
+                return false;
+            }
+        }
+        true
+    }
+
+    pub(crate) fn stat(&self) -> Stat {
+        let inner = &self.inner;
+        let (counters, io) = (&inner.counters, inner.directory.counters());
+        // The writer may hold its lock while the disk is slow.
+        let writer = inner.writer.try_lock();
+        Stat {
+            bytes: get(&counters.bytes),
+            limit: inner.limit(),
+            entries: inner.index.len(),
+            segments: inner.slots.read().iter().count(),
+            files: writer.as_ref().map_or(0, |writer| writer.files.len()),
+            memory: inner.index.memory() + writer.as_ref().map_or(0, |writer| writer.ghosts.memory()),
+            hits: get(&counters.hits),
+            misses: get(&counters.misses),
+            stored: get(&counters.stored),
+            written: get(&counters.written),
+            moved: get(&counters.moved),
+            evicted: get(&counters.evicted),
+            dropped: get(&counters.dropped),
+            errors: get(&counters.errors),
+            corrupt: get(&counters.corrupt),
+            busy: get(&counters.busy),
+            foreign: get(&counters.foreign),
+            recovering: inner.recovering.load(Ordering::Relaxed),
+            off: !inner.health.is_on(),
+            longest_wait: io.longest_wait / 1000,
+        }
+    }
+}
+
+/// The thread that writes.
+fn run(inner: &Arc<Inner>) {
+    recover(inner);
+    let mut checkpoint = Instant::now();
+    let mut patience = SELDOM;
+    loop {
+        let work = inner.queue.pop(patience);
+        let mut writer = inner.writer.lock();
+        match work {
+            Work::Object(object) => {
+                if !inner.health.is_writable() || writer.put(inner, &object).is_err() {
+                    add(&inner.counters.dropped, 1);
+                }
+            }
+            Work::Flush | Work::Closed => {
+                writer.flush_all(inner);
+                let (count, done) = &inner.flushed;
+                *count.lock() += 1;
+                done.notify_all();
+                if matches!(work, Work::Closed) {
+                    drop(writer);
+                    inner.checkpoint();
+                    return;
+                }
+            }
+            Work::Nothing => {}
+        }
+        patience = if writer.flush_old(inner) { SOON } else { SELDOM };
+        drop(writer);
+        renew_journal(inner);
+        if checkpoint.elapsed() >= CHECKPOINT {
+            inner.checkpoint();
+            checkpoint = Instant::now();
+        }
+    }
+}
+
+/// Writes the journal anew if it misses a purge, or has grown long.
+fn renew_journal(inner: &Inner) {
+    let mut journal = inner.journal.lock();
+    if journal.as_ref().is_some_and(|journal| !journal.is_long()) || !inner.health.is_writable() {
+        return;
+    }
+    if let Some(new) = inner.check(Journal::create(inner.directory.blocking(), &inner.id, &inner.floors)) {
+        *journal = Some(new);
+    }
+}

@@ -1,0 +1,110 @@
+//! Back-off of a disk that fails.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// So many errors within [`WINDOW`] switch the disk off.
+const ERRORS: usize = 5;
+const WINDOW: Duration = Duration::from_secs(10);
+/// How long the disk is off, doubled each time up to [`LONGEST`].
+const SHORTEST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(300);
+/// How long nothing is written after the file system was full.
+const FULL: Duration = Duration::from_secs(10);
+
+/// The state of a disk. Times are milliseconds since `start`.
+#[derive(Debug)]
+pub(crate) struct Health {
+    start: Instant,
+    off_until: AtomicU64,
+    full_until: AtomicU64,
+    errors: Mutex<Errors>,
+}
+
+#[derive(Debug, Default)]
+struct Errors {
+    recent: Vec<Instant>,
+    back_off: Option<Duration>,
+    /// The end of the last back-off: an error within [`WINDOW`] after it begins the next one at once.
+    ended: Option<Instant>,
+}
+
+impl Health {
+    pub(crate) fn new() -> Self {
+        let (off_until, full_until) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { start: Instant::now(), off_until, full_until, errors: Mutex::default() }
+    }
+
+    fn time(&self, at: Instant) -> u64 {
+        // At least 1, so that 0 is always past.
+        u64::try_from((at - self.start).as_millis()).unwrap_or(u64::MAX).saturating_add(1)
+    }
+
+    /// Returns whether the disk is used at all.
+    pub(crate) fn is_on(&self) -> bool {
+        let until = self.off_until.load(Ordering::Relaxed);
+        until == 0 || self.time(Instant::now()) >= until
+    }
+
+    /// Returns whether objects are written.
+    pub(crate) fn is_writable(&self) -> bool {
+        let until = self.full_until.load(Ordering::Relaxed);
+        self.is_on() && (until == 0 || self.time(Instant::now()) >= until)
+    }
+
+    /// Notes that the file system is full.
+    pub(crate) fn full(&self) {
+        self.full_until.store(self.time(Instant::now() + FULL), Ordering::Relaxed);
+    }
+
+    /// Notes an error. `true` if it switches the disk off.
+    pub(crate) fn error(&self) -> bool {
+        self.error_at(Instant::now())
+    }
+
+    fn error_at(&self, now: Instant) -> bool {
+        let mut errors = self.errors.lock();
+        if errors.ended.is_some_and(|ended| now < ended) {
+            return false;
+        }
+        errors.recent.retain(|&at| now - at < WINDOW);
+        errors.recent.push(now);
+        let again = errors.ended.is_some_and(|ended| now - ended < WINDOW);
+        if errors.recent.len() < ERRORS && !again {
+            return false;
+        }
+        let back_off = errors.back_off.filter(|_| again).map_or(SHORTEST, |last| (last * 2).min(LONGEST));
+        errors.back_off = Some(back_off);
+        errors.ended = Some(now + back_off);
+        errors.recent.clear();
+        self.off_until.store(self.time(now + back_off), Ordering::Relaxed);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_switch_a_disk_off_and_longer_each_time() {
+        let health = Health::new();
+        let start = Instant::now();
+        let at = |seconds: u64| start + Duration::from_secs(seconds);
+        assert!((0..4).all(|second| !health.error_at(at(second))));
+        // Too long ago to count.
+        assert!((20..24).all(|second| !health.error_at(at(second))));
+        assert!(health.is_on());
+        assert!(health.error_at(at(24)));
+        assert!(!health.is_on() && !health.is_writable());
+        assert!(!health.error_at(at(30)), "errors of operations that were under way change nothing");
+        // One error is enough right after the pause, which doubles.
+        assert!(health.error_at(at(36)));
+        assert!(!health.error_at(at(50)));
+        assert!(health.error_at(at(57)));
+        // A disk that has been well for some time begins anew.
+        assert!(!health.error_at(at(57 + 40 + 11)));
+    }
+}

@@ -1,0 +1,250 @@
+//! The state of one directory that readers and the writer share.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use foregate_cache::{Body, CacheTime, Effect, Floors, Key, Object, Secret, Sequence};
+use foregate_io::{Directory, Error, RawFile};
+use parking_lot::{Condvar, Mutex, RwLock};
+use rustix::io::Errno;
+
+use crate::big::{self, Damage, FileBody, Reports};
+use crate::health::Health;
+use crate::index::{Fingerprint, Index};
+use crate::journal::Journal;
+use crate::lowest::Lowest;
+use crate::place::Place;
+use crate::queue::Queue;
+use crate::record::{Record, VariantList};
+use crate::segment::{Segment, Slots};
+use crate::stat::{Counters, add};
+use crate::store_file::{Checkpoint, StoreFile};
+use crate::writer::Writer;
+
+/// The most and the least that a segment takes, and the number of segments of a small store.
+const LARGEST_SEGMENT: u64 = 1 << 30;
+const LEAST_SEGMENT: u64 = 4 << 20;
+const SEGMENTS: u64 = 64;
+/// The largest object in a segment, unless segments are small.
+const LARGEST_SMALL: u64 = 1 << 20;
+
+pub(crate) struct Inner {
+    pub(crate) directory: Directory,
+    pub(crate) id: [u8; 16],
+    pub(crate) secret: Secret,
+    pub(crate) floors: Arc<Floors>,
+    pub(crate) index: Index,
+    pub(crate) slots: RwLock<Slots>,
+    pub(crate) queue: Queue,
+    pub(crate) writer: Mutex<Writer>,
+    /// `None` while it misses a purge; the writer makes a new one.
+    pub(crate) journal: Mutex<Option<Journal>>,
+    pub(crate) health: Health,
+    pub(crate) counters: Counters,
+    pub(crate) lowest: Lowest,
+    pub(crate) recovering: AtomicBool,
+    pub(crate) flushed: (Mutex<u64>, Condvar),
+    /// Held as long as the process uses the directory.
+    pub(crate) _lock: RawFile,
+    pub(crate) store: StoreFile,
+    pub(crate) started: (Instant, CacheTime),
+    pub(crate) bytes: AtomicU64,
+    /// The first number of a segment or file of this process.
+    pub(crate) first_number: u64,
+}
+
+/// The content of a place.
+pub(crate) enum Entry {
+    Object(Object),
+    List(VariantList),
+    File(Object, FileBody),
+}
+
+/// The disk is off, or too slow at the moment.
+#[derive(Debug)]
+pub(crate) struct Unavailable;
+
+impl Inner {
+    /// The limit in bytes.
+    pub(crate) fn limit(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// The length of new segments.
+    pub(crate) fn segment_size(&self) -> u64 {
+        let limit = self.limit();
+        (limit / 1024).clamp(LEAST_SEGMENT, LARGEST_SEGMENT).min(limit / SEGMENTS)
+    }
+
+    /// The largest record in a segment, bytes.
+    pub(crate) fn largest_small(&self) -> u64 {
+        LARGEST_SMALL.min(self.segment_size() / 4)
+    }
+
+    /// The cache's time.
+    pub(crate) fn now(&self) -> CacheTime {
+        let (start, time) = self.started;
+        CacheTime(time.0.saturating_add(u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX)))
+    }
+
+    /// The result of a blocking call; an error is counted, and switches the disk off when there are many.
+    pub(crate) fn check<T>(&self, result: io::Result<T>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.failed(&error);
+                None
+            }
+        }
+    }
+
+    pub(crate) fn failed(&self, error: &io::Error) {
+        add(&self.counters.errors, 1);
+        let path = self.directory.blocking().path().display();
+        let full = [Errno::NOSPC, Errno::DQUOT, Errno::FBIG].map(Errno::raw_os_error);
+        if error.raw_os_error().is_some_and(|code| full.contains(&code)) {
+            tracing::warn!(%error, "the file system of the cache in {path} is full: nothing is stored for 10 s");
+            self.health.full();
+        } else if self.health.error() {
+            tracing::warn!(%error, "the cache in {path} fails: it is off for some time");
+        }
+    }
+
+    /// Counts an object that failed a check, and forgets it.
+    pub(crate) fn corrupt(&self, fingerprint: Fingerprint, place: Place) {
+        if self.index.replace(fingerprint, place, None) {
+            add(&self.counters.corrupt, 1);
+        }
+    }
+
+    /// Before an object with this sequence is written.
+    pub(crate) fn lower(&self, sequence: Sequence) {
+        self.lowest.lower(sequence.get());
+    }
+
+    /// After a segment went, or was sealed: floors below all objects are of no use here.
+    pub(crate) fn raise(&self, writer: &Writer) {
+        if self.recovering.load(Ordering::Relaxed) {
+            return;
+        }
+        let latest = self.floors.begin().get();
+        let slots = self.slots.read();
+        let segments = slots.iter().map(|segment| segment.lowest.load(Ordering::Relaxed));
+        let files = writer.files.values().map(|file| file.lowest);
+        self.lowest.set(segments.chain(files).min().unwrap_or(latest).min(latest));
+    }
+
+    /// Reads a record on a thread that may wait.
+    pub(crate) fn read_blocking(&self, place: Place) -> Option<(Record, Vec<u8>)> {
+        let segment = self.slots.read().get(place.slot()?).cloned()?;
+        self.read_from(&segment, place)
+    }
+
+    pub(crate) fn read_from(&self, segment: &Segment, place: Place) -> Option<(Record, Vec<u8>)> {
+        let mut bytes = vec![0; place.length()];
+        self.check(segment.file.blocking().read_at(&mut bytes, place.offset()))?;
+        let record = Record::read(&bytes, segment.seed, place.offset());
+        if record.is_none() {
+            add(&self.counters.corrupt, 1);
+        }
+        Some((record?, bytes))
+    }
+
+    /// Reads the entry of a key. Nothing that fails a check comes out.
+    pub(crate) async fn at(self: &Arc<Self>, key: Key) -> Result<Option<(Place, Entry)>, Unavailable> {
+        let fingerprint = Fingerprint::of(key);
+        let Some(place) = self.index.hit(fingerprint) else { return Ok(None) };
+        let read = match place.as_big() {
+            Some(number) => self.read_file(key, fingerprint, number).await,
+            None => self.read_record(key, place).await,
+        };
+        match read {
+            Ok(Some(entry)) => Ok(Some((place, entry))),
+            // Another key with the same fingerprint, or the segment went meanwhile.
+            Ok(None) => Ok(None),
+            Err(Some(Error::Busy)) => {
+                add(&self.counters.busy, 1);
+                Err(Unavailable)
+            }
+            Err(Some(Error::Io(error))) => {
+                // A file that is gone was reclaimed meanwhile.
+                if error.kind() != io::ErrorKind::NotFound {
+                    self.failed(&error);
+                }
+                self.index.replace(fingerprint, place, None);
+                Ok(None)
+            }
+            Err(None) => {
+                self.corrupt(fingerprint, place);
+                Ok(None)
+            }
+        }
+    }
+
+    /// `Err(None)` is a record that fails a check.
+    async fn read_record(&self, key: Key, place: Place) -> Result<Option<Entry>, Option<Error>> {
+        let segment = place.slot().and_then(|slot| self.slots.read().get(slot).cloned());
+        let Some(segment) = segment else { return Ok(None) };
+        let bytes = segment.file.read(place.offset(), place.length()).await.map_err(Some)?;
+        let Some(record) = Record::read(&bytes, segment.seed, place.offset()) else {
+            // The slot may have got another segment between the two looks.
+            let same = |now: &Arc<Segment>| Arc::ptr_eq(now, &segment);
+            let current = self.index.get(Fingerprint::of(key)).is_some_and(|now| now.is(place));
+            let there = place.slot().is_some_and(|slot| self.slots.read().get(slot).is_some_and(same));
+            return if current && there { Err(None) } else { Ok(None) };
+        };
+        if record.header.key != key {
+            return Ok(None);
+        }
+        let head = record.head(&bytes);
+        if record.header.list {
+            return VariantList::read(head).map(|list| Some(Entry::List(list))).ok_or(None);
+        }
+        let object = Object::read(head, Body::default()).ok_or(None)?;
+        Ok(Some(Entry::Object(object.into_body(Body::new(record.body(bytes))))))
+    }
+
+    async fn read_file(
+        self: &Arc<Self>,
+        key: Key,
+        fingerprint: Fingerprint,
+        number: u64,
+    ) -> Result<Option<Entry>, Option<Error>> {
+        let seed = big::seed(&self.id, number);
+        let (file, opened) = big::open(&self.directory, number, seed).await?;
+        if opened.tail.key != key {
+            return Ok(None);
+        }
+        let inner = Arc::downgrade(self);
+        let reports = Reports(Arc::new(move |damage| {
+            let Some(inner) = inner.upgrade() else { return };
+            match damage {
+                Damage::Busy => add(&inner.counters.busy, 1),
+                Damage::Corrupt => inner.corrupt(fingerprint, Place::big(number)),
+                Damage::Error => {
+                    inner.failed(&io::Error::from(Errno::IO));
+                    inner.index.replace(fingerprint, Place::big(number), None);
+                }
+            }
+        }));
+        let body = FileBody { file, sums: Arc::from(opened.sums), length: opened.tail.body, seed, reports };
+        Ok(Some(Entry::File(opened.object, body)))
+    }
+
+    /// The effect of purges on an object of the store; a dead one is forgotten.
+    pub(crate) fn judge(&self, key: Key, place: Place, object: &Object) -> Effect {
+        let effect = self.floors.judge(object);
+        if effect == Effect::Dead {
+            self.index.replace(Fingerprint::of(key), place, None);
+        }
+        effect
+    }
+
+    /// Writes the file `store` with the clock of this moment.
+    pub(crate) fn checkpoint(&self) {
+        let clock = Checkpoint::now(self.now());
+        self.check(StoreFile { clock, ..self.store }.write(self.directory.blocking()));
+    }
+}

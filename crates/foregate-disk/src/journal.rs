@@ -1,0 +1,131 @@
+//! The file `purges`: purges in the order in which they came, so that they survive a kill.
+//!
+//! `magic 8 | latest number 8 | sum 8`, then `length 4 | its complement 4 | sum 8 | purge` for each. A purge counts once it is written, which a caller that was answered can
+//! rely on.
+
+use std::io;
+use std::path::Path;
+
+use foregate_cache::{Floors, Sequence};
+use foregate_io::{BlockingDirectory, OpenHow, RawFile};
+
+use crate::bytes::Reader;
+use crate::sums::Seed;
+
+const NAME: &str = "purges";
+const TEMPORARY: &str = "purges.new";
+const MAGIC: [u8; 8] = *b"FGPURGES";
+const START: usize = 24;
+/// Beyond this length the journal is written anew, with the floors that still count.
+const MAX: u64 = 8 << 20;
+/// The longest file that is read: one that is longer was not written here.
+const MOST: u64 = 1 << 30;
+
+/// The open journal.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: RawFile,
+    seed: Seed,
+    end: u64,
+}
+
+/// The state in which the journal was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Whole,
+    /// Purges may be missing, so none of the objects may be used.
+    Damaged,
+}
+
+impl Journal {
+    /// Sets the floors of the processes before.
+    pub(crate) fn restore(
+        directory: &BlockingDirectory,
+        store: &[u8; 16],
+        floors: &Floors,
+    ) -> io::Result<State> {
+        let file = match directory.open(Path::new(NAME), OpenHow::read()) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(State::Damaged),
+            Err(error) => return Err(error),
+        };
+        let length = file.metadata().length;
+        if length > MOST {
+            return Ok(State::Damaged);
+        }
+        let mut bytes = vec![0; length as usize];
+        let read = file.read_at(&mut bytes, 0)?;
+        bytes.truncate(read);
+        let whole = restore(&bytes, Seed::new(store, b'p', 0), floors);
+        Ok(if whole { State::Whole } else { State::Damaged })
+    }
+
+    /// Writes a journal with the floors that there are.
+    pub(crate) fn create(
+        directory: &BlockingDirectory,
+        store: &[u8; 16],
+        floors: &Floors,
+    ) -> io::Result<Self> {
+        let seed = Seed::new(store, b'p', 0);
+        // Before the floors are read: a purge meanwhile is in both.
+        let latest = floors.begin().get();
+        let mut out = MAGIC.to_vec();
+        out.extend_from_slice(&latest.to_le_bytes());
+        let sum = seed.sum(0, 0, &out);
+        out.extend_from_slice(&sum.to_le_bytes());
+        floors.save(|purge| append(&mut out, seed, 0, purge));
+        let file = directory.open(Path::new(TEMPORARY), OpenHow::replace())?;
+        file.write_at(&out, 0)?;
+        file.sync()?;
+        directory.rename(Path::new(TEMPORARY), Path::new(NAME))?;
+        Ok(Self { file, seed, end: out.len() as u64 })
+    }
+
+    /// Writes a purge. It survives the process from then on.
+    pub(crate) fn add(&mut self, purge: &[u8]) -> io::Result<()> {
+        let mut out = Vec::new();
+        append(&mut out, self.seed, self.end, purge);
+        self.file.write_at(&out, self.end)?;
+        self.end += out.len() as u64;
+        Ok(())
+    }
+
+    pub(crate) fn is_long(&self) -> bool {
+        self.end > MAX
+    }
+}
+
+/// Removes the journal, since it misses a purge: the next process uses nothing then.
+pub(crate) fn remove(directory: &BlockingDirectory) -> io::Result<()> {
+    directory.unlink(Path::new(NAME))
+}
+
+fn append(out: &mut Vec<u8>, seed: Seed, base: u64, purge: &[u8]) {
+    let offset = base + out.len() as u64;
+    let length = purge.len() as u32;
+    out.extend_from_slice(&length.to_le_bytes());
+    out.extend_from_slice(&(!length).to_le_bytes());
+    out.extend_from_slice(&seed.sum(offset, 1, purge).to_le_bytes());
+    out.extend_from_slice(purge);
+}
+
+/// `false` if a purge may be missing. The last one may be cut: nobody was told that it counts.
+fn restore(bytes: &[u8], seed: Seed, floors: &Floors) -> bool {
+    let mut from = Reader(bytes);
+    let (Some(MAGIC), Some(latest), Some(sum)) = (from.array(), from.u64(), from.u64()) else { return false };
+    if seed.sum(0, 0, bytes.get(..16).unwrap_or_default()) != sum {
+        return false;
+    }
+    floors.advance(Sequence::new(latest));
+    let mut whole = bytes.len() >= START;
+    while !from.0.is_empty() {
+        let offset = (bytes.len() - from.0.len()) as u64;
+        let (Some(length), Some(complement)) = (from.u32(), from.u32()) else { break };
+        if length != !complement {
+            return false;
+        }
+        let (Some(sum), Some(purge)) = (from.u64(), from.take(length as usize)) else { break };
+        whole &= seed.sum(offset, 1, purge) == sum && floors.restore(purge);
+    }
+    whole
+}

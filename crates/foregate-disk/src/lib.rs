@@ -1,0 +1,43 @@
+//! The disk tier of the cache.
+//!
+//! Objects up to 1 MiB lie in segments, append-only files that are all open: a hit is one read, and eviction is one `unlink` for thousands of objects.
+//! Larger ones lie in files of their own, which get their names when they are complete. The index in memory has 16 bytes for an object and is read from
+//! tables of contents at the start, while lookups are answered already.
+//!
+//! - **Nothing wrong comes out.** All bytes have checksums that are seeded with their place. Keys are compared as text. A record that fails a check
+//!   is a miss.
+//! - **A kill loses the last 100 ms at most.** Nothing is rewritten in place but the file `store`, by a rename. The index points to bytes that were
+//!   written.
+//! - **Purges are floors** that all tiers share ([`Floors`](foregate_cache::Floors)); a journal keeps them. If it is damaged, everything is purged.
+//! - **No error is the client's.** A disk that is slow, full or broken is a miss; one that goes on failing is off for some time.
+//! - **One process** uses a directory. Contents of another version of the formats are put aside, not removed.
+
+#![forbid(unsafe_code)]
+#![deny(clippy::indexing_slicing)]
+
+mod big;
+mod bytes;
+mod directory;
+mod fill;
+mod health;
+mod index;
+mod inner;
+mod journal;
+mod lowest;
+mod place;
+mod queue;
+mod reclaim;
+mod record;
+mod recover;
+mod segment;
+mod stat;
+mod store_file;
+mod sums;
+mod tier;
+mod writer;
+
+pub use big::{Damage, FileBody};
+pub use directory::{DirectorySettings, LEAST, OpenError, Reason};
+pub use fill::{Fill, Refused};
+pub use stat::Stat;
+pub use tier::{Disk, Found};

@@ -1,0 +1,44 @@
+//! The lowest sequence of an object on the disks: floors above it have to stay when the RAM tier's sweeps end.
+
+use std::sync::Arc;
+
+use foregate_cache::{Floors, Sequence};
+use parking_lot::Mutex;
+
+/// The part of one directory in a value that several share.
+#[derive(Clone, Debug)]
+pub(crate) struct Lowest {
+    shared: Arc<Shared>,
+    at: usize,
+}
+
+#[derive(Debug)]
+struct Shared {
+    floors: Arc<Floors>,
+    values: Mutex<Vec<u64>>,
+}
+
+impl Lowest {
+    /// A value for each of several directories. At first all floors stay.
+    pub(crate) fn several(floors: &Arc<Floors>, count: usize) -> Vec<Self> {
+        let shared = Arc::new(Shared { floors: Arc::clone(floors), values: Mutex::new(vec![0; count]) });
+        floors.keep_above(Sequence::new(0));
+        (0..count).map(|at| Self { shared: Arc::clone(&shared), at }).collect()
+    }
+
+    pub(crate) fn set(&self, lowest: u64) {
+        let mut values = self.shared.values.lock();
+        if let Some(value) = values.get_mut(self.at) {
+            *value = lowest;
+        }
+        let all = values.iter().min().copied().unwrap_or(0);
+        self.shared.floors.keep_above(Sequence::new(all));
+    }
+
+    pub(crate) fn lower(&self, lowest: u64) {
+        let now = self.shared.values.lock().get(self.at).copied().unwrap_or(0);
+        if lowest < now {
+            self.set(lowest);
+        }
+    }
+}

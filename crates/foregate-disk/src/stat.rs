@@ -1,0 +1,75 @@
+//! Figures of the tier.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Figures of one directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stat {
+    /// Bytes on the disk, and the most.
+    pub bytes: u64,
+    /// The limit in bytes.
+    pub limit: u64,
+    /// Objects, and lists of selecting fields.
+    pub entries: usize,
+    /// Segments, and objects in files of their own.
+    pub segments: usize,
+    /// Objects in files of their own.
+    pub files: usize,
+    /// Bytes of memory for the index and the evicted keys that are remembered.
+    pub memory: usize,
+    /// Lookups with an object, and without.
+    pub hits: u64,
+    /// Lookups without an object.
+    pub misses: u64,
+    /// Objects written, those that were moved aside.
+    pub stored: u64,
+    /// Bytes written, those of objects that were moved included.
+    pub written: u64,
+    /// Objects that were hit and written again when their segment was reclaimed.
+    pub moved: u64,
+    /// Objects that went to make room.
+    pub evicted: u64,
+    /// Objects that were not written: the queue or the file system was full, or the disk off.
+    pub dropped: u64,
+    /// Calls that failed.
+    pub errors: u64,
+    /// Records and files that failed a check.
+    pub corrupt: u64,
+    /// Operations that found the disk too slow.
+    pub busy: u64,
+    /// Files of other stores and versions that were removed at the start.
+    pub foreign: u64,
+    /// `true` while the contents of the process before are still being read.
+    pub recovering: bool,
+    /// `true` while the directory is off, since it failed.
+    pub off: bool,
+    /// The longest wait for a thread of the engine, in microseconds.
+    pub longest_wait: u64,
+}
+
+/// Counters behind the figures.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) bytes: AtomicU64,
+    pub(crate) hits: AtomicU64,
+    pub(crate) misses: AtomicU64,
+    pub(crate) stored: AtomicU64,
+    pub(crate) written: AtomicU64,
+    pub(crate) moved: AtomicU64,
+    pub(crate) evicted: AtomicU64,
+    pub(crate) dropped: AtomicU64,
+    pub(crate) errors: AtomicU64,
+    pub(crate) corrupt: AtomicU64,
+    pub(crate) busy: AtomicU64,
+    pub(crate) foreign: AtomicU64,
+}
+
+/// Adds to a counter.
+pub(crate) fn add(counter: &AtomicU64, number: u64) {
+    counter.fetch_add(number, Ordering::Relaxed);
+}
+
+/// Reads a counter.
+pub(crate) fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}

@@ -1,0 +1,28 @@
+//! Checksums, seeded with the place that the bytes belong to: bytes that are whole but lie elsewhere are refused.
+
+use twox_hash::XxHash3_64;
+
+/// Content is summed in blocks of this many bytes.
+pub(crate) const BLOCK: usize = 32 * 1024;
+
+/// The seed of a segment, a big file or another file of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seed(u64);
+
+impl Seed {
+    pub(crate) fn new(store: &[u8; 16], kind: u8, number: u64) -> Self {
+        let mut text = [kind; 25];
+        let (id, rest) = text.split_at_mut(16);
+        id.copy_from_slice(store);
+        if let Some(place) = rest.first_chunk_mut() {
+            *place = number.to_le_bytes();
+        }
+        Self(XxHash3_64::oneshot(&text))
+    }
+
+    /// The sum of bytes at an offset; `part` tells several sums of one offset apart.
+    pub(crate) fn sum(self, offset: u64, part: u64, bytes: &[u8]) -> u64 {
+        let seed = self.0.wrapping_add(offset.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(part);
+        XxHash3_64::oneshot_with_seed(seed, bytes)
+    }
+}

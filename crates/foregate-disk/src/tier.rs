@@ -1,0 +1,289 @@
+//! The tier: all directories together.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use foregate_cache::{CacheTime, Effect, Floors, Key, KeyText, Object, Purge, Secret, Sequence, Strength};
+use foregate_wire::HeaderList;
+
+use crate::big::FileBody;
+use crate::directory::{Common, DirectorySettings, Locked, OpenDirectory, OpenError};
+use crate::fill::Fill;
+use crate::index::Fingerprint;
+use crate::inner::{Entry, Inner, Unavailable};
+use crate::journal;
+use crate::lowest::Lowest;
+use crate::record;
+use crate::stat::{Stat, add};
+
+/// Attempts to write a purge while the disk is busy.
+const ATTEMPTS: usize = 50;
+
+/// The disk tier: one or several directories. Each address belongs to one of them.
+#[derive(Debug)]
+pub struct Disk {
+    directories: Vec<OpenDirectory>,
+    secret: Secret,
+    floors: Arc<Floors>,
+    started: (Instant, CacheTime),
+}
+
+/// The result of a lookup.
+#[derive(Debug)]
+pub enum Found {
+    /// A stored response that the request selects. `outdated` says that a soft purge has made it stale.
+    Object {
+        /// The response.
+        object: Object,
+        /// `true` if it is stale at any age.
+        outdated: bool,
+    },
+    /// The same, with a body that is read piece by piece; that of the object is empty.
+    File {
+        /// The response.
+        object: Object,
+        /// Its body.
+        body: FileBody,
+        /// `true` if it is stale at any age.
+        outdated: bool,
+    },
+    /// None.
+    Nothing {
+        /// The key of the variant that the request asks for, if the address is known to vary.
+        variant: Option<Key>,
+    },
+    /// The disk is too slow at the moment, or off: the request passes to the origin, and its response is not stored here.
+    Unavailable,
+}
+
+impl std::fmt::Debug for OpenDirectory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl Disk {
+    /// Opens the directories, and restores the floors of purges. It blocks for some milliseconds; objects are found again in the background.
+    ///
+    /// `random` gives random numbers for new stores. The tier's [`secret`](Self::secret) is that of the first directory that has one, since keys and
+    /// tags are hashed with it; a directory with another one begins anew.
+    ///
+    /// # Errors
+    /// A directory does not exist, cannot be written, or is used by another process.
+    pub fn open(
+        directories: Vec<DirectorySettings>,
+        floors: &Arc<Floors>,
+        mut random: impl FnMut() -> [u8; 16],
+    ) -> Result<Self, OpenError> {
+        let locked: Vec<_> = directories.into_iter().map(Locked::new).collect::<Result<_, _>>()?;
+        let secret = locked.iter().find_map(Locked::secret).unwrap_or_else(|| Secret::new(random()));
+        let time = locked.iter().map(Locked::time).max().unwrap_or_default();
+        let started = (Instant::now(), time);
+        let lowest = Lowest::several(floors, locked.len());
+        let mut open = Vec::new();
+        for (locked, lowest) in locked.into_iter().zip(lowest) {
+            let common = Common { secret, id: random(), floors: Arc::clone(floors), started };
+            open.push(locked.open(&common, lowest)?);
+        }
+        Ok(Self { directories: open, secret, floors: Arc::clone(floors), started })
+    }
+
+    /// The secret for keys, variants and tags.
+    pub fn secret(&self) -> Secret {
+        self.secret
+    }
+
+    /// The moment at which the tier was opened, and the cache's time then: the clock goes on from there.
+    pub fn started(&self) -> (Instant, CacheTime) {
+        self.started
+    }
+
+    /// The directory of an address, by rendezvous: with weights, and without regard to their order.
+    fn of(&self, key: Key) -> Option<&Arc<Inner>> {
+        if let [only] = &self.directories[..] {
+            return Some(&only.inner);
+        }
+        let score = |inner: &Inner| {
+            let mixed = crate::sums::Seed::new(&inner.id, b'r', 0).sum(0, 0, &key.to_bits().to_le_bytes());
+            // Uniform in (0, 1); the logarithm makes the share proportional to the size.
+            let uniform = (mixed >> 11) as f64 / (1_u64 << 53) as f64;
+            inner.limit() as f64 / -uniform.max(f64::MIN_POSITIVE).ln()
+        };
+        let scored = self.directories.iter().map(|directory| (score(&directory.inner), &directory.inner));
+        scored.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, inner)| inner)
+    }
+
+    /// Returns whether the tier may have something for a key. Cheap: it looks at memory alone.
+    pub fn may_have(&self, key: Key) -> bool {
+        self.of(key)
+            .is_some_and(|inner| inner.health.is_on() && inner.index.get(Fingerprint::of(key)).is_some())
+    }
+
+    /// Looks for a response to a request with this key. Purged ones are not found, nor any with a byte that was not written.
+    pub async fn get(&self, key: Key, text: &KeyText, request: &HeaderList) -> Found {
+        let Some(inner) = self.of(key) else { return Found::Nothing { variant: None } };
+        if !inner.health.is_on() {
+            return Found::Unavailable;
+        }
+        let found = self.find(inner, key, text, request).await.unwrap_or(Found::Unavailable);
+        match found {
+            Found::Object { .. } | Found::File { .. } => add(&inner.counters.hits, 1),
+            Found::Nothing { .. } | Found::Unavailable => add(&inner.counters.misses, 1),
+        }
+        found
+    }
+
+    async fn find(
+        &self,
+        inner: &Arc<Inner>,
+        key: Key,
+        text: &KeyText,
+        request: &HeaderList,
+    ) -> Result<Found, Unavailable> {
+        let nothing = Found::Nothing { variant: None };
+        let Some((place, entry)) = inner.at(key).await? else { return Ok(nothing) };
+        let list = match entry {
+            Entry::List(list) => list,
+            entry => return Ok(found(inner, key, place, entry, text).unwrap_or(nothing)),
+        };
+        let mut first = None;
+        for names in &list.names {
+            let variant = key.variant(names.variant(request, &self.secret), &self.secret);
+            first = first.or(Some(variant));
+            let key = variant.of_generation(list.generation);
+            if let Some((place, entry)) = inner.at(key).await?
+                && let Some(found) = found(inner, key, place, entry, text)
+            {
+                return Ok(found);
+            }
+        }
+        Ok(Found::Nothing { variant: first })
+    }
+
+    /// Stores an object, soon. `false` if it is too large for [`put`](Self::put), or dropped since too many wait.
+    pub fn put(&self, object: &Arc<Object>) -> bool {
+        let Some(inner) = self.of(object.key()) else { return false };
+        if record::length_of(object) > inner.largest_small() {
+            return false;
+        }
+        let taken = inner.health.is_writable() && inner.queue.push(Arc::clone(object));
+        if !taken {
+            add(&inner.counters.dropped, 1);
+        }
+        taken
+    }
+
+    /// Returns whether [`put`](Self::put) takes an object with a body of this length; otherwise a [`fill`](Self::fill) writes it.
+    pub fn takes_whole(&self, key: Key, length: u64) -> bool {
+        /// Heads are shorter, as a rule.
+        const HEAD: u64 = 8 * 1024;
+        self.of(key).is_some_and(|inner| length + HEAD <= inner.largest_small())
+    }
+
+    /// Begins a body that is written while it arrives. `None` while nothing is written.
+    pub fn fill(&self, key: Key) -> Option<Fill> {
+        let inner = self.of(key)?;
+        inner.health.is_writable().then(|| Fill::new(Arc::clone(inner)))
+    }
+
+    /// Removes the responses of an address with all variants, after a request that has changed it. The result says whether a purge of the key has to
+    /// follow, so that the next process does not find them again.
+    pub fn remove(&self, key: Key) -> bool {
+        self.of(key).is_some_and(|inner| inner.index.remove(Fingerprint::of(key)).is_some())
+    }
+
+    /// Purges, at once and in every tier that has the same floors. When the result is there, the purge survives a kill of the process.
+    ///
+    /// # Errors
+    /// A directory did not take the purge. It counts all the same; a process that begins before the directory works again uses nothing of it.
+    pub async fn purge(&self, purge: &Purge<'_>, strength: Strength) -> Result<Sequence, foregate_io::Error> {
+        let number = self.floors.purge(purge, strength);
+        let mut bytes = Vec::new();
+        purge.write(strength, number, &mut bytes);
+        let mut failed = None;
+        for directory in &self.directories {
+            if let Err(error) = note(&directory.inner, &bytes).await {
+                failed = Some(error);
+            }
+        }
+        failed.map_or(Ok(number), Err)
+    }
+
+    /// Changes the limit of a directory. Contents beyond it go soon.
+    pub fn set_size(&self, path: &std::path::Path, size: u64) {
+        for directory in &self.directories {
+            let inner = &directory.inner;
+            if inner.directory.blocking().path() == path {
+                inner.bytes.store(size.max(crate::LEAST), Ordering::Relaxed);
+                let making = Arc::clone(inner);
+                // Nobody waits for the answer.
+                drop(inner.directory.run(move |_| {
+                    making.writer.lock().make_room(&making, 0);
+                    Ok(())
+                }));
+            }
+        }
+    }
+
+    /// Blocks until everything that was given is on the disk. `false` if the time is over before.
+    pub fn flush(&self, most: Duration) -> bool {
+        self.directories.iter().all(|directory| directory.flush(most))
+    }
+
+    /// The figures of each directory.
+    pub fn stat(&self) -> Vec<(PathBuf, Stat)> {
+        let path = |directory: &OpenDirectory| directory.inner.directory.blocking().path().to_owned();
+        self.directories.iter().map(|directory| (path(directory), directory.stat())).collect()
+    }
+}
+
+/// Compares the text, and judges by the purges.
+fn found(inner: &Inner, key: Key, place: crate::place::Place, entry: Entry, text: &KeyText) -> Option<Found> {
+    let object = match &entry {
+        Entry::Object(object) | Entry::File(object, _) => object,
+        Entry::List(_) => return None,
+    };
+    if object.text() != text.as_bytes() {
+        return None;
+    }
+    let outdated = match inner.judge(key, place, object) {
+        Effect::Live => false,
+        Effect::Outdated => true,
+        Effect::Dead => return None,
+    };
+    match entry {
+        Entry::Object(object) => Some(Found::Object { object, outdated }),
+        Entry::File(object, body) => Some(Found::File { object, body, outdated }),
+        Entry::List(_) => None,
+    }
+}
+
+/// Writes a purge into the journal of a directory.
+async fn note(inner: &Arc<Inner>, purge: &[u8]) -> Result<(), foregate_io::Error> {
+    let mut attempts = 0;
+    loop {
+        let (writing, bytes) = (Arc::clone(inner), purge.to_vec());
+        let written = inner.directory.run(move |directory| {
+            let mut journal = writing.journal.lock();
+            match &mut *journal {
+                // The writer makes a new one with all floors, soon; the next process uses nothing before that.
+                None => Err(std::io::ErrorKind::ReadOnlyFilesystem.into()),
+                Some(open) => open.add(&bytes).inspect_err(|_| {
+                    *journal = None;
+                    writing.check(journal::remove(directory));
+                }),
+            }
+        });
+        attempts += 1;
+        match written.await {
+            Err(foregate_io::Error::Busy) if attempts < ATTEMPTS => {}
+            Err(foregate_io::Error::Io(error)) => {
+                inner.failed(&error);
+                return Err(error.into());
+            }
+            result => return result,
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! The writing end: two logs of segments, and the order in which they are reclaimed.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use foregate_cache::{Key, Object};
+
+use crate::index::{Fingerprint, Ghosts};
+use crate::inner::Inner;
+use crate::place::Place;
+use crate::record::{self, Content, VariantList};
+use crate::segment::{Entry, Log, PerLog, Segment};
+use crate::stat::{add, get};
+
+/// A buffer of this length is written at once.
+const BUFFER: usize = 1 << 20;
+/// The longest time that an object is only in memory.
+const DELAY: Duration = Duration::from_millis(100);
+/// Lists of selecting fields of one address. A further one replaces the oldest.
+const MAX_LISTS: usize = 4;
+/// The longest list of selecting fields as a record.
+const LIST_LENGTH: u64 = 64 * 1024;
+/// Bytes of the table of contents for one record, and beside them.
+const TABLE_ENTRY: u64 = 32;
+const TABLE: u64 = 64;
+
+/// The state of the writer, behind a lock that readers never take.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    logs: PerLog<Option<OpenLog>>,
+    /// Sealed segments and files of their own, the oldest first.
+    pub(crate) queues: PerLog<VecDeque<Container>>,
+    /// Bytes of the containers in each queue.
+    pub(crate) bytes: PerLog<u64>,
+    pub(crate) files: HashMap<u64, BigFile>,
+    pub(crate) ghosts: Ghosts,
+    /// The numbers of the next record, and of the next segment or file.
+    serial: u64,
+    number: u64,
+}
+
+/// What is reclaimed as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Container {
+    Segment(u16),
+    File(u64),
+}
+
+/// An object in a file of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BigFile {
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) bytes: u64,
+    pub(crate) log: Log,
+    pub(crate) serial: u64,
+    pub(crate) lowest: u64,
+}
+
+#[derive(Debug)]
+struct OpenLog {
+    slot: u16,
+    segment: Arc<Segment>,
+    entries: Vec<Entry>,
+    /// Bytes on the disk; the buffer comes behind them.
+    start: u64,
+    buffer: Vec<u8>,
+    since: Option<Instant>,
+    pending: Vec<Pending>,
+}
+
+/// A record in the buffer, which the index will point to.
+#[derive(Debug)]
+struct Pending {
+    fingerprint: Fingerprint,
+    place: Place,
+    /// The place that a moved record leaves: if the object has another one by now, it stays that.
+    from: Option<Place>,
+}
+
+impl OpenLog {
+    fn end(&self) -> u64 {
+        self.start + self.buffer.len() as u64
+    }
+}
+
+/// The record could not be written; the reason is counted.
+#[derive(Debug)]
+pub(crate) struct NotWritten;
+
+impl Writer {
+    /// `epoch` is higher than that of all processes before.
+    pub(crate) fn new(epoch: u32) -> Self {
+        Self {
+            logs: PerLog::default(),
+            queues: PerLog::default(),
+            bytes: PerLog::default(),
+            files: HashMap::new(),
+            ghosts: Ghosts::default(),
+            serial: u64::from(epoch) << 32,
+            number: first_number(epoch),
+        }
+    }
+
+    pub(crate) fn next_serial(&mut self) -> u64 {
+        self.serial += 1;
+        self.serial
+    }
+
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    /// Writes an object, soon.
+    pub(crate) fn put(&mut self, inner: &Inner, object: &Object) -> Result<(), NotWritten> {
+        inner.lower(object.sequence());
+        if !inner.floors.admits(object) {
+            return Ok(());
+        }
+        let key = self.place_of(inner, object)?;
+        let fingerprint = Fingerprint::of(key);
+        let log = self.log_of(inner, fingerprint);
+        self.append(inner, log, key, &Content::Object(object), None, true)?;
+        add(&inner.counters.stored, 1);
+        Ok(())
+    }
+
+    /// The log for an object: main if it is there or came back soon after its eviction.
+    pub(crate) fn log_of(&mut self, inner: &Inner, fingerprint: Fingerprint) -> Log {
+        let slot = inner.index.get(fingerprint).and_then(Place::slot);
+        let log = slot.and_then(|slot| inner.slots.read().get(slot).map(|segment| segment.log));
+        if self.ghosts.remove(fingerprint) { Log::Main } else { log.unwrap_or(Log::Probation) }
+    }
+
+    /// The key of the place of an object. For a variant, its selecting fields are noted under the key of the address first.
+    pub(crate) fn place_of(&mut self, inner: &Inner, object: &Object) -> Result<Key, NotWritten> {
+        let key = object.key();
+        let Some(vary) = &object.head.vary else { return Ok(key) };
+        let variant = key.variant(vary.variant, &inner.secret);
+        let mut list = self.list(inner, key).unwrap_or_default();
+        if list.names.first() == Some(&vary.names) {
+            return Ok(variant.of_generation(list.generation));
+        }
+        if list.names.is_empty() {
+            list.generation = self.next_serial();
+        }
+        list.names.retain(|known| *known != vary.names);
+        list.names.insert(0, vary.names.clone());
+        list.names.truncate(MAX_LISTS);
+        let log = self.log_of(inner, Fingerprint::of(key));
+        self.append(inner, log, key, &Content::List(&list.encode()), None, true)?;
+        // The next variant has to find the list.
+        self.flush(inner, log)?;
+        Ok(variant.of_generation(list.generation))
+    }
+
+    fn list(&self, inner: &Inner, key: Key) -> Option<VariantList> {
+        let place = inner.index.get(Fingerprint::of(key)).filter(|place| place.is_list())?;
+        let (record, bytes) = inner.read_blocking(place)?;
+        (record.header.key == key).then(|| VariantList::read(record.head(&bytes)))?
+    }
+
+    /// Appends a record to a log. `room` says that older contents may go for it.
+    pub(crate) fn append(
+        &mut self,
+        inner: &Inner,
+        log: Log,
+        key: Key,
+        content: &Content<'_>,
+        from: Option<Place>,
+        room: bool,
+    ) -> Result<(), NotWritten> {
+        let most = match content {
+            Content::Object(object) => record::length_of(object),
+            Content::List(_) => LIST_LENGTH,
+        };
+        self.open_log(inner, log, most, room)?;
+        let serial = self.next_serial();
+        let Some(open) = &mut self.logs[log] else { return Err(NotWritten) };
+        let offset = open.end();
+        let header = record::encode(&mut open.buffer, open.segment.seed, offset, (key, serial), content);
+        let (length, list) = (header.length(), header.list);
+        let Some(place) = Place::record(open.slot, offset, length, list) else {
+            open.buffer.truncate((offset - open.start) as usize);
+            return Err(NotWritten);
+        };
+        open.segment.lowest.fetch_min(header.sequence.get(), Ordering::Relaxed);
+        open.entries.push(Entry { key, serial, offset, length, list });
+        let place = place.with_hits(from.map_or(0, |from| from.hits().saturating_sub(1)));
+        open.pending.push(Pending { fingerprint: Fingerprint::of(key), place, from });
+        open.since.get_or_insert_with(Instant::now);
+        if open.buffer.len() >= BUFFER { self.flush(inner, log) } else { Ok(()) }
+    }
+
+    /// Sees to it that a log has room for a record.
+    fn open_log(&mut self, inner: &Inner, log: Log, most: u64, room: bool) -> Result<(), NotWritten> {
+        if let Some(open) = &self.logs[log] {
+            let table = (open.entries.len() as u64 + 1) * TABLE_ENTRY + TABLE;
+            if open.end() + most + table <= inner.segment_size() {
+                return Ok(());
+            }
+            self.seal(inner, log)?;
+        }
+        if room {
+            self.make_room(inner, inner.segment_size());
+        }
+        let number = self.next_number();
+        let segment =
+            inner.check(Segment::create(&inner.directory, &inner.id, number, log)).ok_or(NotWritten)?;
+        let segment = Arc::new(segment);
+        let slot = inner.slots.write().add(Arc::clone(&segment)).ok_or(NotWritten)?;
+        add(&inner.counters.bytes, get(&segment.bytes));
+        self.logs[log] = Some(OpenLog {
+            slot,
+            start: get(&segment.bytes),
+            segment,
+            entries: Vec::new(),
+            buffer: Vec::new(),
+            since: None,
+            pending: Vec::new(),
+        });
+        Ok(())
+    }
+
+    /// Goes on with a segment of the process before, which was not sealed.
+    pub(crate) fn resume(&mut self, inner: &Inner, slot: u16, entries: Vec<Entry>, end: u64) {
+        let Some(segment) = inner.slots.read().get(slot).cloned() else { return };
+        let log = segment.log;
+        if self.logs[log].is_some() {
+            // The index of its contents is complete; only the next start takes longer.
+            inner.check(segment.seal(&entries, end));
+            self.push_old(inner, log, Container::Segment(slot));
+            return;
+        }
+        let open = OpenLog {
+            slot,
+            segment,
+            entries,
+            start: end,
+            buffer: Vec::new(),
+            since: None,
+            pending: Vec::new(),
+        };
+        self.logs[log] = Some(open);
+    }
+
+    /// Writes the buffer of a log. The index points to its records from then on.
+    fn flush(&mut self, inner: &Inner, log: Log) -> Result<(), NotWritten> {
+        let Some(open) = &mut self.logs[log] else { return Ok(()) };
+        if open.buffer.is_empty() {
+            return Ok(());
+        }
+        let written = open.segment.file.blocking().write_at(&open.buffer, open.start);
+        let pending = std::mem::take(&mut open.pending);
+        if inner.check(written).is_none() {
+            add(&inner.counters.dropped, pending.len() as u64);
+            // Where the write ended is not known, so nothing more goes here. A scan finds what is whole.
+            if let Some(open) = self.logs[log].take() {
+                self.push(inner, log, Container::Segment(open.slot));
+            }
+            return Err(NotWritten);
+        }
+        let length = open.buffer.len() as u64;
+        open.start += length;
+        open.segment.bytes.fetch_max(open.start, Ordering::Relaxed);
+        open.buffer.clear();
+        open.buffer.shrink_to(2 * BUFFER);
+        open.since = None;
+        add(&inner.counters.bytes, length);
+        add(&inner.counters.written, length);
+        for Pending { fingerprint, place, from } in pending {
+            let before = match from {
+                Some(from) => {
+                    inner.index.replace(fingerprint, from, Some(place));
+                    None
+                }
+                None => inner.index.set(fingerprint, place),
+            };
+            if let Some(number) = before.and_then(Place::as_big) {
+                self.remove_file(inner, number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all buffers.
+    pub(crate) fn flush_all(&mut self, inner: &Inner) {
+        for log in [Log::Probation, Log::Main] {
+            // The reason is counted.
+            let _ = self.flush(inner, log);
+        }
+    }
+
+    /// Writes the buffers that have waited long enough. `false` if there is none with content.
+    pub(crate) fn flush_old(&mut self, inner: &Inner) -> bool {
+        let mut waiting = false;
+        for log in [Log::Probation, Log::Main] {
+            let since = self.logs[log].as_ref().and_then(|open| open.since);
+            match since {
+                Some(since) if since.elapsed() >= DELAY => drop(self.flush(inner, log)),
+                Some(_) => waiting = true,
+                None => {}
+            }
+        }
+        waiting
+    }
+
+    fn seal(&mut self, inner: &Inner, log: Log) -> Result<(), NotWritten> {
+        self.flush(inner, log)?;
+        let Some(open) = self.logs[log].take() else { return Ok(()) };
+        let before = get(&open.segment.bytes);
+        inner.check(open.segment.seal(&open.entries, open.start));
+        add(&inner.counters.bytes, get(&open.segment.bytes) - before);
+        add(&inner.counters.written, get(&open.segment.bytes) - before);
+        self.push(inner, log, Container::Segment(open.slot));
+        inner.raise(self);
+        Ok(())
+    }
+
+    /// Puts a container at the end of a queue.
+    pub(crate) fn push(&mut self, inner: &Inner, log: Log, container: Container) {
+        self.bytes[log] += self.bytes_of(inner, container);
+        self.queues[log].push_back(container);
+    }
+
+    /// Puts a container of the process before at the front of a queue: they come from the newest to the oldest.
+    pub(crate) fn push_old(&mut self, inner: &Inner, log: Log, container: Container) {
+        self.bytes[log] += self.bytes_of(inner, container);
+        self.queues[log].push_front(container);
+    }
+
+    pub(crate) fn bytes_of(&self, inner: &Inner, container: Container) -> u64 {
+        match container {
+            Container::Segment(slot) => inner.slots.read().get(slot).map_or(0, |segment| get(&segment.bytes)),
+            Container::File(number) => self.files.get(&number).map_or(0, |file| file.bytes),
+        }
+    }
+
+    /// The room that open segments may still take.
+    pub(crate) fn open_room(&self, inner: &Inner) -> u64 {
+        self.logs.iter().flatten().map(|open| inner.segment_size().saturating_sub(open.start)).sum()
+    }
+
+    /// Enters a file that has got its name.
+    pub(crate) fn add_file(&mut self, inner: &Inner, number: u64, file: BigFile) {
+        self.files.insert(number, file);
+        self.push(inner, file.log, Container::File(number));
+        let before = inner.index.set(file.fingerprint, Place::big(number));
+        if let Some(number) = before.and_then(Place::as_big) {
+            self.remove_file(inner, number);
+        }
+    }
+
+    /// Removes the file of an object that was replaced or is gone. Its place in the queue is skipped later.
+    pub(crate) fn remove_file(&mut self, inner: &Inner, number: u64) {
+        let Some(file) = self.files.remove(&number) else { return };
+        self.bytes[file.log] = self.bytes[file.log].saturating_sub(file.bytes);
+        inner.counters.bytes.fetch_sub(file.bytes, Ordering::Relaxed);
+        let removed = inner.directory.blocking().unlink(&crate::big::path(number));
+        if !removed.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            inner.check(removed);
+        }
+    }
+
+    pub(crate) fn flush_main(&mut self, inner: &Inner) {
+        let _ = self.flush(inner, Log::Main);
+    }
+}
+
+/// The first number of segments and files of a process.
+pub(crate) fn first_number(epoch: u32) -> u64 {
+    u64::from(epoch) << 24
+}

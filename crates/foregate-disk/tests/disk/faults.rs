@@ -1,0 +1,191 @@
+//! Calls that fail, are short or hang: nothing wrong comes out, and the tier works again afterwards.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use foregate_cache::{Purge, Strength, Tag};
+use foregate_disk::{DirectorySettings, Found};
+use foregate_io::{Call, Fault, Faults, Limits, wait};
+use foregate_wire::HeaderList;
+
+use crate::scene::{SIZE, Scene};
+
+/// A fault at the n-th call of a kind, or at all from there on.
+struct At {
+    call: Call,
+    number: usize,
+    lasts: bool,
+    fault: Fault,
+    seen: AtomicUsize,
+}
+
+impl Faults for At {
+    fn fault(&self, call: Call) -> Option<Fault> {
+        if call != self.call {
+            return None;
+        }
+        let seen = self.seen.fetch_add(1, Ordering::Relaxed) + 1;
+        (seen == self.number || self.lasts && seen > self.number).then_some(self.fault)
+    }
+}
+
+/// Reads take 400 ms while it is set.
+struct Hangs(AtomicBool);
+
+impl Faults for Hangs {
+    fn fault(&self, call: Call) -> Option<Fault> {
+        let hangs = call == Call::Read && self.0.load(Ordering::Relaxed);
+        hangs.then_some(Fault::Slow(Duration::from_millis(400)))
+    }
+}
+
+const CALLS: [Call; 8] =
+    [Call::Open, Call::Create, Call::Read, Call::Write, Call::Sync, Call::Rename, Call::Unlink, Call::List];
+
+/// Everything that a store does, with a fault in it. `false` if the store did not even open.
+fn scenario(path: &std::path::Path, faults: Option<Arc<dyn Faults>>) -> bool {
+    let settings = DirectorySettings { faults, ..DirectorySettings::new(path, SIZE) };
+    let Ok(scene) = Scene::with(vec![settings]) else { return false };
+    let scene = scene.recovered();
+    for number in 0..40 {
+        scene.put(number, 1, 10_000);
+        scene.get(number, None);
+    }
+    scene.flush();
+    scene.fill(100, 1, 1_500_000);
+    wait(async {
+        // The result is for the caller; the purge counts in any case.
+        let _ = scene.disk.purge(&Purge::Tag(Tag::new(b"t3", &scene.secret())), Strength::Hard).await;
+    });
+    for number in 0..101 {
+        assert!(scene.get(number, None).is_none() || number % 10 != 3, "{number} was purged");
+    }
+    scene.disk.put(&scene.object(200, 1, 500, Some("en")));
+    scene.flush();
+    scene.get(200, Some("en"));
+    scene.close();
+    true
+}
+
+#[test]
+fn each_call_may_fail_once() {
+    let errors = [rustix::io::Errno::IO, rustix::io::Errno::NOSPC, rustix::io::Errno::ROFS];
+    for call in CALLS {
+        for number in 1..=6 {
+            let error = Fault::Error(errors[number % 3].raw_os_error());
+            for fault in [error, Fault::Short(1 + number * 100)] {
+                let folder = tempfile::tempdir().unwrap();
+                let at = At { call, number, lasts: false, fault, seen: AtomicUsize::new(0) };
+                scenario(folder.path(), Some(Arc::new(at)));
+                // The next process finds only what is right, and works.
+                let scene = Scene::open(folder.path()).recovered();
+                for number in 0..101 {
+                    assert!(
+                        scene.get(number, None).is_none() || number % 10 != 3,
+                        "{call:?} {number} {fault:?}: a purge was lost"
+                    );
+                }
+                assert!(scene.put(300, 1, 100));
+                scene.flush();
+                assert_eq!(scene.get(300, None), Some((1, 100)), "{call:?} {fault:?}");
+                scene.close();
+            }
+        }
+    }
+}
+
+#[test]
+fn short_calls_are_no_faults() {
+    for call in [Call::Read, Call::Write] {
+        let folder = tempfile::tempdir().unwrap();
+        let fault = Fault::Short(4093);
+        let at = At { call, number: 1, lasts: true, fault, seen: AtomicUsize::new(0) };
+        let settings =
+            DirectorySettings { faults: Some(Arc::new(at)), ..DirectorySettings::new(folder.path(), SIZE) };
+        let scene = Scene::with(vec![settings]).unwrap().recovered();
+        assert!(scene.put(1, 1, 50_000) && scene.fill(2, 1, 300_000));
+        scene.flush();
+        assert_eq!(scene.get(1, None), Some((1, 50_000)));
+        assert_eq!(scene.get(2, None), Some((1, 300_000)));
+        let stat = scene.stat();
+        assert_eq!((stat.errors, stat.corrupt, stat.dropped), (0, 0, 0), "{stat:?}");
+        scene.close();
+    }
+}
+
+#[test]
+fn a_full_file_system_is_counted_and_pauses_writing() {
+    let folder = tempfile::tempdir().unwrap();
+    let fault = Fault::Error(rustix::io::Errno::NOSPC.raw_os_error());
+    // The writes before are those of the store, the journal and the first segment.
+    let at = At { call: Call::Write, number: 5, lasts: true, fault, seen: AtomicUsize::new(0) };
+    let settings =
+        DirectorySettings { faults: Some(Arc::new(at)), ..DirectorySettings::new(folder.path(), SIZE) };
+    let scene = Scene::with(vec![settings]).unwrap().recovered();
+    for number in 0..20 {
+        scene.put(number, 1, 10_000);
+        scene.flush();
+    }
+    let stat = scene.stat();
+    assert!(stat.errors > 0 && stat.errors < 5 && stat.dropped > 10, "{stat:?}");
+    assert!(!scene.put(99, 1, 100), "nothing is taken for some time");
+    assert!(scene.disk.fill(scene.key(99).0).is_none());
+    assert!(!stat.off, "reads go on");
+}
+
+#[test]
+fn a_disk_that_goes_on_failing_is_off_for_some_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let scene = Scene::open(folder.path()).recovered();
+    for number in 0..20 {
+        scene.put(number, 1, 10_000);
+    }
+    scene.close();
+    let fault = Fault::Error(rustix::io::Errno::IO.raw_os_error());
+    let at = At { call: Call::Read, number: 30, lasts: true, fault, seen: AtomicUsize::new(0) };
+    let settings =
+        DirectorySettings { faults: Some(Arc::new(at)), ..DirectorySettings::new(folder.path(), SIZE) };
+    let scene = Scene::with(vec![settings]).unwrap().recovered();
+    let found = (0..200).filter(|&number| scene.get(number % 20, None).is_some()).count();
+    let stat = scene.stat();
+    assert!(stat.off && (5..=6).contains(&stat.errors), "{found} found, {stat:?}");
+    let (key, text) = scene.key(1);
+    assert!(matches!(wait(scene.disk.get(key, &text, &HeaderList::new())), Found::Unavailable));
+    assert!(!scene.disk.may_have(key));
+}
+
+#[test]
+fn a_disk_that_hangs_delays_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let scene = Scene::open(folder.path()).recovered();
+    for number in 0..20 {
+        scene.put(number, 1, 10_000);
+    }
+    scene.close();
+    let hangs = Arc::new(Hangs(AtomicBool::new(false)));
+    let settings = DirectorySettings {
+        faults: Some(Arc::clone(&hangs) as Arc<dyn Faults>),
+        io: Limits { threads: 2, ..Limits::default() },
+        ..DirectorySettings::new(folder.path(), SIZE)
+    };
+    let scene = &Scene::with(vec![settings]).unwrap().recovered();
+    assert!((0..20).all(|number| scene.get(number, None).is_some()));
+    hangs.0.store(true, Ordering::Relaxed);
+    let fast = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for number in 0..10 {
+            let fast = &fast;
+            scope.spawn(move || {
+                let (key, text) = scene.key(number);
+                let start = Instant::now();
+                let found = wait(scene.disk.get(key, &text, &HeaderList::new()));
+                if matches!(found, Found::Unavailable) && start.elapsed() < Duration::from_millis(200) {
+                    fast.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert!(fast.load(Ordering::Relaxed) >= 6, "{fast:?} of 10 passed in time");
+    assert!(scene.stat().busy >= 6, "{:?}", scene.stat());
+}
