@@ -24,6 +24,7 @@
 
 extern crate alloc;
 
+mod accept;
 mod counted;
 mod decode;
 mod encode;
@@ -34,6 +35,7 @@ mod tests;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+pub use self::accept::{AcceptEncoding, FULL, Quality, quality};
 pub use self::look::{Start, start};
 
 use foregate_module::{Bail, BodyFilter, Chain, Filtered, Sink};

@@ -29,9 +29,9 @@ pub struct OpenHow {
 }
 
 impl OpenHow {
-    /// For reading. Pipes and devices do not make it wait.
+    /// For reading. Pipes and devices do not make it wait, and no terminal becomes the process's own.
     pub fn read() -> Self {
-        Self { flags: OFlags::RDONLY | OFlags::NONBLOCK, links: Links::Beneath }
+        Self { flags: OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, links: Links::Beneath }
     }
 
     /// For reading and writing a file that exists.

@@ -23,8 +23,7 @@ use foregate_module::{
     Value, phase,
 };
 
-use crate::accept_encoding::AcceptEncoding;
-use crate::coding::{self, ContentCoding};
+use crate::coding::{self, AcceptEncoding, ContentCoding};
 use crate::decompression::Decompressed;
 use crate::lists::{has_element, vary};
 use crate::media_type::MediaPattern;

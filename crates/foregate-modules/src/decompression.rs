@@ -23,8 +23,7 @@ use foregate_module::{
     RequestFields, Respond, Response, ResponseFields, Status, Step, Value, phase,
 };
 
-use crate::accept_encoding::AcceptEncoding;
-use crate::coding::{self, Limits};
+use crate::coding::{self, AcceptEncoding, Limits};
 use crate::compression::{VARY, is_whole, known_validator};
 use crate::lists::vary;
 

@@ -35,7 +35,8 @@ use foregate_module::{
 };
 
 use self::template::{Escape, Facts, Template, misspelt};
-use crate::lists::{FULL, OF_SHARED_CACHES, quality, vary};
+use crate::coding::{FULL, quality};
+use crate::lists::{OF_SHARED_CACHES, vary};
 use crate::request_id::RequestId;
 use crate::trace::Trace;
 

@@ -14,7 +14,6 @@ extern crate alloc;
 
 pub use foregate_coding as coding;
 
-mod accept_encoding;
 pub mod access;
 mod arguments;
 pub mod basic_auth;

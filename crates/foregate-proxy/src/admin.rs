@@ -174,9 +174,10 @@ async fn metrics(socket: Socket, proxy: &Proxy, asked: &Asked) -> io::Result<()>
     let (status, kind, body) = match (head.starts_with(b"GET ") || head.starts_with(b"HEAD "), path) {
         (true, b"/metrics") => {
             let format = ExpositionFormat::for_accept(&accept(&head));
-            let certificates = proxy.config().certificates.expiries();
+            let config = proxy.config();
             let exposition = Exposition::new(Arc::clone(&proxy.metrics))
-                .with_certificates(certificates)
+                .with_certificates(config.certificates.expiries())
+                .with_folders(&config.folders)
                 .with_bodies(&proxy.filter_memory, &proxy.spools);
             ("200 OK", format.content_type(), exposition.render(format))
         }

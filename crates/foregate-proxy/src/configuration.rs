@@ -8,7 +8,7 @@ use std::sync::Arc;
 use foregate_module::Pipeline;
 
 use crate::routing::SiteTable;
-use crate::settings::{Limits, Listen, MEMORY_PER_WORKER, RoutePlan, Timeouts, Upstream};
+use crate::settings::{Files, Limits, Listen, MEMORY_PER_WORKER, RoutePlan, Timeouts, Upstream};
 
 /// One complete, validated configuration.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Groups of origin servers, in the order of the file; routes refer to them by index.
     pub upstreams: Vec<Arc<Upstream>>,
+    /// Folders whose files are served; routes refer to them by index.
+    pub folders: Vec<Arc<Files>>,
     /// Sites with their routes, compiled.
     pub sites: SiteTable,
     /// All steps of modules that the program has; the plans of routes refer to it.
@@ -59,6 +61,7 @@ impl Settings {
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             upstreams: Vec::new(),
+            folders: Vec::new(),
             sites: SiteTable::default(),
             pipeline,
             unrouted: RoutePlan::default(),

@@ -192,6 +192,21 @@ pub enum Error {
     /// The temporary file of a body could not be made, written or read.
     #[error("the body could not be kept in a temporary file")]
     TemporaryFile,
+    /// There is no file for the path.
+    #[error("there is no file for this path")]
+    NoFile,
+    /// Files are read alone.
+    #[error("files are only read: use GET or HEAD")]
+    FileMethod,
+    /// The process is not allowed to read the file.
+    #[error("the file cannot be read")]
+    FileForbidden,
+    /// The file could not be read, or has become shorter meanwhile.
+    #[error("reading the file failed")]
+    FileRead,
+    /// The disk of the file is too slow at present.
+    #[error("the disk of the file is too slow at present")]
+    FileBusy,
     /// A step of a module has had the request broken off; its name.
     #[error("the step {0} has broken the request off")]
     Aborted(&'static str),
@@ -223,6 +238,7 @@ impl Error {
             CopyError::Panicked(step) => Self::Step(step),
             CopyError::Memory => Self::FilterMemory,
             CopyError::File => Self::TemporaryFile,
+            CopyError::Document => Self::FileRead,
         }
     }
 
@@ -236,6 +252,7 @@ impl Error {
             CopyError::Panicked(step) => Self::Step(step),
             CopyError::Memory => Self::FilterMemory,
             CopyError::File => Self::TemporaryFile,
+            CopyError::Document => Self::FileRead,
         }
     }
 
@@ -256,6 +273,8 @@ impl Error {
             Self::ConnectNotAllowed => Row::new(Downstream, "connect_not_allowed", 405, Never),
             Self::EarlyTunnel => Row::new(Downstream, "early_tunnel", 400, Never),
             Self::NoRoute => Row::new(Downstream, "no_route", 404, Never),
+            Self::NoFile => Row::new(Downstream, "no_file", 404, Never),
+            Self::FileMethod => Row::new(Downstream, "file_method", 405, Never),
             Self::AmbiguousPath => Row::new(Downstream, "ambiguous_path", 400, Never),
             Self::Rewrite => Row::new(Downstream, "rewrite", 400, Never),
             Self::Misdirected => Row::new(Downstream, "misdirected", 421, Never),
@@ -304,6 +323,9 @@ impl Error {
             Self::Memory => Row::new(Internal, "memory", 503, Never),
             Self::FilterFiles => Row::new(Internal, "filter_files", 503, Never),
             Self::TemporaryFile => Row::new(Internal, "temporary_file", 503, Never),
+            Self::FileForbidden => Row::new(Internal, "file_forbidden", 403, Never),
+            Self::FileRead => Row::new(Internal, "file_read", 500, Never),
+            Self::FileBusy => Row::new(Internal, "file_busy", 503, Never),
             Self::Aborted(step) => Row::new(Internal, "aborted", 500, Never).step(step),
             Self::Shutdown => Row::new(Internal, "shutdown", 503, Never),
             Self::Internal => Row::new(Internal, "internal", 500, Never),

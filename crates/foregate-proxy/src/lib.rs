@@ -16,6 +16,7 @@ mod error;
 mod exchange;
 mod fetches;
 mod files;
+mod folders;
 #[cfg(fuzzing)]
 pub mod http2;
 #[cfg(not(fuzzing))]

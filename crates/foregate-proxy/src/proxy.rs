@@ -15,6 +15,7 @@ use crate::configuration::Settings;
 use crate::counters::metrics::{Metrics, SiteCounters};
 use crate::counters::steps::StepCounters;
 use crate::fetches::Fetches;
+use crate::folders::Folder;
 use crate::limits::budget::Budget;
 use crate::limits::clients::Registry;
 use crate::limits::pressure;
@@ -43,6 +44,8 @@ pub struct Config {
     pub settings: Arc<Settings>,
     /// The upstreams at work, by their index in the settings.
     pub upstreams: Vec<Arc<Upstream>>,
+    /// The served folders, by their index in the settings; none before they are opened.
+    pub folders: Vec<Arc<Folder>>,
     /// The connections to origins that wait for their next request, also those of other configurations.
     pub pools: Arc<Pools>,
     /// The certificates of the process.
@@ -95,6 +98,7 @@ impl Config {
             terms: Arc::new(terms),
             settings: Arc::new(settings),
             upstreams,
+            folders: Vec::new(),
             pools,
             head_limits,
             acceptors: acceptors.into(),
@@ -110,6 +114,17 @@ impl Config {
         if let Some(renewed) = upstreams.renew(&self.upstreams) {
             self.upstreams = renewed;
         }
+    }
+
+    /// Opens the served folders, but for those of `old` that are the same.
+    ///
+    /// # Errors
+    ///
+    /// A folder cannot be opened; with its path.
+    pub fn open_folders(&mut self, old: &[Arc<Folder>]) -> io::Result<()> {
+        let folders = self.settings.folders.iter().map(|settings| Folder::open(settings, old));
+        self.folders = folders.collect::<io::Result<_>>()?;
+        Ok(())
     }
 
     /// Opens the access log and the log files of modules, but for those of `files` that are open.

@@ -218,6 +218,7 @@ impl Server {
         let certificates = CertificateStore::new();
         let logs = LogFiles::default();
         let mut config = Config::build(settings, &upstreams, &certificates, &[]).map_err(io::Error::other)?;
+        config.open_folders(&[])?;
         config.open_logs(&logs, &metrics)?;
         config.settle(&upstreams).await;
         let proxy = Arc::new(Proxy::new(config, metrics));
@@ -492,6 +493,7 @@ impl Server {
             Some(help) => format!("{error}\n  help: {help}"),
             None => error.to_string(),
         };
+        config.open_folders(&old.folders).map_err(text)?;
         let bound = self.bind(&config.settings).map_err(text)?;
         config.open_logs(&self.logs, &self.proxy.metrics).map_err(text)?;
         // The last that may fail: the socket file of the admin would stay.

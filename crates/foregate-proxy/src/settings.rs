@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use foregate_files::Rules;
 use foregate_module::Plan;
 
 use crate::address::{AddressBlock, ServerAddress};
@@ -553,6 +554,47 @@ pub enum Action {
     Proxy(usize),
     /// A fixed answer.
     Respond(Arc<FixedResponse>),
+    /// The files of a folder.
+    Files {
+        /// By index into [`Settings::folders`](crate::configuration::Settings::folders).
+        folder: usize,
+        /// The upstream that answers where there is no such file. Default (`None`): 404.
+        upstream: Option<usize>,
+    },
+}
+
+impl Action {
+    /// The upstream that may be asked.
+    pub fn upstream(&self) -> Option<usize> {
+        match self {
+            Self::Proxy(upstream) => Some(*upstream),
+            Self::Files { upstream, .. } => *upstream,
+            Self::Respond(_) => None,
+        }
+    }
+}
+
+/// A folder whose files are served.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Files {
+    /// The folder. Its path is followed anew once a second.
+    pub folder: PathBuf,
+    /// Names, types, lifetimes.
+    pub rules: Rules,
+    /// The symbolic links below the folder that are followed. Default: those that stay inside.
+    pub links: FollowLinks,
+}
+
+/// The symbolic links that are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum FollowLinks {
+    /// Relative links that stay inside the folder.
+    #[default]
+    Inside,
+    /// All links.
+    Anywhere,
+    /// None.
+    Never,
 }
 
 /// A fixed answer of a route.

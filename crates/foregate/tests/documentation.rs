@@ -73,6 +73,7 @@ fn snippets_of(path: &Path) -> Vec<Snippet> {
 
 /// Files that snippets name, beside certificates.
 const FILES: &[(&str, &str)] = &[
+    ("www/index.html", "<p>Hello.</p>\n"),
     ("moved.csv", "/old,/new\n"),
     ("5xx.html", "<p>Sorry.</p>\n"),
     ("users", "ada:$2y$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy\n"),

@@ -23,7 +23,7 @@ pub struct Case {
     /// The certificates to make before the start, in the order of the file.
     pub certificates: Vec<Certificate>,
     /// Further files to write into the folder of the case.
-    pub files: Vec<(String, Text)>,
+    pub files: Vec<CaseFile>,
     /// The scripted nameservers: the name and the records of each.
     pub nameservers: Vec<(String, Vec<Record>)>,
     /// The scripted origins.
@@ -32,6 +32,35 @@ pub struct Case {
     pub clients: Vec<Client>,
     /// Commands to run instead of the proxy, one after the other.
     pub commands: Vec<Command>,
+}
+
+/// Something to make in the folder of the case before the start.
+#[derive(Debug)]
+pub struct CaseFile {
+    /// The path below that folder; folders on the way are made.
+    pub name: String,
+    /// What it is.
+    pub kind: CaseFileKind,
+}
+
+/// What is made in the folder of a case.
+#[derive(Debug)]
+pub enum CaseFileKind {
+    /// A file.
+    File {
+        /// Its text.
+        content: Text,
+        /// The time of its last change, seconds since 1970; now when absent.
+        modified: Option<u64>,
+        /// Its size, bytes, where that is more than the text; the rest is a hole.
+        size: Option<u64>,
+    },
+    /// A folder.
+    Folder,
+    /// A symbolic link to this path.
+    Link(Text),
+    /// A named pipe.
+    Pipe,
 }
 
 /// What the proxy is started with, besides its configuration.
@@ -466,6 +495,8 @@ pub enum ProxyAction {
     Copy(Text, Text),
     /// Gives a file of the case's folder another name.
     Move(Text, Text),
+    /// Cuts a file of the case's folder off after so many bytes.
+    Truncate(Text, u64),
     /// Runs the binary with these arguments; its exit code, and a part of its standard error.
     Run(Vec<Text>, i32, Option<Text>),
     /// Waits until standard error holds a text.

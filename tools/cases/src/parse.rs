@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::case::{
-    Action, Case, Certificate, Client, ClientTls, Command, ConfigParts, Connect, Origin, OriginMode,
-    OutputCheck, Start, Step,
+    Action, Case, CaseFile, CaseFileKind, Certificate, Client, ClientTls, Command, ConfigParts, Connect,
+    Origin, OriginMode, OutputCheck, Start, Step,
 };
 use crate::dns::Record;
 use crate::steps;
@@ -121,11 +121,24 @@ fn read_block(case: &mut Case, block: &Block<'_>) -> Result<(), LineError> {
         }
         "file" => {
             let name = words.word("the name").map_err(at)?;
-            case.files.push((name, raw_lines(block)?));
+            let modified = words.number_option("modified").map_err(at)?;
+            let size = words.number_option("size").map_err(at)?;
+            let content = raw_lines(block)?;
+            case.files.push(CaseFile { name, kind: CaseFileKind::File { content, modified, size } });
+        }
+        "folder" | "pipe" => {
+            let name = words.word("the name").map_err(at)?;
+            let made = if kind == "pipe" { CaseFileKind::Pipe } else { CaseFileKind::Folder };
+            case.files.push(CaseFile { name, kind: made });
+        }
+        "link" => {
+            let name = words.word("the name").map_err(at)?;
+            let target = words.text("where it leads").map_err(at)?;
+            case.files.push(CaseFile { name, kind: CaseFileKind::Link(target) });
         }
         _ => {
             return Err(at(format!(
-                "no block `{kind}`: config, start, origin, client, dns, command, certificate, file"
+                "no block `{kind}`: config, start, origin, client, dns, command, certificate, file, folder, link, pipe"
             )));
         }
     }

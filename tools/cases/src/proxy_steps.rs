@@ -30,6 +30,11 @@ pub(crate) fn run(shared: &Shared, action: &ProxyAction) -> Result<(), String> {
             let (from, to) = (shared.folder.join(text(from)?), shared.folder.join(text(to)?));
             fs::rename(&from, to).map_err(|error| format!("{}: {error}", from.display()))
         }
+        ProxyAction::Truncate(path, size) => {
+            let path = shared.folder.join(text(path)?);
+            let file = fs::OpenOptions::new().write(true).open(&path);
+            file.and_then(|file| file.set_len(*size)).map_err(|error| format!("{}: {error}", path.display()))
+        }
         ProxyAction::Run(arguments, exit, stderr) => {
             let arguments = arguments.iter().map(text).collect::<Result<Vec<_>, _>>()?;
             let binary = shared.variables.get("binary").cloned().unwrap_or_default();

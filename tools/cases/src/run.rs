@@ -1,7 +1,7 @@
 //! A case from its start to its verdict, and many of them at a time.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::case::{Case, Command, Origin, OriginMode};
+use crate::case::{Case, CaseFileKind, Command, Origin, OriginMode};
 use crate::certificates;
 use crate::dns::Nameserver;
 use crate::http1::{Message, Peer};
@@ -198,9 +198,37 @@ fn certificates_and_files(case: &Case, folder: &Path, variables: &Variables) -> 
     if !case.certificates.is_empty() {
         certificates::write(folder, &case.certificates)?;
     }
-    for (name, content) in &case.files {
-        fs::write(folder.join(name), content.bytes(variables)?)
-            .map_err(|error| format!("{name}: {error}"))?;
+    for file in &case.files {
+        let path = folder.join(&file.name);
+        let made = path.parent().map_or(Ok(()), fs::create_dir_all);
+        let told = |error: std::io::Error| format!("{}: {error}", file.name);
+        made.map_err(told)?;
+        match &file.kind {
+            CaseFileKind::File { content, modified, size } => {
+                write_file(&path, &content.bytes(variables)?, *modified, *size).map_err(told)?;
+            }
+            CaseFileKind::Folder => fs::create_dir_all(&path).map_err(told)?,
+            CaseFileKind::Link(target) => {
+                std::os::unix::fs::symlink(target.string(variables)?, &path).map_err(told)?;
+            }
+            CaseFileKind::Pipe => {
+                let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+                rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0)
+                    .map_err(|error| told(error.into()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write_file(path: &Path, content: &[u8], modified: Option<u64>, size: Option<u64>) -> std::io::Result<()> {
+    let mut file = fs::File::create(path)?;
+    file.write_all(content)?;
+    if let Some(size) = size {
+        file.set_len(size)?;
+    }
+    if let Some(seconds) = modified {
+        file.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(seconds))?;
     }
     Ok(())
 }

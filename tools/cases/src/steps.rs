@@ -246,6 +246,7 @@ fn proxy(words: &mut Words) -> Result<ProxyAction, String> {
         "file" => ProxyAction::File(words.text("a path")?, words.file()?),
         "move" => ProxyAction::Move(words.text("a path")?, words.text("another path")?),
         "copy" => ProxyAction::Copy(words.text("a path")?, words.text("another path")?),
+        "truncate" => ProxyAction::Truncate(words.text("a path")?, words.number("a size")?),
         "run" => {
             let exit = words.number_option("exit")?.unwrap_or(0);
             let stderr = words.text_option("stderr")?;

@@ -12,8 +12,15 @@ pub(crate) fn rate(key: &str, value: &str) -> Option<String> {
 
 const SCRIPTS: Instead =
     Missing("scripts do not run; `rule` has expressions, and `foregate module new` writes a module in Rust");
-const STATIC: Instead =
-    Missing("files are not served: have an origin do it, named by `proxy`; `respond` gives a fixed text");
+const ROOT: Instead = Write(
+    "write `files \"/FOLDER\"` in a `route`; as with `root`, the whole path of the request names the file",
+);
+const ALIAS: Instead = Write("write `files \"/FOLDER\"` and `strip-prefix \"/PREFIX\"` in a `route`");
+const TRY_FILES: Instead = Write(
+    "write `files \"/FOLDER\" { try \"$path\" \"/index.html\" }` in a `route`; for `@backend`, `proxy` beside `files`",
+);
+const STATIC_GZIP: Instead =
+    Write("write `files \"/FOLDER\" { precompressed \"br\" \"gzip\" }` in a `route`");
 const WAF: Instead = Write("write `waf { rules \"FILE\" }`; rules in SecLang belong in files of their own");
 const TLS: Instead = Write("write `listen \":443\" { tls { certificate \"FILE\" key=\"FILE\" } }`");
 const CLIENT_TLS: Instead =
@@ -43,12 +50,12 @@ const BASIC: Instead = Write("write `basic-auth { user \"NAME\" \"HASH\" }`");
 pub(super) const INSTEAD: &[(&str, Instead)] = &[
     ("access-log", Write("write `access-log \"FILE\"`")),
     ("add-header", Write("write `headers { response { set \"NAME\" \"VALUE\" } }`")),
-    ("alias", STATIC),
+    ("alias", ALIAS),
     ("allow", Write("write `access { allow \"10.0.0.0/8\"; deny \"all\" }`")),
     ("auth-basic*", BASIC),
     ("auth-jwt*", Write("write `jwt { jwks upstream=\"NAME\" }`, or `jwt { key \"RS256\" file=\"FILE\" }`")),
     ("auth-request*", Write("write `forward-auth upstream=\"NAME\" path=\"/PATH\"`")),
-    ("autoindex*", STATIC),
+    ("autoindex*", Write("write `files \"/FOLDER\" { listing }` in a `route`")),
     ("block", Write("it belongs in a rule: `rule \"EXPRESSION\" { block }`")),
     ("break", LeaveOut("a `rule` that answers ends the request, and every other one goes on to the next")),
     ("charset*", Write("write `headers { response { set \"content-type\" \"text/html; charset=utf-8\" } }`")),
@@ -58,15 +65,21 @@ pub(super) const INSTEAD: &[(&str, Instead)] = &[
     ("client-header-timeout", Write("write `timeouts { head \"10s\" }` at the top of the file")),
     ("client-max-body-size", Write("write `body-limit \"SIZE\"` in a `route`")),
     ("daemon", PROCESS),
-    ("dav-*", STATIC),
+    ("dav-*", Missing("files are only read; have an origin do it, named by `proxy`")),
     ("default-server", Write("write `site \"*\" { ... }` for all hosts that no other site names")),
-    ("default-type", STATIC),
+    ("default-type", LeaveOut("a file whose name tells no type is `application/octet-stream`")),
     ("deny", Write("write `access { deny \"10.0.0.0/8\" }`")),
+    ("disable-symlinks", Write("write `files \"/FOLDER\" { follow-links \"never\" }` in a `route`")),
     ("env", LeaveOut("`${env:NAME}` in a value is the variable of the environment")),
     ("error-log", LeaveOut("diagnostics go to the standard error; the variable FOREGATE_LOG says how many")),
     ("error-page", ERROR_PAGES),
     ("events", LeaveOut("the number of threads is `workers NUMBER` at the top of the file")),
-    ("expires", Write("write `headers { response { set \"cache-control\" \"max-age=60\" } }`")),
+    (
+        "expires",
+        Write(
+            "write `expires \"30d\" on=\"*.css\"` in `files`, or `headers { response { set \"cache-control\" \"max-age=60\" } }`",
+        ),
+    ),
     ("firewall", WAF),
     (
         "geo",
@@ -84,14 +97,16 @@ pub(super) const INSTEAD: &[(&str, Instead)] = &[
     ),
     ("gzip", COMPRESS),
     ("gzip-*", COMPRESS),
+    ("gzip-static", STATIC_GZIP),
     ("gunzip", Write("write `decompress`")),
     ("brotli-*", COMPRESS),
+    ("brotli-static", STATIC_GZIP),
     ("health", HEALTH),
     ("health-check*", HEALTH),
     ("hsts", Write("write `security-headers`, which sends `Strict-Transport-Security`")),
     ("http", LeaveOut("its directives belong at the top of the file")),
     ("if", Write("write `rule \"EXPRESSION\" { ... }`, or `when=\"EXPRESSION\"` at a key")),
-    ("index", STATIC),
+    ("index", Write("write `files \"/FOLDER\" { index \"index.html\" }` in a `route`")),
     (
         "internal",
         LeaveOut(
@@ -209,7 +224,7 @@ pub(super) const INSTEAD: &[(&str, Instead)] = &[
     ("reverse-proxy", PROXY),
     ("rewrite", Write("write `redirect`, or a `rule` that rewrites the path")),
     ("rewrite-*", REWRITE),
-    ("root", STATIC),
+    ("root", ROOT),
     ("satisfy", Missing("every module that guards a route has to let a request in")),
     ("secure-link*", Missing("`jwt` checks signed tokens")),
     ("send-timeout", Write("write `timeouts { write-stall \"30s\" }` at the top of the file")),
@@ -245,7 +260,7 @@ pub(super) const INSTEAD: &[(&str, Instead)] = &[
         "timeout",
         Write("write `timeouts`, at the top of the file for clients, in an `upstream` for its servers"),
     ),
-    ("try-files", STATIC),
+    ("try-files", TRY_FILES),
     ("types-hash-*", TUNING),
     ("underscores-in-headers", Write("write `allow-underscores` in a `site`")),
     ("user", LeaveOut("Foregate runs as the user who starts it; names and passwords belong in `basic-auth`")),

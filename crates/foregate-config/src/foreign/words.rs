@@ -11,7 +11,7 @@ const CACHE: Instead = Missing("nothing is cached");
 const TRACING: Instead =
     Missing("`trace` passes W3C trace context on, and `metrics \"ADDRESS\"` serves Prometheus");
 const FILES: Instead =
-    Missing("files are not served: have an origin do it, named by `proxy`; `respond` gives a fixed text");
+    Write("write `files \"/FOLDER\"` in a `route`; its block has `index`, `try`, `listing`, `expires`");
 const CHECKS: Instead = LeaveOut(
     "a server that fails three times gets no requests for half a second to ten seconds; there is no key",
 );
@@ -347,7 +347,7 @@ pub(super) const WORDS: &[(&str, Instead)] = &[
     ),
     ("datadog jaeger open-telemetry* opentracing* otel* otlp* traces tracing zipkin*", TRACING),
     (
-        "browse directory directory-index document-root etag file-server fileserver* files \
+        "browse directory directory-index document-root etag file-server fileserver* \
          serve-static static static-* webroot",
         FILES,
     ),

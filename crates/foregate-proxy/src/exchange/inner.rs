@@ -16,9 +16,11 @@ use super::Exchange;
 use super::modules::{Ended, Run};
 use super::route::route_by_conditions;
 use crate::error::Error;
+use crate::folders::{FolderError, LONGEST, Whole};
 use crate::link::LinkError;
 use crate::message::request::Request;
 use crate::message::response::Response;
+use crate::proxy::Config;
 use crate::settings::{Action, FixedResponse, Route};
 
 /// Fields that belong to the body, the range, the freshness or the connection of the client's own request.
@@ -81,7 +83,7 @@ pub(super) async fn judge_inner(exchange: &mut Exchange<'_>, ask: FetchRequest) 
     let Some((readings, route)) = found else { return REFUSED };
     let Some(plan) = route.plan.get() else {
         request.strip_prefix(route.strip_prefix.as_deref());
-        return Ok(ask_route(route, None, request.target(), ask));
+        return Ok(judged(exchange, ask_route(route, None, &request, ask)).await);
     };
     exchange.modules.outer = Some(Box::new(Outer {
         request: std::mem::replace(exchange.request, request),
@@ -95,17 +97,36 @@ pub(super) async fn judge_inner(exchange: &mut Exchange<'_>, ask: FetchRequest) 
         run.facts.other_paths = Some(readings).into();
     }
     let ended = screen_inner(exchange, plan).await;
-    let judged = match ended {
+    let goes_on = match ended {
         Ok(()) => Ok(dispatch_inner(exchange, route, ask)),
-        Err(Ended::Failed(Error::Client(error))) => Err(error),
+        Err(Ended::Failed(Error::Client(error))) => {
+            end_inner(exchange);
+            return Err(error);
+        }
         Err(Ended::Answer(answer, _)) => {
             let foregate_module::Response { status, fields, body, .. } = *answer;
-            Ok(Judged::Answered(Ok(FetchResponse { status, fields, body })))
+            Err(Judged::Answered(Ok(FetchResponse { status, fields, body })))
         }
-        Err(Ended::Failed(_) | Ended::Abort(_)) => REFUSED,
+        Err(Ended::Failed(_) | Ended::Abort(_)) => Err(Judged::Answered(Err(FetchError::BadRequest))),
     };
     end_inner(exchange);
-    judged
+    match goes_on {
+        Ok(answers) => Ok(judged(exchange, answers).await),
+        Err(judged) => Ok(judged),
+    }
+}
+
+/// The one that answers a request for another document.
+enum Answers {
+    Judged(Judged),
+    File(FileFragment),
+}
+
+async fn judged(exchange: &mut Exchange<'_>, answers: Answers) -> Judged {
+    match answers {
+        Answers::Judged(judged) => judged,
+        Answers::File(file) => file.judge(exchange.config).await,
+    }
 }
 
 /// Puts the client's own request back into its place.
@@ -142,33 +163,83 @@ async fn screen_inner(exchange: &mut Exchange<'_>, plan: &Plan) -> Result<(), En
 }
 
 /// Goes where the route, or a step, says.
-fn dispatch_inner(exchange: &mut Exchange<'_>, route: &Route, ask: FetchRequest) -> Judged {
+fn dispatch_inner(exchange: &mut Exchange<'_>, route: &Route, ask: FetchRequest) -> Answers {
     let facts = exchange.modules.run.as_ref().map(|run| &run.facts);
     let is_wrong =
         facts.is_some_and(|facts| facts.path_is_in_doubt.load(Ordering::Relaxed) || facts.target_is_wrong);
     if is_wrong {
-        return Judged::Answered(Err(FetchError::BadRequest));
+        return Answers::Judged(Judged::Answered(Err(FetchError::BadRequest)));
     }
     let upstream = facts.and_then(|facts| facts.upstream);
     exchange.request.strip_prefix(route.strip_prefix.as_deref());
-    ask_route(route, upstream, exchange.request.target(), ask)
+    ask_route(route, upstream, exchange.request, ask)
 }
 
 /// Asks for a target whoever answers for a route.
-fn ask_route(route: &Route, chosen: Option<UpstreamId>, target: &[u8], ask: FetchRequest) -> Judged {
+fn ask_route(route: &Route, chosen: Option<UpstreamId>, request: &Request, ask: FetchRequest) -> Answers {
+    let chosen = chosen.map(|upstream| upstream.0 as usize);
     let upstream = match (&route.action, chosen) {
+        (Action::Files { folder, upstream }, _) => {
+            let (path, target) = (request.path().to_vec(), request.target().to_vec());
+            let upstream = chosen.or(*upstream);
+            return Answers::File(FileFragment { folder: *folder, upstream, path, target, ask });
+        }
         (_, Some(upstream)) => upstream,
-        (Action::Proxy(upstream), None) => match u32::try_from(*upstream) {
-            Ok(upstream) => UpstreamId(upstream),
-            Err(_) => return Judged::Answered(Err(FetchError::BadRequest)),
-        },
-        (Action::Respond(fixed), None) => return Judged::Answered(Ok(fixed_answer(fixed))),
+        (Action::Proxy(upstream), None) => *upstream,
+        (Action::Respond(fixed), None) => {
+            return Answers::Judged(Judged::Answered(Ok(fixed_answer(fixed))));
+        }
     };
-    Judged::Ask(FetchRequest {
-        target: FetchTarget::Upstream(upstream),
-        path: Text::from(target.to_vec()),
-        ..ask
-    })
+    Answers::Judged(ask_upstream(upstream, request.target().to_vec(), ask))
+}
+
+/// A fragment whose route serves files.
+struct FileFragment {
+    folder: usize,
+    /// The upstream that answers where there is no file.
+    upstream: Option<usize>,
+    /// The path, and the path with the query.
+    path: Vec<u8>,
+    target: Vec<u8>,
+    ask: FetchRequest,
+}
+
+impl FileFragment {
+    /// Reads the file, or has the upstream asked where there is none.
+    async fn judge(self, config: &Config) -> Judged {
+        let Some(folder) = config.folders.get(self.folder) else {
+            return Judged::Answered(Err(FetchError::BadRequest));
+        };
+        let read = tokio::time::timeout(LONGEST, folder.whole(&self.path, self.ask.limit)).await;
+        Judged::Answered(match (read.unwrap_or(Err(FolderError::Read)), self.upstream) {
+            (Ok(Whole::File(body, kind)), _) => {
+                let fields = Field::new("content-type", kind.into_owned()).into_iter().collect();
+                Ok(FetchResponse { status: 200, fields, body: body.into() })
+            }
+            (Ok(Whole::TooLarge), _) => Err(FetchError::TooLarge),
+            (Ok(Whole::Nothing), Some(upstream)) => return ask_upstream(upstream, self.target, self.ask),
+            (Ok(Whole::Nothing), None) => Ok(status_alone(404)),
+            (Err(FolderError::Forbidden), _) => Ok(status_alone(403)),
+            (Err(FolderError::Busy), _) => Err(FetchError::Busy),
+            (Err(_), _) => Err(FetchError::Connection),
+        })
+    }
+}
+
+fn status_alone(status: u16) -> FetchResponse {
+    FetchResponse { status, fields: [].into_iter().collect(), body: Text::EMPTY }
+}
+
+/// Asks an upstream for a target.
+fn ask_upstream(upstream: usize, target: Vec<u8>, ask: FetchRequest) -> Judged {
+    match u32::try_from(upstream) {
+        Ok(upstream) => Judged::Ask(FetchRequest {
+            target: FetchTarget::Upstream(UpstreamId(upstream)),
+            path: Text::from(target),
+            ..ask
+        }),
+        Err(_) => Judged::Answered(Err(FetchError::BadRequest)),
+    }
 }
 
 fn fixed_answer(fixed: &FixedResponse) -> FetchResponse {

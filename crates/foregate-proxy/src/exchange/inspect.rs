@@ -11,6 +11,7 @@ use super::Exchange;
 use super::progress::Awaited;
 use super::transfer::poll_upload;
 use crate::error::Error;
+use crate::folders::body::FileBody;
 use crate::limits::budget::Share;
 use crate::limits::spool::{self, PIECE, Reader, Spool};
 use crate::link::copy::Waiting;
@@ -381,6 +382,37 @@ pub(super) async fn hold_response(
         run.facts.response_body = held;
         run.facts.response_share = Some(share);
         run.facts.response_body_is_whole = whole;
+    }
+    Ok(())
+}
+
+/// Reads as much of a file as steps have asked for. It is sent to the client before what follows.
+pub(super) async fn hold_file(exchange: &mut Exchange<'_>, body: &mut FileBody) -> Result<(), Error> {
+    let wanted = exchange.modules.run.as_ref().map_or(0, |run| run.state.hold.min(HELD));
+    if wanted == 0 {
+        return Ok(());
+    }
+    let mut held = Vec::new();
+    let mut share = exchange.proxy.filter_memory.share(exchange.account());
+    while held.len() < wanted && !body.is_done() {
+        poll_fn(|cx| body.poll_fill(cx)).await.map_err(|_| Error::FileRead)?;
+        let count = body.data().len().min(wanted - held.len());
+        let data = body.data().get(..count).unwrap_or_default();
+        if !extend(&mut held, data, wanted, Some(&mut share)) {
+            let goes_on = exchange.plan().is_some_and(|plan| plan.hold_is_optional());
+            if goes_on {
+                break;
+            }
+            return Err(Error::FilterMemory);
+        }
+        body.consume(count);
+    }
+    let is_whole = body.is_done();
+    body.put_before(held.clone());
+    if let Some(run) = &mut exchange.modules.run {
+        run.facts.response_body = held;
+        run.facts.response_share = Some(share);
+        run.facts.response_body_is_whole = is_whole;
     }
     Ok(())
 }

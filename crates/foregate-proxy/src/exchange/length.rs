@@ -17,7 +17,7 @@ use crate::time::clock;
 /// Looks whether the body of a request is empty, for its length to be said as what it is: where the end is there already, and where
 /// the client has announced it. That is waited for, since what does not keep to it must not reach an origin as a whole request.
 pub(super) async fn settle_length(exchange: &mut Exchange<'_>, next: Step) -> Next {
-    let goes_on = matches!(next, Step::Screen | Step::Prepare(_));
+    let goes_on = matches!(next, Step::Screen | Step::Prepare(_) | Step::Files { .. });
     let is_open =
         exchange.request.head.version == Version::Http2 && exchange.request.length == BodyLength::Chunked;
     if !goes_on || !is_open {

@@ -16,6 +16,8 @@ use crate::upstream::Ask;
 pub(super) struct Record {
     pub start: Instant,
     pub status: Option<u16>,
+    /// The action of the route that has answered, or was about to.
+    pub action: Option<&'static str>,
     pub error: Option<Error>,
     /// Who has ended a tunnel, or left before the response was whole.
     pub ended_by: Option<Side>,
@@ -35,6 +37,7 @@ impl Record {
         Self {
             start,
             status: None,
+            action: None,
             error: None,
             ended_by: None,
             tunnel: false,
@@ -90,6 +93,7 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
         duration,
         site: exchange.routed.site.map(|site| &*sites.site(site).name),
         route: exchange.routed.route.map(|route| &*route.pattern),
+        action: record.action,
         upstream: ask.map(|ask| &*ask.upstream.settings.name),
         server: ask.and_then(Ask::server).map(|server| &*server.label),
         attempts: ask.map_or(0, Ask::attempts),

@@ -6,6 +6,7 @@ mod bodies;
 pub mod client;
 mod downstream;
 pub(crate) mod fetch;
+mod files;
 mod heavy;
 mod inner;
 mod inspect;
@@ -65,6 +66,8 @@ enum Step {
     Route,
     /// `request-early` .. `upstream-select`: run the steps of the request, and decide where it goes.
     Screen,
+    /// Answer with a file of this folder; without one, ask this upstream.
+    Files { folder: usize, upstream: Option<usize> },
     /// `upstream-request`: make the request what the origin shall see.
     Prepare(usize),
     /// Ask the upstream, with as many attempts as are allowed, and make the response what the client shall see.
@@ -295,6 +298,8 @@ impl<'a> Exchange<'a> {
             let next = match step {
                 Step::Route => route::run(self).await,
                 Step::Screen => screen::run(self).await,
+                // Apart, since it is large and most requests do without.
+                Step::Files { folder, upstream } => Box::pin(files::run(self, folder, upstream)).await,
                 Step::Prepare(upstream) => prepare::run(self, upstream).await,
                 Step::Ask => ask::run(self).await,
                 Step::Reply(reply) => Ok(reply::run(self, *reply)),

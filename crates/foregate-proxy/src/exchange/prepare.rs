@@ -20,6 +20,7 @@ const FRAMING: [NameId; 3] = [NameId::ContentLength, NameId::TransferEncoding, N
 /// Makes the request what the origin shall see.
 pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> Next {
     let Some(upstream) = exchange.config.upstreams.get(upstream) else { return Err(Error::Internal.into()) };
+    exchange.record.action = Some("proxy");
     if exchange.request.goes_in_circles() {
         return Err(Error::Loop.into());
     }

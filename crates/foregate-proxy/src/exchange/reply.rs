@@ -11,11 +11,14 @@ use foregate_wire::{BodyLength, NameId, ResponseHead, Version};
 use super::shape::shape_or_send;
 use super::{Exchange, Step};
 use crate::error::Error;
+use crate::folders::body::FileBody;
 use crate::settings::FixedResponse;
 use crate::upstream::Origin;
 
 /// What is allowed of methods, where it is we who are asked.
 const ALLOW: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+/// The methods of files.
+pub(super) const ALLOW_OF_FILES: &[u8] = b"GET, HEAD, OPTIONS";
 
 /// The value of a field `Date` now (RFC 9110, section 5.6.7); written once a second.
 pub(super) fn date() -> [u8; 29] {
@@ -80,6 +83,8 @@ pub enum Source {
     Origin(Origin, BodyLength),
     /// Memory.
     Bytes(Text),
+    /// A file, with the length of the body; `None` for the answer to a HEAD, whose field says what a GET would get.
+    File(Option<Box<FileBody>>, BodyLength),
 }
 
 impl Source {
@@ -87,13 +92,13 @@ impl Source {
     pub fn origin(self) -> Option<Origin> {
         match self {
             Self::Origin(origin, _) => Some(origin),
-            Self::Bytes(_) => None,
+            Self::Bytes(_) | Self::File(..) => None,
         }
     }
 }
 
 impl Reply {
-    fn new(status: u16, content_type: &str, body: Text, made_by: MadeBy<'static>) -> Self {
+    pub(super) fn new(status: u16, content_type: &str, body: Text, made_by: MadeBy<'static>) -> Self {
         let mut head = ResponseHead::new();
         // As much as most have, at once.
         head.headers.reserve(256, 8);
@@ -153,7 +158,8 @@ impl Reply {
         let mut reply =
             Self::new(status, "text/plain; charset=utf-8", body.into(), MadeBy::Error(error.kind()));
         if status == 405 {
-            reply.head.headers.push(b"Allow", ALLOW);
+            let allow = if *error == Error::FileMethod { ALLOW_OF_FILES } else { ALLOW };
+            reply.head.headers.push(b"Allow", allow);
         }
         reply
     }

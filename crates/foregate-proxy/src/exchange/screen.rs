@@ -46,10 +46,18 @@ pub(super) fn dispatch(exchange: &mut Exchange<'_>) -> Next {
     }
     exchange.request.strip_prefix(route.strip_prefix.as_deref());
     let chosen = exchange.modules.run.as_ref().and_then(|run| run.facts.upstream);
+    let chosen = chosen.map(|upstream| upstream.0 as usize);
     Ok(match (&route.action, chosen) {
-        (_, Some(upstream)) => Step::Prepare(upstream.0 as usize),
+        // Files come first, whatever upstream is asked behind them.
+        (Action::Files { folder, upstream }, _) => {
+            Step::Files { folder: *folder, upstream: chosen.or(*upstream) }
+        }
+        (_, Some(upstream)) => Step::Prepare(upstream),
         (Action::Proxy(upstream), None) => Step::Prepare(*upstream),
-        (Action::Respond(fixed), None) => Step::Reply(Box::new(Reply::fixed(fixed))),
+        (Action::Respond(fixed), None) => {
+            exchange.record.action = Some("respond");
+            Step::Reply(Box::new(Reply::fixed(fixed)))
+        }
     })
 }
 

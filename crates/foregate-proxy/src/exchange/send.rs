@@ -41,6 +41,12 @@ fn begin_body(exchange: &mut Exchange<'_>, source: Source) -> Step {
             exchange.down.download.replace(if bodiless { None } else { Front::new(body, None) });
             (None, if bodiless { BodyLength::Empty } else { BodyLength::Fixed(length) })
         }
+        Source::File(body, length) => {
+            if let Some(body) = body {
+                exchange.down.download.front = Some(Front::Document(body));
+            }
+            (None, length)
+        }
     };
     // A 204 has no length, whatever was asked for (RFC 9110, section 8.6).
     let has_length = match status {

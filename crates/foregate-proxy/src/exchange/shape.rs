@@ -8,7 +8,7 @@ use foregate_module::{Chain, Filtered, PhaseId, Source as MadeBy, Text};
 use foregate_wire::{BodyLength, NameId};
 
 use super::bodies::{count_filters, take_response_filters};
-use super::inspect::hold_response;
+use super::inspect::{hold_file, hold_response};
 use super::modules::Ended;
 use super::reply::Source;
 use super::send::drop_origin;
@@ -44,6 +44,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, mut source: Source) -> Next
             exchange.response.headers.push_id(NameId::ContentLength, body.len().to_string().as_bytes());
             exchange.skip_to(PhaseId::ResponseHeaders);
         }
+        Source::File(..) => exchange.skip_to(PhaseId::ResponseHeaders),
     }
     match run_response(exchange, &mut source).await {
         Ok(()) => Ok(Step::Send(source)),
@@ -61,6 +62,8 @@ async fn run_response(exchange: &mut Exchange<'_>, source: &mut Source) -> Resul
             hold_response(exchange, origin, *length).await?;
         }
         Source::Bytes(body) => hold_bytes(exchange, body)?,
+        Source::File(Some(body), _) => hold_file(exchange, body).await?,
+        Source::File(None, _) => {}
     }
     exchange.run_phases(PhaseId::ResponseBody).await?;
     let filters = take_response_filters(exchange);
@@ -74,7 +77,14 @@ async fn run_response(exchange: &mut Exchange<'_>, source: &mut Source) -> Resul
             if filters.is_empty() || *length == BodyLength::Tunnel {
                 return Ok(());
             }
-            Ok(filter_response(exchange, origin, length, filters).await?)
+            Ok(filter_response(exchange, Some(origin), length, filters).await?)
+        }
+        Source::File(body, length) => {
+            exchange.down.download.front = body.take().map(Front::Document);
+            if filters.is_empty() {
+                return Ok(());
+            }
+            Ok(filter_response(exchange, None, length, filters).await?)
         }
         Source::Bytes(body) => {
             exchange.response.headers.remove(NameId::ContentLength);
@@ -144,11 +154,11 @@ async fn filter_whole(
     Ok(filter.take_output())
 }
 
-/// Puts filters before the body of an origin, and has them take what is at hand of it: where their memory is refused, which decoders
+/// Puts filters before the body of an origin or of a file, and has them take what is at hand of it: where their memory is refused, which decoders
 /// only know once they have seen how a body begins, the client gets an error instead of the head of a response that breaks off.
 async fn filter_response(
     exchange: &mut Exchange<'_>,
-    origin: &mut Origin,
+    mut origin: Option<&mut Origin>,
     length: &mut BodyLength,
     filters: Vec<Filtered>,
 ) -> Result<(), Error> {
@@ -164,7 +174,7 @@ async fn filter_response(
     let mut filter = Box::new(filter.begins_soon());
     filter.rewrites = changes;
     let until = memory.is_felt(account).then(|| clock::now() + BEGINS_WITHIN);
-    poll_fn(|cx| poll_begin(exchange, cx, origin, &mut filter, until)).await?;
+    poll_fn(|cx| poll_begin(exchange, cx, origin.as_deref_mut(), &mut filter, until)).await?;
     exchange.down.download.filter = Some(filter);
     Ok(())
 }
@@ -173,11 +183,12 @@ async fn filter_response(
 fn poll_begin(
     exchange: &mut Exchange<'_>,
     cx: &mut Context<'_>,
-    origin: &mut Origin,
+    mut origin: Option<&mut Origin>,
     filter: &mut Filter,
     until: Option<Instant>,
 ) -> Poll<Result<(), Error>> {
-    match exchange.down.download.poll_begin(cx, filter, &mut origin.link) {
+    let source = origin.as_deref_mut().map(|origin| &mut origin.link);
+    match exchange.down.download.poll_begin(cx, filter, source) {
         Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
         Poll::Ready(Err(error)) => {
             count_filters(exchange, filter);
@@ -186,7 +197,7 @@ fn poll_begin(
         Poll::Pending => {}
     }
     let Some(until) = until else { return Poll::Ready(Ok(())) };
-    poll_upload(exchange, cx, origin)?;
+    origin.map_or(Ok(()), |origin| poll_upload(exchange, cx, origin))?;
     if let Poll::Ready(error) = exchange.down.poll_gone(cx) {
         return Poll::Ready(Err(error));
     }

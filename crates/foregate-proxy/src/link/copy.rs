@@ -150,10 +150,12 @@ impl Copy {
         &mut self,
         cx: &mut Context<'_>,
         filter: &mut Filter,
-        source: &mut Link,
+        source: Option<&mut Link>,
     ) -> Poll<Result<(), CopyError>> {
-        let (written, count) = match &mut self.front {
-            Some(front) => {
+        let (written, count) = match (&mut self.front, source) {
+            (None, None) => return Poll::Ready(Ok(())),
+            (Some(front), _) => {
+                ready!(front.poll_fill(cx))?;
                 let piece = front.data();
                 let piece = piece.get(..Chain::PIECE).unwrap_or(piece);
                 let (written, count) = (filter.write(piece), piece.len());
@@ -163,7 +165,7 @@ impl Copy {
                 }
                 (written, count)
             }
-            None => {
+            (None, Some(source)) => {
                 // What fails here fails again when it is moved.
                 let Ok(Received::Data) = ready!(source.poll_receive(cx)) else { return Poll::Ready(Ok(())) };
                 let piece = filter.start.piece(source.data());
@@ -463,16 +465,14 @@ impl Copy {
     /// Moves some of what was taken from the source before.
     fn poll_front(&mut self, cx: &mut Context<'_>, sink: &mut Link) -> Poll<Result<(), CopyError>> {
         let Some(front) = &mut self.front else { return Poll::Ready(Ok(())) };
-        if let Front::File(reader) = front {
-            match reader.poll_fill(cx) {
-                Poll::Ready(filled) => filled.map_err(|_| CopyError::File)?,
-                // Others must not wait for the disk: what was sent so far is on its way.
-                Poll::Pending => {
-                    return match self.poll_flush(cx, sink, Waiting::File) {
-                        Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                        _ => Poll::Pending,
-                    };
-                }
+        match front.poll_fill(cx) {
+            Poll::Ready(filled) => filled?,
+            // Others must not wait for the disk: what was sent so far is on its way.
+            Poll::Pending => {
+                return match self.poll_flush(cx, sink, Waiting::File) {
+                    Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                    _ => Poll::Pending,
+                };
             }
         }
         let data = front.data();
@@ -495,7 +495,7 @@ impl Copy {
             },
         };
         front.consume(count);
-        if let Front::Memory { .. } = front {
+        if let Front::Memory { .. } | Front::Document(_) = front {
             self.moved += count as u64;
             if front.is_done() {
                 self.front = None;

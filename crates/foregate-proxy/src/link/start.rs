@@ -1,12 +1,15 @@
 //! The start of a body: what was taken of it before, and what is kept.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use foregate_module::Text;
 
 use super::copy::{Copy, End, Waiting};
+use crate::folders::body::FileBody;
 use crate::limits::budget::Share;
 use crate::limits::spool::Reader;
+use crate::transport::outcome::CopyError;
 
 /// Bytes of a body, for several who read them, with what they hold of the memory that all share.
 #[derive(Debug)]
@@ -125,6 +128,8 @@ pub enum Front {
     },
     /// It is in a file, and can be sent again.
     File(Box<Reader>),
+    /// The body is a file that is served.
+    Document(Box<FileBody>),
 }
 
 impl Front {
@@ -138,6 +143,20 @@ impl Front {
         match self {
             Self::Memory { bytes, gone, .. } => bytes.get(*gone..).unwrap_or_default(),
             Self::File(reader) => reader.data(),
+            Self::Document(body) => body.data(),
+        }
+    }
+
+    /// Waits until there is [data](Self::data), or no more of it.
+    ///
+    /// # Errors
+    ///
+    /// The file could not be read.
+    pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CopyError>> {
+        match self {
+            Self::Memory { .. } => Poll::Ready(Ok(())),
+            Self::File(reader) => reader.poll_fill(cx).map_err(|_| CopyError::File),
+            Self::Document(body) => body.poll_fill(cx).map_err(|_| CopyError::Document),
         }
     }
 
@@ -146,6 +165,7 @@ impl Front {
         match self {
             Self::Memory { gone, .. } => *gone += count,
             Self::File(reader) => reader.consume(count),
+            Self::Document(body) => body.consume(count),
         }
     }
 
@@ -154,6 +174,7 @@ impl Front {
         match self {
             Self::Memory { .. } => self.data().is_empty(),
             Self::File(reader) => reader.is_done(),
+            Self::Document(body) => body.is_done(),
         }
     }
 }

@@ -25,6 +25,17 @@ use crate::settings::{self, NewPath};
 /// head is too large.
 const HOPS_MOST: usize = 10;
 
+/// The part of a path that was taken off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stripped {
+    /// None of it.
+    Nothing,
+    /// Its start, up to a slash.
+    Start,
+    /// All of it: the slash that is left is not the client's.
+    All,
+}
+
 /// A request that has been understood. Its memory is used again for the next request of a connection.
 #[derive(Debug)]
 pub struct Request {
@@ -53,6 +64,9 @@ pub struct Request {
     told: Told,
     target: Vec<u8>,
     path_len: usize,
+    /// Whether a step has asked for another path.
+    is_rewritten: bool,
+    stripped: Stripped,
     /// The authority that the origin is told, where it is not the client's.
     origin_authority: String,
     /// Which of [`onward::CLIENT_CLAIMS`] a module has set, one bit each.
@@ -95,6 +109,8 @@ impl Request {
             told: Told::default(),
             target: Vec::new(),
             path_len: 0,
+            is_rewritten: false,
+            stripped: Stripped::Nothing,
             origin_authority: String::new(),
             claimed: 0,
             vouched: None,
@@ -171,6 +187,7 @@ impl Request {
         if target.iter().any(|byte| !byte.is_ascii_graphic()) {
             return Err(Error::Internal);
         }
+        self.is_rewritten |= path.is_some();
         self.target = target;
         self.path_len = path_len;
         Ok(())
@@ -185,9 +202,11 @@ impl Request {
             // At least the slash of the prefix is there to stay.
             self.target.drain(1..prefix.len());
             self.path_len = 1;
+            self.stripped = Stripped::All;
         } else if rest.starts_with(b"/") {
             self.target.drain(..prefix.len());
             self.path_len -= prefix.len();
+            self.stripped = Stripped::Start;
         }
     }
 
@@ -228,6 +247,11 @@ impl Request {
         (self.origin_authority, self.claimed) = (authority, claimed);
     }
 
+    /// The part of the path that [`Self::strip_prefix`] has taken off.
+    pub fn stripped(&self) -> Stripped {
+        self.stripped
+    }
+
     /// The query in its normal form, without `?`.
     pub fn query(&self) -> Option<&[u8]> {
         self.target.get(self.path_len + 1..).filter(|_| self.target.len() > self.path_len)
@@ -241,6 +265,11 @@ impl Request {
     /// The path in its normal form; `*` for a server-wide OPTIONS, empty for CONNECT.
     pub fn path(&self) -> &[u8] {
         &self.target[..self.path_len]
+    }
+
+    /// Whether the path is another one than the client's.
+    pub fn is_rewritten(&self) -> bool {
+        self.is_rewritten
     }
 
     /// Whether what follows the heads is no longer HTTP if the origin agrees.
@@ -328,6 +357,8 @@ impl Request {
         self.host_len = 0;
         self.target.clear();
         self.path_len = 0;
+        self.is_rewritten = false;
+        self.stripped = Stripped::Nothing;
         self.length = BodyLength::Empty;
         self.expect_continue = false;
         self.secure = false;

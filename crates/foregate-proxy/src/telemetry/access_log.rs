@@ -48,6 +48,8 @@ pub struct Entry<'a> {
     pub site: Option<&'a str>,
     /// The route's pattern.
     pub route: Option<&'a str>,
+    /// The action of the route that has answered, or was about to: `proxy`, `files` or `respond`.
+    pub action: Option<&'static str>,
     /// The upstream's name.
     pub upstream: Option<&'a str>,
     /// The server of the last attempt.

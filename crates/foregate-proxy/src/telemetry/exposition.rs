@@ -1,5 +1,7 @@
 //! The metrics in the OpenMetrics text format.
 
+mod folders;
+
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,6 +17,7 @@ use crate::counters::metrics::{
     BETWEEN, BLOCKED_BUCKETS, CertificateExpiry, DURATION_BUCKETS, Metrics, STATUS_CLASSES, UpstreamCounters,
 };
 use crate::counters::steps::{StepCounter, StepCounters};
+use crate::folders::Folder;
 use crate::limits::budget::Budget;
 use crate::limits::pressure;
 use crate::limits::spool::Spools;
@@ -58,12 +61,19 @@ pub struct Exposition {
     certificates: Vec<CertificateExpiry>,
     filter_memory: Arc<Budget>,
     spools: Arc<Spools>,
+    folders: Vec<Arc<Folder>>,
 }
 
 impl Exposition {
     /// Shows these counters, of a process without certificates and without bodies.
     pub fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, certificates: Vec::new(), filter_memory: Arc::default(), spools: Arc::default() }
+        Self {
+            metrics,
+            certificates: Vec::new(),
+            filter_memory: Arc::default(),
+            spools: Arc::default(),
+            folders: Vec::new(),
+        }
     }
 
     /// Shows the expiry of `certificates` as well.
@@ -74,6 +84,11 @@ impl Exposition {
     /// Shows the memory of the filters of bodies, and the bodies in files.
     pub(crate) fn with_bodies(self, filter_memory: &Arc<Budget>, spools: &Arc<Spools>) -> Self {
         Self { filter_memory: Arc::clone(filter_memory), spools: Arc::clone(spools), ..self }
+    }
+
+    /// Shows the disks of served folders.
+    pub(crate) fn with_folders(self, folders: &[Arc<Folder>]) -> Self {
+        Self { folders: folders.to_vec(), ..self }
     }
 
     /// Everything as text.
@@ -103,6 +118,7 @@ impl Collector for Exposition {
         certificates(&mut encoder, &self.certificates)?;
         process(&mut encoder, metrics)?;
         modules(&mut encoder, self)?;
+        folders::encode(&mut encoder, &self.folders)?;
         let help = "Time for which one task blocked its worker";
         histogram(&mut encoder, "event_loop_blocked", help, metrics.blocked_counts())
     }

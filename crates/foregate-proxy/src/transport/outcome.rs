@@ -101,4 +101,6 @@ pub enum CopyError {
     Memory,
     /// The file that holds the start of the body could not be read.
     File,
+    /// The file that is the body could not be read.
+    Document,
 }

@@ -9,7 +9,7 @@ use foregate_config::{Item, Problems, Tree, turns_off};
 use foregate_module::{ChooseUpstream, Decl, Output, PhaseId, Pipeline, Plan};
 use foregate_proxy::configuration::Settings;
 use foregate_proxy::routing::{HostId, HostMatch, HostPattern};
-use foregate_proxy::settings::{Action, Listen, ListenAddress, Route, RouteConditions};
+use foregate_proxy::settings::{Action, Listen, ListenAddress, Route, RouteConditions, Upstream};
 use foregate_wire::{
     Authority, Method, Scheme, Slashes, Target, TargetForm, normalize_path, parse_authority,
 };
@@ -45,6 +45,9 @@ struct Explanation {
     route: Option<String>,
     route_because: String,
     answer: Option<String>,
+    /// The places where a file is looked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    files: Vec<String>,
     upstream: Option<String>,
     servers: Vec<String>,
     /// Keys of modules that may choose another upstream.
@@ -209,7 +212,7 @@ fn explain_route(
     explain_action(settings, route, explanation);
     if let Some(plan) = route.plan.get() {
         explanation.before = keys(&settings.pipeline, plan, may_end_early);
-        if matches!(route.action, Action::Proxy(_)) {
+        if route.action.upstream().is_some() {
             explanation.elsewhere = keys(&settings.pipeline, plan, may_choose);
         }
         explanation.steps = steps(&settings.pipeline, plan);
@@ -234,14 +237,40 @@ fn explain_action(settings: &Settings, route: &Route, explanation: &mut Explanat
         Action::Proxy(index) => {
             let Some(upstream) = settings.upstreams.get(*index) else { return };
             explanation.answer = Some(format!("proxy \"{}\"", upstream.name));
-            explanation.upstream = Some(upstream.name.to_string());
-            let server = |server: &foregate_proxy::settings::Server| match server.weight {
-                1 => server.address.to_string(),
-                weight => format!("{} weight={weight}", server.address),
+            explain_upstream(upstream, explanation);
+        }
+        Action::Files { folder, upstream } => {
+            let Some(files) = settings.folders.get(*folder) else { return };
+            let mut answer = format!("files \"{}\"", files.folder.display());
+            let prefix = route.strip_prefix.as_deref().unwrap_or_default();
+            let path = match explanation.path.strip_prefix(prefix) {
+                Some("") => "/",
+                Some(path) if path.starts_with('/') => path,
+                _ => &explanation.path,
             };
-            explanation.servers = upstream.servers.iter().map(server).collect();
+            let candidates = files.rules.candidates(path.as_bytes());
+            let names = candidates.iter().map(|candidate| {
+                let slash = if candidate.is_folder && !candidate.name.is_empty() { "/" } else { "" };
+                format!("{}{slash}", String::from_utf8_lossy(&candidate.name))
+            });
+            explanation.files = names.map(|name| files.folder.join(name).display().to_string()).collect();
+            let upstream = upstream.and_then(|index| settings.upstreams.get(index));
+            if let Some(upstream) = upstream {
+                answer.push_str(&format!(", then proxy \"{}\"", upstream.name));
+                explain_upstream(upstream, explanation);
+            }
+            explanation.answer = Some(answer);
         }
     }
+}
+
+fn explain_upstream(upstream: &Upstream, explanation: &mut Explanation) {
+    explanation.upstream = Some(upstream.name.to_string());
+    let server = |server: &foregate_proxy::settings::Server| match server.weight {
+        1 => server.address.to_string(),
+        weight => format!("{} weight={weight}", server.address),
+    };
+    explanation.servers = upstream.servers.iter().map(server).collect();
 }
 
 /// The keys that have a step of which `does` holds.
@@ -332,6 +361,7 @@ fn text(explanation: &Explanation) -> String {
         route,
         route_because,
         answer,
+        files,
         servers,
         elsewhere,
         before,
@@ -366,6 +396,9 @@ fn text(explanation: &Explanation) -> String {
         // Without a route there is nothing else; where it is refused, the reason says so.
         None if !route_because.starts_with("refused") => text.push_str("answer    404\n"),
         None => {}
+    }
+    if !files.is_empty() {
+        text.push_str(&format!("looks for {}\n", files.join(", ")));
     }
     if !servers.is_empty() {
         text.push_str(&format!("servers   {}\n", servers.join(", ")));

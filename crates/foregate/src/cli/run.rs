@@ -22,14 +22,21 @@ use super::panics::log_panics;
 const LOG_VARIABLE: &str = "FOREGATE_LOG";
 
 #[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("without-file").multiple(true)))]
 pub(super) struct Run {
     #[command(flatten)]
     file: ConfigFile,
     /// Send everything to this origin; needs no file. Repeat it for several servers
-    #[arg(long, value_name = "URL", conflicts_with = "config")]
+    #[arg(long, value_name = "URL", conflicts_with = "config", group = "without-file")]
     to: Vec<String>,
-    /// Where to accept with --to
-    #[arg(long, value_name = "ADDRESS", requires = "to", default_value = ":8080")]
+    /// Serve the files of this folder; needs no file. With --to, the origin gets the requests without a file
+    #[arg(long, value_name = "FOLDER", conflicts_with = "config", group = "without-file")]
+    files: Option<PathBuf>,
+    /// List folders without an index, with --files
+    #[arg(long, requires = "files")]
+    listing: bool,
+    /// Where to accept with --to or --files
+    #[arg(long, value_name = "ADDRESS", requires = "without-file", default_value = ":8080")]
     listen: Vec<String>,
     #[arg(skip)]
     announced: Option<Announced>,
@@ -48,7 +55,7 @@ impl Run {
     /// The same as `-c FILE`.
     pub(super) fn file(path: PathBuf) -> Self {
         let file = ConfigFile { config: Some(path) };
-        Self { file, to: Vec::new(), listen: Vec::new(), announced: None }
+        Self { file, to: Vec::new(), files: None, listing: false, listen: Vec::new(), announced: None }
     }
 
     pub(super) fn announcing(self, announced: Announced) -> Self {
@@ -61,17 +68,19 @@ impl Run {
             return Outcome::Usage;
         }
         log_panics();
-        if !self.to.is_empty() {
-            let (to, listen) = (self.to, self.listen);
-            return match config::single(&to, &listen, &pipeline) {
+        if !self.to.is_empty() || self.files.is_some() {
+            let single = config::Single { to: self.to, files: self.files, listing: self.listing };
+            let listen = self.listen;
+            return match config::single(&single, &listen, &pipeline) {
                 Err(error) => {
                     complain(&error.to_string());
                     Outcome::Usage
                 }
                 Ok(settings) => {
-                    let single =
-                        move || config::single(&to, &listen, &pipeline).map_err(|error| error.to_string());
-                    serve(settings, Arc::new(single), None)
+                    let again = move || {
+                        config::single(&single, &listen, &pipeline).map_err(|error| error.to_string())
+                    };
+                    serve(settings, Arc::new(again), None)
                 }
             };
         }

@@ -16,7 +16,7 @@ pub use foregate_config::{Refused, Shown, Texts, Warnings, format};
 use foregate_module::Pipeline;
 use foregate_proxy::configuration::Settings;
 
-pub use self::single::{SingleError, single};
+pub use self::single::{Single, SingleError, single};
 
 /// Where the configuration is looked for when no file is named, in this order.
 pub const DEFAULT_FILES: [&str; 2] = ["foregate.kdl", "/etc/foregate/foregate.kdl"];

@@ -354,6 +354,8 @@ pub static ROUTE: Block = Block {
             "Answers with this status, 200 to 599, and this body, as text/plain.",
         )
         .args(1, 2),
+        Key::one("files", "FOLDER { ... }", "files \"/srv/www\"", "Serves the files of this folder, a path from the folder of the configuration. The whole path of the request names the file: with `files \"/srv/www\"`, `/docs/a.html` is `/srv/www/docs/a.html`; `strip-prefix` of the route takes the start off before. GET and HEAD are answered, with ranges and conditions. A folder is served by its index; without a slash at the end of its path the client is redirected. Together with `proxy`, files come first: requests without a file and those with other methods go to the upstream. Otherwise they get 404 and 405. Pipes and devices are not served.")
+            .with(&FILES),
         Key::one("body-limit", "SIZE", "body-limit \"10MiB\"", "The largest request body. Beyond: 413.")
             .otherwise("no limit"),
         Key::flag(
@@ -436,6 +438,33 @@ pub static ROUTE_TIMEOUTS: Block = Block {
             .otherwise("the upstream's"),
         Key::one("total", "DURATION", "total \"30s\"", "The time from the request's head to the end of the response, with all attempts. Beyond: 504, or the response is cut off. It does not limit upgraded connections.")
             .otherwise("no limit"),
+    ],
+    later: &[],
+};
+
+/// The block of `files`.
+pub static FILES: Block = Block {
+    keys: &[
+        Key::one("index", "NAME...", "index \"index.html\" \"index.htm\"", "The files that stand for a folder, the first one that exists.")
+            .args(1, ANY)
+            .default("\"index.html\""),
+        Key::one("try", "PLACE...", "try \"$path\" \"/app.html\"", "The places to look for the file, in this order. `$path` is the path of the request: the file, or the index of the folder. Text can stand around it, as in `$path.html` and `$path/index.html`; a place without it is the same file for every request, which a single-page application needs.")
+            .args(1, ANY)
+            .default("\"$path\""),
+        Key::one("precompressed", "CODING...", "precompressed \"br\" \"gzip\"", "The codings with compressed files beside the plain ones: `\"br\"` (`app.js.br`), `\"zstd\"` (`app.js.zst`) and `\"gzip\"` (`app.js.gz`). The client's `Accept-Encoding` chooses, then this order. The plain file must exist, too. Responses have `Vary: Accept-Encoding`.")
+            .args(1, 3)
+            .otherwise("none"),
+        Key::flag("listing", "#false", "listing", "Lists a folder without an index, as HTML, or as JSON for clients that prefer `application/json`. At most 10,000 names are listed."),
+        Key::one("expires", "DURATION on=PATTERN immutable=#true|#false", "expires \"30d\" on=\"*.css *.js\"", "The lifetime of files in caches: `Cache-Control: max-age=...`, or `no-cache` for `\"0s\"`. The first one that matches counts.")
+            .props(&[
+                Prop { name: "on", usage: "PATTERN", required: false, default: "all files", about: "The names of the files, as patterns with spaces between them. `*` is a part of a name, `?` one character, `**` also passes slashes. A pattern with a slash is compared with the whole path in the folder, others with the last part." },
+                Prop { name: "immutable", usage: "#true|#false", required: false, default: "#false", about: "Says that the file never changes under its name, so that browsers do not ask for it on a reload." },
+            ])
+            .many()
+            .otherwise("no `Cache-Control`"),
+        Key::one("follow-links", "\"inside\"|\"anywhere\"|\"never\"", "follow-links \"never\"", "The symbolic links below the folder that are followed. `\"inside\"`: relative links that stay in the folder; an absolute link is not followed even if it leads back into it. `\"anywhere\"`: all links. `\"never\"`: none. The folder itself can be a link; its path is followed anew once a second.")
+            .default("\"inside\""),
+        Key::flag("dotfiles", "#false", "dotfiles", "Serves files and folders whose names begin with a dot. Without it they do not exist for clients, except `/.well-known`."),
     ],
     later: &[],
 };

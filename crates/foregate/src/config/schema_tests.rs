@@ -53,6 +53,7 @@ fn around(path: &[&str], line: &str) -> String {
         text = match (*name, depth) {
             ("listen", _) => format!("listen \"127.0.0.1:1\" {{\n{text}\n}}"),
             ("upstream", _) => format!("upstream \"test\" {{\nserver \"127.0.0.1:1\"\n{text}\n}}"),
+            ("files", _) => format!("files \"www\" {{\n{text}\n}}"),
             ("list", _) => format!("list \"test\" type=\"ip\" {{\n{text}\n}}"),
             ("site", _) => format!("site \"test\" {{\nroute \"/test\" {{ respond 200; }}\n{text}\n}}"),
             ("route", _) if ["proxy", "respond"].iter().any(|key| text.starts_with(key)) => {

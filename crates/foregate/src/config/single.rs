@@ -1,17 +1,19 @@
-//! The configuration of `foregate run --to URL`, which needs no file.
+//! The configuration of `foregate run --to URL` and `foregate run --files FOLDER`, which needs no file.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use foregate_files::Rules;
 use foregate_module::{Pipeline, PlanBuilder};
 use foregate_proxy::address::ServerAddress;
 use foregate_proxy::configuration::Settings;
 use foregate_proxy::routing::{HostPattern, SiteTableBuilder};
 use foregate_proxy::settings::{
-    Action, Listen, Route, RoutePlan, Server, SiteOptions, Upstream, UpstreamProtocol, UpstreamTls,
+    Action, Files, FollowLinks, Listen, Route, RoutePlan, Server, SiteOptions, Upstream, UpstreamProtocol,
+    UpstreamTls,
 };
 
-use super::decode::listen_addresses;
+use super::decode::{listen_addresses, look_at_folder};
 
 /// Why there is no such configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -24,19 +26,70 @@ pub enum SingleError {
     /// Several origins that are not spoken to alike.
     #[error("all origins must have the same scheme")]
     Schemes,
+    /// Not a folder that can be served.
+    #[error("{0}")]
+    Folder(String),
     /// Not an address to listen on.
     #[error("`{0}` is not an address to listen on: write IP:PORT, [IPV6]:PORT, :PORT or unix:PATH")]
     Listen(String),
 }
 
-/// Sends all requests to the servers `to`; accepts them at `listen`.
+/// The answers of a configuration without a file.
+#[derive(Debug, Clone, Default)]
+pub struct Single {
+    /// The URLs of origins.
+    pub to: Vec<String>,
+    /// A folder whose files come before the origins.
+    pub files: Option<PathBuf>,
+    /// Whether its folders without an index are listed.
+    pub listing: bool,
+}
+
+/// Answers all requests with these files, then by these servers; accepts them at `listen`.
 ///
 /// `http` speaks HTTP/1.1, `https` what ALPN gives, `h2c` HTTP/2 on cleartext.
 ///
 /// # Errors
 ///
 /// A text that is not understood.
-pub fn single(to: &[String], listen: &[String], pipeline: &Arc<Pipeline>) -> Result<Settings, SingleError> {
+pub fn single(single: &Single, listen: &[String], pipeline: &Arc<Pipeline>) -> Result<Settings, SingleError> {
+    let mut settings = Settings::new(Arc::clone(pipeline));
+    settings.upstreams.extend(upstream(&single.to)?.map(Arc::new));
+    let upstream = (!settings.upstreams.is_empty()).then_some(0);
+    let action = match (&single.files, upstream) {
+        (Some(folder), upstream) => {
+            look_at_folder(folder).map_err(|wrong| SingleError::Folder(wrong.message))?;
+            let rules = Rules { listing: single.listing, ..Rules::default() };
+            let files = Files { folder: folder.clone(), rules, links: FollowLinks::default() };
+            settings.folders.push(Arc::new(files));
+            Action::Files { folder: 0, upstream }
+        }
+        (None, _) => Action::Proxy(0),
+    };
+    for text in listen {
+        let addresses =
+            listen_addresses(text, Path::new("")).ok_or_else(|| SingleError::Listen(text.clone()))?;
+        settings.listeners.extend(addresses.into_iter().map(Listen::new));
+    }
+    let mut sites = SiteTableBuilder::default();
+    let pattern = sites.pattern("/**").expect("the pattern for every path is one");
+    // Nothing is configured, but some steps are always on.
+    let plan = |proxied| RoutePlan::new(PlanBuilder::new(pipeline).build(proxied));
+    let route = Route::new(pattern.text().clone(), action);
+    let route = sites.route(Route { plan: plan(upstream.is_some()), ..route });
+    let routes = sites.route_set(vec![(pattern, route)]).expect("a single route is reached");
+    let site = sites.site("*".into(), SiteOptions::default(), routes);
+    sites.host(site, &HostPattern::Any).expect("the first site has no rival");
+    settings.unrouted = plan(false);
+    settings.sites = sites.build();
+    Ok(settings)
+}
+
+/// The upstream with these servers, if there are any.
+fn upstream(to: &[String]) -> Result<Option<Upstream>, SingleError> {
+    if to.is_empty() {
+        return Ok(None);
+    }
     let mut servers = Vec::new();
     let mut schemes = Vec::new();
     for url in to {
@@ -56,27 +109,7 @@ pub fn single(to: &[String], listen: &[String], pipeline: &Arc<Pipeline>) -> Res
         Some(&"h2c") => upstream.protocol = UpstreamProtocol::Http2,
         _ => {}
     }
-    let mut listeners = Vec::new();
-    for text in listen {
-        let addresses =
-            listen_addresses(text, Path::new("")).ok_or_else(|| SingleError::Listen(text.clone()))?;
-        listeners.extend(addresses.into_iter().map(Listen::new));
-    }
-    let mut sites = SiteTableBuilder::default();
-    let pattern = sites.pattern("/**").expect("the pattern for every path is one");
-    // Nothing is configured, but some steps are always on.
-    let plan = |proxied| RoutePlan::new(PlanBuilder::new(pipeline).build(proxied));
-    let route = Route::new(pattern.text().clone(), Action::Proxy(0));
-    let route = sites.route(Route { plan: plan(true), ..route });
-    let routes = sites.route_set(vec![(pattern, route)]).expect("a single route is reached");
-    let site = sites.site("*".into(), SiteOptions::default(), routes);
-    sites.host(site, &HostPattern::Any).expect("the first site has no rival");
-    let mut settings = Settings::new(Arc::clone(pipeline));
-    settings.unrouted = plan(false);
-    settings.listeners = listeners;
-    settings.upstreams.push(Arc::new(upstream));
-    settings.sites = sites.build();
-    Ok(settings)
+    Ok(Some(upstream))
 }
 
 fn origin(url: &str) -> Option<(&str, ServerAddress)> {
@@ -106,6 +139,7 @@ mod tests {
         }
         let of = |to: &[&str]| {
             let to: Vec<_> = to.iter().map(|t| (*t).to_owned()).collect();
+            let to = Single { to, ..Single::default() };
             single(&to, &["127.0.0.1:0".into()], &Arc::default())
         };
         assert_eq!(of(&["http://a", "h2c://b"]).err(), Some(SingleError::Schemes));

@@ -28,7 +28,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("error", &["limits", "transport"]),
     ("message", &["settings", "limits", "error"]),
     ("http2", &["time", "settings", "limits", "transport", "error", "message"]),
-    ("link", &["time", "settings", "limits", "tls", "transport", "message", "http2"]),
+    ("folders", &["time", "settings", "limits"]),
+    ("link", &["time", "settings", "limits", "tls", "transport", "message", "http2", "folders"]),
     ("names", &["random", "counters"]),
     ("routing", &["address", "sys", "counters", "settings"]),
     ("configuration", &["settings", "routing"]),
@@ -52,7 +53,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "names",
         ],
     ),
-    ("telemetry", &["address", "files", "counters", "limits"]),
+    ("telemetry", &["address", "files", "counters", "limits", "folders"]),
     (
         "proxy",
         &[
@@ -63,6 +64,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "configuration",
             "offload",
             "fetches",
+            "folders",
             "upstream",
             "telemetry",
         ],
@@ -82,6 +84,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "transport",
             "error",
             "message",
+            "folders",
             "link",
             "routing",
             "offload",
@@ -140,7 +143,7 @@ const LARGEST_CIRCLE: usize = 8;
 
 /// Crates with larger circles, and how large they may be. A crate leaves the list when it keeps to [`LARGEST_CIRCLE`].
 const LARGER_CIRCLES: &[(&str, usize)] =
-    &[("foregate", 14), ("foregate-module", 17), ("foregate-proxy", 21), ("foregate-waf", 12)];
+    &[("foregate", 14), ("foregate-module", 17), ("foregate-proxy", 22), ("foregate-waf", 12)];
 
 #[test]
 fn rooms_of_the_proxy_use_lower_rooms_alone() {

@@ -37,6 +37,7 @@ pub(super) fn line(line: &mut Vec<u8>, entry: &Entry<'_>) {
     number(line, b",\"duration_us\":", micros(entry.duration));
     optional(line, entry.site, |line, site| text(line, b",\"site\":\"", site.as_bytes()));
     optional(line, entry.route, |line, route| text(line, b",\"route\":\"", route.as_bytes()));
+    optional(line, entry.action, |line, action| plain(line, b",\"action\":\"", action));
     origin(line, entry);
     optional(line, entry.error, |line, error| text(line, b",\"error\":\"", error.as_bytes()));
     optional(line, entry.error_side, |line, side| text(line, b",\"error_side\":\"", side.as_bytes()));

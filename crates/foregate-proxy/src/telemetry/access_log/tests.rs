@@ -25,6 +25,7 @@ fn entry() -> Entry<'static> {
         duration: Duration::from_micros(150),
         site: None,
         route: None,
+        action: Some("proxy"),
         upstream: None,
         server: None,
         attempts: 0,

@@ -1,6 +1,7 @@
 //! From the tree to [`Settings`].
 
 mod conditions;
+mod files;
 mod idle;
 mod listen;
 mod numbers;
@@ -26,6 +27,7 @@ use foregate_modules::expressions::Compiler;
 use foregate_proxy::configuration::Settings;
 use foregate_proxy::settings::{RoutePlan, Upstream};
 
+pub(super) use self::files::look as look_at_folder;
 pub(super) use self::listen::listen_addresses;
 use super::schema::ROOT;
 use foregate_rules::nearest;
@@ -128,7 +130,7 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     idle.see(&of_modules);
     let top = modules.scope(&mut decoder, None, of_modules);
     settings.unrouted = RoutePlan::new(modules.plan(&top, false));
-    let mut sites = site::Sites::new(&upstreams, modules, top, idle);
+    let mut sites = site::Sites::new(&upstreams, modules, top, idle, inspect);
     let mut listeners = listen::Listeners::default();
     let admin_item = nodes.iter().find(|(key, _)| key.name == "admin").map(|(_, item)| *item);
     for (key, item) in nodes {
@@ -150,6 +152,7 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     sites.warn(&mut decoder, secure, &items, &inspection);
     upstreams.warn(&mut decoder);
     let logs;
+    settings.folders = sites.take_folders();
     (settings.sites, settings.watched, logs) = sites.build();
     for (path, place) in logs.iter().filter(|_| inspect) {
         writable::log(&mut decoder, path, *place);

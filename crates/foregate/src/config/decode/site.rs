@@ -9,13 +9,13 @@ use foregate_proxy::routing::{
     HostPattern, HostPatternError, PathPattern, RouteId, Routes, SiteTable, SiteTableBuilder,
 };
 use foregate_proxy::settings::{
-    Action, FixedResponse, Listen, Route, RoutePlan, RouteTimeouts, SiteOptions, UpstreamProtocol,
+    Action, Files, FixedResponse, Listen, Route, RoutePlan, RouteTimeouts, SiteOptions, UpstreamProtocol,
 };
 
 use super::conditions;
 use super::idle::{self, Idle};
 use super::numbers::TIMES;
-use super::{Upstreams, tls};
+use super::{Upstreams, files, tls};
 use crate::config::schema::{ROUTE, ROUTE_TIMEOUTS, SITE, SITE_TLS};
 use foregate_config::value::{self, Wrong};
 
@@ -63,13 +63,29 @@ pub(super) struct Sites<'u> {
     /// Hosts that no certificate carries as far as these have been seen, and their sites.
     uncertified: Vec<(HostPattern, Place)>,
     idle: Idle<'u>,
+    /// The folders that routes serve.
+    folders: Vec<Arc<Files>>,
+    /// Whether these must be there.
+    inspect: bool,
 }
 
 impl<'u> Sites<'u> {
-    pub(super) fn new(upstreams: &'u Upstreams, modules: Modules<'u>, top: Scope, idle: Idle<'u>) -> Self {
+    pub(super) fn new(
+        upstreams: &'u Upstreams,
+        modules: Modules<'u>,
+        top: Scope,
+        idle: Idle<'u>,
+        inspect: bool,
+    ) -> Self {
         let builder = SiteTableBuilder::default();
         let (places, tls, uncertified) = (Vec::new(), Vec::new(), Vec::new());
-        Self { builder, upstreams, modules, top, places, tls, uncertified, idle }
+        let folders = Vec::new();
+        Self { builder, upstreams, modules, top, places, tls, uncertified, idle, folders, inspect }
+    }
+
+    /// The folders that routes serve, by their index.
+    pub(super) fn take_folders(&mut self) -> Vec<Arc<Files>> {
+        std::mem::take(&mut self.folders)
     }
 
     /// Tells of what does nothing. `secure`: whether a listener speaks TLS; `lists`: the nodes of lists.
@@ -264,7 +280,8 @@ impl<'u> Sites<'u> {
         let (nodes, of_modules) = decoder.open_block(item, &ROUTE);
         self.idle.see(&of_modules);
         idle::paths(decoder, &of_modules, pattern.as_ref().as_slice(), "this route does not take");
-        if nodes.iter().any(|(key, _)| key.name == "respond") {
+        let has = |name| nodes.iter().any(|(key, _)| key.name == name);
+        if has("respond") || has("files") && !has("proxy") {
             self.idle.without_upstream(decoder, &of_modules);
         }
         let scope = self.modules.scope(decoder, Some(site), of_modules);
@@ -272,6 +289,7 @@ impl<'u> Sites<'u> {
             match key.name {
                 "proxy" => actions.push((item.place(), self.proxy(decoder, item))),
                 "respond" => actions.push((item.place(), respond(decoder, item))),
+                "files" => actions.push((item.place(), self.files(decoder, item))),
                 "body-limit" => body_limit = decoder.read(item, 0, |v| value::size(v, 0..=u64::MAX)),
                 "allow-connect" => allow_connect = decoder.flag(item),
                 "strip-prefix" => strip_prefix = prefix(decoder, item, pattern.as_ref()),
@@ -282,9 +300,9 @@ impl<'u> Sites<'u> {
         }
         let action = self.action(decoder, item, actions);
         let (pattern, action, conditions) = (pattern?, action?, conditions?);
-        let plan = self.modules.plan(&scope, matches!(action, Action::Proxy(_)));
-        if let Action::Proxy(upstream) = &action {
-            self.warn_of_streams(decoder, item, &plan, *upstream);
+        let plan = self.modules.plan(&scope, action.upstream().is_some());
+        if let Some(upstream) = action.upstream() {
+            self.warn_of_streams(decoder, item, &plan, upstream);
         }
         let plan = RoutePlan::new(plan);
         let route = Route {
@@ -324,27 +342,43 @@ impl<'u> Sites<'u> {
         item: Item<'_>,
         mut actions: Vec<(Place, Option<Action>)>,
     ) -> Option<Action> {
+        // Files come first, and the upstream answers where there is none.
+        if let [(_, Some(one)), (_, Some(other))] = &*actions {
+            let both = match (one, other) {
+                (Action::Files { folder, .. }, Action::Proxy(upstream))
+                | (Action::Proxy(upstream), Action::Files { folder, .. }) => Some((*folder, *upstream)),
+                _ => None,
+            };
+            if let Some((folder, upstream)) = both {
+                return Some(Action::Files { folder, upstream: Some(upstream) });
+            }
+        }
         match actions.len() {
             1 => actions.pop().and_then(|(_, action)| action),
             // One that was refused, or is not known, was meant to be it.
             0 if decoder.misses_files() => None,
             0 if item.children().iter().any(|child| self.may_answer(child.node.name())) => None,
             0 => {
-                let problem = Problem::new(Some(item.place()), "this route has no `proxy` and no `respond`");
+                let problem = Problem::new(
+                    Some(item.place()),
+                    "this route has no `proxy`, no `files` and no `respond`",
+                );
                 let redirects =
                     |child: &Item<'_>| matches!(child.node.name(), "redirect" | "redirects" | "rule");
                 decoder.push(problem.help(if item.children().iter().any(redirects) {
                     "add `respond 404`, or `proxy \"UPSTREAM\"`, for requests that it does not end itself"
                 } else {
-                    "add `proxy \"UPSTREAM\"` or `respond STATUS \"BODY\"`; for one that only redirects, `redirect \"/**\" \
+                    "add `proxy \"UPSTREAM\"`, `files \"FOLDER\"` or `respond STATUS \"BODY\"`; for one that only redirects, `redirect \"/**\" \
                      to=\"TARGET\"` and `respond 404`"
                 }));
                 None
             }
             _ => {
                 let problem =
-                    Problem::new(Some(actions[1].0), "a route has one answer: `proxy` or `respond`");
-                decoder.push(problem.also(actions[0].0, "the first one"));
+                    Problem::new(Some(actions[1].0), "a route has one answer: `proxy`, `files` or `respond`");
+                decoder.push(
+                    problem.help("only `files` and `proxy` go together").also(actions[0].0, "the first one"),
+                );
                 None
             }
         }
@@ -353,7 +387,18 @@ impl<'u> Sites<'u> {
     /// Whether a key is one that answers, or none, which has been told and was probably meant to be one.
     fn may_answer(&self, name: &str) -> bool {
         let of_module = || self.modules.pipeline().keys().iter().any(|(key, _)| key.name == name);
-        matches!(name, "proxy" | "respond") || !(ROUTE.keys.iter().any(|key| key.name == name) || of_module())
+        matches!(name, "proxy" | "respond" | "files")
+            || !(ROUTE.keys.iter().any(|key| key.name == name) || of_module())
+    }
+
+    fn files(&mut self, decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Action> {
+        let files = files::decode(decoder, item, self.inspect)?;
+        let known = self.folders.iter().position(|known| *known == files);
+        let folder = known.unwrap_or_else(|| {
+            self.folders.push(files);
+            self.folders.len() - 1
+        });
+        Some(Action::Files { folder, upstream: None })
     }
 
     fn proxy(&self, decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Action> {

@@ -1,13 +1,14 @@
-//! `Accept-Encoding` (RFC 9110, section 12.5.3).
+//! `Accept-Encoding` (RFC 9110, section 12.5.3), and the qualities of other fields that negotiate.
+
+use alloc::vec::Vec;
 
 use foregate_module::Fields;
 
-use crate::coding::ContentCoding;
-use crate::lists::{FULL, Quality, quality};
+use crate::ContentCoding;
 
-/// What a client takes.
-#[derive(Default)]
-pub(crate) struct AcceptEncoding {
+/// The codings that a client accepts.
+#[derive(Debug, Default)]
+pub struct AcceptEncoding {
     /// What it says of codings that are known, each at its place in [`ContentCoding::ALL`].
     codings: [Option<Quality>; ContentCoding::ALL.len()],
     /// What it says of all others (`*`).
@@ -18,9 +19,14 @@ pub(crate) struct AcceptEncoding {
 
 impl AcceptEncoding {
     /// Reads the fields of a request, once: a client may fill them with elements. Of several for one coding the first counts.
-    pub(crate) fn new(fields: &dyn Fields) -> Self {
+    pub fn new(fields: &dyn Fields) -> Self {
+        Self::of(fields.all("accept-encoding"))
+    }
+
+    /// The same for the values of the fields.
+    pub fn of<'v>(values: impl Iterator<Item = &'v [u8]>) -> Self {
         let mut accepted = Self::default();
-        let elements = fields.all("accept-encoding").flat_map(|value| value.split(|byte| *byte == b','));
+        let elements = values.flat_map(|value| value.split(|byte| *byte == b','));
         for element in elements.filter(|element| !element.is_empty()) {
             let mut parts = element.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
             let name = parts.next().unwrap_or_default();
@@ -42,13 +48,13 @@ impl AcceptEncoding {
 
     /// How much the client likes a coding. A client that does not say what it takes is one that takes nothing: RFC 9110
     /// would permit anything, but those who do not ask seldom understand.
-    pub(crate) fn quality(&self, coding: ContentCoding) -> Quality {
+    pub fn quality(&self, coding: ContentCoding) -> Quality {
         let named = place(coding).and_then(|place| *self.codings.get(place)?);
         named.or(self.others).unwrap_or(0)
     }
 
     /// The coding that the client likes most; among equals the first. `None`: the plain body.
-    pub(crate) fn choose<T: Copy>(&self, codings: &[(ContentCoding, T)]) -> Option<(ContentCoding, T)> {
+    pub fn choose<T: Copy>(&self, codings: &[(ContentCoding, T)]) -> Option<(ContentCoding, T)> {
         let mut best = None;
         // The plain body has to be liked more than a coding to win; it always may be sent.
         let mut least = self.identity.unwrap_or(0).max(1);
@@ -61,6 +67,43 @@ impl AcceptEncoding {
         }
         best
     }
+
+    /// The codings that the client likes at least as much as the plain body, the most liked first; equals stay in their order.
+    pub fn order(&self, codings: &[ContentCoding]) -> Vec<ContentCoding> {
+        let least = self.identity.unwrap_or(0).max(1);
+        let mut liked: Vec<_> =
+            codings.iter().copied().filter(|coding| self.quality(*coding) >= least).collect();
+        liked.sort_by_key(|coding| core::cmp::Reverse(self.quality(*coding)));
+        liked
+    }
+}
+
+/// How much a client likes something, in thousandths; 0: not at all.
+pub type Quality = u16;
+
+/// The quality that a client gives without saying one.
+pub const FULL: Quality = 1000;
+
+/// The quality of `q=0.5`, a parameter of an element (RFC 9110, section 12.4.2); what is no number counts as nothing, since it was meant to say less than all.
+pub fn quality(parameter: &[u8]) -> Option<Quality> {
+    let (name, value) = parameter.split_at_checked(2)?;
+    if !name.eq_ignore_ascii_case(b"q=") {
+        return None;
+    }
+    let (whole, fraction) = match value {
+        [whole, b'.', fraction @ ..] if fraction.len() <= 3 => (whole, fraction),
+        [whole] => (whole, &b""[..]),
+        _ => return Some(0),
+    };
+    if !fraction.iter().all(u8::is_ascii_digit) {
+        return Some(0);
+    }
+    let digit = |number: usize| fraction.get(number).map_or(0, |digit| Quality::from(digit - b'0'));
+    match whole {
+        b'0' => Some(digit(0) * 100 + digit(1) * 10 + digit(2)),
+        b'1' if fraction.iter().all(|digit| *digit == b'0') => Some(FULL),
+        _ => Some(0),
+    }
 }
 
 fn place(coding: ContentCoding) -> Option<usize> {
@@ -71,6 +114,8 @@ fn place(coding: ContentCoding) -> Option<usize> {
 mod tests {
     use foregate_module::FieldsMut;
     use foregate_module::testing::List;
+
+    use alloc::vec;
 
     use super::ContentCoding::{Brotli, Gzip, Zstd};
     use super::*;
@@ -99,6 +144,16 @@ mod tests {
         assert_eq!(chosen(&["br;q=0, x-gzip;q=0.5", "gzip;q=0, ,br"]), Some(Gzip));
         assert_eq!(chosen(&["*;q=0, *", ";q=1,zstd;q=0,br", "zstd"]), Some(Brotli));
         assert_eq!(chosen(&["identity;q=0.4, identity, gzip;q=0.5"]), Some(Gzip));
+    }
+
+    #[test]
+    fn codings_come_in_the_order_of_the_client() {
+        let order =
+            |value: &str| AcceptEncoding::of([value.as_bytes()].into_iter()).order(&[Brotli, Zstd, Gzip]);
+        assert_eq!(order("gzip, br, zstd"), [Brotli, Zstd, Gzip]);
+        assert_eq!(order("gzip, br;q=0.5"), [Gzip, Brotli]);
+        assert_eq!(order("gzip;q=0.4, identity;q=0.5, br"), [Brotli]);
+        assert_eq!(order(""), vec![]);
     }
 
     #[test]

@@ -1,0 +1,140 @@
+//! The settings of a served folder, and the decisions that depend on them alone.
+
+use foregate_coding::{AcceptEncoding, ContentCoding};
+use foregate_wire::{HeaderList, NameId};
+
+use crate::name::Name;
+use crate::pattern::Pattern;
+use crate::template::Template;
+
+/// The settings of a served folder.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Rules {
+    /// Names of the file that stands for a folder, the first that is there. Default: `index.html`.
+    pub index: Vec<Box<str>>,
+    /// Places to look for a file, in order. Default: `$path`.
+    pub places: Vec<Template>,
+    /// Codings with files beside the plain one, such as `app.js.br`, in order of preference. Default: none.
+    pub precompressed: Vec<ContentCoding>,
+    /// Whether a folder without an index is listed. Default: no.
+    pub listing: bool,
+    /// Whether files whose names begin with a dot are served. Default: no.
+    pub dotfiles: bool,
+    /// Lifetimes, of which the first that matches counts. Default: none.
+    pub expires: Vec<Expires>,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            index: vec!["index.html".into()],
+            places: vec![Template::Path],
+            precompressed: Vec::new(),
+            listing: false,
+            dotfiles: false,
+            expires: Vec::new(),
+        }
+    }
+}
+
+/// The lifetime of files in caches.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Expires {
+    /// Seconds; 0: a cache asks each time.
+    pub seconds: u64,
+    /// The file never changes under its name, so that no reload asks for it again (RFC 8246).
+    pub immutable: bool,
+    /// The names that it is for; `None`: all.
+    pub on: Option<Pattern>,
+}
+
+impl Expires {
+    /// The value of Cache-Control.
+    pub fn cache_control(&self) -> String {
+        match (self.seconds, self.immutable) {
+            (0, _) => "no-cache".into(),
+            (seconds, false) => format!("max-age={seconds}"),
+            (seconds, true) => format!("public, max-age={seconds}, immutable"),
+        }
+    }
+}
+
+/// A place to look for a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The name below the served folder; empty: the folder itself.
+    pub name: Vec<u8>,
+    /// The request asks for a folder: its index, or its listing.
+    pub is_folder: bool,
+    /// It is the path of the request as it is, so that a folder without a slash at its end is redirected to.
+    pub is_path: bool,
+}
+
+impl Rules {
+    /// The places to look for the file of a request, in order. Empty: no file can have this path.
+    pub fn candidates(&self, path: &[u8]) -> Vec<Candidate> {
+        let Some(name) = Name::read(path, self.dotfiles) else { return Vec::new() };
+        self.places.iter().filter_map(|place| place.candidate(&name)).collect()
+    }
+
+    /// The codings of variants to look for, in order.
+    pub fn variants(&self, headers: &HeaderList) -> Vec<ContentCoding> {
+        if self.precompressed.is_empty() {
+            return Vec::new();
+        }
+        AcceptEncoding::of(headers.get_all(NameId::AcceptEncoding)).order(&self.precompressed)
+    }
+
+    /// The lifetime of a file.
+    pub fn expires(&self, name: &[u8]) -> Option<&Expires> {
+        let is_for = |expires: &&Expires| expires.on.as_ref().is_none_or(|on| on.matches(name));
+        self.expires.iter().find(is_for)
+    }
+}
+
+/// The end of the name of a file in this coding.
+pub fn suffix(coding: ContentCoding) -> &'static str {
+    match coding {
+        ContentCoding::Gzip => ".gz",
+        ContentCoding::Deflate => ".zz",
+        ContentCoding::Brotli => ".br",
+        ContentCoding::Zstd => ".zst",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn candidates_come_in_order() {
+        let places = ["$path", "$path/index.html", "/app.html"].map(|text| Template::parse(text).unwrap());
+        let rules = Rules { places: places.to_vec(), ..Rules::default() };
+        let names = |path: &str| {
+            let candidates = rules.candidates(path.as_bytes());
+            let name = |candidate: Candidate| String::from_utf8(candidate.name).unwrap();
+            candidates.into_iter().map(name).collect::<Vec<_>>()
+        };
+        assert_eq!(names("/a"), ["a", "a/index.html", "app.html"]);
+        assert_eq!(names("/"), ["", "index.html", "app.html"]);
+        assert!(names("/a%2Fb").is_empty() && names("/.git/config").is_empty());
+    }
+
+    #[test]
+    fn the_first_lifetime_that_matches_counts() {
+        let on = |text| Some(Pattern::parse(text).unwrap());
+        let rules = Rules {
+            expires: vec![
+                Expires { seconds: 0, immutable: false, on: on("*.html") },
+                Expires { seconds: 31_536_000, immutable: true, on: on("/assets/**") },
+                Expires { seconds: 60, immutable: false, on: None },
+            ],
+            ..Rules::default()
+        };
+        let value = |name: &str| rules.expires(name.as_bytes()).map(Expires::cache_control);
+        assert_eq!(value("a/index.html").as_deref(), Some("no-cache"));
+        assert_eq!(value("assets/a.js").as_deref(), Some("public, max-age=31536000, immutable"));
+        assert_eq!(value("a.js").as_deref(), Some("max-age=60"));
+        assert_eq!(Rules::default().expires(b"a"), None);
+    }
+}

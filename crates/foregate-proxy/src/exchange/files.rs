@@ -1,0 +1,265 @@
+//! Static files: the file of a request is found and becomes the reply.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use foregate_files::listing::{html, json, prefers_json};
+use foregate_files::{Answer, Asked, Document, Name};
+use foregate_module::{Source as MadeBy, Text};
+use foregate_wire::serialise::reason_phrase;
+use foregate_wire::{BodyLength, Method, NameId};
+
+use super::bodies::renew;
+use super::parts::{asks_for_part, needs_whole};
+use super::reply::{ALLOW_OF_FILES, Reply, Source};
+use super::shape::shapes;
+use super::{Exchange, Next, Step};
+use crate::error::Error;
+use crate::folders::body::{FileBody, Part};
+use crate::folders::{Folder, FolderError, Found, FoundFile, LONGEST, seconds_now};
+use crate::limits::descriptors::Used;
+use crate::message::request::Stripped;
+use crate::random;
+
+/// Bodies up to this length, bytes, are read before the head is sent, so that filters know all of them.
+const READ_AHEAD: u64 = 64 * 1024;
+/// How often a file is looked for that changes while it is read.
+const TRIES: usize = 3;
+
+/// Answers with a file, or goes on to an upstream where there is none.
+pub(super) async fn run(exchange: &mut Exchange<'_>, folder: usize, upstream: Option<usize>) -> Next {
+    let config = exchange.config;
+    let Some(folder) = config.folders.get(folder) else { return Err(Error::Internal.into()) };
+    exchange.record.action = Some("files");
+    let method = &exchange.request.head.method;
+    if !matches!(method, Method::Get | Method::Head) {
+        return match upstream {
+            Some(upstream) => Ok(Step::Prepare(upstream)),
+            None if *method == Method::Options => Ok(options()),
+            None => Err(Error::FileMethod.into()),
+        };
+    }
+    renew(exchange);
+    for _ in 0..TRIES {
+        let rules = &folder.settings.rules;
+        let mut candidates = rules.candidates(exchange.request.path());
+        if exchange.request.stripped() == Stripped::All {
+            // The slash was not the client's.
+            candidates.iter_mut().for_each(|candidate| candidate.is_folder &= !candidate.is_path);
+        }
+        let variants = rules.variants(&exchange.request.head.headers);
+        let found = tokio::time::timeout(LONGEST, folder.find(&candidates, &variants)).await;
+        let failed = match found.unwrap_or(Err(FolderError::Read)) {
+            Ok(Found::File(file)) => match answer(exchange, folder, file).await {
+                // It is replaced, most likely.
+                Err(FolderError::Shrunk) => continue,
+                Ok(reply) => return Ok(Step::Reply(Box::new(reply))),
+                Err(error) => error,
+            },
+            Ok(Found::Folder) => return Ok(to_folder(exchange)),
+            Ok(Found::Listing(entries, is_whole)) => {
+                let reply = listing(exchange, folder, &entries, is_whole);
+                return Ok(Step::Reply(Box::new(reply)));
+            }
+            Ok(Found::Nothing) => return upstream.map(Step::Prepare).ok_or(Error::NoFile.into()),
+            Err(error) => error,
+        };
+        return match (failed, upstream) {
+            (FolderError::Busy, Some(upstream)) => Ok(Step::Prepare(upstream)),
+            (FolderError::Busy, None) => Err(Error::FileBusy.into()),
+            (FolderError::Forbidden, _) => Err(Error::FileForbidden.into()),
+            (FolderError::Descriptors, _) => Err(Error::NoDescriptors.into()),
+            (FolderError::Read | FolderError::Shrunk, _) => Err(Error::FileRead.into()),
+        };
+    }
+    Err(Error::FileRead.into())
+}
+
+/// The reply with a file that was found.
+async fn answer(
+    exchange: &mut Exchange<'_>,
+    folder: &Folder,
+    found: FoundFile,
+) -> Result<Reply, FolderError> {
+    let rules = &folder.settings.rules;
+    let is_head = exchange.request.head.method == Method::Head;
+    let document = Document { name: &found.name, stat: found.stat, coding: found.coding };
+    let decide = |exchange: &Exchange<'_>| {
+        let mut reply = Reply::new(200, "", Text::EMPTY, MadeBy::Route);
+        let headers = &exchange.request.head.headers;
+        let (now, boundary) = (seconds_now(), random::number());
+        let asked = Asked { headers, head: is_head, now, boundary };
+        let answer = rules.answer(&document, &asked, &mut reply.head.headers);
+        reply.head.status = answer.status;
+        (reply, answer)
+    };
+    let (mut reply, mut answer) = decide(exchange);
+    if answer.status == 206 && shapes(exchange) && asks_for_part(exchange) {
+        // A step may need all of the body.
+        (exchange.response.status, exchange.response.headers) = (206, reply.head.headers.clone());
+        if needs_whole(exchange) {
+            exchange.request.ask_for_all();
+            (reply, answer) = decide(exchange);
+        }
+    }
+    reply.body = match answer.status {
+        412 | 416 => {
+            reply.head.headers.push_id(NameId::ContentType, b"text/plain; charset=utf-8");
+            Source::Bytes(format!("{} {}\n", answer.status, reason_phrase(answer.status)).into())
+        }
+        304 => Source::Bytes(Text::EMPTY),
+        _ => body(exchange, found, answer, is_head, &mut reply).await?,
+    };
+    Ok(reply)
+}
+
+/// The body of an answer with content.
+async fn body(
+    exchange: &mut Exchange<'_>,
+    found: FoundFile,
+    answer: Answer,
+    is_head: bool,
+    reply: &mut Reply,
+) -> Result<Source, FolderError> {
+    let length = answer.length;
+    if is_head {
+        reply.head.headers.push_id(NameId::ContentLength, length.to_string().as_bytes());
+        return Ok(Source::File(None, BodyLength::Empty));
+    }
+    let parts = parts(answer, found.stat.size);
+    if length <= READ_AHEAD {
+        let read = read_parts(&found, parts, length);
+        let bytes = tokio::time::timeout(LONGEST, read).await.unwrap_or(Err(FolderError::Read))?;
+        return Ok(in_memory(exchange, bytes, reply));
+    }
+    let percent = exchange.proxy.filter_memory.per_client();
+    let place = Used::take_for_file(exchange.account(), percent).ok_or(FolderError::Descriptors)?;
+    reply.head.headers.push_id(NameId::ContentLength, length.to_string().as_bytes());
+    let body = FileBody::new(found.file, parts, place);
+    Ok(Source::File(Some(Box::new(body)), BodyLength::Fixed(length)))
+}
+
+/// A short body. It counts as memory that the client makes the process hold, until the client has taken it.
+fn in_memory(exchange: &mut Exchange<'_>, bytes: Vec<u8>, reply: &mut Reply) -> Source {
+    let mut share = exchange.proxy.filter_memory.share(exchange.account());
+    if let Some(run) = &mut exchange.modules.run
+        && share.hold(bytes.len())
+    {
+        // Filters know all of it.
+        run.facts.shares.push(share);
+        return Source::Bytes(bytes.into());
+    }
+    let length = bytes.len() as u64;
+    reply.head.headers.push_id(NameId::ContentLength, length.to_string().as_bytes());
+    Source::File(Some(Box::new(FileBody::of_bytes(bytes))), BodyLength::Fixed(length))
+}
+
+/// The parts of a body in their order.
+fn parts(answer: Answer, size: u64) -> VecDeque<Part> {
+    use foregate_cache::Content;
+    match answer.content {
+        Content::None => VecDeque::new(),
+        Content::Whole => [Part::Range(0..size)].into(),
+        Content::Part(range) => [Part::Range(range)].into(),
+        Content::Parts(multipart) => {
+            let parts = multipart.parts.into_iter();
+            let parts = parts.flat_map(|(head, range)| [Part::Bytes(head), Part::Range(range)]);
+            parts.chain([Part::Bytes(multipart.end)]).collect()
+        }
+    }
+}
+
+/// Reads all of a short body.
+async fn read_parts(found: &FoundFile, parts: VecDeque<Part>, length: u64) -> Result<Vec<u8>, FolderError> {
+    let mut bytes = Vec::new();
+    for part in parts {
+        let read = match part {
+            Part::Bytes(part) => part,
+            Part::Range(range) if range.is_empty() => continue,
+            Part::Range(range) => {
+                // No longer than `READ_AHEAD`.
+                let wanted = (range.end - range.start) as usize;
+                let read = found.file.read(range.start, wanted).await.map_err(FolderError::of_read)?;
+                if read.len() < wanted {
+                    return Err(FolderError::Shrunk);
+                }
+                read
+            }
+        };
+        if bytes.is_empty() && read.len() as u64 == length {
+            return Ok(read);
+        }
+        bytes.extend_from_slice(&read);
+    }
+    Ok(bytes)
+}
+
+/// Sends the client to a folder, with the slash at its end that links in its pages are relative to.
+fn to_folder(exchange: &Exchange<'_>) -> Step {
+    let request = &*exchange.request;
+    let path = path_of_client(exchange);
+    let mut target = Vec::with_capacity(request.target().len() + 2);
+    if request.is_rewritten() {
+        // The client's own path has the same end, most likely; ours it must not be told.
+        let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+        target.extend_from_slice(b"./");
+        target.extend_from_slice(last);
+    } else {
+        // No empty segment stands at its start, which would be another host: such a path has no file.
+        target.extend_from_slice(&path);
+    }
+    target.push(b'/');
+    if let Some(query) = request.query() {
+        target.push(b'?');
+        target.extend_from_slice(query);
+    }
+    let mut reply =
+        Reply::new(301, "text/plain; charset=utf-8", "301 Moved Permanently\n".into(), MadeBy::Route);
+    reply.head.headers.push_id(NameId::Location, &target);
+    Step::Reply(Box::new(reply))
+}
+
+/// The path before the route took its start off.
+fn path_of_client<'e>(exchange: &'e Exchange<'_>) -> Cow<'e, [u8]> {
+    let path = exchange.request.path();
+    let prefix = exchange.routed.route.and_then(|route| route.strip_prefix.as_deref()).unwrap_or_default();
+    match exchange.request.stripped() {
+        Stripped::Nothing => Cow::Borrowed(path),
+        Stripped::Start => Cow::Owned([prefix.as_bytes(), path].concat()),
+        Stripped::All => Cow::Borrowed(prefix.as_bytes()),
+    }
+}
+
+/// The listing of a folder.
+fn listing(
+    exchange: &Exchange<'_>,
+    folder: &Folder,
+    entries: &[foregate_files::listing::Entry],
+    is_whole: bool,
+) -> Reply {
+    let accept = exchange.request.head.headers.get(NameId::Accept);
+    let path = path_of_client(exchange);
+    let (kind, body) = if prefers_json(accept) {
+        ("application/json", json(entries))
+    } else {
+        let rules = &folder.settings.rules;
+        let name = Name::read(&path, rules.dotfiles).map_or_else(Vec::new, |name| name.bytes);
+        let mut shown = b"/".to_vec();
+        if !name.is_empty() {
+            shown.extend_from_slice(&name);
+            shown.push(b'/');
+        }
+        ("text/html; charset=utf-8", html(&shown, entries, is_whole))
+    };
+    let mut reply = Reply::new(200, kind, body.into(), MadeBy::Route);
+    reply.head.headers.push_id(NameId::Vary, b"Accept");
+    reply.head.headers.push_id(NameId::XContentTypeOptions, b"nosniff");
+    reply
+}
+
+/// The answer to OPTIONS.
+fn options() -> Step {
+    let mut reply = Reply::new(204, "", Text::EMPTY, MadeBy::Route);
+    reply.head.headers.push_id(NameId::Allow, ALLOW_OF_FILES);
+    Step::Reply(Box::new(reply))
+}

@@ -1,0 +1,173 @@
+//! The body of a response from a file, read piece by piece.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use foregate_io::{Error, File, Operation};
+use tokio::time::{Sleep, sleep};
+
+use super::{FolderError, LONGEST};
+use crate::limits::descriptors::Used;
+use crate::limits::pressure::{self, Charge};
+
+/// Bytes that are read at a time.
+const PIECE: usize = 64 * 1024;
+/// The pause after which a read that found no thread is tried again.
+const PAUSE: Duration = Duration::from_millis(50);
+/// How often.
+const TRIES: u32 = 200;
+
+/// A part of a body.
+#[derive(Debug)]
+pub(crate) enum Part {
+    /// Bytes of ours.
+    Bytes(Vec<u8>),
+    /// Bytes of the file.
+    Range(Range<u64>),
+}
+
+/// The body of a response, of which a piece at most is in memory.
+pub(crate) struct FileBody {
+    /// Absent where all parts are in memory.
+    file: Option<File>,
+    parts: VecDeque<Part>,
+    piece: Vec<u8>,
+    /// How much of the piece has been consumed.
+    gone: usize,
+    /// The memory of the piece.
+    charge: Charge,
+    reading: Option<Operation<Vec<u8>>>,
+    /// The time that a read may still take, or until the next try.
+    timer: Option<Pin<Box<Sleep>>>,
+    /// Reads without a thread, one after the other.
+    tries: u32,
+    /// The place of the descriptor.
+    _place: Option<Used>,
+}
+
+impl FileBody {
+    /// Nothing has been read yet.
+    pub fn new(file: File, parts: VecDeque<Part>, place: Used) -> Self {
+        Self { file: Some(file), _place: Some(place), ..Self::in_memory(parts) }
+    }
+
+    /// A short body, all of which has been read.
+    pub fn of_bytes(bytes: Vec<u8>) -> Self {
+        let mut body = Self::in_memory(VecDeque::new());
+        body.set_piece(bytes);
+        body
+    }
+
+    fn in_memory(parts: VecDeque<Part>) -> Self {
+        Self {
+            file: None,
+            parts,
+            piece: Vec::new(),
+            gone: 0,
+            charge: Charge::new(),
+            reading: None,
+            timer: None,
+            tries: 0,
+            _place: None,
+        }
+    }
+
+    /// Whether all has been read and consumed.
+    pub fn is_done(&self) -> bool {
+        self.data().is_empty() && self.parts.is_empty()
+    }
+
+    /// The bytes that have been read and not been consumed.
+    pub fn data(&self) -> &[u8] {
+        self.piece.get(self.gone..).unwrap_or_default()
+    }
+
+    /// Drops the first `count` bytes of [`Self::data`].
+    pub fn consume(&mut self, count: usize) {
+        self.gone += count;
+        if self.data().is_empty() {
+            self.set_piece(Vec::new());
+        }
+    }
+
+    /// Puts bytes before all others.
+    pub fn put_before(&mut self, bytes: Vec<u8>) {
+        let rest = self.data().to_vec();
+        self.set_piece(Vec::new());
+        for bytes in [rest, bytes].into_iter().filter(|bytes| !bytes.is_empty()) {
+            self.parts.push_front(Part::Bytes(bytes));
+        }
+    }
+
+    /// Waits until there is [data](Self::data), or no more of it.
+    ///
+    /// # Errors
+    ///
+    /// The file could not be read, or is shorter than it was.
+    pub fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), FolderError>> {
+        while self.data().is_empty() {
+            match self.parts.pop_front() {
+                None => break,
+                Some(Part::Bytes(bytes)) => self.set_piece(bytes),
+                Some(Part::Range(range)) => {
+                    let read = self.poll_read(cx, &range);
+                    let start = match &read {
+                        Poll::Ready(Ok(bytes)) => range.start + bytes.len() as u64,
+                        _ => range.start,
+                    };
+                    if start < range.end {
+                        self.parts.push_front(Part::Range(start..range.end));
+                    }
+                    self.set_piece(ready!(read)?);
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads the start of a range that is not empty.
+    fn poll_read(&mut self, cx: &mut Context<'_>, range: &Range<u64>) -> Poll<Result<Vec<u8>, FolderError>> {
+        // As with other buffers: a peer that takes little holds the less the more of them there are.
+        let most = PIECE.min(pressure::largest_buffer());
+        loop {
+            if self.reading.is_none() && self.tries > 0 {
+                let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(PAUSE)));
+                ready!(timer.as_mut().poll(cx));
+                self.timer = None;
+            }
+            let length = usize::try_from(range.end - range.start).unwrap_or(most).min(most);
+            let Some(file) = &self.file else { return Poll::Ready(Err(FolderError::Read)) };
+            let reading = self.reading.get_or_insert_with(|| file.read(range.start, length));
+            match Pin::new(reading).poll(cx) {
+                Poll::Ready(Ok(bytes)) => {
+                    (self.reading, self.timer, self.tries) = (None, None, 0);
+                    // A file that ends here has been cut off since its length was told.
+                    return Poll::Ready(if bytes.is_empty() { Err(FolderError::Shrunk) } else { Ok(bytes) });
+                }
+                Poll::Ready(Err(Error::Busy)) if self.tries < TRIES => {
+                    (self.reading, self.timer) = (None, None);
+                    self.tries += 1;
+                }
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(FolderError::Read)),
+                Poll::Pending => {
+                    let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(LONGEST)));
+                    return timer.as_mut().poll(cx).map(|()| Err(FolderError::Read));
+                }
+            }
+        }
+    }
+
+    fn set_piece(&mut self, piece: Vec<u8>) {
+        self.charge.set(piece.capacity());
+        (self.piece, self.gone) = (piece, 0);
+    }
+}
+
+impl std::fmt::Debug for FileBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileBody").field("parts", &self.parts.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,229 @@
+//! Finding the file of a request.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use foregate_coding::ContentCoding;
+use foregate_files::listing::{self, NAMES_MOST};
+use foregate_files::{Candidate, Stat, suffix};
+use foregate_io::{BlockingDirectory, Error, File, Kind};
+use rustix::io::Errno;
+
+use super::{FOLLOWED_EVERY, Folder, FolderError, FoundFile};
+use crate::time::clock;
+
+/// What a request for a file leads to.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// A file.
+    File(FoundFile),
+    /// A folder that was asked for without the slash at its end.
+    Folder,
+    /// The entries of a folder, and whether these are all.
+    Listing(Vec<listing::Entry>, bool),
+    /// Nothing.
+    Nothing,
+}
+
+impl Folder {
+    /// Looks for the first of these candidates that is there, and for a variant of it in one of these codings.
+    ///
+    /// # Errors
+    ///
+    /// A file is there, and cannot be used.
+    pub(crate) async fn find(
+        &self,
+        candidates: &[Candidate],
+        variants: &[ContentCoding],
+    ) -> Result<Found, FolderError> {
+        self.follow().await;
+        for candidate in candidates {
+            if candidate.is_folder {
+                if let Some((file, name)) = self.index(&candidate.name).await? {
+                    return self.with_variant(file, name, variants).await;
+                }
+                if self.settings.rules.listing
+                    && let Some((entries, is_whole)) = self.list(&candidate.name).await?
+                {
+                    return Ok(Found::Listing(entries, is_whole));
+                }
+                continue;
+            }
+            let Some(file) = self.open_at(&candidate.name).await? else { continue };
+            match file.metadata().kind {
+                Kind::File => return self.with_variant(file, candidate.name.clone(), variants).await,
+                Kind::Folder if candidate.is_path => {
+                    if self.settings.rules.listing || self.index(&candidate.name).await?.is_some() {
+                        return Ok(Found::Folder);
+                    }
+                }
+                // Pipes, devices and sockets are no files.
+                Kind::Folder | Kind::Link | Kind::Other => {}
+            }
+        }
+        Ok(Found::Nothing)
+    }
+
+    /// Follows the path of the folder anew, once in a while.
+    async fn follow(&self) {
+        let now = clock::now();
+        {
+            let mut followed = self.followed.lock();
+            if now.saturating_duration_since(*followed) < FOLLOWED_EVERY {
+                return;
+            }
+            *followed = now;
+        }
+        if let Err(error) = self.directory.reopen().await {
+            self.tell(b"", &error);
+        }
+    }
+
+    /// The file that stands for a folder, and its name.
+    async fn index(&self, folder: &[u8]) -> Result<Option<(File, Vec<u8>)>, FolderError> {
+        for index in &self.settings.rules.index {
+            let name = match folder {
+                [] => index.as_bytes().to_vec(),
+                folder => [folder, b"/", index.as_bytes()].concat(),
+            };
+            if let Some(file) = self.open_file(&name).await? {
+                return Ok(Some((file, name)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Opens a name that has to be a file's.
+    async fn open_file(&self, name: &[u8]) -> Result<Option<File>, FolderError> {
+        let file = self.open_at(name).await?;
+        Ok(file.filter(|file| file.metadata().kind == Kind::File))
+    }
+
+    async fn with_variant(
+        &self,
+        file: File,
+        name: Vec<u8>,
+        variants: &[ContentCoding],
+    ) -> Result<Found, FolderError> {
+        for coding in variants {
+            let variant = [&name, suffix(*coding).as_bytes()].concat();
+            if let Some(file) = self.open_file(&variant).await? {
+                return Ok(Found::File(FoundFile::new(file, name, Some(*coding))));
+            }
+        }
+        Ok(Found::File(FoundFile::new(file, name, None)))
+    }
+
+    /// Opens a name, unless there is nothing that may be served.
+    async fn open_at(&self, name: &[u8]) -> Result<Option<File>, FolderError> {
+        match self.directory.open(Path::new(OsStr::from_bytes(name)), self.how).await {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) if error.is_escape() => {
+                self.tell(name, &"it, or a link on its way, leads out of the folder (`follow-links`)");
+                Ok(None)
+            }
+            Err(Error::Busy) => Err(FolderError::Busy),
+            Err(Error::Io(error)) => match Errno::from_io_error(&error) {
+                // Names that no file can have, and sockets.
+                Some(Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ | Errno::NXIO | Errno::NODEV) => {
+                    Ok(None)
+                }
+                Some(Errno::ACCESS | Errno::PERM) => {
+                    self.tell(name, &error);
+                    Err(FolderError::Forbidden)
+                }
+                Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN) => Err(FolderError::Busy),
+                _ => {
+                    self.tell(name, &error);
+                    Err(FolderError::Read)
+                }
+            },
+        }
+    }
+
+    /// The entries of a folder that are served, sorted, and whether these are all. `None`: it is no folder.
+    async fn list(&self, name: &[u8]) -> Result<Option<(Vec<listing::Entry>, bool)>, FolderError> {
+        let (path, how, dotfiles) = (name.to_vec(), self.how, self.settings.rules.dotfiles);
+        let listed = self.directory.run(move |directory| {
+            let folder = Path::new(OsStr::from_bytes(&path));
+            let names = directory.list(folder, NAMES_MOST + 1)?;
+            let is_whole = names.len() <= NAMES_MOST;
+            let entry = |entry: foregate_io::Entry| entry_of(directory, folder, how, dotfiles, &entry);
+            let mut entries: Vec<_> = names.into_iter().take(NAMES_MOST).filter_map(entry).collect();
+            listing::sort(&mut entries);
+            Ok((entries, is_whole))
+        });
+        match listed.await {
+            Ok(listed) => Ok(Some(listed)),
+            Err(error) if error.is_not_found() || error.is_escape() => Ok(None),
+            Err(Error::Busy) => Err(FolderError::Busy),
+            Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                Err(FolderError::Forbidden)
+            }
+            Err(error) => {
+                self.tell(name, &error);
+                Err(FolderError::Read)
+            }
+        }
+    }
+}
+
+/// An entry of a listing, unless it would not be served.
+fn entry_of(
+    directory: &BlockingDirectory,
+    folder: &Path,
+    how: foregate_io::OpenHow,
+    dotfiles: bool,
+    entry: &foregate_io::Entry,
+) -> Option<listing::Entry> {
+    let name = entry.name.as_bytes();
+    let is_odd = name.contains(&b'\\');
+    if is_odd || name.starts_with(b".") && !dotfiles {
+        return None;
+    }
+    let path = folder.join(&entry.name);
+    let metadata = match entry.kind {
+        // Where it leads says whether it would be served.
+        Kind::Link => *directory.open(&path, how).ok()?.metadata(),
+        Kind::File | Kind::Folder | Kind::Other => directory.stat(&path).ok()?,
+    };
+    let is_folder = match metadata.kind {
+        Kind::Folder => true,
+        Kind::File => false,
+        Kind::Link | Kind::Other => return None,
+    };
+    let modified = metadata.modified.0.try_into().unwrap_or(0);
+    Some(listing::Entry { name: name.to_vec(), is_folder, size: metadata.length, modified })
+}
+
+impl FoundFile {
+    fn new(file: File, name: Vec<u8>, coding: Option<ContentCoding>) -> Self {
+        let metadata = file.metadata();
+        let mut stat = Stat {
+            size: metadata.length,
+            modified: metadata.modified,
+            changed: (0, 0),
+            inode: metadata.inode,
+        };
+        if stat.is_pinned()
+            && let Ok(found) = rustix::fs::fstat(&file)
+        {
+            #[allow(
+                clippy::unnecessary_cast,
+                clippy::useless_conversion,
+                reason = "the types differ by architecture"
+            )]
+            let changed = (found.st_ctime as i64, u32::try_from(found.st_ctime_nsec).unwrap_or(0));
+            stat.changed = changed;
+        }
+        Self { name, file, stat, coding }
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn seconds_now() -> u64 {
+    std::time::SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

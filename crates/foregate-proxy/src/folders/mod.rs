@@ -1,0 +1,115 @@
+//! Folders of static files at work: opening files without waiting for a disk, and reading them piece by piece.
+//!
+//! Decisions are those of `foregate-files`; no call that may wait for a disk runs on a worker (`foregate-io`).
+
+pub(crate) mod body;
+mod find;
+mod whole;
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use foregate_io::{Directory, File, Limits, Links, OpenHow, Stat};
+use parking_lot::Mutex;
+
+use crate::settings::{Files, FollowLinks};
+use crate::time::notices::Notices;
+
+pub(crate) use self::find::{Found, seconds_now};
+pub(crate) use self::whole::Whole;
+
+/// The longest that a file is looked for, and that one read may take.
+pub(crate) const LONGEST: Duration = Duration::from_secs(10);
+
+/// How often the path of a folder is followed anew: deployments swap a link.
+const FOLLOWED_EVERY: Duration = Duration::from_secs(1);
+
+/// Reads that wait for a thread, and how long. Nothing but the file answers these requests, so that they wait longer than those of a cache.
+const LIMITS: Limits =
+    Limits { threads: 64, queue: 1024, patience: Duration::from_secs(1), stuck: Duration::from_secs(5) };
+
+/// A served folder.
+#[derive(Debug)]
+pub struct Folder {
+    /// Its settings.
+    pub settings: Arc<Files>,
+    directory: Directory,
+    how: OpenHow,
+    followed: Mutex<Instant>,
+    notices: Notices,
+}
+
+/// Why a file could not be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FolderError {
+    /// The system does not let the process read it.
+    Forbidden,
+    /// The disk is too slow at present.
+    Busy,
+    /// It could not be read.
+    Read,
+    /// It has become shorter while it was read.
+    Shrunk,
+    /// There is no descriptor for it.
+    Descriptors,
+}
+
+impl FolderError {
+    /// Why a read has failed.
+    pub(crate) fn of_read(error: foregate_io::Error) -> Self {
+        if error.is_busy() { Self::Busy } else { Self::Read }
+    }
+}
+
+/// An open file that was found.
+#[derive(Debug)]
+pub(crate) struct FoundFile {
+    /// Its name below the folder, without the end that a variant has.
+    pub name: Vec<u8>,
+    pub file: File,
+    pub stat: foregate_files::Stat,
+    pub coding: Option<foregate_coding::ContentCoding>,
+}
+
+impl Folder {
+    /// Opens the folder, which may block. One of `old` with the same settings is kept.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened; with its path.
+    pub fn open(settings: &Arc<Files>, old: &[Arc<Self>]) -> io::Result<Arc<Self>> {
+        if let Some(same) = old.iter().find(|old| old.settings == *settings) {
+            return Ok(Arc::clone(same));
+        }
+        let directory = Directory::open_root(&settings.folder, LIMITS).map_err(|error| {
+            io::Error::new(error.kind(), format!("folder {}: {error}", settings.folder.display()))
+        })?;
+        let links = match settings.links {
+            FollowLinks::Inside => Links::Beneath,
+            FollowLinks::Anywhere => Links::Anywhere,
+            FollowLinks::Never => Links::Never,
+        };
+        Ok(Arc::new(Self {
+            settings: Arc::clone(settings),
+            directory,
+            how: OpenHow::read().links(links),
+            followed: Mutex::new(Instant::now()),
+            notices: Notices::default(),
+        }))
+    }
+
+    /// The figures of its disk.
+    pub fn counters(&self) -> Stat {
+        self.directory.counters()
+    }
+
+    /// Tells of a file that cannot be used, now and then.
+    fn tell(&self, name: &[u8], reason: &dyn std::fmt::Display) {
+        if self.notices.take(Instant::now()) {
+            let (folder, file) = (self.settings.folder.display(), String::from_utf8_lossy(name));
+            // Escaped: the name is the client's.
+            tracing::warn!(%folder, ?file, %reason, "a file was not served");
+        }
+    }
+}

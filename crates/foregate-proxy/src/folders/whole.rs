@@ -1,0 +1,38 @@
+//! Whole files, for fragments of documents.
+
+use std::borrow::Cow;
+
+use foregate_files::content_type;
+
+use super::{Folder, FolderError, Found};
+
+/// A file that is read as a whole.
+pub(crate) enum Whole {
+    /// Its content and its type.
+    File(Vec<u8>, Cow<'static, str>),
+    /// It is longer than allowed.
+    TooLarge,
+    /// There is none.
+    Nothing,
+}
+
+impl Folder {
+    /// Reads the plain file of a path, if it has at most so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// A file is there, and cannot be read.
+    pub(crate) async fn whole(&self, path: &[u8], limit: usize) -> Result<Whole, FolderError> {
+        let candidates = self.settings.rules.candidates(path);
+        let Found::File(found) = self.find(&candidates, &[]).await? else { return Ok(Whole::Nothing) };
+        let length = match usize::try_from(found.stat.size) {
+            Ok(length) if length <= limit => length,
+            _ => return Ok(Whole::TooLarge),
+        };
+        let content = match length {
+            0 => Vec::new(),
+            _ => found.file.read(0, length).await.map_err(FolderError::of_read)?,
+        };
+        Ok(Whole::File(content, content_type(&found.name)))
+    }
+}
