@@ -3,6 +3,9 @@
 /// The folder whose name begins with a dot and that is served all the same (RFC 8615).
 const WELL_KNOWN: &[u8] = b".well-known";
 
+/// The longest segment that a file system has, bytes.
+const LONGEST: usize = 255;
+
 /// The name of a file or folder below the served folder, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
@@ -35,6 +38,7 @@ impl Name {
             let is_allowed = dotfiles || number == 0 && name == WELL_KNOWN;
             match name {
                 b"" | b"." | b".." => return None,
+                name if name.len() > LONGEST => return None,
                 [b'.', ..] if !is_allowed => return None,
                 _ => {}
             }
@@ -136,6 +140,13 @@ mod tests {
         ] {
             assert_eq!(read(path), None, "{path}");
         }
+    }
+
+    #[test]
+    fn names_are_no_longer_than_file_systems_have_them() {
+        assert!(read(&format!("/a/{}", "x".repeat(255))).is_some());
+        assert!(read(&format!("/a/{}", "%78".repeat(255))).is_some());
+        assert!(read(&format!("/{}/a", "x".repeat(256))).is_none());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::UNIX_EPOCH;
 
 use foregate_coding::ContentCoding;
@@ -39,6 +40,9 @@ impl Folder {
         variants: &[ContentCoding],
     ) -> Result<Found, FolderError> {
         self.follow().await;
+        if self.is_gone.load(Ordering::Relaxed) {
+            return Ok(Found::Nothing);
+        }
         for candidate in candidates {
             if candidate.is_folder {
                 if let Some((file, name)) = self.index(&candidate.name).await? {
@@ -71,12 +75,16 @@ impl Folder {
         let now = clock::now();
         {
             let mut followed = self.followed.lock();
-            if now.saturating_duration_since(*followed) < FOLLOWED_EVERY {
+            if followed.is_some_and(|last| now.saturating_duration_since(last) < FOLLOWED_EVERY) {
                 return;
             }
-            *followed = now;
+            *followed = Some(now);
         }
-        if let Err(error) = self.directory.reopen().await {
+        let opened = self.directory.reopen().await;
+        // What is open meanwhile is the folder that was there before.
+        let is_gone = opened.as_ref().is_err_and(Error::is_not_found);
+        self.is_gone.store(is_gone, Ordering::Relaxed);
+        if let Err(error) = opened {
             self.tell(b"", &error);
         }
     }

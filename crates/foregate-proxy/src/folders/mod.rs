@@ -8,6 +8,7 @@ mod whole;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use foregate_io::{Directory, File, Limits, Links, OpenHow, Stat};
@@ -36,7 +37,10 @@ pub struct Folder {
     pub settings: Arc<Files>,
     directory: Directory,
     how: OpenHow,
-    followed: Mutex<Instant>,
+    /// When its path was last followed; `None`: the next request does it.
+    followed: Mutex<Option<Instant>>,
+    /// The path leads to nothing at present.
+    is_gone: AtomicBool,
     notices: Notices,
 }
 
@@ -80,6 +84,8 @@ impl Folder {
     /// It cannot be opened; with its path.
     pub fn open(settings: &Arc<Files>, old: &[Arc<Self>]) -> io::Result<Arc<Self>> {
         if let Some(same) = old.iter().find(|old| old.settings == *settings) {
+            // The path may lead elsewhere by now.
+            *same.followed.lock() = None;
             return Ok(Arc::clone(same));
         }
         let directory = Directory::open_root(&settings.folder, LIMITS).map_err(|error| {
@@ -94,7 +100,8 @@ impl Folder {
             settings: Arc::clone(settings),
             directory,
             how: OpenHow::read().links(links),
-            followed: Mutex::new(Instant::now()),
+            followed: Mutex::new(Some(Instant::now())),
+            is_gone: AtomicBool::new(false),
             notices: Notices::default(),
         }))
     }
