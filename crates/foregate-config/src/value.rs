@@ -6,7 +6,8 @@ use std::path::Path;
 use foregate_rules::nearest;
 
 pub use foregate_module::settings::value::{
-    Scalar as Value, Wrong, boolean, choose, duration, is_off, number, show_size, size, string, text_of_file,
+    Scalar as Value, Wrong, boolean, choose, duration, is_off, number, show_duration, show_size, size,
+    string, text_of_file,
 };
 
 use super::files;

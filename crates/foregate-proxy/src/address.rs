@@ -55,6 +55,16 @@ impl ServerAddress {
         }
     }
 
+    /// The same host with another port. A Unix socket has none.
+    #[must_use]
+    pub fn with_port(&self, port: u16) -> Self {
+        match self {
+            Self::Ip(address) => Self::Ip(SocketAddr::new(address.ip(), port)),
+            Self::Name { host, .. } => Self::Name { host: Arc::clone(host), port },
+            Self::Unix(_) | Self::Service(_) => self.clone(),
+        }
+    }
+
     /// Whether it has to be resolved.
     pub fn is_name(&self) -> bool {
         matches!(self, Self::Name { .. } | Self::Service(_))

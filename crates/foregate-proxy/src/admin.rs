@@ -1,5 +1,7 @@
 //! The admin socket and the metrics endpoint.
 
+mod servers;
+
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -80,14 +82,14 @@ impl Clients {
 }
 
 /// Serves the admin socket: one line of JSON in, one line out.
-pub async fn serve(listener: UnixListener, requests: mpsc::Sender<Request>) {
+pub async fn serve(listener: UnixListener, requests: mpsc::Sender<Request>, proxy: Arc<Proxy>) {
     let mut clients = Clients::default();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let requests = requests.clone();
+                let (requests, proxy) = (requests.clone(), Arc::clone(&proxy));
                 let serve = |asked: Asked| async move {
-                    if let Err(error) = answer(stream, requests, &asked).await {
+                    if let Err(error) = answer(stream, requests, &proxy, &asked).await {
                         tracing::debug!(%error, "admin client");
                     }
                 };
@@ -98,7 +100,12 @@ pub async fn serve(listener: UnixListener, requests: mpsc::Sender<Request>) {
     }
 }
 
-async fn answer(stream: UnixStream, requests: mpsc::Sender<Request>, asked: &Asked) -> io::Result<()> {
+async fn answer(
+    stream: UnixStream,
+    requests: mpsc::Sender<Request>,
+    proxy: &Proxy,
+    asked: &Asked,
+) -> io::Result<()> {
     let credentials = stream.peer_cred()?;
     let own = rustix::process::geteuid().as_raw();
     let mut stream = BufReader::new(stream);
@@ -107,22 +114,22 @@ async fn answer(stream: UnixStream, requests: mpsc::Sender<Request>, asked: &Ask
         let mut line = Vec::new();
         timeout(PATIENCE, (&mut stream).take(LONGEST_REQUEST).read_until(b'\n', &mut line)).await??;
         asked.set();
-        reply(&line, &requests).await
+        reply(&line, &requests, proxy).await
     } else {
         refusal("only the user that runs the proxy may ask")
     };
     stream.write_all(line.as_bytes()).await
 }
 
-async fn reply(line: &[u8], requests: &mpsc::Sender<Request>) -> String {
-    let Some(verb) = serde_json::from_slice::<serde_json::Value>(line)
-        .ok()
-        .and_then(|request| Some(request.get("verb")?.as_str()?.to_owned()))
-    else {
+async fn reply(line: &[u8], requests: &mpsc::Sender<Request>, proxy: &Proxy) -> String {
+    let request = serde_json::from_slice::<serde_json::Value>(line).unwrap_or_default();
+    let Some(verb) = request.get("verb").and_then(serde_json::Value::as_str) else {
         return refusal("expected one line such as {\"verb\":\"reload\"}");
     };
-    if verb != "reload" {
-        return refusal(&format!("unknown verb {verb:?}; known is: reload"));
+    match verb {
+        "reload" => {}
+        "upstreams" => return servers::reply(&request, proxy),
+        _ => return refusal(&format!("unknown verb {verb:?}; known are: reload, upstreams")),
     }
     let (answer, answered) = oneshot::channel();
     if requests.send(Request::Reload(answer)).await.is_err() {

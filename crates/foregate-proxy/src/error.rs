@@ -159,6 +159,9 @@ pub enum Error {
     /// The response is dropped for another attempt.
     #[error("the response is dropped for another attempt")]
     Unwanted,
+    /// The origin answers none of its requests, while others do.
+    #[error("the origin answers none of its requests")]
+    OriginHangs,
     /// The origin fell silent within its response.
     #[error("the origin fell silent in mid-response")]
     OriginIdle,
@@ -311,6 +314,7 @@ impl Error {
             Self::TryTimeout => Row::new(Upstream, "try_timeout", 504, Silent).blames_server(),
             Self::TotalTimeout => Row::new(Upstream, "total_timeout", 504, Never),
             Self::Unwanted => Row::new(Internal, "unwanted", 500, Never),
+            Self::OriginHangs => Row::new(Upstream, "origin_hangs", 504, Silent).blames_server(),
             Self::OriginIdle => Row::new(Upstream, "origin_idle", 504, Never),
             Self::OriginStall => Row::new(Upstream, "origin_stall", 504, Never).blames_server(),
             Self::ResponseTooLarge => Row::new(Upstream, "response_too_large", 502, Never),

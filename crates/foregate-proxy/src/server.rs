@@ -327,7 +327,7 @@ impl Server {
             task.abort();
         }
         if let (Some(listener), Some(path)) = (side.admin, settings.admin.clone()) {
-            let task = tokio::spawn(admin::serve(listener, self.admin.clone()));
+            let task = tokio::spawn(admin::serve(listener, self.admin.clone(), Arc::clone(&self.proxy)));
             self.admin_task = Some((SocketFile::at(path), task));
         }
     }

@@ -6,6 +6,7 @@
 mod balance;
 mod conditions;
 mod retry;
+mod servers;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -17,11 +18,12 @@ use std::time::Duration;
 use foregate_files::Rules;
 use foregate_module::Plan;
 
-use crate::address::{AddressBlock, ServerAddress};
+use crate::address::AddressBlock;
 
 pub use self::balance::{Balance, HashBy};
 pub use self::conditions::{Entrance, OriginTimes, RouteConditions, RouteTimeouts};
 pub use self::retry::{Elsewhere, NewPath, Retry, RetryOn};
+pub use self::servers::{Eject, HealthCheck, HttpProbe, Probe, Server, Statuses, Sticky};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -295,6 +297,14 @@ pub struct Upstream {
     pub resolver: Option<Arc<[SocketAddr]>>,
     /// How requests are spread over its servers. Default: in turns.
     pub balance: Balance,
+    /// Sessions. Default: none.
+    pub sticky: Option<Sticky>,
+    /// Active health checks. Default: none.
+    pub health: Option<HealthCheck>,
+    /// Passive health.
+    pub eject: Eject,
+    /// The zone of this proxy, whose servers are preferred. Default: none.
+    pub zone: Option<Box<str>>,
     /// What its servers get as `Host` or `:authority`: a name or address, with a port where it has one. Default (`None`):
     /// what the client has sent.
     pub host: Option<Arc<str>>,
@@ -342,6 +352,10 @@ impl Upstream {
             servers,
             resolver: None,
             balance: Balance::RoundRobin,
+            sticky: None,
+            health: None,
+            eject: Eject::default(),
+            zone: None,
             host: None,
             protocol: UpstreamProtocol::Http1,
             tls: None,
@@ -361,15 +375,6 @@ impl Upstream {
             retry_budget_min: 3,
         }
     }
-}
-
-/// One origin server.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Server {
-    /// Where it is.
-    pub address: ServerAddress,
-    /// Its share among its upstream's servers, 1 to 1,000. Default: 1.
-    pub weight: u32,
 }
 
 /// The protocol spoken to origin servers.

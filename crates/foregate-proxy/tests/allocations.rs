@@ -236,7 +236,7 @@ fn settings(front: SocketAddr, origin: SocketAddr, access_log: Option<PathBuf>) 
     settings.workers = std::num::NonZeroUsize::new(2);
     settings.listeners.push(Listen::new(ListenAddress::Tcp(front)));
     settings.access_log = access_log;
-    settings.upstreams.push(Arc::new(Upstream::new("origin", vec![Server { address, weight: 1 }])));
+    settings.upstreams.push(Arc::new(Upstream::new("origin", vec![Server::new(address)])));
     settings.sites = sites.build();
     settings
 }

@@ -312,7 +312,7 @@ fn start(queue: usize) -> Front {
     sites.host(site, &HostPattern::Any).unwrap();
     let upstream = |name, address: SocketAddr| {
         let address = address.to_string().parse().unwrap();
-        Arc::new(Upstream::new(name, vec![Server { address, weight: 1 }]))
+        Arc::new(Upstream::new(name, vec![Server::new(address)]))
     };
     let mut settings = Settings::new(pipeline);
     settings.workers = std::num::NonZeroUsize::new(1);

@@ -25,8 +25,7 @@ const WAF: Instead = Write("write `waf { rules \"FILE\" }`; rules in SecLang bel
 const TLS: Instead = Write("write `listen \":443\" { tls { certificate \"FILE\" key=\"FILE\" } }`");
 const CLIENT_TLS: Instead =
     Write("write `client-certificates \"CA FILE\" mode=\"required\"` in the `tls` of a `listen` or a `site`");
-const HEALTH: Instead =
-    LeaveOut("a server that fails three times gets no requests until it answers again; there is no key");
+const HEALTH: Instead = Write("write `health \"/PATH\"` in an `upstream`");
 const REWRITE: Instead = Write(
     "write `redirect \"/old/**\" to=\"/new\"`, or `rule \"EXPRESSION\" { rewrite path=\"/new\" }` for the request to the origin",
 );

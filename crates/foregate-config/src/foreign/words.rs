@@ -12,11 +12,10 @@ const TRACING: Instead =
     Missing("`trace` passes W3C trace context on, and `metrics \"ADDRESS\"` serves Prometheus");
 const FILES: Instead =
     Write("write `files \"/FOLDER\"` in a `route`; its block has `index`, `try`, `listing`, `expires`");
-const CHECKS: Instead = LeaveOut(
-    "a server that fails three times gets no requests for half a second to ten seconds; there is no key",
+const CHECKS: Instead = Write(
+    "write `health \"/PATH\" every=\"5s\" rise=2 fall=3` in the `upstream` for probes, `eject { ... }` to judge servers by their requests",
 );
-const STICKY: Instead =
-    Missing("`balance \"hash\" by=\"cookie:NAME\"` sends requests with the same cookie to the same server");
+const STICKY: Instead = Write("write `sticky cookie=\"NAME\"` in the `upstream`");
 const STREAM: Instead = Missing("only HTTP is proxied, with WebSocket and CONNECT");
 const ONLY_HTTP: Instead = Missing(
     "origins are spoken to over HTTP: run a server that speaks HTTP before the program, and name it in `upstream`",
@@ -41,8 +40,7 @@ const HASH: Instead = Write(
     "write `balance \"hash\"` in the `upstream`, with `by=\"client\"`, `\"path\"`, `\"target\"`, `\"header:NAME\"` or `\"cookie:NAME\"`",
 );
 const RANDOM: Instead = Write("write `balance \"random\"` or `balance \"two-choices\"` in the `upstream`");
-const BACKUP: Instead =
-    Missing("every server of an `upstream` gets requests; a `server` with a small `weight=` gets few");
+const BACKUP: Instead = Write("write `server \"HOST:PORT\" backup=#true` in the `upstream`");
 const UPSTREAM_TLS: Instead =
     Write("write `tls { ... }` in the `upstream`: `server-name`, `ca`, `verify`, `certificate`");
 const MIRROR: Instead = Missing(
@@ -205,19 +203,12 @@ pub(super) const WITHIN: &[(&str, &str, Instead)] = &[
     ),
     ("security-headers", "csp", Write("did you mean `content-security-policy`?")),
     ("security-headers", "hsts", Write("did you mean `strict-transport-security`?")),
-    ("server", "backup", BACKUP),
     (
         "server",
         "down disabled maintenance",
-        Write("put `//` before the line of a server that gets no requests"),
+        Write("write `drain=#true`, or put `//` before the line of a server that gets no requests"),
     ),
-    (
-        "server",
-        "max-conns maxconn",
-        Missing(
-            "the number of connections to a server is not limited; unused ones are, by `keep-alive-connections`",
-        ),
-    ),
+    ("server", "max-conns maxconn", Write("did you mean `max-connections`?")),
     (
         "balance",
         "key on header cookie uri url",
@@ -226,7 +217,6 @@ pub(super) const WITHIN: &[(&str, &str, Instead)] = &[
         ),
     ),
     ("server", "max-fails fail-timeout check inter rise fall", CHECKS),
-    ("server", "slow-start", Missing("a server that answers again gets its whole share at once")),
     ("server", "ssl tls verify sni ca-file ca", UPSTREAM_TLS),
     ("server", "proto protocol h2 http2", Write("write `http \"2\"` in the `upstream`")),
     ("server", "send-proxy*", Write("write `send-proxy \"v2\"` in the `upstream`")),
@@ -283,15 +273,10 @@ pub(super) const WITHIN: &[(&str, &str, Instead)] = &[
         Write("write `timeouts { keep-alive \"55s\" }` in the `upstream`"),
     ),
     ("upstream", "keepalive-requests keepalive-time", Write("write `connection-age \"1h\"`")),
-    (
-        "upstream",
-        "max-connections max-conns maxconn queue",
-        Missing(
-            "the number of connections to a server is not limited; unused ones are, by `keep-alive-connections`",
-        ),
-    ),
+    ("upstream", "max-connections max-conns maxconn", Write("write `max-connections=` behind a `server`")),
+    ("upstream", "queue", Missing("requests beyond `max-requests` of all servers get 503")),
     ("upstream", "max-fails fail-timeout", CHECKS),
-    ("upstream", "slow-start", Missing("a server that answers again gets its whole share at once")),
+    ("upstream", "slow-start", Write("write `slow-start=\"30s\"` behind a `server`")),
     (
         "upstream",
         "address addresses addr url uri host-port port node nodes target targets endpoint endpoints \

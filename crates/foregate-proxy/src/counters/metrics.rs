@@ -18,7 +18,8 @@ pub(crate) use self::histogram::BLOCKED_BUCKETS;
 use self::histogram::BlockedHistogram;
 pub(crate) use self::histogram::DURATION_BUCKETS;
 pub use self::histogram::WaitHistogram;
-use self::labelled::{Kinds, Labelled, OTHER, UNROUTED};
+pub use self::labelled::Kinds;
+use self::labelled::{Labelled, OTHER, UNROUTED};
 use super::steps::{BLOCKED, StepCounters};
 
 /// Errors that a site counts apart, by kind, side and upstream. Beyond, they count for the upstream [`OTHER`]; the kinds are a few
@@ -327,6 +328,18 @@ pub struct ServerCounters {
     pub failures: Counter,
     /// Whether the server is passed over because it failed.
     pub is_down: AtomicBool,
+    /// Times that it was taken out for its share of failures, its latency, or because it hung.
+    pub ejections: Counter,
+    /// Health checks that have succeeded, and that have failed.
+    pub probes_passed: Counter,
+    /// See `probes_passed`.
+    pub probes_failed: Counter,
+    /// Requests in flight, connections and weight, as of the last second.
+    pub in_flight: Gauge,
+    /// See `in_flight`.
+    pub connections: Gauge,
+    /// See `in_flight`.
+    pub weight: Gauge,
     /// Those of its name, where it has one.
     pub name: ArcSwapOption<NameCounters>,
 }

@@ -14,7 +14,8 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::process::ProcessExposition;
 use crate::counters::metrics::{
-    BETWEEN, BLOCKED_BUCKETS, CertificateExpiry, DURATION_BUCKETS, Metrics, STATUS_CLASSES, UpstreamCounters,
+    BETWEEN, BLOCKED_BUCKETS, CertificateExpiry, DURATION_BUCKETS, Metrics, STATUS_CLASSES, ServerCounters,
+    UpstreamCounters,
 };
 use crate::counters::steps::{StepCounter, StepCounters};
 use crate::folders::Folder;
@@ -277,6 +278,7 @@ fn upstreams(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Res
         let (upstream, server) = name.split_once(BETWEEN).unwrap_or((&name, &name));
         labelled(&mut family, &[("upstream", upstream), ("server", server)], counters.failures.get())?;
     }
+    servers(encoder, metrics)?;
     let help = "1 while a server gets requests, 0 while it is skipped after failures";
     let mut family = encoder.encode_descriptor("upstream_server_up", help, None, MetricType::Gauge)?;
     for (name, counters) in metrics.servers() {
@@ -285,6 +287,49 @@ fn upstreams(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Res
         family.encode_family(&[("upstream", upstream), ("server", server)])?.encode_gauge(&up)?;
     }
     names(encoder, metrics)
+}
+
+fn servers(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {
+    type Read<T> = fn(&ServerCounters) -> T;
+    let servers = metrics.servers();
+    let split = |name: &str| {
+        let (upstream, server) = name.split_once(BETWEEN).unwrap_or((name, name));
+        (upstream.to_owned(), server.to_owned())
+    };
+    let help = "Times that a server was taken out for its share of failures, its latency, or because it hung";
+    let mut family = counters(encoder, "upstream_server_ejections", help)?;
+    for (name, counters) in &servers {
+        let (upstream, server) = split(name);
+        labelled(&mut family, &[("upstream", &upstream), ("server", &server)], counters.ejections.get())?;
+    }
+    let mut family =
+        counters(encoder, "upstream_server_health_checks", "Health checks of a server, by result")?;
+    for (name, counters) in &servers {
+        let (upstream, server) = split(name);
+        for (result, count) in [("passed", &counters.probes_passed), ("failed", &counters.probes_failed)] {
+            let labels = [("upstream", &*upstream), ("server", &*server), ("result", result)];
+            labelled(&mut family, &labels, count.get())?;
+        }
+    }
+    let gauges: [(&str, &str, Read<i64>); 3] = [
+        ("upstream_server_requests_active", "Requests in flight at a server", |counters| {
+            counters.in_flight.get()
+        }),
+        ("upstream_server_connections", "Open connections to a server", |counters| {
+            counters.connections.get()
+        }),
+        ("upstream_server_weight", "The present weight of a server", |counters| counters.weight.get()),
+    ];
+    for (name, help, read) in gauges {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (name, counters) in &servers {
+            let (upstream, server) = split(name);
+            family
+                .encode_family(&[("upstream", &*upstream), ("server", &*server)])?
+                .encode_gauge(&read(counters))?;
+        }
+    }
+    Ok(())
 }
 
 fn names(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {

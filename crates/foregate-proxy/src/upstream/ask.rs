@@ -4,7 +4,7 @@
 
 use std::future::poll_fn;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use foregate_wire::{BodyLength, ResponseHead, connection, response_length};
@@ -20,6 +20,9 @@ use crate::time::clock;
 
 /// The most that is taken of interim responses before the final one, bytes of their heads. Beyond: 502.
 const INTERIM_BYTES: u32 = 64 * 1024;
+
+/// The pause between two looks at whether a server hangs.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The side that asks: it has the request and its body, and decides how long an origin may take.
 pub trait Asker {
@@ -89,6 +92,8 @@ pub struct Ask<'a> {
     origin: Option<Origin>,
     /// Bytes of interim responses, as they would have over HTTP/1.
     interim: u32,
+    /// When it is looked at next whether the server hangs, once that has been looked at.
+    look_at: Option<Instant>,
 }
 
 impl<'a> Ask<'a> {
@@ -108,6 +113,7 @@ impl<'a> Ask<'a> {
             opened: now,
             origin: None,
             interim: 0,
+            look_at: None,
         }
     }
 
@@ -145,11 +151,11 @@ impl<'a> Ask<'a> {
                 Ok(answer) => return Ok(answer),
                 // The response was dropped, and another attempt is to follow.
                 Err(Error::Unwanted) => continue,
-                Err(Error::TryTimeout) if self.origin.is_some() => {
-                    if self.may_go_on(asker, &Error::TryTimeout) {
-                        self.end_attempt(&Error::TryTimeout);
+                Err(error @ (Error::TryTimeout | Error::OriginHangs)) if self.origin.is_some() => {
+                    if self.may_go_on(asker, &error) {
+                        self.end_attempt(&error);
                         self.enter_next();
-                    } else if let Some(rules) = &mut self.rules {
+                    } else if let Some(rules) = self.rules.as_mut().filter(|_| error == Error::TryTimeout) {
                         // No other attempt may follow: this one has the time that the upstream gives it.
                         rules.until = None;
                     }
@@ -230,7 +236,7 @@ impl<'a> Ask<'a> {
         let asked = Asked { request, client: self.terms.behalf };
         let (server, fresh) =
             self.attempts.begin(upstream, asked, bound, now).ok_or_else(|| upstream.without_server())?;
-        (self.first_byte, self.began) = (None, now);
+        (self.first_byte, self.began, self.look_at) = (None, now, None);
         let repeats = request.is_repeatable();
         let until =
             self.rules.as_mut().and_then(|rules| rules.begin(&upstream.settings, request, repeats, now));
@@ -293,7 +299,26 @@ impl<'a> Ask<'a> {
         {
             return Poll::Ready(Err(Error::TryTimeout));
         }
-        asker.poll_deadline(cx, &self.upstream.settings)
+        if let Poll::Ready(result) = asker.poll_deadline(cx, &self.upstream.settings) {
+            return Poll::Ready(result);
+        }
+        self.poll_hanging(cx, asker)
+    }
+
+    /// Ready with an error once the server hangs and another one may have the request instead. If none may, the attempt goes on.
+    fn poll_hanging<A: Asker>(&mut self, cx: &mut Context<'_>, asker: &mut A) -> Poll<Result<(), Error>> {
+        let Some(patience) = self.upstream.patience().filter(|_| !self.terms.authenticates) else {
+            return Poll::Pending;
+        };
+        loop {
+            ready!(asker.poll_until(cx, self.look_at.unwrap_or(self.opened + patience)));
+            let now = Instant::now();
+            self.look_at = Some(now + LOOK_AGAIN);
+            let hangs = self.attempts.last().is_some_and(|server| self.upstream.hangs(server, now));
+            if hangs && self.origin.as_ref().is_some_and(|origin| !origin.has_begun()) {
+                return Poll::Ready(Err(Error::OriginHangs));
+            }
+        }
     }
 
     /// Moves what is left of the request's body.
@@ -330,8 +355,11 @@ impl<'a> Ask<'a> {
             upstream.bind(origin, own);
         }
         if let Some(server) = self.attempts.last() {
-            upstream.succeeded(server, clock::now());
+            let now = clock::now();
+            let took = now.saturating_duration_since(self.began);
+            upstream.answered(server, head.status, took, now);
             upstream.address_answered(server, origin);
+            upstream.bind_client(server, &request.head.headers, &mut head.headers);
         }
         self.active.answered();
         if let Some(rules) = &mut self.rules {
@@ -435,7 +463,9 @@ impl<'a> Ask<'a> {
         let (request, head) = asker.heads();
         let Some(mut origin) = self.origin.take() else { return };
         if let Some(server) = self.attempts.last_before() {
-            self.upstream.succeeded(server, clock::now());
+            let now = clock::now();
+            let took = now.saturating_duration_since(self.began);
+            self.upstream.answered(server, head.status, took, now);
         }
         match origin.begin_body(self.upstream, request, head) {
             Ok(length) if is_whole && length != BodyLength::Tunnel => self.upstream.drop_rest(origin),

@@ -61,7 +61,8 @@ impl Attempts {
             Some(last) => next.server.unwrap_or(last),
             None => {
                 self.key = upstream.key(&asked);
-                bound.or_else(|| upstream.pick(self.key, now))?
+                let session = || upstream.server_of_session(&asked, now);
+                bound.or_else(session).or_else(|| upstream.pick(self.key, now))?
             }
         };
         if last != Some(server) {

@@ -72,7 +72,7 @@ impl Upstream {
     ) -> Result<Connected, Error> {
         let began = Instant::now();
         let Some(place) = self.place().await else {
-            server.health.inconclusive(began, Instant::now());
+            server.record.health.inconclusive(began, Instant::now());
             tracing::debug!(server = %server.label, "no descriptor for a connection");
             return Err(Error::NoDescriptors);
         };
@@ -85,7 +85,7 @@ impl Upstream {
         match &connected {
             // Whether the server is well shows when it answers.
             Ok(_) => self.counters.opened.inc(),
-            Err(Error::NoDescriptors) => server.health.inconclusive(began, Instant::now()),
+            Err(Error::NoDescriptors) => server.record.health.inconclusive(began, Instant::now()),
             Err(error) => {
                 tracing::debug!(server = %server.label, %error, "connecting failed");
                 let now = Instant::now();
@@ -121,7 +121,7 @@ impl Upstream {
 
     /// `suspects` are those of a name's addresses that have had the time so far, and may be what fails: those that are being connected
     /// to, then the one that has taken the connection.
-    async fn establish(
+    pub(super) async fn establish(
         &self,
         server: &Server,
         terms: Terms<'_>,
@@ -140,6 +140,7 @@ impl Upstream {
                 let host = server.address.host().unwrap_or_else(|| "localhost".to_owned());
                 let connected = connector.connect(&host, terms.http1, socket).await;
                 let (stream, alpn) = connected.map_err(|error| {
+                    server.remembered.tls_failed(&error);
                     if server.remembered.handshake.take(Instant::now()) {
                         tracing::warn!(server = %server.label, %error, "TLS handshake with an origin failed");
                     }
@@ -166,7 +167,7 @@ impl Upstream {
         }
     }
 
-    async fn socket(
+    pub(super) async fn socket(
         &self,
         server: &Server,
         place: Used,
@@ -237,7 +238,9 @@ impl Upstream {
         let lease = Shared::lease(&shared).ok_or(Error::NoServer)?;
         let label = Arc::clone(&server.label);
         let remembered = Arc::clone(&server.remembered);
+        let open = server.record.open();
         let driven = async move {
+            let _open = open;
             drive(connection, &signs, unused).await;
             if signs.is_flooded() && remembered.flood.take(Instant::now()) {
                 tracing::warn!(server = %label, "an origin has flooded an HTTP/2 connection, which is ended");
@@ -323,7 +326,7 @@ mod tests {
     fn upstream(upstreams: &mut Upstreams, addresses: &[IpAddr], port: u16) -> Upstream {
         upstreams.resolver = crate::names::tests::fixed(addresses);
         let address = ServerAddress::Name { host: "origin.test".into(), port };
-        let server = settings::Server { address, weight: 1 };
+        let server = settings::Server::new(address);
         let mut settings = settings::Upstream::new("app", vec![server]);
         settings.connect_timeout = Duration::from_secs(3);
         upstreams.start(&Arc::new(settings), None, HeadLimits::default(), None)
@@ -349,7 +352,7 @@ mod tests {
             assert_eq!(link.stream().socket().peer_address(), Some(third.into()));
         }
         assert_eq!((upstream.counters.opened.get(), upstream.counters.failed.get()), (10, 2));
-        assert_eq!(upstream.servers[0].health.failures(), 0);
+        assert_eq!(upstream.servers[0].record.health.failures(), 0);
     }
 
     /// A listener that takes no more connections, so that the kernel gives no answer to whoever comes.
@@ -383,7 +386,7 @@ mod tests {
         assert!((Duration::from_millis(250)..Duration::from_millis(900)).contains(&took[0]), "{took:?}");
         assert!(took[1..].iter().all(|took| *took < Duration::from_millis(250)), "{took:?}");
         assert_eq!((upstream.counters.opened.get(), upstream.counters.failed.get()), (4, 1));
-        assert_eq!(upstream.servers[0].health.failures(), 0);
+        assert_eq!(upstream.servers[0].record.health.failures(), 0);
     }
 
     #[tokio::test]
@@ -429,7 +432,7 @@ mod tests {
     async fn taken(protocol: UpstreamProtocol) -> (Arc<Upstream>, TcpListener) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = ServerAddress::Ip(listener.local_addr().unwrap());
-        let mut settings = settings::Upstream::new("app", vec![settings::Server { address, weight: 1 }]);
+        let mut settings = settings::Upstream::new("app", vec![settings::Server::new(address)]);
         settings.protocol = protocol;
         let upstream =
             Upstreams::new(Arc::default()).start(&Arc::new(settings), None, HeadLimits::default(), None);

@@ -5,16 +5,17 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Consecutive failures after which a server is passed over.
-pub(super) const FAILURES_UNTIL_DOWN: u32 = 3;
+use crate::settings::Eject;
+
 /// Answers in a row after which it is no longer.
 const SUCCESSES_UNTIL_UP: u32 = 2;
-/// How long a server is passed over at first, and at most: the span doubles while it keeps failing.
-const DOWN_FOR: Duration = Duration::from_millis(500);
-const DOWN_FOR_AT_MOST: Duration = Duration::from_secs(10);
 /// How long others wait for what comes of a request that tries a server again. One that hangs would get all of them
 /// otherwise until the first has given up.
-const TRIAL: Duration = DOWN_FOR_AT_MOST;
+const TRIAL: Duration = Duration::from_secs(10);
+/// A server that fails again within this time after it came up is passed over for longer than before.
+const RELAPSE: Duration = Duration::from_secs(30);
+/// How often the span may double.
+const DOUBLED_MOST: u32 = 16;
 /// How long a server's failures are not told of again: one that fails and answers in turns would fill the log.
 const TOLD_FOR: Duration = Duration::from_secs(10);
 
@@ -40,6 +41,9 @@ struct Record {
     quiet_until: u64,
     /// Operators were told that the server fails, and not yet that it answers again.
     told: bool,
+    /// When it came up last, and how often it has failed again soon after that.
+    up_at: Option<Instant>,
+    relapses: u32,
 }
 
 /// What operators are to be told of a server.
@@ -88,7 +92,7 @@ impl Health {
             return false;
         }
         // It may have come up meanwhile.
-        if self.failures() >= FAILURES_UNTIL_DOWN {
+        if self.is_down() {
             record.trial = Some(now);
             self.pass_over(self.millis(now), TRIAL);
         }
@@ -101,13 +105,14 @@ impl Health {
             return None;
         }
         let mut record = self.record.lock();
-        if self.failures() >= FAILURES_UNTIL_DOWN {
+        if self.is_down() {
             record.trial = None;
             record.successes += 1;
             if record.successes < SUCCESSES_UNTIL_UP {
                 self.pass_over(self.millis(now), Duration::ZERO);
                 return None;
             }
+            record.up_at = Some(now);
         }
         self.failures.store(0, Ordering::Relaxed);
         self.down_until.store(0, Ordering::Relaxed);
@@ -128,18 +133,47 @@ impl Health {
     }
 
     /// Takes note of a failure.
-    pub(super) fn failed(&self, now: Instant) -> Option<News> {
+    pub(super) fn failed(&self, now: Instant, eject: &Eject) -> Option<News> {
         let mut record = self.record.lock();
         if !self.is_up(now) && record.trial.is_none() {
             // Many requests fail at once when a server goes down; that is one failure.
             return None;
         }
-        record.trial = None;
-        record.successes = 0;
         let failures = self.failures().saturating_add(1);
+        self.take_out(&mut record, failures, now, eject)
+    }
+
+    /// Passes the server over at once, whatever it has failed on before.
+    pub(super) fn eject(&self, now: Instant, eject: &Eject) -> Option<News> {
+        let mut record = self.record.lock();
+        if !self.is_up(now) && record.trial.is_none() {
+            return None;
+        }
+        let failures = self.failures().saturating_add(1).max(eject.failures);
+        self.take_out(&mut record, failures, now, eject)
+    }
+
+    /// Forgets all failures.
+    pub(super) fn forgive(&self, now: Instant) {
+        let mut record = self.record.lock();
+        if self.is_down() {
+            record.up_at = Some(now);
+        }
+        (record.trial, record.told) = (None, false);
+        self.failures.store(0, Ordering::Relaxed);
+        self.down_until.store(0, Ordering::Relaxed);
+    }
+
+    fn take_out(&self, record: &mut Record, failures: u32, now: Instant, eject: &Eject) -> Option<News> {
+        (record.trial, record.successes) = (None, 0);
         self.failures.store(failures, Ordering::Relaxed);
-        let beyond = failures.checked_sub(FAILURES_UNTIL_DOWN)?;
-        let span = (DOWN_FOR * 2u32.saturating_pow(beyond.min(8))).min(DOWN_FOR_AT_MOST);
+        let beyond = failures.checked_sub(eject.failures)?;
+        if !self.is_down() {
+            let soon = record.up_at.is_some_and(|at| now.saturating_duration_since(at) < RELAPSE);
+            record.relapses = if soon { record.relapses.saturating_add(1) } else { 0 };
+        }
+        let doubled = beyond.saturating_add(record.relapses).min(DOUBLED_MOST);
+        let span = eject.first.saturating_mul(2u32.saturating_pow(doubled)).min(eject.longest);
         let now = self.millis(now);
         // Spread by up to an eighth, so that many proxies do not come back to a server at once.
         let jitter = Duration::from_millis(now % (millis(span) / 8).max(1));
@@ -170,13 +204,17 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    fn fail(health: &Health, now: Instant) -> Option<News> {
+        health.failed(now, &Eject::default())
+    }
+
     /// A server that has just been passed over, and when.
     fn down() -> (Health, Instant) {
         let health = Health::new();
         let now = Instant::now();
-        for _ in 0..FAILURES_UNTIL_DOWN {
+        for _ in 0..3 {
             assert!(health.is_up(now) && health.admit(now));
-            health.failed(now);
+            fail(&health, now);
         }
         (health, now)
     }
@@ -197,7 +235,7 @@ mod tests {
         assert!(!health.admit(later), "an older request is no trial");
         health.inconclusive(later, later);
         assert!(health.admit(later) && !health.admit(later));
-        health.failed(later);
+        fail(&health, later);
         health.inconclusive(later, later);
         assert!(!health.admit(later), "only a trial is given back");
     }
@@ -207,8 +245,8 @@ mod tests {
         let health = Health::new();
         let now = Instant::now();
         for _ in 0..100 {
-            health.failed(now);
-            health.failed(now);
+            fail(&health, now);
+            fail(&health, now);
             assert_eq!(health.succeeded(now), None);
             assert!(health.admit(now));
         }
@@ -220,7 +258,7 @@ mod tests {
         now += SECOND;
         assert!(health.admit(now));
         assert!(!health.is_up(now) && !health.admit(now), "what comes of the first is not known yet");
-        health.failed(now + 5 * SECOND);
+        fail(&health, now + 5 * SECOND);
         now += 5 * SECOND;
         assert!(!health.admit(now));
         now += 2 * SECOND;
@@ -239,13 +277,13 @@ mod tests {
         assert!(!health.admit(now));
         assert_eq!(health.succeeded(now), Some(News::Answers));
         assert!(health.admit(now) && health.admit(now));
-        health.failed(now);
+        fail(&health, now);
         assert!(health.admit(now), "failures are counted from the beginning");
 
         let (health, mut now) = down();
         now += SECOND;
         health.succeeded(now);
-        health.failed(now);
+        fail(&health, now);
         assert!(!health.is_up(now));
         now += 2 * SECOND;
         assert_eq!(health.succeeded(now), None, "answers are counted from the beginning");
@@ -256,21 +294,21 @@ mod tests {
         let health = Health::new();
         // A server that is passed over is tried again after some ten seconds at most.
         let mut now = Instant::now();
-        let mut fail = |times: usize| {
+        let mut fails = |times: usize| {
             let mut news = Vec::new();
             for _ in 0..times {
-                now += DOWN_FOR_AT_MOST * 2;
-                news.extend(health.failed(now));
+                now += SECOND * 20;
+                news.extend(fail(&health, now));
             }
             news
         };
-        assert_eq!(fail(2), []);
+        assert_eq!(fails(2), []);
         assert_eq!(health.succeeded(Instant::now()), None);
-        assert_eq!(fail(20), [News::Fails]);
+        assert_eq!(fails(20), [News::Fails]);
         assert_eq!(health.succeeded(Instant::now()), None);
         assert_eq!(health.succeeded(Instant::now()), Some(News::Answers));
         assert_eq!(health.succeeded(Instant::now()), None);
-        assert_eq!(fail(3), [News::Fails]);
+        assert_eq!(fails(3), [News::Fails]);
     }
 
     #[test]
@@ -280,11 +318,42 @@ mod tests {
         let mut told = 0;
         for turn in 0..1000 {
             let now = start + Duration::from_millis(20) * turn;
-            told += (0..3).filter(|_| health.failed(now).is_some()).count();
+            told += (0..3).filter(|_| fail(&health, now).is_some()).count();
             health.succeeded(now);
             health.succeeded(now);
         }
         // Twenty seconds.
         assert_eq!(told, 2);
+    }
+
+    #[test]
+    fn a_server_that_fails_again_soon_is_passed_over_for_longer() {
+        let (health, mut now) = down();
+        let mut spans = Vec::new();
+        for _ in 0..6 {
+            let span = (0..200).find(|tenth| health.is_up(now + SECOND / 10 * *tenth)).unwrap();
+            spans.push(span);
+            now += SECOND / 10 * span;
+            for _ in 0..2 {
+                assert!(health.admit(now));
+                health.succeeded(now);
+            }
+            (0..3).for_each(|_| _ = fail(&health, now));
+        }
+        assert!(spans.is_sorted() && spans[0] <= 6 && spans[5] >= 100 && spans[5] <= 115, "{spans:?}");
+    }
+
+    #[test]
+    fn an_ejected_server_comes_back_by_two_answers() {
+        let (health, now) = (Health::new(), Instant::now());
+        assert_eq!(health.eject(now, &Eject::default()), Some(News::Fails));
+        assert_eq!(health.eject(now, &Eject::default()), None, "it is out");
+        assert!(!health.is_up(now) && health.is_up(now + SECOND) && health.admit(now + SECOND));
+        assert_eq!(health.succeeded(now + SECOND), None);
+        assert_eq!(health.succeeded(now + SECOND), Some(News::Answers));
+        assert!(!health.is_down());
+        health.eject(now + 2 * SECOND, &Eject::default());
+        health.forgive(now + 2 * SECOND);
+        assert!(health.is_up(now + 2 * SECOND) && health.failures() == 0);
     }
 }

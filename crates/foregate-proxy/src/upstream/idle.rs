@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::idle_limit::Peak;
 use super::own::{Own, Turn};
+use super::record::OpenConnection;
 use crate::limits::descriptors::OfClient;
 use crate::link::H1Link;
 
@@ -26,12 +27,14 @@ pub struct Made {
     pub turn: Option<Turn>,
     /// Counts it among the open connections of its pool.
     pub(super) open: Option<Open>,
+    /// Counts it among those of its server.
+    pub _of_server: Option<OpenConnection>,
 }
 
 impl Made {
     /// Of a connection that is made at `born`, and leads to `address`.
     pub fn new(born: Instant, address: Option<IpAddr>) -> Box<Self> {
-        Box::new(Self { born, address, of_client: None, own: None, turn: None, open: None })
+        Box::new(Self { born, address, of_client: None, own: None, turn: None, open: None, _of_server: None })
     }
 }
 

@@ -4,6 +4,8 @@ mod ask;
 mod attempts;
 pub(crate) mod authentication;
 mod balance;
+mod checked;
+mod choosing;
 mod connect;
 mod excess;
 mod guarded;
@@ -11,28 +13,35 @@ mod heads;
 mod health;
 mod idle;
 mod idle_limit;
+mod judging;
 mod opening;
 mod origin;
 mod own;
+mod pace;
 mod pool;
 mod pools;
+mod probe;
 mod queue;
 mod race;
+mod record;
 mod remembered;
+mod report;
 mod rest;
 mod retry;
 mod services;
 mod shared;
 mod sharing;
+mod sticky;
 mod tried;
 mod turns;
 mod wear;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use foregate_wire::HeadLimits;
 
 pub use self::ask::{Answer, Ask, Asker};
@@ -41,14 +50,17 @@ pub use self::origin::Origin;
 pub use self::own::Own;
 pub use self::pool::Pool;
 pub use self::pools::Pools;
+pub use self::record::Order;
+pub use self::report::ServerReport;
 
 use self::attempts::Attempts;
-use self::balance::{Asked, Balance, Choice, Load};
-use self::health::{FAILURES_UNTIL_DOWN, Health, News};
+use self::balance::{Asked, Balance};
 use self::idle::Ages;
 use self::pools::PoolKey;
+use self::record::{RecordKey, ServerRecord, ServerRecords};
 use self::remembered::Remembered;
 use self::services::Expanded;
+use self::sticky::Sticky;
 use self::tried::Tried;
 
 use crate::address::ServerAddress;
@@ -57,6 +69,7 @@ use crate::error::Error;
 use crate::limits::account::Places;
 use crate::names::{Resolved, Resolver};
 use crate::settings::{self, UpstreamProtocol};
+use crate::time::notices::Notices;
 use crate::tls::{Connector, Refusal, TlsError};
 use tokio::sync::watch;
 
@@ -81,15 +94,23 @@ pub struct Upstream {
     /// Places for requests that steps of modules make.
     pub fetches: Arc<Places>,
     pools: Arc<Pools>,
-    balance: Box<dyn Balance>,
+    balance: ArcSwap<Box<dyn Balance>>,
+    /// Whether the method weighs latencies.
+    weighs_time: AtomicBool,
+    sticky: Option<Sticky>,
+    /// There are zones or backups.
+    has_tiers: bool,
+    /// Microseconds that a request waits before it is looked at whether its server hangs; 0 while nothing is known.
+    patience: AtomicU64,
+    all_down: Notices,
     connector: Option<Connector>,
     active: AtomicU32,
     retrying: AtomicU32,
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// A server at work.
-#[derive(Debug)]
+/// A server at work. A clone is the same server.
+#[derive(Debug, Clone)]
 pub struct Server {
     /// Its place among those of its upstream.
     number: usize,
@@ -99,15 +120,24 @@ pub struct Server {
     pub label: Arc<str>,
     resolved: Option<Arc<Resolved>>,
     pool: Arc<Pool>,
-    health: Health,
-    load: Arc<Load>,
+    settings: Arc<settings::Server>,
+    /// Its connections may be shared by stream.
+    shares: bool,
+    record: Arc<ServerRecord>,
     remembered: Arc<Remembered>,
     counters: Arc<ServerCounters>,
 }
 
 impl Server {
+    /// Tells metrics whether the server gets requests.
+    fn show(&self) {
+        let is_down = self.record.health.is_down() || self.record.checked.is_down();
+        self.counters.is_down.store(is_down, Ordering::Relaxed);
+    }
+
     /// Operators are told that it has ended a handshake that was over for us.
     fn tell_of_refusal(&self, error: Refusal) -> Error {
+        self.remembered.tls_failed(&error);
         if self.remembered.handshake.take(Instant::now()) {
             tracing::warn!(server = %self.label, %error, "TLS handshake with an origin failed");
         }
@@ -147,12 +177,18 @@ pub struct Upstreams {
     resolver: Resolver,
     metrics: Arc<Metrics>,
     pools: Arc<Pools>,
+    records: ServerRecords,
 }
 
 impl Upstreams {
     /// No pools yet.
     pub fn new(metrics: Arc<Metrics>) -> Self {
-        Self { resolver: Resolver::new(Arc::clone(&metrics)), metrics, pools: Arc::default() }
+        Self {
+            resolver: Resolver::new(Arc::clone(&metrics)),
+            metrics,
+            pools: Arc::default(),
+            records: ServerRecords::default(),
+        }
     }
 
     /// The pools of all upstreams.
@@ -173,6 +209,7 @@ impl Upstreams {
         old: &[Arc<Upstream>],
     ) -> Result<Vec<Arc<Upstream>>, TlsError> {
         self.pools.forget_unused();
+        self.records.forget_unused();
         let old: HashMap<&str, &Arc<Upstream>> =
             old.iter().map(|upstream| (&*upstream.settings.name, upstream)).collect();
         settings
@@ -232,46 +269,27 @@ impl Upstreams {
             );
         }
         let expanded = Expanded::new(settings, &self.resolver);
-        let of_old = |address: &ServerAddress| {
-            old.and_then(|old| old.servers.iter().find(|server| server.address == *address))
-        };
-        let servers = expanded.servers.iter().enumerate().map(|(number, server)| {
-            let key = PoolKey {
-                address: server.address.clone(),
-                protocol: settings.protocol,
-                tls: connector.clone(),
-                send_proxy: settings.send_proxy,
-                resolver: settings.resolver.clone().filter(|_| server.address.is_name()),
-                head_limits: (settings.protocol != UpstreamProtocol::Http1).then_some(head_limits),
-            };
-            let label: Arc<str> = server.address.to_string().into();
-            let resolved = match &server.address {
-                ServerAddress::Name { host, .. } => {
-                    Some(self.resolver.resolve(host, settings.resolver.as_ref()))
-                }
-                _ => None,
-            };
-            let counters = self.metrics.server(&settings.name, &label);
-            counters.name.store(resolved.as_ref().map(|resolved| Arc::clone(resolved.counters())));
-            let old = of_old(&server.address);
-            // Nothing is known of it yet.
-            counters.is_down.store(false, Ordering::Relaxed);
-            Server {
-                number,
-                address: server.address.clone(),
-                counters,
-                label,
-                resolved,
-                pool: self.pools.get(key),
-                health: Health::new(),
-                load: old.map(|old| Arc::clone(&old.load)).unwrap_or_default(),
-                remembered: old.map(|old| Arc::clone(&old.remembered)).unwrap_or_default(),
-            }
-        });
+        let servers = expanded.servers.iter().enumerate();
+        let servers: Vec<_> = servers
+            .map(|(number, server)| {
+                self.server(settings, (number, server), connector.as_ref(), head_limits, old)
+            })
+            .collect();
+        let balance = balance::method(
+            &settings.balance,
+            servers.iter().map(|server| (&*server.label, server.weight())),
+        );
+        let labels = servers.iter().map(|server| &*server.label);
+        let has_tiers = settings.zone.is_some() || expanded.servers.iter().any(|server| server.backup);
         Upstream {
-            servers: servers.collect(),
-            balance: balance::method(&settings.balance, &expanded.servers),
             expanded,
+            sticky: settings.sticky.as_ref().map(|sticky| Sticky::new(sticky, labels)),
+            weighs_time: AtomicBool::new(balance.weighs_time()),
+            balance: ArcSwap::from_pointee(balance),
+            has_tiers,
+            patience: AtomicU64::new(0),
+            all_down: Notices::default(),
+            servers,
             counters: self.metrics.upstream(&settings.name),
             fetches: Places::new(FETCHES),
             pools: Arc::clone(&self.pools),
@@ -282,6 +300,57 @@ impl Upstreams {
             retrying: AtomicU32::new(0),
             metrics: Arc::clone(&self.metrics),
         }
+    }
+
+    fn server(
+        &self,
+        settings: &settings::Upstream,
+        (number, server): (usize, &settings::Server),
+        connector: Option<&Connector>,
+        head_limits: HeadLimits,
+        old: Option<&Upstream>,
+    ) -> Server {
+        let resolver = settings.resolver.clone().filter(|_| server.address.is_name());
+        let key = PoolKey {
+            address: server.address.clone(),
+            protocol: settings.protocol,
+            tls: connector.cloned(),
+            send_proxy: settings.send_proxy,
+            resolver: resolver.clone(),
+            head_limits: (settings.protocol != UpstreamProtocol::Http1).then_some(head_limits),
+        };
+        let of_old = old.and_then(|old| old.servers.iter().find(|of_old| of_old.address == server.address));
+        let remembered = of_old.map(|old| Arc::clone(&old.remembered));
+        let label: Arc<str> = server.address.to_string().into();
+        let resolved = match &server.address {
+            ServerAddress::Name { host, .. } => Some(self.resolver.resolve(host, settings.resolver.as_ref())),
+            _ => None,
+        };
+        let counters = self.metrics.server(&settings.name, &label);
+        counters.name.store(resolved.as_ref().map(|resolved| Arc::clone(resolved.counters())));
+        let (record, is_new) = self.records.get(RecordKey {
+            address: server.address.clone(),
+            resolver,
+            tls: connector.is_some(),
+            probe: settings.health.as_ref().map(|check| (check.probe.clone(), check.port)),
+        });
+        if is_new && old.is_some() {
+            record.start_slowly(Instant::now());
+        }
+        let server = Server {
+            number,
+            address: server.address.clone(),
+            settings: Arc::new(server.clone()),
+            shares: settings.protocol != UpstreamProtocol::Http1 && settings.send_proxy.is_none(),
+            counters,
+            label,
+            resolved,
+            pool: self.pools.get(key),
+            record,
+            remembered: remembered.unwrap_or_default(),
+        };
+        server.show();
+        server
     }
 }
 
@@ -296,7 +365,10 @@ pub async fn sweep(mut present: impl FnMut() -> Vec<Arc<Upstream>>) {
             for server in &upstream.servers {
                 server.sweep(now, upstream.ages());
                 upstream.report_excess(server);
+                upstream.attend(server);
             }
+            upstream.judge(now);
+            upstream.show_load();
         }
     }
 }
@@ -331,148 +403,10 @@ impl Upstream {
         Ages { idle: self.settings.keep_alive, total: self.settings.connection_age }
     }
 
-    /// The part of a request by which its server is chosen, where the method goes by one.
-    fn key(&self, asked: &Asked<'_>) -> Option<u64> {
-        if self.servers.len() == 1 { None } else { self.balance.key(asked) }
-    }
-
-    /// The server for a first attempt: one that is up, or the one whose turn it is if none is.
-    fn pick(&self, key: Option<u64>, now: Instant) -> Option<usize> {
-        let is_any_up = (0..self.servers.len()).any(|server| self.is_up(server, now));
-        if !is_any_up {
-            self.counters.all_down.inc();
-        }
-        let is_preferred = self.preferred(|server| !is_any_up || self.is_up(server, now));
-        let mut first = None;
-        let mut admits = |server| {
-            if !is_preferred(server) {
-                return false;
-            }
-            first.get_or_insert(server);
-            !is_any_up || self.admit(server, now)
-        };
-        let picked = match self.servers.len() {
-            1 => Some(0).filter(|server| admits(*server)),
-            _ => self.choose(key, false, &mut admits),
-        };
-        picked.or(first)
-    }
-
-    fn choose(
-        &self,
-        key: Option<u64>,
-        is_further: bool,
-        admits: &mut dyn FnMut(usize) -> bool,
-    ) -> Option<usize> {
-        let in_flight = |server: usize| self.servers.get(server).map_or(0, |server| server.load.get());
-        self.balance.choose(&Choice { key, is_further, in_flight: &in_flight }, admits)
-    }
-
     /// The server on one of whose connections the client authenticates: it knows the client nowhere else.
     pub fn bound_server(&self, own: Option<&Arc<Own>>) -> Option<usize> {
         let own = own?;
         self.servers.iter().position(|server| own.is_bound_to(&server.pool))
-    }
-
-    /// Another server that is up, beside those that were tried; where there is one, it is one that has not failed last: whose request
-    /// has lost an attempt already is not the one to find out whether a server answers again.
-    fn other(&self, key: Option<u64>, tried: &Tried, now: Instant) -> Option<usize> {
-        let is_well =
-            |server: usize| self.servers.get(server).is_some_and(|server| server.health.failures() == 0);
-        let untried = |server: usize| !tried.contains(server);
-        let is_preferred = self.preferred(|server| untried(server) && is_well(server));
-        let well = self.choose(key, true, &mut |server| is_preferred(server));
-        well.or_else(|| {
-            let is_preferred = self.preferred(|server| untried(server) && self.is_up(server, now));
-            self.choose(key, true, &mut |server| is_preferred(server) && self.admit(server, now))
-        })
-    }
-
-    /// Whether there is one.
-    fn has_other(&self, tried: &Tried, now: Instant) -> bool {
-        (0..self.servers.len()).any(|server| !tried.contains(server) && self.is_up(server, now))
-    }
-
-    /// Whether a server is thought to be up, or is to be tried again.
-    pub fn is_up(&self, server: usize, now: Instant) -> bool {
-        self.servers.get(server).is_some_and(|server| server.health.is_up(now))
-    }
-
-    /// Whether any server is thought to be up, or is to be tried again.
-    pub fn is_any_up(&self, now: Instant) -> bool {
-        (0..self.servers.len()).any(|server| self.is_up(server, now))
-    }
-
-    fn admit(&self, server: usize, now: Instant) -> bool {
-        self.servers.get(server).is_some_and(|server| server.health.admit(now))
-    }
-
-    /// Takes note that a server has answered.
-    pub fn succeeded(&self, server: usize, now: Instant) {
-        let Some(server) = self.servers.get(server).filter(|server| server.health.failures() > 0) else {
-            return;
-        };
-        let news = server.health.succeeded(now);
-        server.counters.is_down.store(server.health.is_down(), Ordering::Relaxed);
-        if news == Some(News::Answers) {
-            tracing::info!(upstream = %self.settings.name, server = %server.label, "the server answers again");
-        }
-    }
-
-    /// Takes note that an attempt at a server has failed, if that says anything about the server.
-    /// `began` is when it was sent there.
-    pub fn failed(&self, server: usize, began: Instant, now: Instant, reason: &Error) {
-        match self.servers.get(server) {
-            Some(server) if reason.is_failure_of_the_server() => self.note_failure(server, now, reason),
-            Some(server) => server.health.inconclusive(began, now),
-            None => {}
-        }
-    }
-
-    /// Takes note of how an attempt that began at `began` has failed on a connection, and of its address, where the server's name has
-    /// several.
-    pub fn attempt_failed(
-        &self,
-        server: usize,
-        origin: &Origin,
-        began: Instant,
-        now: Instant,
-        reason: &Error,
-    ) {
-        let Some(server) = self.servers.get(server) else { return };
-        if !origin.is_failure_of_the_server(reason, now) {
-            return server.health.inconclusive(began, now);
-        }
-        if let Some(refusal) = origin.refusal().filter(|_| *reason == Error::OriginTls) {
-            server.tell_of_refusal(refusal);
-        }
-        self.note_failure(server, now, reason);
-        server.address_failed(origin, now);
-    }
-
-    /// Takes note that nobody waits any more for a server that may have had too little time.
-    pub fn gave_up(&self, server: usize, began: Instant, now: Instant) {
-        if let Some(server) = self.servers.get(server) {
-            server.health.inconclusive(began, now);
-        }
-    }
-
-    fn note_failure(&self, server: &Server, now: Instant, reason: &Error) {
-        server.counters.failures.inc();
-        let news = server.health.failed(now);
-        server.counters.is_down.store(server.health.is_down(), Ordering::Relaxed);
-        if news == Some(News::Fails) {
-            let consequence = match self.servers.len() {
-                1 => "; as the only one it goes on being tried",
-                _ => " and is passed over for a while",
-            };
-            tracing::warn!(
-                upstream = %self.settings.name,
-                server = %server.label,
-                %reason,
-                "the server has failed {FAILURES_UNTIL_DOWN} times in a row{consequence}"
-            );
-        }
     }
 
     /// The address that a connection leads to has answered, where its name has several. Those that are kept lead to where a new one
@@ -552,17 +486,14 @@ mod tests {
 
     /// An upstream of `count` servers of equal weight.
     fn upstream(count: u16) -> Upstream {
-        let server = |number: u16| settings::Server {
-            address: ServerAddress::Ip(([192, 0, 2, 1], number).into()),
-            weight: 1,
-        };
+        let server = |number: u16| settings::Server::new(ServerAddress::Ip(([192, 0, 2, 1], number).into()));
         let settings = settings::Upstream::new("app", (0..count).map(server).collect());
         let upstreams = Upstreams::new(Arc::default());
         upstreams.start(&Arc::new(settings), None, HeadLimits::default(), None)
     }
 
     fn fail(upstream: &Upstream, server: usize, now: Instant) {
-        for _ in 0..FAILURES_UNTIL_DOWN {
+        for _ in 0..3 {
             upstream.failed(server, now, now, &Error::FirstByteTimeout);
         }
     }

@@ -47,7 +47,7 @@ impl Upstream {
     ) -> Result<Origin, Error> {
         let server = self.servers.get(server).ok_or(Error::Internal)?;
         // A server that does not take connections soon is busy, too.
-        let in_flight = self.balance.counts().then(|| server.load.enter());
+        let in_flight = server.record.enter(now);
         let mut origin = self.open_at(server, terms, now).await?;
         origin.counts(in_flight);
         Ok(origin)
@@ -165,7 +165,7 @@ impl Upstream {
         let claimed = OfClient::claim(client, || self.pools.idle());
         if claimed.is_none() {
             let now = Instant::now();
-            server.health.inconclusive(now, now);
+            server.record.health.inconclusive(now, now);
             tracing::debug!(server = %server.label, "too many connections to origins for one client");
         }
         claimed.map(Some).ok_or(Error::NoDescriptors)

@@ -9,13 +9,13 @@ use foregate_wire::{BodyLength, Method, ResponseError, ResponseHead, Version, co
 use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream};
 
-use super::balance::InFlight;
 use super::connect::Connected;
 use super::excess::may_be_response;
 use super::guarded::Signs;
 use super::heads::{check_chunks, fill_head, h2_request, is_within, write_head};
 use super::idle::Made;
 use super::own::Turn;
+use super::record::InFlight;
 use super::shared::Lease;
 use super::{Own, Server, Upstream, authentication};
 use crate::error::{Error, Side};
@@ -84,6 +84,7 @@ impl Origin {
                     let address = server.resolved.is_some().then(|| link.stream().socket().peer_address());
                     let mut made = Made::new(Instant::now(), address.flatten());
                     server.pool.count_open(&mut made);
+                    made._of_server = Some(server.record.open());
                     made
                 });
                 made.of_client = of_client;
@@ -117,8 +118,8 @@ impl Origin {
     }
 
     /// The request counts among those of its server until this attempt is over.
-    pub(super) fn counts(&mut self, in_flight: Option<InFlight>) {
-        self._in_flight = in_flight;
+    pub(super) fn counts(&mut self, in_flight: InFlight) {
+        self._in_flight = Some(in_flight);
     }
 
     /// The connection is for one connection of a client alone.

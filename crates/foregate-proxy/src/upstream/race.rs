@@ -31,7 +31,7 @@ impl Upstream {
         suspects: &mut Vec<IpAddr>,
     ) -> io::Result<(TcpStream, Used)> {
         // A server that is down costs one attempt, at each of its addresses in turn: one that takes connections may be what fails.
-        let is_well = server.health.failures() == 0;
+        let is_well = server.record.health.failures() == 0;
         let mut order = server.remembered.turns.order(found, is_well, Instant::now());
         order.truncate(if is_well { order.len() } else { 1 });
         let mut losers = Vec::new();

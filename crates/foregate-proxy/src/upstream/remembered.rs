@@ -26,9 +26,21 @@ pub(super) struct Remembered {
     pub address: Notices,
     /// Connections were flooded.
     pub flood: Notices,
+    /// Why the last handshake failed.
+    tls_failure: Mutex<Option<String>>,
 }
 
 impl Remembered {
+    /// A handshake has failed.
+    pub fn tls_failed(&self, error: &impl ToString) {
+        *self.tls_failure.lock() = Some(error.to_string());
+    }
+
+    /// Why the last handshake failed.
+    pub fn tls_failure(&self) -> Option<String> {
+        self.tls_failure.lock().clone()
+    }
+
     /// Takes note of the addresses that the name has now. Connections that were made before the result, if there is one, may be to
     /// an address that it has had no more for a while: [`Self::has`] tells.
     pub fn see(&self, addresses: &[IpAddr], now: Instant) -> Option<Instant> {

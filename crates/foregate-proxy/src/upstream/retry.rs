@@ -50,8 +50,10 @@ impl Cause {
         match self {
             Self::Status(status, _) => on.has_status(status),
             Self::Error(error) => {
-                let times_out =
-                    matches!(error, Error::ConnectTimeout | Error::FirstByteTimeout | Error::TryTimeout);
+                let times_out = matches!(
+                    error,
+                    Error::ConnectTimeout | Error::FirstByteTimeout | Error::TryTimeout | Error::OriginHangs
+                );
                 on.connect && error.is_before_sending()
                     || on.timeout && times_out
                     || on.reset && error.is_before_response() && !error.is_about_connecting() && !times_out

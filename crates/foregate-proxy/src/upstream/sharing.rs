@@ -44,7 +44,7 @@ impl Upstream {
             // Requests that come while a connection is being made wait for it, each for as long as it may take to connect.
             let Ok(origin) = timeout_at(deadline.into(), self.share_in_turn(server, terms, now)).await else {
                 // What is the matter with the server whoever connects finds out.
-                server.health.inconclusive(began, Instant::now());
+                server.record.health.inconclusive(began, Instant::now());
                 return Err(Error::ConnectTimeout);
             };
             if let Some(origin) = origin? {
@@ -80,7 +80,7 @@ impl Upstream {
                 return Ok(None);
             }
             // A server that fails is not asked by many at once.
-            let requests = server.pool.streams_said().filter(|_| server.health.failures() == 0);
+            let requests = server.pool.streams_said().filter(|_| server.record.health.failures() == 0);
             match place.make(requests) {
                 Some(making) => return self.make_shared(server, terms, now, making).await.map(Some),
                 None => next.await,
@@ -137,7 +137,7 @@ impl Upstream {
         let Some(lease) = origin.lease() else { return };
         let now = clock::now();
         let wears_out = lease.is_worn() || server.pool.wears_out(now);
-        if !wears_out || !lease.is_short() || server.health.failures() > 0 {
+        if !wears_out || !lease.is_short() || server.record.health.failures() > 0 {
             return;
         }
         if let Some(making) = server.pool.queue.make_ahead(server.pool.missing(now)) {

@@ -16,7 +16,7 @@ use foregate_wire::{
 use serde::Serialize;
 
 use super::output::{Outcome, complain, print, print_json, show_refused};
-use super::{ConfigFile, Json};
+use super::{ConfigFile, Json, explain_servers};
 
 #[derive(Debug, Args)]
 pub(super) struct Explain {
@@ -50,6 +50,8 @@ struct Explanation {
     files: Vec<String>,
     upstream: Option<String>,
     servers: Vec<String>,
+    /// How one of them is chosen.
+    choice: Vec<String>,
     /// Keys of modules that may choose another upstream.
     elsewhere: Vec<Lines>,
     /// Keys of modules that may end the request before that.
@@ -266,11 +268,8 @@ fn explain_action(settings: &Settings, route: &Route, explanation: &mut Explanat
 
 fn explain_upstream(upstream: &Upstream, explanation: &mut Explanation) {
     explanation.upstream = Some(upstream.name.to_string());
-    let server = |server: &foregate_proxy::settings::Server| match server.weight {
-        1 => server.address.to_string(),
-        weight => format!("{} weight={weight}", server.address),
-    };
-    explanation.servers = upstream.servers.iter().map(server).collect();
+    explanation.servers = upstream.servers.iter().map(explain_servers::server).collect();
+    explanation.choice = explain_servers::choice(upstream);
 }
 
 /// The keys that have a step of which `does` holds.
@@ -363,6 +362,7 @@ fn text(explanation: &Explanation) -> String {
         answer,
         files,
         servers,
+        choice,
         elsewhere,
         before,
         steps,
@@ -402,6 +402,9 @@ fn text(explanation: &Explanation) -> String {
     }
     if !servers.is_empty() {
         text.push_str(&format!("servers   {}\n", servers.join(", ")));
+    }
+    for (at, rule) in choice.iter().enumerate() {
+        text.push_str(&format!("{:<10}{rule}\n", if at == 0 { "choice" } else { "" }));
     }
     for (label, keys, what) in
         [("or", elsewhere, "may choose another upstream"), ("before", before, "may end the request")]

@@ -1,8 +1,10 @@
 //! The command line.
 
+mod arguments;
 mod check;
 mod defaults;
 mod explain;
+mod explain_servers;
 mod fmt;
 mod module;
 mod modules;
@@ -10,19 +12,19 @@ mod output;
 mod panics;
 mod reload;
 mod run;
+mod upstreams;
 mod waf;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use foregate_module::Pipeline;
 
+use self::arguments::{ConfigFile, Json};
 use self::output::{Outcome, complain, print, print_json};
-use crate::config;
 use crate::config::schema;
 use crate::demo::{DemoArguments, QuickstartArguments, QuickstartError};
 
@@ -58,6 +60,8 @@ enum Verb {
     Waf(waf::Waf),
     /// Reload the configuration of a running proxy
     Reload(reload::Reload),
+    /// Show the servers of upstreams in a running proxy, or change one
+    Upstreams(upstreams::Upstreams),
     /// Print the version (also: --version)
     Version(Json),
     /// Print the completions of a shell
@@ -65,35 +69,6 @@ enum Verb {
         /// The shell
         shell: clap_complete::Shell,
     },
-}
-
-/// Which configuration file.
-#[derive(Debug, Args)]
-struct ConfigFile {
-    /// Configuration file [default: foregate.kdl, else /etc/foregate/foregate.kdl]
-    #[arg(short = 'c', long = "config", value_name = "FILE")]
-    config: Option<PathBuf>,
-}
-
-impl ConfigFile {
-    fn path(&self) -> PathBuf {
-        self.config.clone().unwrap_or_else(|| {
-            let file = config::default_file();
-            if !file.exists() {
-                let [here, system] = config::DEFAULT_FILES;
-                complain(&format!("there is neither {here} nor {system}; `-c FILE` names another, `foregate run --to http://HOST:PORT` needs none"));
-            }
-            file
-        })
-    }
-}
-
-/// Whether the output is for machines.
-#[derive(Debug, Args)]
-struct Json {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Runs the verb of the command line.
@@ -114,6 +89,7 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
         Verb::Module(module) => module.run(&pipeline),
         Verb::Waf(waf) => waf.run(&pipeline),
         Verb::Reload(reload) => reload.run(),
+        Verb::Upstreams(upstreams) => upstreams.run(),
         Verb::Version(Json { json }) => version(json),
         Verb::Completions { shell } => completions(shell),
     }

@@ -9,8 +9,8 @@ use crate::config;
 use clap::Args;
 use serde_json::Value;
 
+use super::arguments::{ConfigFile, Json};
 use super::output::{Outcome, complain, print, print_json, show_refused};
-use super::{ConfigFile, Json};
 
 /// How long a reload may take: 100,000 sites need about a second.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -32,41 +32,57 @@ pub(super) struct Reload {
 impl Reload {
     pub(super) fn run(&self) -> Outcome {
         let json = self.output.json;
-        let admin = match &self.admin {
-            Some(admin) => admin.clone(),
-            // Nothing else is judged here: the process has an environment and a user of its own.
-            None => match config::admin(&self.file.path()) {
-                Ok(Some(admin)) => admin,
-                Ok(None) => {
-                    complain("the configuration names no `admin` socket; send SIGHUP to the process instead");
-                    return Outcome::Wrong;
-                }
-                Err(refused) => {
-                    let outcome = show_refused(&refused, json);
-                    complain("read here to find `admin`; `--admin PATH` asks the process itself");
-                    return outcome;
-                }
-            },
-        };
-        match ask(&admin, "reload") {
+        let request = serde_json::json!({ "verb": "reload" });
+        match ask_process(&self.file, self.admin.as_deref(), &request, json) {
             Ok(answer) => show(&answer, json),
-            Err(error) => {
-                complain(&format!("cannot ask {}: {error}", admin.display()));
-                complain(
-                    "  help: is it running? if `admin` has changed, `--admin PATH` names the present one",
-                );
-                Outcome::Wrong
-            }
+            Err(outcome) => outcome,
         }
     }
 }
 
+/// Asks the process over its admin socket: `admin`, or the one that the configuration names. Where that fails, it has been told why.
+pub(super) fn ask_process(
+    file: &ConfigFile,
+    admin: Option<&Path>,
+    request: &Value,
+    json: bool,
+) -> Result<Value, Outcome> {
+    let admin = match admin {
+        Some(admin) => admin.to_owned(),
+        // Nothing else is judged here: the process has an environment and a user of its own.
+        None => match config::admin(&file.path()) {
+            Ok(Some(admin)) => admin,
+            Ok(None) => {
+                complain(match request.get("verb").and_then(Value::as_str) {
+                    Some("reload") => {
+                        "the configuration names no `admin` socket; send SIGHUP to the process instead"
+                    }
+                    _ => {
+                        "the configuration names no `admin` socket; add `admin \"PATH\"` and restart or reload"
+                    }
+                });
+                return Err(Outcome::Wrong);
+            }
+            Err(refused) => {
+                let outcome = show_refused(&refused, json);
+                complain("read here to find `admin`; `--admin PATH` asks the process itself");
+                return Err(outcome);
+            }
+        },
+    };
+    ask(&admin, request).map_err(|error| {
+        complain(&format!("cannot ask {}: {error}", admin.display()));
+        complain("  help: is it running? if `admin` has changed, `--admin PATH` names the present one");
+        Outcome::Wrong
+    })
+}
+
 /// One line of JSON there, one back.
-fn ask(admin: &Path, verb: &str) -> io::Result<Value> {
+fn ask(admin: &Path, request: &Value) -> io::Result<Value> {
     let mut stream = UnixStream::connect(admin)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    stream.write_all(format!("{}\n", serde_json::json!({ "verb": verb })).as_bytes())?;
+    stream.write_all(format!("{request}\n").as_bytes())?;
     let mut line = String::new();
     BufReader::new(stream.take(ANSWER_LIMIT)).read_line(&mut line)?;
     serde_json::from_str(&line)

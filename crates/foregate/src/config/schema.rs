@@ -28,6 +28,7 @@ pub static ROOT: Block = Block {
         Key::one("upstream", "NAME { ... }", "upstream \"app\" { server \"127.0.0.1:3000\" }", "A group of origin servers that serve the same content. Requests are spread over them.")
             .with(&UPSTREAM)
             .many(),
+        Key::one("zone", "NAME", "zone \"eu-west-1a\"", "The zone of this proxy. Servers with the same `zone` get all requests while at least half of their weight can take them.").otherwise("none"),
         Key::one("site", "HOST... { ... }", "site \"example.com\" \"*.example.com\" { route \"/**\" { respond 204 } }", "The configuration for these hosts. A host is a name or an address without a port; `*.NAME` is every name below NAME at any depth, but not NAME itself; `*` is every host that no other site names.")
             .args(1, ANY)
             .with(&SITE)
@@ -152,15 +153,33 @@ pub static TIMEOUTS: Block = Block {
 pub static UPSTREAM: Block = Block {
     keys: &[
         Key::one("server", "ADDRESS weight=NUMBER", "server \"127.0.0.1:3001\" weight=2", "An origin server: `IP:PORT`, `[IPV6]:PORT`, `NAME:PORT`, `unix:PATH` or `srv:SERVICE`. Names are resolved in the background, by the rules of libc. With a dot at its end (`api.example.com.:443`) a name is looked up without the search list. `srv:_http._tcp.app.internal` stands for all servers that the SRV records of this service name, with their ports, weights and priorities; they come and go with the records.")
-            .props(&[Prop { name: "weight", usage: "NUMBER", required: false, default: "1", about: "The share of requests that this server gets, relative to the others, 1 to 1000." }])
+            .props(SERVER_PROPS)
             .many()
             .required(),
         Key::one("resolver", "ADDRESS...", "resolver \"127.0.0.53:53\"", "The nameservers for the names of the servers, in this order. The port is 53 unless it is given. Names are asked for as they are written; `/etc/hosts` and search lists are not used.")
             .args(1, ANY)
             .otherwise("`/etc/hosts`, then the nameservers of `/etc/resolv.conf`"),
-        Key::one("balance", "METHOD by=PART", "balance \"least-requests\"", "How requests are spread over the servers that are up. `\"round-robin\"`: in turns, by weight. `\"least-requests\"`: to the server with the fewest requests in flight for its weight. `\"two-choices\"`: to the less busy of two servers drawn at random by weight. `\"random\"`: at random by weight. `\"hash\"`: requests that agree in `by` go to the same server while it is up.")
-            .props(&[Prop { name: "by", usage: "PART", required: false, default: "\"client\"", about: "The part of the request for `\"hash\"`: `\"client\"` (its address), `\"path\"`, `\"target\"` (path and query), `\"header:NAME\"` or `\"cookie:NAME\"`. Requests without it are spread in turns." }])
+        Key::one("balance", "METHOD by=PART", "balance \"least-requests\"", "How requests are spread over the servers that are up. `\"round-robin\"`: in turns, by weight. `\"least-requests\"`: to the server with the fewest requests in flight for its weight. `\"two-choices\"`: to the less busy of two servers drawn at random by weight. `\"peak-ewma\"`: of two servers drawn at random by weight, to the one with the lower product of recent latency and requests in flight. `\"random\"`: at random by weight. `\"hash\"`: requests that agree in `by` go to the same server while it is up.")
+            .props(&[
+                Prop { name: "by", usage: "PART", required: false, default: "\"client\"", about: "The part of the request for `\"hash\"`: `\"client\"` (its address), `\"path\"`, `\"target\"` (path and query), `\"header:NAME\"` or `\"cookie:NAME\"`. Requests without it are spread in turns." },
+                Prop { name: "maglev", usage: "#true|#false", required: false, default: "#false", about: "Whether `\"hash\"` uses a Maglev table: shares are more even than on a ring, and a server that comes or goes moves a few requests of the others." },
+            ])
             .default("\"round-robin\""),
+        Key::one("sticky", "cookie=NAME", "sticky cookie=\"SERVER\"", "Binds each client to one server by a signed cookie. `balance` chooses the server of a new client. While that server is down or full, another one takes over, and the cookie changes. The attributes of the cookie are `Path=/`, `HttpOnly` and `SameSite=Lax`.")
+            .args(0, 0)
+            .props(&[
+                Prop { name: "cookie", usage: "NAME", required: true, default: "", about: "The name of the cookie." },
+                Prop { name: "secret", usage: "TEXT", required: false, default: "a random key", about: "The key of the signature, at least 16 bytes. Without it, a restart assigns servers anew. Proxies side by side need the same secret." },
+                Prop { name: "secure", usage: "#true|#false", required: false, default: "#false", about: "Whether the cookie has the attribute `Secure`, so that browsers send it over HTTPS only." },
+                Prop { name: "max-age", usage: "DURATION", required: false, default: "the browser's session", about: "How long clients keep the cookie." },
+            ])
+            .secrets(&["secret"])
+            .otherwise("none"),
+        Key::one("health", "PATH every=DURATION", "health \"/healthz\" every=\"2s\"", "Probes each server, once for all threads, and skips those that fail. The first probe decides alone; after it, `fall` and `rise` apply. A probe uses a connection of its own with the TLS, PROXY protocol and HTTP settings of the upstream. While a server stays down, the pause between probes grows to four times `every`. PATH is the path of the request (default `/`), or the service name of `kind=\"grpc\"`. Redirects are not followed.")
+            .args(0, 1)
+            .props(HEALTH_PROPS)
+            .otherwise("servers are judged by their requests alone"),
+        Key::block("eject", &EJECT, "eject { statuses \"502-504\" share=\"50%\" }", "Which outcomes of requests take a server out for a while. After that time, single requests try the server again, and two answers bring it back."),
         Key::one("host", "NAME", "host \"app.internal\"", "The `Host` (`:authority` of HTTP/2) that the servers get: a name or address, with `:PORT` if there is one.").otherwise("the client's"),
         Key::one("http", "\"1.1\"|\"2\"|\"auto\"", "http \"2\"", "The protocol: `\"1.1\"` is HTTP/1.1; `\"2\"` is HTTP/2, by ALPN over TLS and by prior knowledge on cleartext; `\"auto\"` lets ALPN decide.").default("\"1.1\""),
         Key::block("tls", &UPSTREAM_TLS, "tls", "Connects to the servers over TLS.").otherwise("cleartext"),
@@ -185,7 +204,173 @@ pub static UPSTREAM: Block = Block {
         BUFFER_REQUESTS.otherwise("bodies pass as they come"),
         Key::one("send-proxy", "\"v1\"|\"v2\"", "send-proxy \"v2\"", "Starts each connection with a PROXY protocol header. Such a connection belongs to one client connection. Over HTTP/1.1 it is kept for further requests of that client connection, for up to 16 servers, and closed with it. Over HTTP/2 it is closed after each request.").otherwise("none"),
     ],
-    later: &["health", "slow-start", "circuit-breaker", "discover", "sticky"],
+    later: &["circuit-breaker", "discover"],
+};
+
+/// The properties of `server`.
+const SERVER_PROPS: &[Prop] = &[
+    Prop {
+        name: "weight",
+        usage: "NUMBER",
+        required: false,
+        default: "1",
+        about: "The share of requests that this server gets, relative to the others, 1 to 1000.",
+    },
+    Prop {
+        name: "backup",
+        usage: "#true|#false",
+        required: false,
+        default: "#false",
+        about: "The server gets requests only while no other server can take them.",
+    },
+    Prop {
+        name: "drain",
+        usage: "#true|#false",
+        required: false,
+        default: "#false",
+        about: "The server gets no new requests, except those of its own `sticky` clients. Requests in flight go on.",
+    },
+    Prop {
+        name: "max-requests",
+        usage: "NUMBER",
+        required: false,
+        default: "no limit",
+        about: "The most requests in flight at this server. Beyond: the other servers, or 503.",
+    },
+    Prop {
+        name: "max-connections",
+        usage: "NUMBER",
+        required: false,
+        default: "no limit",
+        about: "The most connections to this server, without the one of health checks. Beyond: the other servers, or 503. Over HTTP/2 each connection counts for the streams that the server allows.",
+    },
+    Prop {
+        name: "slow-start",
+        usage: "DURATION",
+        required: false,
+        default: "none",
+        about: "The time in which the share of a server that comes up, or is added by a reload, grows to its weight.",
+    },
+    Prop {
+        name: "zone",
+        usage: "NAME",
+        required: false,
+        default: "none",
+        about: "The zone of the server; see `zone` at the top of the file.",
+    },
+];
+
+/// The properties of `health`.
+const HEALTH_PROPS: &[Prop] = &[
+    Prop {
+        name: "kind",
+        usage: "KIND",
+        required: false,
+        default: "\"http\"",
+        about: "`\"http\"`: a request. `\"tcp\"`: a connection. `\"tls\"`: a handshake. `\"grpc\"`: the standard gRPC health service, which must answer SERVING.",
+    },
+    Prop {
+        name: "every",
+        usage: "DURATION",
+        required: false,
+        default: "\"5s\"",
+        about: "The pause between two probes of a server, at least 50 ms.",
+    },
+    Prop {
+        name: "timeout",
+        usage: "DURATION",
+        required: false,
+        default: "\"1s\"",
+        about: "The time for a whole probe, connecting included.",
+    },
+    Prop {
+        name: "rise",
+        usage: "NUMBER",
+        required: false,
+        default: "2",
+        about: "The successes in a row after which a server is up.",
+    },
+    Prop {
+        name: "fall",
+        usage: "NUMBER",
+        required: false,
+        default: "3",
+        about: "The failures in a row after which a server is down.",
+    },
+    Prop {
+        name: "jitter",
+        usage: "PERCENT",
+        required: false,
+        default: "\"10%\"",
+        about: "How much each pause differs at random, up to 50 %.",
+    },
+    Prop {
+        name: "expect-status",
+        usage: "STATUSES",
+        required: false,
+        default: "\"200-399\"",
+        about: "The statuses of a server that is well, such as `\"200-299 304\"`.",
+    },
+    Prop {
+        name: "expect-body",
+        usage: "TEXT",
+        required: false,
+        default: "any",
+        about: "A text that the first 64 KiB of the body must contain.",
+    },
+    Prop {
+        name: "host",
+        usage: "NAME",
+        required: false,
+        default: "the upstream's host, else the server's address",
+        about: "The host that is asked for.",
+    },
+    Prop {
+        name: "method",
+        usage: "METHOD",
+        required: false,
+        default: "\"GET\"",
+        about: "The method of the request.",
+    },
+    Prop {
+        name: "port",
+        usage: "NUMBER",
+        required: false,
+        default: "the server's",
+        about: "Another port for probes.",
+    },
+];
+
+const SHARE_PROPS: &[Prop] = &[
+    Prop {
+        name: "share",
+        usage: "PERCENT",
+        required: false,
+        default: "none",
+        about: "Takes the server out when this share of its attempts within ten seconds has failed. Statuses then count in this share only. `failures` and `statuses` have one share in common.",
+    },
+    Prop {
+        name: "minimum",
+        usage: "NUMBER",
+        required: false,
+        default: "20",
+        about: "The least number of attempts for `share`.",
+    },
+];
+
+/// The block of `eject`.
+pub static EJECT: Block = Block {
+    keys: &[
+        Key::one("failures", "NUMBER share=PERCENT", "failures 5", "The failures in a row after which a server is out.").props(SHARE_PROPS).default("3"),
+        Key::one("statuses", "STATUSES share=PERCENT", "statuses \"502-504\" share=\"50%\"", "Statuses of responses that count as failures. The client gets the response all the same.").props(SHARE_PROPS).otherwise("none"),
+        Key::one("slower-than", "NUMBER", "slower-than 10", "Takes a server out when its median latency is this many times that of the other servers, and at least 10 ms more. Both sides need 20 recent answers.").otherwise("latency does not matter"),
+        Key::flag("hung", "#true", "hung #false", "Takes a server out that answers none of its requests for three times the upstream's 99th percentile of latency (at least 250 ms), while others answer. Two requests must wait, for twice as long, or three. Before 20 answers are known, the time is two seconds. Idempotent requests that wait there are sent to another server, within `retries` and `retry-budget`."),
+        Key::one("for", "DURATION at-most=DURATION", "for \"5s\" at-most=\"5m\"", "How long a server is out at first. The time doubles each time that it fails again at once, or within 30 s after it came back.")
+            .props(&[Prop { name: "at-most", usage: "DURATION", required: false, default: "\"10s\"", about: "The longest time." }])
+            .default("\"500ms\""),
+        Key::one("most", "PERCENT", "most \"30%\"", "The largest share of the servers that `share` and `slower-than` may take out at a time. Failures in a row have no such cap: such a server would fail all requests.").default("\"50%\""),
+    ],
+    later: &[],
 };
 
 /// The properties of `upstream { retry }`.

@@ -95,7 +95,7 @@ fn upstream(to: &[String]) -> Result<Option<Upstream>, SingleError> {
     for url in to {
         let (scheme, address) = origin(url).ok_or_else(|| SingleError::Origin(url.clone()))?;
         schemes.push(scheme);
-        servers.push(Server { address, weight: 1 });
+        servers.push(Server::new(address));
     }
     if schemes.windows(2).any(|pair| pair[0] != pair[1]) {
         return Err(SingleError::Schemes);

@@ -474,6 +474,10 @@ impl Quickstart {
             ),
             ("after a change of the configuration", format!("'{program}' reload -c '{configuration}'")),
             (
+                "the servers of the upstreams, with health and latency",
+                format!("'{program}' upstreams -c '{configuration}'"),
+            ),
+            (
                 "the route and the modules for a URL",
                 format!("'{program}' explain -c '{configuration}' http://{http}/hello"),
             ),

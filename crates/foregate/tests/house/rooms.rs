@@ -114,7 +114,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("listener", &["time", "settings", "limits", "transport", "proxy", "connection"]),
-    ("admin", &["time", "transport", "telemetry", "proxy", "listener"]),
+    ("admin", &["time", "transport", "upstream", "telemetry", "proxy", "listener"]),
     (
         "server",
         &[

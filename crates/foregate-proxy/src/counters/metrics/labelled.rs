@@ -16,10 +16,11 @@ pub(super) const UNROUTED: &str = "-";
 
 /// Counts by a few fixed names.
 #[derive(Debug, Default)]
-pub(super) struct Kinds(Mutex<Vec<(&'static str, u64)>>);
+pub struct Kinds(Mutex<Vec<(&'static str, u64)>>);
 
 impl Kinds {
-    pub(super) fn count(&self, kind: &'static str) {
+    /// Counts one of this kind.
+    pub fn count(&self, kind: &'static str) {
         let mut kinds = self.0.lock();
         if let Some((_, count)) = kinds.iter_mut().find(|(known, _)| *known == kind) {
             *count += 1;
@@ -28,7 +29,8 @@ impl Kinds {
         }
     }
 
-    pub(super) fn all(&self) -> Vec<(&'static str, u64)> {
+    /// The counts so far.
+    pub fn all(&self) -> Vec<(&'static str, u64)> {
         self.0.lock().clone()
     }
 }

@@ -45,23 +45,7 @@ impl Hash {
 
 impl Balance for Hash {
     fn key(&self, asked: &Asked<'_>) -> Option<u64> {
-        let request = asked.request;
-        match &self.by {
-            HashBy::Client => {
-                asked.client.map(|client| hash(&[client.to_canonical().to_string().as_bytes()]))
-            }
-            HashBy::Path => Some(hash(&[request.path()])),
-            HashBy::Target => Some(hash(&[request.target()])),
-            HashBy::Header(name) => {
-                request.head.headers.get_name(name.as_bytes()).map(|value| hash(&[value]))
-            }
-            HashBy::Cookie(name) => request
-                .head
-                .headers
-                .get_all(NameId::Cookie)
-                .find_map(|field| cookie(field, name))
-                .map(|value| hash(&[value])),
-        }
+        key(&self.by, asked)
     }
 
     fn choose(&self, choice: &Choice<'_>, admits: &mut dyn FnMut(usize) -> bool) -> Option<usize> {
@@ -86,8 +70,25 @@ impl Balance for Hash {
     }
 }
 
+/// The part of a request that decides, made into a number.
+pub(super) fn key(by: &HashBy, asked: &Asked<'_>) -> Option<u64> {
+    let request = asked.request;
+    match by {
+        HashBy::Client => asked.client.map(|client| hash(&[client.to_canonical().to_string().as_bytes()])),
+        HashBy::Path => Some(hash(&[request.path()])),
+        HashBy::Target => Some(hash(&[request.target()])),
+        HashBy::Header(name) => request.head.headers.get_name(name.as_bytes()).map(|value| hash(&[value])),
+        HashBy::Cookie(name) => request
+            .head
+            .headers
+            .get_all(NameId::Cookie)
+            .find_map(|field| cookie(field, name))
+            .map(|value| hash(&[value])),
+    }
+}
+
 /// The value of a cookie in a `Cookie` field (RFC 6265, section 4.2.1).
-fn cookie<'f>(field: &'f [u8], name: &str) -> Option<&'f [u8]> {
+pub fn cookie<'f>(field: &'f [u8], name: &str) -> Option<&'f [u8]> {
     field.split(|byte| *byte == b';').find_map(|pair| {
         let pair = pair.trim_ascii();
         let at = pair.iter().position(|byte| *byte == b'=')?;
@@ -98,7 +99,7 @@ fn cookie<'f>(field: &'f [u8], name: &str) -> Option<&'f [u8]> {
 
 /// A hash that is the same in each process and version: proxies side by side, and one that starts anew, have to agree (FNV-1a, with the last
 /// step of MurmurHash3 to spread what it makes of short texts).
-fn hash(parts: &[&[u8]]) -> u64 {
+pub fn hash(parts: &[&[u8]]) -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for byte in parts.iter().copied().flatten() {
         hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);

@@ -33,10 +33,6 @@ impl LeastRequests {
 }
 
 impl Balance for LeastRequests {
-    fn counts(&self) -> bool {
-        true
-    }
-
     fn choose(&self, choice: &Choice<'_>, admits: &mut dyn FnMut(usize) -> bool) -> Option<usize> {
         let count = self.weights.len();
         let [first, further] = &self.next;

@@ -5,17 +5,20 @@
 
 mod hash;
 mod least_requests;
+mod maglev;
+mod peak_ewma;
 mod random;
 mod round_robin;
 mod two_choices;
 
 use std::fmt::Debug;
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use self::hash::Hash;
+pub(super) use self::hash::{cookie, hash};
 use self::least_requests::LeastRequests;
+use self::maglev::Maglev;
+use self::peak_ewma::PeakEwma;
 use self::random::Random;
 use self::round_robin::RoundRobin;
 use self::two_choices::TwoChoices;
@@ -37,14 +40,14 @@ pub(super) struct Choice<'a> {
     pub(super) key: Option<u64>,
     /// A further attempt, not the first.
     pub(super) is_further: bool,
-    /// The requests in flight of each server; 0 unless the method counts them.
+    /// The requests in flight of each server; where the method weighs time, the wait that they make, in microseconds.
     pub(super) in_flight: &'a dyn Fn(usize) -> u32,
 }
 
 /// A method that spreads requests over the servers of an upstream, which are known by their numbers.
 pub(super) trait Balance: Debug + Send + Sync {
-    /// Whether the method reads requests in flight. They are counted only where it does.
-    fn counts(&self) -> bool {
+    /// Whether the method weighs the latencies of servers. Averages are kept only where it does.
+    fn weighs_time(&self) -> bool {
         false
     }
 
@@ -58,46 +61,22 @@ pub(super) trait Balance: Debug + Send + Sync {
     fn choose(&self, choice: &Choice<'_>, admits: &mut dyn FnMut(usize) -> bool) -> Option<usize>;
 }
 
-/// The method that an upstream is configured with.
-pub(super) fn method(balance: &settings::Balance, servers: &[settings::Server]) -> Box<dyn Balance> {
-    let weights: Vec<u32> = servers.iter().map(|server| server.weight).collect();
-    match balance {
+/// A method for servers with these addresses and weights.
+pub(super) fn method<'s>(
+    method: &settings::Balance,
+    servers: impl Iterator<Item = (&'s str, u32)>,
+) -> Box<dyn Balance> {
+    let servers: Vec<(String, u32)> =
+        servers.map(|(address, weight)| (address.to_owned(), weight.max(1))).collect();
+    let weights: Vec<u32> = servers.iter().map(|(_, weight)| *weight).collect();
+    match method {
         settings::Balance::RoundRobin => Box::new(RoundRobin::new(&weights)),
         settings::Balance::LeastRequests => Box::new(LeastRequests::new(&weights)),
         settings::Balance::TwoChoices => Box::new(TwoChoices::new(&weights)),
+        settings::Balance::PeakEwma => Box::new(PeakEwma::new(&weights)),
         settings::Balance::Random => Box::new(Random::new(&weights)),
-        settings::Balance::Hash(by) => {
-            let servers = servers.iter().map(|server| (server.address.to_string(), server.weight));
-            Box::new(Hash::new(by.clone(), servers.collect()))
-        }
-    }
-}
-
-/// The requests in flight of one server. On a cache line of its own: threads change it with each request.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-pub(super) struct Load(AtomicU32);
-
-impl Load {
-    /// How many there are.
-    pub(super) fn get(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Counts a request for as long as the result lives.
-    pub(super) fn enter(self: &Arc<Self>) -> InFlight {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        InFlight(Arc::clone(self))
-    }
-}
-
-/// A request that a server is being asked.
-#[derive(Debug)]
-pub(super) struct InFlight(Arc<Load>);
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
+        settings::Balance::Hash(by) => Box::new(Hash::new(by.clone(), servers)),
+        settings::Balance::Maglev(by) => Box::new(Maglev::new(by.clone(), &servers)),
     }
 }
 
@@ -135,26 +114,18 @@ mod tests {
     }
 
     #[test]
-    fn requests_in_flight_are_counted_until_they_end() {
-        let load = Arc::new(Load::default());
-        let two = [load.enter(), load.enter()];
-        assert_eq!(load.get(), 2);
-        drop(two);
-        assert_eq!(load.get(), 0);
-    }
-
-    #[test]
     fn servers_that_are_not_admitted_leave_their_requests_to_the_others() {
         for balance in [
             settings::Balance::RoundRobin,
             settings::Balance::LeastRequests,
             settings::Balance::TwoChoices,
             settings::Balance::Random,
+            settings::Balance::PeakEwma,
             settings::Balance::Hash(settings::HashBy::Client),
+            settings::Balance::Maglev(settings::HashBy::Client),
         ] {
-            let servers = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"]
-                .map(|address| settings::Server { address: address.parse().unwrap(), weight: 1 });
-            let balance = method(&balance, &servers);
+            let servers = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"];
+            let balance = method(&balance, servers.into_iter().map(|address| (address, 1)));
             for out in 0..3 {
                 let shares = shares(&*balance, 3000, |server| server != out);
                 let [one, other] = [(out + 1) % 3, (out + 2) % 3];

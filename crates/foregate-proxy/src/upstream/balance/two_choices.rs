@@ -29,10 +29,6 @@ impl TwoChoices {
 }
 
 impl Balance for TwoChoices {
-    fn counts(&self) -> bool {
-        true
-    }
-
     fn choose(&self, choice: &Choice<'_>, admits: &mut dyn FnMut(usize) -> bool) -> Option<usize> {
         let first = self.random.draw()?;
         let second = self.other_than(first);

@@ -6,6 +6,7 @@ mod idle;
 mod listen;
 mod numbers;
 mod retry;
+mod servers;
 mod site;
 mod tls;
 mod upstream;
@@ -48,8 +49,10 @@ struct Upstreams {
 impl Upstreams {
     fn decode(decoder: &mut Decoder<'_>, nodes: &Nodes<'_>, inspection: &mut tls::Inspection) -> Self {
         let mut upstreams = Self { incomplete: decoder.misses_files(), ..Self::default() };
+        let zone = nodes.iter().find(|(key, _)| key.name == "zone");
+        let zone = zone.and_then(|(_, item)| decoder.read(*item, 0, servers::zone));
         for (_, item) in nodes.iter().filter(|(key, _)| key.name == "upstream") {
-            upstream::decode(decoder, *item, &mut upstreams, inspection);
+            upstream::decode(decoder, *item, &mut upstreams, inspection, zone.as_deref());
         }
         retry::check(decoder, &upstreams);
         upstreams
@@ -198,7 +201,7 @@ fn decode_of_process(
         }
         "limits" => numbers::limits(decoder, item, &mut settings.limits),
         "timeouts" => numbers::timeouts(decoder, item, &mut settings.timeouts),
-        _ => debug_assert!(matches!(name, "upstream" | "list" | INCLUDE), "{name} is not read"),
+        _ => debug_assert!(matches!(name, "upstream" | "zone" | "list" | INCLUDE), "{name} is not read"),
     }
 }
 

@@ -17,7 +17,7 @@ const GIB: u64 = 1024 * MIB;
 pub(super) const TIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=LONGEST;
 
 /// The same, or not at all.
-const TIMES_AND_NONE: RangeInclusive<Duration> = Duration::ZERO..=LONGEST;
+pub(super) const TIMES_AND_NONE: RangeInclusive<Duration> = Duration::ZERO..=LONGEST;
 
 const LONGEST: Duration = Duration::from_hours(24 * 365);
 

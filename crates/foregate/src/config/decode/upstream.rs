@@ -7,13 +7,12 @@ use std::sync::Arc;
 use foregate_config::{Decoder, Item, Place, Problem};
 use foregate_proxy::address::{ServerAddress, ServerAddressError, is_host_name, is_numeric};
 use foregate_proxy::settings::{
-    Balance, HashBy, ProxyProtocolVersion, Server, Upstream, UpstreamProtocol, UpstreamTls,
+    Balance, HashBy, ProxyProtocolVersion, Upstream, UpstreamProtocol, UpstreamTls,
 };
 
 use super::Upstreams;
 use super::numbers::{TIMES, set};
-use super::retry;
-use super::{socket_path, tls};
+use super::{retry, servers, socket_path, tls};
 use crate::config::schema::{UPSTREAM, UPSTREAM_TIMEOUTS, UPSTREAM_TLS};
 use foregate_config::value::{self, Value, Wrong};
 
@@ -31,6 +30,7 @@ pub(super) fn decode(
     item: Item<'_>,
     upstreams: &mut Upstreams,
     inspection: &mut tls::Inspection,
+    zone: Option<&str>,
 ) {
     let name = decoder.read(item, 0, |value| match value::string(value)? {
         "" => Err(Wrong::new("an upstream needs a name")),
@@ -39,12 +39,14 @@ pub(super) fn decode(
     let mut upstream = Upstream::new(name.as_deref().unwrap_or_default(), Vec::new());
     let (mut resolver, mut retries) = (None, None);
     let index = upstreams.list.len();
+    upstream.zone = zone.map(Box::from);
+    let mut places = servers::Places::default();
     for (key, item) in decoder.block(item, &UPSTREAM) {
         match key.name {
             "server" => {
+                places.server.get_or_insert(item.place());
                 let address = decoder.read(item, 0, |value| address(value, item));
-                let weight = decoder.prop(item, "weight", |v| value::number(v, 1..=1000)).unwrap_or(1);
-                upstream.servers.extend(address.map(|address| Server { address, weight: weight as u32 }));
+                upstream.servers.extend(servers::server(decoder, item, address));
             }
             "resolver" => {
                 let servers = decoder.read_all(item, nameserver);
@@ -55,7 +57,19 @@ pub(super) fn decode(
                 upstream.resolver = Some(servers.into());
                 resolver = Some(item.place());
             }
-            "balance" => set(&mut upstream.balance, balance(decoder, item)),
+            "balance" => {
+                set(&mut upstream.balance, balance(decoder, item));
+                places.balance = Some(item.place());
+            }
+            "sticky" => {
+                upstream.sticky = servers::sticky(decoder, item);
+                places.sticky = Some(item.place());
+            }
+            "health" => {
+                upstream.health = servers::health(decoder, item);
+                places.health = Some(item.place());
+            }
+            "eject" => servers::eject(decoder, item, &mut upstream.eject),
             "host" => upstream.host = decoder.read(item, 0, host),
             "http" => set(&mut upstream.protocol, decoder.choice(item, 0, PROTOCOLS)),
             "tls" => upstream.tls = Some(upstream_tls(decoder, item, inspection)),
@@ -97,6 +111,7 @@ pub(super) fn decode(
         let problem = Problem::new(Some(place), "`retry` says how many attempts there are");
         decoder.push(problem.help("leave out `retries`, and write `attempts=` in `retry`"));
     }
+    servers::check(decoder, &upstream, &places);
     let Some(name) = name else { return };
     if let Some((_, first)) = upstreams.by_name.insert(name, (index, item.place())) {
         let problem = Problem::new(Some(item.place()), "another upstream has this name already");
@@ -170,19 +185,21 @@ pub(super) fn host(value: &Value<'_>) -> Result<Arc<str>, Wrong> {
     Ok(host.into())
 }
 
-/// `by` stands beside `hash` alone.
+/// `by` and `maglev` stand beside `hash` alone.
 fn balance(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Balance> {
     let method = decoder.read(item, 0, |value| method(value::string(value)?))?;
     let by = decoder.prop(item, "by", |value| hash_by(value::string(value)?));
-    match (method, by) {
-        (Balance::Hash(_), Some(by)) => Some(Balance::Hash(by)),
-        (method, None) => Some(method),
-        (_, Some(_)) => {
-            let problem = Problem::new(Some(item.place()), "`by` says what `balance \"hash\"` goes by");
-            decoder.push(problem.help("leave it out, or write `balance \"hash\" by=...`"));
-            None
-        }
-    }
+    let maglev = decoder.prop(item, "maglev", value::boolean);
+    let foreign = match (method, by, maglev) {
+        (Balance::Hash(client), by, Some(true)) => return Some(Balance::Maglev(by.unwrap_or(client))),
+        (Balance::Hash(client), by, _) => return Some(Balance::Hash(by.unwrap_or(client))),
+        (method, None, None) => return Some(method),
+        (_, Some(_), _) => ("`by` says what `balance \"hash\"` goes by", "by=..."),
+        (_, None, Some(_)) => ("`maglev` is a kind of `balance \"hash\"`", "maglev=#true"),
+    };
+    let problem = Problem::new(Some(item.place()), foreign.0);
+    decoder.push(problem.help(format!("leave it out, or write `balance \"hash\" {}`", foreign.1)));
+    None
 }
 
 fn method(word: &str) -> Result<Balance, Wrong> {
@@ -191,6 +208,7 @@ fn method(word: &str) -> Result<Balance, Wrong> {
         "least-requests" => return Ok(Balance::LeastRequests),
         "two-choices" => return Ok(Balance::TwoChoices),
         "random" => return Ok(Balance::Random),
+        "peak-ewma" => return Ok(Balance::PeakEwma),
         "hash" => return Ok(Balance::Hash(HashBy::Client)),
         "least-connections" | "least-conn" | "least_conn" | "leastconn" | "least-request" => {
             "use \"least-requests\""
@@ -199,18 +217,15 @@ fn method(word: &str) -> Result<Balance, Wrong> {
         "ip-hash" | "ip_hash" | "source" | "client-ip" => "use `balance \"hash\" by=\"client\"`",
         "uri" | "url" | "uri-hash" | "path" => "use `balance \"hash\" by=\"path\"`",
         "consistent-hash" | "consistent" | "ketama" | "ring-hash" | "ring_hash" => "use \"hash\"",
-        "ewma" | "peak-ewma" | "least-time" | "least_time" => {
-            let wrong = Wrong::new("this method is not in this version");
-            return Err(wrong.help("use \"least-requests\" or \"two-choices\""));
-        }
-        "maglev" => return Err(Wrong::new("this method is not in this version").help("use \"hash\"")),
+        "ewma" | "peak_ewma" | "least-time" | "least_time" => "use \"peak-ewma\"",
+        "maglev" => "use `balance \"hash\" maglev=#true`",
         "sticky" | "cookie" => {
-            let wrong = Wrong::new("this method is not in this version");
-            return Err(wrong.help("use `balance \"hash\" by=\"cookie:NAME\"`"));
+            let wrong = Wrong::new("sessions have a key of their own, beside `balance`");
+            return Err(wrong.help("write `sticky cookie=\"NAME\"`"));
         }
         _ => {
             return Err(Wrong::new(
-                "expected \"round-robin\", \"least-requests\", \"two-choices\", \"random\" or \"hash\"",
+                "expected \"round-robin\", \"least-requests\", \"two-choices\", \"peak-ewma\", \"random\" or \"hash\"",
             ));
         }
     };

@@ -1,0 +1,187 @@
+//! Active health: the results of probes, with hysteresis.
+
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::Upstream;
+use crate::settings::HealthCheck;
+
+/// Failures beyond the first ones after which the pause grows by one more `every`, up to [`SLOWEST`] times.
+const SLOWER_AFTER: u32 = 5;
+const SLOWEST: u32 = 4;
+
+const UNKNOWN: u8 = 0;
+const UP: u8 = 1;
+const DOWN: u8 = 2;
+
+/// The results of the probes of one server.
+#[derive(Debug, Default)]
+pub(super) struct Checked {
+    state: AtomicU8,
+    /// Probes that have succeeded, and that have failed.
+    pub passed: AtomicU64,
+    pub failed: AtomicU64,
+    streak: Mutex<Streak>,
+    prober: Mutex<Prober>,
+}
+
+/// Results in a streak.
+#[derive(Debug, Default)]
+struct Streak {
+    passed: u32,
+    failed: u32,
+    /// Why the last one failed.
+    reason: Option<String>,
+}
+
+/// The task that probes.
+#[derive(Debug, Default)]
+struct Prober {
+    upstream: Weak<Upstream>,
+    server: usize,
+    is_running: bool,
+}
+
+/// What a probe has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing.
+    Same,
+    /// The server is up.
+    Up,
+    /// The server is down.
+    Down,
+}
+
+impl Checked {
+    /// Whether probes say that the server is down.
+    pub(super) fn is_down(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == DOWN
+    }
+
+    /// Whether no probe has ended yet.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == UNKNOWN
+    }
+
+    /// Why the last probe failed, if it did.
+    pub(super) fn reason(&self) -> Option<String> {
+        self.streak.lock().reason.clone()
+    }
+
+    /// Takes note of a result. The first one decides alone: nothing else is known of the server.
+    pub(super) fn note(&self, result: &Result<(), String>, check: &HealthCheck) -> Verdict {
+        let mut streak = self.streak.lock();
+        let state = self.state.load(Ordering::Relaxed);
+        match result {
+            Ok(()) => {
+                self.passed.fetch_add(1, Ordering::Relaxed);
+                (streak.failed, streak.passed, streak.reason) = (0, streak.passed.saturating_add(1), None);
+                if state == UNKNOWN || state == DOWN && streak.passed >= check.rise {
+                    self.state.store(UP, Ordering::Relaxed);
+                    return Verdict::Up;
+                }
+            }
+            Err(reason) => {
+                self.failed.fetch_add(1, Ordering::Relaxed);
+                (streak.passed, streak.failed) = (0, streak.failed.saturating_add(1));
+                streak.reason = Some(reason.clone());
+                if state == UNKNOWN || state == UP && streak.failed >= check.fall {
+                    self.state.store(DOWN, Ordering::Relaxed);
+                    return Verdict::Down;
+                }
+            }
+        }
+        Verdict::Same
+    }
+
+    /// How long to wait for the next probe.
+    pub(super) fn pause(&self, check: &HealthCheck, random: u64) -> Duration {
+        let beyond = self.streak.lock().failed.saturating_sub(check.fall);
+        let slower = if self.is_down() { (1 + beyond / SLOWER_AFTER).min(SLOWEST) } else { 1 };
+        let pause = check.every.saturating_mul(slower);
+        let jitter = u64::from(check.jitter);
+        // From 100 - jitter to 100 + jitter per cent.
+        let percent = 100 - jitter + random % (2 * jitter + 1);
+        pause.saturating_mul(u32::try_from(percent).unwrap_or(100)) / 100
+    }
+
+    /// Has the prober go on with this server; whether one has to be started.
+    pub(super) fn attend(&self, upstream: Weak<Upstream>, server: usize) -> bool {
+        let mut prober = self.prober.lock();
+        (prober.upstream, prober.server) = (upstream, server);
+        !std::mem::replace(&mut prober.is_running, true)
+    }
+
+    /// The server to probe. `None`: it is not used any more, and the prober ends.
+    pub(super) fn subject(&self) -> Option<(std::sync::Arc<Upstream>, usize)> {
+        let mut prober = self.prober.lock();
+        let upstream = prober.upstream.upgrade();
+        prober.is_running = upstream.is_some();
+        Some((upstream?, prober.server))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Probe;
+
+    fn check() -> HealthCheck {
+        HealthCheck {
+            probe: Probe::Tcp,
+            port: None,
+            every: Duration::from_secs(5),
+            timeout: Duration::from_secs(1),
+            rise: 2,
+            fall: 3,
+            jitter: 10,
+        }
+    }
+
+    fn verdicts(checked: &Checked, results: &str) -> Vec<Verdict> {
+        let result = |letter| if letter == '+' { Ok(()) } else { Err("it failed".to_owned()) };
+        results.chars().map(|letter| checked.note(&result(letter), &check())).collect()
+    }
+
+    #[test]
+    fn a_server_that_flaps_stays_as_it_is() {
+        use Verdict::{Down, Same, Up};
+        let checked = Checked::default();
+        assert!(checked.is_unknown() && !checked.is_down());
+        assert_eq!(verdicts(&checked, "+"), [Up]);
+        assert!(verdicts(&checked, &"--+".repeat(50)).iter().all(|verdict| *verdict == Same));
+        assert_eq!(verdicts(&checked, "---"), [Same, Same, Down]);
+        assert_eq!(checked.reason().as_deref(), Some("it failed"));
+        assert!(verdicts(&checked, &"+-".repeat(50)).iter().all(|verdict| *verdict == Same));
+        assert!(checked.is_down());
+        assert_eq!(verdicts(&checked, "++"), [Same, Up]);
+        assert!(!checked.is_down() && checked.reason().is_none());
+    }
+
+    #[test]
+    fn the_first_probe_decides_alone() {
+        assert_eq!(verdicts(&Checked::default(), "-"), [Verdict::Down]);
+        assert_eq!(verdicts(&Checked::default(), "+"), [Verdict::Up]);
+    }
+
+    #[test]
+    fn probes_of_a_server_that_stays_down_become_rare() {
+        let (checked, check) = (Checked::default(), check());
+        let second = Duration::from_secs(1);
+        assert_eq!(checked.pause(&check, 10), 5 * second);
+        assert_eq!(checked.pause(&check, 0), second * 45 / 10);
+        assert_eq!(checked.pause(&check, 20), second * 55 / 10);
+        verdicts(&checked, "---");
+        assert_eq!(checked.pause(&check, 10), 5 * second);
+        verdicts(&checked, "-----");
+        assert_eq!(checked.pause(&check, 10), 10 * second);
+        verdicts(&checked, &"-".repeat(100));
+        assert_eq!(checked.pause(&check, 10), 20 * second);
+        verdicts(&checked, "+");
+        assert_eq!(checked.pause(&check, 10), 5 * second, "it may be back");
+    }
+}

@@ -1,0 +1,250 @@
+//! Which server an attempt goes to: health, zones, backups and limits decide which servers come into question, and the method of
+//! balancing chooses among them.
+
+use std::time::Instant;
+
+use super::balance::{Asked, Choice};
+use super::record::Order;
+use super::tried::Tried;
+use super::{Server, Upstream};
+use crate::random;
+
+/// The servers of the proxy's own zone get all requests as long as they have this part of the zone's weight, per cent.
+const ZONE_ENOUGH: u64 = 50;
+
+/// The servers that come into question for a first attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tier {
+    /// Those of the proxy's own zone.
+    OwnZone,
+    /// Those that are no backup.
+    Primary,
+    /// Those that are.
+    Backup,
+    /// All: none is up.
+    All,
+}
+
+impl Server {
+    /// Whether new requests may go to the server, whatever its health: it does not drain, and has room.
+    fn is_open(&self) -> bool {
+        !self.drains() && self.has_room() && self.record.order() != Order::Down
+    }
+
+    /// Whether the server gets no new clients.
+    pub(super) fn drains(&self) -> bool {
+        self.settings.drain || self.record.order() == Order::Drain || self.record.weight() == Some(0)
+    }
+
+    /// Whether the server has room for another request.
+    fn has_room(&self) -> bool {
+        let in_flight = self.record.load.get();
+        let connections = || {
+            // Over HTTP/1 each request has a connection.
+            let each = if self.shares { self.pool.streams_at_first().0 } else { 1 };
+            self.settings.max_connections.map(|most| most.saturating_mul(each))
+        };
+        self.settings.max_requests.is_none_or(|most| in_flight < most)
+            && connections().is_none_or(|most| in_flight < most)
+    }
+
+    /// The weight that the server has now.
+    pub(super) fn weight(&self) -> u32 {
+        self.record.weight().unwrap_or(self.settings.weight)
+    }
+}
+
+impl Upstream {
+    /// The part of a request by which its server is chosen, where the method goes by one.
+    pub(super) fn key(&self, asked: &Asked<'_>) -> Option<u64> {
+        if self.servers.len() == 1 { None } else { self.balance.load().key(asked) }
+    }
+
+    /// The server for a first attempt: one that is up, or the one whose turn it is if none is. `None`: none takes requests.
+    pub(super) fn pick(&self, key: Option<u64>, now: Instant) -> Option<usize> {
+        let tier = self.tier(now);
+        if tier == Tier::All && !(0..self.servers.len()).any(|server| self.is_up(server, now)) {
+            self.tell_all_down(now);
+        }
+        let is_preferred = self.preferred(|number| {
+            let server =
+                self.servers.get(number).filter(|server| server.is_open() && self.is_of(server, tier));
+            server.is_some_and(|server| tier == Tier::All || server.record.is_up(now))
+        });
+        let mut first = None;
+        let mut admits = |number: usize| {
+            let Some(server) = self.servers.get(number).filter(|_| is_preferred(number)) else {
+                return false;
+            };
+            first.get_or_insert(number);
+            tier == Tier::All || is_due(server, now) && self.admit(number, now)
+        };
+        let picked = match self.servers.len() {
+            1 => Some(0).filter(|server| admits(*server)),
+            _ => self.choose(key, false, &mut admits),
+        };
+        picked.or(first)
+    }
+
+    /// The server that a client's session is bound to, if that can take the request.
+    pub(super) fn server_of_session(&self, asked: &Asked<'_>, now: Instant) -> Option<usize> {
+        let number = self.sticky.as_ref()?.server(&asked.request.head.headers)?;
+        let server = self.servers.get(number)?;
+        let may = server.record.order() != Order::Down && server.has_room();
+        (may && self.admit(number, now)).then_some(number)
+    }
+
+    fn tier(&self, now: Instant) -> Tier {
+        let can = |server: &Server| server.record.is_up(now) && server.is_open();
+        if !self.has_tiers {
+            return if self.servers.iter().any(can) { Tier::Primary } else { Tier::All };
+        }
+        let (mut own, mut own_can) = (0, 0);
+        let (mut primary, mut backup) = (false, false);
+        for server in &self.servers {
+            let can = can(server);
+            let weight = u64::from(server.weight());
+            let is_own = !server.settings.backup && self.is_of(server, Tier::OwnZone);
+            own += if is_own { weight } else { 0 };
+            own_can += if is_own && can { weight } else { 0 };
+            primary |= can && !server.settings.backup;
+            backup |= can && server.settings.backup;
+        }
+        match (primary, backup) {
+            _ if own_can > 0 && own_can * 100 >= own * ZONE_ENOUGH => Tier::OwnZone,
+            (true, _) => Tier::Primary,
+            (false, true) => Tier::Backup,
+            (false, false) => Tier::All,
+        }
+    }
+
+    fn is_of(&self, server: &Server, tier: Tier) -> bool {
+        let Server { settings, .. } = server;
+        match tier {
+            Tier::OwnZone => {
+                !settings.backup && self.settings.zone.is_some() && settings.zone == self.settings.zone
+            }
+            Tier::Primary => !settings.backup,
+            Tier::Backup => settings.backup,
+            Tier::All => true,
+        }
+    }
+
+    fn choose(
+        &self,
+        key: Option<u64>,
+        is_further: bool,
+        admits: &mut dyn FnMut(usize) -> bool,
+    ) -> Option<usize> {
+        let balance = self.balance.load();
+        let weighs_time = balance.weighs_time();
+        let now = weighs_time.then(Instant::now);
+        let in_flight = |number: usize| {
+            let Some(server) = self.servers.get(number) else { return 0 };
+            let in_flight = server.record.load.get();
+            match now {
+                None => in_flight,
+                Some(now) => cost(server.record.pace.average(now), in_flight),
+            }
+        };
+        balance.choose(&Choice { key, is_further, in_flight: &in_flight }, admits)
+    }
+
+    /// Another server that is up, beside those that were tried; where there is one, it is one that has not failed last: whose request
+    /// has lost an attempt already is not the one to find out whether a server answers again. Backups come last.
+    pub(super) fn other(&self, key: Option<u64>, tried: &Tried, now: Instant) -> Option<usize> {
+        let untried = |number: usize, tier: Tier| {
+            let server = self.servers.get(number).filter(|_| !tried.contains(number));
+            server.filter(|server| self.is_of(server, tier) && server.is_open())
+        };
+        let is_well =
+            |server: &Server| server.record.health.failures() == 0 && !server.record.checked.is_down();
+        let tiers: &[Tier] =
+            if self.has_tiers { &[Tier::OwnZone, Tier::Primary, Tier::Backup] } else { &[Tier::Primary] };
+        let well = tiers.iter().find_map(|&tier| {
+            let is_preferred = self.preferred(|server| untried(server, tier).is_some_and(is_well));
+            self.choose(key, true, &mut |server| is_preferred(server))
+        });
+        well.or_else(|| {
+            tiers.iter().find_map(|&tier| {
+                let may = |server| untried(server, tier).is_some_and(|server| server.record.is_up(now));
+                let is_preferred = self.preferred(may);
+                self.choose(key, true, &mut |server| is_preferred(server) && self.admit(server, now))
+            })
+        })
+    }
+
+    /// Whether there is one.
+    pub(super) fn has_other(&self, tried: &Tried, now: Instant) -> bool {
+        let can = |server: &Server| server.record.is_up(now) && server.is_open();
+        self.servers.iter().any(|server| !tried.contains(server.number) && can(server))
+    }
+
+    /// Whether a server is thought to be up, or is to be tried again.
+    pub fn is_up(&self, server: usize, now: Instant) -> bool {
+        self.servers.get(server).is_some_and(|server| server.record.is_up(now))
+    }
+
+    /// Whether any server is thought to be up, or is to be tried again.
+    pub fn is_any_up(&self, now: Instant) -> bool {
+        self.servers.iter().any(|server| server.record.is_up(now))
+    }
+
+    fn admit(&self, server: usize, now: Instant) -> bool {
+        let record = self.servers.get(server).map(|server| &server.record);
+        record.is_some_and(|record| !record.checked.is_down() && record.health.admit(now))
+    }
+}
+
+/// Whether a server that starts slowly takes this request: it takes a part of those that are meant for it.
+fn is_due(server: &Server, now: Instant) -> bool {
+    let ramp = server.record.ramp(server.settings.slow_start, now);
+    ramp >= 1000 || random::number() % 1000 < ramp
+}
+
+/// The expected wait at a server in microseconds: its latency for each request in flight and this one.
+fn cost(average: u64, in_flight: u32) -> u32 {
+    // A server that has not answered yet gets one request to begin with.
+    const UNKNOWN: u64 = 1_000_000;
+    let average = if average == 0 && in_flight > 0 { UNKNOWN } else { average };
+    u32::try_from(average.saturating_mul(u64::from(in_flight) + 1)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::balance;
+    use super::super::pace::Pace;
+    use super::*;
+    use crate::settings;
+
+    /// Eight clients ask one after the other; two servers answer in a millisecond, one in ten.
+    #[test]
+    fn a_slow_server_loses_nearly_all_requests_under_peak_ewma() {
+        let (start, took) = (Instant::now(), [1000, 1000, 10_000]);
+        let paces = [Pace::new(), Pace::new(), Pace::new()];
+        let servers = ["a:1", "b:1", "c:1"].into_iter().map(|address| (address, 1));
+        let balance = balance::method(&settings::Balance::PeakEwma, servers);
+        let (mut in_flight, mut shares, mut ends, mut now) = ([0; 3], [0; 3], Vec::new(), 0);
+        while now < 2_000_000 {
+            let at = start + Duration::from_micros(now);
+            let wait = |server: usize| cost(paces[server].average(at), in_flight[server]);
+            let choice = Choice { key: None, is_further: false, in_flight: &wait };
+            let server = balance.choose(&choice, &mut |_| true).unwrap();
+            in_flight[server] += 1;
+            shares[server] += 1;
+            ends.push((now + took[server], server));
+            if ends.len() == 8 {
+                let next = (0..8).min_by_key(|at| ends[*at]).unwrap();
+                let (end, server) = ends.swap_remove(next);
+                now = end;
+                in_flight[server] -= 1;
+                let at = start + Duration::from_micros(now);
+                paces[server].answered(Duration::from_micros(took[server]), at, true);
+            }
+        }
+        assert!(shares.iter().sum::<u32>() > 10_000, "{shares:?}");
+        assert!(shares[2] * 20 < shares.iter().sum(), "{shares:?}");
+    }
+}

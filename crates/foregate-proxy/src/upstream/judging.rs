@@ -1,0 +1,299 @@
+//! What the outcomes of requests say about servers.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::health::News;
+use super::origin::Origin;
+use super::pace::Latencies;
+use super::{Server, Upstream};
+use crate::error::Error;
+
+/// Answers that have to be known of an upstream, or of a server, before their latencies say anything.
+const ANSWERS_LEAST: u64 = 20;
+/// A server hangs when it has answered nobody for this many times the 99th percentile of latency, and this long at least.
+const PATIENCE_FACTOR: u32 = 3;
+const PATIENCE_LEAST: Duration = Duration::from_millis(250);
+/// The same before anything is known of latencies.
+const PATIENCE_AT_FIRST: Duration = Duration::from_secs(2);
+/// Requests that wait at a server before it is said to hang: a single one may just take long. Where there are no more than these, they
+/// wait twice as long.
+const WAITING_LEAST: u32 = 2;
+/// A server is not slower than others by less than this.
+const SLOWER_LEAST: Duration = Duration::from_millis(10);
+
+impl Upstream {
+    /// Takes note that a server has answered with `status`, `took` after the attempt began.
+    pub(super) fn answered(&self, server: usize, status: u16, took: Duration, now: Instant) {
+        let Some(server) = self.servers.get(server) else { return };
+        server.record.pace.answered(took, now, self.weighs_time.load(Ordering::Relaxed));
+        let eject = &self.settings.eject;
+        if eject.statuses.contains(status) {
+            server.record.failures.count("status");
+            server.counters.failures.inc();
+            match eject.share {
+                Some(_) => self.note_share(server, true, now),
+                None => self.note_failed(server, now, &format!("status {status}")),
+            }
+            return;
+        }
+        if eject.share.is_some() {
+            self.note_share(server, false, now);
+        }
+        self.succeeded(server, now);
+    }
+
+    /// Takes note that a server has answered.
+    fn succeeded(&self, server: &Server, now: Instant) {
+        if server.record.health.failures() == 0 {
+            return;
+        }
+        let was_down = server.record.health.is_down();
+        let news = server.record.health.succeeded(now);
+        let is_down = server.record.health.is_down();
+        if was_down && !is_down {
+            server.record.outcomes.forget();
+            server.record.start_slowly(now);
+            server.record.changed("answers requests again");
+        }
+        server.show();
+        if news == Some(News::Answers) {
+            tracing::info!(upstream = %self.settings.name, server = %server.label, "the server answers again");
+        }
+    }
+
+    /// Takes note that an attempt at a server has failed, if that says anything about the server.
+    /// `began` is when it was sent there.
+    pub fn failed(&self, server: usize, began: Instant, now: Instant, reason: &Error) {
+        match self.servers.get(server) {
+            Some(server) if reason.is_failure_of_the_server() => self.note_failure(server, now, reason),
+            Some(server) => server.record.health.inconclusive(began, now),
+            None => {}
+        }
+    }
+
+    /// Takes note of how an attempt that began at `began` has failed on a connection, and of its address, where the server's name has
+    /// several.
+    pub fn attempt_failed(
+        &self,
+        server: usize,
+        origin: &Origin,
+        began: Instant,
+        now: Instant,
+        reason: &Error,
+    ) {
+        let Some(server) = self.servers.get(server) else { return };
+        if !origin.is_failure_of_the_server(reason, now) {
+            return server.record.health.inconclusive(began, now);
+        }
+        if let Some(refusal) = origin.refusal().filter(|_| *reason == Error::OriginTls) {
+            server.tell_of_refusal(refusal);
+        }
+        self.note_failure(server, now, reason);
+        server.address_failed(origin, now);
+    }
+
+    /// Takes note that nobody waits any more for a server that may have had too little time.
+    pub fn gave_up(&self, server: usize, began: Instant, now: Instant) {
+        if let Some(server) = self.servers.get(server) {
+            server.record.health.inconclusive(began, now);
+        }
+    }
+
+    pub(super) fn note_failure(&self, server: &Server, now: Instant, reason: &Error) {
+        server.counters.failures.inc();
+        server.record.failures.count(reason.kind());
+        if self.settings.eject.share.is_some() {
+            self.note_share(server, true, now);
+        }
+        self.note_failed(server, now, &reason.to_string());
+    }
+
+    fn note_failed(&self, server: &Server, now: Instant, reason: &str) {
+        let was_down = server.record.health.is_down();
+        let news = server.record.health.failed(now, &self.settings.eject);
+        server.show();
+        let failures = self.settings.eject.failures;
+        if !was_down && server.record.health.is_down() {
+            server.record.changed(format!("failed {failures} times in a row: {reason}"));
+        }
+        if news == Some(News::Fails) {
+            let consequence = match self.servers.len() {
+                1 => "; as the only one it goes on being tried",
+                _ => " and is passed over for a while",
+            };
+            tracing::warn!(
+                upstream = %self.settings.name,
+                server = %server.label,
+                %reason,
+                "the server has failed {failures} times in a row{consequence}"
+            );
+        }
+    }
+
+    /// Counts an attempt for the share of failures; ejects a server whose share is too large.
+    fn note_share(&self, server: &Server, is_bad: bool, now: Instant) {
+        let eject = &self.settings.eject;
+        let share = server.record.outcomes.count(is_bad, eject.minimum);
+        if let (Some(share), Some(most)) = (share, eject.share)
+            && share >= most
+            && self.may_eject(now)
+        {
+            self.eject(server, now, &format!("{share} % of its attempts failed"));
+        }
+    }
+
+    /// Whether another server may be taken out for its share of failures or its latency.
+    fn may_eject(&self, now: Instant) -> bool {
+        let out = self.servers.iter().filter(|server| !server.record.is_up(now)).count() as u64;
+        (out + 1) * 100 <= self.servers.len() as u64 * u64::from(self.settings.eject.most)
+    }
+
+    fn eject(&self, server: &Server, now: Instant, reason: &str) {
+        if server.record.health.is_down() && !server.record.health.is_up(now) {
+            return;
+        }
+        let news = server.record.health.eject(now, &self.settings.eject);
+        server.record.ejections.fetch_add(1, Ordering::Relaxed);
+        server.counters.ejections.inc();
+        server.record.outcomes.forget();
+        server.record.pace.forget();
+        server.record.changed(format!("ejected: {reason}"));
+        server.show();
+        if news == Some(News::Fails) {
+            tracing::warn!(
+                upstream = %self.settings.name,
+                server = %server.label,
+                %reason,
+                "the server is passed over for a while"
+            );
+        }
+    }
+
+    /// Takes note of the result of a probe.
+    pub(super) fn probed(&self, server: &Server, result: &Result<(), String>, now: Instant) {
+        use super::checked::Verdict;
+        let Some(check) = &self.settings.health else { return };
+        let was_unknown = server.record.checked.is_unknown();
+        let verdict = server.record.checked.note(result, check);
+        match result {
+            Ok(()) => server.counters.probes_passed.inc(),
+            Err(_) => server.counters.probes_failed.inc(),
+        }
+        let (upstream, label) = (&self.settings.name, &server.label);
+        match (verdict, result) {
+            (Verdict::Up, _) => {
+                server.record.health.forgive(now);
+                server.record.changed("health checks succeed");
+                if !was_unknown {
+                    server.record.start_slowly(now);
+                    tracing::info!(%upstream, server = %label, "health checks succeed: the server is up");
+                }
+            }
+            (Verdict::Down, Err(reason)) => {
+                server.record.changed(format!("health check: {reason}"));
+                tracing::warn!(%upstream, server = %label, %reason, "health checks fail: the server is down");
+            }
+            (Verdict::Same | Verdict::Down, _) => {}
+        }
+        server.show();
+    }
+
+    /// No server is up: one is tried all the same.
+    pub(super) fn tell_all_down(&self, now: Instant) {
+        self.counters.all_down.inc();
+        if self.servers.len() > 1 && self.all_down.take(now) {
+            tracing::warn!(upstream = %self.settings.name, "all servers are down: all of them are tried");
+        }
+    }
+
+    /// Looks at latencies and windows, once a second.
+    pub(super) fn judge(&self, now: Instant) {
+        let mut all = Latencies::none();
+        for server in &self.servers {
+            server.record.pace.age(now);
+            server.record.outcomes.turn(now);
+            all.add(&server.record.pace.latencies());
+        }
+        if all.count() >= ANSWERS_LEAST
+            && let Some(latency) = all.percentile(99)
+        {
+            let patience = latency.saturating_mul(PATIENCE_FACTOR).max(PATIENCE_LEAST);
+            let micros = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
+            self.patience.store(micros, Ordering::Relaxed);
+        }
+        if let Some(factor) = self.settings.eject.latency {
+            self.judge_latencies(factor, now);
+        }
+    }
+
+    /// Ejects servers that are so many times slower than the others.
+    fn judge_latencies(&self, factor: u32, now: Instant) {
+        for server in &self.servers {
+            let own = server.record.pace.latencies();
+            let mut others = Latencies::none();
+            for other in self.servers.iter().filter(|other| other.number != server.number) {
+                others.add(&other.record.pace.latencies());
+            }
+            if own.count() < ANSWERS_LEAST || others.count() < ANSWERS_LEAST {
+                continue;
+            }
+            let (Some(own), Some(others)) = (own.percentile(50), others.percentile(50)) else { continue };
+            if own >= others.saturating_mul(factor)
+                && own >= others + SLOWER_LEAST
+                && server.record.is_up(now)
+                && self.may_eject(now)
+            {
+                let (own, others) = (own.as_millis(), others.as_millis());
+                self.eject(
+                    server,
+                    now,
+                    &format!("its median latency is {own} ms, that of the others {others} ms"),
+                );
+            }
+        }
+    }
+
+    /// How long a request waits before it is looked at whether its server hangs; `None` where no other server could answer.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        if self.servers.len() < 2 || !self.settings.eject.hung {
+            return None;
+        }
+        Some(match self.patience.load(Ordering::Relaxed) {
+            0 => PATIENCE_AT_FIRST,
+            micros => Duration::from_micros(micros),
+        })
+    }
+
+    /// Whether a server hangs: it answers none of those who wait, while others do answer. A server that hangs is ejected.
+    pub(super) fn hangs(&self, server: usize, now: Instant) -> bool {
+        let (Some(patience), Some(server)) = (self.patience(), self.servers.get(server)) else {
+            return false;
+        };
+        let record = &server.record;
+        // One that was found to hang is tried by one request at a time.
+        let is_known = record.health.is_down();
+        let enough = match record.load.get() {
+            _ if is_known => patience,
+            ..WAITING_LEAST => return false,
+            WAITING_LEAST => 2 * patience,
+            _ => patience,
+        };
+        if record.silence(now) < enough {
+            return false;
+        }
+        let answers = |other: &Arc<super::record::ServerRecord>| {
+            !Arc::ptr_eq(other, record) && other.is_up(now) && other.silence(now) < patience
+        };
+        let others = self.servers.iter().any(|other| answers(&other.record));
+        if others && !is_known {
+            self.eject(
+                server,
+                now,
+                &format!("it has answered nobody for {} ms", record.silence(now).as_millis()),
+            );
+        }
+        others
+    }
+}

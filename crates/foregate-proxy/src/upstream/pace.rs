@@ -1,0 +1,222 @@
+//! How fast a server answers: percentiles of recent latencies, and a moving average that follows peaks at once.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The first bucket ends at 64 us; each octave has four.
+const FIRST_OCTAVE: u32 = 6;
+const PER_OCTAVE: usize = 4;
+const BUCKETS: usize = 96;
+/// How often old latencies lose half of their weight.
+const AGED_EVERY: Duration = Duration::from_secs(10);
+/// The time in which a sample loses most of its weight in the average.
+const TAU: Duration = Duration::from_secs(10);
+
+/// Latencies of a server, from the start of an attempt to the head of its response.
+#[derive(Debug)]
+pub(super) struct Pace {
+    epoch: Instant,
+    /// Milliseconds after `epoch` of the last answer.
+    answered: AtomicU64,
+    /// All answers so far.
+    answers: AtomicU64,
+    /// Recent answers by their latency.
+    buckets: [AtomicU32; BUCKETS],
+    aged: AtomicU64,
+    /// The average in microseconds, and when it was last changed. Two threads that write at once lose one sample.
+    average: AtomicU64,
+    average_at: AtomicU64,
+}
+
+/// A copy of the buckets.
+#[derive(Debug, Clone)]
+pub(super) struct Latencies([u64; BUCKETS]);
+
+impl Pace {
+    /// A server that has not answered yet.
+    pub(super) fn new() -> Self {
+        Self {
+            epoch: Instant::now(),
+            answered: AtomicU64::new(0),
+            answers: AtomicU64::new(0),
+            buckets: std::array::from_fn(|_| AtomicU32::new(0)),
+            aged: AtomicU64::new(0),
+            average: AtomicU64::new(0),
+            average_at: AtomicU64::new(0),
+        }
+    }
+
+    /// Milliseconds of `now` on the clock of this server.
+    pub(super) fn millis(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.epoch).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Takes note of an answer after `took`.
+    pub(super) fn answered(&self, took: Duration, now: Instant, averages: bool) {
+        let (micros, now) = (u64::try_from(took.as_micros()).unwrap_or(u64::MAX), self.millis(now));
+        // Written once a millisecond at most: threads share the cache line.
+        if self.answered.load(Ordering::Relaxed) < now {
+            self.answered.store(now, Ordering::Relaxed);
+        }
+        self.answers.fetch_add(1, Ordering::Relaxed);
+        if let Some(bucket) = self.buckets.get(bucket(micros)) {
+            bucket.fetch_add(1, Ordering::Relaxed);
+        }
+        if averages {
+            let old = self.average.load(Ordering::Relaxed);
+            let since = now.saturating_sub(self.average_at.swap(now, Ordering::Relaxed));
+            let new = if micros >= old {
+                micros
+            } else {
+                let weight = decay(since);
+                (old as f64 * weight + micros as f64 * (1.0 - weight)) as u64
+            };
+            self.average.store(new.max(1), Ordering::Relaxed);
+        }
+    }
+
+    /// The recent average in microseconds, which falls while no answers come: a server that was slow is tried again some time. 0 before
+    /// the first answer.
+    pub(super) fn average(&self, now: Instant) -> u64 {
+        let average = self.average.load(Ordering::Relaxed);
+        let since = self.millis(now).saturating_sub(self.average_at.load(Ordering::Relaxed));
+        if average == 0 { 0 } else { ((average as f64 * decay(since)) as u64).max(1) }
+    }
+
+    /// Milliseconds after the epoch of the last answer.
+    pub(super) fn last(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// All answers so far.
+    pub(super) fn count(&self) -> u64 {
+        self.answers.load(Ordering::Relaxed)
+    }
+
+    /// Halves the weight of what came before, once in a while.
+    pub(super) fn age(&self, now: Instant) {
+        let (now, aged) = (self.millis(now), self.aged.load(Ordering::Relaxed));
+        let every = AGED_EVERY.as_millis() as u64;
+        if now < aged + every
+            || self.aged.compare_exchange(aged, now, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        {
+            return;
+        }
+        for bucket in &self.buckets {
+            let count = bucket.load(Ordering::Relaxed);
+            bucket.fetch_sub(count.div_ceil(2), Ordering::Relaxed);
+        }
+    }
+
+    /// Forgets the latencies so far.
+    pub(super) fn forget(&self) {
+        for bucket in &self.buckets {
+            bucket.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Recent latencies.
+    pub(super) fn latencies(&self) -> Latencies {
+        Latencies(std::array::from_fn(|at| {
+            u64::from(self.buckets.get(at).map_or(0, |bucket| bucket.load(Ordering::Relaxed)))
+        }))
+    }
+}
+
+impl Latencies {
+    /// None.
+    pub(super) fn none() -> Self {
+        Self([0; BUCKETS])
+    }
+
+    /// Adds those of another server.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, count)| *sum += count);
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// The latency that this many of a hundred do not exceed; `None` without any.
+    pub(super) fn percentile(&self, percent: u64) -> Option<Duration> {
+        let count = self.count();
+        let wanted = (count * percent).div_ceil(100).max(1);
+        let mut seen = 0;
+        let at = self.0.iter().position(|count| {
+            seen += count;
+            seen >= wanted
+        })?;
+        (count > 0).then(|| Duration::from_micros(end(at)))
+    }
+}
+
+fn decay(millis: u64) -> f64 {
+    (-(millis as f64) / TAU.as_millis() as f64).exp()
+}
+
+/// The bucket of a latency in microseconds.
+fn bucket(micros: u64) -> usize {
+    let octave = micros.max(1).ilog2();
+    if octave < FIRST_OCTAVE {
+        return 0;
+    }
+    let quarter = (micros >> (octave - 2)) as usize & (PER_OCTAVE - 1);
+    ((octave - FIRST_OCTAVE) as usize * PER_OCTAVE + quarter).min(BUCKETS - 1)
+}
+
+/// The end of a bucket, microseconds.
+fn end(bucket: usize) -> u64 {
+    let (octave, quarter) = (bucket / PER_OCTAVE, (bucket % PER_OCTAVE) as u64);
+    (1 << (octave + FIRST_OCTAVE as usize)) / PER_OCTAVE as u64 * (PER_OCTAVE as u64 + quarter + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn percentiles_are_within_a_quarter_of_an_octave() {
+        let (pace, now) = (Pace::new(), Instant::now());
+        assert_eq!(pace.latencies().percentile(50), None);
+        (1..=1000).for_each(|millis| pace.answered(MILLI * millis, now, false));
+        for (percent, exact) in [(50, 500.0), (90, 900.0), (99, 990.0)] {
+            let found = pace.latencies().percentile(percent).unwrap().as_secs_f64() * 1000.0;
+            assert!((exact..exact * 1.26).contains(&found), "{percent}: {found}");
+        }
+        for micros in [0, 1, 63, 64, 79, 80, 100, 5000, 1 << 40, u64::MAX] {
+            let at = bucket(micros);
+            assert!(micros <= end(at) || at == BUCKETS - 1, "{micros}: {at}");
+            assert!(at == 0 || micros >= end(at - 1), "{micros}: {at}");
+        }
+    }
+
+    #[test]
+    fn old_latencies_lose_their_weight() {
+        let (pace, now) = (Pace::new(), Instant::now());
+        (0..64).for_each(|_| pace.answered(MILLI, now, false));
+        pace.age(now + AGED_EVERY / 2);
+        assert_eq!(pace.latencies().count(), 64);
+        pace.age(now + AGED_EVERY * 2);
+        pace.age(now + AGED_EVERY * 2);
+        assert_eq!(pace.latencies().count(), 32);
+        pace.forget();
+        assert_eq!((pace.latencies().count(), pace.count()), (0, 64));
+    }
+
+    #[test]
+    fn the_average_follows_a_peak_at_once_and_falls_slowly() {
+        let (pace, now) = (Pace::new(), Instant::now());
+        pace.answered(MILLI * 10, now, true);
+        assert_eq!(pace.average(now), 10_000);
+        pace.answered(MILLI * 100, now, true);
+        assert_eq!(pace.average(now), 100_000);
+        pace.answered(MILLI * 10, now + TAU / 10, true);
+        let fallen = pace.average(now + TAU / 10);
+        assert!((85_000..95_000).contains(&fallen), "{fallen}");
+        assert!(pace.average(now + TAU * 6) < 300);
+    }
+}

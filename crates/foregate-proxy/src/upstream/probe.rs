@@ -1,0 +1,304 @@
+//! Active health checks: one task for each server, off the path of requests. A probe takes the same way to the server as requests do,
+//! on a connection of its own that ends with it.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use foregate_module::Field;
+use foregate_wire::{BodyLength, HeaderList, Method, ResponseHead};
+use tokio::time::{sleep, timeout};
+
+use super::connect::{Addresses, Connected};
+use super::record::ServerRecord;
+use super::{Origin, Server, Terms, Upstream};
+use crate::error::Error;
+use crate::limits::descriptors::Used;
+use crate::link::Received;
+use crate::message::request::Request;
+use crate::random;
+use crate::settings::{HealthCheck, HttpProbe, Probe};
+use crate::time::poll_length::Watched;
+
+/// Bytes of a body that are looked at.
+const BODY_MOST: usize = 64 * 1024;
+/// The first probes of many servers are spread over this time.
+const SPREAD: u64 = 100;
+
+/// Nobody's: what comes of the connection is for the probe alone.
+const TERMS: Terms<'_> = Terms {
+    fresh: true,
+    addresses: Addresses { client: None, local: None },
+    behalf: None,
+    client: None,
+    own: None,
+    http1: false,
+    // Such a connection is not shared.
+    authenticates: true,
+};
+
+/// The answer to a probe.
+struct Answer {
+    head: ResponseHead,
+    body: Vec<u8>,
+    trailers: HeaderList,
+}
+
+impl Upstream {
+    /// Has a server probed, where that is configured. There is one task for all upstreams that have the server's record.
+    pub(super) fn attend(self: &Arc<Self>, server: &Server) {
+        if self.settings.health.is_some() && server.record.checked.attend(Arc::downgrade(self), server.number)
+        {
+            let probing = probe_for_ever(Arc::downgrade(&server.record));
+            tokio::spawn(Watched::new(probing, Arc::clone(&self.metrics)));
+        }
+    }
+
+    /// Probes a server once; what is wrong with it otherwise.
+    async fn probe(&self, server: &Server, check: &HealthCheck) -> Result<(), String> {
+        let mut server = server.clone();
+        if let Some(port) = check.port {
+            server.address = server.address.with_port(port);
+        }
+        let origin = |connected| Origin::new(&server, connected, false, None, None);
+        match &check.probe {
+            Probe::Tcp => {
+                let place = Used::take_for_origin().ok_or_else(|| Error::NoDescriptors.to_string())?;
+                self.socket(&server, place, &mut Vec::new()).await.map_err(|error| error.to_string())?;
+                Ok(())
+            }
+            Probe::Tls => self.connect_for_probe(&server).await.map(drop),
+            Probe::Http(probe) => {
+                let request = self.http_request(&server, probe)?;
+                let origin = origin(self.connect_for_probe(&server).await?);
+                let answer = self.ask_origin(origin, request, &[], probe.body.is_some()).await?;
+                judge_http(&answer, probe)
+            }
+            Probe::Grpc { service, host } => {
+                let (request, message) = self.grpc_request(&server, service, host.as_deref())?;
+                let origin = origin(self.connect_for_probe(&server).await?);
+                judge_grpc(&self.ask_origin(origin, request, &message, true).await?)
+            }
+        }
+    }
+
+    async fn connect_for_probe(&self, server: &Server) -> Result<Connected, String> {
+        let place = Used::take_for_origin().ok_or_else(|| Error::NoDescriptors.to_string())?;
+        let connected = self.establish(server, TERMS, place, &mut Vec::new()).await;
+        connected.map_err(|error| match (error, server.remembered.tls_failure()) {
+            (Error::OriginTls, Some(reason)) => reason,
+            (error, _) => error.to_string(),
+        })
+    }
+
+    fn authority<'a>(&'a self, server: &'a Server, host: Option<&'a str>) -> String {
+        let host = host.or(self.settings.host.as_deref()).map(str::to_owned);
+        host.or_else(|| server.address.authority()).unwrap_or_else(|| "localhost".to_owned())
+    }
+
+    fn http_request(&self, server: &Server, probe: &HttpProbe) -> Result<Request, String> {
+        let method = Method::from_bytes(probe.method.as_bytes()).ok_or("the method is none")?;
+        let authority = self.authority(server, probe.host.as_deref());
+        let fields = fields(&[
+            ("User-Agent", concat!("foregate-health/", env!("CARGO_PKG_VERSION"))),
+            ("Accept", "*/*"),
+        ]);
+        let request = Request::make(method, probe.path.as_bytes(), authority.as_bytes(), &fields, 0);
+        request.map_err(|error| error.to_string())
+    }
+
+    fn grpc_request(
+        &self,
+        server: &Server,
+        service: &str,
+        host: Option<&str>,
+    ) -> Result<(Request, Vec<u8>), String> {
+        let message = health_request(service).ok_or("the name of the service is too long")?;
+        let authority = self.authority(server, host);
+        let fields = fields(&[
+            ("Content-Type", "application/grpc"),
+            ("TE", "trailers"),
+            ("User-Agent", concat!("foregate-health/", env!("CARGO_PKG_VERSION"))),
+        ]);
+        let path = b"/grpc.health.v1.Health/Check";
+        let request = Request::make(Method::Post, path, authority.as_bytes(), &fields, message.len() as u64);
+        Ok((request.map_err(|error| error.to_string())?, message))
+    }
+
+    /// Sends a request and receives its response; of the body as much as is looked at, if it is.
+    async fn ask_origin(
+        &self,
+        mut origin: Origin,
+        request: Request,
+        body: &[u8],
+        reads_body: bool,
+    ) -> Result<Answer, String> {
+        let text = |error: Error| error.to_string();
+        let of_link = |error| text(Error::Origin(error));
+        origin.send_head(&request, &self.settings).await.map_err(text)?;
+        let mut left = body;
+        while !left.is_empty() {
+            let taken = poll_fn(|cx| origin.link.poll_send(cx, left)).await.map_err(of_link)?;
+            left = left.get(taken..).unwrap_or_default();
+        }
+        origin.link.finish(&HeaderList::new()).map_err(of_link)?;
+        let mut head = ResponseHead::new();
+        loop {
+            poll_fn(|cx| {
+                // An origin may close its side and still have an answer for us.
+                let _ = origin.link.poll_flush(cx);
+                origin.poll_head(cx, self, &mut head)
+            })
+            .await
+            .map_err(text)?;
+            if head.status >= 200 {
+                break;
+            }
+        }
+        let mut answer = Answer { head, body: Vec::new(), trailers: HeaderList::new() };
+        let length = origin.begin_body(self, &request, &answer.head).map_err(text)?;
+        if !reads_body || length == BodyLength::Tunnel {
+            return Ok(answer);
+        }
+        while poll_fn(|cx| origin.link.poll_receive(cx)).await.map_err(of_link)? == Received::Data {
+            let data = origin.link.data();
+            answer.body.extend_from_slice(data.get(..BODY_MOST - answer.body.len()).unwrap_or(data));
+            if answer.body.len() >= BODY_MOST {
+                return Ok(answer);
+            }
+            let count = data.len();
+            origin.link.consume(count);
+        }
+        answer.trailers.clone_from(origin.link.trailers());
+        Ok(answer)
+    }
+}
+
+/// Probes a server for as long as an upstream has it.
+async fn probe_for_ever(record: Weak<ServerRecord>) {
+    sleep(Duration::from_millis(random::number() % SPREAD)).await;
+    loop {
+        let pause = {
+            let Some(record) = record.upgrade() else { return };
+            let Some((upstream, server)) = record.checked.subject() else { return };
+            let (Some(check), Some(server)) = (&upstream.settings.health, upstream.servers.get(server))
+            else {
+                return;
+            };
+            let result = timeout(check.timeout, upstream.probe(server, check)).await;
+            let result = result.unwrap_or_else(|_| Err(format!("no answer within {:?}", check.timeout)));
+            upstream.probed(server, &result, Instant::now());
+            record.checked.pause(check, random::number())
+        };
+        sleep(pause).await;
+    }
+}
+
+fn fields(fields: &[(&str, &str)]) -> Vec<Field> {
+    let field =
+        |(name, value): &(&str, &str)| Field::new(name.as_bytes().to_vec(), value.as_bytes().to_vec());
+    fields.iter().filter_map(|pair| field(pair).ok()).collect()
+}
+
+fn judge_http(answer: &Answer, probe: &HttpProbe) -> Result<(), String> {
+    if !probe.statuses.contains(answer.head.status) {
+        return Err(format!("status {}", answer.head.status));
+    }
+    match &probe.body {
+        Some(text) if !contains(&answer.body, text.as_bytes()) => {
+            Err(format!("the body does not contain {text:?}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn contains(body: &[u8], text: &[u8]) -> bool {
+    text.is_empty() || body.windows(text.len()).any(|part| part == text)
+}
+
+/// The message of a `HealthCheckRequest` (grpc.health.v1), in the frame of gRPC.
+fn health_request(service: &str) -> Option<Vec<u8>> {
+    let mut message = Vec::new();
+    if !service.is_empty() {
+        // Field 1, a text; its length is a number of one byte.
+        message.extend([0x0a, u8::try_from(service.len()).ok().filter(|length| *length < 128)?]);
+        message.extend_from_slice(service.as_bytes());
+    }
+    let mut framed = vec![0];
+    framed.extend(u32::try_from(message.len()).ok()?.to_be_bytes());
+    framed.extend(message);
+    Some(framed)
+}
+
+fn judge_grpc(answer: &Answer) -> Result<(), String> {
+    if answer.head.status != 200 {
+        return Err(format!("HTTP status {}", answer.head.status));
+    }
+    // Without a message the status comes in the head.
+    let status =
+        answer.trailers.get_name(b"grpc-status").or_else(|| answer.head.headers.get_name(b"grpc-status"));
+    match status {
+        Some(b"0") => {}
+        Some(status) => {
+            let known = match status {
+                b"5" => " (unknown service)",
+                b"12" => " (no health service)",
+                b"14" => " (unavailable)",
+                _ => "",
+            };
+            return Err(format!("gRPC status {}{known}", String::from_utf8_lossy(status)));
+        }
+        None => return Err("a response without a gRPC status".to_owned()),
+    }
+    match serving_status(&answer.body) {
+        Some(1) => Ok(()),
+        Some(0) => Err("the service says UNKNOWN".to_owned()),
+        Some(2) => Err("the service says NOT_SERVING".to_owned()),
+        Some(3) => Err("the service says SERVICE_UNKNOWN".to_owned()),
+        Some(other) => Err(format!("the service says {other}")),
+        None => Err("the response is no HealthCheckResponse".to_owned()),
+    }
+}
+
+/// Field 1 of a `HealthCheckResponse`, which is 0 if it is left out.
+fn serving_status(body: &[u8]) -> Option<u8> {
+    let (frame, message) = body.split_at_checked(5)?;
+    let [compressed, length @ ..] = frame else { return None };
+    let length = u32::from_be_bytes(length.try_into().ok()?);
+    let message = message.get(..usize::try_from(length).ok()?)?;
+    match (compressed, message) {
+        (0, []) => Some(0),
+        (0, [0x08, status, ..]) if *status < 128 => Some(*status),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_the_health_service_are_those_of_its_definition() {
+        assert_eq!(health_request("").unwrap(), [0, 0, 0, 0, 0]);
+        assert_eq!(health_request("a.B").unwrap(), b"\0\0\0\0\x05\x0a\x03a.B");
+        assert_eq!(health_request(&"x".repeat(128)), None);
+        assert_eq!(serving_status(b"\0\0\0\0\x02\x08\x01"), Some(1));
+        assert_eq!(serving_status(b"\0\0\0\0\0"), Some(0));
+        for wrong in [
+            &b""[..],
+            b"\0\0\0\0",
+            b"\0\0\0\0\x02\x08",
+            b"\x01\0\0\0\x02\x08\x01",
+            b"\0\0\0\0\x01\x08",
+            b"\0\xff\xff\xff\xff\x08\x01",
+        ] {
+            assert_eq!(serving_status(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_found_wherever_it_stands() {
+        assert!(contains(b"is ok now", b"ok") && contains(b"ok", b"ok") && contains(b"", b""));
+        assert!(!contains(b"o k", b"ok") && !contains(b"", b"ok"));
+    }
+}

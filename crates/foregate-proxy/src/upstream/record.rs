@@ -1,0 +1,339 @@
+//! What is known of a server, kept by its address: a reload, another name of its upstream or another weight keep it.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
+
+use super::checked::Checked;
+use super::health::Health;
+use super::pace::Pace;
+use crate::address::ServerAddress;
+use crate::counters::metrics::Kinds;
+use crate::settings::Probe;
+
+/// The length of the window of [`Outcomes`].
+const WINDOW: Duration = Duration::from_secs(10);
+/// An override that does not exist.
+const NO_WEIGHT: u32 = u32::MAX;
+
+/// What two servers have in common that are one for health: upstreams that probe an address in different ways have different records.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct RecordKey {
+    pub address: ServerAddress,
+    pub resolver: Option<Arc<[SocketAddr]>>,
+    pub tls: bool,
+    pub probe: Option<(Probe, Option<u16>)>,
+}
+
+/// The records of all servers that are in use.
+#[derive(Debug, Default)]
+pub(super) struct ServerRecords(Mutex<HashMap<RecordKey, Weak<ServerRecord>>>);
+
+impl ServerRecords {
+    /// The record of a server, and whether it is new.
+    pub(super) fn get(&self, key: RecordKey) -> (Arc<ServerRecord>, bool) {
+        let mut records = self.0.lock();
+        if let Some(record) = records.get(&key).and_then(Weak::upgrade) {
+            return (record, false);
+        }
+        let record = Arc::new(ServerRecord::new());
+        records.insert(key, Arc::downgrade(&record));
+        (record, true)
+    }
+
+    /// Forgets the records of servers that are in no configuration any more.
+    pub(super) fn forget_unused(&self) {
+        self.0.lock().retain(|_, record| record.strong_count() > 0);
+    }
+}
+
+/// The record of one server.
+#[derive(Debug)]
+pub(super) struct ServerRecord {
+    /// Passive health.
+    pub health: Health,
+    /// Active health.
+    pub checked: Checked,
+    /// Requests in flight.
+    pub load: Load,
+    /// Open connections.
+    pub connections: AtomicU32,
+    /// Latencies.
+    pub pace: Pace,
+    /// Shares of failures.
+    pub outcomes: Outcomes,
+    /// Failed attempts by their kind.
+    pub failures: Kinds,
+    /// Times that it was taken out by its share of failures, its latency, or because it hung.
+    pub ejections: AtomicU64,
+    /// Milliseconds of `pace` when its slow start began; 0 for none.
+    started: AtomicU64,
+    order: AtomicU8,
+    weight: AtomicU32,
+    change: Mutex<StateChange>,
+}
+
+/// The last change of a server's state.
+#[derive(Debug, Clone)]
+pub(super) struct StateChange {
+    pub at: SystemTime,
+    pub reason: String,
+}
+
+/// An operator's order for a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// None: health decides.
+    Up,
+    /// No new requests but those of its sessions.
+    Drain,
+    /// No requests at all.
+    Down,
+}
+
+impl ServerRecord {
+    fn new() -> Self {
+        let change = StateChange { at: SystemTime::now(), reason: "configured".to_owned() };
+        Self {
+            health: Health::new(),
+            checked: Checked::default(),
+            load: Load::default(),
+            connections: AtomicU32::new(0),
+            pace: Pace::new(),
+            outcomes: Outcomes::default(),
+            failures: Kinds::default(),
+            ejections: AtomicU64::new(0),
+            started: AtomicU64::new(0),
+            order: AtomicU8::new(0),
+            weight: AtomicU32::new(NO_WEIGHT),
+            change: Mutex::new(change),
+        }
+    }
+
+    /// Whether health lets requests go to the server, or has one try it again.
+    pub(super) fn is_up(&self, now: Instant) -> bool {
+        !self.checked.is_down() && self.health.is_up(now)
+    }
+
+    /// The present order.
+    pub(super) fn order(&self) -> Order {
+        match self.order.load(Ordering::Relaxed) {
+            0 => Order::Up,
+            1 => Order::Drain,
+            _ => Order::Down,
+        }
+    }
+
+    /// Gives an order.
+    pub(super) fn set_order(&self, order: Order) {
+        self.order.store(order as u8, Ordering::Relaxed);
+    }
+
+    /// A weight that takes the place of the configured one.
+    pub(super) fn weight(&self) -> Option<u32> {
+        Some(self.weight.load(Ordering::Relaxed)).filter(|weight| *weight != NO_WEIGHT)
+    }
+
+    /// Sets or removes that weight.
+    pub(super) fn set_weight(&self, weight: Option<u32>) {
+        self.weight.store(weight.unwrap_or(NO_WEIGHT), Ordering::Relaxed);
+    }
+
+    /// The server's state has changed.
+    pub(super) fn changed(&self, reason: impl Into<String>) {
+        *self.change.lock() = StateChange { at: SystemTime::now(), reason: reason.into() };
+    }
+
+    /// The last change.
+    pub(super) fn change(&self) -> StateChange {
+        self.change.lock().clone()
+    }
+
+    /// The server has come up: its share grows from here.
+    pub(super) fn start_slowly(&self, now: Instant) {
+        self.started.store(self.pace.millis(now).max(1), Ordering::Relaxed);
+    }
+
+    /// The part of its share that a server has which started slowly, in thousandths.
+    pub(super) fn ramp(&self, span: Duration, now: Instant) -> u64 {
+        let (since, span) = (self.started.load(Ordering::Relaxed), span.as_millis() as u64);
+        if since == 0 || span == 0 {
+            return 1000;
+        }
+        // Never nothing: nobody else may be there.
+        (self.pace.millis(now).saturating_sub(since).saturating_mul(1000) / span).clamp(20, 1000)
+    }
+
+    /// How long requests wait at the server, and none was answered.
+    pub(super) fn silence(&self, now: Instant) -> Duration {
+        if self.load.get() == 0 {
+            return Duration::ZERO;
+        }
+        let since = self.load.busy_since.load(Ordering::Relaxed).max(self.pace.last());
+        Duration::from_millis(self.pace.millis(now).saturating_sub(since))
+    }
+
+    /// Counts a request for as long as the result lives.
+    pub(super) fn enter(self: &Arc<Self>, now: Instant) -> InFlight {
+        if self.load.count.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.load.busy_since.store(self.pace.millis(now), Ordering::Relaxed);
+        }
+        InFlight(Arc::clone(self))
+    }
+
+    /// Counts a connection for as long as the result lives.
+    pub(super) fn open(self: &Arc<Self>) -> OpenConnection {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        OpenConnection(Arc::clone(self))
+    }
+}
+
+/// The requests in flight of one server. On a cache line of its own: threads change it with each request.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct Load {
+    count: AtomicU32,
+    /// Milliseconds of [`Pace`] since when there is one at least.
+    busy_since: AtomicU64,
+}
+
+impl Load {
+    /// How many there are.
+    pub(super) fn get(&self) -> u32 {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+/// A request that a server is being asked.
+#[derive(Debug)]
+pub(super) struct InFlight(Arc<ServerRecord>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.load.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection to a server.
+#[derive(Debug)]
+pub struct OpenConnection(Arc<ServerRecord>);
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Attempts of a window, and those of them that have failed.
+#[derive(Debug, Default)]
+pub(super) struct Outcomes {
+    all: AtomicU32,
+    bad: AtomicU32,
+    since: Mutex<Option<Instant>>,
+}
+
+impl Outcomes {
+    /// Counts an attempt; the percentage of failures when this one has failed and there are `minimum` at least.
+    pub(super) fn count(&self, is_bad: bool, minimum: u32) -> Option<u32> {
+        let all = self.all.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let bad = self.bad.fetch_add(u32::from(is_bad), Ordering::Relaxed) + u32::from(is_bad);
+        (is_bad && all >= minimum)
+            .then(|| u32::try_from(u64::from(bad) * 100 / u64::from(all)).unwrap_or(100))
+    }
+
+    /// Begins a new window once the last one is over. Half of the old one stays, so that nothing slips through between two.
+    pub(super) fn turn(&self, now: Instant) {
+        let mut since = self.since.lock();
+        if now.saturating_duration_since(*since.get_or_insert(now)) >= WINDOW {
+            *since = Some(now);
+            for count in [&self.all, &self.bad] {
+                count.store(count.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Forgets all.
+    pub(super) fn forget(&self) {
+        self.all.store(0, Ordering::Relaxed);
+        self.bad.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(address: &str) -> RecordKey {
+        RecordKey { address: address.parse().unwrap(), resolver: None, tls: false, probe: None }
+    }
+
+    #[test]
+    fn a_record_lives_as_long_as_a_server_has_it() {
+        let records = ServerRecords::default();
+        let (first, is_new) = records.get(key("127.0.0.1:1"));
+        assert!(is_new);
+        let (again, is_new) = records.get(key("127.0.0.1:1"));
+        assert!(!is_new && Arc::ptr_eq(&first, &again));
+        assert!(!Arc::ptr_eq(&first, &records.get(RecordKey { tls: true, ..key("127.0.0.1:1") }).0));
+        drop((first, again));
+        records.forget_unused();
+        assert!(records.0.lock().is_empty());
+        assert!(records.get(key("127.0.0.1:1")).1);
+    }
+
+    #[test]
+    fn requests_in_flight_are_counted_until_they_end() {
+        let (record, now) = (Arc::new(ServerRecord::new()), Instant::now());
+        let two = [record.enter(now), record.enter(now)];
+        assert_eq!(record.load.get(), 2);
+        drop(two);
+        assert_eq!(record.load.get(), 0);
+    }
+
+    #[test]
+    fn silence_lasts_from_the_last_answer_or_the_first_request() {
+        let (record, now) = (Arc::new(ServerRecord::new()), Instant::now());
+        let second = Duration::from_secs(1);
+        let near = |silence: Duration, seconds: u32| silence.abs_diff(second * seconds) < second / 10;
+        assert_eq!(record.silence(now + second), Duration::ZERO, "nobody waits");
+        let one = record.enter(now + second);
+        let other = record.enter(now + 2 * second);
+        assert!(near(record.silence(now + 3 * second), 2));
+        record.pace.answered(second, now + 4 * second, false);
+        drop(one);
+        assert!(near(record.silence(now + 9 * second), 5));
+        drop(other);
+        assert_eq!(record.silence(now + 9 * second), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_share_of_failures_is_that_of_the_last_seconds() {
+        let (outcomes, now) = (Outcomes::default(), Instant::now());
+        outcomes.turn(now);
+        for attempt in 0..20 {
+            let share = outcomes.count(attempt % 2 == 1, 20);
+            assert_eq!(share, (attempt == 19).then_some(50));
+        }
+        outcomes.turn(now + WINDOW);
+        outcomes.turn(now + WINDOW);
+        assert_eq!(outcomes.count(true, 11), Some(54), "half of them is left");
+        outcomes.forget();
+        assert_eq!(outcomes.count(true, 1), Some(100));
+    }
+
+    #[test]
+    fn a_share_grows_from_a_little_to_all() {
+        let (record, now) = (ServerRecord::new(), Instant::now());
+        let span = Duration::from_secs(10);
+        assert_eq!(record.ramp(span, now), 1000, "it has not started anew");
+        record.start_slowly(now + span);
+        assert_eq!(record.ramp(span, now + span), 20);
+        assert!((490..510).contains(&record.ramp(span, now + span * 3 / 2)));
+        assert_eq!(record.ramp(span, now + span * 2), 1000);
+        assert_eq!(record.ramp(Duration::ZERO, now + span), 1000);
+    }
+}

@@ -1,0 +1,125 @@
+//! Sessions: a signed cookie binds a client to a server.
+
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+use aws_lc_rs::hmac;
+use foregate_wire::{HeaderList, NameId};
+
+use super::Upstream;
+use super::balance::{cookie, hash};
+use crate::random;
+use crate::settings;
+
+/// Bytes of the signature that a cookie has.
+const SIGNATURE: usize = 16;
+
+/// Makes and reads the cookies of one upstream.
+#[derive(Debug)]
+pub(super) struct Sticky {
+    settings: settings::Sticky,
+    /// The value for each server, by its number.
+    values: Box<[String]>,
+}
+
+impl Sticky {
+    /// For servers with these addresses.
+    pub(super) fn new<'s>(settings: &settings::Sticky, servers: impl Iterator<Item = &'s str>) -> Self {
+        static RANDOM: LazyLock<[u8; 32]> = LazyLock::new(|| {
+            let mut key = [0; 32];
+            key.chunks_exact_mut(8).for_each(|part| part.copy_from_slice(&random::number().to_le_bytes()));
+            key
+        });
+        let key = settings.secret.as_deref().unwrap_or(&*RANDOM);
+        let key = hmac::Key::new(hmac::HMAC_SHA256, key);
+        let value = |server: &str| {
+            // The address itself is nobody's business.
+            let mut value = format!("{:016x}.", hash(&[server.as_bytes()]));
+            let mut signed = hmac::Context::with_key(&key);
+            for part in [settings.cookie.as_bytes(), b"\0", server.as_bytes()] {
+                signed.update(part);
+            }
+            for byte in signed.sign().as_ref().iter().take(SIGNATURE) {
+                let _ = write!(value, "{byte:02x}");
+            }
+            value
+        };
+        Self { settings: settings.clone(), values: servers.map(value).collect() }
+    }
+
+    /// The server that a request's cookie names. A cookie of another key, or of a server that is gone, names none.
+    pub(super) fn server(&self, headers: &HeaderList) -> Option<usize> {
+        let fields = headers.get_all(NameId::Cookie);
+        let mut values = fields.filter_map(|field| cookie(field, &self.settings.cookie));
+        values.find_map(|value| {
+            let is_equal = |known: &String| {
+                known.len() == value.len()
+                    && aws_lc_rs::constant_time::verify_slices_are_equal(known.as_bytes(), value).is_ok()
+            };
+            self.values.iter().position(is_equal)
+        })
+    }
+
+    /// The `Set-Cookie` field that binds a client to a server.
+    fn field(&self, server: usize) -> Option<String> {
+        let settings::Sticky { cookie, secure, max_age, .. } = &self.settings;
+        let mut field = format!("{cookie}={}; Path=/; HttpOnly; SameSite=Lax", self.values.get(server)?);
+        if let Some(age) = max_age {
+            let _ = write!(field, "; Max-Age={}", age.as_secs());
+        }
+        if *secure {
+            field.push_str("; Secure");
+        }
+        Some(field)
+    }
+}
+
+impl Upstream {
+    /// Binds the client of a request to the server that has answered it, unless it is bound already.
+    pub(super) fn bind_client(&self, server: usize, asked: &HeaderList, answer: &mut HeaderList) {
+        if let Some(sticky) = &self.sticky
+            && sticky.server(asked) != Some(server)
+            && let Some(field) = sticky.field(server)
+        {
+            answer.push_id(NameId::SetCookie, field.as_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sticky(secret: &str, servers: &[&str]) -> Sticky {
+        let settings = settings::Sticky {
+            cookie: "s".into(),
+            secret: Some(secret.as_bytes().into()),
+            secure: true,
+            max_age: Some(std::time::Duration::from_secs(60)),
+        };
+        Sticky::new(&settings, servers.iter().copied())
+    }
+
+    fn read(sticky: &Sticky, cookie: &str) -> Option<usize> {
+        let mut headers = HeaderList::default();
+        headers.push_id(NameId::Cookie, cookie.as_bytes());
+        sticky.server(&headers)
+    }
+
+    #[test]
+    fn cookies_name_servers_and_cannot_be_made_up() {
+        let two = sticky("0123456789abcdef", &["a:1", "b:1"]);
+        let value = |server: usize| two.field(server).unwrap().split(';').next().unwrap().to_owned();
+        assert_eq!((read(&two, &value(0)), read(&two, &value(1))), (Some(0), Some(1)));
+        assert_eq!(read(&two, &format!("x=1; {}; y=2", value(1))), Some(1));
+        assert!(value(0).len() == 2 + 16 + 1 + 2 * SIGNATURE && !value(0).contains("a:1"));
+        assert!(two.field(0).unwrap().ends_with("; Path=/; HttpOnly; SameSite=Lax; Max-Age=60; Secure"));
+        // The server is known by its address, whatever its place.
+        let other_way = sticky("0123456789abcdef", &["b:1", "a:1", "c:1"]);
+        assert_eq!(read(&other_way, &value(0)), Some(1));
+        assert_eq!(read(&sticky("another secret..", &["a:1", "b:1"]), &value(0)), None);
+        for length in 0..value(0).len() {
+            assert_eq!(read(&two, &value(0)[..length]), None);
+        }
+    }
+}
