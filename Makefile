@@ -41,7 +41,7 @@ install: release ## Install the binary into PREFIX/bin (default /usr/local), its
 .PHONY: test
 test: ## Everything that has to pass before a merge, counted; installs what is missing
 	@$(MAKE) packages toolchain
-	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install test-waf nginx
+	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install test-acme test-waf nginx
 
 .PHONY: check-install
 check-install: release ## Check that the installed binary is small, runs, and leads to its symbols
@@ -108,6 +108,11 @@ cases: release ## Text cases against the release binary (ARGS: parts of their na
 case: toolchain ## The same for the short loop: a build without link-time optimisation, in seconds (ARGS: parts of names)
 	cargo build --locked --quiet --profile cases -p foregate -p foregate-cases
 	$(CARGO_TARGET_DIR)/cases/foregate-cases --binary $(CARGO_TARGET_DIR)/cases/foregate $(ARGS)
+
+.PHONY: test-acme
+test-acme: release ## Certificates by ACME, from a real authority: Pebble (ARGS: names of tests; installs Go, Pebble and openssl)
+	@scripts/install-packages go:golang-go openssl python3
+	CACHE=$(CACHE) BINARY=$(BINARY) tests/acme/run $(ARGS)
 
 .PHONY: test-waf
 test-waf: release ## The regression files of the OWASP Core Rule Set, over sockets (ARGS: 942100 or 942100-3; installs Go)

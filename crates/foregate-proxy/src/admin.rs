@@ -2,7 +2,7 @@
 
 mod servers;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -128,8 +128,9 @@ async fn reply(line: &[u8], requests: &mpsc::Sender<Request>, proxy: &Proxy) -> 
     };
     match verb {
         "reload" => {}
+        "certificates" => return certificates(proxy),
         "upstreams" => return servers::reply(&request, proxy),
-        _ => return refusal(&format!("unknown verb {verb:?}; known are: reload, upstreams")),
+        _ => return refusal(&format!("unknown verb {verb:?}; known are: reload, certificates, upstreams")),
     }
     let (answer, answered) = oneshot::channel();
     if requests.send(Request::Reload(answer)).await.is_err() {
@@ -140,6 +141,32 @@ async fn reply(line: &[u8], requests: &mpsc::Sender<Request>, proxy: &Proxy) -> 
         Ok(Err(error)) => refusal(&error),
         Err(_) => refusal("the proxy is stopping"),
     }
+}
+
+/// The certificates in use: those that the proxy obtains itself by their names, others by their files.
+fn certificates(proxy: &Proxy) -> String {
+    let config = proxy.config();
+    let reports = config.certificates.keeper().map(|keeper| keeper.reports()).unwrap_or_default();
+    let obtained = reports.iter().map(|report| {
+        serde_json::json!({
+            "name": report.name, "state": report.state, "issuer": report.issuer,
+            "not_after": report.not_after, "next_attempt": report.next_attempt,
+            "failures": report.failures, "error": report.error,
+        })
+    });
+    let own: HashSet<_> = match &config.settings.automatic {
+        Some(automatic) => reports
+            .iter()
+            .map(|report| automatic.certificate(&report.name).certificate.display().to_string())
+            .collect(),
+        None => HashSet::new(),
+    };
+    let mut files = config.certificates.expiries();
+    files.retain(|expiry| !own.contains(&expiry.file));
+    let files =
+        files.iter().map(|expiry| serde_json::json!({ "file": expiry.file, "not_after": expiry.not_after }));
+    let (certificates, files): (Vec<_>, Vec<_>) = (obtained.collect(), files.collect());
+    format!("{}\n", serde_json::json!({ "ok": true, "certificates": certificates, "files": files }))
 }
 
 fn refusal(error: &str) -> String {
@@ -182,8 +209,10 @@ async fn metrics(socket: Socket, proxy: &Proxy, asked: &Asked) -> io::Result<()>
         (true, b"/metrics") => {
             let format = ExpositionFormat::for_accept(&accept(&head));
             let config = proxy.config();
+            let obtained = config.certificates.keeper().map(|keeper| keeper.counts()).unwrap_or_default();
             let exposition = Exposition::new(Arc::clone(&proxy.metrics))
                 .with_certificates(config.certificates.expiries())
+                .with_obtained(obtained)
                 .with_folders(&config.folders)
                 .with_bodies(&proxy.filter_memory, &proxy.spools);
             ("200 OK", format.content_type(), exposition.render(format))

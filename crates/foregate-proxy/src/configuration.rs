@@ -8,6 +8,7 @@ use std::sync::Arc;
 use foregate_module::Pipeline;
 
 use crate::routing::SiteTable;
+use crate::settings::automatic::Automatic;
 use crate::settings::{Files, Limits, Listen, MEMORY_PER_WORKER, RoutePlan, Timeouts, Upstream};
 
 /// One complete, validated configuration.
@@ -27,6 +28,8 @@ pub struct Settings {
     pub access_log: Option<PathBuf>,
     /// Where bodies too long to be held in memory are kept; `None` means the system's folder for temporary files.
     pub temporary_folder: Option<PathBuf>,
+    /// Certificates that the proxy obtains itself, if any.
+    pub automatic: Option<Arc<Automatic>>,
     /// Limits of size and count.
     pub limits: Limits,
     /// Time limits towards clients.
@@ -58,6 +61,7 @@ impl Settings {
             admin: None,
             access_log: None,
             temporary_folder: None,
+            automatic: None,
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             upstreams: Vec::new(),

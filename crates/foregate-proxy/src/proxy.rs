@@ -86,7 +86,14 @@ impl Config {
                     .iter()
                     .filter(|site| site.options.is_on(&listen.address))
                     .map(|site| SiteHosts { hosts: &site.hosts, tls: site.options.tls.as_ref() });
-                let acceptor = Acceptor::new(tls, listen.http2, sites, limits, certificates)?;
+                let acceptor = Acceptor::new(
+                    tls,
+                    listen.http2,
+                    sites,
+                    settings.automatic.as_deref(),
+                    limits,
+                    certificates,
+                )?;
                 acceptors.push((listen.address.clone(), acceptor));
             }
         }

@@ -37,7 +37,7 @@ use crate::sys;
 use crate::telemetry::log_file::LogFiles;
 use crate::time::clock;
 use crate::time::poll_length::Watched;
-use crate::tls::CertificateStore;
+use crate::tls::{CertificateKeeper, CertificateStore};
 use crate::upstream::{self, Upstreams};
 use crate::watch::ConfiguredFiles;
 
@@ -80,6 +80,11 @@ pub trait Source: Send + Sync {
 
     /// The first configuration is at work: all of its addresses are bound.
     fn started(&self) {}
+
+    /// The part of the process that obtains certificates, if there is one.
+    fn keeper(&self) -> Option<Arc<dyn CertificateKeeper>> {
+        None
+    }
 }
 
 /// A configuration that is not in files of its own.
@@ -215,7 +220,7 @@ impl Server {
     ) -> io::Result<Self> {
         let metrics = Arc::new(Metrics::default());
         let upstreams = Upstreams::new(Arc::clone(&metrics));
-        let certificates = CertificateStore::new();
+        let certificates = CertificateStore::with_keeper(source.keeper());
         let logs = LogFiles::default();
         let mut config = Config::build(settings, &upstreams, &certificates, &[]).map_err(io::Error::other)?;
         config.open_folders(&[])?;

@@ -3,6 +3,7 @@
 //! The binary builds these values from the configuration file; nothing here is a string that still has to be
 //! understood. Every default is the one that the operator's guide states.
 
+pub mod automatic;
 mod balance;
 mod conditions;
 mod retry;
@@ -20,6 +21,7 @@ use foregate_module::Plan;
 
 use crate::address::AddressBlock;
 
+use self::automatic::IssuedBy;
 pub use self::balance::{Balance, HashBy};
 pub use self::conditions::{Entrance, OriginTimes, RouteConditions, RouteTimeouts};
 pub use self::retry::{Elsewhere, NewPath, Retry, RetryOn};
@@ -89,6 +91,8 @@ impl fmt::Display for ListenAddress {
 pub struct ListenTls {
     /// Chosen by SNI: an exact name first, then a wildcard, then the first of the list.
     pub certificates: Vec<CertificateFiles>,
+    /// Sites without certificates of their own get some by themselves, from this issuer. Default: they do not.
+    pub automatic: Option<IssuedBy>,
     /// It holds for sites as well, but for what these state.
     pub policy: TlsPolicy,
 }
@@ -431,6 +435,8 @@ pub struct SiteOptions {
     pub tls: Option<SiteTls>,
     /// The listeners on which the site is there. Default (empty): on all of them.
     pub listeners: Vec<ListenAddress>,
+    /// Send requests in the clear to `https`, at this port. Default: they are served.
+    pub redirect_https: Option<u16>,
     /// The steps of modules that run on the answers to requests that none of its routes takes. Default: none.
     pub unrouted: RoutePlan,
 }
@@ -453,6 +459,8 @@ impl SiteOptions {
 pub struct SiteTls {
     /// Certificates beside the listener's; may be empty.
     pub certificates: Vec<CertificateFiles>,
+    /// The hosts of the site get certificates by themselves, from this issuer. Default: as the listener has it.
+    pub automatic: Option<IssuedBy>,
     /// The lowest version that is negotiated. Default: the listener's.
     pub minimum_version: Option<TlsVersion>,
     /// Whether clients present certificates. Default: as the listener has it.

@@ -39,6 +39,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("foregate-modules", &["foregate-coding", "foregate-module", "foregate-rules"]),
     // Files are read here and nowhere else below the hosts, which is why it is not among the pure ones.
     ("foregate-config", &["foregate-module", "foregate-modules", "foregate-rules"]),
+    ("foregate-acme", &["foregate-proxy"]),
     (
         "foregate-proxy",
         &[
@@ -65,6 +66,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "foregate-html",
             "foregate-modules",
             "foregate-config",
+            "foregate-acme",
             "foregate-proxy",
         ],
     ),

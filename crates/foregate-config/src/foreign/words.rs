@@ -3,9 +3,10 @@
 
 use super::Instead::{self, LeaveOut, Missing, Write};
 
-const ACME: Instead = Missing(
-    "certificates come from files, `listen \":443\" { tls { certificate \"FILE\" key=\"FILE\" } }`; a client for ACME renews them, and changed files are noticed",
+const ACME: Instead = Write(
+    "write `tls \"auto\"` in the `listen`, which obtains and renews certificates; `acme { email \"you@example.com\" }` at the top of the file says how",
 );
+const REDIRECT_HTTPS: Instead = Write("write `redirect-https` in the `site`");
 const HTTP3: Instead = Missing("clients are served over HTTP/1.1 and HTTP/2");
 const CACHE: Instead = Missing("nothing is cached");
 const TRACING: Instead =
@@ -133,13 +134,7 @@ pub(super) const WITHIN: &[(&str, &str, Instead)] = &[
     ),
     ("listen", "address port bind", Write("write the address after `listen`: `listen \":8080\"`")),
     ("listen", "host server-name hosts", SITE),
-    (
-        "listen",
-        "redirect-* force-https https-redirect",
-        Write(
-            "in a `site`, write `rule \"not ssl\" { redirect ... }`; docs/configuration.md has the whole line",
-        ),
-    ),
+    ("listen", "redirect-* force-https https-redirect", REDIRECT_HTTPS),
     ("listen", "alpn protocols", Write("write `http2 #true` or `http2 #false`; HTTP/1.1 is always spoken")),
     (
         "listen",
@@ -429,11 +424,11 @@ pub(super) const WORDS: &[(&str, Instead)] = &[
          allow-origins allowed-origins cors-* cross-origin",
         CORS,
     ),
+    ("permanent-redirect redir redirect-match redirect-permanent redirect-regex redirect-temp", REDIRECT),
     (
-        "force-https force-ssl http-to-https https-only https-redirect permanent-redirect redir \
-         redirect-match redirect-permanent redirect-regex redirect-scheme redirect-to-https \
-         redirect-temp ssl-redirect",
-        REDIRECT,
+        "force-https force-ssl http-to-https https-only https-redirect redirect-scheme redirect-to-https \
+         ssl-redirect",
+        REDIRECT_HTTPS,
     ),
     ("abort direct-response errorloc* http-error monitor-uri response static-response status", RESPOND),
     (

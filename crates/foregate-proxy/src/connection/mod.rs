@@ -111,6 +111,10 @@ pub fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) -> impl
                     peer.tls = Some((accepted.info, listen.clone()));
                     (Stream::TlsServer(Box::new(accepted.stream)), Some(accepted.alpn))
                 }
+                Err(error @ HandshakeError::Challenge(true)) => {
+                    tracing::debug!(client = ?client, %error, "TLS handshake");
+                    return;
+                }
                 Err(error) => {
                     proxy.metrics.handshake_failed(error.kind());
                     tracing::debug!(client = ?client, %error, "TLS handshake with a client failed");

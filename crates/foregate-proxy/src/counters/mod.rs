@@ -1,4 +1,5 @@
 //! Counters of the process. They are below everything that counts; [`crate::telemetry`] shows them.
 
+pub mod certificates;
 pub mod metrics;
 pub mod steps;

@@ -118,6 +118,13 @@ impl Reply {
         Self::new(fixed.status, "text/plain; charset=utf-8", body, MadeBy::Route)
     }
 
+    /// Sends the client elsewhere for good, with the same method.
+    pub fn permanent_redirect(location: &[u8]) -> Self {
+        let mut reply = Self::new(308, "", Text::EMPTY, MadeBy::Route);
+        reply.head.headers.push(b"Location", location);
+        reply
+    }
+
     /// The answer of a step.
     pub fn module(response: module::Response, step: &'static str) -> Self {
         // An interim status would leave the client waiting for the final one.

@@ -1,5 +1,7 @@
 //! Routing: which site and which route a request belongs to. Conditions of routes are held against the request as the client has sent it.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -7,15 +9,27 @@ use foregate_wire::{BodyLength, Method, Slashes};
 
 use super::asked::Asked;
 use super::length::settle_length;
+use super::reply::Reply;
 use super::screen::dispatch;
 use super::view::{Facts, View};
 use super::{Exchange, Next, Step};
 use crate::error::Error;
 use crate::routing::HostId;
-use crate::settings::{Route, RouteConditions};
+use crate::settings::automatic::{Automatic, HTTP_CHALLENGE_PREFIX, http_challenge};
+use crate::settings::{FixedResponse, Route, RouteConditions};
+
+/// Bytes of the answer to a challenge: a token, a dot and the digest of a key.
+const CHALLENGE_MOST: u64 = 1024;
+
+const HTTPS_PORT: u16 = 443;
 
 /// Finds the site and the route.
 pub(super) async fn run(exchange: &mut Exchange<'_>) -> Next {
+    if let Some(automatic) = &exchange.config.settings.automatic
+        && let Some(answer) = challenge(automatic, exchange.request.path())
+    {
+        return Ok(Step::Reply(Box::new(Reply::fixed(&answer))));
+    }
     let host = exchange.request.host().as_bytes();
     let acceptor =
         exchange.peer.tls.as_ref().map(|(info, listen)| (info, exchange.config.acceptor(&listen.address)));
@@ -77,9 +91,39 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> Next {
         exchange.down.client.close = true;
         return Err(Error::EarlyTunnel.into());
     }
+    if exchange.modules.run.is_none()
+        && let Some(reply) = redirect_to_https(exchange)
+    {
+        return Ok(Step::Reply(reply));
+    }
     limit_body_to(exchange, limit)?;
     let next = if exchange.modules.run.is_some() { Step::Screen } else { dispatch(exchange)? };
     settle_length(exchange, next).await
+}
+
+/// The answer to an authority's challenge (RFC 8555, section 8.3), for tokens that are known alone.
+fn challenge(automatic: &Automatic, path: &[u8]) -> Option<FixedResponse> {
+    let token = path.strip_prefix(HTTP_CHALLENGE_PREFIX)?;
+    let file = http_challenge(&automatic.challenge_folder(), token)?;
+    let mut body = Vec::new();
+    File::open(file).and_then(|file| file.take(CHALLENGE_MOST).read_to_end(&mut body)).ok()?;
+    Some(FixedResponse { status: 200, body: body.into() })
+}
+
+/// The redirect of a request in the clear, where its site wants that. Steps may find out that another proxy has taken it over TLS.
+pub(super) fn redirect_to_https(exchange: &Exchange<'_>) -> Option<Box<Reply>> {
+    let port = exchange.config.settings.sites.redirects(exchange.routed.site?)?;
+    let request = &exchange.request;
+    if request.secure || request.head.method == Method::Connect {
+        return None;
+    }
+    let target = match request.target() {
+        target if target.starts_with(b"/") => target,
+        _ => b"/",
+    };
+    let port = if port == HTTPS_PORT { String::new() } else { format!(":{port}") };
+    let origin = format!("https://{}{port}", request.host());
+    Some(Box::new(Reply::permanent_redirect(&[origin.as_bytes(), target].concat())))
 }
 
 pub(super) fn limit_body_to(exchange: &mut Exchange<'_>, limit: Option<u64>) -> Result<(), Error> {

@@ -6,7 +6,7 @@ use foregate_module::PhaseId;
 use foregate_wire::connection;
 
 use super::reply::Reply;
-use super::route::limit_body_to;
+use super::route::{limit_body_to, redirect_to_https};
 use super::{Exchange, Next, Step};
 use crate::error::Error;
 use crate::settings::Action;
@@ -18,6 +18,9 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> Next {
     exchange.down.upload.leave_out(connection::named_options(&exchange.request.head.headers));
     exchange.run_phases(PhaseId::RequestEarly).await?;
     exchange.request.end_hop();
+    if let Some(reply) = redirect_to_https(exchange) {
+        return Ok(Step::Reply(reply));
+    }
     // Before any condition or key looks at the fields: they would believe the client.
     if let Some(plan) = exchange.plan() {
         exchange.request.remove_identity(plan.identity());

@@ -30,6 +30,7 @@ const KEEP_SLASHES: u8 = 4;
 const FORWARD_AMBIGUOUS: u8 = 8;
 const REQUIRES_CERTIFICATE: u8 = 16;
 const HAS_CONDITIONS: u8 = 32;
+const REDIRECTS: u8 = 64;
 
 /// Stands for all listeners where one is named by its number.
 pub(super) const EVERYWHERE: u16 = 0;
@@ -106,6 +107,10 @@ impl Entry {
 
     pub(super) fn requires_certificate(&self) -> bool {
         self.bits & REQUIRES_CERTIFICATE != 0
+    }
+
+    pub(super) fn redirects(&self) -> bool {
+        self.bits & REDIRECTS != 0
     }
 
     pub(super) fn forwards_ambiguous(&self) -> bool {
@@ -248,7 +253,8 @@ impl HostTable {
             | if options.keep_slashes { KEEP_SLASHES } else { 0 }
             | if options.forward_ambiguous { FORWARD_AMBIGUOUS } else { 0 }
             | if options.requires_certificate() { REQUIRES_CERTIFICATE } else { 0 }
-            | if has_conditions { HAS_CONDITIONS } else { 0 };
+            | if has_conditions { HAS_CONDITIONS } else { 0 }
+            | if options.redirect_https.is_some() { REDIRECTS } else { 0 };
         self.entries.growing().push(Entry {
             site,
             routes,

@@ -218,6 +218,12 @@ impl SiteTable {
         self.hosts.entry(id).requires_certificate()
     }
 
+    /// [`SiteOptions::redirect_https`] of a pattern's site.
+    pub fn redirects(&self, id: HostId) -> Option<u16> {
+        // Most do not, and the options of a site are memory to wait for.
+        if self.hosts.entry(id).redirects() { self.site(id).options.redirect_https } else { None }
+    }
+
     /// [`SiteOptions::keep_slashes`] of a pattern's site.
     pub fn keeps_slashes(&self, id: HostId) -> bool {
         self.hosts.entry(id).keeps_slashes()

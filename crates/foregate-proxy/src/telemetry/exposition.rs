@@ -1,5 +1,6 @@
 //! The metrics in the OpenMetrics text format.
 
+mod certificates;
 mod folders;
 
 use std::fmt;
@@ -13,6 +14,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::process::ProcessExposition;
+use crate::counters::certificates::KeeperCounts;
 use crate::counters::metrics::{
     BETWEEN, BLOCKED_BUCKETS, CertificateExpiry, DURATION_BUCKETS, Metrics, STATUS_CLASSES, ServerCounters,
     UpstreamCounters,
@@ -22,9 +24,6 @@ use crate::folders::Folder;
 use crate::limits::budget::Budget;
 use crate::limits::pressure;
 use crate::limits::spool::Spools;
-
-/// The certificates whose expiry is shown: those that expire first.
-const CERTIFICATES_SHOWN: usize = 1000;
 
 /// The text formats in which metrics are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +59,7 @@ impl ExpositionFormat {
 pub struct Exposition {
     metrics: Arc<Metrics>,
     certificates: Vec<CertificateExpiry>,
+    obtained: KeeperCounts,
     filter_memory: Arc<Budget>,
     spools: Arc<Spools>,
     folders: Vec<Arc<Folder>>,
@@ -71,6 +71,7 @@ impl Exposition {
         Self {
             metrics,
             certificates: Vec::new(),
+            obtained: KeeperCounts::default(),
             filter_memory: Arc::default(),
             spools: Arc::default(),
             folders: Vec::new(),
@@ -80,6 +81,11 @@ impl Exposition {
     /// Shows the expiry of `certificates` as well.
     pub fn with_certificates(self, certificates: Vec<CertificateExpiry>) -> Self {
         Self { certificates, ..self }
+    }
+
+    /// Shows these counts of certificates that the proxy obtains itself.
+    pub fn with_obtained(self, obtained: KeeperCounts) -> Self {
+        Self { obtained, ..self }
     }
 
     /// Shows the memory of the filters of bodies, and the bodies in files.
@@ -116,7 +122,8 @@ impl Collector for Exposition {
         requests(&mut encoder, metrics)?;
         upstreams(&mut encoder, metrics)?;
         connections(&mut encoder, metrics)?;
-        certificates(&mut encoder, &self.certificates)?;
+        certificates::expiries(&mut encoder, &self.certificates)?;
+        certificates::obtained(&mut encoder, &self.obtained)?;
         process(&mut encoder, metrics)?;
         modules(&mut encoder, self)?;
         folders::encode(&mut encoder, &self.folders)?;
@@ -153,16 +160,6 @@ fn build(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         .encode_descriptor("build_info", "The version that runs", None, MetricType::Gauge)?
         .encode_family(&[("version", env!("CARGO_PKG_VERSION"))])?
         .encode_gauge(&1)
-}
-
-fn certificates(encoder: &mut DescriptorEncoder<'_>, certificates: &[CertificateExpiry]) -> fmt::Result {
-    let name = "tls_certificate_expiry_timestamp_seconds";
-    let help = "End of a certificate's validity, seconds since 1970";
-    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for certificate in certificates.iter().take(CERTIFICATES_SHOWN) {
-        family.encode_family(&[("certificate", &*certificate.file)])?.encode_gauge(&certificate.not_after)?;
-    }
-    Ok(())
 }
 
 fn requests(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {

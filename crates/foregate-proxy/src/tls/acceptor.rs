@@ -9,11 +9,12 @@ use std::task::{Context, Poll, ready};
 use rustls::server::{NoServerSessionStorage, ServerConfig, ServerConnection};
 use rustls::{CipherSuite, Error as RustlsError, HandshakeKind, InvalidMessage, NamedGroup, ProtocolVersion};
 use rustls::{SupportedProtocolVersion, version};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio_rustls::server::StartHandshake;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use super::alpn::Alpn;
+use super::automatic::AutomaticTls;
 use super::crypto::provider;
 use super::expiry;
 use super::identity::ClientIdentity;
@@ -22,6 +23,7 @@ use super::noted::noting;
 use super::policy::{Policy, PolicyId};
 use super::sni::{CertificateTable, Served, SiteCertificates};
 use super::store::{CertificateStore, TlsError};
+use crate::settings::automatic::Automatic;
 use crate::settings::{CertificateFiles, Limits, ListenTls, SiteTls, TlsVersion};
 
 /// Tickets sent after a full TLS 1.3 handshake, and after a resumed one. A ticket is used once (RFC 8446,
@@ -52,6 +54,8 @@ pub struct Acceptor {
     /// Hosts whose policy is not the listener's.
     own: HostMap<PolicyConfig>,
     client_hello_limit: usize,
+    /// For certificates that the proxy obtains itself, where it does.
+    automatic: Option<AutomaticTls>,
 }
 
 #[derive(Debug, Clone)]
@@ -113,6 +117,9 @@ pub enum HandshakeError {
     /// Its time was up: for whoever limits that.
     #[error("it took too long")]
     Timeout,
+    /// It was an authority's challenge (RFC 8737), which ends with the handshake.
+    #[error("the challenge of an authority was {}", if *.0 { "answered" } else { "unknown" })]
+    Challenge(bool),
 }
 
 impl HandshakeError {
@@ -125,6 +132,7 @@ impl HandshakeError {
             Self::Protocol(_) => "protocol",
             Self::Io(_) => "io",
             Self::Timeout => "timeout",
+            Self::Challenge(_) => "challenge",
         }
     }
 
@@ -167,19 +175,24 @@ impl Acceptor {
         listen: &ListenTls,
         http2: bool,
         sites: S,
+        automatic: Option<&Automatic>,
         limits: &Limits,
         store: &CertificateStore,
     ) -> Result<Self, TlsError>
     where
         S: Iterator<Item = SiteHosts<'a>> + Clone,
     {
-        let certificates = load_certificates(listen, sites.clone(), store)?;
+        let certificates = load_certificates(listen, sites.clone(), automatic, store)?;
         store.follow(&certificates);
         let mut policies = Policies { http2, certificates: &certificates, store, known: HashMap::new() };
         let policy = Policy::load(&listen.policy, None)?;
         let default = policies.config(policy.clone());
         let own = own_policies(sites, &policy, &default, &mut policies)?;
-        Ok(Self { certificates, default, own, client_hello_limit: limits.client_hello })
+        let automatic = automatic.map(|automatic| {
+            let on_demand = automatic.on_demand.is_some() && listen.automatic.is_some();
+            AutomaticTls::new(automatic, on_demand, store)
+        });
+        Ok(Self { certificates, default, own, client_hello_limit: limits.client_hello, automatic })
     }
 
     /// Performs a handshake. The caller limits its time.
@@ -192,7 +205,7 @@ impl Acceptor {
         IO: AsyncRead + AsyncWrite + Unpin,
     {
         let (accepted, served) = noting(async {
-            if self.own.is_empty() && self.client_hello_limit >= HELLO_LIMIT {
+            if self.own.is_empty() && self.client_hello_limit >= HELLO_LIMIT && self.automatic.is_none() {
                 let acceptor = TlsAcceptor::from(Arc::clone(&self.default.config));
                 let stream = acceptor.accept(io).await.map_err(HandshakeError::of)?;
                 return Ok((&self.default, stream));
@@ -216,7 +229,25 @@ impl Acceptor {
         let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), limited)
             .await
             .map_err(HandshakeError::of)?;
-        let policy = self.policy(asked_name(start.client_hello().server_name()).as_bytes());
+        let hello = start.client_hello();
+        let policy = self.policy(asked_name(hello.server_name()).as_bytes());
+        if let Some(automatic) = &self.automatic {
+            let name = asked_name(hello.server_name()).to_owned();
+            if AutomaticTls::is_challenge(&hello) {
+                let config = automatic.answer(&name).ok_or(HandshakeError::Challenge(false))?;
+                let start = StartHandshake::from_parts(start.accepted, start.io.io);
+                let stream = start.into_stream(Arc::new(config)).await.map_err(HandshakeError::of)?;
+                farewell(stream).await;
+                return Err(HandshakeError::Challenge(true));
+            }
+            if automatic.on_demand
+                && !name.is_empty()
+                && !self.certificates.knows(&name)
+                && let Some(certificate) = automatic.obtain(&name).await
+            {
+                self.certificates.add_demanded(&name, certificate);
+            }
+        }
         let start = StartHandshake::from_parts(start.accepted, start.io.io);
         let config = Arc::clone(&policy.config);
         let stream = start.into_stream(config).await.map_err(HandshakeError::of)?;
@@ -269,21 +300,42 @@ impl PolicyConfig {
     }
 }
 
+/// Ends a connection on which nothing is spoken.
+async fn farewell<IO: AsyncRead + AsyncWrite + Unpin>(mut stream: ServerStream<IO>) {
+    // An authority that has gone already has seen what it came for.
+    let _ = stream.shutdown().await;
+}
+
 fn load_certificates<'a>(
     listen: &ListenTls,
     sites: impl Iterator<Item = SiteHosts<'a>>,
+    automatic: Option<&Automatic>,
     store: &CertificateStore,
 ) -> Result<Arc<CertificateTable>, TlsError> {
     let load = |all: &[CertificateFiles]| {
         all.iter().map(|files| store.load(files)).collect::<Result<Vec<_>, TlsError>>()
     };
     let mut own = Vec::new();
+    let mut listener = load(&listen.certificates)?;
     for site in sites {
         if let Some(tls) = site.tls.filter(|tls| !tls.certificates.is_empty()) {
             own.push(SiteCertificates { hosts: site.hosts.to_vec(), certificates: load(&tls.certificates)? });
+            continue;
+        }
+        let Some(automatic) = automatic else { continue };
+        if site.tls.and_then(|tls| tls.automatic).or(listen.automatic).is_none() {
+            continue;
+        }
+        for host in site.hosts.iter().filter(|host| automatic.names.contains_key(&***host)) {
+            let certificates = load(&[automatic.certificate(host)])?;
+            if listener.is_empty() {
+                // A client that names no host, or an unknown one, sees a certificate rather than an alert.
+                listener.clone_from(&certificates);
+            }
+            own.push(SiteCertificates { hosts: vec![Arc::clone(host)], certificates });
         }
     }
-    Ok(Arc::new(CertificateTable::new(load(&listen.certificates)?, own)))
+    Ok(Arc::new(CertificateTable::new(listener, own)))
 }
 
 /// The hosts whose policy is not the listener's.

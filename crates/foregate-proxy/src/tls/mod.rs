@@ -7,10 +7,12 @@
 
 mod acceptor;
 mod alpn;
+mod automatic;
 mod connector;
 mod crypto;
 mod expiry;
 mod identity;
+mod keeper;
 mod names;
 mod noted;
 mod pem;
@@ -28,5 +30,6 @@ pub use self::acceptor::{Accepted, Acceptor, HandshakeError, ServerStream, SiteH
 pub use self::alpn::Alpn;
 pub use self::connector::{ClientStream, ConnectError, Connector, Refusal};
 pub use self::identity::{AlternativeName, ClientIdentity};
+pub use self::keeper::{CertificateKeeper, CertificateReport, KeeperCounts};
 pub use self::policy::{PolicyId, check_clients};
 pub use self::store::{Certificate, CertificateStore, TlsError, check_certificate};

@@ -1,8 +1,10 @@
 //! Which certificate a client gets.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
+use parking_lot::RwLock;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
@@ -16,7 +18,13 @@ pub(super) struct CertificateTable {
     listener: Vec<Arc<Certificate>>,
     sites: Vec<SiteCertificates>,
     index: ArcSwap<Index>,
+    /// By name, those that were obtained in handshakes; at most [`DEMANDED_MOST`].
+    demanded: RwLock<HashMap<Box<str>, Arc<Certificate>>>,
 }
+
+/// Certificates that were obtained in handshakes and are held at the same time. Beyond, another one makes room: it is read
+/// from its file again when a client asks for it.
+const DEMANDED_MOST: usize = 10_000;
 
 /// Certificates of one site.
 #[derive(Debug)]
@@ -39,7 +47,7 @@ struct Index {
 
 impl CertificateTable {
     pub(super) fn new(listener: Vec<Arc<Certificate>>, sites: Vec<SiteCertificates>) -> Self {
-        let table = Self { listener, sites, index: ArcSwap::default() };
+        let table = Self { listener, sites, index: ArcSwap::default(), demanded: RwLock::default() };
         table.rebuild();
         table
     }
@@ -62,6 +70,29 @@ impl CertificateTable {
             }
         }
         self.index.store(Arc::new(index));
+    }
+
+    /// Whether some certificate is there for just this name, or for a wildcard above it.
+    pub(super) fn knows(&self, name: &str) -> bool {
+        let host = name.as_bytes();
+        let index = self.index.load();
+        index.exact(host).or_else(|| index.wildcard(host)).is_some()
+            || self.demanded.read().contains_key(name)
+    }
+
+    /// Adds a certificate that was obtained in a handshake.
+    pub(super) fn add_demanded(&self, name: &str, certificate: Arc<Certificate>) {
+        let mut demanded = self.demanded.write();
+        if demanded.len() >= DEMANDED_MOST && !demanded.contains_key(name) {
+            let other = demanded.keys().next().cloned();
+            other.and_then(|other| demanded.remove(&other));
+        }
+        demanded.insert(name.into(), certificate);
+    }
+
+    /// The one that was obtained in a handshake.
+    fn demanded(&self, name: &str) -> Option<Arc<Certificate>> {
+        self.demanded.read().get(name).cloned()
     }
 
     /// Whether the certificate that a client got may also serve `host`: it carries that name, or it is of the
@@ -90,21 +121,28 @@ fn choose(certificate: &Arc<Certificate>) -> Arc<CertifiedKey> {
 }
 
 impl Index {
-    fn candidates(&self, host: &[u8]) -> Option<&Candidates> {
-        self.sites
-            .exact(host)
-            .or_else(|| self.names.exact(host))
-            .or_else(|| self.sites.wildcard(host))
-            .or_else(|| self.names.near_wildcard(host))
-            .or_else(|| self.sites.any())
+    fn exact(&self, host: &[u8]) -> Option<&Candidates> {
+        self.sites.exact(host).or_else(|| self.names.exact(host))
+    }
+
+    fn wildcard(&self, host: &[u8]) -> Option<&Candidates> {
+        self.sites.wildcard(host).or_else(|| self.names.near_wildcard(host))
     }
 }
 
 impl ResolvesServerCert for CertificateTable {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let index = self.index.load();
-        let host = asked_name(hello.server_name()).as_bytes();
-        let candidates = index.candidates(host).unwrap_or(&self.listener);
+        let name = asked_name(hello.server_name());
+        let host = name.as_bytes();
+        let found = match index.exact(host) {
+            Some(exact) => Some(exact),
+            None => match self.demanded(name) {
+                Some(demanded) => return Some(choose(&demanded)),
+                None => index.wildcard(host).or_else(|| index.sites.any()),
+            },
+        };
+        let candidates = found.unwrap_or(&self.listener);
         if let [only] = candidates.as_slice() {
             return Some(choose(only));
         }

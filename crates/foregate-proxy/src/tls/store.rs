@@ -6,7 +6,7 @@ use std::fs::{self, Metadata};
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -15,6 +15,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error as RustlsError, InconsistentKeys};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+use super::keeper::CertificateKeeper;
 use super::names::CertificateNames;
 use super::pem::{self, PemBlock};
 use super::policy::Tickets;
@@ -86,12 +87,28 @@ pub(super) struct Shared {
     tables: Mutex<Vec<Weak<CertificateTable>>>,
     watch: Mutex<Option<FolderWatch>>,
     tickets: Tickets,
+    keeper: OnceLock<Arc<dyn CertificateKeeper>>,
 }
 
 impl CertificateStore {
     /// An empty store, without a watcher.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty store, with the part of the process that obtains certificates.
+    pub fn with_keeper(keeper: Option<Arc<dyn CertificateKeeper>>) -> Self {
+        let store = Self::new();
+        if let Some(keeper) = keeper {
+            // It is new, so that nobody has set another one.
+            let _ = store.shared.keeper.set(keeper);
+        }
+        store
+    }
+
+    /// The part of the process that obtains certificates, if there is one.
+    pub fn keeper(&self) -> Option<&Arc<dyn CertificateKeeper>> {
+        self.shared.keeper.get()
     }
 
     /// Starts the thread that watches the files of this store, `foregate-certs`. Without it, files are only

@@ -107,7 +107,7 @@ impl Authority {
 }
 
 pub(super) fn listen(certificates: Vec<CertificateFiles>) -> ListenTls {
-    ListenTls { certificates, policy: TlsPolicy::default() }
+    ListenTls { certificates, automatic: None, policy: TlsPolicy::default() }
 }
 
 pub(super) fn acceptor_of(
@@ -116,7 +116,7 @@ pub(super) fn acceptor_of(
     store: &CertificateStore,
 ) -> Acceptor {
     let sites = sites.iter().map(|(hosts, tls)| SiteHosts { hosts, tls: tls.as_ref() });
-    Acceptor::new(listen, true, sites, &Limits::default(), store).unwrap()
+    Acceptor::new(listen, true, sites, None, &Limits::default(), store).unwrap()
 }
 
 pub(super) fn hosts(names: &[&str]) -> Vec<Arc<str>> {
@@ -297,6 +297,7 @@ async fn versions_groups_and_protocols_are_agreed_on() {
         &listen(vec![files]),
         false,
         std::iter::empty(),
+        None,
         &Limits::default(),
         &CertificateStore::new(),
     )
@@ -656,6 +657,7 @@ async fn what_is_not_tls_or_too_large_ends() {
                 &listen(vec![files]),
                 true,
                 std::iter::empty(),
+                None,
                 &limits,
                 &CertificateStore::new(),
             )
@@ -738,7 +740,7 @@ async fn origins_are_verified() {
     let connector = Connector::new(&careless, UpstreamProtocol::Http2).unwrap();
     assert!(meet(&connector, "127.0.0.1", &acceptor).await.0.is_ok());
     let without_h2 =
-        Acceptor::new(&listen, false, std::iter::empty(), &Limits::default(), &CertificateStore::new())
+        Acceptor::new(&listen, false, std::iter::empty(), None, &Limits::default(), &CertificateStore::new())
             .unwrap();
     assert!(meet(&connector, "127.0.0.1", &without_h2).await.0.is_err());
 

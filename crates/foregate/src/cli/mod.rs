@@ -1,11 +1,13 @@
 //! The command line.
 
 mod arguments;
+mod certificates;
 mod check;
 mod defaults;
 mod explain;
 mod explain_servers;
 mod fmt;
+mod keeper;
 mod module;
 mod modules;
 mod output;
@@ -62,6 +64,8 @@ enum Verb {
     Reload(reload::Reload),
     /// Show the servers of upstreams in a running proxy, or change one
     Upstreams(upstreams::Upstreams),
+    /// Show the certificates of a running proxy: their state, the days left, and failed renewals
+    Certificates(certificates::Certificates),
     /// Print the version (also: --version)
     Version(Json),
     /// Print the completions of a shell
@@ -90,6 +94,7 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
         Verb::Waf(waf) => waf.run(&pipeline),
         Verb::Reload(reload) => reload.run(),
         Verb::Upstreams(upstreams) => upstreams.run(),
+        Verb::Certificates(certificates) => certificates.run(),
         Verb::Version(Json { json }) => version(json),
         Verb::Completions { shell } => completions(shell),
     }

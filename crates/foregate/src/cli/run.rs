@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::config::{self, Refused, Texts};
+use crate::config::{self, Domains, Refused, Texts};
 use clap::Args;
 use foregate_module::Pipeline;
 use foregate_proxy::configuration::Settings;
@@ -15,6 +15,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
 use super::ConfigFile;
+use super::keeper::WithKeeper;
 use super::output::{Outcome, complain, print, show_refused};
 use super::panics::log_panics;
 
@@ -35,11 +36,44 @@ pub(super) struct Run {
     /// List folders without an index, with --files
     #[arg(long, requires = "files")]
     listing: bool,
-    /// Where to accept with --to or --files
-    #[arg(long, value_name = "ADDRESS", requires = "without-file", default_value = ":8080")]
+    /// Where to accept with --to or --files [default: :8080, with --domain :80]
+    #[arg(long, value_name = "ADDRESS", requires = "without-file")]
     listen: Vec<String>,
+    #[command(flatten)]
+    domains: DomainArguments,
     #[arg(skip)]
     announced: Option<Announced>,
+}
+
+/// Names with certificates, for `--to` and `--files`.
+#[derive(Debug, Default, Args)]
+struct DomainArguments {
+    /// Serve this name over HTTPS with a certificate that is obtained and renewed by itself, and redirect HTTP to it
+    #[arg(long, value_name = "NAME", requires = "without-file")]
+    domain: Vec<String>,
+    /// Where to accept HTTPS with --domain [default: :443]
+    #[arg(long, value_name = "ADDRESS", requires = "domain")]
+    listen_tls: Vec<String>,
+    /// The mail address of the account at the authority
+    #[arg(long, value_name = "ADDRESS", requires = "domain")]
+    email: Option<String>,
+    /// The ACME directory of another authority than Let's Encrypt
+    #[arg(long, value_name = "URL", requires = "domain")]
+    directory: Option<String>,
+    /// A PEM file with the roots that the authority's own server is verified with
+    #[arg(long, value_name = "FILE", requires = "directory")]
+    ca: Option<PathBuf>,
+    /// The folder for certificates [default: $STATE_DIRECTORY, /var/lib/foregate or ~/.local/share/foregate]
+    #[arg(long, value_name = "FOLDER", requires = "domain")]
+    storage: Option<PathBuf>,
+}
+
+impl DomainArguments {
+    fn domains(self) -> Domains {
+        let listen_tls = if self.listen_tls.is_empty() { vec![":443".to_owned()] } else { self.listen_tls };
+        let Self { domain: names, email, directory, ca, storage, .. } = self;
+        Domains { names, listen_tls, email, directory, ca, storage }
+    }
 }
 
 /// What a start tells.
@@ -55,7 +89,15 @@ impl Run {
     /// The same as `-c FILE`.
     pub(super) fn file(path: PathBuf) -> Self {
         let file = ConfigFile { config: Some(path) };
-        Self { file, to: Vec::new(), files: None, listing: false, listen: Vec::new(), announced: None }
+        Self {
+            file,
+            to: Vec::new(),
+            files: None,
+            listing: false,
+            listen: Vec::new(),
+            domains: DomainArguments::default(),
+            announced: None,
+        }
     }
 
     pub(super) fn announcing(self, announced: Announced) -> Self {
@@ -69,8 +111,11 @@ impl Run {
         }
         log_panics();
         if !self.to.is_empty() || self.files.is_some() {
-            let single = config::Single { to: self.to, files: self.files, listing: self.listing };
-            let listen = self.listen;
+            let (mut listen, domains) = (self.listen, self.domains.domains());
+            if listen.is_empty() {
+                listen.push(if domains.names.is_empty() { ":8080" } else { ":80" }.to_owned());
+            }
+            let single = config::Single { to: self.to, files: self.files, listing: self.listing, domains };
             return match config::single(&single, &listen, &pipeline) {
                 Err(error) => {
                     complain(&error.to_string());
@@ -152,6 +197,13 @@ impl Source for Files {
 }
 
 fn serve(settings: Settings, source: Arc<dyn Source>, if_taken: Option<String>) -> Outcome {
+    let source = match WithKeeper::new(source, &settings) {
+        Ok(source) => Arc::new(source),
+        Err(error) => {
+            complain(&format!("error: {error}"));
+            return Outcome::Wrong;
+        }
+    };
     match foregate_proxy::server::run(settings, source) {
         Ok(()) => Outcome::Fine,
         Err(error) => {

@@ -2,6 +2,7 @@
 //! [`Settings`]. Texts from the file go no further than this folder.
 
 mod decode;
+mod domains;
 #[cfg(test)]
 mod module_tests;
 pub mod schema;
@@ -16,7 +17,13 @@ pub use foregate_config::{Refused, Shown, Texts, Warnings, format};
 use foregate_module::Pipeline;
 use foregate_proxy::configuration::Settings;
 
+pub use self::domains::Domains;
 pub use self::single::{Single, SingleError, single};
+
+/// The folder for certificates unless the configuration names one.
+pub fn default_storage() -> PathBuf {
+    decode::default_storage()
+}
 
 /// Where the configuration is looked for when no file is named, in this order.
 pub const DEFAULT_FILES: [&str; 2] = ["foregate.kdl", "/etc/foregate/foregate.kdl"];

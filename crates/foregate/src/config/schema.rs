@@ -21,6 +21,7 @@ pub static ROOT: Block = Block {
             .required(),
         Key::one("metrics", "ADDRESS", "metrics \"127.0.0.1:9145\"", "Serves Prometheus metrics at `/metrics` of this address.").otherwise("off"),
         Key::one("admin", "PATH", "admin \"/run/foregate/admin.sock\"", "The Unix socket for `foregate reload`, with mode 0600.").otherwise("off"),
+        Key::block("acme", &ACME, "acme { email \"you@example.com\" }", "How certificates are obtained for `tls \"auto\"`. Using it accepts the terms of service of the authorities.").otherwise("Let's Encrypt, without an address"),
         Key::one("access-log", "FILE", "access-log \"access.log\"", "Writes one line of JSON per request to this file.").otherwise("off"),
         Key::one("temporary-folder", "PATH", "temporary-folder \"/var/tmp\"", "The folder for long bodies that modules inspect. They lie in files without names; `limits { filter-files }` bounds them. Do not name a folder in memory, such as `tmpfs`.").otherwise("`TMPDIR`, or `/tmp`"),
         Key::block("limits", &LIMITS, "limits { head-fields 200 }", "Limits on sizes and counts for clients."),
@@ -42,7 +43,10 @@ pub static ROOT: Block = Block {
 /// The block of `listen`.
 pub static LISTEN: Block = Block {
     keys: &[
-        Key::block("tls", &LISTEN_TLS, "tls { certificate \"site.pem\" key=\"site.key\" }", "Accepts TLS connections.").otherwise("cleartext"),
+        Key::one("tls", "[\"auto\"|\"internal\"] { ... }", "tls { certificate \"site.pem\" key=\"site.key\" }", "Accepts TLS connections. With `\"auto\"`, each site that names no `certificate` gets one from the authorities of `acme`, and is served with a self-signed one until then. With `\"internal\"`, the authority in the storage folder issues it; `foregate certificates root` shows the root that clients must trust.")
+            .args(0, 1)
+            .with(&LISTEN_TLS)
+            .otherwise("cleartext"),
         Key::one("proxy-protocol", "BLOCK...", "proxy-protocol \"10.0.0.0/8\"", "Peers in these address blocks must start each connection with a PROXY protocol header (v1, or v2 with at most 4 KiB of addresses and TLVs). The client address in it is trusted. On a Unix socket, every peer must send the header, and the blocks do not matter.")
             .args(1, ANY)
             .otherwise("from nobody"),
@@ -56,12 +60,8 @@ pub static LISTEN: Block = Block {
 
 /// The block of `listen { tls }`.
 pub static LISTEN_TLS: Block = Block {
-    keys: &[
-        CERTIFICATE.required(),
-        MINIMUM_VERSION.default("\"1.2\""),
-        CLIENT_CERTIFICATES.otherwise("not asked for"),
-    ],
-    later: &["acme", "ciphers", "ocsp"],
+    keys: &[CERTIFICATE, MINIMUM_VERSION.default("\"1.2\""), CLIENT_CERTIFICATES.otherwise("not asked for")],
+    later: &["ciphers", "ocsp"],
 };
 
 /// The block of `site { tls }`.
@@ -71,7 +71,7 @@ pub static SITE_TLS: Block = Block {
         MINIMUM_VERSION.otherwise("the listener's"),
         CLIENT_CERTIFICATES.otherwise("as the listener has it"),
     ],
-    later: &["acme", "ciphers", "ocsp"],
+    later: &["ciphers", "ocsp"],
 };
 
 const CERTIFICATE: Key = Key::one("certificate", "FILE key=FILE", "certificate \"site.pem\" key=\"site.key\"", "A certificate chain, leaf first, and its private key, both in PEM. SNI chooses among several: the exact name, then a wildcard, then the first certificate. Changed files are loaded without a restart.")
@@ -98,6 +98,44 @@ const CLIENT_CERTIFICATES: Key = Key::one(
     default: "\"required\"",
     about: "Whether clients without a certificate are refused. A site with its own `required` answers cleartext requests with 421. The setting of a listener holds for that listener alone.",
 }]);
+
+/// The block of `acme`.
+pub static ACME: Block = Block {
+    keys: &[
+        Key::one("email", "ADDRESS", "email \"you@example.com\"", "The mail address of the account. Some authorities write to it before certificates expire.").otherwise("none"),
+        Key::one("storage", "FOLDER", "storage \"/var/lib/foregate\"", "The folder for certificates, keys and accounts, with mode 0700. Several processes can share it: one of them orders, and all of them answer challenges and read the result.").otherwise("`$STATE_DIRECTORY`, which systemd sets; else `/var/lib/foregate` for root and `~/.local/share/foregate` for other users"),
+        Key::one("directory", "URL", "directory \"https://ca.internal/acme/directory\" ca=\"root.pem\"", "The ACME directory of an authority. With several, the next one is asked when one fails.")
+            .props(&[
+                Prop { name: "ca", usage: "FILE", required: false, default: "", about: "PEM file with the roots that the authority's own server is verified with. Default: the system's." },
+                Prop { name: "profile", usage: "NAME", required: false, default: "", about: "The profile of certificates, such as `shortlived`." },
+                Prop { name: "account", usage: "ID", required: false, default: "", about: "The key identifier of an external account (RFC 8555, section 7.3.4)." },
+                Prop { name: "account-key", usage: "KEY", required: false, default: "", about: "The key of the external account, in base64." },
+            ])
+            .secrets(&["account-key"])
+            .many()
+            .otherwise("Let's Encrypt"),
+        Key::one("challenges", "NAME...", "challenges \"dns-01\"", "The challenges that are used, `http-01` (needs port 80), `tls-alpn-01` (needs port 443) and `dns-01` (needs `dns-hook`), in the order of preference. After a failure, the next one is tried. Wildcards always use `dns-01`.")
+            .args(1, 3)
+            .otherwise("`http-01`, `tls-alpn-01`, and `dns-01` with a `dns-hook`"),
+        Key::one("dns-hook", "COMMAND [ARGUMENT...]", "dns-hook \"/usr/local/bin/dns-record\" wait=\"30s\"", "The command that publishes records for `dns-01`. It is called as `COMMAND present NAME VALUE` and `COMMAND cleanup NAME VALUE`, must exit with 0 within two minutes, and sets or removes a TXT record.")
+            .args(1, ANY)
+            .props(&[Prop { name: "wait", usage: "DURATION", required: false, default: "\"10s\"", about: "The time between the command and the authority's look, up to an hour, until all nameservers have the record." }]),
+        Key::block("on-demand", &ON_DEMAND, "on-demand { names \"*.customers.example.com\" }", "Obtains certificates for names that no site lists, in the first handshake that asks for one, on listeners with `tls \"auto\"`.").otherwise("off"),
+    ],
+    later: &["zerossl", "trusted-roots"],
+};
+
+/// The block of `acme { on-demand }`.
+pub static ON_DEMAND: Block = Block {
+    keys: &[
+        Key::one("names", "HOST...", "names \"*.customers.example.com\"", "The names that may have a certificate; `*.NAME` is every name below NAME.").args(1, ANY).otherwise("none"),
+        Key::one("ask", "URL", "ask \"http://127.0.0.1:3000/allowed\"", "An address of yours that is asked about other names: `GET URL?domain=NAME`. A status of 2xx allows the certificate, now and at each renewal.").otherwise("other names get none"),
+        Key::one("rate", "NUMBER", "rate 20 per=\"1h\"", "The most orders for new names in a time; `ask` gets ten times as many questions. Beyond: the handshake gets no certificate of its own, and the name is tried again with the next one.")
+            .props(&[Prop { name: "per", usage: "DURATION", required: false, default: "\"1m\"", about: "The time, up to a day." }])
+            .otherwise("10 in a minute"),
+    ],
+    later: &[],
+};
 
 /// The block of `limits`.
 pub static LIMITS: Block = Block {
@@ -523,7 +561,13 @@ pub static SITE: Block = Block {
         Key::flag("allow-underscores", "#false", "allow-underscores", "Passes request fields with `_` in their names, except names of known fields (`Content_Length`). Without it, such fields of clients are dropped."),
         Key::one("ambiguous-paths", "\"refuse\"|\"forward\"", "ambiguous-paths \"forward\"", "Whether ambiguous paths are answered with 400 or forwarded as Foregate reads them. A path is ambiguous if an origin could read it as a path of another route, or as one for which a condition has another result. Such origins take `%2F` or `%5C` for a slash, ignore the part of a segment behind `;`, decode other escapes, or merge slashes.").default("\"refuse\""),
         Key::one("slashes", "\"merge\"|\"keep\"", "slashes \"keep\"", "Whether duplicate slashes in paths are merged or kept.").default("\"merge\""),
-        Key::block("tls", &SITE_TLS, "tls { minimum-version \"1.3\" }", "Certificates and TLS policy of this site, in addition to those of the listener.").otherwise("the listener's"),
+        Key::one("tls", "[\"auto\"|\"internal\"] { ... }", "tls { minimum-version \"1.3\" }", "Certificates and TLS policy of this site, in addition to those of the listener. `\"auto\"` and `\"internal\"` obtain its certificates as in `listen`.")
+            .args(0, 1)
+            .with(&SITE_TLS)
+            .otherwise("the listener's"),
+        Key::one("redirect-https", "[port=PORT]", "redirect-https", "Sends requests in the clear to `https` with a 308. Challenges of certificate authorities are answered all the same.")
+            .args(0, 0)
+            .props(&[Prop { name: "port", usage: "PORT", required: false, default: "443", about: "The port that clients reach a TLS listener at." }]),
     ],
     later: &["cache"],
 };

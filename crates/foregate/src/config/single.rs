@@ -7,13 +7,13 @@ use foregate_files::Rules;
 use foregate_module::{Pipeline, PlanBuilder};
 use foregate_proxy::address::ServerAddress;
 use foregate_proxy::configuration::Settings;
-use foregate_proxy::routing::{HostPattern, SiteTableBuilder};
+use foregate_proxy::routing::SiteTableBuilder;
 use foregate_proxy::settings::{
-    Action, Files, FollowLinks, Listen, Route, RoutePlan, Server, SiteOptions, Upstream, UpstreamProtocol,
-    UpstreamTls,
+    Action, Files, FollowLinks, Listen, Route, RoutePlan, Server, Upstream, UpstreamProtocol, UpstreamTls,
 };
 
 use super::decode::{listen_addresses, look_at_folder};
+use super::domains::Domains;
 
 /// Why there is no such configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -29,6 +29,12 @@ pub enum SingleError {
     /// Not a folder that can be served.
     #[error("{0}")]
     Folder(String),
+    /// A name that no certificate can be had for.
+    #[error("`{0}` is no name that gets a certificate: write a host name, such as example.com")]
+    Domain(String),
+    /// Not the address of an authority.
+    #[error("`{0}` is not the directory of an authority: write https://HOST/PATH")]
+    Directory(String),
     /// Not an address to listen on.
     #[error("`{0}` is not an address to listen on: write IP:PORT, [IPV6]:PORT, :PORT or unix:PATH")]
     Listen(String),
@@ -43,6 +49,8 @@ pub struct Single {
     pub files: Option<PathBuf>,
     /// Whether its folders without an index are listed.
     pub listing: bool,
+    /// The names that are served over TLS, to which requests in the clear are redirected.
+    pub domains: Domains,
 }
 
 /// Answers all requests with these files, then by these servers; accepts them at `listen`.
@@ -66,11 +74,7 @@ pub fn single(single: &Single, listen: &[String], pipeline: &Arc<Pipeline>) -> R
         }
         (None, _) => Action::Proxy(0),
     };
-    for text in listen {
-        let addresses =
-            listen_addresses(text, Path::new("")).ok_or_else(|| SingleError::Listen(text.clone()))?;
-        settings.listeners.extend(addresses.into_iter().map(Listen::new));
-    }
+    settings.listeners = listeners(listen)?;
     let mut sites = SiteTableBuilder::default();
     let pattern = sites.pattern("/**").expect("the pattern for every path is one");
     // Nothing is configured, but some steps are always on.
@@ -78,11 +82,27 @@ pub fn single(single: &Single, listen: &[String], pipeline: &Arc<Pipeline>) -> R
     let route = Route::new(pattern.text().clone(), action);
     let route = sites.route(Route { plan: plan(upstream.is_some()), ..route });
     let routes = sites.route_set(vec![(pattern, route)]).expect("a single route is reached");
-    let site = sites.site("*".into(), SiteOptions::default(), routes);
-    sites.host(site, &HostPattern::Any).expect("the first site has no rival");
+    let (hosts, options) = single.domains.apply(&mut settings)?;
+    let first = hosts.first().map_or_else(|| "*".to_owned(), ToString::to_string);
+    let site = sites.site(first.into(), options, routes);
+    for host in &hosts {
+        // One that is written twice is one.
+        let _ = sites.host(site, host);
+    }
     settings.unrouted = plan(false);
     settings.sites = sites.build();
     Ok(settings)
+}
+
+/// Listeners in the clear.
+pub(super) fn listeners(listen: &[String]) -> Result<Vec<Listen>, SingleError> {
+    let mut listeners = Vec::new();
+    for text in listen {
+        let addresses =
+            listen_addresses(text, Path::new("")).ok_or_else(|| SingleError::Listen(text.clone()))?;
+        listeners.extend(addresses.into_iter().map(Listen::new));
+    }
+    Ok(listeners)
 }
 
 /// The upstream with these servers, if there are any.

@@ -120,8 +120,12 @@ fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, inspection: &mut tls::Inspe
         match key.name {
             "tls" => {
                 let stated = tls::decode(decoder, item, &LISTEN_TLS, inspection);
+                if stated.automatic.is_none() && stated.certificates.is_empty() && !decoder.misses_files() {
+                    needs_certificate(decoder, item);
+                }
                 let policy = stated.policy(&TlsPolicy::default());
-                listen.tls = Some(ListenTls { certificates: stated.certificates, policy });
+                let (certificates, automatic) = (stated.certificates, stated.automatic);
+                listen.tls = Some(ListenTls { certificates, automatic, policy });
             }
             "proxy-protocol" => {
                 listen.proxy_protocol_from = decoder.read_all(item, |v| {
@@ -136,6 +140,22 @@ fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, inspection: &mut tls::Inspe
         }
     }
     listen
+}
+
+fn needs_certificate(decoder: &mut Decoder<'_>, item: Item<'_>) {
+    // One that was refused, or a word that is not known, was meant to be it.
+    let is_told = item.node.entries().next().is_some()
+        || item
+            .children()
+            .iter()
+            .any(|child| !LISTEN_TLS.keys.iter().any(|key| key.name == child.node.name()))
+        || item.children().iter().any(|child| child.node.name() == "certificate");
+    if !is_told {
+        let problem = Problem::new(Some(item.place()), "`tls` needs a `certificate`");
+        decoder.push(problem.help(
+            "add `certificate \"site.pem\" key=\"site.key\"`, or write `tls \"auto\"`, which obtains certificates by itself",
+        ));
+    }
 }
 
 pub(super) fn addresses(value: &Value<'_>, base: &Path) -> Result<Vec<ListenAddress>, Wrong> {

@@ -1,5 +1,6 @@
 //! From the tree to [`Settings`].
 
+mod acme;
 mod conditions;
 mod files;
 mod idle;
@@ -28,6 +29,7 @@ use foregate_modules::expressions::Compiler;
 use foregate_proxy::configuration::Settings;
 use foregate_proxy::settings::{RoutePlan, Upstream};
 
+pub(super) use self::acme::default_storage;
 pub(super) use self::files::look as look_at_folder;
 pub(super) use self::listen::listen_addresses;
 use super::schema::ROOT;
@@ -135,6 +137,8 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     settings.unrouted = RoutePlan::new(modules.plan(&top, false));
     let mut sites = site::Sites::new(&upstreams, modules, top, idle, inspect);
     let mut listeners = listen::Listeners::default();
+    let acme = nodes.iter().find(|(key, _)| key.name == "acme").map(|(_, item)| *item);
+    let acme = acme::Acme::decode(&mut decoder, acme);
     let admin_item = nodes.iter().find(|(key, _)| key.name == "admin").map(|(_, item)| *item);
     for (key, item) in nodes {
         match key.name {
@@ -152,7 +156,11 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     }
     settings.listeners = listeners.finish(&mut decoder, inspect);
     let secure = settings.listeners.iter().any(|listen| listen.tls.is_some());
-    sites.warn(&mut decoder, secure, &items, &inspection);
+    let issuer =
+        settings.listeners.iter().filter_map(|listen| listen.tls.as_ref()).find_map(|tls| tls.automatic);
+    let in_clear = settings.listeners.iter().any(|listen| listen.tls.is_none());
+    settings.automatic = acme.finish(&mut decoder, (issuer, in_clear), sites.certified(), inspect);
+    sites.warn(&mut decoder, secure, settings.automatic.as_deref(), &items, &inspection);
     upstreams.warn(&mut decoder);
     let logs;
     settings.folders = sites.take_folders();
@@ -201,7 +209,10 @@ fn decode_of_process(
         }
         "limits" => numbers::limits(decoder, item, &mut settings.limits),
         "timeouts" => numbers::timeouts(decoder, item, &mut settings.timeouts),
-        _ => debug_assert!(matches!(name, "upstream" | "zone" | "list" | INCLUDE), "{name} is not read"),
+        _ => debug_assert!(
+            matches!(name, "upstream" | "zone" | "list" | "acme" | INCLUDE),
+            "{name} is not read"
+        ),
     }
 }
 

@@ -8,10 +8,12 @@ use foregate_module::Plan;
 use foregate_proxy::routing::{
     HostPattern, HostPatternError, PathPattern, RouteId, Routes, SiteTable, SiteTableBuilder,
 };
+use foregate_proxy::settings::automatic::Automatic;
 use foregate_proxy::settings::{
     Action, Files, FixedResponse, Listen, Route, RoutePlan, RouteTimeouts, SiteOptions, UpstreamProtocol,
 };
 
+use super::acme::Certified;
 use super::conditions;
 use super::idle::{self, Idle};
 use super::numbers::TIMES;
@@ -62,6 +64,8 @@ pub(super) struct Sites<'u> {
     tls: Vec<Place>,
     /// Hosts that no certificate carries as far as these have been seen, and their sites.
     uncertified: Vec<(HostPattern, Place)>,
+    /// What the certificates of each site are to be.
+    certified: Vec<Certified>,
     idle: Idle<'u>,
     /// The folders that routes serve.
     folders: Vec<Arc<Files>>,
@@ -80,7 +84,19 @@ impl<'u> Sites<'u> {
         let builder = SiteTableBuilder::default();
         let (places, tls, uncertified) = (Vec::new(), Vec::new(), Vec::new());
         let folders = Vec::new();
-        Self { builder, upstreams, modules, top, places, tls, uncertified, idle, folders, inspect }
+        Self {
+            builder,
+            upstreams,
+            modules,
+            top,
+            places,
+            tls,
+            uncertified,
+            certified: Vec::new(),
+            idle,
+            folders,
+            inspect,
+        }
     }
 
     /// The folders that routes serve, by their index.
@@ -93,10 +109,14 @@ impl<'u> Sites<'u> {
         &mut self,
         decoder: &mut Decoder<'_>,
         secure: bool,
+        automatic: Option<&Automatic>,
         lists: &[Item<'_>],
         inspection: &tls::Inspection,
     ) {
-        self.uncertified.retain(|(host, _)| secure && inspection.lacks(host));
+        let is_obtained = |host: &HostPattern| {
+            automatic.is_some_and(|automatic| automatic.names.contains_key(&*host.to_string()))
+        };
+        self.uncertified.retain(|(host, _)| secure && inspection.lacks(host) && !is_obtained(host));
         for (host, place) in self.uncertified.drain(..) {
             let problem = Problem::new(Some(place), format!("no certificate carries `{host}`"));
             decoder.warn(
@@ -120,6 +140,11 @@ impl<'u> Sites<'u> {
         self.modules.refuse_impossible(decoder);
         let unwritten = self.modules.unwritten();
         std::mem::replace(&mut self.idle, Idle::new(self.modules.pipeline())).tell(decoder, unwritten);
+    }
+
+    /// What the certificates of each site are to be.
+    pub(super) fn certified(&self) -> &[Certified] {
+        &self.certified
     }
 
     /// The sites, the files that were read for their modules, and the log files of these with the first place of each.
@@ -167,6 +192,10 @@ impl<'u> Sites<'u> {
                     self.tls.push(item.place());
                     options.tls = Some(tls::decode(decoder, item, &SITE_TLS, inspection));
                 }
+                "redirect-https" => {
+                    let port = decoder.prop(item, "port", |v| value::number(v, 1..=65_535));
+                    options.redirect_https = Some(port.map_or(443, |port| port as u16));
+                }
                 name => debug_assert!(false, "{name} is not read"),
             }
         }
@@ -174,9 +203,12 @@ impl<'u> Sites<'u> {
         let slashes = DuplicateSlashes::of(&options);
         let of_site = OfSite { slashes, scope: &scope, answering: &answering, options: &options, listeners };
         let routes = self.routes(decoder, routes, of_site);
-        if let Some(host) = hosts.iter().find(|host| inspection.lacks(host)) {
+        let issuer = options.tls.as_ref().and_then(|tls| tls.automatic);
+        let has_files = options.tls.as_ref().is_some_and(|tls| !tls.certificates.is_empty());
+        if let Some(host) = hosts.iter().find(|host| issuer.is_none() && inspection.lacks(host)) {
             self.uncertified.push((host.clone(), item.place()));
         }
+        self.certified.push(Certified { hosts: hosts.clone(), place: item.place(), issuer, has_files });
         let (Some(routes), Some(first)) = (routes, hosts.first()) else { return };
         let site = self.builder.site(first.to_string().into(), options, routes);
         self.places.push(item.place());

@@ -8,7 +8,8 @@ use foregate_proxy::routing::HostPattern;
 use foregate_proxy::settings::{CertificateFiles, ClientCertificates, SiteTls, TlsVersion, UpstreamTls};
 use foregate_proxy::tls::{Connector, TlsError, check_certificate, check_clients};
 
-use crate::config::schema::Block;
+use super::acme::ISSUERS;
+use crate::config::schema::{Block, SITE_TLS};
 use foregate_config::value::choose;
 
 const VERSIONS: &[(&str, TlsVersion)] = &[("1.2", TlsVersion::Tls12), ("1.3", TlsVersion::Tls13)];
@@ -104,7 +105,7 @@ pub(super) fn decode(
     block: &'static Block,
     inspection: &mut Inspection,
 ) -> SiteTls {
-    let mut tls = SiteTls::default();
+    let mut tls = SiteTls { automatic: decoder.choice(item, 0, ISSUERS), ..SiteTls::default() };
     for (key, item) in decoder.block(item, block) {
         match key.name {
             "certificate" => {
@@ -124,6 +125,11 @@ pub(super) fn decode(
             }
             name => debug_assert!(false, "{name} is not read"),
         }
+    }
+    if tls.automatic.is_some() && !tls.certificates.is_empty() && std::ptr::eq(block, &SITE_TLS) {
+        let problem =
+            Problem::new(Some(item.place()), "the site names a `certificate`, and is to get one by itself");
+        decoder.push(problem.help("leave one of them out"));
     }
     tls
 }

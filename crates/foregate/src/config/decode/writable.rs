@@ -48,6 +48,17 @@ pub(super) fn in_folder(decoder: &mut Decoder<'_>, path: &Path, place: Place) {
     }
 }
 
+/// Warns where a folder is not there and cannot be made, or no file can be made in it.
+pub(super) fn in_folder_to_be(decoder: &mut Decoder<'_>, path: &Path, place: Option<Place>) {
+    let is_there = |folder: &&Path| folder.as_os_str().is_empty() || folder.exists();
+    let Some(nearest) = path.ancestors().find(is_there) else { return };
+    if let Err((at, error)) = folder(&nearest.join("file")) {
+        let message =
+            format!("certificates cannot be stored in {}: {}: {error}", path.display(), at.display());
+        decoder.warn(Problem::new(place, message).help(HELP));
+    }
+}
+
 fn tell(
     decoder: &mut Decoder<'_>,
     what: &str,

@@ -1,0 +1,154 @@
+//! Admission of names that the configuration does not list: a list, a question to the operator's address, and a rate.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use foregate_proxy::settings::automatic::OnDemand;
+use parking_lot::Mutex;
+
+use crate::http::Client;
+use crate::names::{is_host_name, matches};
+
+/// Names that are remembered as refused. Beyond, the oldest ones are forgotten, and asked about again.
+const REFUSED_MOST: usize = 10_000;
+/// How long a name stays refused without another question.
+const REFUSED_FOR: Duration = Duration::from_secs(30);
+/// Questions to the operator's address for each certificate that the rate allows: most names of attackers are refused by it.
+const QUESTIONS: u32 = 10;
+
+/// The admission of names.
+#[derive(Debug, Default)]
+pub(crate) struct Admission {
+    refused: Mutex<HashMap<String, Instant>>,
+    orders: Mutex<Option<Bucket>>,
+    questions: Mutex<Option<Bucket>>,
+}
+
+/// Whether a name may have a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Admitted {
+    /// It may, and an order for it is counted.
+    Yes,
+    /// It may not.
+    Refused,
+    /// There were too many.
+    Limited,
+}
+
+impl Admission {
+    /// Whether an order for this name may begin.
+    pub(crate) async fn admit(&self, on_demand: &OnDemand, name: &str) -> Admitted {
+        if !is_host_name(name) || !name.contains('.') || self.was_refused(name) {
+            return Admitted::Refused;
+        }
+        let allowed = self.is_allowed(on_demand, name).await;
+        if allowed == Admitted::Yes && !take(&self.orders, on_demand, 1) {
+            return Admitted::Limited;
+        }
+        allowed
+    }
+
+    /// The same without counting an order: for a renewal.
+    pub(crate) async fn is_allowed(&self, on_demand: &OnDemand, name: &str) -> Admitted {
+        if on_demand.names.iter().any(|pattern| matches(pattern, name)) {
+            return Admitted::Yes;
+        }
+        let Some(address) = &on_demand.ask else { return Admitted::Refused };
+        if !take(&self.questions, on_demand, QUESTIONS) {
+            return Admitted::Limited;
+        }
+        match ask(address, name).await {
+            Ok(true) => Admitted::Yes,
+            Ok(false) => {
+                self.refuse(name);
+                Admitted::Refused
+            }
+            Err(error) => {
+                tracing::warn!(%error, address, "the address that is asked about names does not answer");
+                Admitted::Limited
+            }
+        }
+    }
+
+    fn was_refused(&self, name: &str) -> bool {
+        self.refused.lock().get(name).is_some_and(|since| since.elapsed() < REFUSED_FOR)
+    }
+
+    /// Remembers for a while that a name gets no certificate.
+    pub(crate) fn refuse(&self, name: &str) {
+        let mut refused = self.refused.lock();
+        if refused.len() >= REFUSED_MOST {
+            refused.retain(|_, since| since.elapsed() < REFUSED_FOR);
+        }
+        if refused.len() >= REFUSED_MOST {
+            refused.clear();
+        }
+        refused.insert(name.to_owned(), Instant::now());
+    }
+}
+
+/// Asks the operator's address about a name.
+async fn ask(address: &str, name: &str) -> Result<bool, String> {
+    let separator = if address.contains('?') { '&' } else { '?' };
+    // A host's name needs no escapes.
+    let address = format!("{address}{separator}domain={name}");
+    let client = Client::new(None).map_err(|error| error.to_string())?;
+    let status = client.get(&address).await.map_err(|error| error.to_string())?;
+    Ok((200..300).contains(&status))
+}
+
+/// A token bucket.
+#[derive(Debug)]
+struct Bucket {
+    tokens: f64,
+    at: Instant,
+}
+
+fn take(bucket: &Mutex<Option<Bucket>>, on_demand: &OnDemand, times: u32) -> bool {
+    let most = f64::from(on_demand.rate) * f64::from(times);
+    let mut bucket = bucket.lock();
+    let bucket = bucket.get_or_insert_with(|| Bucket { tokens: most, at: Instant::now() });
+    let passed = bucket.at.elapsed();
+    bucket.at += passed;
+    bucket.tokens =
+        (bucket.tokens + most * passed.as_secs_f64() / on_demand.per.as_secs_f64().max(0.001)).min(most);
+    let is_there = bucket.tokens >= 1.0;
+    if is_there {
+        bucket.tokens -= 1.0;
+    }
+    is_there
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on_demand() -> OnDemand {
+        OnDemand { names: vec!["*.example".to_owned()], ask: None, rate: 3, per: Duration::from_secs(3600) }
+    }
+
+    #[tokio::test]
+    async fn orders_are_limited_and_strangers_refused() {
+        let (admission, on_demand) = (Admission::default(), on_demand());
+        for name in ["a.test", "example", "*.example", "A.example", "a..example", ""] {
+            assert_eq!(admission.admit(&on_demand, name).await, Admitted::Refused, "{name}");
+        }
+        let mut admitted = 0;
+        for number in 0..1000 {
+            admitted +=
+                u32::from(admission.admit(&on_demand, &format!("n{number}.example")).await == Admitted::Yes);
+        }
+        assert_eq!(admitted, 3);
+        admission.refuse("b.example");
+        assert_eq!(admission.admit(&on_demand, "b.example").await, Admitted::Refused);
+    }
+
+    #[test]
+    fn refused_names_are_bounded() {
+        let admission = Admission::default();
+        for number in 0..=REFUSED_MOST {
+            admission.refuse(&number.to_string());
+        }
+        assert!(admission.refused.lock().len() <= REFUSED_MOST);
+    }
+}

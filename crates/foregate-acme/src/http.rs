@@ -1,0 +1,114 @@
+//! A small HTTP client for authorities and for the address that is asked about names: a connection for each request.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use foregate_proxy::settings::{UpstreamProtocol, UpstreamTls};
+use foregate_proxy::tls::Connector;
+use http::header::HOST;
+use http::uri::Scheme;
+use http::{HeaderValue, Request, Response, Uri};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use instant_acme::{BodyWrapper, BytesResponse, Error as AcmeError, HttpClient};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// The longest time for a request and its response.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest time for a connection to one address.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Bytes of a response. A chain of certificates has a few thousand.
+const BODY_MOST: usize = 1024 * 1024;
+
+type Fault = Box<dyn std::error::Error + Send + Sync>;
+
+/// A client; a clone shares its authorities.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    connector: Arc<Connector>,
+}
+
+impl Client {
+    /// A client that trusts these authorities.
+    pub(crate) fn new(roots: Option<&std::path::Path>) -> Result<Self, foregate_proxy::tls::TlsError> {
+        let tls = UpstreamTls { authorities: roots.map(ToOwned::to_owned), ..UpstreamTls::default() };
+        Ok(Self { connector: Arc::new(Connector::new(&tls, UpstreamProtocol::Http1)?) })
+    }
+
+    /// The status of the answer to GET.
+    pub(crate) async fn get(&self, uri: &str) -> Result<u16, Fault> {
+        let request = Request::get(uri).body(Full::<Bytes>::default())?;
+        Ok(self.send(request).await?.status().as_u16())
+    }
+
+    async fn send<B>(&self, request: Request<B>) -> Result<Response<Full<Bytes>>, Fault>
+    where
+        B: http_body::Body<Data = Bytes, Error = Infallible> + Send + 'static,
+    {
+        let answered = timeout(PATIENCE, self.exchange(request)).await;
+        answered.map_err(|_| Fault::from("no answer within 30 seconds"))?
+    }
+
+    async fn exchange<B>(&self, mut request: Request<B>) -> Result<Response<Full<Bytes>>, Fault>
+    where
+        B: http_body::Body<Data = Bytes, Error = Infallible> + Send + 'static,
+    {
+        let uri = request.uri().clone();
+        let authority = uri.authority().ok_or("an address without a host")?.clone();
+        let secure = uri.scheme() == Some(&Scheme::HTTPS);
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let port = authority.port_u16().unwrap_or(if secure { 443 } else { 80 });
+        request.headers_mut().insert(HOST, HeaderValue::from_str(authority.as_str())?);
+        *request.uri_mut() = uri.path_and_query().map_or(Uri::default(), |target| Uri::from(target.clone()));
+        let stream = connect(&host, port).await?;
+        if secure {
+            let (stream, _) = self.connector.connect(&host, true, stream).await?;
+            speak(stream, request).await
+        } else {
+            speak(stream, request).await
+        }
+    }
+}
+
+/// Tries the addresses of a host in turn.
+async fn connect(host: &str, port: u16) -> Result<TcpStream, Fault> {
+    let mut last = Fault::from("the name has no address");
+    for address in tokio::net::lookup_host((host, port)).await? {
+        match timeout(CONNECT, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => last = format!("{address}: {error}").into(),
+            Err(_) => last = format!("{address}: no connection within 5 seconds").into(),
+        }
+    }
+    Err(last)
+}
+
+async fn speak<IO, B>(stream: IO, request: Request<B>) -> Result<Response<Full<Bytes>>, Fault>
+where
+    IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    B: http_body::Body<Data = Bytes, Error = Infallible> + Send + 'static,
+{
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let connection = tokio::spawn(connection);
+    let (head, body) = sender.send_request(request).await?.into_parts();
+    let body = Limited::new(body, BODY_MOST).collect().await?.to_bytes();
+    connection.abort();
+    Ok(Response::from_parts(head, Full::new(body)))
+}
+
+impl HttpClient for Client {
+    fn request(
+        &self,
+        request: Request<BodyWrapper<Bytes>>,
+    ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, AcmeError>> + Send>> {
+        let client = self.clone();
+        Box::pin(async move { client.send(request).await.map(BytesResponse::from).map_err(AcmeError::Other) })
+    }
+}

@@ -1,0 +1,523 @@
+//! The keeper: a thread that obtains certificates, renews them, and tells how they are.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use foregate_proxy::settings::CertificateFiles;
+use foregate_proxy::settings::automatic::{Automatic, ChallengeKind, IssuedBy};
+use foregate_proxy::tls::{CertificateKeeper, CertificateReport, KeeperCounts};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::sleep;
+
+use crate::certificate::{Facts, now, temporary};
+use crate::demand::{Admission, Admitted};
+use crate::entry::Entry;
+use crate::failure::{Failure, FailureKind, pause};
+use crate::internal;
+use crate::order::{Issued, order, renewal_window};
+use crate::schedule::{renewal, spread};
+use crate::storage::{Record, Storage};
+
+/// Orders at the same time.
+const ORDERS: usize = 8;
+/// The longest time without a look at what is due.
+const LOOK: Duration = Duration::from_secs(60);
+/// Names of handshakes that are kept. Beyond, one that has a certificate is forgotten, and found in the storage again.
+const DEMANDED_MOST: usize = 10_000;
+/// A restart tries again what has failed, but a name not more often than this, in seconds.
+const RESTART: i64 = 60;
+
+/// Obtains certificates and renews them. A clone shares everything.
+#[derive(Debug, Clone, Default)]
+pub struct Keeper {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// The configuration that is followed, if it has anything for the keeper.
+    plan: Mutex<Option<Arc<Automatic>>>,
+    entries: Mutex<BTreeMap<String, Entry>>,
+    runs: AtomicBool,
+    /// Something is due, or another configuration is followed.
+    wake: Notify,
+    /// An attempt has ended.
+    ended: Notify,
+    admission: Admission,
+    /// By directory: the time before which an authority wants no more orders.
+    blocked: Mutex<BTreeMap<String, i64>>,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    obtained: AtomicU64,
+    failed: AtomicU64,
+    demanded: AtomicU64,
+    refused: AtomicU64,
+    limited: AtomicU64,
+}
+
+impl Keeper {
+    /// A keeper that has nothing to do.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sees to it that each name has a certificate before a configuration takes effect: the stored one, or one that is signed by
+    /// ourselves until there is a better one.
+    ///
+    /// # Errors
+    ///
+    /// The storage cannot be written.
+    pub fn prepare(automatic: &Automatic) -> Result<(), String> {
+        let storage = Storage::new(&automatic.storage);
+        let failed = |error: io::Error| {
+            let folder = automatic.storage.display();
+            format!(
+                "certificates cannot be stored in {folder}: {error}\n  help: let the user who runs the proxy write there, or name another folder: `acme {{ storage \"FOLDER\" }}`"
+            )
+        };
+        storage.prepare().map_err(failed)?;
+        Storage::clean(&automatic.challenge_folder());
+        for (name, issuer) in &automatic.names {
+            if storage.certificate(automatic, name).is_some() {
+                continue;
+            }
+            let pem = match issuer {
+                IssuedBy::Internal => {
+                    internal::issue(&storage, name).map_err(|failure| failure.to_string())?
+                }
+                IssuedBy::Authorities => temporary(name).map_err(|error| format!("`{name}`: {error}"))?,
+            };
+            storage.put_certificate(automatic, name, &pem).map_err(failed)?;
+            if *issuer == IssuedBy::Internal {
+                let facts = storage.certificate(automatic, name);
+                let renew_at = facts.map_or(0, |facts| renewal(&facts, None, spread()));
+                let record = Record { issuer: internal::ISSUER.into(), renew_at, ..Record::default() };
+                storage.put_record(name, &record).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Follows a configuration that has taken effect.
+    pub fn follow(&self, automatic: Option<Arc<Automatic>>) {
+        let shared = &self.shared;
+        let Some(automatic) = automatic else {
+            *shared.plan.lock() = None;
+            shared.entries.lock().clear();
+            return;
+        };
+        let storage = Storage::new(&automatic.storage);
+        let mut read: BTreeMap<String, Entry> = BTreeMap::new();
+        for (name, issuer) in &automatic.names {
+            let mut entry = Entry::read(&storage, &automatic, name, *issuer, false);
+            entry.record.next_attempt = entry.record.next_attempt.min(entry.record.attempted + RESTART);
+            read.insert(name.to_string(), entry);
+        }
+        let mut entries = shared.entries.lock();
+        for (name, old) in std::mem::take(&mut *entries) {
+            match read.get_mut(&name) {
+                Some(entry) => entry.in_flight = old.in_flight,
+                None if old.demanded && automatic.on_demand.is_some() => drop(read.insert(name, old)),
+                None => {}
+            }
+        }
+        *entries = read;
+        drop(entries);
+        *shared.plan.lock() = Some(automatic);
+        if !shared.runs.swap(true, Ordering::AcqRel) {
+            let started = thread::Builder::new().name("foregate-acme".into()).spawn({
+                let shared = Arc::clone(shared);
+                move || run(&shared)
+            });
+            if let Err(error) = started {
+                shared.runs.store(false, Ordering::Release);
+                tracing::error!(%error, "no thread for certificates; the next reload tries again");
+            }
+        }
+        shared.wake.notify_one();
+    }
+}
+
+fn run(shared: &Arc<Shared>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime {
+        Ok(runtime) => runtime.block_on(look_and_wait(shared)),
+        Err(error) => {
+            shared.runs.store(false, Ordering::Release);
+            tracing::error!(%error, "no runtime for certificates; the next reload tries again");
+        }
+    }
+}
+
+async fn look_and_wait(shared: &Arc<Shared>) {
+    let orders = Arc::new(Semaphore::new(ORDERS));
+    loop {
+        let plan = shared.plan.lock().clone();
+        let pause = match &plan {
+            None => LOOK,
+            Some(automatic) => shared.begin_due(automatic, &orders),
+        };
+        tokio::select! {
+            () = sleep(pause) => {}
+            () = shared.wake.notified() => {}
+        }
+    }
+}
+
+impl Shared {
+    /// Begins what is due; returns the time until something else is.
+    fn begin_due(self: &Arc<Self>, automatic: &Arc<Automatic>, orders: &Arc<Semaphore>) -> Duration {
+        let now = now();
+        let mut next = now + LOOK.as_secs() as i64;
+        let mut entries = self.entries.lock();
+        for (name, entry) in entries.iter_mut().filter(|(_, entry)| !entry.in_flight) {
+            // Those of handshakes that have none are tried again when a handshake asks again.
+            if entry.demanded && !entry.is_usable() && !entry.asked {
+                continue;
+            }
+            let due = entry.due(automatic).min(if entry.is_usable() { entry.window_at } else { i64::MAX });
+            if due > now {
+                next = next.min(due);
+                continue;
+            }
+            let Ok(permit) = Arc::clone(orders).try_acquire_owned() else {
+                // The end of an attempt wakes this loop.
+                break;
+            };
+            entry.in_flight = true;
+            entry.asked = false;
+            let (shared, automatic, name) = (Arc::clone(self), Arc::clone(automatic), name.clone());
+            tokio::spawn(async move {
+                shared.attempt(&automatic, &name).await;
+                drop(permit);
+                shared.ended.notify_waiters();
+                shared.wake.notify_one();
+            });
+        }
+        Duration::from_secs(u64::try_from(next - now).unwrap_or(0).max(1))
+    }
+
+    async fn attempt(&self, automatic: &Arc<Automatic>, name: &str) {
+        let Some(entry) = self.entries.lock().get(name).cloned() else { return };
+        let storage = Storage::new(&automatic.storage);
+        let outcome = self.attempt_with(&storage, automatic, name, &entry).await;
+        let mut entries = self.entries.lock();
+        let Some(present) = entries.get_mut(name) else { return };
+        present.in_flight = false;
+        match outcome {
+            Ok(()) => {
+                let read = Entry::read(&storage, automatic, name, present.issuer, present.demanded);
+                *present = Entry { not_before: now() + 1, ..read };
+            }
+            Err(failure) if failure.kind == FailureKind::Busy => {
+                present.not_before = now() + pause(failure.kind, 1).as_secs() as i64;
+                present.facts = storage.certificate(automatic, name);
+                present.record = storage.record(name);
+            }
+            Err(failure) => {
+                self.counts.failed.fetch_add(1, Ordering::Relaxed);
+                present.record.failures = present.record.failures.saturating_add(1);
+                present.record.attempted = now();
+                let pause = pause(failure.kind, present.record.failures);
+                present.record.next_attempt = now() + pause.as_secs() as i64;
+                present.record.error = Some(failure.to_string());
+                let seconds = pause.as_secs();
+                tracing::error!(name, again_in_seconds = seconds, "no new certificate: {failure}");
+                if let Err(error) = storage.put_record(name, &present.record) {
+                    tracing::warn!(name, %error, "the failure could not be noted in the storage");
+                }
+                if present.demanded && !present.is_usable() {
+                    self.admission.refuse(name);
+                }
+            }
+        }
+    }
+
+    async fn attempt_with(
+        &self,
+        storage: &Storage,
+        automatic: &Arc<Automatic>,
+        name: &str,
+        entry: &Entry,
+    ) -> Result<(), Failure> {
+        let lock = storage.lock(name).map_err(|error| Failure::of_file("the lock of a name", &error))?;
+        let Some(_lock) = lock else {
+            return Err(Failure::new(FailureKind::Busy, "another process is at it", "it is looked at again"));
+        };
+        // Another process may have done it, or have failed just now.
+        let fresh = Entry::read(storage, automatic, name, entry.issuer, entry.demanded);
+        let is_news = fresh.record.renew_at != entry.record.renew_at
+            || fresh.record.attempted != entry.record.attempted;
+        if is_news && fresh.due(automatic) > now() {
+            return Ok(());
+        }
+        if fresh.is_usable() && entry.due(automatic) > now() {
+            return self.look_at_window(storage, automatic, name, &fresh).await;
+        }
+        if entry.demanded
+            && entry.is_usable()
+            && let Some(on_demand) = &automatic.on_demand
+            && self.admission.is_allowed(on_demand, name).await == Admitted::Refused
+        {
+            tracing::info!(name, "the name may have no certificate any more, and is not renewed");
+            let record = Record { renew_at: i64::MAX, ..fresh.record };
+            return storage
+                .put_record(name, &record)
+                .map_err(|error| Failure::of_file("the record of a name", &error));
+        }
+        let (issuer, issued) = self.issue(storage, automatic, name, &fresh).await?;
+        let facts = Facts::read(issued.pem.as_bytes()).ok_or_else(|| {
+            Failure::new(
+                FailureKind::Refused,
+                format!("{issuer} issued no certificate that can be read"),
+                "it is tried again",
+            )
+        })?;
+        storage
+            .put_certificate(automatic, name, &issued.pem)
+            .map_err(|error| Failure::of_file("the new certificate", &error))?;
+        let renew_at = renewal(&facts, issued.window, spread());
+        let record = Record { issuer: issuer.clone(), renew_at, ..Record::default() };
+        storage
+            .put_record(name, &record)
+            .map_err(|error| Failure::of_file("the record of a name", &error))?;
+        self.counts.obtained.fetch_add(1, Ordering::Relaxed);
+        let days = facts.not_after.saturating_sub(now()) / 86_400;
+        tracing::info!(name, issuer, days, "new certificate");
+        Ok(())
+    }
+
+    /// Asks whether the authority wants the certificate to be renewed earlier, or later.
+    async fn look_at_window(
+        &self,
+        storage: &Storage,
+        automatic: &Automatic,
+        name: &str,
+        entry: &Entry,
+    ) -> Result<(), Failure> {
+        let authority =
+            automatic.authorities.iter().find(|authority| authority.directory == entry.record.issuer);
+        let (Some(authority), Some(facts)) = (authority, &entry.facts) else { return Ok(()) };
+        let Some(id) = &facts.id else { return Ok(()) };
+        let window = renewal_window(storage, automatic, authority, id).await;
+        let Some((from, to)) = window.filter(|(from, to)| !(*from..=*to).contains(&entry.record.renew_at))
+        else {
+            return Ok(());
+        };
+        let renew_at = renewal(facts, Some((from, to)), spread());
+        let record = Record { renew_at, ..entry.record.clone() };
+        storage.put_record(name, &record).map_err(|error| Failure::of_file("the record of a name", &error))
+    }
+
+    /// A certificate of the first authority that issues one.
+    async fn issue(
+        &self,
+        storage: &Storage,
+        automatic: &Automatic,
+        name: &str,
+        entry: &Entry,
+    ) -> Result<(String, Issued), Failure> {
+        if entry.issuer == IssuedBy::Internal {
+            let pem = internal::issue(storage, name)?;
+            return Ok((internal::ISSUER.to_owned(), Issued { pem, window: None }));
+        }
+        let kind = challenge(automatic, name, entry.record.failures)?;
+        let mut failures: Vec<Failure> = Vec::new();
+        for authority in &automatic.authorities {
+            let directory = &authority.directory;
+            if self.blocked.lock().get(directory).is_some_and(|until| *until > now()) {
+                let message = format!("{directory} allows no more orders for now");
+                failures.push(Failure::new(
+                    FailureKind::RateLimited,
+                    message,
+                    "wait, or add another `directory`",
+                ));
+                continue;
+            }
+            let replaces =
+                (entry.record.issuer == *directory).then(|| entry.facts.as_ref()?.id.as_ref()).flatten();
+            match order(storage, automatic, authority, kind, name, replaces).await {
+                Ok(issued) => return Ok((directory.clone(), issued)),
+                Err(failure) => {
+                    if failure.kind == FailureKind::RateLimited {
+                        let until = now() + pause(failure.kind, 1).as_secs() as i64;
+                        self.blocked.lock().insert(directory.clone(), until);
+                    }
+                    failures.push(failure);
+                }
+            }
+        }
+        // The one that can be tried again first sets the pause.
+        failures.sort_by_key(|failure| pause(failure.kind, 1));
+        let mut failures = failures.into_iter();
+        let Some(mut first) = failures.next() else {
+            return Err(Failure::new(FailureKind::Local, "there is no authority", "add a `directory`"));
+        };
+        for other in failures {
+            first.message.push_str(&format!("; {}", other.message));
+        }
+        Err(first)
+    }
+}
+
+/// The challenge of an attempt: after a failure it is the turn of the next one.
+fn challenge(automatic: &Automatic, name: &str, failures: u32) -> Result<ChallengeKind, Failure> {
+    let is_possible = |kind: &&ChallengeKind| match kind {
+        ChallengeKind::Dns => automatic.dns_hook.is_some(),
+        _ => !name.starts_with("*."),
+    };
+    let possible: Vec<_> = automatic.challenges.iter().filter(is_possible).collect();
+    let turn = (failures as usize).checked_rem(possible.len()).unwrap_or(0);
+    possible.get(turn).map(|kind| **kind).ok_or_else(|| {
+        let message = format!("no challenge can be answered for `{name}`");
+        Failure::new(FailureKind::Local, message, "a wildcard needs `dns-hook` and the challenge \"dns-01\"")
+    })
+}
+
+impl CertificateKeeper for Keeper {
+    fn obtain<'k>(
+        &'k self,
+        name: &'k str,
+    ) -> Pin<Box<dyn Future<Output = Option<CertificateFiles>> + Send + 'k>> {
+        Box::pin(self.shared.obtain(name))
+    }
+
+    fn reports(&self) -> Vec<CertificateReport> {
+        let Some(automatic) = self.shared.plan.lock().clone() else { return Vec::new() };
+        let entries = self.shared.entries.lock();
+        entries.iter().map(|(name, entry)| entry.report(&automatic, name)).collect()
+    }
+
+    fn counts(&self) -> KeeperCounts {
+        let counts = &self.shared.counts;
+        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        KeeperCounts {
+            obtained: of(&counts.obtained),
+            failed: of(&counts.failed),
+            demanded: of(&counts.demanded),
+            refused: of(&counts.refused),
+            limited: of(&counts.limited),
+        }
+    }
+}
+
+impl Shared {
+    async fn obtain(&self, name: &str) -> Option<CertificateFiles> {
+        let automatic = self.plan.lock().clone()?;
+        let on_demand = automatic.on_demand.as_ref()?;
+        let files = automatic.certificate(name);
+        loop {
+            // Before the look: an attempt that ends in between is not missed.
+            let ended = self.ended.notified();
+            tokio::pin!(ended);
+            ended.as_mut().enable();
+            let known = self.entries.lock().get(name).map(|entry| (entry.is_usable(), entry.in_flight));
+            match known {
+                Some((true, _)) => return Some(files),
+                Some((false, true)) => ended.await,
+                _ if self.adopt(&automatic, name) => return Some(files),
+                _ if self.must_wait(&automatic, name) => return None,
+                _ => self.demand(&automatic, on_demand, name).await.then_some(())?,
+            }
+        }
+    }
+
+    /// Whether the last attempt for a name has failed too recently.
+    fn must_wait(&self, automatic: &Automatic, name: &str) -> bool {
+        let known = self.entries.lock().get(name).map(|entry| entry.record.next_attempt);
+        let is_name = crate::names::is_host_name(name);
+        known.unwrap_or_else(|| {
+            if is_name { Storage::new(&automatic.storage).record(name).next_attempt } else { 0 }
+        }) > now()
+    }
+
+    /// Takes on a certificate that the storage has from an earlier time.
+    fn adopt(&self, automatic: &Automatic, name: &str) -> bool {
+        if !crate::names::is_host_name(name) {
+            return false;
+        }
+        let storage = Storage::new(&automatic.storage);
+        let entry = Entry::read(&storage, automatic, name, IssuedBy::Authorities, true);
+        let is_usable = entry.is_usable();
+        if is_usable {
+            self.insert(name, entry);
+            self.wake.notify_one();
+        }
+        is_usable
+    }
+
+    /// Begins an order for a name of a handshake, if it may have one.
+    async fn demand(
+        &self,
+        automatic: &Automatic,
+        on_demand: &foregate_proxy::settings::automatic::OnDemand,
+        name: &str,
+    ) -> bool {
+        let counts = &self.counts;
+        match self.admission.admit(on_demand, name).await {
+            Admitted::Refused => {
+                counts.refused.fetch_add(1, Ordering::Relaxed);
+                false
+            }
+            Admitted::Limited => {
+                counts.limited.fetch_add(1, Ordering::Relaxed);
+                false
+            }
+            Admitted::Yes => {
+                counts.demanded.fetch_add(1, Ordering::Relaxed);
+                let storage = Storage::new(&automatic.storage);
+                let entry = Entry::read(&storage, automatic, name, IssuedBy::Authorities, true);
+                self.insert(name, Entry { asked: true, ..entry });
+                self.wake.notify_one();
+                // The loop marks it as under way before the next look at it.
+                tokio::task::yield_now().await;
+                self.wait_for_begin(name).await
+            }
+        }
+    }
+
+    /// Waits until the loop has begun the attempt, or ended it.
+    async fn wait_for_begin(&self, name: &str) -> bool {
+        loop {
+            let ended = self.ended.notified();
+            let state = self.state_of(name);
+            match state {
+                Some((true, _)) => return true,
+                // All places for orders are taken.
+                Some((false, true)) => drop(tokio::time::timeout(Duration::from_millis(50), ended).await),
+                _ => return false,
+            }
+        }
+    }
+
+    /// Whether there is something to wait for, and whether a handshake waits for its begin.
+    fn state_of(&self, name: &str) -> Option<(bool, bool)> {
+        let entries = self.entries.lock();
+        entries.get(name).map(|entry| (entry.is_usable() || entry.in_flight, entry.asked))
+    }
+
+    fn insert(&self, name: &str, entry: Entry) {
+        let mut entries = self.entries.lock();
+        let is_room = entries.len() < DEMANDED_MOST
+            || entries.values().filter(|entry| entry.demanded).count() < DEMANDED_MOST;
+        if !is_room {
+            let other = entries
+                .iter()
+                .find(|(_, entry)| entry.demanded && !entry.in_flight)
+                .map(|(name, _)| name.clone());
+            other.and_then(|other| entries.remove(&other));
+        }
+        if entries.get(name).is_none_or(|present| !present.in_flight) {
+            entries.insert(name.to_owned(), entry);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Names for which a certificate can be had.
+
+use std::net::IpAddr;
+
+/// The reason why no authority issues a certificate for a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Obstacle {
+    /// `*`: it is every name, and a certificate has names.
+    Any,
+    /// A wildcard, which authorities issue after a DNS-01 challenge alone.
+    Wildcard,
+    /// An address.
+    Address,
+    /// A name that only the own network knows, such as `localhost` or `nas.local`.
+    Local,
+    /// No name of a host.
+    Malformed,
+}
+
+/// Domains below which no public authority issues anything (RFC 6761, RFC 6762, RFC 8375, and `internal`).
+const LOCAL: &[&str] = &["localhost", "local", "internal", "home.arpa", "lan", "home", "corp"];
+
+/// The obstacle for a host as a site states it, where there is one. `dns`: DNS-01 challenges can be answered.
+pub fn obstacle(host: &str, dns: bool) -> Option<Obstacle> {
+    if host == "*" {
+        return Some(Obstacle::Any);
+    }
+    if host.starts_with('[') || host.parse::<IpAddr>().is_ok() {
+        return Some(Obstacle::Address);
+    }
+    let name = host.strip_prefix("*.").unwrap_or(host);
+    if !is_host_name(name) {
+        return Some(Obstacle::Malformed);
+    }
+    let is_below =
+        |domain: &str| name == domain || name.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
+    if !name.contains('.') || LOCAL.iter().any(|domain| is_below(domain)) {
+        return Some(Obstacle::Local);
+    }
+    (host != name && !dns).then_some(Obstacle::Wildcard)
+}
+
+/// Whether it is a host's name in lower case: labels of letters, digits and hyphens.
+pub(crate) fn is_host_name(name: &str) -> bool {
+    let is_label = |label: &str| {
+        let inner =
+            label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+        (1..=63).contains(&label.len()) && inner && !label.starts_with('-') && !label.ends_with('-')
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
+}
+
+/// Whether a pattern, `a.example` or `*.example`, takes a name.
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.strip_prefix("*.") {
+        Some(above) => name.strip_suffix(above).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
+        None => pattern == name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn obstacles_are_told_apart() {
+        for (host, dns, expected) in [
+            ("a.example", false, None),
+            ("app.test", false, None),
+            ("*.a.example", true, None),
+            ("*.a.example", false, Some(Obstacle::Wildcard)),
+            ("*", true, Some(Obstacle::Any)),
+            ("192.0.2.1", false, Some(Obstacle::Address)),
+            ("[::1]", false, Some(Obstacle::Address)),
+            ("localhost", false, Some(Obstacle::Local)),
+            ("a.localhost", false, Some(Obstacle::Local)),
+            ("nas.local", false, Some(Obstacle::Local)),
+            ("notlocal", false, Some(Obstacle::Local)),
+            ("a.notlocal", false, None),
+            ("a_b.example", false, Some(Obstacle::Malformed)),
+            ("-a.example", false, Some(Obstacle::Malformed)),
+            ("a..example", false, Some(Obstacle::Malformed)),
+        ] {
+            assert_eq!(obstacle(host, dns), expected, "{host}");
+        }
+    }
+
+    #[test]
+    fn patterns_take_names_below_them() {
+        assert!(matches("*.example", "a.example") && matches("*.example", "b.a.example"));
+        assert!(matches("a.example", "a.example"));
+        for name in ["example", ".example", "aexample", "a.example.org"] {
+            assert!(!matches("*.example", name), "{name}");
+        }
+    }
+}

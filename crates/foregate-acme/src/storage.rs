@@ -1,0 +1,213 @@
+//! The storage: certificates, accounts, challenges and locks in one folder, which several processes may share.
+//!
+//! Files are replaced by renaming, so that a reader sees the old one or the new one, and have mode 0600 from their first byte on.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use foregate_proxy::settings::automatic::{Automatic, file_name};
+use serde::{Deserialize, Serialize};
+
+use crate::certificate::Facts;
+
+/// Bytes of a file of the storage; a longer one is refused.
+const FILE_MOST: u64 = 1024 * 1024;
+
+/// The storage of a configuration.
+#[derive(Debug, Clone)]
+pub struct Storage {
+    folder: PathBuf,
+}
+
+/// What is remembered of a certificate beside itself.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Record {
+    /// The directory of the authority that has issued it; empty for none.
+    pub(crate) issuer: String,
+    /// The time to renew it, seconds since 1970; 0: not chosen.
+    pub(crate) renew_at: i64,
+    /// Attempts that have failed since the last that succeeded.
+    pub(crate) failures: u32,
+    /// The time of the last attempt, seconds since 1970.
+    pub(crate) attempted: i64,
+    /// The earliest time of the next attempt after a failure, seconds since 1970.
+    pub(crate) next_attempt: i64,
+    /// The last failure.
+    pub(crate) error: Option<String>,
+}
+
+/// A lock of the storage, released when it is dropped or the process ends.
+#[derive(Debug)]
+pub(crate) struct Lock(#[expect(dead_code, reason = "held for its lock")] File);
+
+impl Storage {
+    /// The storage in a folder.
+    pub fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned() }
+    }
+
+    /// Makes the folders.
+    ///
+    /// # Errors
+    ///
+    /// A folder cannot be made.
+    pub(crate) fn prepare(&self) -> io::Result<()> {
+        for folder in ["certificates", "challenges", "accounts", "locks", "internal"] {
+            DirBuilder::new().recursive(true).mode(0o700).create(self.folder.join(folder))?;
+        }
+        Ok(())
+    }
+
+    /// Removes answers to challenges that a process has left behind which ended in between.
+    pub(crate) fn clean(challenges: &Path) {
+        const OLD: Duration = Duration::from_secs(24 * 3600);
+        for entry in fs::read_dir(challenges).into_iter().flatten().flatten() {
+            let modified = entry.metadata().and_then(|meta| meta.modified());
+            if modified.is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age > OLD)) {
+                // One that stays is of no harm.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    /// The certificate of a name with its key, and its facts; `None` where there is none that can be read.
+    pub(crate) fn certificate(&self, automatic: &Automatic, name: &str) -> Option<Facts> {
+        Facts::read(&read(&automatic.certificate(name).certificate).ok()?)
+    }
+
+    /// Puts a certificate with its key into its place.
+    pub(crate) fn put_certificate(&self, automatic: &Automatic, name: &str, pem: &str) -> io::Result<()> {
+        replace(&automatic.certificate(name).certificate, pem.as_bytes())
+    }
+
+    /// What is remembered of a name.
+    pub(crate) fn record(&self, name: &str) -> Record {
+        // One that cannot be read tells nothing; then the certificate alone counts.
+        read(&self.record_file(name))
+            .ok()
+            .and_then(|text| serde_json::from_slice(&text).ok())
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn put_record(&self, name: &str, record: &Record) -> io::Result<()> {
+        replace(&self.record_file(name), serde_json::to_string_pretty(record)?.as_bytes())
+    }
+
+    fn record_file(&self, name: &str) -> PathBuf {
+        self.folder.join("certificates").join(file_name(name, "json"))
+    }
+
+    /// The account at an authority; `key` tells accounts of one authority apart.
+    pub(crate) fn account(&self, key: &str) -> Option<Vec<u8>> {
+        read(&self.account_file(key)).ok()
+    }
+
+    pub(crate) fn put_account(&self, key: &str, account: &[u8]) -> io::Result<()> {
+        replace(&self.account_file(key), account)
+    }
+
+    pub(crate) fn forget_account(&self, key: &str) {
+        // Where it stays it is found useless again.
+        let _ = fs::remove_file(self.account_file(key));
+    }
+
+    fn account_file(&self, key: &str) -> PathBuf {
+        self.folder.join("accounts").join(format!("{key}.json"))
+    }
+
+    /// A file of the internal authority.
+    pub(crate) fn internal(&self, name: &str) -> PathBuf {
+        self.folder.join("internal").join(name)
+    }
+
+    /// Takes a lock that all processes with this storage respect; `None` where another one has it.
+    pub(crate) fn lock(&self, name: &str) -> io::Result<Option<Lock>> {
+        let file = self.lock_file(name)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Lock(file))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// The same for a moment's work: waits for the other one.
+    pub(crate) fn lock_and_wait(&self, name: &str) -> io::Result<Lock> {
+        let file = self.lock_file(name)?;
+        file.lock()?;
+        Ok(Lock(file))
+    }
+
+    fn lock_file(&self, name: &str) -> io::Result<File> {
+        let file = self.folder.join("locks").join(file_name(name, "lock"));
+        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(file)
+    }
+}
+
+pub(crate) fn read(file: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(file)?.take(FILE_MOST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_MOST {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "longer than 1 MiB"));
+    }
+    Ok(bytes)
+}
+
+/// Replaces a file as a whole.
+pub(crate) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}-{number}.new", std::process::id()));
+    let new = file.with_file_name(name);
+    let write = || {
+        let mut opened = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
+        opened.write_all(bytes)?;
+        opened.sync_all()?;
+        fs::rename(&new, file)
+    };
+    let written = write();
+    if written.is_err() {
+        // The old one is in its place; this one is of no use.
+        let _ = fs::remove_file(&new);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn files_are_private_and_locks_are_exclusive() {
+        let folder = std::env::temp_dir().join(format!("foregate-storage-{}", std::process::id()));
+        let storage = Storage::new(&folder);
+        storage.prepare().unwrap();
+        let automatic = Automatic::new(folder.clone());
+        let pem = crate::certificate::temporary("*.a.example").unwrap();
+        storage.put_certificate(&automatic, "*.a.example", &pem).unwrap();
+        let file = folder.join("certificates/_.a.example.pem");
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(&folder).unwrap().permissions().mode() & 0o777, 0o700);
+        assert!(storage.certificate(&automatic, "*.a.example").unwrap().is_temporary);
+        assert!(storage.certificate(&automatic, "a.example").is_none());
+
+        let held = storage.lock("a.example").unwrap();
+        assert!(held.is_some());
+        assert!(storage.lock("a.example").unwrap().is_none());
+        drop(held);
+        assert!(storage.lock("a.example").unwrap().is_some());
+
+        let record = Record { failures: 3, ..Record::default() };
+        storage.put_record("a.example", &record).unwrap();
+        assert_eq!(storage.record("a.example").failures, 3);
+        assert_eq!(storage.record("b.example").failures, 0);
+        assert_eq!(fs::read_dir(folder.join("certificates")).unwrap().count(), 2);
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,16 @@
+//! Counts of certificates that the proxy obtains itself.
+
+/// Counts of the keeper since the start of the process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KeeperCounts {
+    /// Certificates obtained.
+    pub obtained: u64,
+    /// Attempts that have failed.
+    pub failed: u64,
+    /// Handshakes for unknown names that were allowed to cause an order.
+    pub demanded: u64,
+    /// Handshakes for names that may have no certificate.
+    pub refused: u64,
+    /// Handshakes beyond the rate of on-demand certificates.
+    pub limited: u64,
+}

@@ -1,0 +1,185 @@
+//! Certificates that the proxy obtains itself.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::CertificateFiles;
+
+/// The directory of Let's Encrypt, which is asked unless the configuration names another authority.
+pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
+
+/// The prefix of the paths where an authority looks for the answer to its HTTP-01 challenge (RFC 8555, section 8.3).
+pub const HTTP_CHALLENGE_PREFIX: &[u8] = b"/.well-known/acme-challenge/";
+
+/// Bytes of the longest token of a challenge, and of the longest name.
+const TOKEN_LIMIT: usize = 253;
+
+/// The certificates that the proxy obtains itself, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Automatic {
+    /// The folder of certificates, accounts and challenges. Several processes may share it.
+    pub storage: PathBuf,
+    /// The address that authorities may write to.
+    pub email: Option<String>,
+    /// The authorities, the first one first; the others are asked when it fails. At least one.
+    pub authorities: Vec<Authority>,
+    /// The challenges that may be used, in the order of preference. At least one.
+    pub challenges: Vec<ChallengeKind>,
+    /// The command that publishes records for DNS-01.
+    pub dns_hook: Option<DnsHook>,
+    /// The names that get a certificate of their own, with its issuer. A wildcard is `*.NAME`.
+    pub names: BTreeMap<Arc<str>, IssuedBy>,
+    /// Certificates for other names, obtained in the first handshake that asks for them.
+    pub on_demand: Option<OnDemand>,
+}
+
+impl Automatic {
+    /// No names, and the authority that most use.
+    pub fn new(storage: PathBuf) -> Self {
+        Self {
+            storage,
+            email: None,
+            authorities: vec![Authority::new(LETS_ENCRYPT)],
+            challenges: vec![ChallengeKind::Http, ChallengeKind::TlsAlpn],
+            dns_hook: None,
+            names: BTreeMap::new(),
+            on_demand: None,
+        }
+    }
+
+    /// The file with the key and the chain of a name. Both are in one file, so that they are replaced together.
+    pub fn certificate(&self, name: &str) -> CertificateFiles {
+        let file = self.storage.join("certificates").join(file_name(name, "pem"));
+        CertificateFiles { certificate: file.clone(), key: file }
+    }
+
+    /// The folder with the answers to the challenges under way.
+    pub fn challenge_folder(&self) -> PathBuf {
+        self.storage.join("challenges")
+    }
+}
+
+/// The file of a name in a folder: `*.example.com` is `_.example.com.EXTENSION`.
+pub fn file_name(name: &str, extension: &str) -> String {
+    format!("{}.{extension}", name.replace('*', "_"))
+}
+
+/// The file with the answer to a challenge by HTTP, for a token; `None` where it is no token.
+pub fn http_challenge(folder: &Path, token: &[u8]) -> Option<PathBuf> {
+    let token = challenge_name(token, |byte| matches!(byte, b'-' | b'_'))?;
+    Some(folder.join(format!("{token}.http")))
+}
+
+/// The file with the certificate that answers a challenge by TLS, for a name (RFC 8737); `None` where it is no name.
+pub fn alpn_challenge(folder: &Path, name: &str) -> Option<PathBuf> {
+    let name = challenge_name(name.as_bytes(), |byte| matches!(byte, b'-' | b'_' | b'.'))?;
+    Some(folder.join(format!("{name}.alpn")))
+}
+
+/// The text, if it cannot lead out of a folder.
+fn challenge_name(text: &[u8], is_allowed: impl Fn(u8) -> bool) -> Option<&str> {
+    let fits = (1..=TOKEN_LIMIT).contains(&text.len()) && text[0] != b'.';
+    let fits = fits && text.iter().all(|byte| byte.is_ascii_alphanumeric() || is_allowed(*byte));
+    fits.then(|| std::str::from_utf8(text).ok()).flatten()
+}
+
+/// The issuer of a certificate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum IssuedBy {
+    /// The authorities of the configuration.
+    Authorities,
+    /// The authority in the storage folder, which only those trust that have installed its root certificate.
+    Internal,
+}
+
+/// An authority that speaks ACME (RFC 8555).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Authority {
+    /// The address of its directory.
+    pub directory: String,
+    /// PEM file with the roots that its own server's certificate leads to. Default (`None`): the system's.
+    pub roots: Option<PathBuf>,
+    /// The profile of the certificates. Default (`None`): the authority's choice.
+    pub profile: Option<String>,
+    /// The account that it has given to the operator elsewhere (RFC 8555, section 7.3.4).
+    pub external: Option<ExternalAccount>,
+}
+
+impl Authority {
+    /// An authority with default settings.
+    pub fn new(directory: &str) -> Self {
+        Self { directory: directory.to_owned(), roots: None, profile: None, external: None }
+    }
+}
+
+/// An account that an authority has given to the operator outside of ACME.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ExternalAccount {
+    /// Its identifier.
+    pub id: String,
+    /// The key, decoded.
+    pub key: Vec<u8>,
+}
+
+impl std::fmt::Debug for ExternalAccount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ExternalAccount").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// A way to show an authority who a name belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ChallengeKind {
+    /// An answer at port 80 (RFC 8555, section 8.3).
+    Http,
+    /// A certificate at port 443 (RFC 8737).
+    TlsAlpn,
+    /// A TXT record (RFC 8555, section 8.4).
+    Dns,
+}
+
+/// A command that publishes and removes TXT records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnsHook {
+    /// The command and its first arguments; `present` or `cleanup`, the record's name and its value follow.
+    pub command: Vec<String>,
+    /// How long a published record may take until all nameservers of the zone have it. Default: 10 s.
+    pub wait: Duration,
+}
+
+/// Certificates for names that the configuration does not list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OnDemand {
+    /// The names that may have one: `a.example`, or `*.example` for all names below it.
+    pub names: Vec<String>,
+    /// An address that answers `GET ADDRESS?domain=NAME` with 2xx if the name may have one.
+    pub ask: Option<String>,
+    /// At most this many new certificates, and as many questions to `ask`,
+    pub rate: u32,
+    /// in this time. Default: 10 in one minute.
+    pub per: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_token_leads_out_of_the_folder() {
+        let folder = Path::new("/c");
+        assert_eq!(http_challenge(folder, b"aZ0-_"), Some("/c/aZ0-_.http".into()));
+        assert_eq!(alpn_challenge(folder, "a.example"), Some("/c/a.example.alpn".into()));
+        for token in ["", ".", "..", "../a", "a/b", "a.b", "a\0", "\u{e4}", &"a".repeat(254)] {
+            assert_eq!(http_challenge(folder, token.as_bytes()), None, "{token:?}");
+        }
+        for name in ["", ".", "..", "../a", ".hidden", "a/b"] {
+            assert_eq!(alpn_challenge(folder, name), None, "{name:?}");
+        }
+        assert_eq!(
+            Automatic::new("/s".into()).certificate("*.a.b").key,
+            PathBuf::from("/s/certificates/_.a.b.pem")
+        );
+    }
+}

@@ -1,0 +1,38 @@
+//! Metrics of certificates.
+
+use std::fmt;
+
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType;
+
+use super::{counter, counters, labelled};
+use crate::counters::certificates::KeeperCounts;
+use crate::counters::metrics::CertificateExpiry;
+
+/// The certificates whose expiry is shown: those that expire first.
+const SHOWN: usize = 1000;
+
+pub(super) fn expiries(
+    encoder: &mut DescriptorEncoder<'_>,
+    certificates: &[CertificateExpiry],
+) -> fmt::Result {
+    let name = "tls_certificate_expiry_timestamp_seconds";
+    let help = "End of a certificate's validity, seconds since 1970";
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for certificate in certificates.iter().take(SHOWN) {
+        family.encode_family(&[("certificate", &*certificate.file)])?.encode_gauge(&certificate.not_after)?;
+    }
+    Ok(())
+}
+
+pub(super) fn obtained(encoder: &mut DescriptorEncoder<'_>, counts: &KeeperCounts) -> fmt::Result {
+    let help = "Certificates obtained from authorities";
+    counter(encoder, "acme_certificates_obtained", help, counts.obtained)?;
+    let help = "Failed attempts to obtain a certificate";
+    counter(encoder, "acme_failures", help, counts.failed)?;
+    let help = "Handshakes for names without a certificate, by outcome";
+    let mut demands = counters(encoder, "acme_on_demand", help)?;
+    labelled(&mut demands, &[("result", "admitted")], counts.demanded)?;
+    labelled(&mut demands, &[("result", "refused")], counts.refused)?;
+    labelled(&mut demands, &[("result", "limited")], counts.limited)
+}

@@ -1,0 +1,192 @@
+//! `foregate certificates`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+use time::OffsetDateTime;
+
+use super::arguments::{ConfigFile, Json};
+use super::output::{Outcome, complain, print, print_json};
+use super::reload::ask_process;
+use crate::config;
+
+/// Where Debian and its relatives look for authorities, and the command that takes them up.
+const DEBIAN: (&str, &[&str]) = ("/usr/local/share/ca-certificates", &["update-ca-certificates"]);
+/// The same for Fedora and its relatives.
+const FEDORA: (&str, &[&str]) = ("/etc/pki/ca-trust/source/anchors", &["update-ca-trust", "extract"]);
+
+const SECONDS_PER_DAY: i64 = 86_400;
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct Certificates {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    file: ConfigFile,
+    /// The admin socket [default: the one that the configuration names]
+    #[arg(long, value_name = "PATH")]
+    admin: Option<PathBuf>,
+    #[command(flatten)]
+    output: Json,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Print the root certificate of the internal authority, which clients must trust
+    Root(Root),
+}
+
+#[derive(Debug, Args)]
+struct Root {
+    /// The storage folder [default: $STATE_DIRECTORY, /var/lib/foregate or ~/.local/share/foregate]
+    #[arg(long, value_name = "FOLDER")]
+    storage: Option<PathBuf>,
+    /// Add it to the authorities that this machine trusts (needs root)
+    #[arg(long)]
+    install: bool,
+}
+
+impl Certificates {
+    pub(super) fn run(&self) -> Outcome {
+        if let Some(Verb::Root(root)) = &self.verb {
+            return root.run();
+        }
+        let json = self.output.json;
+        let answer = match ask_process(
+            &self.file,
+            self.admin.as_deref(),
+            &serde_json::json!({ "verb": "certificates" }),
+            json,
+        ) {
+            Ok(answer) => answer,
+            Err(outcome) => return outcome,
+        };
+        if answer.get("ok") != Some(&Value::Bool(true)) {
+            complain(answer.get("error").and_then(Value::as_str).unwrap_or("refused without a reason"));
+            return Outcome::Wrong;
+        }
+        if json {
+            print_json(&answer);
+        } else {
+            print(&table(&answer, OffsetDateTime::now_utc().unix_timestamp()));
+        }
+        Outcome::Fine
+    }
+}
+
+/// The answer as a table.
+fn table(answer: &Value, now: i64) -> String {
+    let list = |name: &str| answer.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
+    let (certificates, files) = (list("certificates"), list("files"));
+    let text =
+        |value: &Value, name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let number = |value: &Value, name: &str| value.get(name).and_then(Value::as_i64).unwrap_or_default();
+    let mut rows = Vec::new();
+    for one in &certificates {
+        let left = left(number(one, "not_after") - now);
+        rows.push((text(one, "name"), text(one, "state"), left, text(one, "issuer"), text(one, "error")));
+    }
+    for one in &files {
+        let seconds = number(one, "not_after") - now;
+        let state = if seconds > 0 { "valid" } else { "expired" };
+        rows.push((text(one, "file"), state.to_owned(), left(seconds), "file".to_owned(), String::new()));
+    }
+    if rows.is_empty() {
+        return "no certificates are in use\n".to_owned();
+    }
+    let width = rows.iter().map(|row| row.0.chars().count()).max().unwrap_or(0).clamp(4, 48);
+    let mut shown = format!("{:width$}  {:9}  {:>9}  ISSUER\n", "NAME", "STATE", "LEFT");
+    for (name, state, left, issuer, error) in rows {
+        shown.push_str(format!("{name:width$}  {state:9}  {left:>9}  {issuer}").trim_end());
+        shown.push('\n');
+        if !error.is_empty() {
+            shown.push_str(&format!("    {error}\n"));
+        }
+    }
+    shown
+}
+
+fn left(seconds: i64) -> String {
+    match seconds {
+        ..=0 => "-".to_owned(),
+        _ if seconds >= 2 * SECONDS_PER_DAY => format!("{} days", seconds / SECONDS_PER_DAY),
+        _ if seconds >= 2 * 3600 => format!("{} hours", seconds / 3600),
+        _ if seconds >= 120 => format!("{} min", seconds / 60),
+        _ => format!("{seconds} s"),
+    }
+}
+
+impl Root {
+    fn run(&self) -> Outcome {
+        let folder = self.storage.clone().unwrap_or_else(config::default_storage);
+        let root = match foregate_acme::root_certificate(&folder) {
+            Ok(root) => root,
+            Err(error) => {
+                complain(&format!("error: {}: {error}", folder.display()));
+                complain(
+                    "  help: run it as the user that runs the proxy, or name its folder: `--storage FOLDER`",
+                );
+                return Outcome::Wrong;
+            }
+        };
+        if !self.install {
+            print(&root);
+            return Outcome::Fine;
+        }
+        match install(&root) {
+            Ok(file) => {
+                print(&format!(
+                    "{} is trusted by this machine; browsers with a list of their own need it, too\n",
+                    file.display()
+                ));
+                Outcome::Fine
+            }
+            Err(error) => {
+                complain(&format!("error: {error}"));
+                complain(
+                    "  help: print it with `foregate certificates root`, and install it as the system's documentation says",
+                );
+                Outcome::Wrong
+            }
+        }
+    }
+}
+
+fn install(root: &str) -> Result<PathBuf, String> {
+    let found = [DEBIAN, FEDORA].into_iter().find(|(folder, _)| Path::new(folder).is_dir());
+    let (folder, command) = found.ok_or("this system has no known folder for authorities")?;
+    let file = Path::new(folder).join("foregate-internal.crt");
+    fs::write(&file, root).map_err(|error| format!("{}: {error}", file.display()))?;
+    let (program, arguments) = command.split_first().ok_or("no command")?;
+    let status = Command::new(program).args(arguments).stdout(std::process::Stdio::null()).status();
+    match status {
+        Ok(status) if status.success() => Ok(file),
+        Ok(status) => Err(format!("{program}: {status}")),
+        Err(error) => Err(format!("{program}: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_tells_what_to_do() {
+        let answer = serde_json::json!({
+            "certificates": [
+                { "name": "a.example", "state": "valid", "issuer": "https://ca.test/dir", "not_after": 10 * SECONDS_PER_DAY },
+                { "name": "b.example", "state": "temporary", "issuer": "", "not_after": 90, "error": "no route; wait" },
+            ],
+            "files": [{ "file": "site.pem", "not_after": -5 }],
+        });
+        let table = table(&answer, 0);
+        assert!(table.contains("a.example  valid        10 days  https://ca.test/dir\n"), "{table}");
+        assert!(table.contains("b.example  temporary       90 s\n    no route; wait\n"), "{table}");
+        assert!(table.contains("site.pem   expired            -  file\n"), "{table}");
+        assert_eq!(super::table(&serde_json::json!({}), 0), "no certificates are in use\n");
+    }
+}

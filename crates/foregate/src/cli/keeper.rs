@@ -1,0 +1,71 @@
+//! Certificates that the proxy obtains itself: the keeper follows the configuration that is in effect.
+
+use std::sync::Arc;
+
+use foregate_acme::Keeper;
+use foregate_proxy::configuration::Settings;
+use foregate_proxy::server::Source;
+use foregate_proxy::settings::automatic::Automatic;
+use foregate_proxy::tls::CertificateKeeper;
+use parking_lot::Mutex;
+
+/// A source of configurations with the keeper of their certificates.
+pub(super) struct WithKeeper {
+    source: Arc<dyn Source>,
+    keeper: Arc<Keeper>,
+    /// What the configuration that was read last says about certificates.
+    read: Mutex<Option<Arc<Automatic>>>,
+}
+
+impl WithKeeper {
+    /// # Errors
+    ///
+    /// Certificates cannot be stored.
+    pub(super) fn new(source: Arc<dyn Source>, settings: &Settings) -> Result<Self, String> {
+        let this = Self { source, keeper: Arc::new(Keeper::new()), read: Mutex::default() };
+        this.prepare(settings)?;
+        Ok(this)
+    }
+
+    /// Sees to it that the files are there which the settings name.
+    fn prepare(&self, settings: &Settings) -> Result<(), String> {
+        if let Some(automatic) = &settings.automatic {
+            Keeper::prepare(automatic)?;
+        }
+        self.read.lock().clone_from(&settings.automatic);
+        Ok(())
+    }
+
+    fn follow(&self) {
+        let automatic = self.read.lock().clone();
+        self.keeper.follow(automatic);
+    }
+}
+
+impl Source for WithKeeper {
+    fn read(&self) -> Result<Settings, String> {
+        let settings = self.source.read()?;
+        self.prepare(&settings)?;
+        Ok(settings)
+    }
+
+    fn refresh(&self) -> Result<Settings, String> {
+        let settings = self.source.refresh()?;
+        self.prepare(&settings)?;
+        Ok(settings)
+    }
+
+    fn took_effect(&self) {
+        self.source.took_effect();
+        self.follow();
+    }
+
+    fn started(&self) {
+        self.source.started();
+        self.follow();
+    }
+
+    fn keeper(&self) -> Option<Arc<dyn CertificateKeeper>> {
+        Some(Arc::clone(&self.keeper) as _)
+    }
+}
