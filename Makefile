@@ -131,6 +131,11 @@ conformance: release ## h2spec, gRPC interop, a TLS scan and go-ftw (installs Go
 	@python3 -c 'import ensurepip' 2>/dev/null || scripts/install-packages /no/ensurepip:python3-venv
 	CACHE=$(CACHE) BINARY=$(BINARY) conformance/run
 
+.PHONY: test-cache-suite
+test-cache-suite: release ## The suite of cache-tests.fyi, over sockets (installs Node and a package of its registry)
+	@scripts/install-packages node:nodejs npm
+	CACHE=$(CACHE) BINARY=$(BINARY) conformance/cache-tests
+
 .PHONY: fuzz
 fuzz: toolchain ## Fuzz each target for FUZZ_SECONDS (default 60; ARGS: names of targets); installs cargo-fuzz
 	@scripts/install-packages c++:g++

@@ -135,6 +135,13 @@ impl Flights {
         Joined::Lead(Lead::new(flight, Arc::clone(&self.shared), key, address))
     }
 
+    /// A fetch of its own, which no other request joins: for a request that is to wait for nobody and whose response may be stored all the same.
+    pub fn alone(&self, key: Key, address: Key) -> Lead {
+        *self.shared.shard(address).lock().addresses.entry(address).or_default() += 1;
+        let flight = Arc::new(Flight { state: Mutex::new(State::default()) });
+        Lead::new(flight, Arc::clone(&self.shared), key, address)
+    }
+
     /// Returns whether anything is being fetched for an address, for [`Memory::invalidate`](crate::Memory::invalidate).
     pub fn is_filling(&self, address: Key) -> bool {
         self.shared.shard(address).lock().addresses.contains_key(&address)

@@ -132,6 +132,8 @@ impl Hasher for KeyHasher {
 /// Scheme, host and port of a stored response, and its path with the query: the parts of its key that purges look at.
 pub(crate) struct Located<'a> {
     pub(crate) site: &'a [u8],
+    /// Site, path and query together.
+    pub(crate) address: &'a [u8],
     pub(crate) path: &'a [u8],
     pub(crate) query: Option<&'a [u8]>,
 }
@@ -144,8 +146,9 @@ impl<'a> Located<'a> {
         let site = text.get(..text.len() - rest.len())?;
         let (path, rest) = read_part(rest)?;
         let (has_query, rest) = rest.split_first()?;
-        let (query, _) = read_part(rest)?;
-        Some(Self { site, path, query: (*has_query == 1).then_some(query) })
+        let (query, rest) = read_part(rest)?;
+        let address = text.get(..text.len() - rest.len())?;
+        Some(Self { site, address, path, query: (*has_query == 1).then_some(query) })
     }
 
     /// Returns whether `path?query` begins with these bytes.
@@ -167,6 +170,15 @@ fn read_part(text: &[u8]) -> Option<(&[u8], &[u8])> {
 pub(crate) fn site(uri: &Uri<'_>) -> Vec<u8> {
     let mut text = KeyText::new();
     text.site(uri);
+    text.0
+}
+
+/// Writes the bytes that a [`Located::address`] has.
+pub(crate) fn address(uri: &Uri<'_>) -> Vec<u8> {
+    let mut text = KeyText::new();
+    text.site(uri);
+    text.part(uri.path);
+    text.optional(uri.query);
     text.0
 }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
-use crate::key::{Key, Located, site};
+use crate::key::{Key, Located, address, site};
 use crate::object::Object;
 use crate::tags::Tag;
 use crate::uri::Uri;
@@ -47,6 +47,8 @@ pub enum Purge<'a> {
     Site(&'a Uri<'a>),
     /// All variants under one key.
     Key(Key),
+    /// Responses for one address: all variants, whatever the route has added to their keys.
+    Address(&'a Uri<'a>),
     /// Responses with a tag.
     Tag(Tag),
     /// Responses of one scheme, host and port of which `path?query` begins with that of the address, byte by byte.
@@ -96,6 +98,7 @@ struct Table {
     all: u64,
     sites: HashMap<Box<[u8]>, u64>,
     keys: HashMap<Key, u64>,
+    addresses: HashMap<Box<[u8]>, u64>,
     tags: HashMap<Tag, u64>,
     /// The oldest first.
     prefixes: Vec<Prefix>,
@@ -131,6 +134,9 @@ impl Floors {
             }
             Purge::Key(key) => {
                 table.keys.insert(*key, floor);
+            }
+            Purge::Address(uri) => {
+                table.addresses.insert(address(uri).into_boxed_slice(), floor);
             }
             Purge::Tag(tag) => {
                 table.tags.insert(*tag, floor);
@@ -224,7 +230,8 @@ impl Table {
     fn floor(&self, object: &Object, located: &Located<'_>) -> u64 {
         let site = self.sites.get(located.site).copied().unwrap_or(0);
         let key = self.keys.get(&object.key()).copied().unwrap_or(0);
-        let mut floor = self.all.max(site).max(key);
+        let address = self.addresses.get(located.address).copied().unwrap_or(0);
+        let mut floor = self.all.max(site).max(key).max(address);
         if !self.tags.is_empty() {
             let tags = object.head.tags.iter().filter_map(|tag| self.tags.get(tag));
             floor = floor.max(tags.copied().max().unwrap_or(0));
@@ -257,7 +264,8 @@ impl Table {
     }
 
     fn bound(&mut self, latest: u64) {
-        if self.keys.len().max(self.tags.len()).max(self.sites.len()) > MAX_FLOORS {
+        let of_addresses = self.keys.len().max(self.addresses.len());
+        if of_addresses.max(self.tags.len()).max(self.sites.len()) > MAX_FLOORS {
             let older = latest.saturating_sub(MAX_FLOORS as u64 / 2);
             self.all = self.all.max(older);
             self.forget_below(older);
@@ -267,8 +275,9 @@ impl Table {
     fn forget_below(&mut self, until: u64) -> u64 {
         let sites = forget(&mut self.sites, until);
         let keys = forget(&mut self.keys, until);
+        let addresses = forget(&mut self.addresses, until);
         let tags = forget(&mut self.tags, until);
-        let mut highest = sites.max(keys).max(tags);
+        let mut highest = sites.max(keys).max(addresses).max(tags);
         self.prefixes.retain(|prefix| {
             let gone = prefix.floor <= until;
             if gone {
@@ -290,7 +299,8 @@ impl Table {
     }
 
     fn len(&self) -> usize {
-        self.sites.len() + self.keys.len() + self.tags.len() + self.prefixes.len() + usize::from(self.all > 0)
+        let of_addresses = self.keys.len() + self.addresses.len();
+        self.sites.len() + of_addresses + self.tags.len() + self.prefixes.len() + usize::from(self.all > 0)
     }
 }
 

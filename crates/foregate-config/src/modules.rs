@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use foregate_module::settings::{self, Argument, Context, Node, UpstreamId, Wrong};
 use foregate_module::{
-    ChooseUpstream, Condition, Configured, Output as _, PhaseId, Pipeline, Plan, PlanBuilder, Planned, Slot,
+    ChooseUpstream, Condition, Configured, Expression, Output as _, PhaseId, Pipeline, Plan, PlanBuilder,
+    Planned, Slot,
 };
 use foregate_modules::expressions::{COUNTRY_VALUE, Compiler, VARIABLES};
 use foregate_rules::{Word, words};
@@ -170,6 +171,60 @@ impl<'t> Modules<'t> {
     /// The name of a value. Those that are one field have one name.
     fn value(&self, number: u16) -> &'static str {
         self.pipeline.values().get(usize::from(number)).map_or("", |value| field_of(value.name))
+    }
+
+    /// Compiles the arguments of a node of the host's own as conditions of a phase. What is wrong with them is told.
+    pub fn conditions(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        (item, key): (Item<'_>, &'static settings::Key),
+        phase: PhaseId,
+    ) -> Vec<Arc<dyn Condition>> {
+        self.compile(decoder, (item, key), |context, argument| context.condition(argument, phase))
+    }
+
+    /// The same as expressions whose values count.
+    pub fn expressions(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        (item, key): (Item<'_>, &'static settings::Key),
+        phase: PhaseId,
+    ) -> Vec<Arc<dyn Expression>> {
+        self.compile(decoder, (item, key), |context, argument| {
+            let cookie = argument.text().ok().and_then(of_cookie);
+            let short = cookie.map(|text| {
+                let text = settings::Scalar { kind: settings::value::Kind::String, text: text.into() };
+                Argument::new(text, argument.place())
+            });
+            context.expression(short.as_ref().unwrap_or(argument), phase)
+        })
+    }
+
+    fn compile<T>(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        (item, key): (Item<'_>, &'static settings::Key),
+        mut compile: impl FnMut(&mut Reading<'_>, &Argument) -> Result<T, settings::Problem>,
+    ) -> Vec<T> {
+        let Some(node) = decoder.node(item, key) else { return Vec::new() };
+        let mut context = Reading {
+            tree: self.tree,
+            pipeline: self.pipeline,
+            upstreams: self.upstreams,
+            chooses: false,
+            expressions: &self.expressions,
+            files: &mut self.files,
+            logs: &mut self.logs,
+            warnings: Vec::new(),
+        };
+        let compiled: Vec<_> = node.args().iter().map(|argument| compile(&mut context, argument)).collect();
+        context.warnings.drain(..).for_each(|warning| decoder.warn(warning));
+        self.expressions.take_read();
+        let tree = self.tree;
+        let told = |result: Result<T, _>| {
+            result.map_err(|problem| decoder.push_of_module(tree, std::slice::from_ref(&node), problem)).ok()
+        };
+        compiled.into_iter().filter_map(told).collect()
     }
 
     /// Records the values that settings read.
@@ -440,6 +495,14 @@ fn mentions(node: &Node, names: &[String]) -> bool {
 /// Returns true if the output of a step chooses an upstream.
 fn is_choice(output: &Slot) -> bool {
     !output.is_kept() && output.name == ChooseUpstream::SLOT.name
+}
+
+/// The expression for a cookie that is named in short: `http.cookie.lang`.
+fn of_cookie(text: &str) -> Option<String> {
+    let name = text.strip_prefix("http.cookie.")?;
+    let is_name =
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    is_name.then(|| format!("http.request.cookies[\"{name}\"][0]"))
 }
 
 /// A node of this name with one property, for messages about it.

@@ -1,5 +1,6 @@
 //! The admin socket and the metrics endpoint.
 
+mod cache;
 mod servers;
 
 use std::collections::{HashSet, VecDeque};
@@ -103,7 +104,7 @@ pub async fn serve(listener: UnixListener, requests: mpsc::Sender<Request>, prox
 async fn answer(
     stream: UnixStream,
     requests: mpsc::Sender<Request>,
-    proxy: &Proxy,
+    proxy: &Arc<Proxy>,
     asked: &Asked,
 ) -> io::Result<()> {
     let credentials = stream.peer_cred()?;
@@ -121,16 +122,25 @@ async fn answer(
     stream.write_all(line.as_bytes()).await
 }
 
-async fn reply(line: &[u8], requests: &mpsc::Sender<Request>, proxy: &Proxy) -> String {
+async fn reply(line: &[u8], requests: &mpsc::Sender<Request>, proxy: &Arc<Proxy>) -> String {
     let request = serde_json::from_slice::<serde_json::Value>(line).unwrap_or_default();
     let Some(verb) = request.get("verb").and_then(serde_json::Value::as_str) else {
         return refusal("expected one line such as {\"verb\":\"reload\"}");
     };
+    match cache::answer(verb, &request, proxy) {
+        Some(Ok(answer)) => return format!("{answer}\n"),
+        Some(Err(error)) => return refusal(&error),
+        None => {}
+    }
     match verb {
         "reload" => {}
         "certificates" => return certificates(proxy),
         "upstreams" => return servers::reply(&request, proxy),
-        _ => return refusal(&format!("unknown verb {verb:?}; known are: reload, certificates, upstreams")),
+        _ => {
+            return refusal(&format!(
+                "unknown verb {verb:?}; known are: reload, certificates, upstreams, cache-purge, cache-stat, cache-get"
+            ));
+        }
     }
     let (answer, answered) = oneshot::channel();
     if requests.send(Request::Reload(answer)).await.is_err() {
@@ -214,7 +224,8 @@ async fn metrics(socket: Socket, proxy: &Proxy, asked: &Asked) -> io::Result<()>
                 .with_certificates(config.certificates.expiries())
                 .with_obtained(obtained)
                 .with_folders(&config.folders)
-                .with_bodies(&proxy.filter_memory, &proxy.spools);
+                .with_bodies(&proxy.filter_memory, &proxy.spools)
+                .with_cache(proxy.cache.figures());
             ("200 OK", format.content_type(), exposition.render(format))
         }
         (true, b"/health") if proxy.is_draining() => {

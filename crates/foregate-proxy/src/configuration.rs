@@ -9,7 +9,7 @@ use foregate_module::Pipeline;
 
 use crate::routing::SiteTable;
 use crate::settings::automatic::Automatic;
-use crate::settings::{Files, Limits, Listen, MEMORY_PER_WORKER, RoutePlan, Timeouts, Upstream};
+use crate::settings::{CacheStore, Files, Limits, Listen, MEMORY_PER_WORKER, RoutePlan, Timeouts, Upstream};
 
 /// One complete, validated configuration.
 #[derive(Debug)]
@@ -30,6 +30,8 @@ pub struct Settings {
     pub temporary_folder: Option<PathBuf>,
     /// Certificates that the proxy obtains itself, if any.
     pub automatic: Option<Arc<Automatic>>,
+    /// The store of all caches.
+    pub cache_store: CacheStore,
     /// Limits of size and count.
     pub limits: Limits,
     /// Time limits towards clients.
@@ -62,6 +64,7 @@ impl Settings {
             access_log: None,
             temporary_folder: None,
             automatic: None,
+            cache_store: CacheStore::default(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             upstreams: Vec::new(),

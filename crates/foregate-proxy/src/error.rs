@@ -99,6 +99,12 @@ pub enum Error {
     /// The request has been here too often.
     #[error("the request goes round in circles")]
     Loop,
+    /// The fetch that the request has waited for, that of another request, has failed.
+    #[error("the fetch of another request for the same object has failed")]
+    SharedFetch,
+    /// The client accepts no response but a stored one, and there is none.
+    #[error("nothing is stored for this request")]
+    NotCached,
     /// No server of the upstream can be tried.
     #[error("no server can be tried")]
     NoServer,
@@ -288,6 +294,9 @@ impl Error {
             Self::WriteStall => Row::new(Downstream, "write_stall", 408, Never),
             Self::BodyUnreadable(step) => Row::new(Downstream, "body_unreadable", 400, Never).step(step),
 
+            Self::NotCached => Row::new(Downstream, "not_cached", 504, Never),
+
+            Self::SharedFetch => Row::new(Upstream, "shared_fetch", 502, Never),
             Self::Loop => Row::new(Upstream, "loop", 508, Never),
             Self::NoServer => Row::new(Upstream, "no_server", 503, Never),
             Self::Unresolved => Row::new(Upstream, "unresolved", 502, Connecting),

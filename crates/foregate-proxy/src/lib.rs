@@ -9,6 +9,7 @@
 
 pub mod address;
 mod admin;
+mod cache;
 pub mod configuration;
 mod connection;
 pub mod counters;

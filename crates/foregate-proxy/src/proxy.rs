@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use arc_swap::{ArcSwap, ArcSwapOption, Cache};
+use arc_swap::{ArcSwap, ArcSwapOption, Cache as ConfigCache};
 use foregate_module::LogLine;
 use foregate_module::settings::LogId;
 use foregate_wire::HeadLimits;
 
+use crate::cache::Cache;
 use crate::configuration::Settings;
 use crate::counters::metrics::{Metrics, SiteCounters};
 use crate::counters::steps::StepCounters;
@@ -216,6 +217,8 @@ pub struct Proxy {
     pub spools: Arc<Spools>,
     /// Requests that steps have asked for.
     pub fetches: Fetches,
+    /// The cache.
+    pub cache: Arc<Cache>,
     /// The configuration before this one, for a moment, where that had listeners with TLS that are no more.
     leaving: ArcSwapOption<Config>,
     draining: AtomicBool,
@@ -232,6 +235,7 @@ impl Proxy {
         let threads = threads.map_or(1, std::num::NonZeroUsize::get);
         let offload = Offload::new(threads, limits.offload_queue, Arc::clone(&metrics));
         pressure::set_limit(config.settings.memory());
+        let cache = Arc::new(Cache::new(config.settings.cache_store, Arc::clone(&metrics)));
         let steps = Arc::clone(metrics.steps(config.settings.pipeline.steps().map(|decl| decl.name)));
         let filter_memory = Arc::<Budget>::default();
         filter_memory.set_limit(limits.filter_memory, limits.filter_per_client);
@@ -244,6 +248,7 @@ impl Proxy {
             spools,
             offload,
             fetches: Fetches::default(),
+            cache,
             config: ArcSwap::from_pointee(config),
             unrouted,
             metrics,
@@ -262,8 +267,8 @@ impl Proxy {
 
     /// The present configuration each time that it is asked for, at next to no cost while that is the same. It keeps the last one that it
     /// gave: for whoever asks again soon.
-    pub fn config_cache(&self) -> Cache<&ArcSwap<Config>, Arc<Config>> {
-        Cache::new(&self.config)
+    pub fn config_cache(&self) -> ConfigCache<&ArcSwap<Config>, Arc<Config>> {
+        ConfigCache::new(&self.config)
     }
 
     /// The present configuration; for a connection that has come over a listener with TLS that is no more, the one before.
@@ -298,6 +303,7 @@ impl Proxy {
         count_sites(&mut config, &self.metrics);
         self.offload.set_limit(config.settings.limits.offload_queue);
         pressure::set_limit(config.settings.memory());
+        self.cache.set_limits(config.settings.cache_store);
         let limits = &config.settings.limits;
         self.filter_memory.set_limit(limits.filter_memory, limits.filter_per_client);
         self.spools.budget.set_limit(limits.filter_files, limits.filter_per_client);

@@ -5,6 +5,7 @@
 
 pub mod automatic;
 mod balance;
+mod cache;
 mod conditions;
 mod retry;
 mod servers;
@@ -23,6 +24,7 @@ use crate::address::AddressBlock;
 
 use self::automatic::IssuedBy;
 pub use self::balance::{Balance, HashBy};
+pub use self::cache::{Cache, CacheStore, RouteCache};
 pub use self::conditions::{Entrance, OriginTimes, RouteConditions, RouteTimeouts};
 pub use self::retry::{Elsewhere, NewPath, Retry, RetryOn};
 pub use self::servers::{Eject, HealthCheck, HttpProbe, Probe, Server, Statuses, Sticky};
@@ -499,6 +501,8 @@ pub struct Route {
     pub timeouts: RouteTimeouts,
     /// The steps of modules that run on its requests. Default: none.
     pub plan: RoutePlan,
+    /// Its cache. Default: none.
+    pub cache: RouteCache,
 }
 
 impl Route {
@@ -514,6 +518,7 @@ impl Route {
             buffer_requests: None,
             timeouts: RouteTimeouts::default(),
             plan: RoutePlan::default(),
+            cache: RouteCache::default(),
         }
     }
 }

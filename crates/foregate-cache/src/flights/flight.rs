@@ -31,7 +31,35 @@ pub(super) struct State {
     kept: u64,
     length: u64,
     end: Option<End>,
+    /// The end of the body, once the followers were released at the head: for the leader's own client.
+    own_end: Option<End>,
     waiting: Waiting,
+    /// The leader, while it waits for the slowest follower.
+    leader: Option<Waker>,
+}
+
+impl State {
+    /// The number of the next piece of the slowest follower. `None` if there is no follower.
+    fn slowest(&self) -> Option<usize> {
+        self.waiting.positions.iter().copied().filter(|&next| next != Waiting::FREE).min()
+    }
+
+    /// Drops pieces of a body that is not kept whole. A window stays, one piece at least, so a follower that keeps up misses nothing; a leader that
+    /// waits for room leaves nobody behind, so nothing beyond the doubled window goes unread.
+    fn trim(&mut self, window: u64) {
+        let slowest = self.slowest();
+        let is_released = matches!(self.end, Some(End::Uncacheable)) && slowest.is_none();
+        loop {
+            let is_over = self.kept > window && self.pieces.len() > 1;
+            let is_read = slowest.is_none_or(|next| next > self.first);
+            if !is_released && !(is_over && (is_read || self.kept > 2 * window)) {
+                return;
+            }
+            let Some(oldest) = self.pieces.pop_front() else { return };
+            self.first += 1;
+            self.kept -= oldest.len() as u64;
+        }
+    }
 }
 
 /// The only ends of a fetch.
@@ -57,15 +85,28 @@ pub enum Failed {
 #[derive(Debug, Default)]
 struct Waiting {
     wakers: Vec<Option<Waker>>,
+    /// The number of the next piece of each follower, [`Self::FREE`] for a place without one.
+    positions: Vec<usize>,
     free: Vec<usize>,
 }
 
 impl Waiting {
+    const FREE: usize = usize::MAX;
+
     fn enter(&mut self) -> usize {
-        self.free.pop().unwrap_or_else(|| {
+        let place = self.free.pop().unwrap_or_else(|| {
             self.wakers.push(None);
+            self.positions.push(Self::FREE);
             self.wakers.len() - 1
-        })
+        });
+        self.advance(place, 0);
+        place
+    }
+
+    fn advance(&mut self, place: usize, next: usize) {
+        if let Some(position) = self.positions.get_mut(place) {
+            *position = next;
+        }
     }
 
     fn leave(&mut self, place: usize) {
@@ -73,6 +114,7 @@ impl Waiting {
             *waker = None;
             self.free.push(place);
         }
+        self.advance(place, Self::FREE);
     }
 
     fn wait(&mut self, place: usize, context: &Context<'_>) {
@@ -123,12 +165,14 @@ impl Lead {
 
     /// A follower of this fetch: the client that caused it, once the fetch goes on in a task of its own.
     pub fn follow(&self) -> Follow {
-        Follow::new(Arc::clone(&self.flight))
+        let mut follow = Follow::new(Arc::clone(&self.flight));
+        follow.own = true;
+        follow
     }
 
     /// Announces the head of a response that may be stored, with the length of its body if it is known, and the key of its variant if it varies.
     /// `false` if it cannot be shared: it needs a validation for each request, or is too long for the bounds. Then the followers are released as by
-    /// [`uncacheable`](Self::uncacheable), and the leader goes on for its own client and the store.
+    /// [`uncacheable`](Self::uncacheable), and the leader goes on for its own client, which may follow, and the store.
     pub fn head(
         &mut self,
         head: Arc<Stored>,
@@ -173,20 +217,33 @@ impl Lead {
             state.length += piece.len() as u64;
             let full = self.shared.memory.load(Ordering::Relaxed) + piece.len() > limits.total;
             self.whole &= state.length <= limits.largest && !full;
-            let released = matches!(state.end, Some(End::Uncacheable));
             state.kept += piece.len() as u64;
             state.pieces.push_back(piece);
-            // A window holds one piece at least, so a follower that keeps up misses nothing.
-            while !self.whole && (released || state.kept > limits.window && state.pieces.len() > 1) {
-                let Some(oldest) = state.pieces.pop_front() else { break };
-                state.first += 1;
-                state.kept -= oldest.len() as u64;
+            if !self.whole {
+                state.trim(limits.window);
             }
             account(&self.shared, before, state.kept);
             state.waiting.take()
         };
         wake(wakers);
         self.whole
+    }
+
+    /// Waits until a further piece leaves no follower behind. `false` if the body is too long for the bounds and nobody follows, so that
+    /// the rest of it is of no use. A body within the bounds has room at any time.
+    pub fn poll_room(&mut self, context: &Context<'_>) -> Poll<bool> {
+        if self.whole {
+            return Poll::Ready(true);
+        }
+        let mut state = self.flight.state.lock();
+        match state.slowest() {
+            None => Poll::Ready(false),
+            Some(next) if next > state.first || state.kept <= self.shared.limits.window => Poll::Ready(true),
+            Some(_) => {
+                state.leader = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
     }
 
     /// Ends the fetch with a complete body. `store` makes an object of it and stores it; it is not called for a body that is too long.
@@ -231,7 +288,11 @@ impl Lead {
     /// Sets the end, unless there is one, and leaves the table.
     fn end(&mut self, end: End) {
         if self.ended {
-            return;
+            let mut state = self.flight.state.lock();
+            state.own_end.get_or_insert(end);
+            let wakers = state.waiting.take();
+            drop(state);
+            return wake(wakers);
         }
         self.ended = true;
         let mut state = self.flight.state.lock();
@@ -298,12 +359,14 @@ pub struct Follow {
     place: usize,
     /// The number of the next piece.
     next: usize,
+    /// It is that of the leader's client, which goes on when the others are released.
+    own: bool,
 }
 
 impl Follow {
     pub(super) fn new(flight: Arc<Flight>) -> Self {
         let place = flight.state.lock().waiting.enter();
-        Self { flight, place, next: 0 }
+        Self { flight, place, next: 0, own: false }
     }
 
     /// Waits for the head.
@@ -311,7 +374,13 @@ impl Follow {
         let mut state = self.flight.state.lock();
         let head = match (&state.end, &state.head) {
             (Some(End::Complete(Some(object))), _) => FollowedHead::Complete(Arc::clone(object)),
-            (Some(End::Uncacheable), _) => FollowedHead::Uncacheable,
+            (Some(End::Uncacheable), _) => {
+                if !self.own {
+                    // It reads nothing, so nothing is kept for it.
+                    state.waiting.advance(self.place, Waiting::FREE);
+                }
+                FollowedHead::Uncacheable
+            }
             (_, Some(head)) => FollowedHead::Arrived(Arc::clone(head)),
             (Some(End::Failed(failed)), None) => FollowedHead::Failed(*failed),
             (Some(End::Complete(None)), None) => FollowedHead::Failed(Failed::Abandoned),
@@ -327,14 +396,24 @@ impl Follow {
     pub fn poll_piece(&mut self, context: &Context<'_>) -> Poll<Piece> {
         let mut state = self.flight.state.lock();
         let Some(at) = self.next.checked_sub(state.first) else { return Poll::Ready(Piece::Lagged) };
-        if let Some(piece) = state.pieces.get(at) {
+        if let Some(piece) = state.pieces.get(at).cloned() {
             self.next += 1;
-            return Poll::Ready(Piece::Bytes(piece.clone()));
+            state.waiting.advance(self.place, self.next);
+            let leader = state.leader.take();
+            drop(state);
+            if let Some(leader) = leader {
+                leader.wake();
+            }
+            return Poll::Ready(Piece::Bytes(piece));
         }
-        let piece = match &state.end {
+        // Followers are released at the head, before any of them reads: only the leader's own client goes on.
+        let end = match &state.end {
+            Some(End::Uncacheable) => &state.own_end,
+            end => end,
+        };
+        let piece = match end {
             Some(End::Complete(_)) => Piece::End,
             Some(End::Failed(failed)) => Piece::Broken(*failed),
-            // Followers are released at the head, before any of them reads.
             Some(End::Uncacheable) => Piece::Broken(Failed::Abandoned),
             None => {
                 state.waiting.wait(self.place, context);
@@ -347,6 +426,12 @@ impl Follow {
 
 impl Drop for Follow {
     fn drop(&mut self) {
-        self.flight.state.lock().waiting.leave(self.place);
+        let mut state = self.flight.state.lock();
+        state.waiting.leave(self.place);
+        let leader = state.leader.take();
+        drop(state);
+        if let Some(leader) = leader {
+            leader.wake();
+        }
     }
 }

@@ -83,7 +83,9 @@ impl Session {
     fn link(&mut self) -> &mut H1Link {
         match &mut self.client.link {
             Link::H1(link) => link,
-            Link::H2(_) | Link::Client(_) => unreachable!("an HTTP/1 session has an HTTP/1 link"),
+            Link::H2(_) | Link::Client(_) | Link::Cached(_) => {
+                unreachable!("an HTTP/1 session has an HTTP/1 link")
+            }
         }
     }
 

@@ -20,6 +20,7 @@ pub(crate) use self::histogram::DURATION_BUCKETS;
 pub use self::histogram::WaitHistogram;
 pub use self::labelled::Kinds;
 use self::labelled::{Labelled, OTHER, UNROUTED};
+use super::cache::CacheCounters;
 use super::steps::{BLOCKED, StepCounters};
 
 /// Errors that a site counts apart, by kind, side and upstream. Beyond, they count for the upstream [`OTHER`]; the kinds are a few
@@ -195,6 +196,8 @@ pub struct Metrics {
     pub reloads_ok: Counter,
     /// Reloads that were refused.
     pub reloads_refused: Counter,
+    /// The cache.
+    pub cache: CacheCounters,
     /// Panics caught.
     pub panics: Counter,
     /// Lookups of origins' names.

@@ -1,5 +1,6 @@
 //! Counters of the process. They are below everything that counts; [`crate::telemetry`] shows them.
 
+pub mod cache;
 pub mod certificates;
 pub mod metrics;
 pub mod steps;

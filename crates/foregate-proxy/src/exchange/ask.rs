@@ -7,6 +7,7 @@ use foregate_module::Swept;
 use foregate_wire::{BodyLength, NameId, ResponseHead, Version, connection};
 
 use super::bodies::sweep;
+use super::cached;
 use super::downstream::Downstream;
 use super::parts::{ask_whole, needs_whole};
 use super::progress::Awaited;
@@ -45,7 +46,8 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> Next {
     }
 }
 
-async fn relay_interim(exchange: &mut Exchange<'_>) -> Result<(), Error> {
+/// Sends an interim response on to the client.
+pub(super) async fn relay_interim(exchange: &mut Exchange<'_>) -> Result<(), Error> {
     exchange.down.room().await?;
     if exchange.response.status == 100 {
         if !exchange.request.expect_continue {
@@ -65,7 +67,7 @@ async fn relay_interim(exchange: &mut Exchange<'_>) -> Result<(), Error> {
 }
 
 /// Makes the response of an origin what the client shall see.
-fn take(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLength) -> Next {
+pub(super) fn take(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLength) -> Next {
     if length == BodyLength::Tunnel {
         return Ok(exchange.agree_on_tunnel(origin));
     }
@@ -80,6 +82,9 @@ fn take(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLength) -> Next
     exchange.response.headers.remove(NameId::TransferEncoding);
     if let Some(protocols) = required {
         exchange.response.headers.push_id(NameId::Upgrade, &protocols);
+    }
+    if exchange.cached.is_some() {
+        cached::answered(exchange);
     }
     let source = Source::Origin(origin, length);
     if exchange.response.status == 206 && shapes(exchange) && needs_whole(exchange) {

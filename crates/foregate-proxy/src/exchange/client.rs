@@ -207,7 +207,7 @@ impl Client {
                 // Trailers may follow a body from HTTP/2 even where its length is known.
                 link.send_head(status, &head.headers, length, head.version == Version::Http2)
             }
-            Link::H2(_) => Err(LinkError::H2),
+            Link::H2(_) | Link::Cached(_) => Err(LinkError::H2),
         }
     }
 
@@ -232,7 +232,7 @@ impl Client {
                 Ok(())
             }
             Link::Client(link) => link.send_interim(status, headers),
-            Link::H2(_) => Err(LinkError::H2),
+            Link::H2(_) | Link::Cached(_) => Err(LinkError::H2),
         }
     }
 

@@ -17,9 +17,8 @@ use crate::limits::spool::{self, PIECE, Reader, Spool};
 use crate::link::copy::Waiting;
 use crate::link::start::{Front, Held, Kept, extend};
 use crate::link::turn::give_way;
-use crate::link::{LinkError, Received};
+use crate::link::{Link, LinkError, Received};
 use crate::time::clock;
-use crate::upstream::Origin;
 
 /// The most of a response's body that is received for steps before its head is sent, bytes.
 const HELD: usize = 1 << 20;
@@ -362,7 +361,7 @@ fn poll_start(
 /// Receives as much of the response's body as steps have asked for. It is sent to the client before what follows.
 pub(super) async fn hold_response(
     exchange: &mut Exchange<'_>,
-    origin: &mut Origin,
+    origin: &mut Link,
     length: BodyLength,
 ) -> Result<(), Error> {
     let wanted = exchange.modules.run.as_ref().map_or(0, |run| run.state.hold.min(HELD));
@@ -421,24 +420,24 @@ pub(super) async fn hold_file(exchange: &mut Exchange<'_>, body: &mut FileBody) 
 fn poll_hold(
     exchange: &mut Exchange<'_>,
     cx: &mut Context<'_>,
-    origin: &mut Origin,
+    origin: &mut Link,
     wanted: usize,
     until: Instant,
     (held, share): (&mut Vec<u8>, &mut Share),
 ) -> Poll<Result<bool, Error>> {
     poll_upload(exchange, cx, origin)?;
     loop {
-        match origin.link.poll_receive(cx) {
+        match origin.poll_receive(cx) {
             Poll::Ready(Ok(Received::Data)) if held.len() >= wanted => return Poll::Ready(Ok(false)),
             Poll::Ready(Ok(Received::Data)) => {
-                let data = origin.link.data();
+                let data = origin.data();
                 let count = data.len().min(wanted - held.len());
                 let data = data.get(..count).unwrap_or_default();
                 if !extend(held, data, wanted, Some(share)) {
                     let goes_on = exchange.plan().is_some_and(|plan| plan.hold_is_optional());
                     return Poll::Ready(if goes_on { Ok(false) } else { Err(Error::FilterMemory) });
                 }
-                origin.link.consume(count);
+                origin.consume(count);
             }
             Poll::Ready(Ok(Received::End)) => return Poll::Ready(Ok(true)),
             Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::Origin(error))),

@@ -70,6 +70,9 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
     let duration = record.start.elapsed();
     let counters = exchange.routed.site.map_or(&*exchange.proxy.unrouted, |site| sites.counters(site));
     counters.request(record.status, duration);
+    if let Some(cached) = &exchange.cached {
+        exchange.proxy.metrics.cache.request(cached.outcome);
+    }
     exchange.proxy.metrics.requests_active.add(-1);
     if let Some(error) = &record.error {
         let upstream = exchange.upstream().map(|upstream| &upstream.settings.name);
@@ -99,6 +102,8 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
         attempts: ask.map_or(0, Ask::attempts),
         upstream_first_byte: ask.and_then(|ask| ask.first_byte),
         upstream_reused: ask.and_then(|ask| ask.reused),
+        cache: exchange.cached.as_ref().map(|cached| cached.outcome.as_str()),
+        cache_reason: exchange.cached.as_ref().and_then(|cached| cached.reason),
         error: record.error.as_ref().map(Error::kind),
         error_side: record.error.as_ref().map(|error| error.side().as_str()),
         ended_by: record.ended_by.map(|side| match side {

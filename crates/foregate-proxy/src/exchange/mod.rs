@@ -3,6 +3,7 @@
 mod ask;
 mod asked;
 mod bodies;
+mod cached;
 pub mod client;
 mod downstream;
 pub(crate) mod fetch;
@@ -36,6 +37,7 @@ use std::task::Poll;
 use foregate_module::Plan;
 use futures_util::FutureExt;
 
+use self::cached::Cached;
 use self::client::{Client, Peer};
 use self::downstream::Downstream;
 use self::heavy::{Away, call_back};
@@ -45,7 +47,7 @@ use self::log_first::log_first;
 use self::modules::{Ended, Run};
 use self::progress::Progress;
 use self::received::show_refused;
-use self::reply::{Reply, Source};
+use self::reply::{Reply, Sender, Source};
 use crate::error::Error;
 use crate::limits::pressure::{self, Shortage};
 use crate::link::copy::Copy;
@@ -70,6 +72,8 @@ enum Step {
     Files { folder: usize, upstream: Option<usize> },
     /// `upstream-request`: make the request what the origin shall see.
     Prepare(usize),
+    /// Look into the cache, and ask this upstream for what is not there.
+    Cached(usize),
     /// Ask the upstream, with as many attempts as are allowed, and make the response what the client shall see.
     Ask,
     /// Put a reply that was made here in the place of whatever was to be the response.
@@ -79,7 +83,7 @@ enum Step {
     /// Send the head of the response, once the client's connection has room for it.
     Send(Source),
     /// Move the bodies, that of the response from an origin unless all of it is at hand.
-    Transfer(Option<Origin>),
+    Transfer(Option<Sender>),
     /// Move bytes that are not HTTP, both ways.
     Tunnel(Origin),
     /// There is no response: reply with an error, or break off.
@@ -121,6 +125,8 @@ struct Exchange<'a> {
     routed: Routed<'a>,
     /// The request to an upstream, once it is known to which.
     ask: Option<Ask<'a>>,
+    /// The part of the cache in it, on a route that caches.
+    cached: Option<Box<Cached>>,
     modules: Modules<'a>,
     record: Record,
 }
@@ -287,6 +293,7 @@ impl<'a> Exchange<'a> {
             },
             routed: Routed::default(),
             ask: None,
+            cached: None,
             modules: Modules::default(),
             record: Record::new(began),
         }
@@ -301,6 +308,7 @@ impl<'a> Exchange<'a> {
                 // Apart, since it is large and most requests do without.
                 Step::Files { folder, upstream } => Box::pin(files::run(self, folder, upstream)).await,
                 Step::Prepare(upstream) => prepare::run(self, upstream).await,
+                Step::Cached(upstream) => cached::run(self, upstream).await,
                 Step::Ask => ask::run(self).await,
                 Step::Reply(reply) => Ok(reply::run(self, *reply)),
                 Step::Shape(source) => shape::run(self, source).await,

@@ -12,6 +12,7 @@ use super::shape::shape_or_send;
 use super::{Exchange, Step};
 use crate::error::Error;
 use crate::folders::body::FileBody;
+use crate::link::Link;
 use crate::settings::FixedResponse;
 use crate::upstream::Origin;
 
@@ -85,6 +86,35 @@ pub enum Source {
     Bytes(Text),
     /// A file, with the length of the body; `None` for the answer to a HEAD, whose field says what a GET would get.
     File(Option<Box<FileBody>>, BodyLength),
+    /// The cache, framed like this: a stored response, or a fetch that several requests share.
+    Cached(Link, BodyLength),
+}
+
+/// The peer that sends the body of a response.
+#[derive(Debug)]
+pub enum Sender {
+    /// An origin.
+    Origin(Origin),
+    /// The cache.
+    Cache(Link),
+}
+
+impl Sender {
+    /// Where the body comes from.
+    pub fn link(&mut self) -> &mut Link {
+        match self {
+            Self::Origin(origin) => &mut origin.link,
+            Self::Cache(link) => link,
+        }
+    }
+
+    /// The origin, if it is one.
+    pub fn origin(self) -> Option<Origin> {
+        match self {
+            Self::Origin(origin) => Some(origin),
+            Self::Cache(_) => None,
+        }
+    }
 }
 
 impl Source {
@@ -92,7 +122,7 @@ impl Source {
     pub fn origin(self) -> Option<Origin> {
         match self {
             Self::Origin(origin, _) => Some(origin),
-            Self::Bytes(_) | Self::File(..) => None,
+            Self::Bytes(_) | Self::File(..) | Self::Cached(..) => None,
         }
     }
 }

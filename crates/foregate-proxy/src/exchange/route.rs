@@ -78,7 +78,9 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> Next {
     exchange.down.limit_times(&route.timeouts);
     let (limit, connects) = (route.body_limit, route.allow_connect);
     exchange.routed.route = Some(route);
-    exchange.use_plan(route.plan.get());
+    // A route without modules has none, but for conditions of its cache.
+    let evaluated = || route.cache.get().filter(|cache| cache.has_expressions()).map(|cache| &cache.no_steps);
+    exchange.use_plan(route.plan.get().or_else(evaluated));
     if let (Some(run), Some(readings)) = (&mut exchange.modules.run, readings) {
         run.facts.other_paths = Some(readings).into();
     }

@@ -47,16 +47,20 @@ pub(super) fn dispatch(exchange: &mut Exchange<'_>) -> Next {
     if exchange.modules.run.as_ref().is_some_and(|run| run.facts.target_is_wrong) {
         return Err(Error::Rewrite.into());
     }
-    exchange.request.strip_prefix(route.strip_prefix.as_deref());
+    let caches = route.cache.get().is_some();
+    if !caches {
+        exchange.request.strip_prefix(route.strip_prefix.as_deref());
+    }
     let chosen = exchange.modules.run.as_ref().and_then(|run| run.facts.upstream);
+    let ask = if caches { Step::Cached } else { Step::Prepare };
     let chosen = chosen.map(|upstream| upstream.0 as usize);
     Ok(match (&route.action, chosen) {
         // Files come first, whatever upstream is asked behind them.
         (Action::Files { folder, upstream }, _) => {
             Step::Files { folder: *folder, upstream: chosen.or(*upstream) }
         }
-        (_, Some(upstream)) => Step::Prepare(upstream),
-        (Action::Proxy(upstream), None) => Step::Prepare(*upstream),
+        (_, Some(upstream)) => ask(upstream),
+        (Action::Proxy(upstream), None) => ask(*upstream),
         (Action::Respond(fixed), None) => {
             exchange.record.action = Some("respond");
             Step::Reply(Box::new(Reply::fixed(fixed)))

@@ -4,7 +4,7 @@ use foregate_wire::{BodyLength, Method, NameId};
 
 use super::bodies::sweep;
 use super::log_first::log_first;
-use super::reply::{Source, date};
+use super::reply::{Sender, Source, date};
 use super::{Exchange, Next, Step};
 use crate::error::Error;
 use crate::link::start::Front;
@@ -30,8 +30,9 @@ fn begin_body(exchange: &mut Exchange<'_>, source: Source) -> Step {
             let may_have_trailers = length == BodyLength::Chunked || origin.link.is_h2();
             let sweep = if may_have_trailers { sweep(exchange) } else { None };
             exchange.down.download.sweep(sweep);
-            (Some(origin), length)
+            (Some(Sender::Origin(origin)), length)
         }
+        Source::Cached(link, length) => (Some(Sender::Cache(link)), length),
         Source::Bytes(body) => {
             let length = body.len() as u64;
             if head {
@@ -50,7 +51,10 @@ fn begin_body(exchange: &mut Exchange<'_>, source: Source) -> Step {
     };
     // A 204 has no length, whatever was asked for (RFC 9110, section 8.6).
     let has_length = match status {
-        304 => origin.is_some() && !exchange.plan().is_some_and(|plan| plan.changes_bodies()),
+        304 => {
+            matches!(origin, Some(Sender::Origin(_)))
+                && !exchange.plan().is_some_and(|plan| plan.changes_bodies())
+        }
         _ => head && status != 204,
     };
     let headers = &mut exchange.response.headers;
@@ -70,7 +74,7 @@ fn begin_body(exchange: &mut Exchange<'_>, source: Source) -> Step {
     }
     match send_head(exchange, length) {
         Ok(()) => Step::Transfer(origin),
-        Err(error) => give_up(exchange, origin, Error::Client(error)),
+        Err(error) => give_up(exchange, origin.and_then(Sender::origin), Error::Client(error)),
     }
 }
 

@@ -15,6 +15,7 @@ use super::send::drop_origin;
 use super::transfer::poll_upload;
 use super::{Exchange, Next, Step};
 use crate::error::{Error, Side};
+use crate::link::Link;
 use crate::link::filter::{Filter, chain};
 use crate::link::start::Front;
 use crate::time::clock;
@@ -36,7 +37,8 @@ pub(super) fn shape_or_send(exchange: &Exchange<'_>, source: Source) -> Step {
 /// Runs the steps of the response.
 pub(super) async fn run(exchange: &mut Exchange<'_>, mut source: Source) -> Next {
     match &source {
-        Source::Origin(..) => {
+        // What is stored is the origin's response: the steps run each time that it is sent.
+        Source::Origin(..) | Source::Cached(..) => {
             exchange.response_is_from(MadeBy::Upstream);
             exchange.skip_to(PhaseId::UpstreamResponse);
         }
@@ -59,8 +61,9 @@ async fn run_response(exchange: &mut Exchange<'_>, source: &mut Source) -> Resul
     exchange.run_phases(PhaseId::ResponseErrorPage).await?;
     match source {
         Source::Origin(origin, length) => {
-            hold_response(exchange, origin, *length).await?;
+            hold_response(exchange, &mut origin.link, *length).await?;
         }
+        Source::Cached(link, length) => hold_response(exchange, link, *length).await?,
         Source::Bytes(body) => hold_bytes(exchange, body)?,
         Source::File(Some(body), _) => hold_file(exchange, body).await?,
         Source::File(None, _) => {}
@@ -68,7 +71,7 @@ async fn run_response(exchange: &mut Exchange<'_>, source: &mut Source) -> Resul
     exchange.run_phases(PhaseId::ResponseBody).await?;
     let filters = take_response_filters(exchange);
     match source {
-        Source::Origin(origin, length) => {
+        Source::Origin(Origin { link, .. }, length) | Source::Cached(link, length) => {
             if let Some(run) = &mut exchange.modules.run {
                 let bytes = std::mem::take(&mut run.facts.response_body).into();
                 exchange.down.download.front = Front::new(bytes, run.facts.response_share.take());
@@ -77,7 +80,7 @@ async fn run_response(exchange: &mut Exchange<'_>, source: &mut Source) -> Resul
             if filters.is_empty() || *length == BodyLength::Tunnel {
                 return Ok(());
             }
-            Ok(filter_response(exchange, Some(origin), length, filters).await?)
+            Ok(filter_response(exchange, Some(link), length, filters).await?)
         }
         Source::File(body, length) => {
             exchange.down.download.front = body.take().map(Front::Document);
@@ -158,7 +161,7 @@ async fn filter_whole(
 /// only know once they have seen how a body begins, the client gets an error instead of the head of a response that breaks off.
 async fn filter_response(
     exchange: &mut Exchange<'_>,
-    mut origin: Option<&mut Origin>,
+    mut origin: Option<&mut Link>,
     length: &mut BodyLength,
     filters: Vec<Filtered>,
 ) -> Result<(), Error> {
@@ -183,12 +186,11 @@ async fn filter_response(
 fn poll_begin(
     exchange: &mut Exchange<'_>,
     cx: &mut Context<'_>,
-    mut origin: Option<&mut Origin>,
+    mut origin: Option<&mut Link>,
     filter: &mut Filter,
     until: Option<Instant>,
 ) -> Poll<Result<(), Error>> {
-    let source = origin.as_deref_mut().map(|origin| &mut origin.link);
-    match exchange.down.download.poll_begin(cx, filter, source) {
+    match exchange.down.download.poll_begin(cx, filter, origin.as_deref_mut()) {
         Poll::Ready(Ok(())) => return Poll::Ready(Ok(())),
         Poll::Ready(Err(error)) => {
             count_filters(exchange, filter);

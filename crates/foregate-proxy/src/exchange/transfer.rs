@@ -6,29 +6,30 @@ use std::task::{Context, Poll};
 use foregate_module::FetchRequest;
 
 use super::progress::Awaited;
+use super::reply::Sender;
 use super::send::give_up;
 use super::{Exchange, Next, Step};
 use crate::error::Error;
+use crate::link::Link;
 use crate::link::copy::Waiting;
 use crate::time::clock;
-use crate::upstream::Origin;
 
 /// Moves the bodies: that of the response from an origin, or what is at hand of it.
-pub(super) async fn run(exchange: &mut Exchange<'_>, mut origin: Option<Origin>) -> Next {
+pub(super) async fn run(exchange: &mut Exchange<'_>, mut sender: Option<Sender>) -> Next {
     exchange.down.progress.restart(clock::now());
     loop {
-        let moved = poll_fn(|cx| poll_transfer(exchange, cx, origin.as_mut())).await;
+        let moved = poll_fn(|cx| poll_transfer(exchange, cx, sender.as_mut())).await;
         let answered = match moved {
             Ok(None) => break,
             Ok(Some(question)) => Box::pin(fetch_for_filter(exchange, question)).await,
             Err(error) => Err(error),
         };
         if let Err(error) = answered {
-            return Ok(give_up(exchange, origin, error));
+            return Ok(give_up(exchange, sender.and_then(Sender::origin), error));
         }
         exchange.down.progress.restart(clock::now());
     }
-    if let Some(mut origin) = origin {
+    if let Some(Sender::Origin(mut origin)) = sender {
         if exchange.down.upload.is_done() && !exchange.down.upload.gave_up() {
             if let Some(upstream) = exchange.upstream() {
                 upstream.recycle(origin, clock::now());
@@ -52,9 +53,9 @@ async fn fetch_for_filter(exchange: &mut Exchange<'_>, question: FetchRequest) -
 pub(super) fn poll_upload(
     exchange: &mut Exchange<'_>,
     cx: &mut Context<'_>,
-    origin: &mut Origin,
+    origin: &mut Link,
 ) -> Result<(), Error> {
-    exchange.down.poll_upload(cx, &mut origin.link).inspect_err(|_| {
+    exchange.down.poll_upload(cx, origin).inspect_err(|_| {
         exchange.down.client.close = true;
         exchange.down.upload.give_up();
     })
@@ -64,10 +65,13 @@ pub(super) fn poll_upload(
 fn poll_transfer(
     exchange: &mut Exchange<'_>,
     cx: &mut Context<'_>,
-    mut origin: Option<&mut Origin>,
+    mut sender: Option<&mut Sender>,
 ) -> Poll<Result<Option<FetchRequest>, Error>> {
-    let uploaded = origin.as_deref_mut().map_or(Ok(()), |origin| poll_upload(exchange, cx, origin));
-    let source = origin.map(|origin| &mut origin.link);
+    let uploaded = match sender.as_deref_mut() {
+        Some(Sender::Origin(origin)) => poll_upload(exchange, cx, &mut origin.link),
+        _ => Ok(()),
+    };
+    let source = sender.map(Sender::link);
     let downloaded = exchange.down.download.poll(cx, source, &mut exchange.down.client.link);
     if exchange.down.download.is_done() && matches!(downloaded, Poll::Ready(Ok(()))) {
         // A response that is there as a whole is the client's, whatever has become of its request.

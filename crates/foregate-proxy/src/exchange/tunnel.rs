@@ -35,7 +35,7 @@ impl Exchange<'_> {
                 }
             }
             Link::H1(_) => {}
-            Link::H2(_) | Link::Client(_) => {
+            Link::H2(_) | Link::Client(_) | Link::Cached(_) => {
                 headers.remove_name(b"sec-websocket-accept");
             }
         }

@@ -2,6 +2,7 @@
 //!
 //! Clients and origins look the same from here, so that the exchange has one way to move a body.
 
+pub mod cached;
 pub mod copy;
 pub(crate) mod fields;
 pub mod filter;
@@ -22,6 +23,7 @@ use foregate_wire::HeaderList;
 use crate::http2::ClientStream;
 
 pub use crate::transport::outcome::{LinkError, Received};
+pub use cached::CachedLink;
 pub use h1::H1Link;
 pub use h2::{Bodiless, H2Link};
 
@@ -34,6 +36,8 @@ pub enum Link {
     H2(Box<H2Link>),
     /// A stream of a client's HTTP/2 connection.
     Client(Box<ClientStream>),
+    /// A body from the cache. It only sends.
+    Cached(Box<CachedLink>),
 }
 
 macro_rules! each {
@@ -42,6 +46,7 @@ macro_rules! each {
             Link::H1($link) => $body,
             Link::H2($link) => $body,
             Link::Client($link) => $body,
+            Link::Cached($link) => $body,
         }
     };
 }
@@ -54,7 +59,7 @@ impl Link {
 
     /// Whether it is a stream of an HTTP/2 connection.
     pub fn is_h2(&self) -> bool {
-        !matches!(self, Self::H1(_))
+        matches!(self, Self::H2(_) | Self::Client(_))
     }
 
     /// The connection ends with a reset when it is closed, if it carries nothing but this exchange.
@@ -71,6 +76,7 @@ impl Link {
             Self::H1(link) => {
                 !link.ahead().is_empty() || matches!(link.poll_ahead(&mut nobody), Poll::Ready(Ok(true)))
             }
+            Self::Cached(_) => false,
             Self::H2(_) | Self::Client(_) => {
                 matches!(self.poll_receive(&mut nobody), Poll::Ready(Ok(Received::Data)))
             }
@@ -122,7 +128,7 @@ impl Link {
     /// Waits until a head, or trailers, may be sent; HTTP/1 always has room for the one that it sends.
     pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
-            Self::H1(_) => Poll::Ready(()),
+            Self::H1(_) | Self::Cached(_) => Poll::Ready(()),
             Self::H2(link) => link.poll_room(cx),
             Self::Client(link) => link.poll_room(cx),
         }
@@ -131,7 +137,7 @@ impl Link {
     /// Whether more of a body waits here than fits in an ordinary window.
     pub fn holds_grown_window(&self) -> bool {
         match self {
-            Self::H1(_) | Self::H2(_) => false,
+            Self::H1(_) | Self::H2(_) | Self::Cached(_) => false,
             Self::Client(link) => link.holds_grown_window(),
         }
     }
@@ -140,7 +146,7 @@ impl Link {
     pub fn left_at(&self) -> Option<Instant> {
         match self {
             // Nobody asks that of an origin.
-            Self::H1(_) | Self::H2(_) => None,
+            Self::H1(_) | Self::H2(_) | Self::Cached(_) => None,
             Self::Client(link) => link.left_at(),
         }
     }
@@ -150,7 +156,7 @@ impl Link {
         match self {
             Self::H1(link) => link.poll_flush(cx),
             // The connection's own task writes what was taken.
-            Self::H2(_) | Self::Client(_) => Poll::Ready(Ok(())),
+            Self::H2(_) | Self::Client(_) | Self::Cached(_) => Poll::Ready(Ok(())),
         }
     }
 
@@ -164,7 +170,7 @@ impl Link {
         match self {
             Self::H1(link) => link.poll_abandoned(cx),
             // Nobody asks that of an origin.
-            Self::H2(_) => Poll::Pending,
+            Self::H2(_) | Self::Cached(_) => Poll::Pending,
             Self::Client(link) => link.poll_abandoned(cx),
         }
     }

@@ -315,6 +315,23 @@ impl Request {
         members.filter(|member| member.trim_ascii().ends_with(OWN_NAME)).count() >= HOPS_MOST
     }
 
+    /// A copy for a fetch of the same target by GET, once it is what the origin gets. It has no body.
+    pub fn for_fetch(&self) -> Self {
+        let mut copy = Self::new();
+        copy.head.version = Version::Http11;
+        copy.head.method = Method::Get;
+        copy.head.headers.clone_from(&self.head.headers);
+        copy.has_method = true;
+        copy.secure = self.secure;
+        copy.authority.clone_from(&self.authority);
+        copy.host_len = self.host_len;
+        copy.target.clone_from(&self.target);
+        copy.path_len = self.path_len;
+        copy.origin_authority.clone_from(&self.origin_authority);
+        copy.count();
+        copy
+    }
+
     /// What the access log says of it, for as long as the request itself is elsewhere.
     pub fn shown(&self) -> Self {
         let mut shown = Self::new();

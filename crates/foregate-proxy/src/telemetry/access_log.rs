@@ -61,6 +61,10 @@ pub struct Entry<'a> {
     pub upstream_first_byte: Option<Duration>,
     /// Whether the last attempt used a kept connection.
     pub upstream_reused: Option<bool>,
+    /// How the cache handled it.
+    pub cache: Option<&'a str>,
+    /// Why, where that is not plain.
+    pub cache_reason: Option<&'a str>,
     /// What went wrong.
     pub error: Option<&'a str>,
     /// Whose fault that was: `downstream`, `upstream` or `internal`.

@@ -14,6 +14,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::process::ProcessExposition;
+use crate::counters::cache::CacheFigures;
 use crate::counters::certificates::KeeperCounts;
 use crate::counters::metrics::{
     BETWEEN, BLOCKED_BUCKETS, CertificateExpiry, DURATION_BUCKETS, Metrics, STATUS_CLASSES, ServerCounters,
@@ -63,6 +64,7 @@ pub struct Exposition {
     filter_memory: Arc<Budget>,
     spools: Arc<Spools>,
     folders: Vec<Arc<Folder>>,
+    cache: CacheFigures,
 }
 
 impl Exposition {
@@ -75,6 +77,7 @@ impl Exposition {
             filter_memory: Arc::default(),
             spools: Arc::default(),
             folders: Vec::new(),
+            cache: CacheFigures::default(),
         }
     }
 
@@ -96,6 +99,11 @@ impl Exposition {
     /// Shows the disks of served folders.
     pub(crate) fn with_folders(self, folders: &[Arc<Folder>]) -> Self {
         Self { folders: folders.to_vec(), ..self }
+    }
+
+    /// Shows the store of the cache.
+    pub(crate) fn with_cache(self, cache: CacheFigures) -> Self {
+        Self { cache, ..self }
     }
 
     /// Everything as text.
@@ -125,6 +133,7 @@ impl Collector for Exposition {
         certificates::expiries(&mut encoder, &self.certificates)?;
         certificates::obtained(&mut encoder, &self.obtained)?;
         process(&mut encoder, metrics)?;
+        cache(&mut encoder, metrics, &self.cache)?;
         modules(&mut encoder, self)?;
         folders::encode(&mut encoder, &self.folders)?;
         let help = "Time for which one task blocked its worker";
@@ -403,6 +412,42 @@ fn process(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resul
     labelled(&mut reloads, &[("result", "refused")], metrics.reloads_refused.get())?;
     counter(encoder, "panics", "Panics that were caught", metrics.panics.get())?;
     memory(encoder)
+}
+
+fn cache(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics, figures: &CacheFigures) -> fmt::Result {
+    let cache = &metrics.cache;
+    let mut family = counters(encoder, "cache_requests", "Requests on routes that cache, by outcome")?;
+    for (outcome, count) in cache.requests() {
+        labelled(&mut family, &[("outcome", outcome)], count)?;
+    }
+    let mut family = counters(encoder, "cache_not_stored", "Responses that were not stored, by reason")?;
+    for (reason, count) in cache.reasons() {
+        labelled(&mut family, &[("reason", reason)], count)?;
+    }
+    labelled(&mut family, &[("reason", "too_large")], cache.too_large.get())?;
+    let help = "Requests that waited for the fetch of another one";
+    counter(encoder, "cache_collapsed", help, cache.collapsed.get())?;
+    counter(encoder, "cache_fetches", "Requests to origins for the cache", cache.fetches.get())?;
+    counter(encoder, "cache_validated", "Stored responses found to be current", cache.validated.get())?;
+    counter(encoder, "cache_stored", "Responses that were stored", cache.stored.get())?;
+    counter(encoder, "cache_received_bytes", "Bytes of bodies received for the store", cache.bytes_in.get())?;
+    counter(encoder, "cache_purges", "Purges", cache.purges.get())?;
+    counter(encoder, "cache_invalidated", "Addresses that requests made invalid", cache.invalidated.get())?;
+    let help = "Stored responses that went to make room";
+    counter(encoder, "cache_evictions", help, figures.evicted)?;
+    let gauges = [
+        ("cache_memory", "Bytes of memory of stored responses", figures.bytes),
+        ("cache_memory_limit", "Limit of the memory of stored responses, in bytes", figures.limit),
+        ("cache_fetching", "Bytes of responses that are being fetched", figures.fetching),
+    ];
+    for (name, help, bytes) in gauges {
+        encoder
+            .encode_descriptor(name, help, Some(&Unit::Bytes), MetricType::Gauge)?
+            .encode_gauge(&i64::try_from(bytes).unwrap_or(i64::MAX))?;
+    }
+    encoder
+        .encode_descriptor("cache_entries", "Stored responses", None, MetricType::Gauge)?
+        .encode_gauge(&i64::try_from(figures.entries).unwrap_or(i64::MAX))
 }
 
 fn memory(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod arguments;
+mod cache;
 mod certificates;
 mod check;
 mod defaults;
@@ -60,6 +61,9 @@ enum Verb {
     /// Check rules of the web application firewall, and run them on a request
     #[command(subcommand)]
     Waf(waf::Waf),
+    /// Purge the cache of a running proxy, and show what is in it
+    #[command(subcommand)]
+    Cache(cache::Cache),
     /// Reload the configuration of a running proxy
     Reload(reload::Reload),
     /// Show the servers of upstreams in a running proxy, or change one
@@ -92,6 +96,7 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
         Verb::Modules(modules) => modules.run(&pipeline),
         Verb::Module(module) => module.run(&pipeline),
         Verb::Waf(waf) => waf.run(&pipeline),
+        Verb::Cache(cache) => cache.run(),
         Verb::Reload(reload) => reload.run(),
         Verb::Upstreams(upstreams) => upstreams.run(),
         Verb::Certificates(certificates) => certificates.run(),

@@ -1,6 +1,9 @@
 //! Every key of the configuration: one table that the reader, the documentation, `check --show-defaults` and the
 //! tests share.
 
+mod cache;
+
+pub use self::cache::{CACHE, CACHE_STORE};
 pub use foregate_config::schema::{
     ANY, Block, GENERIC, INCLUDE_KEY, Key, LIST, LIST_KEY, Path, Prop, walk_keys,
 };
@@ -24,6 +27,7 @@ pub static ROOT: Block = Block {
         Key::block("acme", &ACME, "acme { email \"you@example.com\" }", "How certificates are obtained for `tls \"auto\"`. Using it accepts the terms of service of the authorities.").otherwise("Let's Encrypt, without an address"),
         Key::one("access-log", "FILE", "access-log \"access.log\"", "Writes one line of JSON per request to this file.").otherwise("off"),
         Key::one("temporary-folder", "PATH", "temporary-folder \"/var/tmp\"", "The folder for long bodies that modules inspect. They lie in files without names; `limits { filter-files }` bounds them. Do not name a folder in memory, such as `tmpfs`.").otherwise("`TMPDIR`, or `/tmp`"),
+        cache::CACHE_STORE_KEY,
         Key::block("limits", &LIMITS, "limits { head-fields 200 }", "Limits on sizes and counts for clients."),
         Key::block("timeouts", &TIMEOUTS, "timeouts { head \"5s\" }", "Time limits for clients."),
         Key::one("upstream", "NAME { ... }", "upstream \"app\" { server \"127.0.0.1:3000\" }", "A group of origin servers that serve the same content. Requests are spread over them.")
@@ -37,7 +41,7 @@ pub static ROOT: Block = Block {
         LIST_KEY,
         INCLUDE_KEY,
     ],
-    later: &["cache", "module", "modules", "log", "resolver"],
+    later: &["module", "modules", "log", "resolver"],
 };
 
 /// The block of `listen`.
@@ -597,8 +601,9 @@ pub static ROUTE: Block = Block {
             .otherwise("the path stays"),
         BUFFER_REQUESTS.otherwise("as the upstream has it"),
         Key::block("timeouts", &ROUTE_TIMEOUTS, "timeouts { first-byte \"2m\" }", "Time limits for requests of this route."),
+        cache::CACHE_KEY,
     ],
-    later: &["cache"],
+    later: &[],
 };
 
 const BUFFER_REQUESTS: Key = Key::one("buffer-requests", "size=SIZE", "buffer-requests size=\"50MiB\"", "Receives the whole body of a request before a server is asked: short ones into memory, longer ones into a temporary file. The server gets a `Content-Length`, also where the client sent chunks, and is not held up by a slow client. A body beyond `size` is answered with 413. `buffer-requests #false` turns it off in a route. Streams of gRPC need it off. `limits { filter-memory }` and `filter-files` bound all bodies together.")

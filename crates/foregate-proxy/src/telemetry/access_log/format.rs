@@ -39,6 +39,8 @@ pub(super) fn line(line: &mut Vec<u8>, entry: &Entry<'_>) {
     optional(line, entry.route, |line, route| text(line, b",\"route\":\"", route.as_bytes()));
     optional(line, entry.action, |line, action| plain(line, b",\"action\":\"", action));
     origin(line, entry);
+    optional(line, entry.cache, |line, outcome| text(line, b",\"cache\":\"", outcome.as_bytes()));
+    optional(line, entry.cache_reason, |line, reason| text(line, b",\"cache_reason\":\"", reason.as_bytes()));
     optional(line, entry.error, |line, error| text(line, b",\"error\":\"", error.as_bytes()));
     optional(line, entry.error_side, |line, side| text(line, b",\"error_side\":\"", side.as_bytes()));
     optional(line, entry.ended_by, |line, side| plain(line, b",\"ended_by\":\"", side));

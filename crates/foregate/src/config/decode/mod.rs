@@ -1,6 +1,7 @@
 //! From the tree to [`Settings`].
 
 mod acme;
+mod cache;
 mod conditions;
 mod files;
 mod idle;
@@ -207,6 +208,7 @@ fn decode_of_process(
                 writable::in_folder(decoder, folder, item.place());
             }
         }
+        "cache-store" => cache::store(decoder, item, &mut settings.cache_store),
         "limits" => numbers::limits(decoder, item, &mut settings.limits),
         "timeouts" => numbers::timeouts(decoder, item, &mut settings.timeouts),
         _ => debug_assert!(

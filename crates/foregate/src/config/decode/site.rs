@@ -10,14 +10,15 @@ use foregate_proxy::routing::{
 };
 use foregate_proxy::settings::automatic::Automatic;
 use foregate_proxy::settings::{
-    Action, Files, FixedResponse, Listen, Route, RoutePlan, RouteTimeouts, SiteOptions, UpstreamProtocol,
+    Action, Files, FixedResponse, Listen, Route, RouteCache, RoutePlan, RouteTimeouts, SiteOptions,
+    UpstreamProtocol,
 };
 
 use super::acme::Certified;
 use super::conditions;
 use super::idle::{self, Idle};
 use super::numbers::TIMES;
-use super::{Upstreams, files, tls};
+use super::{Upstreams, cache, files, tls};
 use crate::config::schema::{ROUTE, ROUTE_TIMEOUTS, SITE, SITE_TLS};
 use foregate_config::value::{self, Wrong};
 
@@ -309,6 +310,7 @@ impl<'u> Sites<'u> {
         let mut allow_connect = false;
         let (mut strip_prefix, mut buffers, mut timeouts) = (None, None, RouteTimeouts::default());
         let conditions = conditions::decode(decoder, item, &mut self.modules, (options, listeners));
+        let mut cached = None;
         let (nodes, of_modules) = decoder.open_block(item, &ROUTE);
         self.idle.see(&of_modules);
         idle::paths(decoder, &of_modules, pattern.as_ref().as_slice(), "this route does not take");
@@ -327,6 +329,7 @@ impl<'u> Sites<'u> {
                 "strip-prefix" => strip_prefix = prefix(decoder, item, pattern.as_ref()),
                 "buffer-requests" => buffers = Some(super::upstream::buffer_requests(decoder, item)),
                 "timeouts" => timeouts = route_timeouts(decoder, item),
+                "cache" => cached = Some((item.place(), cache::decode(decoder, item, &mut self.modules))),
                 name => debug_assert!(false, "{name} is not read"),
             }
         }
@@ -337,6 +340,15 @@ impl<'u> Sites<'u> {
             self.warn_of_streams(decoder, item, &plan, upstream);
         }
         let plan = RoutePlan::new(plan);
+        let cache = cached.and_then(|(place, cache)| {
+            let has_origin = matches!(action, Action::Proxy(_));
+            if !has_origin {
+                let problem = Problem::new(Some(place), "`cache` has no effect on a route without `proxy`");
+                decoder.warn(problem);
+            }
+            cache.filter(|_| has_origin)
+        });
+        let cache = cache.map(RouteCache::new).unwrap_or_default();
         let route = Route {
             body_limit,
             allow_connect,
@@ -345,6 +357,7 @@ impl<'u> Sites<'u> {
             buffer_requests: buffers,
             timeouts,
             plan,
+            cache,
             ..Route::new(pattern.text().clone(), action)
         };
         Some((pattern, self.builder.route(route)))

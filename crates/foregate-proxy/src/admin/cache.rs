@@ -1,0 +1,159 @@
+//! The verbs of the cache on the admin socket.
+
+use std::sync::Arc;
+
+use foregate_cache::{Found, KeyParts, KeyText, Purge, Strength, Uri};
+use foregate_wire::{HeaderList, Scheme, Slashes, normalize_path, normalize_query, parse_authority};
+use serde_json::{Value, json};
+
+use crate::proxy::Proxy;
+
+/// Answers a verb of the cache. `None`: it is none.
+pub(super) fn answer(verb: &str, request: &Value, proxy: &Arc<Proxy>) -> Option<Result<Value, String>> {
+    Some(match verb {
+        "cache-purge" => purge(request, proxy).map(|()| json!({ "ok": true })),
+        "cache-stat" => Ok(stat(proxy)),
+        "cache-get" => get(request, proxy),
+        _ => return None,
+    })
+}
+
+/// An address as an operator writes it.
+struct Address {
+    scheme: Scheme,
+    host: String,
+    port: Option<u16>,
+    path: Vec<u8>,
+    query: Option<Vec<u8>>,
+}
+
+impl Address {
+    fn read(text: &str, proxy: &Proxy, exact: bool) -> Result<Self, String> {
+        let expected = || format!("expected a URL such as https://example.com/path, not {text:?}");
+        let (scheme, rest) = text.split_once("://").ok_or_else(expected)?;
+        let scheme = match scheme.to_ascii_lowercase().as_str() {
+            "http" => Scheme::Http,
+            "https" => Scheme::Https,
+            _ => return Err(expected()),
+        };
+        let rest = rest.split('#').next().unwrap_or_default();
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, target) = rest.split_at(end);
+        let mut host = String::new();
+        let port = parse_authority(authority.as_bytes(), &mut host).map_err(|_| expected())?.port;
+        let (path, query) = match target.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (target, None),
+        };
+        let path = if path.is_empty() { "/" } else { path };
+        let config = proxy.config();
+        let sites = &config.settings.sites;
+        let site = sites.find(host.as_bytes());
+        let slashes = match site {
+            Some(site) if sites.keeps_slashes(site) => Slashes::Keep,
+            _ => Slashes::Merge,
+        };
+        let mut normal = Vec::new();
+        normalize_path(path.as_bytes(), slashes, &mut normal).map_err(|_| expected())?;
+        let mut query = query.map(|query| {
+            let mut normal = Vec::new();
+            normalize_query(query.as_bytes(), &mut normal);
+            normal
+        });
+        let route = site.and_then(|site| sites.route(site, &normal));
+        if let Some(cache) = route.and_then(|route| route.cache.get()).filter(|_| exact) {
+            let mut own = Vec::new();
+            query = cache.query.apply(query.as_deref(), &mut own).then_some(own);
+        }
+        Ok(Self { scheme, host, port, path: normal, query })
+    }
+
+    fn uri(&self) -> Uri<'_> {
+        let query = self.query.as_deref();
+        Uri { scheme: self.scheme, host: &self.host, port: self.port, path: &self.path, query }
+    }
+}
+
+fn purge(request: &Value, proxy: &Arc<Proxy>) -> Result<(), String> {
+    let soft = request.get("soft") == Some(&Value::Bool(true));
+    let strength = if soft { Strength::Soft } else { Strength::Hard };
+    let text = |name| request.get(name).and_then(Value::as_str);
+    let cache = &proxy.cache;
+    if let Some(url) = text("url") {
+        cache.purge(&Purge::Address(&Address::read(url, proxy, true)?.uri()), strength);
+    } else if let Some(prefix) = text("prefix") {
+        cache.purge(&Purge::Prefix(&Address::read(prefix, proxy, false)?.uri()), strength);
+    } else if let Some(tag) = text("tag") {
+        cache.purge(&Purge::Tag(cache.tag(tag.trim().as_bytes())), strength);
+    } else if request.get("all") == Some(&Value::Bool(true)) {
+        cache.purge(&Purge::All, strength);
+    } else {
+        return Err("expected url, prefix, tag or all".to_owned());
+    }
+    Ok(())
+}
+
+fn stat(proxy: &Proxy) -> Value {
+    let (figures, counters) = (proxy.cache.figures(), &proxy.metrics.cache);
+    let map = |pairs: &mut dyn Iterator<Item = (&'static str, u64)>| -> Value {
+        Value::Object(pairs.map(|(name, count)| (name.to_owned(), count.into())).collect())
+    };
+    json!({
+        "ok": true,
+        "memory": {
+            "bytes": figures.bytes,
+            "limit": figures.limit,
+            "entries": figures.entries,
+            "evictions": figures.evicted,
+            "fetching": figures.fetching,
+        },
+        "requests": map(&mut counters.requests()),
+        "not_stored": map(&mut counters.reasons()),
+        "collapsed": counters.collapsed.get(),
+        "fetches": counters.fetches.get(),
+        "validated": counters.validated.get(),
+        "stored": counters.stored.get(),
+        "purges": counters.purges.get(),
+        "invalidated": counters.invalidated.get(),
+    })
+}
+
+/// What is stored for a URL, without the additions of the route's expressions.
+fn get(request: &Value, proxy: &Arc<Proxy>) -> Result<Value, String> {
+    let url = request.get("url").and_then(Value::as_str).ok_or("expected url")?;
+    let address = Address::read(url, proxy, true)?;
+    let mut fields = HeaderList::new();
+    for field in request.get("fields").and_then(Value::as_array).into_iter().flatten() {
+        let (name, value) =
+            field.as_str().and_then(|field| field.split_once(':')).ok_or("expected NAME: VALUE")?;
+        fields
+            .try_push(name.trim().as_bytes(), value.trim().as_bytes())
+            .map_err(|_| "expected NAME: VALUE")?;
+    }
+    let mut text = KeyText::new();
+    text.write(&address.uri(), &KeyParts::default());
+    let cache = &proxy.cache;
+    let (object, outdated) = match cache.store.get(text.key(&cache.secret), &text, &fields) {
+        Found::Object { object, outdated } => (object, outdated),
+        Found::Nothing { variant } => {
+            return Ok(json!({ "ok": true, "found": false, "other_variants": variant.is_some() }));
+        }
+    };
+    let (head, now) = (&object.head, cache.time());
+    let shown = head.headers.iter().map(|field| {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        format!("{}: {}", text(field.name), text(field.value))
+    });
+    Ok(json!({
+        "ok": true,
+        "found": true,
+        "tier": "memory",
+        "status": head.status,
+        "age": head.life.age(now),
+        "ttl": head.life.remaining(now),
+        "outdated": outdated,
+        "bytes": object.body.len(),
+        "tags": head.tags.len(),
+        "fields": shown.collect::<Vec<_>>(),
+    }))
+}

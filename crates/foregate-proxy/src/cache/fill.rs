@@ -1,0 +1,394 @@
+//! A fetch for the cache, or the validation of a stored response, in a task of its own: it goes on when its client leaves.
+
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use foregate_cache::{
+    Asked, Demands, Failed, Failure, Key, KeyText, Lead, Moment, Object, Response, Sequence, Stored,
+    ask_for_whole, ask_to_validate, refresh, store,
+};
+use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead};
+use tokio::sync::mpsc;
+
+use super::Cache;
+use crate::error::Error;
+use crate::limits::clients::Holdings;
+use crate::limits::pressure::Charge;
+use crate::link::{Link, Received};
+use crate::message::request::Request;
+use crate::settings::{self, OriginTimes};
+use crate::time::clock;
+use crate::time::timer::Timer;
+use crate::upstream::{Addresses, Answer, Ask, Asker, Origin, Terms, Upstream};
+
+/// Pieces that are taken from an origin at a time. Beyond, other tasks of the worker have their turn.
+const BURST: usize = 16;
+/// How long a body that is not stored waits for the slowest of its readers, who then breaks off.
+const SLOWEST: Duration = Duration::from_secs(60);
+
+/// A fetch that is about to begin.
+#[derive(Debug)]
+pub struct Fill {
+    /// The cache that it fills.
+    pub cache: Arc<Cache>,
+    /// The settings of the route.
+    pub settings: Arc<settings::Cache>,
+    /// The upstream that is asked.
+    pub upstream: Arc<Upstream>,
+    /// How long an origin may take.
+    pub times: OriginTimes,
+    /// The request as the origin gets it, but for conditions and ranges.
+    pub request: Request,
+    /// The demands of the client that has caused it.
+    pub demands: Demands,
+    /// The fields of that client's request, from which those that Vary names are taken.
+    pub fields: HeaderList,
+    /// The text of the key, and the key of the address.
+    pub text: KeyText,
+    /// See `text`.
+    pub key: Key,
+    /// Its place in the table of fetches.
+    pub lead: Lead,
+    /// The stored response that is validated.
+    pub stale: Option<Arc<Object>>,
+    /// The client that has caused it, if it waits for more than the others get.
+    pub hand: Option<mpsc::Sender<Handed>>,
+    /// The client whose address decides on the server, where the upstream says so.
+    pub behalf: Option<IpAddr>,
+    /// The client on whose account connections are made.
+    pub client: Option<Arc<Holdings>>,
+}
+
+/// What the client that has caused a fetch gets beside its followers.
+#[derive(Debug)]
+pub enum Handed {
+    /// The head of an interim response.
+    Interim(Box<ResponseHead>),
+    /// A response that is not stored, with its body.
+    Origin(Box<ResponseHead>, Origin, BodyLength, Option<foregate_cache::NotStored>),
+    /// The head of a response that is stored but is not for others; the body is followed.
+    Own(Arc<Stored>),
+    /// The error, which others know in general only.
+    Failed(Error),
+}
+
+/// The fill asks an upstream, without a body.
+struct FillAsks {
+    request: Request,
+    head: ResponseHead,
+    since: Instant,
+    first_byte: Duration,
+    finished: bool,
+    timer: Timer,
+}
+
+impl Asker for FillAsks {
+    fn heads(&mut self) -> (&mut Request, &mut ResponseHead) {
+        (&mut self.request, &mut self.head)
+    }
+
+    fn poll_gone(&mut self, _: &mut Context<'_>) -> Poll<Error> {
+        Poll::Pending
+    }
+
+    fn begin_body(&mut self, now: Instant) {
+        (self.since, self.finished) = (now, true);
+    }
+
+    fn poll_body(&mut self, cx: &mut Context<'_>, origin: &mut Link) -> Result<bool, Error> {
+        if let Poll::Ready(Err(_)) = origin.poll_flush(cx) {
+            // An origin may close its side and still have an answer for us, which comes next.
+        }
+        Ok(true)
+    }
+
+    fn body_is_whole(&self) -> Poll<bool> {
+        if self.finished { Poll::Ready(true) } else { Poll::Pending }
+    }
+
+    fn poll_deadline(&mut self, cx: &mut Context<'_>, _: &settings::Upstream) -> Poll<Result<(), Error>> {
+        let until = self.since + self.first_byte;
+        self.timer.poll(cx, until).map(|()| Err(Error::FirstByteTimeout))
+    }
+
+    fn poll_until(&mut self, cx: &mut Context<'_>, until: Instant) -> Poll<()> {
+        self.timer.poll(cx, until)
+    }
+
+    fn may_repeat(&mut self, _: &Error) -> bool {
+        true
+    }
+}
+
+/// A response whose head has come.
+struct Arrived {
+    origin: Origin,
+    length: BodyLength,
+    sent: Moment,
+    received: Moment,
+    sequence: Sequence,
+}
+
+impl Fill {
+    /// Begins it.
+    pub fn spawn(mut self) {
+        match &self.stale {
+            Some(stale) => ask_to_validate(&mut self.request.head.headers, &stale.head),
+            None => ask_for_whole(&mut self.request.head.headers),
+        }
+        tokio::spawn(self.run());
+    }
+
+    async fn run(mut self) {
+        let upstream = Arc::clone(&self.upstream);
+        let client = self.client.take();
+        let terms = Terms {
+            fresh: false,
+            addresses: Addresses { client: None, local: None },
+            behalf: self.behalf,
+            client: client.as_ref(),
+            // The response is for others too: no user is bound to the connection.
+            own: None,
+            http1: false,
+            authenticates: false,
+        };
+        let mut asks = FillAsks {
+            request: std::mem::take(&mut self.request),
+            head: ResponseHead::new(),
+            since: clock::now(),
+            first_byte: self.times.first_byte,
+            finished: false,
+            timer: Timer::new(self.times.first_byte),
+        };
+        loop {
+            // Before the request goes: a purge from here on concerns the response.
+            let sequence = self.cache.store.floors().begin();
+            let sent = self.cache.now();
+            self.cache.metrics.cache.fetches.inc();
+            let mut ask = Ask::new(&upstream, terms);
+            let (origin, length) = match final_head(&mut ask, &mut asks, self.hand.as_ref()).await {
+                Ok(answered) => answered,
+                Err(error) => return self.fail(error),
+            };
+            let arrived = Arrived { origin, length, sent, received: self.cache.now(), sequence };
+            self = match self.answered(arrived, &mut asks, &ask).await {
+                ControlFlow::Break(()) => return,
+                ControlFlow::Continue(fill) => fill,
+            };
+            // The 304 was about another response than the stored one.
+            ask_for_whole(&mut asks.request.head.headers);
+        }
+    }
+
+    /// Tells the client that has caused it the error; the followers get to know that the origin has failed.
+    fn fail(self, error: Error) {
+        if let Some(hand) = self.hand {
+            let _ = hand.try_send(Handed::Failed(error));
+        }
+        self.lead.fail(Failed::Origin);
+    }
+
+    async fn answered(
+        mut self,
+        arrived: Arrived,
+        asks: &mut FillAsks,
+        ask: &Ask<'_>,
+    ) -> ControlFlow<(), Self> {
+        let status = asks.head.status;
+        if status == 304 && self.stale.is_some() {
+            return self.validated(arrived, asks);
+        }
+        let covers =
+            |stale: &Arc<Object>| stale.head.covers_failure(Failure::Status(status), arrived.received.cache);
+        if self.stale.as_ref().is_some_and(covers) {
+            self.upstream.drop_rest(arrived.origin);
+            self.lead.fail(Failed::Origin);
+            return ControlFlow::Break(());
+        }
+        let response =
+            Response { status, headers: &asks.head.headers, sent: arrived.sent, received: arrived.received };
+        let asked = Asked { demands: &self.demands, headers: &self.fields, path: asks.request.path() };
+        let head = match store(&asked, &response, &self.settings.policy, &self.cache.secret) {
+            Ok(head) => Arc::new(head),
+            Err(reason) => {
+                self.cache.not_stored(reason);
+                if let Some(stale) = self.stale.take().filter(|_| status < 500) {
+                    self.cache.store.remove(&stale);
+                }
+                self.hand_on(arrived, std::mem::take(&mut asks.head), Some(reason));
+                return ControlFlow::Break(());
+            }
+        };
+        let length = match arrived.length {
+            BodyLength::Fixed(length) => Some(length),
+            BodyLength::Empty => Some(0),
+            _ => None,
+        };
+        if length.is_some_and(|length| length > self.cache.store.largest()) {
+            self.cache.metrics.cache.too_large.inc();
+            self.hand_on(arrived, std::mem::take(&mut asks.head), None);
+            return ControlFlow::Break(());
+        }
+        let variant = head.vary.as_ref().map(|vary| self.key.variant(vary.variant, &self.cache.secret));
+        let is_shared = self.lead.head(Arc::clone(&head), length, variant, arrived.received.cache);
+        if !is_shared && head.life.is_shareable() {
+            // There is no memory for it now.
+            self.hand_on(arrived, std::mem::take(&mut asks.head), None);
+            return ControlFlow::Break(());
+        }
+        if !is_shared && let Some(hand) = self.hand.take() {
+            let _ = hand.try_send(Handed::Own(Arc::clone(&head)));
+        }
+        self.body(arrived, head, variant, ask).await;
+        ControlFlow::Break(())
+    }
+
+    /// The response is for the client that has caused the fetch, if it is still there. Others fetch for themselves.
+    fn hand_on(mut self, arrived: Arrived, head: ResponseHead, reason: Option<foregate_cache::NotStored>) {
+        let is_error = matches!(head.status, 500 | 502 | 503 | 504);
+        let handed = Handed::Origin(Box::new(head), arrived.origin, arrived.length, reason);
+        let unwanted = match self.hand.take() {
+            Some(hand) => hand.try_send(handed).err().map(mpsc::error::TrySendError::into_inner),
+            None => Some(handed),
+        };
+        if let Some(Handed::Origin(_, origin, ..)) = unwanted {
+            self.upstream.drop_rest(origin);
+        }
+        match is_error {
+            // To ask again would multiply the load of an origin in trouble.
+            true => self.lead.fail(Failed::Origin),
+            false => self.lead.uncacheable(arrived.received.cache),
+        }
+    }
+
+    /// The origin says that the stored response is current.
+    fn validated(mut self, arrived: Arrived, asks: &FillAsks) -> ControlFlow<(), Self> {
+        let Some(stale) = self.stale.take() else { return ControlFlow::Break(()) };
+        let asked = Asked { demands: &self.demands, headers: &self.fields, path: asks.request.path() };
+        let response = Response {
+            status: asks.head.status,
+            headers: &asks.head.headers,
+            sent: arrived.sent,
+            received: arrived.received,
+        };
+        self.upstream.recycle(arrived.origin, clock::now());
+        let (policy, secret) = (&self.settings.policy, &self.cache.secret);
+        let Some(refreshed) = refresh(&asked, &stale.head, &response, policy, secret) else {
+            self.cache.store.remove(&stale);
+            return ControlFlow::Continue(self);
+        };
+        let object = Arc::new(stale.refreshed(refreshed.stored, arrived.sequence));
+        let is_stored = match refreshed.storable {
+            Ok(()) => self.cache.store.insert(Arc::clone(&object), arrived.received.cache),
+            Err(reason) => {
+                self.cache.not_stored(reason);
+                false
+            }
+        };
+        if !is_stored {
+            self.cache.store.remove(&stale);
+        }
+        self.cache.metrics.cache.validated.inc();
+        self.lead.refreshed(object);
+        ControlFlow::Break(())
+    }
+
+    /// Receives the body, for the followers and the store.
+    async fn body(mut self, mut arrived: Arrived, head: Arc<Stored>, variant: Option<Key>, ask: &Ask<'_>) {
+        let idle = self.times.idle;
+        let mut timer = Timer::new(idle);
+        let (mut charge, mut held, mut pieces) = (Charge::new(), 0_usize, 0_usize);
+        loop {
+            let lead = &mut self.lead;
+            let until = Instant::now() + SLOWEST;
+            let room = poll_fn(|cx| match lead.poll_room(cx) {
+                Poll::Ready(room) => Poll::Ready(room),
+                Poll::Pending => timer.poll(cx, until).map(|()| true),
+            });
+            if !room.await {
+                // Nobody reads, and it is too long for the store.
+                arrived.origin.link.abort();
+                return self.lead.fail(Failed::Abandoned);
+            }
+            let (link, until) = (&mut arrived.origin.link, Instant::now() + idle);
+            let received = poll_fn(|cx| match link.poll_receive(cx) {
+                Poll::Ready(received) => Poll::Ready(received.map_err(Error::Origin)),
+                Poll::Pending => timer.poll(cx, until).map(|()| Err(Error::OriginIdle)),
+            });
+            match received.await {
+                Ok(Received::Data) => {
+                    let piece = Bytes::copy_from_slice(link.data());
+                    link.consume(piece.len());
+                    held += piece.len();
+                    self.cache.metrics.cache.bytes_in.add(piece.len() as u64);
+                    if self.lead.push(piece) {
+                        charge.set(held);
+                    }
+                }
+                Ok(_) => break,
+                Err(error) => {
+                    ask.ran_out_on(&arrived.origin);
+                    arrived.origin.gave_up(&error, &self.upstream.settings);
+                    arrived.origin.link.abort();
+                    tracing::debug!(%error, "a response for the cache breaks off");
+                    return self.lead.fail(Failed::Origin);
+                }
+            }
+            pieces += 1;
+            if pieces.is_multiple_of(BURST) {
+                tokio::task::yield_now().await;
+            }
+        }
+        self.upstream.recycle(arrived.origin, clock::now());
+        let now = self.cache.time();
+        let Self { cache, key, text, lead, stale, .. } = self;
+        let object = lead.complete(|body| {
+            let object = Object::new((*head).clone(), body, key, &text, arrived.sequence);
+            let object = Arc::new(object);
+            cache.store.insert(Arc::clone(&object), now).then_some(object)
+        });
+        match (&object, stale) {
+            (Some(_), _) if head.life.is_shareable() => {
+                cache.metrics.cache.stored.inc();
+                cache.flights.unmark(variant.unwrap_or(key));
+            }
+            (Some(_), _) => cache.metrics.cache.stored.inc(),
+            // The stored response is another one by now.
+            (None, Some(stale)) => cache.store.remove(&stale),
+            (None, None) => {}
+        }
+    }
+}
+
+/// Waits for the final response. Interim ones go to the client that has caused the fetch, while it takes them.
+async fn final_head(
+    ask: &mut Ask<'_>,
+    asks: &mut FillAsks,
+    hand: Option<&mpsc::Sender<Handed>>,
+) -> Result<(Origin, BodyLength), Error> {
+    loop {
+        match ask.answer(asks).await? {
+            Answer::Final(_, BodyLength::Tunnel) => {
+                return Err(Error::Switch("a protocol switch that was not asked for"));
+            }
+            Answer::Final(origin, length) => return Ok((origin, length)),
+            Answer::Interim => {
+                asks.since = clock::now();
+                // The last place is for the final response.
+                if let Some(hand) = hand.filter(|hand| hand.capacity() > 1) {
+                    let _ = hand.try_send(Handed::Interim(Box::new(asks.head.clone())));
+                }
+            }
+        }
+    }
+}
+
+/// The length that a stored head states, if it does.
+pub(crate) fn stated_length(head: &Stored) -> Option<u64> {
+    std::str::from_utf8(head.headers.get(NameId::ContentLength)?).ok()?.parse().ok()
+}

@@ -1,0 +1,124 @@
+//! Counters of the cache.
+
+use foregate_cache::NotStored;
+
+use super::metrics::{Counter, ShardedCounter};
+
+/// The handling of a request on a route that caches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheOutcome {
+    /// A fresh stored response.
+    Hit,
+    /// A stale stored response: while it is validated, since the origin fails, or since the client accepts it.
+    Stale,
+    /// A stored response that the origin has just declared current.
+    Revalidated,
+    /// Nothing usable was stored; the response came from the origin, perhaps by the fetch of another request.
+    Miss,
+    /// Past the cache.
+    Bypass,
+    /// The client accepts no response but a stored one, and there is none.
+    Unavailable,
+}
+
+impl CacheOutcome {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 6] =
+        [Self::Hit, Self::Stale, Self::Revalidated, Self::Miss, Self::Bypass, Self::Unavailable];
+
+    /// The word for logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hit => "hit",
+            Self::Stale => "stale",
+            Self::Revalidated => "revalidated",
+            Self::Miss => "miss",
+            Self::Bypass => "bypass",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
+/// The reasons for not storing a response, in the order of their numbers.
+pub(crate) const REASONS: [NotStored; 10] = [
+    NotStored::Method,
+    NotStored::Status,
+    NotStored::NoStore,
+    NotStored::Private,
+    NotStored::Authorization,
+    NotStored::SetCookie,
+    NotStored::Vary,
+    NotStored::Tags,
+    NotStored::Deception,
+    NotStored::Lifetime,
+];
+
+/// The figures of the store.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct CacheFigures {
+    /// Bytes of memory, bookkeeping included.
+    pub bytes: usize,
+    /// The most of them.
+    pub limit: usize,
+    /// Stored responses.
+    pub entries: usize,
+    /// Stored responses that went to make room.
+    pub evicted: u64,
+    /// Bytes of responses that are being fetched.
+    pub fetching: usize,
+    /// Purges that are remembered.
+    pub purges: usize,
+}
+
+/// Counters of the cache.
+#[derive(Debug, Default)]
+pub struct CacheCounters {
+    requests: [ShardedCounter; CacheOutcome::ALL.len()],
+    reasons: [Counter; REASONS.len()],
+    /// Requests that waited for the fetch of another one.
+    pub collapsed: Counter,
+    /// Requests to origins, for misses and validations.
+    pub fetches: Counter,
+    /// Validations by which the origin declared a stored response current.
+    pub validated: Counter,
+    /// Responses that were stored.
+    pub stored: Counter,
+    /// Responses that were too large for the store.
+    pub too_large: Counter,
+    /// Bytes of bodies received for the store.
+    pub bytes_in: Counter,
+    /// Purges.
+    pub purges: Counter,
+    /// Addresses that an unsafe request made invalid.
+    pub invalidated: Counter,
+}
+
+impl CacheCounters {
+    /// Counts a request.
+    pub fn request(&self, outcome: CacheOutcome) {
+        if let Some(counter) = self.requests.get(outcome as usize) {
+            counter.inc();
+        }
+    }
+
+    /// Counts a response that was not stored.
+    pub fn not_stored(&self, reason: NotStored) {
+        let number = REASONS.iter().position(|known| *known == reason);
+        if let Some(counter) = number.and_then(|number| self.reasons.get(number)) {
+            counter.inc();
+        }
+    }
+
+    /// Requests by outcome.
+    pub fn requests(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        CacheOutcome::ALL
+            .iter()
+            .zip(&self.requests)
+            .map(|(outcome, counter)| (outcome.as_str(), counter.get()))
+    }
+
+    /// Responses that were not stored, by reason.
+    pub fn reasons(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        REASONS.iter().zip(&self.reasons).map(|(reason, counter)| (reason.as_str(), counter.get()))
+    }
+}

@@ -1,0 +1,377 @@
+//! The cache in an exchange: looking for a stored response, waiting for the fetch of another request, and leading one.
+
+mod fetch;
+mod key;
+mod purge;
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use foregate_cache::{
+    Answer, Asked, Bypass, CacheStatus, Content, Demands, Forward, Found, Lookup, Object, Response, Reuse,
+    Stored, Validate, invalidates, lookup, refresh_by_head, related, remove_tags, reuse,
+};
+use foregate_module::Source as MadeBy;
+use foregate_wire::{BodyLength, HeaderList, Method, NameId, Slashes, connection};
+
+use self::fetch::Wanted;
+use self::key::{Located, evaluate, uri};
+use super::bodies::renew;
+use super::modules::Ended;
+use super::parts::needs_whole;
+use super::reply::Source;
+use super::shape::{shape_or_send, shapes};
+use super::{Exchange, Next, Step};
+use crate::counters::cache::CacheOutcome;
+use crate::error::Error;
+use crate::link::{CachedLink, Link};
+use crate::random;
+use crate::settings::Cache;
+
+/// The part of the cache in an exchange.
+#[derive(Debug)]
+pub(super) struct Cached {
+    /// How the request was handled.
+    pub outcome: CacheOutcome,
+    /// Why, in a word, where that is not plain: the reason for a bypass, or for not storing.
+    pub reason: Option<&'static str>,
+    forward: Forward,
+    /// The stored response that a HEAD did not get, since it was stale.
+    stale: Option<Arc<Object>>,
+    /// The request waited for the fetch of another one.
+    collapsed: bool,
+    /// The path of the client's request, where the origin gets another one.
+    path: Option<Vec<u8>>,
+}
+
+impl Cached {
+    fn new(outcome: CacheOutcome, forward: Forward) -> Box<Self> {
+        Box::new(Self { outcome, reason: None, forward, stale: None, collapsed: false, path: None })
+    }
+}
+
+/// The result of looking into the store.
+enum Looked {
+    /// This is next.
+    Next(Step),
+    /// Something has to be fetched.
+    Wanted(Box<Wanted>),
+}
+
+/// Answers the request from the cache, or has it go on to the origin.
+pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> Next {
+    let Some(settings) = exchange.routed.route.and_then(|route| route.cache.get()) else {
+        return Ok(Step::Prepare(upstream));
+    };
+    match look(exchange, settings, upstream)? {
+        Looked::Next(step) => {
+            if let Step::Prepare(_) = step {
+                strip_prefix(exchange);
+            }
+            Ok(step)
+        }
+        // Apart, since it is large and hits do without.
+        Looked::Wanted(wanted) => Box::pin(wanted.fetch(exchange, settings, upstream)).await,
+    }
+}
+
+/// Makes the path what the origin gets. The key has that of the client, since another route may give other origins the rest of it.
+fn strip_prefix(exchange: &mut Exchange<'_>) {
+    let prefix = exchange.routed.route.and_then(|route| route.strip_prefix.as_deref());
+    if prefix.is_some()
+        && let Some(cached) = &mut exchange.cached
+    {
+        cached.path = Some(exchange.request.path().to_vec());
+    }
+    exchange.request.strip_prefix(prefix);
+}
+
+fn look(exchange: &mut Exchange<'_>, settings: &Cache, upstream: usize) -> Result<Looked, Ended> {
+    exchange.cached = Some(Cached::new(CacheOutcome::Bypass, Forward::Bypass));
+    let pass = |exchange: &mut Exchange<'_>, why: &'static str, forward: Forward| {
+        if let Some(cached) = &mut exchange.cached {
+            (cached.reason, cached.forward) = (Some(why), forward);
+        }
+        Ok(Looked::Next(Step::Prepare(upstream)))
+    };
+    if let Some(step) = purge::answer(exchange, settings) {
+        exchange.cached = None;
+        return Ok(Looked::Next(step));
+    }
+    if exchange.request.opens_tunnel() {
+        return pass(exchange, "upgrade", Forward::Bypass);
+    }
+    let evaluated = evaluate(exchange, settings)?;
+    if evaluated.bypass {
+        return pass(exchange, "rule", Forward::Bypass);
+    }
+    let has_body = !exchange.request.length.is_empty();
+    if !has_body {
+        // The key and the selecting fields are those that the origin sees.
+        connection::strip_hop_by_hop(&mut exchange.request.head.headers, true);
+    }
+    let request = foregate_cache::Request {
+        method: &exchange.request.head.method,
+        headers: &exchange.request.head.headers,
+        path: exchange.request.path(),
+        has_query: exchange.request.query().is_some(),
+        has_body,
+    };
+    let mut demands = match lookup(&request, &settings.policy) {
+        Lookup::Cache(demands) => demands,
+        Lookup::Bypass(Bypass::Method) => return pass(exchange, "method", Forward::Method),
+        Lookup::Bypass(Bypass::Body) => return pass(exchange, "body", Forward::Bypass),
+        Lookup::Bypass(Bypass::NoStore) => return pass(exchange, "no-store", Forward::Request),
+    };
+    if exchange.plan().is_some_and(|plan| plan.changes_bodies() || plan.renews()) {
+        renew(exchange);
+        let request =
+            foregate_cache::Request { headers: &exchange.request.head.headers, ..request_of(exchange) };
+        if let Lookup::Cache(renewed) = lookup(&request, &settings.policy) {
+            demands = renewed;
+        }
+    }
+    let located = Located::new(exchange, settings, upstream, evaluated.additions);
+    let looked = found(exchange, settings, upstream, located, demands);
+    if let Looked::Next(Step::Failed(error)) = looked {
+        return Err(error.into());
+    }
+    Ok(looked)
+}
+
+fn request_of<'r>(exchange: &'r Exchange<'_>) -> foregate_cache::Request<'r> {
+    foregate_cache::Request {
+        method: &exchange.request.head.method,
+        headers: &exchange.request.head.headers,
+        path: exchange.request.path(),
+        has_query: exchange.request.query().is_some(),
+        has_body: false,
+    }
+}
+
+/// Decides by what the store holds.
+fn found(
+    exchange: &mut Exchange<'_>,
+    settings: &Cache,
+    upstream: usize,
+    located: Located,
+    demands: Demands,
+) -> Looked {
+    let cache = &exchange.proxy.cache;
+    let found = cache.store.get(located.key, &located.text, &exchange.request.head.headers);
+    let (object, outdated) = match found {
+        Found::Object { object, outdated } => (object, outdated),
+        Found::Nothing { variant } => {
+            let forward = if variant.is_some() { Forward::VaryMiss } else { Forward::UriMiss };
+            exchange.cached = Some(Cached::new(CacheOutcome::Miss, forward));
+            if demands.only_if_cached() {
+                return unavailable(exchange);
+            }
+            if demands.is_head() {
+                located.forward_query(exchange);
+                return Looked::Next(Step::Prepare(upstream));
+            }
+            return Looked::Wanted(Wanted::new(exchange, located, variant, demands, None, false));
+        }
+    };
+    let verdict = reuse(&object.head, &demands, outdated, cache.time());
+    match verdict {
+        Reuse::Fresh | Reuse::Stale => {
+            let outcome = if verdict == Reuse::Fresh { CacheOutcome::Hit } else { CacheOutcome::Stale };
+            exchange.cached = Some(Cached::new(outcome, Forward::Stale));
+            located.put_back();
+            Looked::Next(serve(exchange, settings, &object, &demands, None))
+        }
+        Reuse::Unavailable => unavailable(exchange),
+        Reuse::StaleWhileRevalidate if demands.is_head() => {
+            exchange.cached = Some(Cached::new(CacheOutcome::Stale, Forward::Stale));
+            Looked::Next(serve(exchange, settings, &object, &demands, None))
+        }
+        Reuse::StaleWhileRevalidate => {
+            exchange.cached = Some(Cached::new(CacheOutcome::Stale, Forward::Stale));
+            Looked::Wanted(Wanted::new(
+                exchange,
+                located,
+                variant_of(exchange, &object),
+                demands,
+                Some(object),
+                true,
+            ))
+        }
+        Reuse::Validate(why) => {
+            let forward = if why == Validate::Client { Forward::Request } else { Forward::Stale };
+            let mut cached = Cached::new(CacheOutcome::Miss, forward);
+            if demands.is_head() {
+                cached.stale = Some(object);
+                exchange.cached = Some(cached);
+                located.forward_query(exchange);
+                return Looked::Next(Step::Prepare(upstream));
+            }
+            exchange.cached = Some(cached);
+            let variant = variant_of(exchange, &object);
+            Looked::Wanted(Wanted::new(exchange, located, variant, demands, Some(object), false))
+        }
+    }
+}
+
+/// The key of the variant that a stored response is.
+fn variant_of(exchange: &Exchange<'_>, object: &Object) -> Option<foregate_cache::Key> {
+    let vary = object.head.vary.as_ref()?;
+    Some(object.key().variant(vary.variant, &exchange.proxy.cache.secret))
+}
+
+fn unavailable(exchange: &mut Exchange<'_>) -> Looked {
+    if let Some(cached) = &mut exchange.cached {
+        cached.outcome = CacheOutcome::Unavailable;
+    }
+    Looked::Next(Step::Failed(Error::NotCached))
+}
+
+/// Answers with a stored response. `fields` are those of the client's request, where the exchange has others by now.
+fn serve(
+    exchange: &mut Exchange<'_>,
+    settings: &Cache,
+    object: &Arc<Object>,
+    demands: &Demands,
+    fields: Option<&mut HeaderList>,
+) -> Step {
+    let length = object.body.len();
+    let answer = answer(exchange, &object.head, demands, fields, Some(length));
+    write_status(exchange, settings, &object.head, answer.status, false);
+    let whole = |part| Link::Cached(Box::new(CachedLink::stored(Arc::clone(object), part)));
+    let (link, length) = match answer.content {
+        Content::None => (whole(0..0), BodyLength::Empty),
+        Content::Whole => (whole(0..length), BodyLength::Fixed(length)),
+        Content::Part(part) => {
+            let length = part.end - part.start;
+            (whole(part), BodyLength::Fixed(length))
+        }
+        Content::Parts(parts) => {
+            let length = parts.length();
+            let link = CachedLink::multipart(Arc::clone(object), parts);
+            (Link::Cached(Box::new(link)), BodyLength::Fixed(length))
+        }
+    };
+    exchange.response_is_from(MadeBy::Upstream);
+    shape_or_send(exchange, Source::Cached(link, length))
+}
+
+/// Writes the head of the answer from a stored head, and says what of the body belongs to it. A step that needs all of a body gets it.
+fn answer(
+    exchange: &mut Exchange<'_>,
+    head: &Stored,
+    demands: &Demands,
+    mut fields: Option<&mut HeaderList>,
+    length: Option<u64>,
+) -> Answer {
+    exchange.response.clear();
+    let now = exchange.proxy.cache.now();
+    let write = |exchange: &mut Exchange<'_>, fields: Option<&HeaderList>| {
+        let request = fields.unwrap_or(&exchange.request.head.headers);
+        let boundary = if request.contains(NameId::Range) { random::number() } else { 0 };
+        let answer = head.answer(demands, request, length, now, boundary, &mut exchange.response.headers);
+        exchange.response.status = answer.status;
+        answer
+    };
+    let answer = write(exchange, fields.as_deref());
+    if answer.status == 206 && shapes(exchange) && needs_whole(exchange) {
+        exchange.request.ask_for_all();
+        if let Some(fields) = &mut fields {
+            fields.remove_each(&[NameId::Range, NameId::IfRange]);
+        }
+        return write(exchange, fields.as_deref());
+    }
+    answer
+}
+
+/// Adds this cache's member of Cache-Status, if that is asked for.
+fn write_status(exchange: &mut Exchange<'_>, settings: &Cache, head: &Stored, status: u16, stored: bool) {
+    let Some(name) = &settings.status_name else { return };
+    let Some(cached) = &exchange.cached else { return };
+    let is_forwarded = matches!(cached.outcome, CacheOutcome::Miss | CacheOutcome::Revalidated);
+    let forward_status = match cached.outcome {
+        CacheOutcome::Revalidated => Some(304),
+        CacheOutcome::Miss if status != head.status => Some(head.status),
+        _ => None,
+    };
+    let told = CacheStatus {
+        forward: is_forwarded.then_some(cached.forward),
+        forward_status,
+        ttl: Some(head.life.remaining(exchange.proxy.cache.time())),
+        stored,
+        collapsed: cached.collapsed,
+        key: None,
+        detail: cached.reason,
+    };
+    told.write(name, &mut exchange.response.headers);
+}
+
+/// Takes note of a response straight from the origin on a route that caches: what it makes invalid, and what clients do not see of it.
+pub(super) fn answered(exchange: &mut Exchange<'_>) {
+    let Some(settings) = exchange.routed.route.and_then(|route| route.cache.get()) else { return };
+    invalidate(exchange, settings);
+    update_by_head(exchange, settings);
+    if !settings.policy.keep_tags {
+        remove_tags(&mut exchange.response.headers);
+    }
+    let (Some(name), Some(cached)) = (&settings.status_name, &exchange.cached) else { return };
+    let told = CacheStatus {
+        forward: Some(cached.forward),
+        collapsed: cached.collapsed,
+        detail: cached.reason,
+        ..CacheStatus::default()
+    };
+    told.write(name, &mut exchange.response.headers);
+}
+
+/// A request that changes something makes the stored responses for its address invalid (RFC 9111, section 4.4).
+fn invalidate(exchange: &mut Exchange<'_>, settings: &Cache) {
+    if !invalidates(&exchange.request.head.method, exchange.response.status) {
+        return;
+    }
+    let cache = &exchange.proxy.cache;
+    let keeps = exchange.routed.site.is_some_and(|site| exchange.config.settings.sites.keeps_slashes(site));
+    let slashes = if keeps { Slashes::Keep } else { Slashes::Merge };
+    let mut query = Vec::new();
+    let own = settings.query.apply(exchange.request.query(), &mut query);
+    let address = uri(exchange.request, own.then_some(&*query));
+    let path = exchange.cached.as_ref().and_then(|cached| cached.path.as_deref()).unwrap_or(address.path);
+    let address = foregate_cache::Uri { path, ..address };
+    cache.invalidate_address(&address);
+    for other in related(&exchange.response.headers, &address, slashes) {
+        let own = settings.query.apply(other.query.as_deref(), &mut query);
+        let other = foregate_cache::Uri {
+            path: &other.path,
+            query: own.then_some(&*query),
+            ..uri(exchange.request, None)
+        };
+        cache.invalidate_address(&other);
+    }
+}
+
+/// A 200 to a HEAD updates the stored response, or shows that it is an old one (RFC 9111, section 4.3.5).
+fn update_by_head(exchange: &mut Exchange<'_>, settings: &Cache) {
+    let Some(stale) = exchange.cached.as_mut().and_then(|cached| cached.stale.take()) else { return };
+    if exchange.response.status != 200 || exchange.request.head.method != Method::Head {
+        return;
+    }
+    let cache = &exchange.proxy.cache;
+    let sequence = cache.store.floors().begin();
+    let now = cache.now();
+    let Lookup::Cache(demands) = lookup(&request_of(exchange), &settings.policy) else { return };
+    let request = &exchange.request.head.headers;
+    let asked = Asked { demands: &demands, headers: request, path: exchange.request.path() };
+    let response = Response { status: 200, headers: &exchange.response.headers, sent: now, received: now };
+    let (policy, length) = (&settings.policy, stale.body.len());
+    match refresh_by_head(&asked, &stale.head, length, &response, policy, &cache.secret) {
+        Some(refreshed) if refreshed.storable.is_ok() && refreshed.stored.vary == stale.head.vary => {
+            cache.store.insert(Arc::new(stale.refreshed(refreshed.stored, sequence)), now.cache);
+        }
+        _ => cache.store.remove(&stale),
+    }
+}
+
+thread_local! {
+    /// The memory of the last key.
+    static SCRATCH: Cell<Option<Box<key::Scratch>>> = const { Cell::new(None) };
+}

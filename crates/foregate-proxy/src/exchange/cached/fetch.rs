@@ -1,0 +1,387 @@
+//! A response that is not stored, or that has to be validated: one request leads the fetch, the others follow it.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use foregate_cache::{
+    Conditions, Content, Demands, Failed, Failure, Follow, FollowedHead, Found, Joined, Key, KeyText, Lead,
+    Object, Representation, Reuse, Stored, evaluate, other_variant, parse_date, reuse,
+};
+use foregate_module::Source as MadeBy;
+use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead};
+use tokio::sync::mpsc;
+
+use super::key::Located;
+use super::{answer, serve, strip_prefix, write_status};
+use crate::cache::{Fill, Handed, stated_length};
+use crate::counters::cache::CacheOutcome;
+use crate::error::Error;
+use crate::exchange::reply::Source;
+use crate::exchange::shape::shape_or_send;
+use crate::exchange::{Exchange, Next, Step, ask, prepare};
+use crate::link::{CachedLink, Link};
+use crate::settings::Cache;
+use crate::upstream::Origin;
+
+/// Interim responses that wait for their client. Further ones are left out.
+const INTERIM: usize = 7;
+/// How often a request joins fetches that come to nothing. Beyond, it fetches for itself.
+const ROUNDS: usize = 8;
+
+/// A response that has to be fetched.
+pub(super) struct Wanted {
+    text: KeyText,
+    key: Key,
+    /// The key under which the fetch is shared.
+    shared: Key,
+    demands: Demands,
+    /// The fields of the client's request, as the cache looks at them.
+    fields: HeaderList,
+    stale: Option<Arc<Object>>,
+    /// The stale response is served meanwhile.
+    background: bool,
+    /// The request is what the origin gets.
+    prepared: bool,
+}
+
+/// What a request that waits for a fetch gets.
+enum Got {
+    Head(FollowedHead),
+    Handed(Handed),
+}
+
+impl Wanted {
+    pub fn new(
+        exchange: &mut Exchange<'_>,
+        located: Located,
+        variant: Option<Key>,
+        demands: Demands,
+        stale: Option<Arc<Object>>,
+        background: bool,
+    ) -> Box<Self> {
+        let fields = exchange.request.head.headers.clone();
+        located.forward_query(exchange);
+        strip_prefix(exchange);
+        let Located { text, key, .. } = located;
+        let shared = variant.unwrap_or(key);
+        Box::new(Self { text, key, shared, demands, fields, stale, background, prepared: false })
+    }
+
+    /// Fetches it, or waits for another request's fetch.
+    pub async fn fetch(
+        mut self,
+        exchange: &mut Exchange<'_>,
+        settings: &Arc<Cache>,
+        upstream: usize,
+    ) -> Next {
+        for _ in 0..ROUNDS {
+            let cache = &exchange.proxy.cache;
+            let joined =
+                cache.flights.join(self.shared, self.key, cache.time(), || self.look_again(exchange));
+            let (follow, hand) = match joined {
+                Joined::Found(object) => {
+                    set_outcome(exchange, CacheOutcome::Hit);
+                    return Ok(self.serve(exchange, settings, &object));
+                }
+                Joined::Alone if self.stale.is_none() => return Ok(self.pass(upstream)),
+                Joined::Alone | Joined::Follow(_) if self.background => {
+                    return Ok(self.serve_stale(exchange, settings));
+                }
+                Joined::Alone => {
+                    let lead = cache.flights.alone(self.shared, self.key);
+                    match self.lead(exchange, settings, upstream, lead).await? {
+                        Ok(led) => led,
+                        Err(step) => return Ok(step),
+                    }
+                }
+                Joined::Lead(lead) => match self.lead(exchange, settings, upstream, lead).await? {
+                    Ok(led) => led,
+                    Err(step) => return Ok(step),
+                },
+                Joined::Follow(follow) => {
+                    if let Some(cached) = &mut exchange.cached {
+                        cached.collapsed = true;
+                    }
+                    exchange.proxy.metrics.cache.collapsed.inc();
+                    (follow, None)
+                }
+            };
+            if self.background {
+                return Ok(self.serve_stale(exchange, settings));
+            }
+            if let Some(next) = self.follow(exchange, settings, upstream, follow, hand).await? {
+                return Ok(next);
+            }
+        }
+        Ok(self.pass(upstream))
+    }
+
+    /// A fetch may have ended since the store was asked.
+    fn look_again(&self, exchange: &Exchange<'_>) -> Option<Arc<Object>> {
+        let cache = &exchange.proxy.cache;
+        let Found::Object { object, outdated } = cache.store.get(self.key, &self.text, &self.fields) else {
+            return None;
+        };
+        (reuse(&object.head, &self.demands, outdated, cache.time()) == Reuse::Fresh).then_some(object)
+    }
+
+    /// Begins a fetch in a task of its own. The error is the step that follows where the request goes to no origin.
+    async fn lead(
+        &mut self,
+        exchange: &mut Exchange<'_>,
+        settings: &Arc<Cache>,
+        upstream: usize,
+        lead: Lead,
+    ) -> Result<Result<(Follow, Option<mpsc::Receiver<Handed>>), Step>, crate::exchange::modules::Ended> {
+        if !self.prepared {
+            match prepare::run(exchange, upstream).await? {
+                Step::Ask => self.prepared = true,
+                other => return Ok(Err(other)),
+            }
+        }
+        let Some(upstream) = exchange.upstream() else { return Err(Error::Internal.into()) };
+        let follow = lead.follow();
+        let (hand, handed) = mpsc::channel(INTERIM + 1);
+        let fill = Fill {
+            cache: Arc::clone(&exchange.proxy.cache),
+            settings: Arc::clone(settings),
+            upstream: Arc::clone(upstream),
+            request: exchange.request.for_fetch(),
+            demands: self.demands,
+            fields: self.fields.clone(),
+            text: self.text.clone(),
+            key: self.key,
+            lead,
+            stale: self.stale.clone(),
+            hand: (!self.background).then_some(hand),
+            times: exchange.down.route_timeouts.over(&upstream.settings),
+            behalf: exchange.client_address(),
+            client: exchange.peer.holdings.clone(),
+        };
+        fill.spawn();
+        Ok(Ok((follow, (!self.background).then_some(handed))))
+    }
+
+    /// Waits for a fetch. `None`: it comes to nothing, and the request joins again.
+    async fn follow(
+        &mut self,
+        exchange: &mut Exchange<'_>,
+        settings: &Arc<Cache>,
+        upstream: usize,
+        mut follow: Follow,
+        mut hand: Option<mpsc::Receiver<Handed>>,
+    ) -> Result<Option<Step>, crate::exchange::modules::Ended> {
+        let is_own = hand.is_some();
+        let got = loop {
+            match wait(exchange, &mut follow, &mut hand).await? {
+                Got::Handed(Handed::Interim(head)) => {
+                    **exchange.response = *head;
+                    ask::relay_interim(exchange).await?;
+                }
+                got => break got,
+            }
+        };
+        let head = match got {
+            Got::Handed(Handed::Interim(_)) => return Ok(None),
+            Got::Handed(Handed::Failed(error)) => {
+                if self.covers_failure(exchange) {
+                    return Ok(Some(self.serve_stale(exchange, settings)));
+                }
+                return Err(error.into());
+            }
+            Got::Handed(Handed::Own(head)) => {
+                return Ok(Some(self.serve_shared(exchange, settings, &head, follow)));
+            }
+            Got::Handed(Handed::Origin(head, origin, length, reason)) => {
+                drop(follow);
+                if let Some(cached) = &mut exchange.cached {
+                    cached.reason = reason.map(foregate_cache::NotStored::as_str);
+                }
+                return self.take(exchange, *head, origin, length).map(Some);
+            }
+            Got::Head(head) => head,
+        };
+        let secret = &exchange.proxy.cache.secret;
+        let other = |head: &Stored| other_variant(head, self.key, &self.fields, secret).filter(|_| !is_own);
+        match head {
+            FollowedHead::Arrived(head) => match other(&head) {
+                Some(variant) => self.shared = variant,
+                None => return Ok(Some(self.serve_shared(exchange, settings, &head, follow))),
+            },
+            FollowedHead::Complete(object) => match other(&object.head) {
+                Some(variant) => self.shared = variant,
+                None => {
+                    if self.is_refreshed(&object) {
+                        set_outcome(exchange, CacheOutcome::Revalidated);
+                    }
+                    return Ok(Some(self.serve(exchange, settings, &object)));
+                }
+            },
+            FollowedHead::Failed(Failed::Abandoned) => {}
+            FollowedHead::Failed(Failed::Origin) => {
+                if self.covers_failure(exchange) {
+                    return Ok(Some(self.serve_stale(exchange, settings)));
+                }
+                return Err(Error::SharedFetch.into());
+            }
+            FollowedHead::Uncacheable => return Ok(Some(self.pass(upstream))),
+        }
+        Ok(None)
+    }
+
+    /// Returns whether an object is the one that was to be validated, with a new head.
+    fn is_refreshed(&self, object: &Object) -> bool {
+        let same = |stale: &Arc<Object>| match (stale.body.pieces().first(), object.body.pieces().first()) {
+            (Some(one), Some(other)) => one.as_ptr() == other.as_ptr(),
+            (None, None) => true,
+            _ => false,
+        };
+        self.stale.as_ref().is_some_and(same)
+    }
+
+    /// Returns whether the stale response hides a failure of the origin.
+    fn covers_failure(&self, exchange: &Exchange<'_>) -> bool {
+        let now = exchange.proxy.cache.time();
+        self.stale.as_ref().is_some_and(|stale| stale.head.covers_failure(Failure::NoResponse, now))
+    }
+
+    /// The request goes to the origin for itself.
+    fn pass(&self, upstream: usize) -> Step {
+        if self.prepared { Step::Ask } else { Step::Prepare(upstream) }
+    }
+
+    fn serve(&mut self, exchange: &mut Exchange<'_>, settings: &Cache, object: &Arc<Object>) -> Step {
+        serve(exchange, settings, object, &self.demands, Some(&mut self.fields))
+    }
+
+    fn serve_stale(&mut self, exchange: &mut Exchange<'_>, settings: &Cache) -> Step {
+        let Some(stale) = self.stale.take() else { return Step::Failed(Error::Internal) };
+        set_outcome(exchange, CacheOutcome::Stale);
+        self.serve(exchange, settings, &stale)
+    }
+
+    /// Answers with the body of a fetch under way.
+    fn serve_shared(
+        &mut self,
+        exchange: &mut Exchange<'_>,
+        settings: &Cache,
+        head: &Stored,
+        follow: Follow,
+    ) -> Step {
+        let length = stated_length(head);
+        let mut answered = answer(exchange, head, &self.demands, Some(&mut self.fields), length);
+        if let Content::Parts(_) = answered.content {
+            // They may be in any order, so the whole is sent.
+            answered = answer(exchange, head, &self.demands, Some(&mut self.fields), None);
+        }
+        write_status(exchange, settings, head, answered.status, true);
+        let (part, framing) = match answered.content {
+            Content::None => (Some(0..0), BodyLength::Empty),
+            Content::Part(part) => {
+                let length = part.end - part.start;
+                (Some(part), BodyLength::Fixed(length))
+            }
+            Content::Whole | Content::Parts(_) => {
+                (None, length.map_or(BodyLength::Chunked, BodyLength::Fixed))
+            }
+        };
+        let link = Link::Cached(Box::new(CachedLink::shared(follow, part)));
+        exchange.response_is_from(MadeBy::Upstream);
+        shape_or_send(exchange, Source::Cached(link, framing))
+    }
+
+    /// Takes a response that is not stored, which the fetch has handed on.
+    fn take(
+        &mut self,
+        exchange: &mut Exchange<'_>,
+        head: ResponseHead,
+        origin: Origin,
+        length: BodyLength,
+    ) -> Result<Step, crate::exchange::modules::Ended> {
+        if head.status == 200 && self.fields.contains(NameId::Range) {
+            // The client wants a part of it, for which the origin has not been asked.
+            if let Some(upstream) = exchange.upstream() {
+                upstream.drop_rest(origin);
+            }
+            return Ok(Step::Ask);
+        }
+        **exchange.response = head;
+        let is_success = (200..300).contains(&exchange.response.status);
+        if is_success {
+            let now = exchange.proxy.cache.now().wall;
+            let headers = &exchange.response.headers;
+            let last_modified = headers.get(NameId::LastModified).and_then(|date| parse_date(date, now));
+            let date = headers.get(NameId::Date).and_then(|date| parse_date(date, now)).unwrap_or(now);
+            let of = Representation { etag: headers.get(NameId::Etag), last_modified, date };
+            let status = match evaluate(&self.fields, &of, now) {
+                Conditions::Met => None,
+                Conditions::NotModified => Some(304),
+                Conditions::Failed => Some(412),
+            };
+            if let Some(status) = status {
+                return Ok(refuse_body(exchange, origin, length, status));
+            }
+        }
+        ask::take(exchange, origin, length)
+    }
+}
+
+/// The client's conditions, which the origin has not seen, make a response without a body of one that has come.
+fn refuse_body(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLength, status: u16) -> Step {
+    if let Some(upstream) = exchange.upstream() {
+        upstream.drop_rest(origin);
+    }
+    let _ = length;
+    exchange.response.status = status;
+    super::answered(exchange);
+    let headers = &mut exchange.response.headers;
+    foregate_wire::connection::strip_hop_by_hop(headers, false);
+    headers.remove_each(&[
+        NameId::TransferEncoding,
+        NameId::ContentLength,
+        NameId::ContentType,
+        NameId::ContentEncoding,
+        NameId::ContentLanguage,
+        NameId::ContentRange,
+    ]);
+    exchange.response_is_from(MadeBy::Upstream);
+    let nothing = Link::Cached(Box::new(CachedLink::empty()));
+    shape_or_send(exchange, Source::Cached(nothing, BodyLength::Empty))
+}
+
+/// Waits for the head of a fetch, or for the client to leave.
+async fn wait(
+    exchange: &mut Exchange<'_>,
+    follow: &mut Follow,
+    hand: &mut Option<mpsc::Receiver<Handed>>,
+) -> Result<Got, Error> {
+    poll_fn(|cx| {
+        if let Some(handed) = hand {
+            match handed.poll_recv(cx) {
+                Poll::Ready(Some(handed)) => return Poll::Ready(Ok(Got::Handed(handed))),
+                Poll::Ready(None) => *hand = None,
+                Poll::Pending => {}
+            }
+        }
+        match follow.poll_head(cx) {
+            // It comes by hand.
+            Poll::Ready(FollowedHead::Uncacheable) if hand.is_some() => {}
+            // An error comes by hand too.
+            Poll::Ready(FollowedHead::Failed(Failed::Origin)) if hand.is_some() => {}
+            Poll::Ready(head) => return Poll::Ready(Ok(Got::Head(head))),
+            Poll::Pending => {}
+        }
+        if let Poll::Ready(error) = exchange.down.poll_total(cx) {
+            return Poll::Ready(Err(error));
+        }
+        exchange.down.poll_gone(cx).map(Err)
+    })
+    .await
+}
+
+fn set_outcome(exchange: &mut Exchange<'_>, outcome: CacheOutcome) {
+    if let Some(cached) = &mut exchange.cached {
+        cached.outcome = outcome;
+    }
+}

@@ -1,0 +1,135 @@
+//! The key of a request, and the expressions of its route.
+
+use foregate_cache::{Key, KeyParts, KeyText, Uri};
+use foregate_wire::{Scheme, Slashes};
+
+use super::SCRATCH;
+use crate::error::Error;
+use crate::exchange::Exchange;
+use crate::exchange::modules::Ended;
+use crate::message::request::Request;
+use crate::settings::{Action, Cache};
+
+/// The memory of a key's parts, used again for the next one.
+#[derive(Debug, Default)]
+pub(in crate::exchange) struct Scratch {
+    text: KeyText,
+    query: Vec<u8>,
+}
+
+/// The place of a response in the store.
+#[derive(Debug)]
+pub(super) struct Located {
+    /// The text of the key.
+    pub text: KeyText,
+    /// The key.
+    pub key: Key,
+    /// The query that belongs to the key, where the request has another one.
+    query: Option<Option<Vec<u8>>>,
+    scratch: Box<Scratch>,
+}
+
+impl Located {
+    /// The place of the response to a request.
+    pub fn new(
+        exchange: &Exchange<'_>,
+        settings: &Cache,
+        upstream: usize,
+        mut additions: Vec<Vec<u8>>,
+    ) -> Self {
+        let mut scratch = SCRATCH.take().unwrap_or_default();
+        let request = &*exchange.request;
+        let has_query = settings.query.apply(request.query(), &mut scratch.query);
+        let query = has_query.then_some(&*scratch.query);
+        if let Some(conditions) = exchange.routed.route.and_then(|route| route.conditions.as_ref()) {
+            // Another route answers other requests for the same path.
+            additions
+                .push(format!("{conditions:?}{:?}{:?}", conditions.port, conditions.listeners).into_bytes());
+        }
+        if let Some(route) = exchange.routed.route
+            && route.action != Action::Proxy(upstream)
+            && let Some(chosen) = exchange.config.upstreams.get(upstream)
+        {
+            // A step has chosen another upstream than the route's, whose responses are others.
+            additions.push(chosen.settings.name.as_bytes().to_vec());
+        }
+        let mut text = std::mem::take(&mut scratch.text);
+        let uri = uri(request, query);
+        if additions.is_empty() {
+            text.write(&uri, &KeyParts::default());
+        } else {
+            let additions: Vec<&[u8]> = additions.iter().map(|addition| &**addition).collect();
+            text.write(&uri, &KeyParts { additions: &additions, ..KeyParts::default() });
+        }
+        let key = text.key(&exchange.proxy.cache.secret);
+        let query = (query != request.query()).then(|| query.map(<[u8]>::to_vec));
+        Self { text, key, query, scratch }
+    }
+
+    /// The origin gets the query that belongs to the key: a parameter that it alone sees would let one client choose the response of all.
+    pub fn forward_query(&self, exchange: &mut Exchange<'_>) {
+        if let Some(query) = &self.query {
+            // A path that was understood is understood again.
+            let _ = exchange.request.rewrite(None, Some(query.as_deref().unwrap_or_default()), Slashes::Keep);
+        }
+    }
+
+    /// Leaves the memory to the next key.
+    pub fn put_back(self) {
+        let Self { text, mut scratch, .. } = self;
+        scratch.text = text;
+        SCRATCH.set(Some(scratch));
+    }
+}
+
+/// The address of a request, with this query.
+pub(super) fn uri<'r>(request: &'r Request, query: Option<&'r [u8]>) -> Uri<'r> {
+    let host = request.host();
+    let port = request.authority().get(host.len()..).and_then(|rest| rest.strip_prefix(':'));
+    Uri {
+        scheme: if request.secure { Scheme::Https } else { Scheme::Http },
+        host,
+        port: port.and_then(|port| port.parse().ok()),
+        path: request.path(),
+        query,
+    }
+}
+
+/// The values of a route's expressions for a request.
+#[derive(Debug, Default)]
+pub(super) struct Evaluated {
+    /// The request goes past the cache.
+    pub bypass: bool,
+    /// The additions to the key.
+    pub additions: Vec<Vec<u8>>,
+}
+
+/// Evaluates them.
+pub(super) fn evaluate(exchange: &mut Exchange<'_>, settings: &Cache) -> Result<Evaluated, Ended> {
+    if !settings.has_expressions() {
+        return Ok(Evaluated::default());
+    }
+    let pipeline = &exchange.config.settings.pipeline;
+    let Some((view, state)) = exchange.view() else { return Err(Error::Internal.into()) };
+    let seen = foregate_module::View::new(&view, &state.slots, pipeline);
+    let evaluated = Evaluated {
+        bypass: settings.bypass.iter().any(|condition| condition.holds(&seen)),
+        additions: settings
+            .key
+            .iter()
+            .map(|expression| addition(expression.evaluate(&seen).as_deref()))
+            .collect(),
+    };
+    let run = exchange.modules.run.as_ref();
+    if run.is_some_and(|run| run.facts.path_is_in_doubt.load(std::sync::atomic::Ordering::Relaxed)) {
+        return Err(Error::AmbiguousPath.into());
+    }
+    Ok(evaluated)
+}
+
+/// A value that is absent is another one than an empty one.
+fn addition(value: Option<&[u8]>) -> Vec<u8> {
+    let mut addition = vec![u8::from(value.is_some())];
+    addition.extend_from_slice(value.unwrap_or_default());
+    addition
+}

@@ -1,0 +1,89 @@
+//! Purges over HTTP, for applications.
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use foregate_cache::{Purge, Strength, Uri};
+use foregate_module::{Source as MadeBy, Text};
+use foregate_wire::{NameId, Scheme};
+
+use super::key::uri;
+use crate::exchange::reply::Reply;
+use crate::exchange::{Exchange, Step};
+use crate::settings::Cache;
+
+/// The method of a purge.
+const METHOD: &[u8] = b"PURGE";
+/// The field that says what is purged and how: `soft`, `prefix`, `site`.
+const MODE: &[u8] = b"foregate-purge";
+
+/// Answers a purge. `None`: it is none, or nobody may purge here.
+pub(super) fn answer(exchange: &Exchange<'_>, settings: &Cache) -> Option<Step> {
+    let token = settings.purge_token.as_deref()?;
+    if exchange.request.head.method.as_bytes() != METHOD {
+        return None;
+    }
+    if !is_allowed(exchange, token) {
+        let mut reply = reply(401, "a purge needs the token of this route\n");
+        reply.head.headers.push(b"WWW-Authenticate", b"Bearer");
+        return Some(Step::Reply(Box::new(reply)));
+    }
+    Some(Step::Reply(Box::new(match purge(exchange, settings) {
+        Ok(()) => reply(200, "purged\n"),
+        Err(wrong) => reply(400, wrong),
+    })))
+}
+
+fn reply(status: u16, text: &'static str) -> Reply {
+    Reply::new(status, "text/plain; charset=utf-8", Text::Static(text.as_bytes()), MadeBy::Route)
+}
+
+fn is_allowed(exchange: &Exchange<'_>, token: &str) -> bool {
+    let headers = &exchange.request.head.headers;
+    let Some(credentials) = headers.get(NameId::Authorization) else { return false };
+    let given = match credentials.split_at_checked(b"Bearer ".len()) {
+        Some((scheme, given)) if scheme.eq_ignore_ascii_case(b"Bearer ") => given.trim_ascii(),
+        _ => return false,
+    };
+    verify_slices_are_equal(given, token.as_bytes()).is_ok()
+}
+
+fn purge(exchange: &Exchange<'_>, settings: &Cache) -> Result<(), &'static str> {
+    let headers = &exchange.request.head.headers;
+    let (mut strength, mut whole) = (Strength::Hard, None);
+    for word in
+        headers.get_all_name(MODE).flat_map(|line| line.split(|&byte| byte == b',')).map(<[u8]>::trim_ascii)
+    {
+        match word {
+            b"soft" => strength = Strength::Soft,
+            b"prefix" => whole = Some(false),
+            b"site" => whole = Some(true),
+            _ => return Err("Foregate-Purge takes soft, prefix and site\n"),
+        }
+    }
+    let cache = &exchange.proxy.cache;
+    let by_comma = headers.get_all_name(b"cache-tag").flat_map(|line| line.split(|&byte| byte == b','));
+    let by_blank =
+        headers.get_all(NameId::SurrogateKey).flat_map(|line| line.split(|byte| b" \t".contains(byte)));
+    let mut tags = by_comma.chain(by_blank).map(<[u8]>::trim_ascii).filter(|tag| !tag.is_empty()).peekable();
+    if tags.peek().is_some() {
+        tags.for_each(|tag| cache.purge(&Purge::Tag(cache.tag(tag)), strength));
+        return Ok(());
+    }
+    let mut query = Vec::new();
+    let has_query = match whole {
+        Some(_) => false,
+        None => settings.query.apply(exchange.request.query(), &mut query),
+    };
+    let raw = exchange.request.query();
+    let address = uri(exchange.request, if whole.is_some() { raw } else { has_query.then_some(&*query) });
+    // An application asks in the clear, wherever its clients do.
+    for scheme in [Scheme::Http, Scheme::Https] {
+        let address = Uri { scheme, ..address };
+        let purge = match whole {
+            None => Purge::Address(&address),
+            Some(false) => Purge::Prefix(&address),
+            Some(true) => Purge::Site(&address),
+        };
+        cache.purge(&purge, strength);
+    }
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! The settings of the cache: those of a route, and those of the store.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use foregate_cache::{Policy, QueryRule};
+use foregate_module::{Condition, Expression, Plan};
+
+use super::MIB;
+
+/// The store that all routes share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheStore {
+    /// Memory for stored responses, bytes. Default: 256 MiB.
+    pub memory: usize,
+}
+
+impl Default for CacheStore {
+    fn default() -> Self {
+        Self { memory: 256 * MIB }
+    }
+}
+
+/// The cache of a route.
+#[derive(Default)]
+pub struct Cache {
+    /// The decisions on storing and reuse.
+    pub policy: Policy,
+    /// The part of the query that belongs to the key, and that the origin gets.
+    pub query: QueryRule,
+    /// Expressions whose values belong to the key.
+    pub key: Vec<Arc<dyn Expression>>,
+    /// Requests for which one of these holds go past the cache.
+    pub bypass: Vec<Arc<dyn Condition>>,
+    /// The name of this cache in `Cache-Status`; `None` for no such field.
+    pub status_name: Option<Box<str>>,
+    /// The token with which clients may purge over HTTP; `None` for nobody.
+    pub purge_token: Option<Box<str>>,
+    /// A plan without steps, with which routes without modules have their expressions evaluated.
+    pub no_steps: Arc<Plan>,
+}
+
+impl Cache {
+    /// Returns whether something has to be evaluated for each request.
+    pub fn has_expressions(&self) -> bool {
+        !self.key.is_empty() || !self.bypass.is_empty()
+    }
+}
+
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut cache = f.debug_struct("Cache");
+        cache.field("policy", &self.policy).field("query", &self.query);
+        cache.field("key", &self.key.len()).field("bypass", &self.bypass.len());
+        cache.field("status_name", &self.status_name).field("purges", &self.purge_token.is_some()).finish()
+    }
+}
+
+/// The cache of a route, if it has one. Two are equal only when they are the same one.
+#[derive(Debug, Clone, Default)]
+pub struct RouteCache(Option<Arc<Cache>>);
+
+impl RouteCache {
+    /// The cache of a route.
+    pub fn new(cache: Cache) -> Self {
+        Self(Some(Arc::new(cache)))
+    }
+
+    /// The settings, if the route caches.
+    #[inline]
+    pub fn get(&self) -> Option<&Arc<Cache>> {
+        self.0.as_ref()
+    }
+
+    fn address(&self) -> Option<*const Cache> {
+        self.0.as_ref().map(Arc::as_ptr)
+    }
+}
+
+impl PartialEq for RouteCache {
+    fn eq(&self, other: &Self) -> bool {
+        self.address() == other.address()
+    }
+}
+
+impl Eq for RouteCache {}
+
+impl Hash for RouteCache {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.address().hash(state);
+    }
+}

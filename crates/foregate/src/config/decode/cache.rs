@@ -1,0 +1,169 @@
+//! `cache` of a route, and `cache-store`.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use foregate_cache::{ExtensionRule, Parameters, SetCookie, StatusLifetime};
+use foregate_config::value::{self, Value, Wrong};
+use foregate_config::{Decoder, Item, Modules, Problem};
+use foregate_module::PhaseId;
+use foregate_proxy::settings::{Cache, CacheStore};
+
+use super::numbers::set;
+use crate::config::schema::{CACHE, CACHE_STORE};
+
+const MIB: u64 = 1 << 20;
+/// Lifetimes: up to ten years.
+const LIFETIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_hours(24 * 3650);
+/// The name of this cache in Cache-Status.
+const NAME: &str = "foregate";
+/// Characters of a token for purges: fewer could be guessed.
+const TOKEN: RangeInclusive<usize> = 16..=256;
+
+const SET_COOKIE: &[(&str, SetCookie)] =
+    &[("refuse", SetCookie::Refuse), ("drop", SetCookie::Drop), ("store", SetCookie::Store)];
+
+pub(super) fn store(decoder: &mut Decoder<'_>, item: Item<'_>, store: &mut CacheStore) {
+    for (key, item) in decoder.block(item, &CACHE_STORE) {
+        match key.name {
+            "memory" => set(&mut store.memory, decoder.read(item, 0, |v| value::size(v, MIB..=MIB << 24))),
+            name => debug_assert!(false, "{name} is not read"),
+        }
+    }
+}
+
+/// `None` where something is wrong.
+pub(super) fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, modules: &mut Modules<'_>) -> Option<Cache> {
+    let mut cache = Cache::default();
+    let policy = &mut cache.policy;
+    for (key, item) in decoder.block(item, &CACHE) {
+        let phase = PhaseId::CacheKey;
+        match key.name {
+            "ttl" => policy.lifetimes.extend(ttl(decoder, item)),
+            "key" => cache.key.extend(modules.expressions(decoder, (item, key), phase)),
+            "bypass" => cache.bypass.extend(modules.conditions(decoder, (item, key), phase)),
+            "query" => {
+                cache.query.parameters = parameters(decoder, item);
+                cache.query.sort = decoder.prop(item, "sort", value::boolean).unwrap_or_default();
+            }
+            "stale-while-revalidate" => {
+                set(&mut policy.stale_while_revalidate, decoder.read(item, 0, seconds));
+            }
+            "stale-if-error" => set(&mut policy.stale_if_error, decoder.read(item, 0, seconds)),
+            "extensions" => policy.extensions = Some(extensions(decoder, item)),
+            "heuristics" => {
+                let heuristics = &mut policy.heuristics;
+                set(&mut heuristics.percent, decoder.read(item, 0, |v| value::number(v, 0..=100)));
+                set(&mut heuristics.cap, decoder.prop(item, "longest", seconds));
+                set(&mut heuristics.errors, decoder.prop(item, "errors", value::boolean));
+            }
+            "set-cookie" => set(&mut policy.set_cookie, decoder.choice(item, 0, SET_COOKIE)),
+            "client-directives" => policy.client_directives = decoder.flag(item),
+            "targeted" => policy.targeted = decoder.read_all(item, field_name),
+            "keep-tags" => policy.keep_tags = decoder.flag(item),
+            "status-header" => {
+                let name = decoder.read(item, 0, cache_name);
+                cache.status_name = Some(name.unwrap_or_else(|| NAME.into()));
+            }
+            "purge-token" => cache.purge_token = decoder.read(item, 0, token),
+            name => debug_assert!(false, "{name} is not read"),
+        }
+    }
+    Some(cache)
+}
+
+fn seconds(value: &Value<'_>) -> Result<u64, Wrong> {
+    Ok(value::duration(value, LIFETIMES)?.as_secs())
+}
+
+fn ttl(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<StatusLifetime> {
+    let statuses = decoder.read(item, 0, statuses);
+    let seconds = decoder.read(item, 1, seconds);
+    let over_origin = decoder.prop(item, "over-origin", value::boolean).unwrap_or_default();
+    Some(StatusLifetime { statuses: statuses?, seconds: u32::try_from(seconds?).ok()?, over_origin })
+}
+
+/// `200`, `2xx` or `200-299`.
+fn statuses(value: &Value<'_>) -> Result<RangeInclusive<u16>, Wrong> {
+    let wrong = || {
+        Wrong::new("expected a status from 200 to 599, a class of them, or a range")
+            .help("write \"404\", \"4xx\" or \"400-499\"")
+    };
+    let one = |text: &str| {
+        let status = text.parse::<u16>().ok().filter(|_| text.len() == 3);
+        status.filter(|status| (200..600).contains(status))
+    };
+    let text = &*value.text;
+    let range = match text.split_once('-') {
+        Some((first, last)) => one(first).zip(one(last)).map(|(first, last)| first..=last),
+        None => match text.strip_suffix("xx") {
+            Some(class) => one(&format!("{class}00")).map(|first| first..=first + 99),
+            None => one(text).map(|status| status..=status),
+        },
+    };
+    range.filter(|range| !range.is_empty()).ok_or_else(wrong)
+}
+
+fn parameters(decoder: &mut Decoder<'_>, item: Item<'_>) -> Parameters {
+    let keep = decoder.prop(item, "keep", names);
+    let drop = decoder.prop(item, "drop", names);
+    match (keep, drop) {
+        (Some(_), Some(_)) => {
+            let problem = Problem::new(Some(item.place()), "`query` has `keep` or `drop`, not both");
+            decoder.push(problem.help("with `keep`, all other parameters are dropped already"));
+            Parameters::All
+        }
+        (Some(keep), None) => Parameters::Keep(keep),
+        (None, Some(drop)) => Parameters::Drop(drop),
+        (None, None) => Parameters::All,
+    }
+}
+
+/// Names of parameters, between commas.
+fn names(value: &Value<'_>) -> Result<Vec<String>, Wrong> {
+    let names = value::string(value)?.split(',').map(str::trim).filter(|name| !name.is_empty());
+    Ok(names.map(str::to_owned).collect())
+}
+
+fn extensions(decoder: &mut Decoder<'_>, item: Item<'_>) -> ExtensionRule {
+    let mut rule = ExtensionRule::default();
+    let listed = decoder.read_all(item, |value| {
+        let text = value::string(value)?;
+        let plain =
+            !text.is_empty() && text.len() <= 12 && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let wrong = || Wrong::new("expected an extension without its dot").help("write \"css\"");
+        plain.then(|| text.to_ascii_lowercase()).ok_or_else(wrong)
+    });
+    if !listed.iter().any(|extension| extension == "default") {
+        rule.extensions.clear();
+    }
+    rule.extensions.extend(listed.into_iter().filter(|extension| extension != "default"));
+    set(&mut rule.seconds, decoder.prop(item, "ttl", seconds));
+    rule
+}
+
+/// The name of a field.
+fn field_name(value: &Value<'_>) -> Result<String, Wrong> {
+    let text = value::string(value)?;
+    let is_token =
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    let wrong = || Wrong::new("expected the name of a field").help("write \"CDN-Cache-Control\"");
+    is_token.then(|| text.to_owned()).ok_or_else(wrong)
+}
+
+fn cache_name(value: &Value<'_>) -> Result<Box<str>, Wrong> {
+    let text = value::string(value)?;
+    let is_plain = !text.is_empty() && text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    let wrong = || Wrong::new("expected a name of visible ASCII characters");
+    is_plain.then(|| text.into()).ok_or_else(wrong)
+}
+
+fn token(value: &Value<'_>) -> Result<Box<str>, Wrong> {
+    let text = value::string(value)?;
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_plain || !TOKEN.contains(&text.len()) {
+        return Err(Wrong::new("expected a token of 16 to 256 visible ASCII characters")
+            .help("make one, such as by `openssl rand -hex 16`"));
+    }
+    Ok(text.into())
+}

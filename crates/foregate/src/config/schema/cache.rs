@@ -1,0 +1,79 @@
+//! `cache` in a route, and `cache-store`.
+
+use super::{ANY, Block, Key, Prop};
+
+/// The key `cache` of a route.
+pub(super) const CACHE_KEY: Key = Key::block(
+    "cache",
+    &CACHE,
+    "cache { stale-if-error \"1d\" }",
+    "Stores responses and answers further requests from the store, as RFC 9111 says. `cache` alone is enough: the origin's `Cache-Control` decides. The page Caching a site in the guide has recipes.",
+)
+.otherwise("no cache");
+
+/// The key `cache-store` at the top of a file.
+pub(super) const CACHE_STORE_KEY: Key = Key::block(
+    "cache-store",
+    &CACHE_STORE,
+    "cache-store { memory \"1GiB\" }",
+    "The store that all routes with `cache` share.",
+);
+
+/// The block of `cache-store`.
+pub static CACHE_STORE: Block = Block {
+    keys: &[Key::one("memory", "SIZE", "memory \"1GiB\"", "The memory for stored responses, in addition to `limits { memory }`; at least 1 MiB. Beyond: those go that are used least. One response may have a sixteenth of it, at most 8 MiB; larger ones are not stored.")
+        .default("\"256MiB\"")],
+    later: &["disk", "reserve"],
+};
+
+/// The block of `cache`.
+pub static CACHE: Block = Block {
+    keys: &[
+        Key::one("ttl", "STATUS DURATION", "ttl \"404\" \"1m\"", "The lifetime of responses with this status for which the origin states none. STATUS is `200`, a class such as `2xx`, or a range such as `200-299`; the first `ttl` that fits counts.")
+            .args(2, 2)
+            .props(&[Prop { name: "over-origin", usage: "#true|#false", required: false, default: "#false", about: "This lifetime replaces the one that the origin states, but never `no-store` and `private`." }])
+            .many(),
+        Key::one("key", "EXPRESSION...", "key \"http.cookie.lang\"", "Expressions whose values belong to the key, beside scheme, host, path and query: responses are stored apart for each value. Another upstream than the route's, chosen by a module, belongs to it by itself.")
+            .args(1, ANY)
+            .many(),
+        Key::one("bypass", "EXPRESSION...", "bypass #\"starts_with(http.request.uri.path, \"/wp-admin\")\"#", "Requests for which one of these expressions is true go past the cache: they are neither answered from it nor stored.")
+            .args(1, ANY)
+            .many(),
+        Key::one("query", "keep=NAMES drop=NAMES", "query keep=\"page\"", "The parameters of the query that belong to the key. The origin gets these alone. NAMES are separated by commas; a name that ends in `*` stands for all that begin with it.")
+            .args(0, 0)
+            .props(&[
+                Prop { name: "keep", usage: "NAMES", required: false, default: "", about: "These parameters, and no others; `\"\"` for none." },
+                Prop { name: "drop", usage: "NAMES", required: false, default: "", about: "All parameters but these." },
+                Prop { name: "sort", usage: "#true|#false", required: false, default: "#false", about: "The order of different parameters does not count." },
+            ])
+            .otherwise("all of it, as it comes"),
+        Key::one("stale-while-revalidate", "DURATION", "stale-while-revalidate \"1m\"", "How long after its end a response is still served while the origin is asked in the background, where the origin states no time of its own.")
+            .default("\"0s\""),
+        Key::one("stale-if-error", "DURATION", "stale-if-error \"1d\"", "How long after its end a response is served if the origin fails or answers with 500, 502, 503 or 504, where the origin states no time of its own and does not forbid it.")
+            .default("\"10m\""),
+        Key::one("extensions", "\"default\"|EXTENSION...", "extensions \"css\" \"js\" ttl=\"1h\"", "Stores responses by the extension of the path, where the origin states no lifetime. `default` stands for the extensions of static content. The extension must fit `Content-Type`, so that a private page under such a path is not stored.")
+            .args(1, ANY)
+            .props(&[Prop { name: "ttl", usage: "DURATION", required: false, default: "\"2h\"", about: "Their lifetime." }])
+            .otherwise("the extension does not matter"),
+        Key::one("heuristics", "PERCENT", "heuristics 20 longest=\"1h\"", "The lifetime of responses for which nobody states one, in percent of the time since `Last-Modified`; 0 for none. It is for requests without query, cookie and credentials.")
+            .props(&[
+                Prop { name: "longest", usage: "DURATION", required: false, default: "\"1d\"", about: "The longest of such lifetimes." },
+                Prop { name: "errors", usage: "#true|#false", required: false, default: "#false", about: "Errors such as 404 get such a lifetime, too." },
+            ])
+            .default("10"),
+        Key::one("set-cookie", "\"refuse\"|\"drop\"|\"store\"", "set-cookie \"drop\"", "The handling of responses with `Set-Cookie`: not stored; stored without the cookie, which only the first client gets; or stored with it, so that all clients get it.")
+            .default("\"refuse\""),
+        Key::flag("client-directives", "#false", "client-directives", "Heeds `no-cache`, `no-store`, `max-age`, `min-fresh` and `Pragma` of clients. Without it, no client can have the origin asked on each request; `only-if-cached` and `max-stale` count always."),
+        Key::one("targeted", "NAME...", "targeted \"Edge-Cache-Control\" \"CDN-Cache-Control\"", "Fields for caches like this one (RFC 9213): the first that a response has replaces its `Cache-Control` and `Expires`.")
+            .args(1, 8)
+            .default("\"CDN-Cache-Control\""),
+        Key::flag("keep-tags", "#false", "keep-tags", "Sends `Cache-Tag` and `Surrogate-Key` of the origin to clients. Without it, they are removed."),
+        Key::one("status-header", "[NAME]", "status-header \"edge-1\"", "Adds `Cache-Status` (RFC 9211) to responses, with this name for the cache. Without NAME: `foregate`.")
+            .args(0, 1)
+            .otherwise("no such field"),
+        Key::one("purge-token", "TOKEN", "purge-token \"${env:PURGE_TOKEN}\"", "Lets applications purge over HTTP: `PURGE` with the address of a response and `Authorization: Bearer TOKEN`. At least 16 characters. Without this key, `PURGE` goes to the origin as any other method.")
+            .secrets(&[""])
+            .otherwise("nobody purges over HTTP"),
+    ],
+    later: &[],
+};
