@@ -1,7 +1,7 @@
 //! Purges as bytes.
 
 use super::{Prefix, Purge, Sequence, Strength, Table};
-use crate::key::{Key, site};
+use crate::key::{Key, address, site};
 use crate::record::{Reader, part};
 use crate::tags::Tag;
 
@@ -10,6 +10,7 @@ pub(super) enum Kind<'a> {
     All,
     Site(&'a [u8]),
     Key(Key),
+    Address(&'a [u8]),
     Tag(Tag),
     Prefix(&'a [u8], &'a [u8]),
 }
@@ -21,6 +22,7 @@ impl Purge<'_> {
             Self::All => write(&Kind::All, strength, number.0, out),
             Self::Site(uri) => write(&Kind::Site(&site(uri)), strength, number.0, out),
             Self::Key(key) => write(&Kind::Key(*key), strength, number.0, out),
+            Self::Address(uri) => write(&Kind::Address(&address(uri)), strength, number.0, out),
             Self::Tag(tag) => write(&Kind::Tag(*tag), strength, number.0, out),
             Self::Prefix(uri) => {
                 let start = super::start(uri);
@@ -42,6 +44,10 @@ fn write(kind: &Kind<'_>, strength: Strength, floor: u64, out: &mut Vec<u8>) {
         Kind::Key(key) => {
             out.push(2);
             out.extend_from_slice(&key.0.to_le_bytes());
+        }
+        Kind::Address(address) => {
+            out.push(5);
+            part(out, address);
         }
         Kind::Tag(tag) => {
             out.push(3);
@@ -65,6 +71,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<(u64, Strength, Kind<'_>)> {
         2 => Kind::Key(Key(from.u128()?)),
         3 => Kind::Tag(Tag(from.u64()?)),
         4 => Kind::Prefix(from.part()?, from.part()?),
+        5 => Kind::Address(from.part()?),
         _ => return None,
     };
     from.0.is_empty().then_some((floor, strength, kind))
@@ -77,6 +84,7 @@ impl Table {
             Kind::All => raise(&mut self.all),
             Kind::Site(site) => raise(self.sites.entry(Box::from(site)).or_default()),
             Kind::Key(key) => raise(self.keys.entry(key).or_default()),
+            Kind::Address(address) => raise(self.addresses.entry(Box::from(address)).or_default()),
             Kind::Tag(tag) => raise(self.tags.entry(tag).or_default()),
             Kind::Prefix(site, start) => self.push_prefix(Box::from(site), start.to_vec(), floor),
         }
@@ -98,6 +106,9 @@ impl Table {
         }
         for (&key, &floor) in &self.keys {
             save(&Kind::Key(key), floor);
+        }
+        for (address, &floor) in &self.addresses {
+            save(&Kind::Address(address), floor);
         }
         for (&tag, &floor) in &self.tags {
             save(&Kind::Tag(tag), floor);
