@@ -200,15 +200,33 @@ impl Disk {
     /// A directory did not take the purge. It counts all the same; a process that begins before the directory works again uses nothing of it.
     pub async fn purge(&self, purge: &Purge<'_>, strength: Strength) -> Result<Sequence, foregate_io::Error> {
         let number = self.floors.purge(purge, strength);
+        self.record(purge, strength, number).await?;
+        Ok(number)
+    }
+
+    /// Writes a purge that counts already, so that it survives a kill.
+    ///
+    /// # Errors
+    /// As for [`purge`](Self::purge).
+    pub fn record(
+        &self,
+        purge: &Purge<'_>,
+        strength: Strength,
+        number: Sequence,
+    ) -> impl Future<Output = Result<(), foregate_io::Error>> + Send + use<> {
         let mut bytes = Vec::new();
         purge.write(strength, number, &mut bytes);
-        let mut failed = None;
-        for directory in &self.directories {
-            if let Err(error) = note(&directory.inner, &bytes).await {
-                failed = Some(error);
+        let directories: Vec<_> =
+            self.directories.iter().map(|directory| Arc::clone(&directory.inner)).collect();
+        async move {
+            let mut recorded = Ok(());
+            for inner in directories {
+                if let Err(error) = note(&inner, &bytes).await {
+                    recorded = Err(error);
+                }
             }
+            recorded
         }
-        failed.map_or(Ok(number), Err)
     }
 
     /// Changes the limit of a directory. Contents beyond it go soon.

@@ -127,7 +127,7 @@ async fn reply(line: &[u8], requests: &mpsc::Sender<Request>, proxy: &Arc<Proxy>
     let Some(verb) = request.get("verb").and_then(serde_json::Value::as_str) else {
         return refusal("expected one line such as {\"verb\":\"reload\"}");
     };
-    match cache::answer(verb, &request, proxy) {
+    match cache::answer(verb, &request, proxy).await {
         Some(Ok(answer)) => return format!("{answer}\n"),
         Some(Err(error)) => return refusal(&error),
         None => {}

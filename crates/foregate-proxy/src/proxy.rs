@@ -226,7 +226,10 @@ pub struct Proxy {
 
 impl Proxy {
     /// A proxy on its first configuration.
-    pub fn new(mut config: Config, metrics: Arc<Metrics>) -> Self {
+    ///
+    /// # Errors
+    /// A folder of the cache cannot be used.
+    pub fn new(mut config: Config, metrics: Arc<Metrics>) -> io::Result<Self> {
         let unrouted = metrics.unrouted();
         count_sites(&mut config, &metrics);
         let limits = &config.settings.limits;
@@ -235,13 +238,13 @@ impl Proxy {
         let threads = threads.map_or(1, std::num::NonZeroUsize::get);
         let offload = Offload::new(threads, limits.offload_queue, Arc::clone(&metrics));
         pressure::set_limit(config.settings.memory());
-        let cache = Arc::new(Cache::new(config.settings.cache_store, Arc::clone(&metrics)));
+        let cache = Arc::new(Cache::new(&config.settings.cache_store, Arc::clone(&metrics))?);
         let steps = Arc::clone(metrics.steps(config.settings.pipeline.steps().map(|decl| decl.name)));
         let filter_memory = Arc::<Budget>::default();
         filter_memory.set_limit(limits.filter_memory, limits.filter_per_client);
         let spools = Arc::<Spools>::default();
         spools.budget.set_limit(limits.filter_files, limits.filter_per_client);
-        Self {
+        Ok(Self {
             steps,
             filter_memory,
             upload_windows: Arc::new(Budget::reserved(config.settings.memory() / UPLOAD_WINDOWS)),
@@ -257,7 +260,7 @@ impl Proxy {
             connections_per_client: AtomicUsize::new(usize::MAX),
             leaving: ArcSwapOption::empty(),
             draining: AtomicBool::new(false),
-        }
+        })
     }
 
     /// The present configuration.
@@ -303,7 +306,7 @@ impl Proxy {
         count_sites(&mut config, &self.metrics);
         self.offload.set_limit(config.settings.limits.offload_queue);
         pressure::set_limit(config.settings.memory());
-        self.cache.set_limits(config.settings.cache_store);
+        self.cache.set_limits(&config.settings.cache_store);
         let limits = &config.settings.limits;
         self.filter_memory.set_limit(limits.filter_memory, limits.filter_per_client);
         self.spools.budget.set_limit(limits.filter_files, limits.filter_per_client);

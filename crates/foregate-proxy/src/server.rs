@@ -226,7 +226,7 @@ impl Server {
         config.open_folders(&[])?;
         config.open_logs(&logs, &metrics)?;
         config.settle(&upstreams).await;
-        let proxy = Arc::new(Proxy::new(config, metrics));
+        let proxy = Arc::new(Proxy::new(config, metrics)?);
         let (admin, requests) = mpsc::channel(16);
         let (tell, changed) = mpsc::channel(1);
         let mut server = Self {

@@ -24,7 +24,7 @@ use crate::address::AddressBlock;
 
 use self::automatic::IssuedBy;
 pub use self::balance::{Balance, HashBy};
-pub use self::cache::{Cache, CacheStore, RouteCache};
+pub use self::cache::{Cache, CacheDisk, CacheStore, RouteCache};
 pub use self::conditions::{Entrance, OriginTimes, RouteConditions, RouteTimeouts};
 pub use self::retry::{Elsewhere, NewPath, Retry, RetryOn};
 pub use self::servers::{Eject, HealthCheck, HttpProbe, Probe, Server, Statuses, Sticky};

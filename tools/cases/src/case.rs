@@ -520,6 +520,11 @@ pub enum ProxyAction {
     Memory(u64),
     /// The process still runs.
     Alive,
+    /// Kills the process, or ends it gracefully, and starts it again with the configuration file that there is.
+    Restart {
+        /// By SIGKILL.
+        kill: bool,
+    },
 }
 
 /// HTTP/2 frames to write.

@@ -162,9 +162,11 @@ impl Proxy {
         Ok(())
     }
 
-    fn kill(&mut self) {
+    /// Kills it, and waits until it is gone.
+    pub fn kill(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
+        self.exit = self.exit.or(Some(-9));
     }
 }
 

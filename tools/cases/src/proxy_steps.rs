@@ -92,6 +92,7 @@ pub(crate) fn run(shared: &Shared, action: &ProxyAction) -> Result<(), String> {
             let got = proxy.memory();
             if got <= *most { Ok(()) } else { Err(format!("the proxy holds {} MiB", got >> 20)) }
         }),
+        ProxyAction::Restart { kill } => restart(shared, *kill),
         ProxyAction::Alive => with_proxy(shared, |proxy| match proxy.try_exit() {
             None => Ok(()),
             Some(code) => Err(format!("the proxy ended with {code}")),
@@ -101,6 +102,20 @@ pub(crate) fn run(shared: &Shared, action: &ProxyAction) -> Result<(), String> {
 
 fn with_proxy<T>(shared: &Shared, act: impl FnOnce(&mut Proxy) -> Result<T, String>) -> Result<T, String> {
     act(shared.proxy.lock().as_mut().ok_or("no proxy runs in this case")?)
+}
+
+fn restart(shared: &Shared, kill: bool) -> Result<(), String> {
+    let binary = shared.variables.get("binary").cloned().unwrap_or_default();
+    let config = fs::read_to_string(shared.folder.join("case.kdl")).map_err(|error| error.to_string())?;
+    with_proxy(shared, |proxy| {
+        if kill {
+            proxy.kill();
+        } else {
+            proxy.finish(None)?;
+        }
+        *proxy = Proxy::start(Path::new(&binary), &shared.folder, &config, None, None)?;
+        Ok(())
+    })
 }
 
 fn write(path: &Path, content: &str) -> Result<(), String> {

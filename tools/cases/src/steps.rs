@@ -270,6 +270,7 @@ fn proxy(words: &mut Words) -> Result<ProxyAction, String> {
             ProxyAction::Memory(size.ok_or_else(|| format!("`{word}` is not a size such as 100MiB"))? << 20)
         }
         "alive" => ProxyAction::Alive,
+        "restart" => ProxyAction::Restart { kill: words.flag("kill") },
         _ => return Err(format!("the proxy cannot `{verb}`")),
     })
 }

@@ -1,19 +1,31 @@
 //! The verbs of the cache on the admin socket.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use foregate_cache::{Found, KeyParts, KeyText, Purge, Strength, Uri};
+use foregate_disk::Stat;
 use foregate_wire::{HeaderList, Scheme, Slashes, normalize_path, normalize_query, parse_authority};
 use serde_json::{Value, json};
 
+use crate::cache::{Recording, StoreFound};
 use crate::proxy::Proxy;
 
 /// Answers a verb of the cache. `None`: it is none.
-pub(super) fn answer(verb: &str, request: &Value, proxy: &Arc<Proxy>) -> Option<Result<Value, String>> {
+pub(super) async fn answer(verb: &str, request: &Value, proxy: &Arc<Proxy>) -> Option<Result<Value, String>> {
     Some(match verb {
-        "cache-purge" => purge(request, proxy).map(|()| json!({ "ok": true })),
+        "cache-purge" => match purge(request, proxy) {
+            Ok(None) => Ok(json!({ "ok": true })),
+            Ok(Some(recording)) => match recording.await {
+                true => Ok(json!({ "ok": true })),
+                false => {
+                    Err("purged, but a folder of the cache did not take the purge: see the log".to_owned())
+                }
+            },
+            Err(error) => Err(error),
+        },
         "cache-stat" => Ok(stat(proxy)),
-        "cache-get" => get(request, proxy),
+        "cache-get" => get(request, proxy).await,
         _ => return None,
     })
 }
@@ -74,23 +86,22 @@ impl Address {
     }
 }
 
-fn purge(request: &Value, proxy: &Arc<Proxy>) -> Result<(), String> {
+fn purge(request: &Value, proxy: &Arc<Proxy>) -> Result<Option<Recording>, String> {
     let soft = request.get("soft") == Some(&Value::Bool(true));
     let strength = if soft { Strength::Soft } else { Strength::Hard };
     let text = |name| request.get(name).and_then(Value::as_str);
     let cache = &proxy.cache;
-    if let Some(url) = text("url") {
-        cache.purge(&Purge::Address(&Address::read(url, proxy, true)?.uri()), strength);
+    Ok(if let Some(url) = text("url") {
+        cache.purge(&Purge::Address(&Address::read(url, proxy, true)?.uri()), strength)
     } else if let Some(prefix) = text("prefix") {
-        cache.purge(&Purge::Prefix(&Address::read(prefix, proxy, false)?.uri()), strength);
+        cache.purge(&Purge::Prefix(&Address::read(prefix, proxy, false)?.uri()), strength)
     } else if let Some(tag) = text("tag") {
-        cache.purge(&Purge::Tag(cache.tag(tag.trim().as_bytes())), strength);
+        cache.purge(&Purge::Tag(cache.tag(tag.trim().as_bytes())), strength)
     } else if request.get("all") == Some(&Value::Bool(true)) {
-        cache.purge(&Purge::All, strength);
+        cache.purge(&Purge::All, strength)
     } else {
         return Err("expected url, prefix, tag or all".to_owned());
-    }
-    Ok(())
+    })
 }
 
 fn stat(proxy: &Proxy) -> Value {
@@ -107,6 +118,7 @@ fn stat(proxy: &Proxy) -> Value {
             "evictions": figures.evicted,
             "fetching": figures.fetching,
         },
+        "disks": figures.disks.iter().map(disk).collect::<Vec<_>>(),
         "requests": map(&mut counters.requests()),
         "not_stored": map(&mut counters.reasons()),
         "collapsed": counters.collapsed.get(),
@@ -118,8 +130,33 @@ fn stat(proxy: &Proxy) -> Value {
     })
 }
 
+/// The figures of a folder.
+fn disk((folder, stat): &(PathBuf, Stat)) -> Value {
+    json!({
+        "folder": folder.display().to_string(),
+        "bytes": stat.bytes,
+        "limit": stat.limit,
+        "entries": stat.entries,
+        "files": stat.files,
+        "memory": stat.memory,
+        "hits": stat.hits,
+        "misses": stat.misses,
+        "stored": stat.stored,
+        "written": stat.written,
+        "moved": stat.moved,
+        "evictions": stat.evicted,
+        "dropped": stat.dropped,
+        "errors": stat.errors,
+        "corrupt": stat.corrupt,
+        "busy": stat.busy,
+        "longest_wait_us": stat.longest_wait,
+        "recovering": stat.recovering,
+        "off": stat.off,
+    })
+}
+
 /// What is stored for a URL, without the additions of the route's expressions.
-fn get(request: &Value, proxy: &Arc<Proxy>) -> Result<Value, String> {
+async fn get(request: &Value, proxy: &Arc<Proxy>) -> Result<Value, String> {
     let url = request.get("url").and_then(Value::as_str).ok_or("expected url")?;
     let address = Address::read(url, proxy, true)?;
     let mut fields = HeaderList::new();
@@ -133,10 +170,26 @@ fn get(request: &Value, proxy: &Arc<Proxy>) -> Result<Value, String> {
     let mut text = KeyText::new();
     text.write(&address.uri(), &KeyParts::default());
     let cache = &proxy.cache;
-    let (object, outdated) = match cache.store.get(text.key(&cache.secret), &text, &fields) {
-        Found::Object { object, outdated } => (object, outdated),
+    let key = text.key(&cache.secret);
+    let (object, outdated, tier, length) = match cache.store.get(key, &text, &fields) {
+        Found::Object { object, outdated } => {
+            let length = object.body.len();
+            (object, outdated, "memory", length)
+        }
         Found::Nothing { variant } => {
-            return Ok(json!({ "ok": true, "found": false, "other_variants": variant.is_some() }));
+            match cache.store.get_from_disk(key, &text, &fields, cache.time()).await {
+                StoreFound::Hit(hit) => {
+                    let length = hit.file.as_ref().map_or_else(|| hit.object.body.len(), |file| file.len());
+                    (hit.object, hit.outdated, "disk", length)
+                }
+                StoreFound::Nothing(on_disk) => {
+                    let others = variant.or(on_disk).is_some();
+                    return Ok(json!({ "ok": true, "found": false, "other_variants": others }));
+                }
+                StoreFound::Unavailable => {
+                    return Err("the disk is too slow at the moment, or off".to_owned());
+                }
+            }
         }
     };
     let (head, now) = (&object.head, cache.time());
@@ -147,12 +200,12 @@ fn get(request: &Value, proxy: &Arc<Proxy>) -> Result<Value, String> {
     Ok(json!({
         "ok": true,
         "found": true,
-        "tier": "memory",
+        "tier": tier,
         "status": head.status,
         "age": head.life.age(now),
         "ttl": head.life.remaining(now),
         "outdated": outdated,
-        "bytes": object.body.len(),
+        "bytes": length,
         "tags": head.tags.len(),
         "fields": shown.collect::<Vec<_>>(),
     }))

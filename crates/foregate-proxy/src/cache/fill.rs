@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use foregate_cache::{
-    Asked, Demands, Failed, Failure, Key, KeyText, Lead, Moment, Object, Response, Sequence, Stored,
+    Asked, Body, Demands, Failed, Failure, Key, KeyText, Lead, Moment, Object, Response, Sequence, Stored,
     ask_for_whole, ask_to_validate, refresh, store,
 };
 use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead};
@@ -229,14 +229,16 @@ impl Fill {
             BodyLength::Empty => Some(0),
             _ => None,
         };
-        if length.is_some_and(|length| length > self.cache.store.largest()) {
+        let too_large = length.is_some_and(|length| length > self.cache.store.largest());
+        let file = if too_large { self.cache.store.fill(self.key) } else { None };
+        if too_large && file.is_none() {
             self.cache.metrics.cache.too_large.inc();
             self.hand_on(arrived, std::mem::take(&mut asks.head), None);
             return ControlFlow::Break(());
         }
         let variant = head.vary.as_ref().map(|vary| self.key.variant(vary.variant, &self.cache.secret));
         let is_shared = self.lead.head(Arc::clone(&head), length, variant, arrived.received.cache);
-        if !is_shared && head.life.is_shareable() {
+        if !is_shared && head.life.is_shareable() && file.is_none() {
             // There is no memory for it now.
             self.hand_on(arrived, std::mem::take(&mut asks.head), None);
             return ControlFlow::Break(());
@@ -244,7 +246,7 @@ impl Fill {
         if !is_shared && let Some(hand) = self.hand.take() {
             let _ = hand.try_send(Handed::Own(Arc::clone(&head)));
         }
-        self.body(arrived, head, variant, ask).await;
+        self.body(arrived, (head, variant), file, ask).await;
         ControlFlow::Break(())
     }
 
@@ -298,8 +300,14 @@ impl Fill {
         ControlFlow::Break(())
     }
 
-    /// Receives the body, for the followers and the store.
-    async fn body(mut self, mut arrived: Arrived, head: Arc<Stored>, variant: Option<Key>, ask: &Ask<'_>) {
+    /// Receives the body, for the followers and the store. One that is too long for the memory goes to a `file` on the disk meanwhile.
+    async fn body(
+        mut self,
+        mut arrived: Arrived,
+        (head, variant): (Arc<Stored>, Option<Key>),
+        mut file: Option<foregate_disk::Fill>,
+        ask: &Ask<'_>,
+    ) {
         let idle = self.times.idle;
         let mut timer = Timer::new(idle);
         let (mut charge, mut held, mut pieces) = (Charge::new(), 0_usize, 0_usize);
@@ -310,7 +318,7 @@ impl Fill {
                 Poll::Ready(room) => Poll::Ready(room),
                 Poll::Pending => timer.poll(cx, until).map(|()| true),
             });
-            if !room.await {
+            if !room.await && file.is_none() {
                 // Nobody reads, and it is too long for the store.
                 arrived.origin.link.abort();
                 return self.lead.fail(Failed::Abandoned);
@@ -324,6 +332,12 @@ impl Fill {
                 Ok(Received::Data) => {
                     let piece = Bytes::copy_from_slice(link.data());
                     link.consume(piece.len());
+                    if let Some(to) = &mut file
+                        && to.push(&piece).await.is_err()
+                    {
+                        // The clients get the rest all the same.
+                        file = None;
+                    }
                     held += piece.len();
                     self.cache.metrics.cache.bytes_in.add(piece.len() as u64);
                     if self.lead.push(piece) {
@@ -347,6 +361,17 @@ impl Fill {
         self.upstream.recycle(arrived.origin, clock::now());
         let now = self.cache.time();
         let Self { cache, key, text, lead, stale, .. } = self;
+        if let Some(file) = file {
+            let object = Object::new((*head).clone(), Body::default(), key, &text, arrived.sequence);
+            // The end of the body waits for the file to have its name: who has the whole body finds it stored.
+            let whole = matches!(arrived.length, BodyLength::Fixed(length) if length == held as u64);
+            if whole && file.finish(&object).await.is_ok() {
+                cache.metrics.cache.stored.inc();
+                cache.flights.unmark(variant.unwrap_or(key));
+            }
+            lead.complete(|_| None);
+            return;
+        }
         let object = lead.complete(|body| {
             let object = Object::new((*head).clone(), body, key, &text, arrived.sequence);
             let object = Arc::new(object);

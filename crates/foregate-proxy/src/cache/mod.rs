@@ -2,20 +2,24 @@
 //!
 //! It knows no client and no exchange. `foregate-cache` decides; here are the clock, the memory of the process, and the requests to origins.
 
+mod disk;
 mod fill;
 mod store;
 
+use std::io;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use foregate_cache::{CacheTime, FlightLimits, Flights, Moment, NotStored, Secret, Strength, Tag, Uri};
+use foregate_cache::{
+    CacheTime, FlightLimits, Flights, Floors, Moment, NotStored, Secret, Strength, Tag, Uri,
+};
+use foregate_disk::Disk;
 
 pub(crate) use self::fill::stated_length;
 pub use self::fill::{Fill, Handed};
-pub use self::store::Store;
+pub use self::store::{Hit, Recording, Store, StoreFound};
 use crate::counters::cache::CacheFigures;
 use crate::counters::metrics::Metrics;
-use crate::random;
 use crate::settings::CacheStore;
 
 /// The cache of the process. Survives reloads.
@@ -27,36 +31,41 @@ pub struct Cache {
     pub flights: Flights,
     /// The secret of keys, variants and tags.
     pub secret: Secret,
-    start: Instant,
+    /// When the process began, and the cache's time then.
+    start: (Instant, CacheTime),
     metrics: Arc<Metrics>,
 }
 
 impl Cache {
-    /// An empty cache.
-    pub fn new(settings: CacheStore, metrics: Arc<Metrics>) -> Self {
-        let mut secret = [0; 16];
-        for part in secret.chunks_mut(8) {
-            part.copy_from_slice(&random::number().to_le_bytes()[..part.len()]);
-        }
-        let secret = Secret::new(secret);
-        Self {
-            store: Store::new(settings, secret),
+    /// A cache, which is empty but for what the folders of the disk tier hold.
+    ///
+    /// # Errors
+    /// A folder of the disk tier cannot be used.
+    pub fn new(settings: &CacheStore, metrics: Arc<Metrics>) -> io::Result<Self> {
+        let floors = Arc::new(Floors::default());
+        let disk = disk::open(&settings.disks, &floors)?;
+        // Keys that lie on a disk were hashed with the secret that lies beside them, and ages go on there.
+        let secret = disk.as_ref().map_or_else(|| Secret::new(disk::random_bytes()), Disk::secret);
+        let start = disk.as_ref().map_or_else(|| (Instant::now(), CacheTime::default()), Disk::started);
+        Ok(Self {
+            store: Store::new(settings, secret, floors, disk),
             flights: Flights::new(FlightLimits::default()),
             secret,
-            start: Instant::now(),
+            start,
             metrics,
-        }
+        })
     }
 
     /// Changes the limits. What is stored stays, as far as it fits.
-    pub fn set_limits(&self, settings: CacheStore) {
+    pub fn set_limits(&self, settings: &CacheStore) {
         self.store.set_limits(settings, self.time());
     }
 
     /// The time on the cache's clock.
     pub fn time(&self) -> CacheTime {
-        let since = self.start.elapsed().as_millis();
-        CacheTime(u64::try_from(since).unwrap_or(u64::MAX))
+        let (start, time) = self.start;
+        let since = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        CacheTime(time.0.saturating_add(since))
     }
 
     /// This moment on both clocks.
@@ -67,18 +76,28 @@ impl Cache {
 
     /// Makes everything invalid that is stored for an address, whatever the route has added to its keys, after a request that has changed it.
     pub fn invalidate_address(&self, uri: &Uri<'_>) {
-        self.store.purge(&foregate_cache::Purge::Address(uri), Strength::Hard);
+        if let Some(recording) = self.store.purge(&foregate_cache::Purge::Address(uri), Strength::Hard) {
+            // The client's request has changed the origin already; it waits for no disk.
+            tokio::spawn(recording);
+        }
         self.metrics.cache.invalidated.inc();
     }
 
-    /// Purges, at once. What is stored is removed by a task of its own meanwhile.
-    pub fn purge(self: &Arc<Self>, purge: &foregate_cache::Purge<'_>, strength: Strength) {
-        self.store.purge(purge, strength);
+    /// Purges, at once. What is stored in memory is removed by a task of its own meanwhile. With a disk tier, the purge survives a kill of the
+    /// process once the recording is awaited; the result says whether it was written.
+    #[must_use = "a purge that is not recorded may be lost"]
+    pub fn purge(
+        self: &Arc<Self>,
+        purge: &foregate_cache::Purge<'_>,
+        strength: Strength,
+    ) -> Option<Recording> {
+        let recording = self.store.purge(purge, strength);
         self.metrics.cache.purges.inc();
         if strength == Strength::Hard {
             let cache = Arc::clone(self);
             tokio::spawn(async move { cache.store.sweep().await });
         }
+        recording
     }
 
     /// The tag with this text.
@@ -96,6 +115,7 @@ impl Cache {
             evicted: stat.memory.evicted,
             fetching: self.flights.memory(),
             purges: stat.floors,
+            disks: stat.disks,
         }
     }
 

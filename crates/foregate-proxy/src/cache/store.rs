@@ -1,18 +1,52 @@
-//! The tiers of the store: everything that is stored, found and removed goes through here. There is one so far, the memory; a further one
-//! stands behind it.
+//! The tiers of the store: everything that is stored, found and removed goes through here. Behind the memory stands the disk, if there is one.
 
+use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 
-use foregate_cache::{CacheTime, Floors, Found, Key, KeyText, Memory, MemoryStat, Purge, Secret, Strength};
+use foregate_cache::{
+    CacheTime, Floors, Found, Key, KeyText, Memory, MemoryStat, Object, Purge, Secret, Strength,
+};
+use foregate_disk::{Disk, FileBody, Fill, Stat};
 use foregate_wire::HeaderList;
 use parking_lot::Mutex;
 
+use super::disk;
 use crate::settings::CacheStore;
+
+/// The longest body that shared fetches keep whole: a longer one is written to the disk while it arrives.
+const LARGEST_IN_MEMORY: u64 = 8 << 20;
+
+/// A purge on its way into the journals of the disk tier. The result says whether it was written.
+pub type Recording = Pin<Box<dyn Future<Output = bool> + Send>>;
+
+/// A stored response.
+#[derive(Debug)]
+pub struct Hit {
+    /// The response.
+    pub object: Arc<Object>,
+    /// Its body, where that is read from a file while it is sent; then that of the object is empty.
+    pub file: Option<FileBody>,
+    /// `true` if a soft purge has made it stale.
+    pub outdated: bool,
+}
+
+/// The result of a lookup on the disk.
+#[derive(Debug)]
+pub enum StoreFound {
+    /// A response that the request selects.
+    Hit(Hit),
+    /// None; the key of the variant that the request asks for, if the address is known to vary.
+    Nothing(Option<Key>),
+    /// The disk is too slow at the moment, or off.
+    Unavailable,
+}
 
 /// The stored responses, in all tiers.
 #[derive(Debug)]
 pub struct Store {
     memory: Memory,
+    disk: Option<Arc<Disk>>,
     limit: Mutex<usize>,
     /// One sweep at a time; `true` if another purge came meanwhile.
     sweeping: Mutex<Sweeping>,
@@ -27,7 +61,7 @@ enum Sweeping {
 }
 
 /// The figures of the store.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone)]
 pub struct StoreStat {
     /// Those of the memory.
     pub memory: MemoryStat,
@@ -35,17 +69,31 @@ pub struct StoreStat {
     pub limit: usize,
     /// Purges that are remembered.
     pub floors: usize,
+    /// The folders of the disk tier.
+    pub disks: Vec<(PathBuf, Stat)>,
 }
 
 impl Store {
-    /// An empty store.
-    pub fn new(settings: CacheStore, secret: Secret) -> Self {
-        let memory = Memory::new(settings.memory, secret, Arc::new(Floors::default()));
-        Self { memory, limit: Mutex::new(settings.memory), sweeping: Mutex::default() }
+    /// A store with nothing in memory.
+    pub fn new(settings: &CacheStore, secret: Secret, floors: Arc<Floors>, disk: Option<Disk>) -> Self {
+        let memory = Memory::new(settings.memory, secret, floors);
+        let disk = disk.map(Arc::new);
+        Self { memory, disk, limit: Mutex::new(settings.memory), sweeping: Mutex::default() }
     }
 
     /// Changes the limits.
-    pub fn set_limits(&self, settings: CacheStore, now: CacheTime) {
+    pub fn set_limits(&self, settings: &CacheStore, now: CacheTime) {
+        for disk in &settings.disks {
+            if let Some(tier) = &self.disk {
+                tier.set_size(&disk.folder, disk.size);
+            }
+        }
+        let stat = self.disk.as_ref().map_or_else(Vec::new, |disk| disk.stat());
+        let same = stat.len() == settings.disks.len()
+            && settings.disks.iter().all(|disk| stat.iter().any(|(folder, _)| *folder == disk.folder));
+        if !same {
+            tracing::warn!("other folders of `cache-store` take effect with the next start");
+        }
         let mut limit = self.limit.lock();
         if std::mem::replace(&mut *limit, settings.memory) != settings.memory {
             self.memory.set_limit(settings.memory, now);
@@ -62,24 +110,70 @@ impl Store {
         self.memory.floors()
     }
 
-    /// The longest body that is stored, bytes.
+    /// Returns whether the disk may have something for a key. It waits for nothing.
+    pub fn disk_may_have(&self, key: Key) -> bool {
+        self.disk.as_ref().is_some_and(|disk| disk.may_have(key))
+    }
+
+    /// Looks for a response on the disk. A hit goes to the memory, if it fits.
+    pub async fn get_from_disk(
+        &self,
+        key: Key,
+        text: &KeyText,
+        request: &HeaderList,
+        now: CacheTime,
+    ) -> StoreFound {
+        let Some(disk) = &self.disk else { return StoreFound::Nothing(None) };
+        match disk::get(disk, key, text, request).await {
+            foregate_disk::Found::Object { object, outdated } => {
+                let object = Arc::new(object);
+                self.memory.insert(Arc::clone(&object), now);
+                StoreFound::Hit(Hit { object, file: None, outdated })
+            }
+            foregate_disk::Found::File { object, body, outdated } => {
+                StoreFound::Hit(Hit { object: Arc::new(object), file: Some(body), outdated })
+            }
+            foregate_disk::Found::Nothing { variant } => StoreFound::Nothing(variant),
+            foregate_disk::Found::Unavailable => StoreFound::Unavailable,
+        }
+    }
+
+    /// The longest body that is stored when it is complete, bytes.
     pub fn largest(&self) -> u64 {
-        self.memory.largest() as u64
+        let memory = self.memory.largest() as u64;
+        if self.disk.is_some() { memory.max(LARGEST_IN_MEMORY) } else { memory }
+    }
+
+    /// Begins to write a body to the disk that is too long for everything else. `None` without a disk that takes it.
+    pub fn fill(&self, key: Key) -> Option<Fill> {
+        self.disk.as_ref()?.fill(key)
     }
 
     /// Stores an object. `false` if it is too large, or was purged while it was fetched.
-    pub fn insert(&self, object: Arc<foregate_cache::Object>, now: CacheTime) -> bool {
-        self.memory.insert(object, now)
+    pub fn insert(&self, object: Arc<Object>, now: CacheTime) -> bool {
+        let on_disk = self.disk.as_ref().is_some_and(|disk| disk::put(disk, &object));
+        self.memory.insert(object, now) || on_disk
     }
 
     /// Removes an object, unless another one has taken its place.
-    pub fn remove(&self, object: &Arc<foregate_cache::Object>) {
+    pub fn remove(&self, object: &Arc<Object>) {
         self.memory.remove(object);
+        if let Some(disk) = &self.disk {
+            disk.remove(object.key());
+        }
     }
 
     /// Purges, at once.
-    pub fn purge(&self, purge: &Purge<'_>, strength: Strength) {
-        self.memory.floors().purge(purge, strength);
+    pub fn purge(&self, purge: &Purge<'_>, strength: Strength) -> Option<Recording> {
+        let number = self.memory.floors().purge(purge, strength);
+        let recording = self.disk.as_ref()?.record(purge, strength, number);
+        Some(Box::pin(async move {
+            let recorded = recording.await;
+            if let Err(error) = &recorded {
+                tracing::warn!(%error, "a purge could not be written: it counts, and the next start uses nothing from that folder");
+            }
+            recorded.is_ok()
+        }))
     }
 
     /// Removes what was purged from memory, a part at a time, and then forgets the purges.
@@ -108,6 +202,12 @@ impl Store {
 
     /// The figures of the store.
     pub fn stat(&self) -> StoreStat {
-        StoreStat { memory: self.memory.stat(), limit: *self.limit.lock(), floors: self.floors().len() }
+        let disks = self.disk.as_ref().map_or_else(Vec::new, |disk| disk.stat());
+        StoreStat {
+            memory: self.memory.stat(),
+            limit: *self.limit.lock(),
+            floors: self.floors().len(),
+            disks,
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! Counters of the cache.
 
+use std::path::PathBuf;
+
 use foregate_cache::NotStored;
+use foregate_disk::Stat;
 
 use super::metrics::{Counter, ShardedCounter};
 
@@ -54,7 +57,7 @@ pub(crate) const REASONS: [NotStored; 10] = [
 ];
 
 /// The figures of the store.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default, Clone)]
 pub struct CacheFigures {
     /// Bytes of memory, bookkeeping included.
     pub bytes: usize,
@@ -68,6 +71,8 @@ pub struct CacheFigures {
     pub fetching: usize,
     /// Purges that are remembered.
     pub purges: usize,
+    /// The folders of the disk tier, with their figures.
+    pub disks: Vec<(PathBuf, Stat)>,
 }
 
 /// Counters of the cache.

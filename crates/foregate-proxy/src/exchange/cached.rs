@@ -22,9 +22,10 @@ use super::parts::needs_whole;
 use super::reply::Source;
 use super::shape::{shape_or_send, shapes};
 use super::{Exchange, Next, Step};
+use crate::cache::{Hit, Recording, StoreFound};
 use crate::counters::cache::CacheOutcome;
 use crate::error::Error;
-use crate::link::{CachedLink, Link};
+use crate::link::{CachedLink, Link, StoredBody};
 use crate::random;
 use crate::settings::Cache;
 
@@ -56,6 +57,10 @@ enum Looked {
     Next(Step),
     /// Something has to be fetched.
     Wanted(Box<Wanted>),
+    /// The disk may have it.
+    Disk(Box<(Located, Demands)>),
+    /// This is next, once purges are written.
+    Recorded(Vec<Recording>, Step),
 }
 
 /// Answers the request from the cache, or has it go on to the origin.
@@ -70,7 +75,15 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> Next {
             }
             Ok(step)
         }
-        // Apart, since it is large and hits do without.
+        // Apart, since they are large and hits in memory do without.
+        Looked::Disk(looking) => Box::pin(look_on_disk(exchange, settings, upstream, *looking)).await,
+        Looked::Recorded(recordings, step) => {
+            for recording in recordings {
+                // It counts in any case, and the log tells where it was not written.
+                recording.await;
+            }
+            Ok(step)
+        }
         Looked::Wanted(wanted) => Box::pin(wanted.fetch(exchange, settings, upstream)).await,
     }
 }
@@ -94,9 +107,9 @@ fn look(exchange: &mut Exchange<'_>, settings: &Cache, upstream: usize) -> Resul
         }
         Ok(Looked::Next(Step::Prepare(upstream)))
     };
-    if let Some(step) = purge::answer(exchange, settings) {
+    if let Some((recordings, step)) = purge::answer(exchange, settings) {
         exchange.cached = None;
-        return Ok(Looked::Next(step));
+        return Ok(Looked::Recorded(recordings, step));
     }
     if exchange.request.opens_tunnel() {
         return pass(exchange, "upgrade", Forward::Bypass);
@@ -159,33 +172,102 @@ fn found(
 ) -> Looked {
     let cache = &exchange.proxy.cache;
     let found = cache.store.get(located.key, &located.text, &exchange.request.head.headers);
-    let (object, outdated) = match found {
-        Found::Object { object, outdated } => (object, outdated),
-        Found::Nothing { variant } => {
-            let forward = if variant.is_some() { Forward::VaryMiss } else { Forward::UriMiss };
-            exchange.cached = Some(Cached::new(CacheOutcome::Miss, forward));
-            if demands.only_if_cached() {
-                return unavailable(exchange);
-            }
-            if demands.is_head() {
-                located.forward_query(exchange);
-                return Looked::Next(Step::Prepare(upstream));
-            }
-            return Looked::Wanted(Wanted::new(exchange, located, variant, demands, None, false));
+    match found {
+        Found::Object { object, outdated } => {
+            judge(exchange, settings, upstream, located, demands, Hit { object, file: None, outdated })
+        }
+        Found::Nothing { .. } if cache.store.disk_may_have(located.key) => {
+            Looked::Disk(Box::new((located, demands)))
+        }
+        Found::Nothing { variant } => missed(exchange, upstream, located, demands, variant),
+    }
+}
+
+/// Looks on the disk.
+async fn look_on_disk(
+    exchange: &mut Exchange<'_>,
+    settings: &Arc<Cache>,
+    upstream: usize,
+    (located, demands): (Located, Demands),
+) -> Next {
+    let cache = Arc::clone(&exchange.proxy.cache);
+    let fields = exchange.request.head.headers.clone();
+    let found = cache.store.get_from_disk(located.key, &located.text, &fields, cache.time()).await;
+    let looked = match found {
+        StoreFound::Hit(hit) => judge(exchange, settings, upstream, located, demands, hit),
+        StoreFound::Nothing(variant) => missed(exchange, upstream, located, demands, variant),
+        StoreFound::Unavailable if demands.only_if_cached() => unavailable(exchange),
+        StoreFound::Unavailable => {
+            let mut cached = Cached::new(CacheOutcome::Bypass, Forward::Bypass);
+            cached.reason = Some("store-slow");
+            exchange.cached = Some(cached);
+            located.forward_query(exchange);
+            Looked::Next(Step::Prepare(upstream))
         }
     };
+    match looked {
+        Looked::Next(Step::Failed(error)) => Err(error.into()),
+        Looked::Next(step) => {
+            if let Step::Prepare(_) = step {
+                strip_prefix(exchange);
+            }
+            Ok(step)
+        }
+        Looked::Wanted(wanted) => Box::pin(wanted.fetch(exchange, settings, upstream)).await,
+        Looked::Disk(_) | Looked::Recorded(..) => Err(Error::Internal.into()),
+    }
+}
+
+/// Nothing is stored.
+fn missed(
+    exchange: &mut Exchange<'_>,
+    upstream: usize,
+    located: Located,
+    demands: Demands,
+    variant: Option<foregate_cache::Key>,
+) -> Looked {
+    let forward = if variant.is_some() { Forward::VaryMiss } else { Forward::UriMiss };
+    exchange.cached = Some(Cached::new(CacheOutcome::Miss, forward));
+    if demands.only_if_cached() {
+        return unavailable(exchange);
+    }
+    if demands.is_head() {
+        located.forward_query(exchange);
+        return Looked::Next(Step::Prepare(upstream));
+    }
+    Looked::Wanted(Wanted::new(exchange, located, variant, demands, None, false))
+}
+
+/// Decides about the use of a stored response.
+fn judge(
+    exchange: &mut Exchange<'_>,
+    settings: &Cache,
+    upstream: usize,
+    located: Located,
+    demands: Demands,
+    hit: Hit,
+) -> Looked {
+    let cache = &exchange.proxy.cache;
+    let Hit { object, file, outdated } = hit;
     let verdict = reuse(&object.head, &demands, outdated, cache.time());
     match verdict {
         Reuse::Fresh | Reuse::Stale => {
             let outcome = if verdict == Reuse::Fresh { CacheOutcome::Hit } else { CacheOutcome::Stale };
             exchange.cached = Some(Cached::new(outcome, Forward::Stale));
             located.put_back();
-            Looked::Next(serve(exchange, settings, &object, &demands, None))
+            let body = file.map_or_else(|| StoredBody::Memory(Arc::clone(&object)), StoredBody::file);
+            Looked::Next(serve(exchange, settings, (&object, body), &demands, None))
         }
         Reuse::Unavailable => unavailable(exchange),
+        // A file is fetched anew rather than validated: its head lies behind its body, and both are written once.
+        _ if file.is_some() => {
+            let variant = variant_of(exchange, &object);
+            missed(exchange, upstream, located, demands, variant)
+        }
         Reuse::StaleWhileRevalidate if demands.is_head() => {
             exchange.cached = Some(Cached::new(CacheOutcome::Stale, Forward::Stale));
-            Looked::Next(serve(exchange, settings, &object, &demands, None))
+            let body = StoredBody::Memory(Arc::clone(&object));
+            Looked::Next(serve(exchange, settings, (&object, body), &demands, None))
         }
         Reuse::StaleWhileRevalidate => {
             exchange.cached = Some(Cached::new(CacheOutcome::Stale, Forward::Stale));
@@ -231,24 +313,24 @@ fn unavailable(exchange: &mut Exchange<'_>) -> Looked {
 fn serve(
     exchange: &mut Exchange<'_>,
     settings: &Cache,
-    object: &Arc<Object>,
+    (object, body): (&Arc<Object>, StoredBody),
     demands: &Demands,
     fields: Option<&mut HeaderList>,
 ) -> Step {
-    let length = object.body.len();
+    let length = body.length();
     let answer = answer(exchange, &object.head, demands, fields, Some(length));
     write_status(exchange, settings, &object.head, answer.status, false);
-    let whole = |part| Link::Cached(Box::new(CachedLink::stored(Arc::clone(object), part)));
+    let whole = |body, part| Link::Cached(Box::new(CachedLink::stored(body, part)));
     let (link, length) = match answer.content {
-        Content::None => (whole(0..0), BodyLength::Empty),
-        Content::Whole => (whole(0..length), BodyLength::Fixed(length)),
+        Content::None => (Link::Cached(Box::new(CachedLink::empty())), BodyLength::Empty),
+        Content::Whole => (whole(body, 0..length), BodyLength::Fixed(length)),
         Content::Part(part) => {
             let length = part.end - part.start;
-            (whole(part), BodyLength::Fixed(length))
+            (whole(body, part), BodyLength::Fixed(length))
         }
         Content::Parts(parts) => {
             let length = parts.length();
-            let link = CachedLink::multipart(Arc::clone(object), parts);
+            let link = CachedLink::multipart(body, parts);
             (Link::Cached(Box::new(link)), BodyLength::Fixed(length))
         }
     };

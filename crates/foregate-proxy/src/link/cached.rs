@@ -1,13 +1,18 @@
 //! The body of a response from the cache, as the link of a peer that only sends.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use foregate_cache::{Follow, Multipart, Object, Piece};
+use foregate_disk::{Damage, FileBody};
 use foregate_wire::HeaderList;
+use tokio::time::{sleep, timeout};
 
 use super::{LinkError, Received};
 
@@ -25,7 +30,7 @@ pub struct CachedLink {
 enum From {
     /// A stored object.
     Stored {
-        object: Arc<Object>,
+        body: StoredBody,
         now: Range<u64>,
         then: VecDeque<Segment>,
     },
@@ -38,6 +43,84 @@ enum From {
     Nothing,
 }
 
+/// The body of a stored response.
+#[derive(Debug)]
+pub enum StoredBody {
+    /// In memory.
+    Memory(Arc<Object>),
+    /// In a file, of which a block is read at a time.
+    File(FileReader),
+}
+
+/// A reader of a body in a file.
+pub struct FileReader {
+    body: FileBody,
+    reading: Option<Reading>,
+}
+
+type Reading = Pin<Box<dyn Future<Output = Result<Bytes, Damage>> + Send + Sync>>;
+
+/// A disk that does not answer for so long breaks the response off.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl fmt::Debug for FileReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileReader").field("body", &self.body).finish_non_exhaustive()
+    }
+}
+
+impl StoredBody {
+    /// A body in a file.
+    pub fn file(body: FileBody) -> Self {
+        Self::File(FileReader { body, reading: None })
+    }
+
+    /// The length in bytes.
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Memory(object) => object.body.len(),
+            Self::File(reader) => reader.body.len(),
+        }
+    }
+
+    /// The bytes from an offset on, as many as are at hand. A body that cannot be read breaks off.
+    fn poll_at(&mut self, cx: &mut Context<'_>, offset: u64) -> Poll<Result<Bytes, LinkError>> {
+        match self {
+            Self::Memory(object) => Poll::Ready(object.body.at(offset).ok_or(LinkError::Length)),
+            Self::File(FileReader { body, reading }) => {
+                let read = reading.get_or_insert_with(|| {
+                    let body = body.clone();
+                    Box::pin(async move {
+                        let mut attempts = 0;
+                        let read = async {
+                            loop {
+                                match body.read(offset).await {
+                                    // The head has gone, so this request cannot pass the disk by.
+                                    Err(Damage::Busy) if attempts < BUSY => attempts += 1,
+                                    result => return result,
+                                }
+                                sleep(PAUSE).await;
+                            }
+                        };
+                        timeout(PATIENCE, read).await.unwrap_or(Err(Damage::Busy))
+                    })
+                });
+                let bytes = ready!(read.as_mut().poll(cx));
+                *reading = None;
+                Poll::Ready(
+                    bytes
+                        .map_err(|_| LinkError::Truncated)
+                        .and_then(|bytes| if bytes.is_empty() { Err(LinkError::Length) } else { Ok(bytes) }),
+                )
+            }
+        }
+    }
+}
+
+/// How often a block is tried while the disk is busy, and the pause between.
+const BUSY: usize = 500;
+const PAUSE: Duration = Duration::from_millis(20);
+
 #[derive(Debug)]
 enum Segment {
     Frame(Bytes),
@@ -46,16 +129,16 @@ enum Segment {
 
 impl CachedLink {
     /// A part of a stored body.
-    pub fn stored(object: Arc<Object>, part: Range<u64>) -> Self {
-        Self::new(From::Stored { object, now: part, then: VecDeque::new() })
+    pub fn stored(body: StoredBody, part: Range<u64>) -> Self {
+        Self::new(From::Stored { body, now: part, then: VecDeque::new() })
     }
 
     /// Several parts of a stored body, with the frames between them.
-    pub fn multipart(object: Arc<Object>, parts: Multipart) -> Self {
+    pub fn multipart(body: StoredBody, parts: Multipart) -> Self {
         let segments = parts.parts.into_iter();
         let segments = segments.flat_map(|(frame, part)| [Segment::Frame(frame.into()), Segment::Part(part)]);
         let then = segments.chain([Segment::Frame(parts.end.into())]).collect();
-        Self::new(From::Stored { object, now: 0..0, then })
+        Self::new(From::Stored { body, now: 0..0, then })
     }
 
     /// The body of a fetch under way: all of it, or a part.
@@ -79,7 +162,7 @@ impl CachedLink {
             return Poll::Ready(Ok(Received::Data));
         }
         let next = match &mut self.from {
-            From::Stored { object, now, then } => stored(object, now, then),
+            From::Stored { body, now, then } => ready!(poll_stored(cx, body, now, then))?,
             From::Nothing => None,
             From::Shared { follow, skip, left } => ready!(poll_shared(cx, follow, skip, left))?,
         };
@@ -127,18 +210,24 @@ impl CachedLink {
 }
 
 /// The next bytes of a stored object.
-fn stored(object: &Object, now: &mut Range<u64>, then: &mut VecDeque<Segment>) -> Option<Bytes> {
+fn poll_stored(
+    cx: &mut Context<'_>,
+    body: &mut StoredBody,
+    now: &mut Range<u64>,
+    then: &mut VecDeque<Segment>,
+) -> Poll<Result<Option<Bytes>, LinkError>> {
     loop {
         if now.start < now.end {
-            let piece = object.body.at(now.start)?;
+            let piece = ready!(body.poll_at(cx, now.start))?;
             let length = (piece.len() as u64).min(now.end - now.start);
             now.start += length;
             // It is no longer than the piece.
-            return Some(piece.slice(..length as usize));
+            return Poll::Ready(Ok(Some(piece.slice(..length as usize))));
         }
-        match then.pop_front()? {
-            Segment::Frame(frame) => return Some(frame),
-            Segment::Part(part) => *now = part,
+        match then.pop_front() {
+            None => return Poll::Ready(Ok(None)),
+            Some(Segment::Frame(frame)) => return Poll::Ready(Ok(Some(frame))),
+            Some(Segment::Part(part)) => *now = part,
         }
     }
 }

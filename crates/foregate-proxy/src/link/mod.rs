@@ -23,7 +23,7 @@ use foregate_wire::HeaderList;
 use crate::http2::ClientStream;
 
 pub use crate::transport::outcome::{LinkError, Received};
-pub use cached::CachedLink;
+pub use cached::{CachedLink, StoredBody};
 pub use h1::H1Link;
 pub use h2::{Bodiless, H2Link};
 

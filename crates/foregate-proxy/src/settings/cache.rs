@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use foregate_cache::{Policy, QueryRule};
@@ -10,15 +11,26 @@ use foregate_module::{Condition, Expression, Plan};
 use super::MIB;
 
 /// The store that all routes share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheStore {
     /// Memory for stored responses, bytes. Default: 256 MiB.
     pub memory: usize,
+    /// Folders for stored responses. Default: none.
+    pub disks: Vec<CacheDisk>,
+}
+
+/// A folder for stored responses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheDisk {
+    /// The folder, which exists.
+    pub folder: PathBuf,
+    /// The most bytes in it.
+    pub size: u64,
 }
 
 impl Default for CacheStore {
     fn default() -> Self {
-        Self { memory: 256 * MIB }
+        Self { memory: 256 * MIB, disks: Vec::new() }
     }
 }
 

@@ -13,6 +13,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::disks;
 use super::process::ProcessExposition;
 use crate::counters::cache::CacheFigures;
 use crate::counters::certificates::KeeperCounts;
@@ -447,7 +448,8 @@ fn cache(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics, figures: &Cache
     }
     encoder
         .encode_descriptor("cache_entries", "Stored responses", None, MetricType::Gauge)?
-        .encode_gauge(&i64::try_from(figures.entries).unwrap_or(i64::MAX))
+        .encode_gauge(&i64::try_from(figures.entries).unwrap_or(i64::MAX))?;
+    disks::disks(encoder, &figures.disks)
 }
 
 fn memory(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -1,6 +1,7 @@
 //! The proxy's reports on itself: access log, log files of modules, and the exposition of the metrics.
 
 pub mod access_log;
+mod disks;
 pub mod exposition;
 pub mod log_file;
 mod process;

@@ -127,6 +127,22 @@ fn show_stat(answer: &Value) -> String {
         memory("entries"),
         memory("evictions")
     );
+    for disk in answer["disks"].as_array().into_iter().flatten() {
+        let number = |name: &str| disk[name].as_u64().unwrap_or(0);
+        text.push_str(&format!(
+            "disk       {} of {}, {} entries, {} evicted, {} hits: {}{}\n",
+            mib(number("bytes")),
+            mib(number("limit")),
+            number("entries"),
+            number("evictions"),
+            number("hits"),
+            disk["folder"].as_str().unwrap_or_default(),
+            if disk["off"] == Value::Bool(true) { " (off, since it fails)" } else { "" },
+        ));
+        for name in ["dropped", "errors", "corrupt", "busy"].iter().filter(|name| number(name) > 0) {
+            text.push_str(&format!("  {name:<8} {}\n", number(name)));
+        }
+    }
     let counts = |of: &Value| -> Vec<(String, u64)> {
         let all = of.as_object().into_iter().flatten();
         all.filter_map(|(name, count)| Some((name.clone(), count.as_u64()?))).collect()

@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::exchange::reply::Source;
 use crate::exchange::shape::shape_or_send;
 use crate::exchange::{Exchange, Next, Step, ask, prepare};
-use crate::link::{CachedLink, Link};
+use crate::link::{CachedLink, Link, StoredBody};
 use crate::settings::Cache;
 use crate::upstream::Origin;
 
@@ -252,7 +252,8 @@ impl Wanted {
     }
 
     fn serve(&mut self, exchange: &mut Exchange<'_>, settings: &Cache, object: &Arc<Object>) -> Step {
-        serve(exchange, settings, object, &self.demands, Some(&mut self.fields))
+        let body = StoredBody::Memory(Arc::clone(object));
+        serve(exchange, settings, (object, body), &self.demands, Some(&mut self.fields))
     }
 
     fn serve_stale(&mut self, exchange: &mut Exchange<'_>, settings: &Cache) -> Step {

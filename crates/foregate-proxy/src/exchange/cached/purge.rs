@@ -6,6 +6,7 @@ use foregate_module::{Source as MadeBy, Text};
 use foregate_wire::{NameId, Scheme};
 
 use super::key::uri;
+use crate::cache::Recording;
 use crate::exchange::reply::Reply;
 use crate::exchange::{Exchange, Step};
 use crate::settings::Cache;
@@ -16,7 +17,7 @@ const METHOD: &[u8] = b"PURGE";
 const MODE: &[u8] = b"foregate-purge";
 
 /// Answers a purge. `None`: it is none, or nobody may purge here.
-pub(super) fn answer(exchange: &Exchange<'_>, settings: &Cache) -> Option<Step> {
+pub(super) fn answer(exchange: &Exchange<'_>, settings: &Cache) -> Option<(Vec<Recording>, Step)> {
     let token = settings.purge_token.as_deref()?;
     if exchange.request.head.method.as_bytes() != METHOD {
         return None;
@@ -24,12 +25,13 @@ pub(super) fn answer(exchange: &Exchange<'_>, settings: &Cache) -> Option<Step> 
     if !is_allowed(exchange, token) {
         let mut reply = reply(401, "a purge needs the token of this route\n");
         reply.head.headers.push(b"WWW-Authenticate", b"Bearer");
-        return Some(Step::Reply(Box::new(reply)));
+        return Some((Vec::new(), Step::Reply(Box::new(reply))));
     }
-    Some(Step::Reply(Box::new(match purge(exchange, settings) {
-        Ok(()) => reply(200, "purged\n"),
-        Err(wrong) => reply(400, wrong),
-    })))
+    let (recordings, reply) = match purge(exchange, settings) {
+        Ok(recordings) => (recordings, reply(200, "purged\n")),
+        Err(wrong) => (Vec::new(), reply(400, wrong)),
+    };
+    Some((recordings, Step::Reply(Box::new(reply))))
 }
 
 fn reply(status: u16, text: &'static str) -> Reply {
@@ -46,7 +48,7 @@ fn is_allowed(exchange: &Exchange<'_>, token: &str) -> bool {
     verify_slices_are_equal(given, token.as_bytes()).is_ok()
 }
 
-fn purge(exchange: &Exchange<'_>, settings: &Cache) -> Result<(), &'static str> {
+fn purge(exchange: &Exchange<'_>, settings: &Cache) -> Result<Vec<Recording>, &'static str> {
     let headers = &exchange.request.head.headers;
     let (mut strength, mut whole) = (Strength::Hard, None);
     for word in
@@ -65,8 +67,7 @@ fn purge(exchange: &Exchange<'_>, settings: &Cache) -> Result<(), &'static str> 
         headers.get_all(NameId::SurrogateKey).flat_map(|line| line.split(|byte| b" \t".contains(byte)));
     let mut tags = by_comma.chain(by_blank).map(<[u8]>::trim_ascii).filter(|tag| !tag.is_empty()).peekable();
     if tags.peek().is_some() {
-        tags.for_each(|tag| cache.purge(&Purge::Tag(cache.tag(tag)), strength));
-        return Ok(());
+        return Ok(tags.filter_map(|tag| cache.purge(&Purge::Tag(cache.tag(tag)), strength)).collect());
     }
     let mut query = Vec::new();
     let has_query = match whole {
@@ -76,6 +77,7 @@ fn purge(exchange: &Exchange<'_>, settings: &Cache) -> Result<(), &'static str> 
     let raw = exchange.request.query();
     let address = uri(exchange.request, if whole.is_some() { raw } else { has_query.then_some(&*query) });
     // An application asks in the clear, wherever its clients do.
+    let mut recordings = Vec::new();
     for scheme in [Scheme::Http, Scheme::Https] {
         let address = Uri { scheme, ..address };
         let purge = match whole {
@@ -83,7 +85,7 @@ fn purge(exchange: &Exchange<'_>, settings: &Cache) -> Result<(), &'static str> 
             Some(false) => Purge::Prefix(&address),
             Some(true) => Purge::Site(&address),
         };
-        cache.purge(&purge, strength);
+        recordings.extend(cache.purge(&purge, strength));
     }
-    Ok(())
+    Ok(recordings)
 }

@@ -7,12 +7,15 @@ use foregate_cache::{ExtensionRule, Parameters, SetCookie, StatusLifetime};
 use foregate_config::value::{self, Value, Wrong};
 use foregate_config::{Decoder, Item, Modules, Problem};
 use foregate_module::PhaseId;
-use foregate_proxy::settings::{Cache, CacheStore};
+use foregate_proxy::settings::{Cache, CacheDisk, CacheStore};
 
 use super::numbers::set;
+use super::writable;
 use crate::config::schema::{CACHE, CACHE_STORE};
 
 const MIB: u64 = 1 << 20;
+/// A folder of the cache is not smaller.
+const SMALLEST_DISK: u64 = 16 * MIB;
 /// Lifetimes: up to ten years.
 const LIFETIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_hours(24 * 3650);
 /// The name of this cache in Cache-Status.
@@ -23,13 +26,26 @@ const TOKEN: RangeInclusive<usize> = 16..=256;
 const SET_COOKIE: &[(&str, SetCookie)] =
     &[("refuse", SetCookie::Refuse), ("drop", SetCookie::Drop), ("store", SetCookie::Store)];
 
-pub(super) fn store(decoder: &mut Decoder<'_>, item: Item<'_>, store: &mut CacheStore) {
+pub(super) fn store(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool, store: &mut CacheStore) {
     for (key, item) in decoder.block(item, &CACHE_STORE) {
         match key.name {
             "memory" => set(&mut store.memory, decoder.read(item, 0, |v| value::size(v, MIB..=MIB << 24))),
+            "disk" => store.disks.extend(disk(decoder, item, inspect, &store.disks)),
             name => debug_assert!(false, "{name} is not read"),
         }
     }
+}
+
+fn disk(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool, before: &[CacheDisk]) -> Option<CacheDisk> {
+    let size = decoder.prop(item, "size", |v| value::size(v, SMALLEST_DISK..=MIB << 34));
+    let folder = decoder.path(item, 0)?;
+    if before.iter().any(|disk| disk.folder == folder) {
+        let message = format!("{} is there twice", folder.display());
+        decoder.push(Problem::new(Some(item.place()), message).help("name each folder once"));
+    } else if inspect {
+        writable::folder_for_cache(decoder, &folder, item.place());
+    }
+    Some(CacheDisk { folder, size: size? })
 }
 
 /// `None` where something is wrong.

@@ -208,7 +208,7 @@ fn decode_of_process(
                 writable::in_folder(decoder, folder, item.place());
             }
         }
-        "cache-store" => cache::store(decoder, item, &mut settings.cache_store),
+        "cache-store" => cache::store(decoder, item, inspect, &mut settings.cache_store),
         "limits" => numbers::limits(decoder, item, &mut settings.limits),
         "timeouts" => numbers::timeouts(decoder, item, &mut settings.timeouts),
         _ => debug_assert!(

@@ -59,6 +59,19 @@ pub(super) fn in_folder_to_be(decoder: &mut Decoder<'_>, path: &Path, place: Opt
     }
 }
 
+/// Tells where a folder of the cache is not there, or cannot be written.
+pub(super) fn folder_for_cache(decoder: &mut Decoder<'_>, path: &Path, place: Place) {
+    let found = match std::fs::metadata(path) {
+        Ok(metadata) if !metadata.is_dir() => Err(io::Error::from(io::ErrorKind::NotADirectory)),
+        Ok(_) => access(path, Access::WRITE_OK | Access::EXEC_OK).map_err(io::Error::from),
+        Err(error) => Err(error),
+    };
+    if let Err(error) = found {
+        let message = format!("the cache cannot use {}: {error}", path.display());
+        decoder.push(Problem::new(Some(place), message).help(HELP));
+    }
+}
+
 fn tell(
     decoder: &mut Decoder<'_>,
     what: &str,

@@ -22,8 +22,12 @@ pub(super) const CACHE_STORE_KEY: Key = Key::block(
 /// The block of `cache-store`.
 pub static CACHE_STORE: Block = Block {
     keys: &[Key::one("memory", "SIZE", "memory \"1GiB\"", "The memory for stored responses, in addition to `limits { memory }`; at least 1 MiB. Beyond: those go that are used least. One response may have a sixteenth of it, at most 8 MiB; larger ones are not stored.")
-        .default("\"256MiB\"")],
-    later: &["disk", "reserve"],
+        .default("\"256MiB\""),
+        Key::one("disk", "FOLDER size=SIZE", "disk \"/var/cache/foregate\" size=\"100GiB\"", "A folder for stored responses, which outlive the process there. What memory does not have is looked for here, and what is found goes to memory. The folder exists, belongs to the user of the proxy, and is for one process alone. With several, each response lies in one of them. A reload changes sizes; other folders need a restart.")
+            .props(&[Prop { name: "size", usage: "SIZE", required: true, default: "", about: "The most bytes in the folder; at least 16 MiB. Beyond: those go that are used least." }])
+            .otherwise("memory alone")
+            .many()],
+    later: &["reserve"],
 };
 
 /// The block of `cache`.

@@ -1,0 +1,48 @@
+//! The metrics of the cache's disk tier.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use foregate_disk::Stat;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+
+/// A figure of a folder.
+type DiskFigure = fn(&Stat) -> u64;
+
+/// Shows the folders of the cache.
+pub(super) fn disks(encoder: &mut DescriptorEncoder<'_>, disks: &[(PathBuf, Stat)]) -> fmt::Result {
+    let counted: [(&str, &str, DiskFigure); 9] = [
+        ("cache_disk_hits", "Lookups on the disk that found a response", |stat| stat.hits),
+        ("cache_disk_misses", "Lookups on the disk that found none", |stat| stat.misses),
+        ("cache_disk_stored", "Responses written to the disk", |stat| stat.stored),
+        ("cache_disk_written_bytes", "Bytes written to the disk", |stat| stat.written),
+        ("cache_disk_evictions", "Responses that went from the disk to make room", |stat| stat.evicted),
+        ("cache_disk_dropped", "Responses that the disk did not take", |stat| stat.dropped),
+        ("cache_disk_errors", "Calls of the disk tier that failed", |stat| stat.errors),
+        ("cache_disk_corrupt", "Records and files that failed a check", |stat| stat.corrupt),
+        ("cache_disk_busy", "Operations that found the disk too slow", |stat| stat.busy),
+    ];
+    for (name, help, figure) in counted {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (folder, stat) in disks {
+            let labels = [("folder", &*folder.to_string_lossy())];
+            family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&figure(stat), None)?;
+        }
+    }
+    let gauges: [(&str, &str, DiskFigure); 5] = [
+        ("cache_disk_used_bytes", "Bytes of stored responses on the disk", |stat| stat.bytes),
+        ("cache_disk_limit_bytes", "Limit of the bytes on the disk", |stat| stat.limit),
+        ("cache_disk_index_bytes", "Bytes of memory for the index of the disk", |stat| stat.memory as u64),
+        ("cache_disk_entries", "Stored responses on the disk", |stat| stat.entries as u64),
+        ("cache_disk_off", "1 while the disk is off, since it failed", |stat| u64::from(stat.off)),
+    ];
+    for (name, help, figure) in gauges {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (folder, stat) in disks {
+            let labels = [("folder", &*folder.to_string_lossy())];
+            family.encode_family(&labels)?.encode_gauge(&i64::try_from(figure(stat)).unwrap_or(i64::MAX))?;
+        }
+    }
+    Ok(())
+}
