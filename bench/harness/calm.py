@@ -68,7 +68,7 @@ class Target:
             '    route "/**" { proxy "origin"; }\n}\n'
             + (f'upstream "silent" {{ server "127.0.0.1:{asks}"; }}\nmisbehaving-asks "silent"\n' if asks else "")
         )
-        command = [foregate, "run", "-c", config]
+        command = [foregate, "run", "--single", "-c", config]
         self.log = folder / f"{self.port}.log"
         self.process = stack.enter_context(Process(command, os.sched_getaffinity(0), self.log))
         self.process.wait_for_port(self.tls_port)

@@ -113,7 +113,7 @@ class Setup:
 
     def proxy(self, firewall, more="", cpus=None, mode="detect"):
         """The proxy, from when it listens."""
-        command = [self.foregate, "run", "-c", self.configuration(firewall, more, mode)]
+        command = [self.foregate, "run", "--single", "-c", self.configuration(firewall, more, mode)]
         process = self.process(command, cpus or self.proxy_cpus, "output.log")
         try:
             process.wait_for_port(self.port)

@@ -60,7 +60,7 @@ class HtmlForegate(Foregate):
     def command(self, work, port, origin, folder, tls):
         config = folder / "foregate.kdl"
         config.write_text(fill("html.kdl", self.values(port, origin, work)))
-        return [self.path, "run", "-c", config]
+        return [self.path, "run", "--single", "-c", config]
 
 
 class HtmlNginx(Nginx):

@@ -136,7 +136,7 @@ class Foregate(Proxy):
             "TLS": tls_node,
             "LOG": f'access-log "{self.access_log(folder)}"' if work.log else "",
         }))
-        return [self.path, "run", "-c", config]
+        return [self.path, "run", "--single", "-c", config]
 
 
 class Nginx(Proxy):

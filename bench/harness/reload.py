@@ -94,7 +94,7 @@ class Setup:
     def proxy(self, cpus=None):
         """The proxy at work on the present configuration."""
         log = self.folder / "output.log"
-        with Process([self.foregate, "run", "-c", self.config], cpus or self.proxy_cpus, log) as process:
+        with Process([self.foregate, "run", "--single", "-c", self.config], cpus or self.proxy_cpus, log) as process:
             process.wait_for_port(self.port)
             yield process
 

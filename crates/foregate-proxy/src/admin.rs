@@ -9,6 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use foregate_supervisor::exposition::Sum;
+use foregate_supervisor::protocol::Stats;
+
 use futures_util::future::select_all;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -16,6 +19,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use crate::counters::metrics::STATUS_CLASSES;
+use crate::limits::descriptors;
 use crate::listener::Listener;
 use crate::proxy::Proxy;
 use crate::telemetry::exposition::{Exposition, ExpositionFormat};
@@ -36,6 +41,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub enum Request {
     /// Read the configuration again; the answer says why it was refused.
     Reload(oneshot::Sender<Result<(), String>>),
+    /// How the process is.
+    Status(oneshot::Sender<serde_json::Value>),
 }
 
 /// The clients of one endpoint. A new one never waits for those that have asked nothing.
@@ -136,9 +143,18 @@ async fn reply(line: &[u8], requests: &mpsc::Sender<Request>, proxy: &Arc<Proxy>
         "reload" => {}
         "certificates" => return certificates(proxy),
         "upstreams" => return servers::reply(&request, proxy),
+        "status" => {
+            let (answer, answered) = oneshot::channel();
+            if requests.send(Request::Status(answer)).await.is_ok()
+                && let Ok(status) = answered.await
+            {
+                return format!("{status}\n");
+            }
+            return refusal("the proxy is stopping");
+        }
         _ => {
             return refusal(&format!(
-                "unknown verb {verb:?}; known are: reload, certificates, upstreams, cache-purge, cache-stat, cache-get"
+                "unknown verb {verb:?}; known are: reload, status, certificates, upstreams, cache-purge, cache-stat, cache-get"
             ));
         }
     }
@@ -218,15 +234,7 @@ async fn metrics(socket: Socket, proxy: &Proxy, asked: &Asked) -> io::Result<()>
     let (status, kind, body) = match (head.starts_with(b"GET ") || head.starts_with(b"HEAD "), path) {
         (true, b"/metrics") => {
             let format = ExpositionFormat::for_accept(&accept(&head));
-            let config = proxy.config();
-            let obtained = config.certificates.keeper().map(|keeper| keeper.counts()).unwrap_or_default();
-            let exposition = Exposition::new(Arc::clone(&proxy.metrics))
-                .with_certificates(config.certificates.expiries())
-                .with_obtained(obtained)
-                .with_folders(&config.folders)
-                .with_bodies(&proxy.filter_memory, &proxy.spools)
-                .with_cache(proxy.cache.figures());
-            ("200 OK", format.content_type(), exposition.render(format))
+            ("200 OK", format.content_type(), all_metrics(proxy, format).await)
         }
         (true, b"/health") if proxy.is_draining() => {
             ("503 Service Unavailable", TEXT, "draining\n".to_owned())
@@ -236,6 +244,76 @@ async fn metrics(socket: Socket, proxy: &Proxy, asked: &Asked) -> io::Result<()>
         (false, _) => ("405 Method Not Allowed", TEXT, "only GET and HEAD\n".to_owned()),
     };
     respond(&mut socket, status, kind, &body, head.starts_with(b"HEAD ")).await
+}
+
+/// The metrics of this process alone.
+pub fn own_metrics(proxy: &Proxy, format: ExpositionFormat) -> String {
+    let config = proxy.config();
+    let obtained = config.certificates.keeper().map(|keeper| keeper.counts()).unwrap_or_default();
+    Exposition::new(Arc::clone(&proxy.metrics))
+        .with_certificates(config.certificates.expiries())
+        .with_obtained(obtained)
+        .with_folders(&config.folders)
+        .with_bodies(&proxy.filter_memory, &proxy.spools)
+        .with_cache(proxy.cache.figures())
+        .render(format)
+}
+
+/// The metrics of all generations, those that have ended included.
+async fn all_metrics(proxy: &Proxy, format: ExpositionFormat) -> String {
+    let others = proxy.handover.others().await;
+    if others.is_empty() {
+        return own_metrics(proxy, format);
+    }
+    let mut sum = Sum::default();
+    sum.add(&own_metrics(proxy, ExpositionFormat::OpenMetrics), false);
+    for other in &others {
+        sum.add(other, false);
+    }
+    format.of(sum.text())
+}
+
+/// The numbers by which this process is judged beside another version.
+pub fn stats(proxy: &Proxy) -> Stats {
+    let metrics = &proxy.metrics;
+    let mut stats = Stats {
+        handshakes: metrics.handshakes_ok.get(),
+        handshakes_failed: metrics.handshake_failures().iter().map(|(_, count)| count).sum(),
+        panics: metrics.panics.get(),
+        blocked: metrics.blocked_long(),
+        accepted: metrics.connections_accepted.get(),
+        connections: u64::try_from(metrics.connections_active.get()).unwrap_or(0),
+        descriptors: descriptors::used() as u64,
+        ..Stats::default()
+    };
+    (stats.latencies, stats.latency_micros) = metrics.latencies.counts();
+    for (_, site) in metrics.sites() {
+        let classes = site.requests();
+        stats.requests += classes.iter().sum::<u64>();
+        for (class, count) in STATUS_CLASSES.iter().zip(classes) {
+            match *class {
+                "5xx" => stats.errors += count,
+                "none" => stats.aborted += count,
+                _ => {}
+            }
+        }
+    }
+    stats
+}
+
+/// What `foregate status` shows of the process that serves: an object, to which more may be added.
+pub fn status(proxy: &Proxy) -> serde_json::Value {
+    let config = proxy.config();
+    let settings = &config.settings;
+    let listeners: Vec<_> = settings.listeners.iter().map(|listen| listen.address.to_string()).collect();
+    serde_json::json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "listeners": listeners,
+        "sites": settings.sites.sites().len(),
+        "upstreams": settings.upstreams.len(),
+        "draining": proxy.is_draining(),
+        "connections": proxy.registry.count(),
+    })
 }
 
 /// The value of `Accept` in a head; several are joined.

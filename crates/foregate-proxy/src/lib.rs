@@ -18,6 +18,7 @@ mod exchange;
 mod fetches;
 mod files;
 mod folders;
+mod handover;
 #[cfg(fuzzing)]
 pub mod http2;
 #[cfg(not(fuzzing))]

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::Path;
@@ -13,9 +14,10 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, SockRef, Type};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 use crate::connection::{self, Accepted, Active};
+use crate::handover::Passed;
 use crate::limits::clients::Place;
 use crate::limits::descriptors;
 use crate::limits::pressure;
@@ -88,7 +90,7 @@ impl Listener {
     /// # Errors
     ///
     /// It is not a listening stream socket.
-    pub fn adopt(fd: std::os::fd::OwnedFd) -> io::Result<Self> {
+    pub fn adopt(fd: OwnedFd) -> io::Result<Self> {
         let socket = socket2::Socket::from(fd);
         // What is no socket at all is refused by the first question.
         if socket.r#type()? != Type::STREAM || !socket.is_listener()? {
@@ -101,6 +103,21 @@ impl Listener {
         }
         stream::prepare(&socket, address.as_socket())?;
         Ok(Self::Tcp(TcpListener::from_std(socket.into())?))
+    }
+
+    /// A connection that another process has accepted.
+    ///
+    /// # Errors
+    ///
+    /// It is none, or it has gone.
+    pub fn passed(descriptor: OwnedFd) -> io::Result<(Socket, Option<SocketAddr>)> {
+        let socket = socket2::Socket::from(descriptor);
+        socket.set_nonblocking(true)?;
+        if socket.local_addr()?.is_unix() {
+            return Ok((UnixStream::from_std(socket.into())?.into(), None));
+        }
+        let remote = socket.peer_addr()?.as_socket();
+        Ok((TcpStream::from_std(socket.into())?.into(), remote))
     }
 
     /// Changes the length of the kernel's accept queue, at once; connections that wait in it stay.
@@ -167,6 +184,15 @@ impl Listener {
     }
 }
 
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(listener) => listener.as_fd(),
+            Self::Unix(listener) => listener.as_fd(),
+        }
+    }
+}
+
 /// A socket file that nobody listens on any more.
 fn remove_stale(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
@@ -182,15 +208,28 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
+/// How a listener is reached while it runs.
+#[derive(Debug)]
+pub struct Reached {
+    /// Its settings.
+    pub settings: watch::Receiver<Arc<Listen>>,
+    /// Whether it is to end.
+    pub stop: watch::Receiver<bool>,
+    /// Connections that were accepted elsewhere.
+    pub arrivals: mpsc::Receiver<Passed>,
+}
+
 /// Accepts until `stop` says so, and serves each connection in a task of its own. `id` is what the registry knows the
 /// listener by.
 pub async fn run(
     proxy: Arc<Proxy>,
     listener: Arc<Listener>,
-    settings: watch::Receiver<Arc<Listen>>,
-    mut stop: watch::Receiver<bool>,
+    Reached { settings, mut stop, mut arrivals }: Reached,
     id: usize,
 ) {
+    let name: Arc<str> = settings.borrow().address.to_string().into();
+    let mut accepting = proxy.handover.accepting();
+    let mut accepts = *accepting.borrow_and_update();
     let local = listener.address().ok().and_then(|address| match address {
         ListenAddress::Tcp(address) if !address.ip().is_unspecified() => Some(address),
         _ => None,
@@ -230,12 +269,18 @@ pub async fn run(
         // Where a connection waits already nobody has to be told of a stop.
         let accepted = tokio::select! {
             biased;
-            accepted = accept => accepted,
+            Some(Passed { socket, remote, .. }) = arrivals.recv() => Ok(Some((socket, remote))),
+            accepted = accept, if accepts => {
+                accepted.map(|(socket, remote)| pass(&proxy, &settings, &name, socket, remote))
+            }
+            Ok(()) = accepting.changed() => Ok(None),
             _ = stop.wait_for(|stop| *stop) => break,
         };
         accepted_in_a_row += 1;
         match accepted {
-            Ok((socket, remote)) => {
+            // It was passed on, or whether connections are accepted has changed.
+            Ok(None) => accepts = *accepting.borrow_and_update(),
+            Ok(Some((socket, remote))) => {
                 let Some(place) = place(&proxy, &mut stop).await else { break };
                 spawn(&proxy, &settings, id, place, Arrival { socket, remote, local }, &stop);
             }
@@ -250,6 +295,15 @@ pub async fn run(
             }
         }
     }
+    while let Ok(Passed { socket, remote, .. }) = arrivals.try_recv()
+        && let Some(place) = proxy.registry.place(most(&proxy))
+    {
+        spawn(&proxy, &settings, id, place, Arrival { socket, remote, local }, &stop);
+    }
+    if !proxy.handover.accepts() {
+        // Another process has the queue.
+        return;
+    }
     // Those that the system has accepted are ours, too: what they have sent would be answered by a reset.
     while let Some(place) = proxy.registry.place(most(&proxy))
         && let Some((socket, remote)) = listener.accept_waiting()
@@ -261,6 +315,24 @@ pub async fn run(
 /// How many connections there may be.
 fn most(proxy: &Proxy) -> usize {
     proxy.connection_limit.load(Ordering::Relaxed).min(descriptors::for_clients())
+}
+
+/// Passes a connection on, where its turn is at another generation; else gives it back.
+fn pass(
+    proxy: &Proxy,
+    settings: &watch::Receiver<Arc<Listen>>,
+    name: &Arc<str>,
+    socket: Socket,
+    remote: Option<SocketAddr>,
+) -> Option<(Socket, Option<SocketAddr>)> {
+    let Some(passage) = proxy.handover.passage() else { return Some((socket, remote)) };
+    let proxied = |ip| any_contains(&settings.borrow().proxy_protocol_from, ip);
+    let speaks_for_many = remote.is_some_and(|remote| remote.ip().is_loopback() || proxied(remote.ip()));
+    if !passage.takes(remote, speaks_for_many) {
+        return Some((socket, remote));
+    }
+    let passed = Passed { address: Arc::clone(name), socket, remote };
+    passage.pass(passed).map(|Passed { socket, remote, .. }| (socket, remote))
 }
 
 /// The place of a connection that has been accepted. Another listener may have taken the last one meanwhile: then it is waited for

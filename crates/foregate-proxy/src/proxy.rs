@@ -17,6 +17,7 @@ use crate::counters::metrics::{Metrics, SiteCounters};
 use crate::counters::steps::StepCounters;
 use crate::fetches::Fetches;
 use crate::folders::Folder;
+use crate::handover::Handover;
 use crate::limits::budget::Budget;
 use crate::limits::clients::Registry;
 use crate::limits::pressure;
@@ -219,6 +220,8 @@ pub struct Proxy {
     pub fetches: Fetches,
     /// The cache.
     pub cache: Arc<Cache>,
+    /// Whether this process accepts connections, and passes some of them on.
+    pub handover: Handover,
     /// The configuration before this one, for a moment, where that had listeners with TLS that are no more.
     leaving: ArcSwapOption<Config>,
     draining: AtomicBool,
@@ -258,6 +261,7 @@ impl Proxy {
             registry: Arc::new(Registry::new()),
             connection_limit: AtomicUsize::new(usize::MAX),
             connections_per_client: AtomicUsize::new(usize::MAX),
+            handover: Handover::default(),
             leaving: ArcSwapOption::empty(),
             draining: AtomicBool::new(false),
         })

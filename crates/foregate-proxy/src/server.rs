@@ -1,8 +1,10 @@
 //! The process: start, reload, and the end.
 
 mod aside;
+mod generations;
 mod signals;
 mod sockets;
+mod supervised;
 #[cfg(test)]
 mod tests;
 
@@ -15,20 +17,24 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use foregate_module::Plan;
+use foregate_supervisor::protocol::Purpose;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use self::aside::Aside;
+use self::generations::{Membership, has_retired};
 use self::signals::Signals;
 pub use self::signals::catch_early;
 use self::sockets::{Bound, Side, SocketFile};
+pub use self::supervised::{Supervised, take_stdin};
 use crate::admin;
 use crate::configuration::Settings;
 use crate::counters::metrics::Metrics;
+use crate::handover::Passed;
 use crate::limits::clients::Registry;
 use crate::limits::pressure;
-use crate::listener::{self, Listener};
+use crate::listener::{self, Listener, Reached};
 use crate::memory;
 use crate::proxy::{Config, Proxy};
 use crate::random;
@@ -111,14 +117,15 @@ enum Cause {
 
 /// Runs the proxy until it is told to stop by a signal.
 ///
-/// `source` is where `settings` come from, for reloads.
+/// `source` is where `settings` come from, for reloads. `supervised` is what a supervisor has given.
 ///
 /// # Errors
 ///
 /// A listener that cannot be bound, a file that cannot be used, or the system's refusal of threads or sockets.
-pub fn run(settings: Settings, source: Arc<dyn Source>) -> io::Result<()> {
+pub fn run(settings: Settings, source: Arc<dyn Source>, supervised: Option<Supervised>) -> io::Result<()> {
     let inherited = sys::inherited_sockets();
     raise_descriptor_limit();
+    keep_memory_out_of_dumps();
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Some(workers) = settings.workers {
         runtime.worker_threads(workers.get());
@@ -140,8 +147,9 @@ pub fn run(settings: Settings, source: Arc<dyn Source>) -> io::Result<()> {
     let ended = runtime.block_on(async {
         // Before anything listens: a signal that comes early must not end the process without a drain.
         let mut signals = Signals::new()?;
-        let mut server = Server::start(settings, source, inherited).await?;
+        let mut server = Server::start(settings, source, inherited, supervised).await?;
         server.supervise(&mut signals).await;
+        server.membership.farewell(&server.proxy).await;
         Ok::<_, io::Error>(server.logs)
     });
     // Tasks that are still running are dropped with their connections, and their exchanges logged.
@@ -170,6 +178,7 @@ struct Server {
     admin: mpsc::Sender<admin::Request>,
     metrics_task: Option<(SocketAddr, JoinHandle<()>)>,
     admin_task: Option<(SocketFile, JoinHandle<()>)>,
+    membership: Membership,
 }
 
 /// A listener at work.
@@ -180,6 +189,8 @@ struct Listening {
     listener: Arc<Listener>,
     settings: watch::Sender<Arc<Listen>>,
     stop: watch::Sender<bool>,
+    /// Connections that were accepted elsewhere.
+    arrivals: mpsc::Sender<Passed>,
     task: JoinHandle<()>,
 }
 
@@ -216,8 +227,13 @@ impl Server {
     async fn start(
         settings: Settings,
         source: Arc<dyn Source>,
-        inherited: Vec<std::os::fd::OwnedFd>,
+        mut inherited: Vec<std::os::fd::OwnedFd>,
+        mut supervised: Option<Supervised>,
     ) -> io::Result<Self> {
+        if let Some(supervised) = &mut supervised {
+            let from_manager = supervised.sockets.extract_if(.., |(socket, _)| socket.from_manager);
+            inherited.extend(from_manager.map(|(_, socket)| socket));
+        }
         let metrics = Arc::new(Metrics::default());
         let upstreams = Upstreams::new(Arc::clone(&metrics));
         let certificates = CertificateStore::with_keeper(source.keeper());
@@ -227,6 +243,8 @@ impl Server {
         config.open_logs(&logs, &metrics)?;
         config.settle(&upstreams).await;
         let proxy = Arc::new(Proxy::new(config, metrics)?);
+        let membership = Membership::new(supervised, &proxy, &certificates)?;
+        proxy.handover.accept(!membership.is_candidate);
         let (admin, requests) = mpsc::channel(16);
         let (tell, changed) = mpsc::channel(1);
         let mut server = Self {
@@ -246,6 +264,7 @@ impl Server {
             admin,
             metrics_task: None,
             admin_task: None,
+            membership,
         };
         let config = proxy.config();
         for fd in inherited {
@@ -261,7 +280,11 @@ impl Server {
                 tracing::warn!(%address, "passed by LISTEN_FDS, but no `listen` names it: its clients wait");
             }
         }
-        let side = server.bind_side(&config.settings)?;
+        // A version on trial leaves these to the one that serves.
+        let side = match server.membership.is_candidate {
+            true => Side::default(),
+            false => server.bind_side(&config.settings)?,
+        };
         server.apply(&config, bound, side);
         server.files.follow(&config.settings.watched);
         server.certificates.watch();
@@ -269,6 +292,7 @@ impl Server {
         tokio::spawn(pressure::watch(Arc::clone(&proxy.registry)));
         let metrics = Arc::clone(&proxy.metrics);
         tokio::spawn(Watched::new(upstream::sweep(move || proxy.config().upstreams.clone()), metrics));
+        server.membership.ready();
         crate::notify::ready();
         server.source.started();
         Ok(server)
@@ -286,6 +310,10 @@ impl Server {
             let id = listening.id;
             let stays = self.inherited.values().any(|passed| Arc::ptr_eq(passed, &listening.listener));
             drain_listener(&self.proxy.registry, id, listening.stop(), settings.timeouts.drain);
+            self.membership.arrivals.lock().remove(&address.to_string());
+            if !stays {
+                self.membership.release(vec![address.to_string()]);
+            }
             if stays {
                 tracing::warn!(%address, "stopped listening; passed by LISTEN_FDS, so that it stays open: its clients wait");
             } else {
@@ -316,29 +344,34 @@ impl Server {
 
     fn apply_side(&mut self, settings: &Settings, side: Side) {
         if self.metrics_task.as_ref().is_some_and(|(address, _)| settings.metrics != Some(*address))
-            && let Some((_, task)) = self.metrics_task.take()
+            && let Some((address, task)) = self.metrics_task.take()
         {
+            self.membership.release(vec![address.to_string()]);
             task.abort();
         }
         if let (Some(listener), Some(address)) = (side.metrics, settings.metrics) {
+            self.membership.hold(Purpose::Metrics, address.to_string(), &listener);
             let task = tokio::spawn(admin::serve_metrics(listener, Arc::clone(&self.proxy)));
             tracing::info!(%address, "metrics");
             self.metrics_task = Some((address, task));
         }
         let stays = |file: &SocketFile| side.admin.is_none() && settings.admin.as_ref() == Some(&file.path);
         if self.admin_task.as_ref().is_some_and(|(file, _)| !stays(file))
-            && let Some((_, task)) = self.admin_task.take()
+            && let Some((file, task)) = self.admin_task.take()
         {
+            self.membership.release(vec![ListenAddress::Unix(file.path.clone()).to_string()]);
             task.abort();
         }
         if let (Some(listener), Some(path)) = (side.admin, settings.admin.clone()) {
+            let address = ListenAddress::Unix(path.clone()).to_string();
+            self.membership.hold(Purpose::Admin, address, &listener);
             let task = tokio::spawn(admin::serve(listener, self.admin.clone(), Arc::clone(&self.proxy)));
             self.admin_task = Some((SocketFile::at(path), task));
         }
     }
 
     fn listen(&mut self, bound: Bound) {
-        let Bound { listen, listener, file } = bound;
+        let Bound { listen, listener, file, is_new } = bound;
         let address = listen.address.clone();
         let shown = listener.address().unwrap_or_else(|_| address.clone());
         tracing::info!(address = %shown, tls = listen.tls.is_some(), "listening");
@@ -347,9 +380,15 @@ impl Server {
         let id = self.next_listener;
         self.next_listener += 1;
         let proxy = Arc::clone(&self.proxy);
-        let task = listener::run(proxy, Arc::clone(&listener), settings_receiver, stop_receiver, id);
+        let (arrivals, arriving) = mpsc::channel(16);
+        self.membership.arrivals.lock().insert(address.to_string(), arrivals.clone());
+        if is_new {
+            self.membership.hold(Purpose::Clients, address.to_string(), &*listener);
+        }
+        let reached = Reached { settings: settings_receiver, stop: stop_receiver, arrivals: arriving };
+        let task = listener::run(proxy, Arc::clone(&listener), reached, id);
         let task = tokio::spawn(Watched::new(task, Arc::clone(&self.proxy.metrics)));
-        let listening = Listening { id, file, listener, settings, stop, task };
+        let listening = Listening { id, file, listener, settings, stop, arrivals, task };
         // One whose file somebody has removed: nobody reaches it any more.
         if let Some(lost) = self.listening.insert(address, listening) {
             let id = lost.id;
@@ -362,6 +401,8 @@ impl Server {
         let stop = self.until_stopped(signals).await;
         let drain = if let Stop::Graceful(limit) = stop { limit } else { Duration::ZERO };
         crate::notify::stopping(drain + AFTER_DRAIN);
+        self.proxy.registry.be_gentle(false);
+        self.membership.release(self.listening.keys().map(ToString::to_string).collect());
         // Sockets and their files go now: a successor may make its own while requests in flight end here.
         self.inherited.clear();
         let mut accepting = Vec::new();
@@ -422,7 +463,21 @@ impl Server {
                     self.renew_upstreams();
                     continue;
                 }
-                Some(admin::Request::Reload(answer)) = self.requests.recv() => (Cause::Asked, Some(answer)),
+                Some(request) = self.requests.recv() => match request {
+                    admin::Request::Reload(answer) => (Cause::Asked, Some(answer)),
+                    admin::Request::Status(answer) => {
+                        // Whoever asked may be gone.
+                        let _ = answer.send(self.status());
+                        continue;
+                    }
+                },
+                Some(message) = self.membership.messages.recv() => match self.follow(message).await {
+                    Some(stop) => return stop,
+                    None => continue,
+                },
+                ended = has_retired(&self.proxy, self.membership.retired) => {
+                    return Stop::Graceful(if ended { Duration::ZERO } else { drain_term });
+                }
                 _ = signals.reopen.recv() => {
                     self.logs.reopen();
                     continue;
@@ -457,6 +512,22 @@ impl Server {
         }
     }
 
+    /// The status of a process without a supervisor, in the form of one with it.
+    fn status(&self) -> serde_json::Value {
+        let mut status = admin::status(&self.proxy);
+        status["ok"] = true.into();
+        status["generations"] = serde_json::json!([{
+            "generation": 1,
+            "pid": std::process::id(),
+            "version": env!("CARGO_PKG_VERSION"),
+            "state": "serving",
+            "share": 100.0,
+            "requests": admin::stats(&self.proxy).requests,
+            "connections": self.proxy.registry.count(),
+        }]);
+        status
+    }
+
     fn timeouts(&self) -> (Duration, Duration) {
         let config = self.proxy.config();
         (config.settings.timeouts.drain, config.settings.timeouts.drain_term)
@@ -481,6 +552,12 @@ impl Server {
     }
 
     async fn try_reload(&mut self, cause: Cause) -> Result<(), String> {
+        if self.membership.is_candidate || self.proxy.handover.passage().is_some() {
+            return Err("an upgrade is under way; reload again once it is over".to_owned());
+        }
+        if self.membership.retired.is_some() {
+            return Err("this process has handed over to another version".to_owned());
+        }
         let source = Arc::clone(&self.source);
         let read = self.aside.run(move || match cause {
             Cause::Asked => source.read(),
@@ -598,6 +675,20 @@ pub fn advice(error: &io::Error) -> Option<&'static str> {
         (_, io::ErrorKind::PermissionDenied) => "let the user who runs the proxy write there",
         _ => return None,
     })
+}
+
+/// Has a core dump hold nothing of this process's memory, where keys are. Dumps of all else, such as registers, are as before.
+/// `prctl(PR_SET_DUMPABLE)` would hide `/proc/self` from the process as well, where it counts its descriptors.
+fn keep_memory_out_of_dumps() {
+    if let Err(error) = std::fs::write("/proc/self/coredump_filter", "0") {
+        tracing::debug!(%error, "core dumps hold what the system says");
+    }
+}
+
+/// The sockets that a service manager has passed to this process. To be called once, before anything else opens descriptors, by
+/// a process that does not [`run`].
+pub fn inherited_sockets() -> Vec<std::os::fd::OwnedFd> {
+    sys::inherited_sockets()
 }
 
 /// As many descriptors as the system allows.

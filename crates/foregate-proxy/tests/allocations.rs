@@ -151,7 +151,9 @@ fn measure(name: &str, exchange: &Exchange, access_log: Option<PathBuf>) -> f64 
     let front = free_address();
     let settings = settings(front, origin, access_log);
     // It runs until the process ends.
-    thread::spawn(move || server::run(settings, Arc::new(|| Err("this test reloads nothing".to_owned()))));
+    thread::spawn(move || {
+        server::run(settings, Arc::new(|| Err("this test reloads nothing".to_owned())), None)
+    });
     let mut client = connect(front);
     let mut buffer = vec![0; 16 * 1024];
     for _ in 0..WARM_UP {

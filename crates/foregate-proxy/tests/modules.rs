@@ -325,7 +325,9 @@ fn start(queue: usize) -> Front {
     settings.upstreams = vec![upstream("echo", echo()), upstream("silent", silent_address)];
     settings.sites = sites.build();
     // It runs until the process ends.
-    thread::spawn(move || server::run(settings, Arc::new(|| Err("this test reloads nothing".to_owned()))));
+    thread::spawn(move || {
+        server::run(settings, Arc::new(|| Err("this test reloads nothing".to_owned())), None)
+    });
     Front { address, metrics, log, lines }
 }
 

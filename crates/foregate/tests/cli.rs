@@ -577,7 +577,7 @@ fn a_standard_error_that_cannot_be_written_ends_nothing() {
     let file = folder.write("foregate.kdl", &text);
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_foregate"))
-        .arg("run")
+        .args(["run", "--single"])
         .arg("-c")
         .arg(&file)
         .stderr(full)

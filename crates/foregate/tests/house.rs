@@ -32,6 +32,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // The one crate below the proxy that makes system calls for files.
     ("foregate-io", &[]),
     ("foregate-disk", &["foregate-cache", "foregate-io", "foregate-wire"]),
+    // Its protocol is spoken by what serves; it knows nothing of HTTP.
+    ("foregate-supervisor", &[]),
     ("foregate-coding", &["foregate-module"]),
     ("foregate-files", &["foregate-wire", "foregate-cache", "foregate-coding"]),
     ("foregate-waf", &["foregate-coding", "foregate-module"]),
@@ -51,6 +53,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "foregate-files",
             "foregate-io",
             "foregate-rules",
+            "foregate-supervisor",
         ],
     ),
     (
@@ -59,6 +62,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "foregate-module",
             "foregate-wire",
             "foregate-rules",
+            "foregate-supervisor",
             "foregate-cache",
             "foregate-coding",
             "foregate-files",

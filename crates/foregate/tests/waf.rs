@@ -216,7 +216,7 @@ impl Drop for Proxy {
 
 fn serve(folder: &Folder, configuration: &str, port: u16) -> Proxy {
     folder.write("foregate.kdl", configuration);
-    let proxy = Proxy(folder.command(&["run", "-c", "foregate.kdl"]).spawn().unwrap());
+    let proxy = Proxy(folder.command(&["run", "--single", "-c", "foregate.kdl"]).spawn().unwrap());
     let start = Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         assert!(start.elapsed() < Duration::from_secs(20), "the proxy does not start");

@@ -4,11 +4,12 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::case::{Case, OriginMode};
 use crate::text::{Text, Variables};
@@ -65,6 +66,7 @@ impl Proxy {
             .args(["run", "-c"])
             .arg(folder.join("case.kdl"))
             .current_dir(folder)
+            .process_group(0)
             .stdin(input)
             .stdout(out)
             .stderr(err)
@@ -123,12 +125,18 @@ impl Proxy {
         kill_process(pid, signal).map_err(|error| format!("kill: {error}"))
     }
 
-    /// Resident memory in bytes.
+    /// Resident memory in bytes, of the process and of those that it has started.
     pub fn memory(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let number = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-        number.unwrap_or(0) * 1024
+        let memory = |process: u32| {
+            let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+            let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+            let number = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+            number.unwrap_or(0) * 1024
+        };
+        let own = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).unwrap_or_default();
+        let children = children.split_whitespace().filter_map(|child| child.parse::<u32>().ok());
+        memory(own) + children.map(memory).sum::<u64>()
     }
 
     /// Ends it gracefully, at the end of a case.
@@ -164,6 +172,8 @@ impl Proxy {
 
     /// Kills it, and waits until it is gone.
     pub fn kill(&mut self) {
+        // With those that it has started: they are of its group.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         drop(self.child.kill());
         drop(self.child.wait());
         self.exit = self.exit.or(Some(-9));

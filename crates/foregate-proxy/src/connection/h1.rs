@@ -104,7 +104,11 @@ impl Session {
                 return Poll::Ready(matches!(more, Ok(true)));
             }
             // Who has just connected is about to ask something.
-            if span.is_none() && !told && self.connection.registered.poll_told(cx) {
+            if span.is_none()
+                && !told
+                && self.connection.registered.poll_told(cx)
+                && !self.connection.registered.has_time()
+            {
                 told = true;
                 let grace = if self.requests == 0 { GRACE } else { Duration::ZERO };
                 deadline = deadline.min(clock::now() + grace);
@@ -371,7 +375,7 @@ impl Drain {
 
     /// Ready once the time is up, of which little is left where the process or the listener ends.
     fn poll_over(&mut self, cx: &mut Context<'_>, connection: &Connection, timer: &mut Timer) -> Poll<()> {
-        if !self.told && connection.registered.poll_told(cx) {
+        if !self.told && connection.registered.poll_told(cx) && !connection.registered.has_time() {
             self.told = true;
             self.deadline = self.deadline.min(Instant::now() + GRACE);
         }

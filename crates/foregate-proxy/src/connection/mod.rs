@@ -181,7 +181,7 @@ impl Connection {
                     std::task::Poll::Ready(Ok(true)) => {}
                     std::task::Poll::Ready(Ok(false) | Err(_)) => return std::task::Poll::Ready(None),
                     std::task::Poll::Pending => {
-                        if !told && idle && self.registered.poll_told(cx) {
+                        if !told && idle && self.registered.poll_told(cx) && !self.registered.has_time() {
                             told = true;
                             until = until.min(clock::now() + GRACE);
                         }

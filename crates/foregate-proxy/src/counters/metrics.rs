@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 pub(crate) use self::histogram::BLOCKED_BUCKETS;
 use self::histogram::BlockedHistogram;
 pub(crate) use self::histogram::DURATION_BUCKETS;
+pub use self::histogram::Latencies;
 pub use self::histogram::WaitHistogram;
 pub use self::labelled::Kinds;
 use self::labelled::{Labelled, OTHER, UNROUTED};
@@ -32,6 +33,9 @@ pub(crate) const BETWEEN: char = '\0';
 pub(crate) const SHARDS: usize = 16;
 /// How many of them belong to one thread alone.
 const OWN: usize = SHARDS / 2;
+
+/// A worker that was blocked for longer was blocked long, nanoseconds.
+const LONG_BLOCKED: u64 = 100_000_000;
 
 /// The label values of the statuses that a site's requests are counted by.
 pub(crate) const STATUS_CLASSES: [&str; 7] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx", "other"];
@@ -202,6 +206,8 @@ pub struct Metrics {
     pub panics: Counter,
     /// Lookups of origins' names.
     pub name_lookups: NameLookups,
+    /// How long responses took to begin, while somebody asks.
+    pub latencies: Latencies,
     /// Pieces of heavy work that wait for a thread.
     pub offload_queue: Gauge,
     /// How long they waited.
@@ -425,6 +431,13 @@ impl Metrics {
     /// When the process started.
     pub(crate) fn started(&self) -> SystemTime {
         self.started.0
+    }
+
+    /// How often a task blocked its worker for 100 ms or longer.
+    pub(crate) fn blocked_long(&self) -> u64 {
+        let (counts, _) = self.blocked_counts();
+        let ends = BLOCKED_BUCKETS.iter().map(|end| *end <= LONG_BLOCKED).chain([false]);
+        counts.iter().zip(ends).filter(|(_, is_short)| !is_short).map(|(count, _)| count).sum()
     }
 
     pub(crate) fn blocked_counts(&self) -> ([u64; BLOCKED_BUCKETS.len() + 1], u64) {

@@ -93,6 +93,7 @@ pub(super) fn send_head(exchange: &mut Exchange<'_>, length: BodyLength) -> Resu
     if exchange.proxy.is_draining() || exchange.down.client.close_soon {
         exchange.down.client.close = true;
     }
+    exchange.proxy.metrics.latencies.record(exchange.record.start);
     exchange.response.count();
     exchange.down.client.send_head(exchange.request, exchange.response, length)
 }

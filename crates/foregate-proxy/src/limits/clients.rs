@@ -25,6 +25,8 @@ pub struct Registry {
     count: AtomicUsize,
     next: AtomicUsize,
     emptied: Notify,
+    /// Connections that are told to end have their time for it.
+    gentle: AtomicBool,
     /// Whether a listener waits for a connection to end, and how it is told.
     awaited: AtomicBool,
     left: Notify,
@@ -143,6 +145,7 @@ impl Registry {
             count: AtomicUsize::new(0),
             next: AtomicUsize::new(0),
             emptied: Notify::new(),
+            gentle: AtomicBool::new(false),
             awaited: AtomicBool::new(false),
             left: Notify::new(),
         }
@@ -170,6 +173,12 @@ impl Registry {
         }
         holdings.connections.fetch_add(1, Ordering::Relaxed);
         Some(Arc::clone(holdings))
+    }
+
+    /// Whether connections that are told to end keep their ordinary time limits: idle ones are not closed before, so that no request
+    /// can cross with the end.
+    pub fn be_gentle(&self, gentle: bool) {
+        self.gentle.store(gentle, Ordering::SeqCst);
     }
 
     /// Has all connections end gracefully, or those of one listener.
@@ -340,6 +349,11 @@ impl Registered {
     /// Has the connection end gracefully, before its task has begun.
     pub fn tell(&self) {
         self.entry.told.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it may be as idle as any other before it ends; see [`Registry::be_gentle`].
+    pub fn has_time(&self) -> bool {
+        self.place.0.gentle.load(Ordering::SeqCst)
     }
 
     /// Whether the connection shall end gracefully.

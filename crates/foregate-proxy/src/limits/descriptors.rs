@@ -49,6 +49,11 @@ pub fn are_missing(error: &io::Error) -> bool {
     matches!(code, Some(Errno::MFILE | Errno::NFILE))
 }
 
+/// Those of connections and temporary files.
+pub fn used() -> usize {
+    USED.load(Ordering::Relaxed)
+}
+
 /// Whether all are used that may be.
 pub fn are_scarce() -> bool {
     USED.load(Ordering::Relaxed) >= ALLOWED.load(Ordering::Relaxed)

@@ -45,12 +45,10 @@ pub fn catch_early() -> io::Result<()> {
 /// To NGINX this signal is the start of an upgrade, so that people send it; by default it would kill the process.
 pub(super) fn say_no_upgrade(draining: bool) {
     if draining {
-        tracing::warn!(
-            "USR2: upgrades by signal are not there yet; this process is draining, so that a new one can be started now"
-        );
+        tracing::warn!("USR2: this process is draining, so that a new one can be started now");
     } else {
         tracing::warn!(
-            "USR2: upgrades by signal are not there yet, and nothing has changed; send QUIT to this process and start the \
+            "USR2: this process has no supervisor (--single), and nothing has changed; send QUIT to this process and start the \
              new one at once: the sockets are free as soon as this one drains, and requests in flight end here"
         );
     }

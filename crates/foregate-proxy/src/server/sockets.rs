@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use foregate_supervisor::protocol::Purpose;
 use rustix::io::Errno;
 
 use super::{NotBound, Server, named};
@@ -18,6 +19,8 @@ pub(super) struct Bound {
     pub(super) listen: Arc<Listen>,
     pub(super) listener: Arc<Listener>,
     pub(super) file: Option<SocketFile>,
+    /// It was bound just now.
+    pub(super) is_new: bool,
 }
 
 /// A socket file of our making; removed when this value is dropped.
@@ -38,6 +41,11 @@ impl SocketFile {
             ListenAddress::Unix(path) => Some(Self::at(path.clone())),
             ListenAddress::Tcp(_) => None,
         }
+    }
+
+    /// Lets the file stay.
+    pub(super) fn keep(mut self) {
+        self.identity = None;
     }
 
     pub(super) fn is_there(&self) -> bool {
@@ -74,12 +82,15 @@ impl Server {
             if present.is_some_and(|present| present.file.as_ref().is_none_or(SocketFile::is_there)) {
                 continue;
             }
-            let (listener, file) = match self.passed(listen, &settings.listeners) {
-                Some(listener) => {
-                    listener
-                        .set_backlog(listen.backlog)
-                        .map_err(|error| named(error, &format!("listen {}", listen.address)))?;
-                    (Arc::clone(listener), None)
+            let what = format!("listen {}", listen.address);
+            let there = match self.passed(listen, &settings.listeners) {
+                Some(listener) => Some((Arc::clone(listener), None)),
+                None => self.held(listen)?,
+            };
+            let (listener, file, is_new) = match there {
+                Some((listener, file)) => {
+                    listener.set_backlog(listen.backlog).map_err(|error| named(error, &what))?;
+                    (listener, file, false)
                 }
                 None => {
                     let bound_to = Listener::bind(listen);
@@ -91,7 +102,6 @@ impl Server {
                         continue;
                     }
                     let listener = bound_to.map_err(|error| {
-                        let what = format!("listen {}", listen.address);
                         let error = NotBound::named(error, &listen.address, &what);
                         match self.overlapping(&listen.address) {
                             Some(held) => io::Error::new(
@@ -101,12 +111,21 @@ impl Server {
                             None => error,
                         }
                     })?;
-                    (Arc::new(listener), SocketFile::of(&listen.address))
+                    (Arc::new(listener), SocketFile::of(&listen.address), true)
                 }
             };
-            bound.push(Bound { listen: Arc::new(listen.clone()), listener, file });
+            bound.push(Bound { listen: Arc::new(listen.clone()), listener, file, is_new });
         }
         Ok(bound)
+    }
+
+    /// The socket that a former process has bound for a listener. Its file goes with this process only if that serves.
+    fn held(&self, listen: &Listen) -> io::Result<Option<(Arc<Listener>, Option<SocketFile>)>> {
+        let held = self.membership.take_held(Purpose::Clients, &listen.address.to_string());
+        let Some(descriptor) = held else { return Ok(None) };
+        let listener = Arc::new(Listener::adopt(descriptor)?);
+        let file = if self.membership.is_candidate { None } else { SocketFile::of(&listen.address) };
+        Ok(Some((listener, file)))
     }
 
     /// The socket that was passed for a listener. One of all IPv6 addresses that takes IPv4 as well, as `ListenStream=8080`
@@ -143,7 +162,10 @@ impl Server {
         {
             let listen = Listen::new(ListenAddress::Tcp(address));
             let what = format!("metrics {address}");
-            let bound = Listener::bind(&listen);
+            let bound = match self.membership.take_held(Purpose::Metrics, &address.to_string()) {
+                Some(held) => Listener::adopt(held),
+                None => Listener::bind(&listen),
+            };
             let bound = bound.map_err(|error| NotBound::named(error, &listen.address, &what))?;
             side.metrics = Some(bound);
         }
@@ -151,9 +173,12 @@ impl Server {
         if let Some(path) = &settings.admin
             && admin.is_none_or(|file| file.path != *path)
         {
-            let bound = bind_admin(path);
-            let what = format!("admin socket {}", path.display());
             let address = ListenAddress::Unix(path.clone());
+            let bound = match self.membership.take_held(Purpose::Admin, &address.to_string()) {
+                Some(held) => unix_listener(Listener::adopt(held)?),
+                None => bind_admin(path),
+            };
+            let what = format!("admin socket {}", path.display());
             side.admin = Some(bound.map_err(|error| NotBound::named(error, &address, &what))?);
         }
         Ok(side)
@@ -172,11 +197,16 @@ fn can_do_without(listen: &Listen, error: &io::Error) -> bool {
     listen.of_all_addresses && is_v6 && is_missing
 }
 
+fn unix_listener(listener: Listener) -> io::Result<tokio::net::UnixListener> {
+    match listener {
+        Listener::Unix(listener) => Ok(listener),
+        Listener::Tcp(_) => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
 fn bind_admin(path: &Path) -> io::Result<tokio::net::UnixListener> {
     let listen = Listen::new(ListenAddress::Unix(path.to_owned()));
-    let Listener::Unix(listener) = Listener::bind(&listen)? else {
-        return Err(io::ErrorKind::Unsupported.into());
-    };
+    let listener = unix_listener(Listener::bind(&listen)?)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     Ok(listener)
 }

@@ -47,6 +47,14 @@ impl ExpositionFormat {
         if accept.split(',').any(openmetrics) { Self::OpenMetrics } else { Self::Prometheus }
     }
 
+    /// A text of OpenMetrics in this format.
+    pub(crate) fn of(self, openmetrics: String) -> String {
+        match self {
+            Self::OpenMetrics => openmetrics,
+            Self::Prometheus => prometheus_text(&openmetrics),
+        }
+    }
+
     /// The media type of the format.
     pub fn content_type(self) -> &'static str {
         match self {
@@ -117,10 +125,7 @@ impl Exposition {
         if let Err(fmt::Error) = encode(&mut text, &registry) {
             tracing::error!("the metrics could not be written");
         }
-        match format {
-            ExpositionFormat::OpenMetrics => text,
-            ExpositionFormat::Prometheus => prometheus_text(&text),
-        }
+        format.of(text)
     }
 }
 

@@ -20,6 +20,7 @@ mod policy;
 mod sni;
 mod store;
 mod subject;
+mod tickets;
 
 #[cfg(test)]
 mod measure;

@@ -1,14 +1,11 @@
 //! What a handshake must satisfy.
 
-use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use parking_lot::Mutex;
 use rustls::RootCertStore;
-use rustls::crypto::aws_lc_rs::Ticketer;
 use rustls::server::danger::ClientCertVerifier;
-use rustls::server::{NoClientAuth, ProducesTickets, WebPkiClientVerifier};
+use rustls::server::{NoClientAuth, WebPkiClientVerifier};
 
 use super::crypto::{provider, sha256};
 use super::store::{TlsError, read_authority_certificates};
@@ -104,48 +101,4 @@ pub(super) fn read_authorities(file: &Path) -> Result<(RootCertStore, [u8; 32]),
         })?;
     }
     Ok((roots, sha256(&all)))
-}
-
-/// The ticket keys of each policy. They outlive a reload as long as the policy does, and are never shared by
-/// two policies, so that a ticket resumes only what the policy of its first handshake allowed.
-#[derive(Debug, Default)]
-pub(super) struct Tickets(Mutex<HashMap<PolicyId, Weak<PolicyTickets>>>);
-
-impl Tickets {
-    /// The tickets of a policy; `None` where the system gives no random bytes, then sessions are not resumed.
-    pub(super) fn of(&self, policy: &PolicyId) -> Option<Arc<dyn ProducesTickets>> {
-        let mut tickets = self.0.lock();
-        if let Some(known) = tickets.get(policy).and_then(Weak::upgrade) {
-            return Some(known);
-        }
-        tickets.retain(|_, tickets| tickets.strong_count() > 0);
-        let inner = Ticketer::new()
-            .inspect_err(|error| tracing::error!(%error, "no ticket keys; sessions are not resumed"))
-            .ok()?;
-        let made = Arc::new(PolicyTickets(inner));
-        tickets.insert(policy.clone(), Arc::downgrade(&made));
-        Some(made)
-    }
-}
-
-/// A sized wrapper, for a weak pointer to it.
-#[derive(Debug)]
-struct PolicyTickets(Arc<dyn ProducesTickets>);
-
-impl ProducesTickets for PolicyTickets {
-    fn enabled(&self) -> bool {
-        self.0.enabled()
-    }
-
-    fn lifetime(&self) -> u32 {
-        self.0.lifetime()
-    }
-
-    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        self.0.encrypt(plain)
-    }
-
-    fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
-        self.0.decrypt(cipher)
-    }
 }

@@ -18,8 +18,8 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use super::keeper::CertificateKeeper;
 use super::names::CertificateNames;
 use super::pem::{self, PemBlock};
-use super::policy::Tickets;
 use super::sni::CertificateTable;
+use super::tickets::Tickets;
 use crate::counters::metrics::CertificateExpiry;
 use crate::files;
 use crate::settings::CertificateFiles;
@@ -187,6 +187,16 @@ impl CertificateStore {
         let mut tables = self.shared.tables.lock();
         tables.retain(|table| table.strong_count() > 0);
         tables.push(Arc::downgrade(table));
+    }
+
+    /// The keys of session tickets, for another process that serves the same clients; `None` where there are none.
+    pub fn ticket_keys(&self) -> Option<Vec<u8>> {
+        self.shared.tickets.keys()
+    }
+
+    /// Goes on with the ticket keys of another process. What is no such thing is left.
+    pub fn take_ticket_keys(&self, keys: &[u8]) {
+        self.shared.tickets.take_keys(keys);
     }
 
     pub(super) fn tickets(&self) -> &Tickets {

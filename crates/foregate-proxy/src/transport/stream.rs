@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
@@ -109,6 +110,12 @@ impl From<TcpStream> for Socket {
 impl From<UnixStream> for Socket {
     fn from(stream: UnixStream) -> Self {
         Self::unix(stream, descriptors::Used::new())
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        each_kind!(&self.kind, stream => stream.as_fd())
     }
 }
 

@@ -15,6 +15,8 @@ mod output;
 mod panics;
 mod reload;
 mod run;
+mod status;
+mod upgrade;
 mod upstreams;
 mod waf;
 
@@ -70,6 +72,10 @@ enum Verb {
     Upstreams(upstreams::Upstreams),
     /// Show the certificates of a running proxy: their state, the days left, and failed renewals
     Certificates(certificates::Certificates),
+    /// Replace the running proxy by another version, judged by its answers to a growing share of the clients
+    Upgrade(upgrade::Upgrade),
+    /// Show the running proxy: its processes, their versions, shares and requests
+    Status(status::Status),
     /// Print the version (also: --version)
     Version(Json),
     /// Print the completions of a shell
@@ -100,6 +106,8 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
         Verb::Reload(reload) => reload.run(),
         Verb::Upstreams(upstreams) => upstreams.run(),
         Verb::Certificates(certificates) => certificates.run(),
+        Verb::Upgrade(upgrade) => upgrade.run(),
+        Verb::Status(status) => status.run(),
         Verb::Version(Json { json }) => version(json),
         Verb::Completions { shell } => completions(shell),
     }

@@ -10,7 +10,7 @@ use serde::Serialize;
 const WIDTH: usize = 100;
 
 /// How a verb ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Outcome {
     /// All is well: 0.
     Fine,
@@ -18,6 +18,8 @@ pub(super) enum Outcome {
     Wrong,
     /// The command itself is: 2.
     Usage,
+    /// Another process has ended so.
+    Code(ExitCode),
 }
 
 impl From<Outcome> for ExitCode {
@@ -26,6 +28,7 @@ impl From<Outcome> for ExitCode {
             Outcome::Fine => Self::SUCCESS,
             Outcome::Wrong => Self::from(1),
             Outcome::Usage => Self::from(2),
+            Outcome::Code(code) => code,
         }
     }
 }

@@ -78,7 +78,7 @@ pub(super) fn ask_process(
 }
 
 /// One line of JSON there, one back.
-fn ask(admin: &Path, request: &Value) -> io::Result<Value> {
+pub(super) fn ask(admin: &Path, request: &Value) -> io::Result<Value> {
     let mut stream = UnixStream::connect(admin)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;

@@ -1,7 +1,7 @@
 //! `foregate run`.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -9,12 +9,13 @@ use crate::config::{self, Domains, Refused, Texts};
 use clap::Args;
 use foregate_module::Pipeline;
 use foregate_proxy::configuration::Settings;
-use foregate_proxy::server::Source;
+use foregate_proxy::server::{Source, Supervised};
+use foregate_supervisor::{ADOPTING_VARIABLE, Options, SERVING_VARIABLE};
 use parking_lot::Mutex;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-use super::ConfigFile;
+use super::arguments::ConfigFile;
 use super::keeper::WithKeeper;
 use super::output::{Outcome, complain, print, show_refused};
 use super::panics::log_panics;
@@ -39,6 +40,9 @@ pub(super) struct Run {
     /// Where to accept with --to or --files [default: :8080, with --domain :80]
     #[arg(long, value_name = "ADDRESS", requires = "without-file")]
     listen: Vec<String>,
+    /// Serve in this one process, without a supervisor: a crash ends the service, and an upgrade is a restart
+    #[arg(long)]
+    single: bool,
     #[command(flatten)]
     domains: DomainArguments,
     #[arg(skip)]
@@ -96,6 +100,7 @@ impl Run {
             listing: false,
             listen: Vec::new(),
             domains: DomainArguments::default(),
+            single: true,
             announced: None,
         }
     }
@@ -110,6 +115,15 @@ impl Run {
             return Outcome::Usage;
         }
         log_panics();
+        let supervised = match Supervised::attach() {
+            Ok(supervised) => supervised,
+            Err(error) => {
+                complain(&format!(
+                    "error: the standard input is no supervisor's ({SERVING_VARIABLE} is set): {error}"
+                ));
+                return Outcome::Wrong;
+            }
+        };
         if !self.to.is_empty() || self.files.is_some() {
             let (mut listen, domains) = (self.listen, self.domains.domains());
             if listen.is_empty() {
@@ -125,11 +139,15 @@ impl Run {
                     let again = move || {
                         config::single(&single, &listen, &pipeline).map_err(|error| error.to_string())
                     };
-                    serve(settings, Arc::new(again), None)
+                    serve(settings, Arc::new(again), None, None)
                 }
             };
         }
         let path = self.file.path();
+        // A pipe can be read only once.
+        if supervised.is_none() && !self.single && path.is_file() {
+            return supervise(&path);
+        }
         let (banner, if_taken) = self.announced.map(|told| (told.text, told.if_taken)).unzip();
         let files = Files { path, pipeline, banner, present: Mutex::default(), read: Mutex::default() };
         // One that cannot be caught ends the process, which serves nobody yet.
@@ -140,7 +158,7 @@ impl Run {
             Err(refused) => show_refused(&refused, false),
             Ok(settings) => {
                 files.took_effect();
-                serve(settings, Arc::new(files), if_taken)
+                serve(settings, Arc::new(files), if_taken, supervised)
             }
         }
     }
@@ -196,7 +214,34 @@ impl Source for Files {
     }
 }
 
-fn serve(settings: Settings, source: Arc<dyn Source>, if_taken: Option<String>) -> Outcome {
+/// Runs the supervisor, which runs this program again to serve.
+fn supervise(path: &Path) -> Outcome {
+    let adopts =
+        std::env::var_os(ADOPTING_VARIABLE).map(|_| foregate_proxy::server::take_stdin()).transpose();
+    let supervised = adopts.and_then(|adopts| {
+        foregate_supervisor::run(Options {
+            arguments: std::env::args_os().skip(1).collect(),
+            configuration: Some(path.to_owned()),
+            inherited: foregate_proxy::server::inherited_sockets(),
+            version: env!("CARGO_PKG_VERSION"),
+            adopts,
+        })
+    });
+    match supervised {
+        Ok(code) => Outcome::Code(code),
+        Err(error) => {
+            complain(&format!("error: {error}"));
+            Outcome::Wrong
+        }
+    }
+}
+
+fn serve(
+    settings: Settings,
+    source: Arc<dyn Source>,
+    if_taken: Option<String>,
+    supervised: Option<Supervised>,
+) -> Outcome {
     let source = match WithKeeper::new(source, &settings) {
         Ok(source) => Arc::new(source),
         Err(error) => {
@@ -204,7 +249,7 @@ fn serve(settings: Settings, source: Arc<dyn Source>, if_taken: Option<String>) 
             return Outcome::Wrong;
         }
     };
-    match foregate_proxy::server::run(settings, source) {
+    match foregate_proxy::server::run(settings, source, supervised) {
         Ok(()) => Outcome::Fine,
         Err(error) => {
             complain(&format!("error: {error}"));

@@ -2,9 +2,10 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use foregate_supervisor::protocol::{LATENCY_BUCKETS, latency_bucket};
 use parking_lot::Mutex;
 
 /// The upper ends of the buckets of request durations, microseconds: 500 us to 10 s.
@@ -52,6 +53,47 @@ impl WaitHistogram {
     pub(crate) fn counts(&self) -> ([u64; BLOCKED_BUCKETS.len() + 1], u64) {
         let buckets = std::array::from_fn(|bucket| self.buckets[bucket].load(Ordering::Relaxed));
         (buckets, self.nanos.load(Ordering::Relaxed))
+    }
+}
+
+/// How long responses took to begin, from the first byte of their requests on. Nothing is recorded while nobody asks: it is for
+/// comparing two versions of the program.
+#[derive(Debug)]
+pub struct Latencies {
+    watched: AtomicBool,
+    buckets: [AtomicU64; LATENCY_BUCKETS],
+    micros: AtomicU64,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        let buckets = std::array::from_fn(|_| AtomicU64::new(0));
+        Self { watched: AtomicBool::new(false), buckets, micros: AtomicU64::new(0) }
+    }
+}
+
+impl Latencies {
+    /// From now on they are recorded, or no longer.
+    pub fn watch(&self, watched: bool) {
+        self.watched.store(watched, Ordering::Relaxed);
+    }
+
+    /// Records one, of a request that began at that time.
+    #[inline]
+    pub fn record(&self, began: Instant) {
+        if self.watched.load(Ordering::Relaxed) {
+            let micros = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+            if let Some(bucket) = self.buckets.get(latency_bucket(micros)) {
+                bucket.fetch_add(1, Ordering::Relaxed);
+            }
+            self.micros.fetch_add(micros, Ordering::Relaxed);
+        }
+    }
+
+    /// What was recorded by bucket, and the sum in microseconds.
+    pub fn counts(&self) -> (Vec<u64>, u64) {
+        let buckets = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
+        (buckets, self.micros.load(Ordering::Relaxed))
     }
 }
 

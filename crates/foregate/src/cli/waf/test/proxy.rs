@@ -50,7 +50,8 @@ impl Proxy {
         fs::write(&config, text).map_err(failed)?;
         let output = fs::File::create(&stderr).map_err(failed)?;
         let child = Command::new(&binary)
-            .arg("run")
+            // It is ended by a signal that no process can pass on.
+            .args(["run", "--single"])
             .arg("-c")
             .arg(&config)
             .current_dir(folder)

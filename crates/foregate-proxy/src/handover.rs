@@ -1,0 +1,323 @@
+//! Passing connections to another generation of the program, unread, while that is on trial.
+//!
+//! What was passed stays open here until the other side says that it has taken it. So a generation that hangs or dies loses
+//! nothing but the connections that it has begun to serve.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use foregate_supervisor::channel::Channel;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::transport::stream::Socket;
+
+/// All connections, as a share.
+const ALL: u32 = 10_000;
+/// Connections that were passed and not taken yet; beyond, they are served here.
+const UNTAKEN_MOST: usize = 1024;
+/// How long other generations may take to show their metrics.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Bytes of a number in a message.
+const NUMBER: usize = 8;
+
+/// A question for the metrics of the other generations.
+pub type Question = oneshot::Sender<Vec<String>>;
+
+/// Whether this process accepts connections, and passes some of them on.
+#[derive(Debug)]
+pub struct Handover {
+    accepting: watch::Sender<bool>,
+    passage: ArcSwapOption<Passage>,
+    others: ArcSwapOption<mpsc::Sender<Question>>,
+}
+
+impl Default for Handover {
+    /// It accepts, alone.
+    fn default() -> Self {
+        Self {
+            accepting: watch::channel(true).0,
+            passage: ArcSwapOption::empty(),
+            others: ArcSwapOption::empty(),
+        }
+    }
+}
+
+impl Handover {
+    /// Whether listeners accept, and word of changes.
+    pub fn accepting(&self) -> watch::Receiver<bool> {
+        self.accepting.subscribe()
+    }
+
+    /// Has listeners accept, or leave what comes to another process.
+    pub fn accept(&self, accepts: bool) {
+        self.accepting.send_replace(accepts);
+    }
+
+    /// Whether listeners accept.
+    pub fn accepts(&self) -> bool {
+        *self.accepting.borrow()
+    }
+
+    /// Where connections are passed to, if anywhere.
+    pub fn passage(&self) -> Option<Arc<Passage>> {
+        // At nearly no cost while there is none.
+        if self.passage.load().is_none() { None } else { self.passage.load_full() }
+    }
+
+    /// Passes connections there from now on, or nowhere; gives the one before.
+    pub fn set_passage(&self, passage: Option<Arc<Passage>>) -> Option<Arc<Passage>> {
+        self.passage.swap(passage)
+    }
+
+    /// Other generations are asked for their metrics here.
+    pub fn set_others(&self, others: mpsc::Sender<Question>) {
+        self.others.store(Some(Arc::new(others)));
+    }
+
+    /// The metrics of the other generations, those that have ended included. Those that do not answer are left out.
+    pub async fn others(&self) -> Vec<String> {
+        let Some(others) = self.others.load_full() else { return Vec::new() };
+        let (answer, answered) = oneshot::channel();
+        if others.try_send(answer).is_err() {
+            return Vec::new();
+        }
+        tokio::time::timeout(PATIENCE, answered).await.ok().and_then(Result::ok).unwrap_or_default()
+    }
+}
+
+/// A connection that was accepted, with the listener's address as the configuration names it.
+#[derive(Debug)]
+pub struct Passed {
+    /// The listener.
+    pub address: Arc<str>,
+    /// The connection.
+    pub socket: Socket,
+    /// The peer.
+    pub remote: Option<SocketAddr>,
+}
+
+/// The way to another generation.
+#[derive(Debug)]
+pub struct Passage {
+    channel: Channel,
+    /// Of the connections, hundredths of a percent.
+    share: AtomicU32,
+    next: AtomicU64,
+    untaken: Mutex<VecDeque<(u64, Passed)>>,
+}
+
+impl Passage {
+    /// A way over this channel, which nothing takes yet.
+    pub fn new(channel: Channel) -> Self {
+        Self { channel, share: AtomicU32::new(0), next: AtomicU64::new(0), untaken: Mutex::default() }
+    }
+
+    /// Passes this share from now on, in hundredths of a percent.
+    pub fn set_share(&self, share: u32) {
+        self.share.store(share.min(ALL), Ordering::Relaxed);
+    }
+
+    /// Whether a connection is to be passed. One client is always served by the same generation, unless `speaks_for_many`: such
+    /// a peer's connections are told apart.
+    pub fn takes(&self, remote: Option<SocketAddr>, speaks_for_many: bool) -> bool {
+        let share = self.share.load(Ordering::Relaxed);
+        let part = match remote {
+            Some(remote) => {
+                let port = if speaks_for_many { remote.port() } else { 0 };
+                let (high, low) = match remote.ip() {
+                    std::net::IpAddr::V4(address) => (0, u64::from(address.to_bits())),
+                    // A network of 64 bits is one client.
+                    std::net::IpAddr::V6(address) => (1, (address.to_bits() >> 64) as u64),
+                };
+                mix(mix(low ^ high << 40) ^ u64::from(port))
+            }
+            // Peers of a Unix socket are all alike.
+            None => mix(self.next.fetch_add(1, Ordering::Relaxed)),
+        };
+        part % u64::from(ALL) < u64::from(share)
+    }
+
+    /// Passes a connection; gives it back where it has to be served here.
+    pub fn pass(&self, passed: Passed) -> Option<Passed> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut untaken = self.untaken.lock();
+        if untaken.len() >= UNTAKEN_MOST {
+            return Some(passed);
+        }
+        let message = [&number.to_le_bytes()[..], passed.address.as_bytes()].concat();
+        match self.channel.try_send(&message, &[passed.socket.as_fd()]) {
+            Ok(()) => {
+                untaken.push_back((number, passed));
+                None
+            }
+            Err(_) => Some(passed),
+        }
+    }
+
+    /// Follows what the other side has taken. What that does not want goes to `refused`. Ends with the other side.
+    pub async fn follow(&self, mut refused: impl FnMut(Passed)) {
+        while let Ok(Some(message)) = self.channel.receive().await {
+            if let Some(passed) = self.taken(&message.bytes) {
+                refused(passed);
+            }
+        }
+    }
+
+    /// Takes note of an answer; gives the connection back where it was refused.
+    fn taken(&self, answer: &[u8]) -> Option<Passed> {
+        let (number, rest) = answer.split_first_chunk::<NUMBER>()?;
+        let number = u64::from_le_bytes(*number);
+        let mut untaken = self.untaken.lock();
+        let at = untaken.iter().position(|(known, _)| *known == number)?;
+        let (_, passed) = untaken.remove(at)?;
+        (!rest.is_empty()).then_some(passed)
+    }
+
+    /// Whether all has been taken.
+    pub fn is_settled(&self) -> bool {
+        self.untaken.lock().is_empty()
+    }
+
+    /// Ends the way; gives what was passed and not taken, which the other side will not serve any more.
+    pub fn take_back(&self) -> Vec<Passed> {
+        self.channel.shut_down();
+        // Answers that were sent before that still count.
+        while let Ok(Some(message)) = self.channel.try_receive() {
+            drop(self.taken(&message.bytes));
+        }
+        std::mem::take(&mut *self.untaken.lock()).into_iter().map(|(_, passed)| passed).collect()
+    }
+}
+
+/// Receives a connection: its number, the address of its listener, its socket. `None` at the end.
+pub async fn receive(channel: &Channel) -> Option<(u64, String, OwnedFd)> {
+    loop {
+        let mut message = channel.receive().await.ok()??;
+        let Some((number, address)) = message.bytes.split_first_chunk::<NUMBER>() else { continue };
+        let Some(socket) = message.descriptors.pop() else { continue };
+        return Some((u64::from_le_bytes(*number), String::from_utf8_lossy(address).into_owned(), socket));
+    }
+}
+
+/// Says that a connection is taken, or refused. Whether the other side still gives it.
+pub async fn answer(channel: &Channel, number: u64, takes: bool) -> bool {
+    let mut message = number.to_le_bytes().to_vec();
+    if !takes {
+        message.push(1);
+    }
+    channel.send(&message, &[]).await.is_ok()
+}
+
+/// Spreads the bits of a number (the finish of SplitMix64).
+fn mix(number: u64) -> u64 {
+    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use foregate_supervisor::channel::pair;
+
+    use super::*;
+
+    fn passage() -> (Passage, Channel) {
+        let (here, there) = pair().unwrap();
+        (Passage::new(Channel::new(here).unwrap()), Channel::new(there).unwrap())
+    }
+
+    fn connection() -> (TcpStream, Passed) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, remote) = listener.accept().unwrap();
+        accepted.set_nonblocking(true).unwrap();
+        let socket = tokio::net::TcpStream::from_std(accepted).unwrap().into();
+        (client, Passed { address: "127.0.0.1:80".into(), socket, remote: Some(remote) })
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_passed_with_its_listener() {
+        let (passage, there) = passage();
+        let (mut client, passed) = connection();
+        assert!(passage.pass(passed).is_none());
+        let (number, address, socket) = receive(&there).await.unwrap();
+        assert_eq!(address, "127.0.0.1:80");
+        assert!(answer(&there, number, true).await);
+        drop(there);
+        passage.follow(|_| panic!("it was taken")).await;
+        assert!(passage.is_settled());
+        let mut socket = TcpStream::from(socket);
+        socket.set_nonblocking(false).unwrap();
+        socket.write_all(b"hello").unwrap();
+        drop(socket);
+        let mut text = String::new();
+        client.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "hello", "no other descriptor keeps it open");
+    }
+
+    #[tokio::test]
+    async fn what_is_not_taken_comes_back_and_is_taken_by_one_side_only() {
+        let (passage, there) = passage();
+        let clients: Vec<_> = (0..3)
+            .map(|_| {
+                let (client, passed) = connection();
+                assert!(passage.pass(passed).is_none());
+                client
+            })
+            .collect();
+        let (number, ..) = receive(&there).await.unwrap();
+        assert!(answer(&there, number, true).await);
+        let back = passage.take_back();
+        assert_eq!(back.len(), clients.len() - 1);
+        let (number, ..) = receive(&there).await.unwrap();
+        assert!(!answer(&there, number, true).await, "it is served where it came from");
+        assert!(passage.pass(connection().1).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_refused_one_comes_back() {
+        let (passage, there) = passage();
+        let (_client, passed) = connection();
+        assert!(passage.pass(passed).is_none());
+        let (number, ..) = receive(&there).await.unwrap();
+        answer(&there, number, false).await;
+        drop(there);
+        let mut back = 0;
+        passage.follow(|_| back += 1).await;
+        assert_eq!(back, 1);
+    }
+
+    #[tokio::test]
+    async fn a_share_is_one_of_clients_and_grows() {
+        let (passage, _there) = passage();
+        let address = |n: u32| Some(SocketAddr::from((n.to_be_bytes(), 4000)));
+        let taken = |share| {
+            passage.set_share(share);
+            (0..10_000).filter(|n| passage.takes(address(*n), false)).collect::<Vec<_>>()
+        };
+        let (one, ten, all) = (taken(100), taken(1000), taken(10_000));
+        assert!(
+            (50..200).contains(&one.len()) && (800..1200).contains(&ten.len()),
+            "{} {}",
+            one.len(),
+            ten.len()
+        );
+        assert!(one.iter().all(|n| ten.contains(n)), "whoever has the new version keeps it");
+        assert_eq!((all.len(), taken(0).len()), (10_000, 0));
+        passage.set_share(5000);
+        let ports =
+            |many| (0..1000).filter(|port| passage.takes(Some(([127, 0, 0, 1], *port).into()), many)).count();
+        assert!([0, 1000].contains(&ports(false)));
+        assert!((400..600).contains(&ports(true)));
+    }
+}

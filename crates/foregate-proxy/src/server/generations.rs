@@ -1,0 +1,428 @@
+//! A server that serves for a supervisor: it starts with the sockets of others, passes connections on, takes some, and retires.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::Child;
+use std::sync::Arc;
+use std::time::Duration;
+
+use foregate_supervisor::channel::{Channel, blob, read_blob};
+use foregate_supervisor::protocol::{Item, Order, Purpose, Report, Role};
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::time::Instant;
+
+use super::sockets::SocketFile;
+use super::supervised::{self, Estate, Link, Message, Supervised};
+use super::{Server, Stop};
+use crate::handover::{Passage, Passed, answer, receive};
+use crate::listener::Listener;
+use crate::proxy::Proxy;
+use crate::settings::Listen;
+use crate::tls::CertificateStore;
+
+/// The name and version of the keys of session tickets among the state.
+const TICKETS: (&str, u32) = ("tls-tickets", 1);
+/// How long one listener may take to answer the process itself.
+const PROBE: Duration = Duration::from_secs(5);
+/// A request that no origin sees: it has no host.
+const PROBE_REQUEST: &str = "GET / HTTP/1.1\r\n\r\n";
+/// Its answer, and that of a listener that speaks TLS.
+const PROBE_ANSWER: &[u8] = b"HTTP/1.1 400";
+/// How long a successor may take for what it was given, before this process goes.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// Where connections arrive that were accepted elsewhere, by the address of their listener.
+pub(super) type Arrivals = Arc<Mutex<HashMap<String, mpsc::Sender<Passed>>>>;
+
+/// This process among the generations.
+pub(super) struct Membership {
+    link: Option<Link>,
+    pub(super) messages: mpsc::UnboundedReceiver<Message>,
+    sender: mpsc::UnboundedSender<Message>,
+    generation: u64,
+    binary: PathBuf,
+    /// It does not accept yet.
+    pub(super) is_candidate: bool,
+    /// Sockets that a former process has bound.
+    held: Mutex<HashMap<(Purpose, String), OwnedFd>>,
+    /// The metrics and admin sockets, for a new supervisor.
+    side_sockets: Mutex<HashMap<(Purpose, String), OwnedFd>>,
+    pub(super) items: Vec<(Item, OwnedFd)>,
+    pub(super) arrivals: Arrivals,
+    /// It has handed over, and ends then at the latest.
+    pub(super) retired: Option<Instant>,
+    /// A supervisor that this process has started.
+    supervisor: Option<Child>,
+}
+
+impl Membership {
+    /// What a supervisor has given, or nothing of the kind.
+    pub(super) fn new(
+        supervised: Option<Supervised>,
+        proxy: &Arc<Proxy>,
+        certificates: &CertificateStore,
+    ) -> io::Result<Self> {
+        let (sender, messages) = mpsc::unbounded_channel();
+        let mut membership = Self {
+            link: None,
+            messages,
+            sender: sender.clone(),
+            generation: 0,
+            binary: PathBuf::new(),
+            is_candidate: false,
+            held: Mutex::default(),
+            side_sockets: Mutex::default(),
+            items: Vec::new(),
+            arrivals: Arc::default(),
+            retired: None,
+            supervisor: None,
+        };
+        let Some(supervised) = supervised else { return Ok(membership) };
+        membership.generation = supervised.generation;
+        membership.binary = supervised.binary;
+        membership.is_candidate = supervised.role == Role::Candidate;
+        membership.items = supervised.items;
+        for (item, blob) in &membership.items {
+            if (&*item.tag, item.version) == TICKETS
+                && let Ok(keys) = read_blob(blob)
+            {
+                certificates.take_ticket_keys(&keys);
+            }
+        }
+        let held = supervised.sockets.into_iter();
+        let held = held.map(|(socket, descriptor)| ((socket.purpose, socket.address), descriptor));
+        membership.held = Mutex::new(held.collect());
+        membership.connect(supervised.channel, proxy)?;
+        Ok(membership)
+    }
+
+    /// Speaks with a supervisor over this channel.
+    fn connect(&mut self, channel: OwnedFd, proxy: &Arc<Proxy>) -> io::Result<()> {
+        let link = Link::new(channel, proxy, self.sender.clone())?;
+        let (others, asked) = mpsc::channel(1);
+        proxy.handover.set_others(others);
+        tokio::spawn(link.clone().ask_for_others(asked));
+        let notices = link.clone();
+        crate::notify::through(move |text| notices.report(Report::Notify { text }));
+        self.link = Some(link);
+        Ok(())
+    }
+
+    pub(super) fn take_held(&self, purpose: Purpose, address: &str) -> Option<OwnedFd> {
+        self.held.lock().remove(&(purpose, address.to_owned()))
+    }
+
+    /// A socket that was bound here.
+    pub(super) fn hold(&self, purpose: Purpose, address: String, socket: impl AsFd) {
+        if let Some(link) = &self.link {
+            let descriptor = socket.as_fd().try_clone_to_owned();
+            if purpose != Purpose::Clients
+                && let Ok(descriptor) = socket.as_fd().try_clone_to_owned()
+            {
+                let mut sockets = self.side_sockets.lock();
+                sockets.retain(|(known, _), _| *known != purpose);
+                sockets.insert((purpose, address.clone()), descriptor);
+            }
+            link.hold(supervised::held(address, purpose, false), descriptor);
+        }
+    }
+
+    /// Sockets that are no longer listened on.
+    pub(super) fn release(&self, addresses: Vec<String>) {
+        self.side_sockets.lock().retain(|(_, known), _| !addresses.contains(known));
+        if let Some(link) = self.link.as_ref().filter(|_| !addresses.is_empty()) {
+            link.report(Report::Release { addresses });
+        }
+    }
+
+    /// All is loaded and bound; sockets that no listener wanted go.
+    pub(super) fn ready(&self) {
+        let Some(link) = &self.link else { return };
+        if !self.is_candidate {
+            let unused = self.held.lock().drain().map(|((_, address), _)| address).collect();
+            self.release(unused);
+        }
+        link.report(supervised::ready());
+    }
+
+    pub(super) async fn farewell(&self, proxy: &Proxy) {
+        if let Some(link) = &self.link {
+            link.farewell(proxy).await;
+        }
+    }
+
+    fn done(&self, id: Option<u64>) {
+        if let Some(link) = &self.link {
+            link.answer(id, Report::Done, Vec::new());
+        }
+    }
+}
+
+/// Completes once a process that has handed over has no connections left, or its time is up; whether it has none.
+pub(super) async fn has_retired(proxy: &Proxy, retired: Option<Instant>) -> bool {
+    match retired {
+        None => std::future::pending().await,
+        Some(deadline) => tokio::select! {
+            () = proxy.registry.empty() => true,
+            () = tokio::time::sleep_until(deadline) => false,
+        },
+    }
+}
+
+impl Server {
+    /// Follows one message of the supervisor. A value ends the process.
+    pub(super) async fn follow(&mut self, message: Message) -> Option<Stop> {
+        let (id, order, mut descriptors) = match message {
+            Message::Order(id, order, descriptors) => (id, order, descriptors),
+            Message::Lost => return self.lost_supervisor(),
+        };
+        match order {
+            Order::Probe => {
+                let listeners: Vec<_> = self
+                    .listening
+                    .values()
+                    .map(|listening| (Arc::clone(&listening.settings.borrow()), listening.arrivals.clone()))
+                    .collect();
+                let link = self.membership.link.clone();
+                tokio::spawn(async move {
+                    let error = probe(listeners).await.err();
+                    link.iter().for_each(|link| {
+                        link.answer(id, Report::Probed { error: error.clone() }, Vec::new());
+                    });
+                });
+                return None;
+            }
+            Order::Receive => {
+                let channel = descriptors.pop().map(Channel::new);
+                if let Some(Ok(channel)) = channel {
+                    tokio::spawn(take_connections(channel, Arc::clone(&self.membership.arrivals)));
+                }
+            }
+            Order::Pass { share: 0 } => self.take_back(),
+            Order::Pass { share } => {
+                if let Some(Ok(channel)) = descriptors.pop().map(Channel::new) {
+                    self.pass_to(channel);
+                }
+                self.proxy.handover.passage().iter().for_each(|passage| passage.set_share(share));
+            }
+            Order::Accept => {
+                if let Err(error) = self.take_over() {
+                    // Without an answer the other version goes on.
+                    tracing::error!(%error, "this version cannot take over");
+                    return Some(Stop::AtOnce);
+                }
+            }
+            Order::Retire { patience, replaced } => {
+                self.retire(Duration::from_millis(patience), replaced).await;
+            }
+            Order::Items => {
+                let (items, blobs) = self.state_items();
+                self.membership
+                    .link
+                    .iter()
+                    .for_each(|link| link.answer(id, Report::Items { items: items.clone() }, clones(&blobs)));
+                return None;
+            }
+            _ => return None,
+        }
+        self.membership.done(id);
+        None
+    }
+
+    /// The state that goes to the next generation.
+    fn state_items(&self) -> (Vec<Item>, Vec<OwnedFd>) {
+        let Some(tickets) = self.certificates.ticket_keys().and_then(|keys| blob(&keys).ok()) else {
+            return (Vec::new(), Vec::new());
+        };
+        (vec![Item { tag: TICKETS.0.to_owned(), version: TICKETS.1 }], vec![tickets])
+    }
+
+    fn pass_to(&self, channel: Channel) {
+        let passage = Arc::new(Passage::new(channel));
+        self.proxy.handover.set_passage(Some(Arc::clone(&passage)));
+        let arrivals = Arc::clone(&self.membership.arrivals);
+        tokio::spawn(async move {
+            passage.follow(|passed| deliver(&arrivals, passed)).await;
+            // The other version has gone.
+            passage.take_back().into_iter().for_each(|passed| deliver(&arrivals, passed));
+        });
+    }
+
+    /// Serves itself what was passed and not taken, and passes nothing more.
+    fn take_back(&self) {
+        if let Some(passage) = self.proxy.handover.set_passage(None) {
+            passage.take_back().into_iter().for_each(|passed| deliver(&self.membership.arrivals, passed));
+        }
+    }
+
+    /// Accepts, and serves all that the version before served.
+    fn take_over(&mut self) -> io::Result<()> {
+        let config = self.proxy.config();
+        let side = self.bind_side(&config.settings)?;
+        self.membership.is_candidate = false;
+        self.apply_side(&config.settings, side);
+        for (address, listening) in &mut self.listening {
+            let passed = self.inherited.values().any(|passed| Arc::ptr_eq(passed, &listening.listener));
+            if listening.file.is_none() && !passed {
+                listening.file = SocketFile::of(address);
+            }
+        }
+        let unused = self.membership.held.lock().drain().map(|((_, address), _)| address).collect();
+        self.membership.release(unused);
+        self.proxy.handover.accept(true);
+        tracing::info!("this version accepts");
+        Ok(())
+    }
+
+    /// Leaves the sockets to another version, and ends once all connections have ended.
+    async fn retire(&mut self, patience: Duration, replaced: bool) {
+        self.proxy.handover.accept(false);
+        if let Some(passage) = self.proxy.handover.passage() {
+            let until = Instant::now() + SETTLED;
+            while !passage.is_settled() && Instant::now() < until {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            self.take_back();
+        }
+        self.inherited.clear();
+        self.membership.held.lock().clear();
+        for (_, mut listening) in self.listening.drain() {
+            if replaced && let Some(file) = listening.file.take() {
+                file.keep();
+            }
+            // Its task ends by itself.
+            drop(listening.stop());
+        }
+        self.membership.arrivals.lock().clear();
+        let metrics = self.metrics_task.take().map(|(_, task)| task);
+        let admin = self.admin_task.take().map(|(file, task)| {
+            if replaced {
+                file.keep();
+            }
+            task
+        });
+        metrics.into_iter().chain(admin).for_each(|task| task.abort());
+        self.proxy.registry.be_gentle(true);
+        self.proxy.drain();
+        self.membership.is_candidate = false;
+        self.membership.retired = Some(Instant::now() + patience);
+        let connections = self.proxy.registry.count();
+        tracing::info!(connections, "this version accepts no more; it ends with its last connection");
+    }
+
+    /// The supervisor has died: this process starts another one, if it is the one that serves.
+    fn lost_supervisor(&mut self) -> Option<Stop> {
+        self.membership.link = None;
+        if self.membership.is_candidate {
+            tracing::error!("the supervisor has gone: this version was on trial, and ends");
+            return Some(Stop::AtOnce);
+        }
+        if self.membership.retired.is_some() {
+            return None;
+        }
+        tracing::error!("the supervisor has gone: another one takes over");
+        // What was passed and not taken is served here.
+        self.take_back();
+        if let Some(mut former) = self.membership.supervisor.take() {
+            // It has ended.
+            let _ = former.try_wait();
+        }
+        let estate = Estate {
+            generation: self.membership.generation,
+            binary: self.membership.binary.clone(),
+            sockets: self.all_sockets(),
+            items: &self.membership.items,
+        };
+        let started = supervised::start_supervisor(estate).and_then(|(channel, child)| {
+            self.membership.supervisor = Some(child);
+            self.membership.connect(channel, &self.proxy)
+        });
+        if let Err(error) = started {
+            tracing::error!(%error, "no supervisor can be started: this process goes on alone");
+        }
+        None
+    }
+
+    /// The sockets that a supervisor holds.
+    fn all_sockets(&self) -> Vec<(foregate_supervisor::protocol::HeldSocket, OwnedFd)> {
+        let mut sockets = Vec::new();
+        for (address, listening) in &self.listening {
+            let from_manager = self.inherited.values().any(|passed| Arc::ptr_eq(passed, &listening.listener));
+            let socket = supervised::held(address.to_string(), Purpose::Clients, from_manager);
+            sockets.extend(listening.listener.as_fd().try_clone_to_owned().ok().map(|fd| (socket, fd)));
+        }
+        sockets.extend(self.membership.side_sockets.lock().iter().filter_map(
+            |((purpose, address), socket)| {
+                let held = supervised::held(address.clone(), *purpose, false);
+                socket.try_clone().ok().map(|socket| (held, socket))
+            },
+        ));
+        sockets
+    }
+}
+
+fn clones(descriptors: &[OwnedFd]) -> Vec<OwnedFd> {
+    descriptors.iter().filter_map(|descriptor| descriptor.try_clone().ok()).collect()
+}
+
+/// Gives a connection to its listener; one without a listener is closed.
+fn deliver(arrivals: &Arrivals, passed: Passed) {
+    let Some(listener) = arrivals.lock().get(&*passed.address).cloned() else { return };
+    if let Err(TrySendError::Full(passed)) = listener.try_send(passed) {
+        tokio::spawn(async move {
+            // The listener may have ended.
+            let _ = listener.send(passed).await;
+        });
+    }
+}
+
+/// Takes connections of another version until that has no more.
+async fn take_connections(channel: Channel, arrivals: Arrivals) {
+    while let Some((number, address, socket)) = receive(&channel).await {
+        let listener = arrivals.lock().get(&address).cloned();
+        if !answer(&channel, number, listener.is_some()).await {
+            continue;
+        }
+        let Some(listener) = listener else { continue };
+        // One that has gone meanwhile needs no answer.
+        if let Ok((socket, remote)) = Listener::passed(socket) {
+            let _ = listener.send(Passed { address: address.into(), socket, remote }).await;
+        }
+    }
+}
+
+/// Sends one request to each listener, past the network.
+async fn probe(listeners: Vec<(Arc<Listen>, mpsc::Sender<Passed>)>) -> Result<(), String> {
+    for (listen, arrivals) in listeners {
+        let asked = tokio::time::timeout(PROBE, probe_one(&listen, &arrivals)).await;
+        let address = &listen.address;
+        match asked {
+            Ok(Ok(answer)) if answer.starts_with(PROBE_ANSWER) => {}
+            Ok(Ok(answer)) => {
+                let answer = String::from_utf8_lossy(&answer);
+                return Err(format!("listen {address}: the answer begins with {answer:?}"));
+            }
+            Ok(Err(error)) => return Err(format!("listen {address}: {error}")),
+            Err(_) => return Err(format!("listen {address}: no answer within {PROBE:?}")),
+        }
+    }
+    Ok(())
+}
+
+async fn probe_one(listen: &Listen, arrivals: &mpsc::Sender<Passed>) -> io::Result<Vec<u8>> {
+    let (mut ours, theirs) = UnixStream::pair()?;
+    let passed = Passed { address: listen.address.to_string().into(), socket: theirs.into(), remote: None };
+    arrivals.send(passed).await.map_err(|_| io::Error::other("the listener has ended"))?;
+    let header = if listen.proxy_protocol_from.is_empty() { "" } else { "PROXY UNKNOWN\r\n" };
+    ours.write_all(format!("{header}{PROBE_REQUEST}").as_bytes()).await?;
+    let mut start = vec![0; PROBE_ANSWER.len()];
+    ours.read_exact(&mut start).await?;
+    // All of it, so that the connection ends in good order.
+    let _ = ours.read_to_end(&mut Vec::new()).await;
+    Ok(start)
+}

@@ -1,0 +1,283 @@
+//! A process that serves for a supervisor: what it gets at its start, and the messages that go both ways.
+
+use std::collections::HashMap;
+use std::env;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use foregate_supervisor::channel::{self, Channel, DESCRIPTORS_LIMIT, blob, read_blob};
+use foregate_supervisor::protocol::{
+    Bequest, Envelope, HeldSocket, Item, Order, PROTOCOL, Purpose, Report, Role,
+};
+use foregate_supervisor::{ADOPTING_VARIABLE, SERVING_VARIABLE};
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::admin;
+use crate::handover::Question;
+use crate::proxy::Proxy;
+use crate::telemetry::exposition::ExpositionFormat;
+
+/// How long times are recorded after the last question for them.
+const WATCHED: Duration = Duration::from_secs(10);
+/// How long the supervisor may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a process may take to leave its last numbers.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What a process that serves gets at its start.
+#[derive(Debug)]
+pub struct Supervised {
+    pub(super) channel: OwnedFd,
+    pub(super) generation: u64,
+    pub(super) role: Role,
+    pub(super) binary: PathBuf,
+    pub(super) sockets: Vec<(HeldSocket, OwnedFd)>,
+    pub(super) items: Vec<(Item, OwnedFd)>,
+}
+
+impl Supervised {
+    /// Takes what a supervisor gives, if this process was started by one. To be called once, before anything reads the standard
+    /// input.
+    ///
+    /// # Errors
+    ///
+    /// The standard input is not what it should be, or the supervisor has gone.
+    pub fn attach() -> io::Result<Option<Self>> {
+        if env::var_os(SERVING_VARIABLE).is_none() {
+            return Ok(None);
+        }
+        let channel = take_stdin()?;
+        let (mut sockets, gone) = (Vec::new(), || io::Error::other("the supervisor has gone"));
+        loop {
+            let message = channel::receive(channel.as_fd())?.ok_or_else(gone)?;
+            match serde_json::from_slice::<Envelope<Order>>(&message.bytes)?.body {
+                Order::Sockets { sockets: some } => sockets.extend(some.into_iter().zip(message.descriptors)),
+                Order::Begin { generation, role, binary, items, .. } => {
+                    let items = items.into_iter().zip(message.descriptors).collect();
+                    return Ok(Some(Self { channel, generation, role, binary, sockets, items }));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The standard input, for this process alone.
+///
+/// # Errors
+///
+/// The system's refusal.
+pub fn take_stdin() -> io::Result<OwnedFd> {
+    io::stdin().as_fd().try_clone_to_owned()
+}
+
+/// An order that the server follows itself.
+#[derive(Debug)]
+pub(super) enum Message {
+    /// With the number of the question, and the descriptors.
+    Order(Option<u64>, Order, Vec<OwnedFd>),
+    /// The supervisor has gone.
+    Lost,
+}
+
+/// What is to be sent.
+type Outgoing = (Envelope<Report>, Vec<OwnedFd>);
+
+/// The way to the supervisor.
+#[derive(Debug, Clone)]
+pub(super) struct Link {
+    outgoing: mpsc::UnboundedSender<Outgoing>,
+    questions: Arc<Questions>,
+    channel: Arc<Channel>,
+}
+
+#[derive(Debug, Default)]
+struct Questions {
+    next: AtomicU64,
+    open: Mutex<HashMap<u64, oneshot::Sender<Vec<OwnedFd>>>>,
+}
+
+impl Link {
+    /// Speaks over this channel. Orders go to `commands`, but for those that are answered here.
+    pub(super) fn new(
+        channel: OwnedFd,
+        proxy: &Arc<Proxy>,
+        commands: mpsc::UnboundedSender<Message>,
+    ) -> io::Result<Self> {
+        let channel = Arc::new(Channel::new(channel)?);
+        let (outgoing, mut to_send) = mpsc::unbounded_channel::<Outgoing>();
+        let sender = Arc::clone(&channel);
+        tokio::spawn(async move {
+            while let Some((report, descriptors)) = to_send.recv().await {
+                // The end shows where messages are received.
+                let _ = send(&sender, &report, &descriptors).await;
+            }
+        });
+        let link = Self { outgoing, questions: Arc::default(), channel };
+        tokio::spawn(link.clone().read(Arc::clone(proxy), commands));
+        Ok(link)
+    }
+
+    pub(super) fn report(&self, report: Report) {
+        self.answer(None, report, Vec::new());
+    }
+
+    pub(super) fn answer(&self, id: Option<u64>, report: Report, descriptors: Vec<OwnedFd>) {
+        // Without its reader the process ends.
+        let _ = self.outgoing.send((Envelope { id, body: report }, descriptors));
+    }
+
+    /// Has the supervisor hold sockets as well.
+    pub(super) fn hold(&self, socket: HeldSocket, descriptor: io::Result<OwnedFd>) {
+        match descriptor {
+            Ok(descriptor) => self.answer(None, Report::Hold { sockets: vec![socket] }, vec![descriptor]),
+            Err(error) => {
+                tracing::error!(address = socket.address, %error, "a socket would not outlive a crash");
+            }
+        }
+    }
+
+    async fn read(self, proxy: Arc<Proxy>, commands: mpsc::UnboundedSender<Message>) {
+        let mut watched = false;
+        loop {
+            let received = tokio::time::timeout(WATCHED, self.channel.receive()).await;
+            let Ok(received) = received else {
+                if std::mem::take(&mut watched) {
+                    proxy.metrics.latencies.watch(false);
+                }
+                continue;
+            };
+            let message = match received {
+                Ok(Some(message)) => message,
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::error!(%error, "a message of the supervisor could not be received");
+                    break;
+                }
+            };
+            let Ok(Envelope { id, body }) = serde_json::from_slice::<Envelope<Order>>(&message.bytes) else {
+                tracing::warn!("a message of the supervisor is not understood");
+                continue;
+            };
+            match body {
+                Order::Stats => {
+                    watched = true;
+                    proxy.metrics.latencies.watch(true);
+                    self.answer(id, Report::Stats { stats: admin::stats(&proxy) }, Vec::new());
+                }
+                Order::Exposition => {
+                    let text = admin::own_metrics(&proxy, ExpositionFormat::OpenMetrics);
+                    self.answer(id, Report::Exposition, blob(text.as_bytes()).into_iter().collect());
+                }
+                Order::Status => {
+                    self.answer(id, Report::Status { status: admin::status(&proxy) }, Vec::new());
+                }
+                Order::Others => {
+                    let asked = id.and_then(|id| self.questions.open.lock().remove(&id));
+                    // Whoever asked may have given up.
+                    let _ = asked.map(|asked| asked.send(message.descriptors));
+                }
+                Order::Unknown => {}
+                order => drop(commands.send(Message::Order(id, order, message.descriptors))),
+            }
+        }
+        let _ = commands.send(Message::Lost);
+    }
+
+    /// Asks for the metrics of the other generations, for each scrape.
+    pub(super) async fn ask_for_others(self, mut asked: mpsc::Receiver<Question>) {
+        while let Some(question) = asked.recv().await {
+            let id = self.questions.next.fetch_add(1, Ordering::Relaxed);
+            let (answer, answered) = oneshot::channel();
+            self.questions.open.lock().insert(id, answer);
+            self.answer(Some(id), Report::Others, Vec::new());
+            let blobs = tokio::time::timeout(PATIENCE, answered).await.ok().and_then(Result::ok);
+            self.questions.open.lock().remove(&id);
+            let texts = blobs.unwrap_or_default().into_iter().filter_map(|blob| read_blob(blob).ok());
+            let texts = texts.map(|text| String::from_utf8_lossy(&text).into_owned()).collect();
+            // A scraper may have gone.
+            let _ = question.send(texts);
+        }
+    }
+
+    /// Leaves the last metrics with the supervisor.
+    pub(super) async fn farewell(&self, proxy: &Proxy) {
+        let text = admin::own_metrics(proxy, ExpositionFormat::OpenMetrics);
+        let Ok(blob) = blob(text.as_bytes()) else { return };
+        let report = Envelope { id: None, body: Report::Last };
+        let _ = tokio::time::timeout(FAREWELL, send(&self.channel, &report, &[blob])).await;
+    }
+}
+
+async fn send(channel: &Channel, report: &Envelope<Report>, descriptors: &[OwnedFd]) -> io::Result<()> {
+    let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+    channel.send(&serde_json::to_vec(report)?, &descriptors).await
+}
+
+/// What a new supervisor gets where the old one has died.
+pub(super) struct Estate<'a> {
+    pub(super) generation: u64,
+    pub(super) binary: PathBuf,
+    pub(super) sockets: Vec<(HeldSocket, OwnedFd)>,
+    pub(super) items: &'a [(Item, OwnedFd)],
+}
+
+/// Starts a supervisor that takes over; gives our end of the channel to it.
+///
+/// # Errors
+///
+/// It cannot be started.
+pub(super) fn start_supervisor(estate: Estate<'_>) -> io::Result<(OwnedFd, Child)> {
+    let (queue, theirs) = channel::pair()?;
+    let (ours, given) = channel::pair()?;
+    let arguments: Vec<OsString> = env::args_os().skip(1).collect();
+    let child = Command::new(&estate.binary)
+        .args(arguments)
+        .stdin(Stdio::from(theirs))
+        .env(ADOPTING_VARIABLE, "1")
+        .env_remove(SERVING_VARIABLE)
+        .spawn()?;
+    let tell = |bequest: &Bequest, descriptors: &[&OwnedFd]| {
+        let descriptors: Vec<_> = descriptors.iter().map(|descriptor| descriptor.as_fd()).collect();
+        channel::send(queue.as_fd(), &serde_json::to_vec(bequest)?, &descriptors)
+    };
+    let generation = Bequest::Generation {
+        number: estate.generation,
+        binary: estate.binary,
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        serving: true,
+    };
+    tell(&generation, &[&given])?;
+    for some in estate.sockets.chunks(DESCRIPTORS_LIMIT) {
+        let sockets = some.iter().map(|(socket, _)| socket.clone()).collect();
+        let descriptors: Vec<_> = some.iter().map(|(_, descriptor)| descriptor).collect();
+        tell(&Bequest::Sockets { sockets }, &descriptors)?;
+    }
+    let items = &estate.items[..estate.items.len().min(DESCRIPTORS_LIMIT)];
+    let descriptors: Vec<_> = items.iter().map(|(_, descriptor)| descriptor).collect();
+    tell(&Bequest::Items { items: items.iter().map(|(item, _)| item.clone()).collect() }, &descriptors)?;
+    tell(&Bequest::End { next: estate.generation }, &[])?;
+    Ok((ours, child))
+}
+
+/// The report that all is loaded and bound.
+pub(super) fn ready() -> Report {
+    Report::Ready {
+        protocol: PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        pid: std::process::id(),
+    }
+}
+
+/// A socket to be held.
+pub(super) fn held(address: String, purpose: Purpose, from_manager: bool) -> HeldSocket {
+    HeldSocket { address, purpose, from_manager }
+}

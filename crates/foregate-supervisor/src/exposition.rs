@@ -1,0 +1,145 @@
+//! Metrics of several processes as those of one: texts of the OpenMetrics format, added up. Pure.
+
+use std::collections::{BTreeMap, HashMap};
+
+/// Gauges of which the largest is shown, by a part of their names. All others are added up.
+const LARGEST: &[&str] =
+    &["_info", "start_time", "expiry", "_up", "_down", "_limit", "not_after", "max_fds", "share"];
+
+/// The lines of one family.
+#[derive(Debug, Default)]
+struct Family {
+    comments: Vec<String>,
+    kind: String,
+    samples: Vec<String>,
+}
+
+/// Texts that are being added up.
+#[derive(Debug, Default)]
+pub struct Sum {
+    order: Vec<String>,
+    families: HashMap<String, Family>,
+    values: HashMap<String, f64>,
+}
+
+impl Sum {
+    /// Adds a text, or of a process that has ended (`ended`) what only rises.
+    pub fn add(&mut self, text: &str, ended: bool) {
+        let mut name = String::new();
+        let mut kinds = BTreeMap::new();
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# TYPE ")
+                && let Some((name, kind)) = rest.split_once(' ')
+            {
+                kinds.insert(name.to_owned(), kind.to_owned());
+            }
+        }
+        for line in text.lines() {
+            if let Some(comment) = line.strip_prefix("# ") {
+                let mut words = comment.splitn(3, ' ');
+                let (Some(_), Some(family)) = (words.next(), words.next()) else { continue };
+                let kind = kinds.get(family).map_or("", String::as_str);
+                if ended && !only_rises(kind) {
+                    family.clone_into(&mut name);
+                    continue;
+                }
+                if family != name {
+                    family.clone_into(&mut name);
+                }
+                let entry = self.families.entry(name.clone()).or_insert_with(|| {
+                    self.order.push(name.clone());
+                    Family { kind: kind.to_owned(), ..Family::default() }
+                });
+                if !entry.comments.iter().any(|known| same_comment(known, line)) {
+                    entry.comments.push(line.to_owned());
+                }
+                continue;
+            }
+            let Some((series, value)) = line.rsplit_once(' ') else { continue };
+            let Ok(value) = value.parse::<f64>() else { continue };
+            let Some(family) = self.families.get_mut(&name) else { continue };
+            if ended && !only_rises(kinds.get(&name).map_or("", String::as_str)) {
+                continue;
+            }
+            let largest = !only_rises(&family.kind) && LARGEST.iter().any(|part| name.contains(part));
+            match self.values.get_mut(series) {
+                Some(known) if largest => *known = known.max(value),
+                Some(known) => *known += value,
+                None => {
+                    self.values.insert(series.to_owned(), value);
+                    family.samples.push(series.to_owned());
+                }
+            }
+        }
+    }
+
+    /// The sum, in the same format.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for family in self.order.iter().filter_map(|name| self.families.get(name)) {
+            for comment in &family.comments {
+                text.extend([comment, "\n"]);
+            }
+            for series in &family.samples {
+                let value = self.values.get(series).copied().unwrap_or_default();
+                text.extend([series, " ", &shown(value), "\n"]);
+            }
+        }
+        text.push_str("# EOF\n");
+        text
+    }
+}
+
+fn only_rises(kind: &str) -> bool {
+    matches!(kind, "counter" | "histogram" | "summary")
+}
+
+/// HELP, TYPE or UNIT of a family stand once.
+fn same_comment(one: &str, other: &str) -> bool {
+    let kind = |comment: &str| comment.split(' ').nth(1).map(str::to_owned);
+    kind(one) == kind(other)
+}
+
+/// Whole numbers as such.
+fn shown(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 9e15 { format!("{value:.0}") } else { value.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &str = "# HELP requests Requests.\n# TYPE requests counter\nrequests_total{site=\"a b\"} 3\n\
+                       requests_total{site=\"c\"} 1\n# HELP open Open now.\n# TYPE open gauge\nopen 2\n\
+                       # HELP start_time When.\n# TYPE start_time gauge\nstart_time 17.5\n# EOF\n";
+    const OTHER: &str = "# HELP open Open now.\n# TYPE open gauge\nopen 5\n# HELP requests Requests.\n\
+                         # TYPE requests counter\nrequests_total{site=\"a b\"} 40\nrequests_total{site=\"new\"} 2\n\
+                         # HELP start_time When.\n# TYPE start_time gauge\nstart_time 18.5\n# EOF\n";
+
+    #[test]
+    fn series_are_added_up_within_their_families() {
+        let mut sum = Sum::default();
+        sum.add(ONE, false);
+        sum.add(OTHER, false);
+        assert_eq!(
+            sum.text(),
+            "# HELP requests Requests.\n# TYPE requests counter\nrequests_total{site=\"a b\"} 43\n\
+             requests_total{site=\"c\"} 1\nrequests_total{site=\"new\"} 2\n# HELP open Open now.\n# TYPE open gauge\nopen 7\n\
+             # HELP start_time When.\n# TYPE start_time gauge\nstart_time 18.5\n# EOF\n"
+        );
+    }
+
+    #[test]
+    fn what_rises_stays_of_those_that_have_ended() {
+        let mut sum = Sum::default();
+        sum.add(OTHER, true);
+        assert!(!sum.text().contains("open"), "{}", sum.text());
+        sum.add(ONE, false);
+        assert!(sum.text().contains("requests_total{site=\"a b\"} 43\n"), "{}", sum.text());
+        assert!(sum.text().contains("open 2\n"), "{}", sum.text());
+        // A sum is a text like others.
+        let mut again = Sum::default();
+        again.add(&sum.text(), false);
+        assert_eq!(again.text(), sum.text());
+    }
+}

@@ -1,0 +1,360 @@
+//! A process that serves, seen from the supervisor.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::io::unix::AsyncFd;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::binary::Binary;
+use crate::channel::{self, Channel, readiness};
+use crate::protocol::{Envelope, Order, Report, Role, Stats};
+
+/// The variable that makes `foregate run` a process that serves for a supervisor: its standard input is the channel.
+pub const SERVING_VARIABLE: &str = "FOREGATE_SERVING";
+
+/// Variables that are for the main process alone.
+const OF_THE_MAIN_PROCESS: [&str; 4] = ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES", "NOTIFY_SOCKET"];
+
+/// The place of a generation in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It loads its configuration.
+    Starting,
+    /// It could serve, and gets the share of a trial.
+    Trial,
+    /// It accepts.
+    Serving,
+    /// It serves the connections that it has.
+    Draining,
+}
+
+impl Phase {
+    /// Its name for people and programs.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Trial => "trial",
+            Self::Serving => "serving",
+            Self::Draining => "draining",
+        }
+    }
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// With a code.
+    Code(i32),
+    /// By a signal.
+    Signal(i32),
+    /// It was no child of this process.
+    Unknown,
+}
+
+impl Exit {
+    fn of(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Self::Code(code),
+            (None, Some(signal)) => Self::Signal(signal),
+            (None, None) => Self::Unknown,
+        }
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit code {code}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+            Self::Unknown => f.write_str("an unknown exit code"),
+        }
+    }
+}
+
+/// Why a question has no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// The process has ended.
+    Ended,
+    /// It does not answer.
+    Silent(Duration),
+}
+
+impl fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ended => f.write_str("it has ended"),
+            Self::Silent(patience) => write!(f, "no answer within {patience:?}"),
+        }
+    }
+}
+
+/// An answer with its descriptors.
+type Answer = (Report, Vec<OwnedFd>);
+
+/// Word of a generation.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// It reports.
+    Report(u64, Envelope<Report>, Vec<OwnedFd>),
+    /// Its process has ended.
+    Ended(u64, Exit),
+}
+
+/// A process that serves, or did.
+#[derive(Debug)]
+pub(crate) struct Generation {
+    pub(crate) number: u64,
+    pub(crate) binary: PathBuf,
+    pub(crate) role: Role,
+    pub(crate) started: Instant,
+    /// Until it was ready.
+    pub(crate) start_took: Cell<Duration>,
+    pub(crate) phase: Cell<Phase>,
+    /// Of new connections, hundredths of a percent.
+    pub(crate) share: Cell<u32>,
+    pub(crate) version: RefCell<String>,
+    /// The process that serves, which a wrapper may have started.
+    pub(crate) pid: Cell<u32>,
+    pub(crate) stats: RefCell<Stats>,
+    /// It was sent a signal that ends it.
+    pub(crate) told_to_end: Cell<bool>,
+    /// Set with the first report that it is ready.
+    pub(crate) ready: watch::Sender<bool>,
+    pub(crate) exit: watch::Sender<Option<Exit>>,
+    process: OwnedFd,
+    /// The process that was started.
+    spawned: u32,
+    pub(crate) channel: Channel,
+    pending: RefCell<HashMap<u64, oneshot::Sender<Answer>>>,
+    next_question: Cell<u64>,
+}
+
+impl Generation {
+    /// Starts a process.
+    ///
+    /// # Errors
+    ///
+    /// The program cannot be started.
+    pub(crate) fn start(
+        number: u64,
+        binary: &Binary,
+        arguments: &[OsString],
+        role: Role,
+        events: &mpsc::UnboundedSender<Event>,
+    ) -> io::Result<Rc<Self>> {
+        let (ours, theirs) = channel::pair()?;
+        let mut command = Command::new(binary.program());
+        command
+            .arg0(&binary.path)
+            .args(arguments)
+            .stdin(Stdio::from(theirs))
+            .env(SERVING_VARIABLE, number.to_string());
+        for name in OF_THE_MAIN_PROCESS {
+            command.env_remove(name);
+        }
+        let child = command.spawn()?;
+        let pid = child.id();
+        let started = Started { number, binary: binary.path.clone(), role, pid, version: String::new() };
+        Self::follow(started, ours, Some(child), events)
+    }
+
+    /// Follows a process that another supervisor has started.
+    ///
+    /// # Errors
+    ///
+    /// It has ended.
+    pub(crate) fn adopt(
+        started: Started,
+        channel: OwnedFd,
+        events: &mpsc::UnboundedSender<Event>,
+    ) -> io::Result<Rc<Self>> {
+        Self::follow(started, channel, None, events)
+    }
+
+    fn follow(
+        started: Started,
+        channel: OwnedFd,
+        child: Option<Child>,
+        events: &mpsc::UnboundedSender<Event>,
+    ) -> io::Result<Rc<Self>> {
+        let Started { number, binary, role, pid, version } = started;
+        let process = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::InvalidInput)?;
+        let process = pidfd_open(process, PidfdFlags::empty())?;
+        let generation = Rc::new(Self {
+            number,
+            binary,
+            role,
+            started: Instant::now(),
+            start_took: Cell::default(),
+            phase: Cell::new(Phase::Starting),
+            share: Cell::new(0),
+            version: RefCell::new(version),
+            pid: Cell::new(pid),
+            stats: RefCell::default(),
+            told_to_end: Cell::new(false),
+            ready: watch::channel(false).0,
+            exit: watch::channel(None).0,
+            process: process.try_clone()?,
+            spawned: pid,
+            channel: Channel::new(channel)?,
+            pending: RefCell::default(),
+            next_question: Cell::new(0),
+        });
+        let process = readiness(process)?;
+        tokio::task::spawn_local(Rc::clone(&generation).read(events.clone()));
+        tokio::task::spawn_local(Rc::clone(&generation).wait(process, child, events.clone()));
+        Ok(generation)
+    }
+
+    async fn read(self: Rc<Self>, events: mpsc::UnboundedSender<Event>) {
+        loop {
+            let message = match self.channel.receive().await {
+                Ok(Some(message)) => message,
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::error!(generation = self.number, %error, "a message could not be received");
+                    break;
+                }
+            };
+            let report: Envelope<Report> = match serde_json::from_slice(&message.bytes) {
+                Ok(report) => report,
+                Err(error) => {
+                    tracing::warn!(generation = self.number, %error, "a message is not understood");
+                    continue;
+                }
+            };
+            let asked = report.id.and_then(|id| self.pending.borrow_mut().remove(&id));
+            match asked {
+                // Whoever asked may have given up.
+                Some(asked) => drop(asked.send((report.body, message.descriptors))),
+                None => drop(events.send(Event::Report(self.number, report, message.descriptors))),
+            }
+        }
+        // Nothing is answered any more.
+        self.pending.borrow_mut().clear();
+    }
+
+    async fn wait(
+        self: Rc<Self>,
+        process: AsyncFd<OwnedFd>,
+        mut child: Option<Child>,
+        events: mpsc::UnboundedSender<Event>,
+    ) {
+        // It becomes readable when the process ends.
+        let _ = process.readable().await;
+        let exit = child.as_mut().and_then(|child| child.wait().ok()).map_or(Exit::Unknown, Exit::of);
+        self.exit.send_replace(Some(exit));
+        let _ = events.send(Event::Ended(self.number, exit));
+    }
+
+    /// Completes once the process has ended.
+    pub(crate) async fn ended(&self) -> Exit {
+        let mut exit = self.exit.subscribe();
+        let ended = exit.wait_for(Option::is_some).await;
+        ended.ok().and_then(|exit| *exit).unwrap_or(Exit::Unknown)
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.exit.borrow().is_some()
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    ///
+    /// The process has ended, or does not read.
+    pub(crate) async fn tell(
+        &self,
+        id: Option<u64>,
+        order: Order,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        let text = serde_json::to_vec(&Envelope { id, body: order })?;
+        let sent = tokio::time::timeout(Duration::from_secs(5), self.channel.send(&text, descriptors)).await;
+        sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Asks a question.
+    ///
+    /// # Errors
+    ///
+    /// There is no answer within `patience`.
+    pub(crate) async fn ask(
+        &self,
+        order: Order,
+        descriptors: &[BorrowedFd<'_>],
+        patience: Duration,
+    ) -> Result<Answer, NoAnswer> {
+        let id = self.next_question.replace(self.next_question.get() + 1);
+        let (answer, answered) = oneshot::channel();
+        self.pending.borrow_mut().insert(id, answer);
+        let asked = async {
+            self.tell(Some(id), order, descriptors).await.map_err(|_| NoAnswer::Ended)?;
+            answered.await.map_err(|_| NoAnswer::Ended)
+        };
+        let answer = tokio::select! {
+            answer = tokio::time::timeout(patience, asked) => answer.unwrap_or(Err(NoAnswer::Silent(patience))),
+            _ = self.ended() => Err(NoAnswer::Ended),
+        };
+        self.pending.borrow_mut().remove(&id);
+        answer
+    }
+
+    /// Sends a signal, if the process still runs.
+    pub(crate) fn signal(&self, signal: Signal) {
+        if [Signal::TERM, Signal::QUIT, Signal::INT, Signal::KILL].contains(&signal) {
+            self.told_to_end.set(true);
+        }
+        // One that has ended needs none.
+        let _ = pidfd_send_signal(&self.process, signal);
+        // A wrapper may not pass it on.
+        let own = self.pid.get();
+        if own != self.spawned
+            && !self.has_ended()
+            && let Some(pid) = Pid::from_raw(own.cast_signed())
+        {
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+
+    /// Its memory (proportional set size), bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        memory_of(&self.pid.get().to_string())
+    }
+
+    /// Its open descriptors.
+    pub(crate) fn open_descriptors(&self) -> u64 {
+        let folder = std::fs::read_dir(format!("/proc/{}/fd", self.pid.get()));
+        folder.map_or(0, |entries| entries.count() as u64)
+    }
+}
+
+/// The proportional set size of a process (`self` or its number), bytes; 0 where the system does not say.
+pub(crate) fn memory_of(process: &str) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) << 10
+}
+
+/// A process that has been started.
+#[derive(Debug, Clone)]
+pub(crate) struct Started {
+    pub(crate) number: u64,
+    pub(crate) binary: PathBuf,
+    pub(crate) role: Role,
+    pub(crate) pid: u32,
+    pub(crate) version: String,
+}

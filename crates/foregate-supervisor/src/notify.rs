@@ -1,0 +1,22 @@
+//! Messages for the service manager (sd_notify(3)), where there is one.
+
+use std::env;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// Sends assignments such as `READY=1`, one a line. Without a service manager nothing happens.
+///
+/// # Errors
+///
+/// The service manager cannot be told.
+pub fn notify(text: &str) -> io::Result<()> {
+    let Some(path) = env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
+    let address = match path.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+        _ => SocketAddr::from_pathname(&path),
+    }?;
+    UnixDatagram::unbound()?.send_to_addr(text.as_bytes(), &address)?;
+    Ok(())
+}

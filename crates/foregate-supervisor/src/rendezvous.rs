@@ -1,0 +1,60 @@
+//! The path of the coordination socket of a configuration.
+//!
+//! The supervisor does not parse the configuration, and commands are given nothing but the configuration's file. So the path is made
+//! of that file's own path, in the first folder that may be written to.
+
+use std::env;
+use std::ffi::OsStr;
+use std::hash::Hasher;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use siphasher::sip::SipHasher13;
+
+/// The folder of the packaged service, where commands look for a service's socket.
+const SERVICE_FOLDER: &str = "/run/foregate";
+
+/// Where the socket of this configuration may be, the most likely first. The supervisor takes the first folder that it may write to.
+pub fn candidates(configuration: &Path) -> Vec<PathBuf> {
+    let absolute = configuration.canonicalize().or_else(|_| std::path::absolute(configuration));
+    let absolute = absolute.unwrap_or_else(|_| configuration.to_owned());
+    let mut hasher = SipHasher13::new();
+    hasher.write(absolute.as_os_str().as_bytes());
+    let name = format!("foregate-{:016x}.sock", hasher.finish());
+    let folder = |name: &str| env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    // systemd may name several, with colons between them.
+    let first = |path: PathBuf| {
+        let bytes = path.as_os_str().as_bytes();
+        PathBuf::from(OsStr::from_bytes(bytes.split(|byte| *byte == b':').next().unwrap_or_default()))
+    };
+    let own = format!("/tmp/foregate-{}", rustix::process::geteuid().as_raw());
+    let folders = [
+        folder("RUNTIME_DIRECTORY").map(first),
+        Some(SERVICE_FOLDER.into()),
+        folder("XDG_RUNTIME_DIR"),
+        Some("/run".into()),
+        Some(own.into()),
+    ];
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for path in folders.into_iter().flatten().map(|folder| folder.join(&name)) {
+        if !paths.contains(&path) {
+            paths.push(path);
+        }
+    }
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_file_has_the_same_paths_however_it_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("foregate.kdl");
+        std::fs::write(&file, "").unwrap();
+        let round_about = folder.path().join(".").join("foregate.kdl");
+        assert_eq!(candidates(&file), candidates(&round_about));
+        assert_ne!(candidates(&file), candidates(&folder.path().join("other.kdl")));
+    }
+}

@@ -1,0 +1,620 @@
+//! The life of the supervisor: one thread that follows signals, processes and commands.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tokio::signal::unix::{self, SignalKind};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{LocalSet, spawn_local};
+
+use crate::binary::Binary;
+use crate::channel::{self, DESCRIPTORS_LIMIT, blob, read_blob};
+use crate::control;
+use crate::exposition::Sum;
+use crate::generation::{Event, Exit, Generation, Phase, Started};
+use crate::notify::notify;
+use crate::protocol::{Bequest, Envelope, HeldSocket, Item, Order, PROTOCOL, Purpose, Report, Role};
+use crate::trial::Trial;
+
+/// The variable that makes `foregate run` a supervisor that takes over: its standard input holds what it gets.
+pub const ADOPTING_VARIABLE: &str = "FOREGATE_ADOPTING";
+
+/// How long a process may take to give its state or its metrics.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+/// The time in which crashes count together.
+const CRASHES_WITHIN: Duration = Duration::from_secs(30);
+/// So many crashes, and the program before this one is started, if there is one.
+const CRASHES_MOST: usize = 3;
+/// The pause before the second start in a row; it doubles with each further one.
+const BACKOFF: Duration = Duration::from_millis(100);
+const BACKOFF_MOST: Duration = Duration::from_secs(5);
+/// Programs that are remembered.
+const BINARIES: usize = 2;
+/// Processes that may still have connections of former versions; beyond, the oldest ends.
+pub(crate) const DRAINING_MOST: usize = 32;
+/// How long such connections are served.
+pub(crate) const DRAINING_PATIENCE: Duration = Duration::from_secs(24 * 3600);
+
+/// What the supervisor is to run.
+#[derive(Debug)]
+pub struct Options {
+    /// The arguments of the processes that serve.
+    pub arguments: Vec<OsString>,
+    /// The configuration's file, where there is one.
+    pub configuration: Option<PathBuf>,
+    /// Sockets that the service manager has passed.
+    pub inherited: Vec<OwnedFd>,
+    /// The version of this program.
+    pub version: &'static str,
+    /// It takes over from another supervisor: this holds what it gets.
+    pub adopts: Option<OwnedFd>,
+}
+
+/// A listening socket that is kept open.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) socket: HeldSocket,
+    /// The generation that has bound it, or serves it now.
+    pub(crate) owner: u64,
+    descriptor: Rc<OwnedFd>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) held: Vec<Held>,
+    pub(crate) generations: Vec<Rc<Generation>>,
+    /// The number of the generation that accepts.
+    pub(crate) serving: u64,
+    pub(crate) next: u64,
+    /// Programs that were kept, the present one last.
+    pub(crate) binaries: Vec<Rc<Binary>>,
+    crashes: Vec<Instant>,
+    pub(crate) items: Vec<(Item, Rc<OwnedFd>)>,
+    /// The metrics of generations that have ended.
+    ended: Sum,
+    any_ended: bool,
+    stopping: bool,
+    /// The exit code, once all is over.
+    code: Option<u8>,
+    pub(crate) trial: Option<Trial>,
+    /// How the last upgrade ended.
+    pub(crate) last: Option<Value>,
+    /// Signals for the process that serves, which came when there was none, or in a trial.
+    queued: Vec<Signal>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    pub(crate) options: Options,
+    pub(crate) state: RefCell<State>,
+    pub(crate) events: mpsc::UnboundedSender<Event>,
+    /// Set to a reason, ends the trial that runs.
+    pub(crate) abort: watch::Sender<Option<String>>,
+    restarting: Cell<bool>,
+}
+
+/// Runs the supervisor until all processes have ended; gives the exit code.
+///
+/// # Errors
+///
+/// The system's refusal of a process or a socket.
+pub fn run(options: Options) -> io::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (events, received) = mpsc::unbounded_channel();
+    let supervisor = Rc::new(Supervisor {
+        options,
+        state: RefCell::default(),
+        events,
+        abort: watch::channel(None).0,
+        restarting: Cell::new(false),
+    });
+    let local = LocalSet::new();
+    let code = local.block_on(&runtime, supervisor.live(received))?;
+    Ok(ExitCode::from(code))
+}
+
+struct Signals {
+    hangup: unix::Signal,
+    reopen: unix::Signal,
+    upgrade: unix::Signal,
+    quit: unix::Signal,
+    terminate: unix::Signal,
+    interrupt: unix::Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            hangup: unix::signal(SignalKind::hangup())?,
+            reopen: unix::signal(SignalKind::user_defined1())?,
+            upgrade: unix::signal(SignalKind::user_defined2())?,
+            quit: unix::signal(SignalKind::quit())?,
+            terminate: unix::signal(SignalKind::terminate())?,
+            interrupt: unix::signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) -> Signal {
+        tokio::select! {
+            _ = self.hangup.recv() => Signal::HUP,
+            _ = self.reopen.recv() => Signal::USR1,
+            _ = self.upgrade.recv() => Signal::USR2,
+            _ = self.quit.recv() => Signal::QUIT,
+            _ = self.terminate.recv() => Signal::TERM,
+            _ = self.interrupt.recv() => Signal::INT,
+        }
+    }
+}
+
+impl Supervisor {
+    async fn live(self: Rc<Self>, mut events: mpsc::UnboundedReceiver<Event>) -> io::Result<u8> {
+        let mut signals = Signals::new()?;
+        let control = control::Socket::bind(self.options.configuration.as_deref());
+        if let Some(adopts) = &self.options.adopts {
+            self.adopt(adopts)?;
+            let pid = std::process::id();
+            self.notify(&format!("MAINPID={pid}\nREADY=1\n"));
+        } else {
+            self.hold_inherited();
+            let binary = Rc::new(Binary::running()?);
+            self.state.borrow_mut().binaries.push(Rc::clone(&binary));
+            self.start(&binary, Role::First).await?;
+        }
+        if let Some(control) = &control {
+            spawn_local(control::serve(control.listener(), Rc::clone(&self)));
+        }
+        loop {
+            tokio::select! {
+                Some(event) = events.recv() => self.take(event).await,
+                signal = signals.next() => self.signalled(signal),
+            }
+            let state = self.state.borrow();
+            if let Some(code) = state.code
+                && state.generations.is_empty()
+            {
+                return Ok(code);
+            }
+        }
+    }
+
+    /// Sockets of the service manager say themselves where they listen.
+    fn hold_inherited(&self) {
+        let mut state = self.state.borrow_mut();
+        for descriptor in &self.options.inherited {
+            let socket = HeldSocket { address: String::new(), purpose: Purpose::Clients, from_manager: true };
+            match descriptor.try_clone() {
+                Ok(descriptor) => state.held.push(Held { socket, owner: 0, descriptor: Rc::new(descriptor) }),
+                Err(error) => tracing::error!(%error, "a socket of LISTEN_FDS cannot be kept"),
+            }
+        }
+    }
+
+    /// Takes over what another supervisor had.
+    fn adopt(&self, from: &OwnedFd) -> io::Result<()> {
+        while let Some(message) = channel::receive(from.as_fd())? {
+            let mut descriptors = message.descriptors.into_iter();
+            let mut state = self.state.borrow_mut();
+            match serde_json::from_slice(&message.bytes)? {
+                Bequest::Sockets { sockets } => {
+                    let owner = state.serving;
+                    state.held.extend(
+                        sockets.into_iter().zip(descriptors).map(|(socket, descriptor)| Held {
+                            socket,
+                            owner,
+                            descriptor: Rc::new(descriptor),
+                        }),
+                    );
+                }
+                Bequest::Generation { number, binary, pid, version, serving } => {
+                    let Some(channel) = descriptors.next() else { continue };
+                    let started =
+                        Started { number, binary: binary.clone(), role: Role::Restart, pid, version };
+                    let Ok(generation) = Generation::adopt(started, channel, &self.events) else { continue };
+                    generation.ready.send_replace(true);
+                    generation.phase.set(if serving { Phase::Serving } else { Phase::Draining });
+                    state.next = state.next.max(number + 1);
+                    if serving {
+                        state.serving = number;
+                        generation.share.set(10_000);
+                        state.binaries = vec![Rc::new(Binary::at(&binary))];
+                    }
+                    state.generations.push(generation);
+                }
+                Bequest::Items { items } => {
+                    state.items.extend(items.into_iter().zip(descriptors.map(Rc::new)));
+                }
+                Bequest::Ended => {
+                    if let Some(text) = descriptors.next().and_then(|blob| read_blob(blob).ok()) {
+                        state.ended.add(&String::from_utf8_lossy(&text), true);
+                        state.any_ended = true;
+                    }
+                }
+                Bequest::End { next } => {
+                    state.next = state.next.max(next);
+                    break;
+                }
+                Bequest::Unknown => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts a process, which gets the sockets and the state.
+    pub(crate) async fn start(&self, binary: &Binary, role: Role) -> io::Result<Rc<Generation>> {
+        let number = {
+            let mut state = self.state.borrow_mut();
+            state.next += 1;
+            state.next
+        };
+        let generation = Generation::start(number, binary, &self.options.arguments, role, &self.events)?;
+        let (sockets, items) = {
+            let mut state = self.state.borrow_mut();
+            if role != Role::Candidate {
+                state.serving = number;
+                for held in &mut state.held {
+                    held.owner = number;
+                }
+            }
+            state.generations.push(Rc::clone(&generation));
+            let sockets: Vec<_> =
+                state.held.iter().map(|held| (held.socket.clone(), Rc::clone(&held.descriptor))).collect();
+            (sockets, state.items.clone())
+        };
+        // One that does not read is found out when it does not become ready.
+        let _ = self.begin(&generation, &sockets, &items).await;
+        Ok(generation)
+    }
+
+    async fn begin(
+        &self,
+        generation: &Generation,
+        sockets: &[(HeldSocket, Rc<OwnedFd>)],
+        items: &[(Item, Rc<OwnedFd>)],
+    ) -> io::Result<()> {
+        for some in sockets.chunks(DESCRIPTORS_LIMIT) {
+            let descriptors: Vec<BorrowedFd<'_>> =
+                some.iter().map(|(_, descriptor)| descriptor.as_fd()).collect();
+            let sockets = some.iter().map(|(socket, _)| socket.clone()).collect();
+            generation.tell(None, Order::Sockets { sockets }, &descriptors).await?;
+        }
+        let items = &items[..items.len().min(DESCRIPTORS_LIMIT)];
+        let descriptors: Vec<BorrowedFd<'_>> =
+            items.iter().map(|(_, descriptor)| descriptor.as_fd()).collect();
+        let order = Order::Begin {
+            protocol: PROTOCOL,
+            generation: generation.number,
+            role: generation.role,
+            binary: generation.binary.clone(),
+            items: items.iter().map(|(item, _)| item.clone()).collect(),
+        };
+        generation.tell(None, order, &descriptors).await
+    }
+
+    pub(crate) fn generation(&self, number: u64) -> Option<Rc<Generation>> {
+        self.state.borrow().generations.iter().find(|known| known.number == number).cloned()
+    }
+
+    /// The generation that accepts.
+    pub(crate) fn serving(&self) -> Option<Rc<Generation>> {
+        let serving = self.state.borrow().serving;
+        self.generation(serving).filter(|generation| !generation.has_ended())
+    }
+
+    async fn take(self: &Rc<Self>, event: Event) {
+        match event {
+            Event::Ended(number, exit) => self.ended(number, exit),
+            Event::Report(number, report, descriptors) => {
+                if let Some(generation) = self.generation(number) {
+                    self.reported(&generation, report, descriptors);
+                }
+            }
+        }
+    }
+
+    fn reported(
+        self: &Rc<Self>,
+        generation: &Rc<Generation>,
+        Envelope { id, body }: Envelope<Report>,
+        descriptors: Vec<OwnedFd>,
+    ) {
+        match body {
+            Report::Ready { version, pid, .. } => {
+                generation.version.replace(version);
+                generation.pid.set(pid);
+                generation.start_took.set(generation.started.elapsed());
+                generation.ready.send_replace(true);
+                if generation.role != Role::Candidate {
+                    generation.phase.set(Phase::Serving);
+                    generation.share.set(10_000);
+                    let queued = std::mem::take(&mut self.state.borrow_mut().queued);
+                    queued.into_iter().for_each(|signal| generation.signal(signal));
+                    spawn_local(Rc::clone(self).keep_items(Rc::clone(generation)));
+                }
+            }
+            Report::Hold { sockets } => {
+                let mut state = self.state.borrow_mut();
+                for (socket, descriptor) in sockets.into_iter().zip(descriptors) {
+                    state
+                        .held
+                        .retain(|held| held.socket.from_manager || held.socket.address != socket.address);
+                    state.held.push(Held {
+                        socket,
+                        owner: generation.number,
+                        descriptor: Rc::new(descriptor),
+                    });
+                }
+            }
+            Report::Release { addresses } => {
+                let mut state = self.state.borrow_mut();
+                state.held.retain(|held| {
+                    let owned = held.owner == generation.number && !held.socket.from_manager;
+                    !owned || !addresses.contains(&held.socket.address)
+                });
+            }
+            Report::Notify { text } => {
+                let state = self.state.borrow();
+                // One that has handed over ends without a word.
+                if state.serving == generation.number && (state.stopping || !text.contains("STOPPING=1")) {
+                    self.notify(&text);
+                }
+            }
+            Report::Others => {
+                spawn_local(Rc::clone(self).tell_others(Rc::clone(generation), id));
+            }
+            Report::Last => {
+                if let Some(text) = descriptors.first().and_then(|blob| read_blob(blob).ok()) {
+                    let mut state = self.state.borrow_mut();
+                    state.ended.add(&String::from_utf8_lossy(&text), true);
+                    state.any_ended = true;
+                }
+            }
+            // An answer that nobody waits for any more, or a message of a newer version.
+            _ => {}
+        }
+    }
+
+    pub(crate) fn notify(&self, text: &str) {
+        if let Err(error) = notify(text) {
+            tracing::debug!(%error, "the service manager cannot be told");
+        }
+    }
+
+    /// Keeps the state of the process that serves, for one that replaces it after a crash.
+    pub(crate) async fn keep_items(self: Rc<Self>, generation: Rc<Generation>) {
+        if let Ok((Report::Items { items }, blobs)) = generation.ask(Order::Items, &[], PATIENCE).await {
+            self.state.borrow_mut().items = items.into_iter().zip(blobs.into_iter().map(Rc::new)).collect();
+        }
+    }
+
+    /// Gives a generation the metrics of all others.
+    async fn tell_others(self: Rc<Self>, asking: Rc<Generation>, id: Option<u64>) {
+        let others: Vec<_> = {
+            let state = self.state.borrow();
+            let other = |known: &&Rc<Generation>| known.number != asking.number && *known.ready.borrow();
+            state.generations.iter().filter(other).cloned().collect()
+        };
+        let mut blobs = Vec::new();
+        for other in others.iter().take(DESCRIPTORS_LIMIT - 1) {
+            // One that is just ending has sent its last metrics, or is about to.
+            if let Ok((Report::Exposition, mut texts)) = other.ask(Order::Exposition, &[], PATIENCE).await {
+                blobs.append(&mut texts);
+            }
+        }
+        let ended = {
+            let state = self.state.borrow();
+            state.any_ended.then(|| state.ended.text())
+        };
+        blobs.extend(ended.and_then(|text| blob(text.as_bytes()).ok()));
+        let descriptors: Vec<_> = blobs.iter().map(AsFd::as_fd).collect();
+        // It may have ended meanwhile.
+        let _ = asking.tell(id, Order::Others, &descriptors).await;
+    }
+
+    fn signalled(self: &Rc<Self>, signal: Signal) {
+        match signal {
+            Signal::USR2 => {
+                if self.state.borrow().stopping {
+                    tracing::warn!("USR2: this process is draining, so that a new one can be started now");
+                } else {
+                    spawn_local(control::upgrade_by_signal(Rc::clone(self)));
+                }
+            }
+            Signal::HUP => {
+                let serving = self.serving().filter(|serving| *serving.ready.borrow());
+                let mut state = self.state.borrow_mut();
+                match serving {
+                    Some(serving) if state.trial.is_none() => serving.signal(signal),
+                    _ => {
+                        if state.trial.is_some() {
+                            tracing::warn!("HUP during an upgrade: the configuration is reloaded behind it");
+                        }
+                        state.queued.push(signal);
+                        state.queued.dedup();
+                    }
+                }
+            }
+            Signal::USR1 => {
+                let mut state = self.state.borrow_mut();
+                let (ready, early): (Vec<_>, Vec<_>) =
+                    state.generations.iter().cloned().partition(|generation| *generation.ready.borrow());
+                ready.iter().for_each(|generation| generation.signal(signal));
+                // One that has not begun has nothing open.
+                if ready.is_empty() && !early.is_empty() {
+                    state.queued.push(signal);
+                }
+            }
+            _ => self.stop(signal),
+        }
+    }
+
+    /// Has all end, as the signal says.
+    fn stop(&self, signal: Signal) {
+        let mut state = self.state.borrow_mut();
+        state.stopping = true;
+        state.code.get_or_insert(0);
+        // A successor may make its own at once.
+        state.held.clear();
+        self.abort.send_replace(Some("the supervisor was told to stop".to_owned()));
+        for generation in &state.generations {
+            generation.signal(signal);
+        }
+    }
+
+    fn ended(self: &Rc<Self>, number: u64, exit: Exit) {
+        let Some(generation) = self.generation(number) else { return };
+        let mut state = self.state.borrow_mut();
+        state.generations.retain(|known| known.number != number);
+        if state.serving != number {
+            tracing::info!(generation = number, "the process has ended: {exit}");
+            return;
+        }
+        if state.stopping {
+            if let Exit::Code(code) = exit
+                && code != 0
+            {
+                state.code = Some(u8::try_from(code).unwrap_or(1));
+            }
+            return;
+        }
+        if !*generation.ready.borrow() && generation.role == Role::First {
+            // It has said why.
+            if let Exit::Signal(signal) = exit {
+                tracing::error!("the serving process was ended by signal {signal} at its start");
+            }
+            state.code = Some(if let Exit::Code(code) = exit { u8::try_from(code).unwrap_or(1) } else { 1 });
+            return;
+        }
+        if exit == Exit::Code(0) {
+            // Somebody told it to, past us.
+            state.code = Some(0);
+            state.stopping = true;
+            state.held.clear();
+            state.generations.iter().for_each(|generation| generation.signal(Signal::QUIT));
+            return;
+        }
+        drop(state);
+        self.crashed(exit);
+    }
+
+    /// Starts the process that serves anew. Clients wait in the system's queues meanwhile.
+    fn crashed(self: &Rc<Self>, exit: Exit) {
+        let mut state = self.state.borrow_mut();
+        let now = Instant::now();
+        state.crashes.retain(|at| now.saturating_duration_since(*at) < CRASHES_WITHIN);
+        state.crashes.push(now);
+        let crashes = state.crashes.len();
+        if crashes >= CRASHES_MOST && state.binaries.len() > 1 {
+            let bad = state.binaries.pop();
+            tracing::error!(
+                binary = %bad.map(|bad| bad.path.display().to_string()).unwrap_or_default(),
+                "crashed {crashes} times within {CRASHES_WITHIN:?}: the program before it serves again"
+            );
+            state.crashes.clear();
+        }
+        let doublings = u32::try_from(crashes.saturating_sub(2)).unwrap_or(u32::MAX).min(10);
+        let pause =
+            if crashes < 2 { Duration::ZERO } else { (BACKOFF * 2_u32.pow(doublings)).min(BACKOFF_MOST) };
+        tracing::error!(?pause, "the serving process ended with {exit}: it is started again");
+        drop(state);
+        if !self.restarting.replace(true) {
+            spawn_local(Rc::clone(self).restart(pause));
+        }
+    }
+
+    async fn restart(self: Rc<Self>, pause: Duration) {
+        tokio::time::sleep(pause).await;
+        self.restarting.set(false);
+        let binary = {
+            let state = self.state.borrow();
+            if state.stopping {
+                return;
+            }
+            state.binaries.last().cloned()
+        };
+        let Some(binary) = binary else { return };
+        if let Err(error) = self.start(&binary, Role::Restart).await {
+            tracing::error!(%error, "the serving process cannot be started");
+            self.restarting.set(true);
+            let again = Rc::clone(&self);
+            spawn_local(async move { Box::pin(again.restart(BACKOFF_MOST)).await });
+        }
+    }
+
+    /// A new program was kept.
+    pub(crate) fn remember(&self, binary: &Rc<Binary>) {
+        let mut state = self.state.borrow_mut();
+        state.binaries.push(Rc::clone(binary));
+        let surplus = state.binaries.len().saturating_sub(BINARIES);
+        state.binaries.drain(..surplus);
+        state.crashes.clear();
+    }
+
+    /// The trial is over: what waited for that happens now.
+    pub(crate) fn trial_is_over(&self) {
+        self.state.borrow_mut().trial = None;
+        self.abort.send_replace(None);
+        let serving = self.serving();
+        let queued = std::mem::take(&mut self.state.borrow_mut().queued);
+        for signal in queued {
+            serving.iter().for_each(|serving| serving.signal(signal));
+        }
+    }
+
+    /// What `foregate status` shows.
+    pub(crate) async fn status(&self) -> Value {
+        let generations: Vec<_> = self.state.borrow().generations.clone();
+        let mut shown = Vec::new();
+        for generation in &generations {
+            if *generation.ready.borrow()
+                && let Ok((Report::Stats { stats }, _)) = generation.ask(Order::Stats, &[], PATIENCE).await
+            {
+                generation.stats.replace(stats);
+            }
+            let stats = generation.stats.borrow();
+            shown.push(json!({
+                "generation": generation.number,
+                "pid": generation.pid.get(),
+                "version": *generation.version.borrow(),
+                "binary": generation.binary,
+                "state": generation.phase.get().name(),
+                "share": f64::from(generation.share.get()) / 100.0,
+                "requests": stats.requests,
+                "connections": stats.connections,
+                "memory": generation.memory(),
+                "seconds": generation.started.elapsed().as_secs(),
+            }));
+        }
+        let mut status = match self.serving() {
+            Some(serving) => match serving.ask(Order::Status, &[], PATIENCE).await {
+                Ok((Report::Status { status: Value::Object(status) }, _)) => status,
+                _ => serde_json::Map::new(),
+            },
+            None => serde_json::Map::new(),
+        };
+        status.insert("ok".to_owned(), true.into());
+        status.insert(
+            "supervisor".to_owned(),
+            json!({
+                "pid": std::process::id(),
+                "version": self.options.version,
+                "memory": crate::generation::memory_of("self"),
+            }),
+        );
+        status.insert("generations".to_owned(), shown.into());
+        status.insert("upgrade".to_owned(), self.upgrade_status());
+        Value::Object(status)
+    }
+
+    pub(crate) fn upgrade_status(&self) -> Value {
+        let state = self.state.borrow();
+        json!({ "running": state.trial.as_ref().map(Trial::shown), "last": state.last })
+    }
+}

@@ -1,0 +1,476 @@
+//! An upgrade: a new version gets a growing share of the connections, and stays if it serves them as well as the old one.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::task::spawn_local;
+
+use crate::binary::Binary;
+use crate::channel;
+use crate::gate::{Gate, Look, Reason, Side, Verdict, difference};
+use crate::generation::{Generation, NoAnswer, Phase, memory_of};
+use crate::protocol::{Order, Report, Role, Stats};
+use crate::supervisor::{DRAINING_MOST, DRAINING_PATIENCE, PATIENCE, Supervisor};
+
+/// The default stages, hundredths of a percent.
+const STAGES: [u32; 4] = [100, 1_000, 5_000, 10_000];
+/// The default time of a stage.
+const BAKE: Duration = Duration::from_secs(10);
+/// The longest that may be asked for.
+const BAKE_MOST: Duration = Duration::from_secs(24 * 3600);
+/// Stages that may be asked for.
+const STAGES_MOST: usize = 64;
+/// Between two looks at both versions.
+const TICK: Duration = Duration::from_millis(200);
+/// Each half of the span in which the old version's own noise is learned.
+const HALF: Duration = Duration::from_millis(400);
+/// Requests that the new version should have answered by the end of a stage.
+const REQUESTS_LEAST: u64 = 50;
+/// A stage without so many requests lasts so many times as long.
+const LONGER: u32 = 3;
+/// A stage may pause so long for memory, and no longer.
+const PAUSE_MOST: Duration = Duration::from_secs(30);
+/// How long a new version may take until it could serve.
+const READY_WITHIN: Duration = Duration::from_secs(15);
+/// The same as a multiple of the time that the old version took.
+const READY_FACTOR: u32 = 10;
+/// How long it may take to answer itself, and for each further step.
+const STEP_WITHIN: Duration = Duration::from_secs(10);
+/// How long a version that is not kept may go on with the connections that it has.
+const REFUSED_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Lines that tell how it goes.
+pub(crate) type Progress = mpsc::UnboundedSender<Value>;
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// The new program; none: the file of the present one, which a package may have replaced.
+    pub(crate) binary: Option<PathBuf>,
+    /// Shares of the connections, hundredths of a percent.
+    pub(crate) stages: Vec<u32>,
+    /// The time of each.
+    pub(crate) bake: Duration,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self { binary: None, stages: STAGES.into(), bake: BAKE }
+    }
+}
+
+impl Plan {
+    /// What a command asks for.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub(crate) fn of(command: &Value) -> Result<Self, String> {
+        let mut plan = Self::default();
+        if let Some(binary) = command.get("binary").and_then(Value::as_str) {
+            plan.binary = Some(binary.into());
+        }
+        if let Some(stages) = command.get("stages").and_then(Value::as_array) {
+            let shares = stages.iter().map(|share| {
+                let share = share.as_f64().filter(|share| *share > 0.0 && *share <= 100.0);
+                share.map(|share| (share * 100.0).round().max(1.0) as u32)
+            });
+            plan.stages =
+                shares.collect::<Option<_>>().ok_or("a stage is a share from 0.01 to 100 percent")?;
+            if plan.stages.is_empty() || plan.stages.len() > STAGES_MOST {
+                return Err(format!("there have to be 1 to {STAGES_MOST} stages"));
+            }
+            if !plan.stages.is_sorted() {
+                return Err("each stage has to have a larger share than the one before".to_owned());
+            }
+        }
+        if let Some(bake) = command.get("bake_ms").and_then(Value::as_u64) {
+            plan.bake = Duration::from_millis(bake).min(BAKE_MOST);
+        }
+        Ok(plan)
+    }
+}
+
+/// The upgrade that is under way.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    binary: PathBuf,
+    step: String,
+    since: Instant,
+}
+
+impl Trial {
+    pub(crate) fn shown(&self) -> Value {
+        json!({ "binary": self.binary, "step": self.step, "seconds": self.since.elapsed().as_secs_f64() })
+    }
+}
+
+impl Supervisor {
+    /// Back to the program before the present one, without stages.
+    pub(crate) fn plan_back(&self) -> Option<Plan> {
+        let state = self.state.borrow();
+        let before = state.binaries.len().checked_sub(2)?;
+        let binary = state.binaries.get(before)?.path.clone();
+        Some(Plan { binary: Some(binary), stages: vec![10_000], bake: Duration::ZERO })
+    }
+
+    /// Runs an upgrade to its end.
+    ///
+    /// # Errors
+    ///
+    /// Why the old version goes on.
+    pub(crate) async fn upgrade(self: Rc<Self>, plan: Plan, progress: Progress) -> Result<Value, Reason> {
+        let binary = {
+            let mut state = self.state.borrow_mut();
+            if state.trial.is_some() {
+                return Err(Reason("another upgrade is under way; `upgrade --status` shows it".to_owned()));
+            }
+            let Some(present) = state.binaries.last() else {
+                return Err(Reason("nothing serves yet".to_owned()));
+            };
+            let known =
+                plan.binary.as_ref().and_then(|path| state.binaries.iter().find(|known| known.path == *path));
+            let path = plan.binary.clone().unwrap_or_else(|| present.path.clone());
+            // Back to one that was replaced on the disk.
+            let binary = match known {
+                Some(known) if plan.bake.is_zero() => Rc::clone(known),
+                _ => Rc::new(Binary::at(&path)),
+            };
+            state.trial = Some(Trial { binary: path, step: "check".to_owned(), since: Instant::now() });
+            binary
+        };
+        self.abort.send_replace(None);
+        tracing::info!(binary = %binary.path.display(), "an upgrade begins");
+        let mut aborted = self.abort.subscribe();
+        let mut candidate = None;
+        let result = tokio::select! {
+            result = self.try_upgrade(&plan, &binary, &mut candidate, &progress) => result,
+            reason = aborted.wait_for(Option::is_some) => {
+                Err(Reason(reason.ok().and_then(|reason| reason.clone()).unwrap_or_default()))
+            }
+        };
+        if let Err(reason) = &result {
+            if let Some(candidate) = &candidate {
+                self.take_back(candidate).await;
+            }
+            tracing::error!(binary = %binary.path.display(), "the upgrade is rolled back: {reason}");
+        }
+        let last = match &result {
+            Ok(done) => done.clone(),
+            Err(reason) => json!({ "ok": false, "binary": binary.path, "error": reason.0 }),
+        };
+        self.state.borrow_mut().last = Some(last);
+        self.trial_is_over();
+        result
+    }
+
+    fn step(&self, progress: &Progress, step: String, more: Value) {
+        tracing::info!("upgrade: {step}");
+        let mut line = json!({ "step": step });
+        if let (Some(line), Value::Object(more)) = (line.as_object_mut(), more) {
+            line.extend(more);
+        }
+        // Whoever watches may have gone.
+        let _ = progress.send(line);
+        if let Some(trial) = &mut self.state.borrow_mut().trial {
+            trial.step = step;
+        }
+    }
+
+    async fn try_upgrade(
+        self: &Rc<Self>,
+        plan: &Plan,
+        binary: &Rc<Binary>,
+        candidate: &mut Option<Rc<Generation>>,
+        progress: &Progress,
+    ) -> Result<Value, Reason> {
+        binary.examine()?;
+        if let Some(configuration) = &self.options.configuration {
+            binary.check(configuration).await?;
+            self.step(progress, "the new version accepts the configuration".to_owned(), json!({}));
+        }
+        let old = self.serving().filter(|old| *old.ready.borrow());
+        let old = old.ok_or_else(|| Reason("nothing serves at the moment".to_owned()))?;
+        let steady = self.memory();
+        let halves = self.noise(&old).await?;
+        Rc::clone(self).keep_items(Rc::clone(&old)).await;
+        let began = Instant::now();
+        let new = self.start(binary, Role::Candidate).await;
+        let new = new.map_err(|error| Reason(format!("cannot start {}: {error}", binary.path.display())))?;
+        *candidate = Some(Rc::clone(&new));
+        self.until_ready(&new).await?;
+        self.probe(&new).await?;
+        let version = new.version.borrow().clone();
+        let pid = new.pid.get();
+        let took = began.elapsed();
+        self.step(
+            progress,
+            format!("version {version} is ready after {took:.1?} (pid {pid})"),
+            json!({ "pid": pid, "version": version }),
+        );
+        new.phase.set(Phase::Trial);
+        let first = self.look(&old, &new).await?;
+        let mut gate = Gate::new(&first, steady, &halves);
+        self.connect(&old, &new).await?;
+        for share in &plan.stages {
+            self.stage(*share, plan.bake, &mut gate, (&old, &new), progress).await?;
+        }
+        let look = self.look(&old, &new).await?;
+        let (requests, beside) = gate.requests(&look);
+        self.commit(&old, &new, binary).await?;
+        self.step(progress, format!("committed: version {version} serves"), json!({ "pid": pid }));
+        Ok(json!({
+            "ok": true, "binary": binary.path, "version": version, "pid": pid, "requests": requests, "requests_old": beside,
+        }))
+    }
+
+    /// Memory of all processes, bytes.
+    fn memory(&self) -> u64 {
+        let generations = self.state.borrow().generations.clone();
+        memory_of("self") + generations.iter().map(|generation| generation.memory()).sum::<u64>()
+    }
+
+    async fn stats(&self, of: &Generation, name: &str) -> Result<Stats, Reason> {
+        match of.ask(Order::Stats, &[], PATIENCE).await {
+            Ok((Report::Stats { stats }, _)) => {
+                of.stats.replace(stats.clone());
+                Ok(stats)
+            }
+            Ok(_) => Err(Reason(format!("the {name} version reports something else than its numbers"))),
+            Err(NoAnswer::Ended) => {
+                Err(Reason(format!("the {name} version ended with {}", of.ended().await)))
+            }
+            Err(silent) => {
+                Err(Reason(format!("the {name} version hangs: {silent} to the question for its numbers")))
+            }
+        }
+    }
+
+    async fn look(&self, old: &Generation, new: &Generation) -> Result<Look, Reason> {
+        let (old_stats, new_stats) = tokio::join!(self.stats(old, "old"), self.stats(new, "new"));
+        Ok(Look {
+            old: Side { stats: old_stats?, open: old.open_descriptors() },
+            new: Side { stats: new_stats?, open: new.open_descriptors() },
+            memory: self.memory(),
+        })
+    }
+
+    /// Two spans of the old version alone, which tell how much it differs from itself.
+    async fn noise(&self, old: &Generation) -> Result<[Stats; 2], Reason> {
+        let mut at = self.stats(old, "old").await?;
+        let mut halves = Vec::new();
+        for _ in 0..2 {
+            tokio::time::sleep(HALF).await;
+            let now = self.stats(old, "old").await?;
+            halves.push(difference(&now, &at));
+            at = now;
+        }
+        halves.try_into().map_err(|_| Reason("the noise was not learned".to_owned()))
+    }
+
+    async fn until_ready(&self, new: &Generation) -> Result<(), Reason> {
+        let patience = READY_WITHIN.max(self.first_start().saturating_mul(READY_FACTOR));
+        let mut ready = new.ready.subscribe();
+        tokio::select! {
+            ready = tokio::time::timeout(patience, ready.wait_for(|ready| *ready)) => match ready {
+                Ok(_) => Ok(()),
+                Err(_) => Err(Reason(format!("the new version hangs: it was not ready within {patience:?}"))),
+            },
+            exit = new.ended() => Err(Reason(format!("the new version ended with {exit} before it was ready"))),
+        }
+    }
+
+    fn first_start(&self) -> Duration {
+        self.serving().map_or(Duration::ZERO, |serving| serving.start_took.get())
+    }
+
+    async fn probe(&self, new: &Generation) -> Result<(), Reason> {
+        match new.ask(Order::Probe, &[], STEP_WITHIN).await {
+            Ok((Report::Probed { error: None }, _)) => Ok(()),
+            Ok((Report::Probed { error: Some(error) }, _)) => {
+                Err(Reason(format!("the new version does not answer itself: {error}")))
+            }
+            Ok(_) => Err(Reason("the new version cannot be probed".to_owned())),
+            Err(NoAnswer::Ended) => {
+                Err(Reason(format!("the new version ended with {} when it was probed", new.ended().await)))
+            }
+            Err(silent) => Err(Reason(format!("the new version hangs: {silent} to a request of its own"))),
+        }
+    }
+
+    /// A step that has to succeed.
+    async fn done(
+        &self,
+        of: &Generation,
+        name: &str,
+        order: Order,
+        descriptors: &[OwnedFd],
+    ) -> Result<(), Reason> {
+        let descriptors: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+        let kind = match &order {
+            Order::Accept => "to accept",
+            Order::Pass { .. } => "to pass connections on",
+            Order::Retire { .. } => "to end",
+            _ => "to take connections",
+        };
+        match of.ask(order, &descriptors, STEP_WITHIN).await {
+            Ok((Report::Done, _)) => Ok(()),
+            Ok(_) => Err(Reason(format!("the {name} version does not know how {kind}"))),
+            Err(NoAnswer::Ended) => {
+                Err(Reason(format!("the {name} version ended with {} when it was {kind}", of.ended().await)))
+            }
+            Err(silent) => Err(Reason(format!("the {name} version hangs: {silent} to the order {kind}"))),
+        }
+    }
+
+    async fn connect(&self, old: &Generation, new: &Generation) -> Result<(), Reason> {
+        let pair =
+            channel::pair().map_err(|error| Reason(format!("no channel between the versions: {error}")))?;
+        self.done(new, "new", Order::Receive, &[pair.1]).await?;
+        self.done(old, "old", Order::Pass { share: 1 }, &[pair.0]).await
+    }
+
+    async fn stage(
+        &self,
+        share: u32,
+        bake: Duration,
+        gate: &mut Gate,
+        (old, new): (&Generation, &Generation),
+        progress: &Progress,
+    ) -> Result<(), Reason> {
+        self.done(old, "old", Order::Pass { share }, &[]).await?;
+        new.share.set(share);
+        old.share.set(10_000 - share);
+        let (began, mut paused, mut before) = (Instant::now(), Duration::ZERO, None);
+        loop {
+            let tick = Instant::now();
+            tokio::time::sleep(TICK.min(bake)).await;
+            let look = self.look(old, new).await?;
+            let (requests, beside) = gate.requests(&look);
+            let at_first = *before.get_or_insert(requests);
+            if gate.judge(&look)? == Verdict::Pause {
+                paused += tick.elapsed();
+                if paused > PAUSE_MOST {
+                    return Err(Reason(format!(
+                        "memory: all processes have {} MiB, and it did not fall within {PAUSE_MOST:?}",
+                        look.memory >> 20
+                    )));
+                }
+                continue;
+            }
+            let elapsed = began.elapsed().saturating_sub(paused);
+            let enough = requests - at_first.min(requests) >= REQUESTS_LEAST || elapsed >= bake * LONGER;
+            if elapsed >= bake && enough {
+                let share = f64::from(share) / 100.0;
+                let text = format!(
+                    "{share} %: so far {requests} requests by the new version, {beside} by the old one"
+                );
+                self.step(
+                    progress,
+                    text,
+                    json!({ "share": share, "requests": requests, "requests_old": beside }),
+                );
+                return Ok(());
+            }
+        }
+    }
+
+    /// The new version accepts by itself; the old one ends once its connections have ended.
+    async fn commit(
+        self: &Rc<Self>,
+        old: &Rc<Generation>,
+        new: &Rc<Generation>,
+        binary: &Rc<Binary>,
+    ) -> Result<(), Reason> {
+        self.done(new, "new", Order::Accept, &[]).await?;
+        {
+            let mut state = self.state.borrow_mut();
+            state.serving = new.number;
+            for held in &mut state.held {
+                if held.owner == old.number || held.socket.from_manager {
+                    held.owner = new.number;
+                }
+            }
+        }
+        new.phase.set(Phase::Serving);
+        new.share.set(10_000);
+        old.phase.set(Phase::Draining);
+        old.share.set(0);
+        self.remember(binary);
+        let patience = u64::try_from(DRAINING_PATIENCE.as_millis()).unwrap_or(u64::MAX);
+        // From here on nothing fails: the new one serves, whatever the old one does.
+        if let Err(reason) = self.done(old, "old", Order::Retire { patience, replaced: true }, &[]).await {
+            tracing::error!("{reason}; it is ended");
+            old.signal(Signal::TERM);
+        }
+        self.limit_draining();
+        spawn_local(Rc::clone(self).keep_items(Rc::clone(new)));
+        Ok(())
+    }
+
+    /// Has the oldest of too many former versions end.
+    fn limit_draining(&self) {
+        let state = self.state.borrow();
+        let draining =
+            |known: &&Rc<Generation>| known.phase.get() == Phase::Draining && !known.told_to_end.get();
+        let draining: Vec<_> = state.generations.iter().filter(draining).collect();
+        let surplus = draining.len().saturating_sub(DRAINING_MOST);
+        for oldest in draining.into_iter().take(surplus) {
+            tracing::warn!(
+                generation = oldest.number,
+                "more than {DRAINING_MOST} former versions have connections: the oldest ends"
+            );
+            oldest.signal(Signal::TERM);
+        }
+    }
+
+    /// The old version has all connections again, and the new one ends.
+    async fn take_back(self: &Rc<Self>, new: &Rc<Generation>) {
+        if let Some(old) = self.serving() {
+            old.share.set(10_000);
+            // Where the channel was not made yet, there is nothing to take back.
+            let _ = old.ask(Order::Pass { share: 0 }, &[], STEP_WITHIN).await;
+        }
+        new.share.set(0);
+        new.phase.set(Phase::Draining);
+        self.state.borrow_mut().held.retain(|held| held.owner != new.number);
+        spawn_local(end(Rc::clone(new)));
+    }
+}
+
+/// Ends a version that is not kept: it may go on for a while with the connections that it has.
+async fn end(new: Rc<Generation>) {
+    if *new.ready.borrow() {
+        let patience = u64::try_from(REFUSED_PATIENCE.as_millis()).unwrap_or(u64::MAX);
+        // One that hangs is killed below.
+        let _ = new.tell(None, Order::Retire { patience, replaced: true }, &[]).await;
+        if tokio::time::timeout(REFUSED_PATIENCE, new.ended()).await.is_ok() {
+            return;
+        }
+    }
+    new.signal(Signal::KILL);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn plans_are_read() {
+        let plan = Plan::of(&json!({ "binary": "/x", "stages": [0.5, 10, 100], "bake_ms": 1500 })).unwrap();
+        assert_eq!(plan.binary.as_deref(), Some(Path::new("/x")));
+        assert_eq!((plan.stages, plan.bake), (vec![50, 1000, 10_000], Duration::from_millis(1500)));
+        let plan = Plan::of(&json!({})).unwrap();
+        assert_eq!((&plan.stages[..], plan.bake), (&STAGES[..], BAKE));
+        for stages in [json!([]), json!([50, 10]), json!([0]), json!([101]), json!(["x"])] {
+            assert!(Plan::of(&json!({ "stages": stages })).is_err(), "{stages}");
+        }
+    }
+}

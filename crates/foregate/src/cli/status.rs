@@ -1,0 +1,85 @@
+//! `foregate status`.
+
+use std::io;
+use std::time::Duration;
+
+use clap::Args;
+use foregate_supervisor::client;
+use serde_json::{Value, json};
+
+use super::arguments::{ConfigFile, Json};
+use super::output::{Outcome, complain, print, print_json};
+use super::reload;
+use super::upgrade::no_supervisor;
+use crate::config;
+
+/// How long the answer may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[derive(Debug, Args)]
+pub(super) struct Status {
+    #[command(flatten)]
+    file: ConfigFile,
+    #[command(flatten)]
+    output: Json,
+}
+
+impl Status {
+    pub(super) fn run(&self) -> Outcome {
+        match self.ask() {
+            Ok(status) if self.output.json => {
+                print_json(&status);
+                Outcome::Fine
+            }
+            Ok(status) => {
+                print(&text(&status));
+                Outcome::Fine
+            }
+            Err(error) => no_supervisor(&error),
+        }
+    }
+
+    /// The supervisor's answer; without one, that of a process that serves alone and has an admin socket.
+    fn ask(&self) -> io::Result<Value> {
+        let path = self.file.path();
+        match client::ask(&path, &json!({ "verb": "status" }), Some(PATIENCE), |_| {}) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match config::admin(&path) {
+                Ok(Some(admin)) => reload::ask(&admin, &json!({ "verb": "status" })).map_err(|_| error),
+                Ok(None) => {
+                    complain(
+                        "a process without a supervisor can be asked where the configuration names an `admin` socket",
+                    );
+                    Err(error)
+                }
+                Err(_) => Err(error),
+            },
+            answer => answer,
+        }
+    }
+}
+
+/// A line for each process.
+fn text(status: &Value) -> String {
+    let mut lines = String::new();
+    if let Some(supervisor) = status.get("supervisor") {
+        let memory = supervisor["memory"].as_u64().unwrap_or_default() as f64 / f64::from(1 << 20);
+        lines.push_str(&format!(
+            "supervisor  pid {}, version {}, {memory:.1} MiB\n",
+            supervisor["pid"],
+            supervisor["version"].as_str().unwrap_or_default()
+        ));
+    }
+    for generation in status["generations"].as_array().into_iter().flatten() {
+        let memory = generation["memory"].as_u64().unwrap_or_default() as f64 / f64::from(1 << 20);
+        lines.push_str(&format!(
+            "{:<11} pid {}, version {}, {} % of new connections, {} connections, {} requests, {memory:.1} MiB\n",
+            generation["state"].as_str().unwrap_or_default(),
+            generation["pid"],
+            generation["version"].as_str().unwrap_or_default(),
+            generation["share"],
+            generation["connections"],
+            generation["requests"],
+        ));
+    }
+    lines
+}
