@@ -121,6 +121,14 @@ test-waf: release ## The regression files of the OWASP Core Rule Set, over socke
 		--rules "$$crs/rules/@crs-setup.conf.example" --rules tests/crs/setup.conf --rules "$$crs/rules/@owasp_crs/*.conf" \
 		--overrides tests/crs/overrides.yaml $(addprefix --only=,$(ARGS)) "$$crs/tests"
 
+.PHONY: test-upgrades
+test-upgrades: toolchain ## Upgrades, crashes and bad new versions under load (ARGS: --upgrades N, --only PART; some five minutes)
+	@scripts/install-packages python3 openssl
+	cargo build --locked --quiet --profile cases -p foregate --features faults
+	cp $(CARGO_TARGET_DIR)/cases/foregate $(CARGO_TARGET_DIR)/cases/foregate-faulty
+	cargo build --locked --quiet --profile cases -p foregate
+	tests/upgrades/run $(CARGO_TARGET_DIR)/cases/foregate $(CARGO_TARGET_DIR)/cases/foregate-faulty $(ARGS)
+
 .PHONY: test-html
 test-html: toolchain ## Rewrite the inputs that html5lib tests tokenizers with, split anywhere (pip fetches them; some minutes)
 	HTML5LIB="$$(CACHE=$(CACHE) scripts/html5lib)" cargo test --locked -p foregate-html --test html5lib -- --include-ignored --nocapture
