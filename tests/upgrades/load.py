@@ -9,8 +9,8 @@ import time
 class Origin:
     """An origin that answers at once, after a while, or takes bodies."""
 
-    def __init__(self):
-        self.server = None
+    def __init__(self, delay=0):
+        self.server, self.delay = None, delay
         self.requests = 0
 
     async def start(self):
@@ -34,6 +34,7 @@ class Origin:
                     return
                 length = int(fields.get("content-length", 0))
                 body = await reader.readexactly(length) if length else b""
+                await asyncio.sleep(self.delay)
                 if target.startswith("/slow"):
                     await asyncio.sleep(1.0)
                 text = b"got %d" % len(body)

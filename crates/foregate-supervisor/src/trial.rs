@@ -315,7 +315,6 @@ impl Supervisor {
         let kind = match &order {
             Order::Accept => "to accept",
             Order::Pass { .. } => "to pass connections on",
-            Order::Retire { .. } => "to end",
             _ => "to take connections",
         };
         match of.ask(order, &descriptors, STEP_WITHIN).await {
@@ -404,8 +403,9 @@ impl Supervisor {
         self.remember(binary);
         let patience = u64::try_from(DRAINING_PATIENCE.as_millis()).unwrap_or(u64::MAX);
         // From here on nothing fails: the new one serves, whatever the old one does.
-        if let Err(reason) = self.done(old, "old", Order::Retire { patience, replaced: true }, &[]).await {
-            tracing::error!("{reason}; it is ended");
+        let retire = Order::Retire { patience, replaced: true };
+        if let Err(NoAnswer::Silent(_)) = old.ask(retire, &[], STEP_WITHIN).await {
+            tracing::error!("the old version does not answer: it is ended");
             old.signal(Signal::TERM);
         }
         self.limit_draining();
