@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use foregate_module::Plan;
-use foregate_supervisor::protocol::Purpose;
+use foregate_supervisor::protocol::{Purpose, Role};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -84,8 +84,11 @@ pub trait Source: Send + Sync {
     /// What was read last has taken effect.
     fn took_effect(&self);
 
-    /// The first configuration is at work: all of its addresses are bound.
+    /// The first configuration is at work: all of its addresses are bound, and this process serves them.
     fn started(&self) {}
+
+    /// Another process serves from now on.
+    fn handed_over(&self) {}
 
     /// The part of the process that obtains certificates, if there is one.
     fn keeper(&self) -> Option<Arc<dyn CertificateKeeper>> {
@@ -242,6 +245,13 @@ impl Server {
         config.open_folders(&[])?;
         config.open_logs(&logs, &metrics)?;
         config.settle(&upstreams).await;
+        let is_candidate = supervised.as_ref().is_some_and(|supervised| supervised.role == Role::Candidate);
+        if is_candidate && !config.settings.cache_store.disks.is_empty() {
+            tracing::warn!(
+                "the version that serves holds the cache's folders: this one has none until the next start"
+            );
+            config.settings.cache_store.disks.clear();
+        }
         let proxy = Arc::new(Proxy::new(config, metrics)?);
         let membership = Membership::new(supervised, &proxy, &certificates)?;
         proxy.handover.accept(!membership.is_candidate);
@@ -294,7 +304,9 @@ impl Server {
         tokio::spawn(Watched::new(upstream::sweep(move || proxy.config().upstreams.clone()), metrics));
         server.membership.ready();
         crate::notify::ready();
-        server.source.started();
+        if !server.membership.is_candidate {
+            server.source.started();
+        }
         Ok(server)
     }
 

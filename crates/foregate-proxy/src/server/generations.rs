@@ -275,6 +275,7 @@ impl Server {
         let unused = self.membership.held.lock().drain().map(|((_, address), _)| address).collect();
         self.membership.release(unused);
         self.proxy.handover.accept(true);
+        self.source.started();
         tracing::info!("this version accepts");
         Ok(())
     }
@@ -282,6 +283,7 @@ impl Server {
     /// Leaves the sockets to another version, and ends once all connections have ended.
     async fn retire(&mut self, patience: Duration, replaced: bool) {
         self.proxy.handover.accept(false);
+        self.source.handed_over();
         if let Some(passage) = self.proxy.handover.passage() {
             let until = Instant::now() + SETTLED;
             while !passage.is_settled() && Instant::now() < until {

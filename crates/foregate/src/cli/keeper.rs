@@ -65,6 +65,11 @@ impl Source for WithKeeper {
         self.follow();
     }
 
+    fn handed_over(&self) {
+        self.source.handed_over();
+        self.keeper.follow(None);
+    }
+
     fn keeper(&self) -> Option<Arc<dyn CertificateKeeper>> {
         Some(Arc::clone(&self.keeper) as _)
     }
