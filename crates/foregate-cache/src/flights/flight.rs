@@ -30,6 +30,8 @@ pub(super) struct State {
     /// Bytes of the pieces that are kept, and of all.
     kept: u64,
     length: u64,
+    /// Bytes that were kept when the body turned out too long: those that followers have not read yet stay.
+    behind: u64,
     end: Option<End>,
     /// The end of the body, once the followers were released at the head: for the leader's own client.
     own_end: Option<End>,
@@ -45,14 +47,14 @@ impl State {
     }
 
     /// Drops pieces of a body that is not kept whole. A window stays, one piece at least, so a follower that keeps up misses nothing; a leader that
-    /// waits for room leaves nobody behind, so nothing beyond the doubled window goes unread.
+    /// waits for room leaves nobody behind.
     fn trim(&mut self, window: u64) {
         let slowest = self.slowest();
         let is_released = matches!(self.end, Some(End::Uncacheable)) && slowest.is_none();
         loop {
             let is_over = self.kept > window && self.pieces.len() > 1;
             let is_read = slowest.is_none_or(|next| next > self.first);
-            if !is_released && !(is_over && (is_read || self.kept > 2 * window)) {
+            if !is_released && !(is_over && (is_read || self.kept > (2 * window).max(self.behind))) {
                 return;
             }
             let Some(oldest) = self.pieces.pop_front() else { return };
@@ -216,9 +218,14 @@ impl Lead {
             let before = state.kept;
             state.length += piece.len() as u64;
             let full = self.shared.memory.load(Ordering::Relaxed) + piece.len() > limits.total;
+            let was_whole = self.whole;
             self.whole &= state.length <= limits.largest && !full;
             state.kept += piece.len() as u64;
             state.pieces.push_back(piece);
+            if was_whole && !self.whole {
+                // Followers may be anywhere in what was kept whole so far.
+                state.behind = state.kept;
+            }
             if !self.whole {
                 state.trim(limits.window);
             }
@@ -235,10 +242,14 @@ impl Lead {
         if self.whole {
             return Poll::Ready(true);
         }
-        let mut state = self.flight.state.lock();
+        let state = &mut *self.flight.state.lock();
+        let (before, window) = (state.kept, self.shared.limits.window);
+        state.trim(window);
+        account(&self.shared, before, state.kept);
+        let is_read = |next| next >= state.first + state.pieces.len();
         match state.slowest() {
             None => Poll::Ready(false),
-            Some(next) if next > state.first || state.kept <= self.shared.limits.window => Poll::Ready(true),
+            Some(next) if state.kept <= window || is_read(next) => Poll::Ready(true),
             Some(_) => {
                 state.leader = Some(context.waker().clone());
                 Poll::Pending
