@@ -246,7 +246,7 @@ impl Lead {
         let (before, window) = (state.kept, self.shared.limits.window);
         state.trim(window);
         account(&self.shared, before, state.kept);
-        let is_read = |next| next >= state.first + state.pieces.len();
+        let is_read = |next: usize| next >= state.first + state.pieces.len();
         match state.slowest() {
             None => Poll::Ready(false),
             Some(next) if state.kept <= window || is_read(next) => Poll::Ready(true),
