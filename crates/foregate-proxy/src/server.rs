@@ -228,7 +228,7 @@ enum Stop {
 
 impl Server {
     async fn start(
-        settings: Settings,
+        mut settings: Settings,
         source: Arc<dyn Source>,
         mut inherited: Vec<std::os::fd::OwnedFd>,
         mut supervised: Option<Supervised>,
@@ -236,6 +236,13 @@ impl Server {
         if let Some(supervised) = &mut supervised {
             let from_manager = supervised.sockets.extract_if(.., |(socket, _)| socket.from_manager);
             inherited.extend(from_manager.map(|(_, socket)| socket));
+        }
+        let is_candidate = supervised.as_ref().is_some_and(|supervised| supervised.role == Role::Candidate);
+        if is_candidate && !settings.cache_store.disks.is_empty() {
+            tracing::warn!(
+                "the version that serves holds the cache's folders: this one has none until the next start"
+            );
+            settings.cache_store.disks.clear();
         }
         let metrics = Arc::new(Metrics::default());
         let upstreams = Upstreams::new(Arc::clone(&metrics));
@@ -245,13 +252,6 @@ impl Server {
         config.open_folders(&[])?;
         config.open_logs(&logs, &metrics)?;
         config.settle(&upstreams).await;
-        let is_candidate = supervised.as_ref().is_some_and(|supervised| supervised.role == Role::Candidate);
-        if is_candidate && !config.settings.cache_store.disks.is_empty() {
-            tracing::warn!(
-                "the version that serves holds the cache's folders: this one has none until the next start"
-            );
-            config.settings.cache_store.disks.clear();
-        }
         let proxy = Arc::new(Proxy::new(config, metrics)?);
         let membership = Membership::new(supervised, &proxy, &certificates)?;
         proxy.handover.accept(!membership.is_candidate);
