@@ -415,6 +415,7 @@ impl Server {
         crate::notify::stopping(drain + AFTER_DRAIN);
         self.proxy.registry.be_gentle(false);
         self.membership.release(self.listening.keys().map(ToString::to_string).collect());
+        self.membership.close_sockets();
         // Sockets and their files go now: a successor may make its own while requests in flight end here.
         self.inherited.clear();
         let mut accepting = Vec::new();

@@ -149,6 +149,8 @@ path      /static/A
 route     /static/**  (the first with wildcards that takes this path, and none is exactly this path)
 answer    proxy \"app\"
 servers   127.0.0.1:3000, unix:app.sock weight=2
+choice    in turns, by weight
+          3 failures in a row take a server out
 ";
     assert_eq!(stdout(&output), expected);
     assert_eq!(json(&unix)["upstream"], "app");

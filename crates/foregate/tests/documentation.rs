@@ -84,13 +84,14 @@ const FILES: &[(&str, &str)] = &[
 
 /// Completes a fragment to a file that can be checked.
 fn completed(snippet: &Snippet) -> String {
-    let text = &snippet.text;
+    // The folder of the cache is there on the reader's machine.
+    let text = &snippet.text.replace("/var/cache/foregate", "www");
     let listen = "listen \"127.0.0.1:1\"\n";
     let app = "upstream \"app\" { server \"127.0.0.1:2\" }\n";
     let site = "site \"site.example\" { route \"/**\" { respond 204 } }\n";
     let around = |open: &str, close: &str| format!("{open}{text}{close}");
     match snippet.kind.strip_prefix("kdl").expect("only KDL gets here").trim() {
-        "" | "refused" => text.clone(),
+        "" | "refused" => text.to_owned(),
         "file" => {
             let mut text = around("", site);
             if !snippet.text.contains("listen ") {

@@ -556,7 +556,7 @@ pub(super) const WORDS: &[(&str, Instead)] = &[
         ),
     ),
     ("peers", Missing("each process counts for itself")),
-    ("dns-srv service srv", Write("write `server \"srv:_http._tcp.NAME\"` in the `upstream`")),
+    ("dns-srv srv", Write("write `server \"srv:_http._tcp.NAME\"` in the `upstream`")),
     ("nameserver* resolvers", Write("write `resolver \"ADDRESS\"` in the `upstream`")),
     ("templates", Missing("`html-include` puts fragments into pages")),
     ("user-agent block-user-agent", Write("write `rule #\"http.user_agent contains \"NAME\"\"# { block }`")),

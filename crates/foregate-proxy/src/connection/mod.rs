@@ -108,7 +108,7 @@ pub fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) -> impl
                     if accepted.info.resumed {
                         proxy.metrics.handshakes_resumed.inc();
                     }
-                    peer.tls = Some((accepted.info, listen.clone()));
+                    peer.tls = Some(accepted.info);
                     (Stream::TlsServer(Box::new(accepted.stream)), Some(accepted.alpn))
                 }
                 Err(error @ HandshakeError::Challenge(true)) => {

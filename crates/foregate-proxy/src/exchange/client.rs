@@ -39,9 +39,8 @@ pub struct Peer {
     pub local: Option<SocketAddr>,
     /// Connections to origins that are for it alone, once there are some.
     pub own: OnceLock<Arc<Own>>,
-    /// Its handshake, over TLS, and the listener that it came to: what the handshake covers, the acceptor says that the
-    /// listener has when a request comes, not the one that performed it.
-    pub tls: Option<(Arc<tls::TlsInfo>, Arc<Listen>)>,
+    /// Its handshake, over TLS. The listener's present acceptor decides which names the handshake covers.
+    pub tls: Option<Arc<tls::TlsInfo>>,
     /// The listener that it came to, as it was then.
     pub listen: Option<Arc<Listen>>,
     /// The handshake does not satisfy any more what its own name asks for: the client has to connect anew.
@@ -80,7 +79,7 @@ impl Peer {
 
     /// What stands for the host in a request of HTTP/1.0 that names none.
     pub fn stands_in(&self) -> StandIn<'_> {
-        StandIn { name: self.tls.as_ref().and_then(|(info, _)| info.sni.as_deref()), local: self.local }
+        StandIn { name: self.tls.as_ref().and_then(|info| info.sni.as_deref()), local: self.local }
     }
 
     /// Where requests of this connection come in.

@@ -9,7 +9,7 @@ use super::progress::{Awaited, Progress};
 use crate::error::Error;
 use crate::link::copy::Copy;
 use crate::link::{Link, LinkError};
-use crate::settings::{RouteTimeouts, Timeouts, Upstream};
+use crate::settings::{OriginTimes, RouteTimeouts, Timeouts, Upstream};
 use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::transport::outcome::CopyError;
@@ -21,7 +21,7 @@ pub(super) struct Downstream<'a> {
     pub timer: &'a mut Timer,
     pub timeouts: &'a Timeouts,
     /// Those of the route for the origin.
-    pub route_timeouts: RouteTimeouts,
+    pub route_timeouts: Option<&'a RouteTimeouts>,
     /// By when all of the exchange must be over.
     pub total: Option<Instant>,
     /// The request's body.
@@ -31,11 +31,16 @@ pub(super) struct Downstream<'a> {
     pub progress: Progress,
 }
 
-impl Downstream<'_> {
-    /// Puts the time limits of a route in the place of its upstream's.
-    pub fn limit_times(&mut self, timeouts: &RouteTimeouts) {
-        self.route_timeouts = *timeouts;
+impl<'a> Downstream<'a> {
+    /// Replaces the time limits of the upstream by those of a route.
+    pub fn limit_times(&mut self, timeouts: &'a RouteTimeouts) {
+        self.route_timeouts = Some(timeouts);
         self.total = timeouts.total.map(|total| clock::now() + total);
+    }
+
+    /// The time limits for an origin of this upstream.
+    pub fn origin_times(&self, upstream: &Upstream) -> OriginTimes {
+        self.route_timeouts.map_or_else(|| upstream.into(), |timeouts| timeouts.over(upstream))
     }
 
     /// Ready once the exchange has taken longer than its route allows.
@@ -151,7 +156,7 @@ impl Downstream<'_> {
         upstream: Option<&Upstream>,
         now: Instant,
     ) -> Option<Instant> {
-        let times = upstream.map(|upstream| self.route_timeouts.over(upstream));
+        let times = upstream.map(|upstream| self.origin_times(upstream));
         let deadline = self.progress.deadline(awaited, self.timeouts, times, now)?;
         let holds = awaited == Awaited::OriginRead && self.client.link.holds_grown_window();
         let stalls = self.progress.moved_at() + self.timeouts.write_stall;

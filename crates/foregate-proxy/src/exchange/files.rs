@@ -10,6 +10,7 @@ use foregate_wire::serialise::reason_phrase;
 use foregate_wire::{BodyLength, Method, NameId};
 
 use super::bodies::renew;
+use super::log::Acted;
 use super::parts::{asks_for_part, needs_whole};
 use super::reply::{ALLOW_OF_FILES, Reply, Source};
 use super::shape::shapes;
@@ -30,7 +31,7 @@ const TRIES: usize = 3;
 pub(super) async fn run(exchange: &mut Exchange<'_>, folder: usize, upstream: Option<usize>) -> Next {
     let config = exchange.config;
     let Some(folder) = config.folders.get(folder) else { return Err(Error::Internal.into()) };
-    exchange.record.action = Some("files");
+    exchange.record.action = Some(Acted::Files);
     let method = &exchange.request.head.method;
     if !matches!(method, Method::Get | Method::Head) {
         return match upstream {

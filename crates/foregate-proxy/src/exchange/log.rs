@@ -17,7 +17,7 @@ pub(super) struct Record {
     pub start: Instant,
     pub status: Option<u16>,
     /// The action of the route that has answered, or was about to.
-    pub action: Option<&'static str>,
+    pub action: Option<Acted>,
     pub error: Option<Error>,
     /// Who has ended a tunnel, or left before the response was whole.
     pub ended_by: Option<Side>,
@@ -29,6 +29,24 @@ pub(super) struct Record {
     pub refused: Option<Error>,
     /// The steps of the phase `log` that run before the response begins have run.
     pub logged_first: bool,
+}
+
+/// The action of a route, for the log.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Acted {
+    Proxy,
+    Respond,
+    Files,
+}
+
+impl Acted {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Proxy => "proxy",
+            Self::Respond => "respond",
+            Self::Files => "files",
+        }
+    }
 }
 
 impl Record {
@@ -96,7 +114,7 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
         duration,
         site: exchange.routed.site.map(|site| &*sites.site(site).name),
         route: exchange.routed.route.map(|route| &*route.pattern),
-        action: record.action,
+        action: record.action.map(Acted::name),
         upstream: ask.map(|ask| &*ask.upstream.settings.name),
         server: ask.and_then(Ask::server).map(|server| &*server.label),
         attempts: ask.map_or(0, Ask::attempts),
@@ -110,7 +128,7 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
             Side::Downstream => "client",
             Side::Upstream | Side::Internal => "origin",
         }),
-        tls: exchange.peer.tls.as_ref().map(|(info, _)| match info.version {
+        tls: exchange.peer.tls.as_ref().map(|info| match info.version {
             crate::settings::TlsVersion::Tls12 => "TLSv1.2",
             crate::settings::TlsVersion::Tls13 => "TLSv1.3",
         }),

@@ -56,7 +56,7 @@ use crate::message::request::Request;
 use crate::message::response::Response;
 use crate::proxy::{Config, Proxy};
 use crate::routing::HostId;
-use crate::settings::{Route, RouteTimeouts};
+use crate::settings::Route;
 use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::upstream::{Ask, Origin, Upstream};
@@ -285,7 +285,7 @@ impl<'a> Exchange<'a> {
                 client,
                 timer,
                 timeouts: &config.settings.timeouts,
-                route_timeouts: RouteTimeouts::default(),
+                route_timeouts: None,
                 total: None,
                 upload,
                 download: Copy::new(),
@@ -308,7 +308,7 @@ impl<'a> Exchange<'a> {
                 // Apart, since it is large and most requests do without.
                 Step::Files { folder, upstream } => Box::pin(files::run(self, folder, upstream)).await,
                 Step::Prepare(upstream) => prepare::run(self, upstream).await,
-                Step::Cached(upstream) => cached::run(self, upstream).await,
+                Step::Cached(upstream) => Box::pin(cached::run(self, upstream)).await,
                 Step::Ask => ask::run(self).await,
                 Step::Reply(reply) => Ok(reply::run(self, *reply)),
                 Step::Shape(source) => shape::run(self, source).await,

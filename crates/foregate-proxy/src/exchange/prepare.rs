@@ -5,6 +5,7 @@ use foregate_wire::{NameId, Version, connection};
 
 use super::bodies::{filter_request, renew, sweep_request};
 use super::inspect::buffer_request;
+use super::log::Acted;
 use super::reply::Reply;
 use super::screen::limit_body;
 use super::{Exchange, Next, Step};
@@ -20,7 +21,7 @@ const FRAMING: [NameId; 3] = [NameId::ContentLength, NameId::TransferEncoding, N
 /// Makes the request what the origin shall see.
 pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> Next {
     let Some(upstream) = exchange.config.upstreams.get(upstream) else { return Err(Error::Internal.into()) };
-    exchange.record.action = Some("proxy");
+    exchange.record.action = Some(Acted::Proxy);
     if exchange.request.goes_in_circles() {
         return Err(Error::Loop.into());
     }

@@ -31,8 +31,11 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> Next {
         return Ok(Step::Reply(Box::new(Reply::fixed(&answer))));
     }
     let host = exchange.request.host().as_bytes();
-    let acceptor =
-        exchange.peer.tls.as_ref().map(|(info, listen)| (info, exchange.config.acceptor(&listen.address)));
+    let peer = exchange.peer;
+    let acceptor = peer.tls.as_ref().map(|info| {
+        let listen = peer.listen.as_ref();
+        (info, listen.and_then(|listen| exchange.config.acceptor(&listen.address)))
+    });
     let covered = acceptor.is_none_or(|(info, acceptor)| match acceptor {
         Some(acceptor) => acceptor.covers(info, host),
         // The last requests of a listener that is no more in the configuration.

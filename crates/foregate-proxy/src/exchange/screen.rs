@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use foregate_module::PhaseId;
 use foregate_wire::connection;
 
+use super::log::Acted;
 use super::reply::Reply;
 use super::route::{limit_body_to, redirect_to_https};
 use super::{Exchange, Next, Step};
@@ -62,7 +63,7 @@ pub(super) fn dispatch(exchange: &mut Exchange<'_>) -> Next {
         (_, Some(upstream)) => ask(upstream),
         (Action::Proxy(upstream), None) => ask(*upstream),
         (Action::Respond(fixed), None) => {
-            exchange.record.action = Some("respond");
+            exchange.record.action = Some(Acted::Respond);
             Step::Reply(Box::new(Reply::fixed(fixed)))
         }
     })

@@ -175,7 +175,7 @@ impl module::Exchange for View<'_> {
     }
 
     fn tls(&self) -> Option<TlsFacts<'_>> {
-        let (info, _) = self.peer.tls.as_ref()?;
+        let info = self.peer.tls.as_ref()?;
         Some(TlsFacts {
             version: match info.version {
                 TlsVersion::Tls12 => "TLSv1.2",

@@ -140,6 +140,12 @@ impl Membership {
         }
     }
 
+    /// Closes the copies of sockets: a successor may bind their addresses.
+    pub(super) fn close_sockets(&self) {
+        self.held.lock().clear();
+        self.side_sockets.lock().clear();
+    }
+
     /// All is loaded and bound; sockets that no listener wanted go.
     pub(super) fn ready(&self) {
         let Some(link) = &self.link else { return };
@@ -292,7 +298,7 @@ impl Server {
             self.take_back();
         }
         self.inherited.clear();
-        self.membership.held.lock().clear();
+        self.membership.close_sockets();
         for (_, mut listening) in self.listening.drain() {
             if replaced && let Some(file) = listening.file.take() {
                 file.keep();

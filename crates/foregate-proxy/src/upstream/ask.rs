@@ -80,20 +80,18 @@ pub struct Ask<'a> {
     terms: Terms<'a>,
     active: Active<'a>,
     attempts: Attempts,
-    /// The upstreams to which attempts may go as well.
-    others: &'a [Arc<Upstream>],
     /// What the rules for further attempts have led to, where there are such rules.
     rules: Option<Box<Rules<'a>>>,
     /// When the last attempt began.
     began: Instant,
-    /// When it had a connection.
-    opened: Instant,
     /// The connection on which a response is waited for.
     origin: Option<Origin>,
     /// Bytes of interim responses, as they would have over HTTP/1.
     interim: u32,
-    /// When it is looked at next whether the server hangs, once that has been looked at.
-    look_at: Option<Instant>,
+    /// When the last attempt had a connection, microseconds after it began.
+    opened: u32,
+    /// When it is looked at next whether the server hangs, milliseconds after the attempt began; 0 before the first time.
+    look_at: u32,
 }
 
 impl<'a> Ask<'a> {
@@ -107,20 +105,20 @@ impl<'a> Ask<'a> {
             terms,
             active: upstream.enter(),
             attempts: Attempts::default(),
-            others: &[],
             rules: Rules::of(upstream),
             began: now,
-            opened: now,
             origin: None,
             interim: 0,
-            look_at: None,
+            opened: 0,
+            look_at: 0,
         }
     }
 
     /// The same where further attempts may go to one of these upstreams.
     #[must_use]
     pub fn or_elsewhere(self, others: &'a [Arc<Upstream>]) -> Self {
-        Self { others, ..self }
+        let rules = self.rules.map(|rules| rules.or_elsewhere(others));
+        Self { rules, ..self }
     }
 
     /// How many attempts there have been.
@@ -236,7 +234,7 @@ impl<'a> Ask<'a> {
         let asked = Asked { request, client: self.terms.behalf };
         let (server, fresh) =
             self.attempts.begin(upstream, asked, bound, now).ok_or_else(|| upstream.without_server())?;
-        (self.first_byte, self.began, self.look_at) = (None, now, None);
+        (self.first_byte, self.began, self.opened, self.look_at) = (None, now, 0, 0);
         let repeats = request.is_repeatable();
         let until =
             self.rules.as_mut().and_then(|rules| rules.begin(&upstream.settings, request, repeats, now));
@@ -269,7 +267,9 @@ impl<'a> Ask<'a> {
         };
         match opened {
             Ok(origin) => {
-                (self.reused, self.opened) = (Some(origin.reused), clock::now());
+                self.reused = Some(origin.reused);
+                let took = clock::now().saturating_duration_since(self.began).as_micros();
+                self.opened = u32::try_from(took).unwrap_or(u32::MAX);
                 self.origin = Some(origin);
                 Ok(())
             }
@@ -311,9 +311,14 @@ impl<'a> Ask<'a> {
             return Poll::Pending;
         };
         loop {
-            ready!(asker.poll_until(cx, self.look_at.unwrap_or(self.opened + patience)));
+            let look_at = match self.look_at {
+                0 => self.opened_at() + patience,
+                after => self.began + Duration::from_millis(after.into()),
+            };
+            ready!(asker.poll_until(cx, look_at));
             let now = Instant::now();
-            self.look_at = Some(now + LOOK_AGAIN);
+            let after = (now + LOOK_AGAIN).saturating_duration_since(self.began).as_millis();
+            self.look_at = u32::try_from(after).unwrap_or(u32::MAX);
             let hangs = self.attempts.last().is_some_and(|server| self.upstream.hangs(server, now));
             if hangs && self.origin.as_ref().is_some_and(|origin| !origin.has_begun()) {
                 return Poll::Ready(Err(Error::OriginHangs));
@@ -408,7 +413,12 @@ impl<'a> Ask<'a> {
 
     /// The same for the body of a response.
     pub fn ran_out_on(&self, origin: &Origin) {
-        origin.gave_up_after(self.opened.elapsed());
+        origin.gave_up_after(self.opened_at().elapsed());
+    }
+
+    /// When the last attempt had a connection.
+    fn opened_at(&self) -> Instant {
+        self.began + Duration::from_micros(self.opened.into())
     }
 
     /// Another request is to be sent, since the response to this one does not serve: that is no failure, and it has as many attempts.
@@ -427,12 +437,7 @@ impl<'a> Ask<'a> {
             None => self.attempts.may_go_on(&mut self.active, error, repeatable, now),
             Some(rules) => {
                 self.attempts.may_repeat_for_free(self.upstream, error, repeatable, now)
-                    || rules.allow(
-                        (&mut self.attempts, &mut self.active, self.others),
-                        Cause::Error(*error),
-                        request,
-                        now,
-                    )
+                    || rules.allow((&mut self.attempts, &mut self.active), Cause::Error(*error), request, now)
             }
         }
     }
@@ -449,7 +454,7 @@ impl<'a> Ask<'a> {
             return false;
         }
         let (request, now) = (&*asker.heads().0, clock::now());
-        if !rules.allow((&mut self.attempts, &mut self.active, self.others), cause, request, now) {
+        if !rules.allow((&mut self.attempts, &mut self.active), cause, request, now) {
             return false;
         }
         self.drop_response(asker);

@@ -27,6 +27,8 @@ pub enum Cause {
 pub struct Rules<'a> {
     /// By when the present attempt must have brought a response, where another may follow.
     pub until: Option<Instant>,
+    /// The upstreams to which attempts may go as well.
+    others: &'a [Arc<Upstream>],
     /// The upstream to which the next attempt goes.
     pub next: Option<&'a Arc<Upstream>>,
     /// How many attempts each rule of the present upstream has allowed.
@@ -87,6 +89,12 @@ impl<'a> Rules<'a> {
         (count > 0).then(|| Box::new(Self { used: vec![0; count], ..Self::default() }))
     }
 
+    /// Attempts may go to these upstreams as well.
+    pub fn or_elsewhere(mut self: Box<Self>, others: &'a [Arc<Upstream>]) -> Box<Self> {
+        self.others = others;
+        self
+    }
+
     /// The client has got an interim response: a response is not exchanged for another one any more.
     pub fn has_relayed(&mut self) {
         self.relayed = true;
@@ -123,7 +131,7 @@ impl<'a> Rules<'a> {
     /// Whether a rule allows another attempt; then it is known where.
     pub fn allow(
         &mut self,
-        (attempts, active, others): (&mut Attempts, &mut Active<'a>, &'a [Arc<Upstream>]),
+        (attempts, active): (&mut Attempts, &mut Active<'a>),
         cause: Cause,
         request: &Request,
         now: Instant,
@@ -150,7 +158,7 @@ impl<'a> Rules<'a> {
                 upstream.metrics.retries.inc();
                 return true;
             };
-            let other = others.iter().find(|other| other.settings.name == elsewhere.upstream);
+            let other = self.others.iter().find(|other| other.settings.name == elsewhere.upstream);
             // What is down as well is not asked in the place of what is down.
             let Some(other) = other.filter(|other| other.is_any_up(now)) else { continue };
             if !active.may_retry() {

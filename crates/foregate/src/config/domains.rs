@@ -113,7 +113,7 @@ mod tests {
         let site = settings.sites.find(b"app.test").unwrap();
         assert_eq!(settings.sites.redirects(site), Some(8443));
         assert!(settings.sites.find(b"other.test").is_none());
-        assert_eq!(of(&["*.test"], None).err(), Some(SingleError::Domain("*.test".into())));
+        assert_eq!(of(&["*.example.com"], None).err(), Some(SingleError::Domain("*.example.com".into())));
         assert_eq!(of(&["a.test"], Some("http://x")).err(), Some(SingleError::Directory("http://x".into())));
     }
 }

@@ -107,8 +107,8 @@ const CLIENT_CERTIFICATES: Key = Key::one(
 pub static ACME: Block = Block {
     keys: &[
         Key::one("email", "ADDRESS", "email \"you@example.com\"", "The mail address of the account. Some authorities write to it before certificates expire.").otherwise("none"),
-        Key::one("storage", "FOLDER", "storage \"/var/lib/foregate\"", "The folder for certificates, keys and accounts, with mode 0700. Several processes can share it: one of them orders, and all of them answer challenges and read the result.").otherwise("`$STATE_DIRECTORY`, which systemd sets; else `/var/lib/foregate` for root and `~/.local/share/foregate` for other users"),
-        Key::one("directory", "URL", "directory \"https://ca.internal/acme/directory\" ca=\"root.pem\"", "The ACME directory of an authority. With several, the next one is asked when one fails.")
+        Key::one("storage", "FOLDER", "storage \"/srv/certificates\"", "The folder for certificates, keys and accounts, with mode 0700. Several processes can share it: one of them orders, and all of them answer challenges and read the result.").otherwise("`$STATE_DIRECTORY`, which systemd sets; else `/var/lib/foregate` for root and `~/.local/share/foregate` for other users"),
+        Key::one("directory", "URL", "directory \"https://ca.internal/acme/directory\" ca=\"ca.pem\"", "The ACME directory of an authority. With several, the next one is asked when one fails.")
             .props(&[
                 Prop { name: "ca", usage: "FILE", required: false, default: "", about: "PEM file with the roots that the authority's own server is verified with. Default: the system's." },
                 Prop { name: "profile", usage: "NAME", required: false, default: "", about: "The profile of certificates, such as `shortlived`." },
@@ -118,7 +118,7 @@ pub static ACME: Block = Block {
             .secrets(&["account-key"])
             .many()
             .otherwise("Let's Encrypt"),
-        Key::one("challenges", "NAME...", "challenges \"dns-01\"", "The challenges that are used, `http-01` (needs port 80), `tls-alpn-01` (needs port 443) and `dns-01` (needs `dns-hook`), in the order of preference. After a failure, the next one is tried. Wildcards always use `dns-01`.")
+        Key::one("challenges", "NAME...", "challenges \"http-01\"", "The challenges that are used, `http-01` (needs port 80), `tls-alpn-01` (needs port 443) and `dns-01` (needs `dns-hook`), in the order of preference. After a failure, the next one is tried. Wildcards always use `dns-01`.")
             .args(1, 3)
             .otherwise("`http-01`, `tls-alpn-01`, and `dns-01` with a `dns-hook`"),
         Key::one("dns-hook", "COMMAND [ARGUMENT...]", "dns-hook \"/usr/local/bin/dns-record\" wait=\"30s\"", "The command that publishes records for `dns-01`. It is called as `COMMAND present NAME VALUE` and `COMMAND cleanup NAME VALUE`, must exit with 0 within two minutes, and sets or removes a TXT record.")

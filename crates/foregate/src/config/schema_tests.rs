@@ -45,6 +45,10 @@ fn without_seeds(debug: &str) -> String {
     text
 }
 
+/// A listener that uses the settings of `acme`.
+const AUTOMATIC: &str =
+    "listen \"127.0.0.1:3\" { tls \"auto\"; }\nsite \"a.example.com\" { route \"/\" { respond 200; }; }\n";
+
 /// A configuration with `line` in the block at `path`. All blocks around it are there, whether there is a line
 /// or not.
 fn around(path: &[&str], line: &str) -> String {
@@ -63,11 +67,19 @@ fn around(path: &[&str], line: &str) -> String {
             ("tls", 1) if path[0] == "listen" => {
                 format!("tls {{\ncertificate \"client.pem\" key=\"client.key\"\n{text}\n}}")
             }
+            ("on-demand", _) if !text.starts_with("names") => {
+                format!("on-demand {{\nnames \"other.example.org\"\n{text}\n}}")
+            }
+            ("retry", _) => format!("retry upstream=\"elsewhere\" {{\n{text}\n}}"),
+            ("health", _) => format!("health \"/healthz\" {{\n{text}\n}}"),
             (name, _) => format!("{name} {{\n{text}\n}}"),
         };
     }
     let listen = if path.first() == Some(&"listen") { "" } else { "listen \"127.0.0.1:2\"\n" };
-    format!("{listen}upstream \"app\" {{ server \"127.0.0.1:2\"; }}\n{text}\n")
+    let automatic = if path.first() == Some(&"acme") { AUTOMATIC } else { "" };
+    let upstreams =
+        "upstream \"app\" { server \"127.0.0.1:2\"; }\nupstream \"elsewhere\" { server \"127.0.0.1:3\"; }\n";
+    format!("{listen}{automatic}{upstreams}{text}\n")
 }
 
 #[test]
@@ -79,9 +91,15 @@ fn every_key_changes_the_settings() {
         if matches!(*name, "include" | "list" | "entry") {
             return;
         }
+        let around = |outer: &[&str], line: &str| match *name {
+            "acme" => format!("{AUTOMATIC}{}", around(outer, line)),
+            _ => around(outer, line),
+        };
         // The route around examples has the same `proxy`.
         let base = if *name == "proxy" { "allow-connect" } else { "" };
         let example = key.example.replace("upstream \"app\"", "upstream \"other\"");
+        let example = example.replace("${env:PURGE_TOKEN}", "0123456789abcdef0123456789abcdef");
+        let example = example.replace("127.0.0.1:8081", "127.0.0.1:2");
         let with = folder.debug(&around(outer, &example));
         let without = folder.debug(&around(outer, base));
         assert_ne!(with, without, "{} has no effect", path.join(" "));
@@ -185,6 +203,8 @@ fn every_key_has_a_text_case() {
     }
     let mut texts = String::new();
     read_all(&cases, &mut texts);
+    // The keys of `acme` need an authority, which these tests run.
+    texts.push_str(&std::fs::read_to_string(cases.join("../acme/run")).unwrap());
     let words: std::collections::HashSet<&str> =
         texts.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).collect();
     let mut missing = Vec::new();

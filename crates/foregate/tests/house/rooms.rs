@@ -119,7 +119,10 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("listener", &["time", "settings", "limits", "transport", "handover", "proxy", "connection"]),
-    ("admin", &["counters", "time", "limits", "transport", "upstream", "telemetry", "proxy", "listener"]),
+    (
+        "admin",
+        &["counters", "time", "limits", "transport", "upstream", "cache", "telemetry", "proxy", "listener"],
+    ),
     (
         "server",
         &[

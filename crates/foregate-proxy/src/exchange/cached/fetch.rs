@@ -155,7 +155,7 @@ impl Wanted {
             lead,
             stale: self.stale.clone(),
             hand: (!self.background).then_some(hand),
-            times: exchange.down.route_timeouts.over(&upstream.settings),
+            times: exchange.down.origin_times(&upstream.settings),
             behalf: exchange.client_address(),
             client: exchange.peer.holdings.clone(),
         };

@@ -112,14 +112,14 @@ fn a_line_has_what_is_known() {
         formatted(&entry()),
         "{\"time\":\"2026-11-21T07:28:39.007Z\",\"client\":\"192.0.2.1\",\"method\":\"GET\",\
          \"scheme\":\"https\",\"host\":\"a.example\",\"path\":\"/\",\"protocol\":\"HTTP/1.1\",\"status\":200,\
-         \"bytes_in\":0,\"bytes_out\":1024,\"duration_us\":150}\n"
+         \"bytes_in\":0,\"bytes_out\":1024,\"duration_us\":150,\"action\":\"proxy\"}\n"
     );
     assert_eq!(
         formatted(&full()),
         "{\"time\":\"2026-11-21T07:28:39.007Z\",\"client\":\"192.0.2.1\",\"method\":\"GET\",\
          \"scheme\":\"https\",\"host\":\"a.example\",\"path\":\"/api/v1/things/12345?expand=all&page=2\",\
          \"protocol\":\"HTTP/1.1\",\"status\":200,\"bytes_in\":0,\"bytes_out\":1024,\"duration_us\":150,\
-         \"site\":\"a.example\",\"route\":\"/api/**\",\"upstream\":\"app\",\"server\":\"127.0.0.1:3000\",\
+         \"site\":\"a.example\",\"route\":\"/api/**\",\"action\":\"proxy\",\"upstream\":\"app\",\"server\":\"127.0.0.1:3000\",\
          \"attempts\":1,\"upstream_first_byte_us\":120,\"upstream_reused\":true,\"cache\":\"miss\",\"cache_reason\":\"private\",\"error\":\"timeout\",\
          \"error_side\":\"upstream\",\"ended_by\":\"client\",\"tls\":\"TLSv1.3\",\
          \"user_agent\":\"Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\",\
