@@ -6,14 +6,14 @@ use foregate_module::Fields;
 
 use crate::ContentCoding;
 
-/// The codings that a client accepts.
+/// The content codings that a client accepts.
 #[derive(Debug, Default)]
 pub struct AcceptEncoding {
-    /// What it says of codings that are known, each at its place in [`ContentCoding::ALL`].
+    /// The quality of known codings, each at its place in [`ContentCoding::ALL`].
     codings: [Option<Quality>; ContentCoding::ALL.len()],
-    /// What it says of all others (`*`).
+    /// The quality of all others (`*`).
     others: Option<Quality>,
-    /// What it says of the plain body.
+    /// The quality of the plain body.
     identity: Option<Quality>,
 }
 
@@ -46,8 +46,8 @@ impl AcceptEncoding {
         }
     }
 
-    /// How much the client likes a coding. A client that does not say what it takes is one that takes nothing: RFC 9110
-    /// would permit anything, but those who do not ask seldom understand.
+    /// The client's quality for a coding. A client without `accept-encoding` accepts none: RFC 9110
+    /// would permit any, but such clients seldom support them.
     pub fn quality(&self, coding: ContentCoding) -> Quality {
         let named = place(coding).and_then(|place| *self.codings.get(place)?);
         named.or(self.others).unwrap_or(0)

@@ -1,8 +1,8 @@
-//! Clearing internal fields: which fields of a request have one of more than a hundred known names.
+//! Clearing internal fields: finding the fields of a request with one of more than a hundred known names.
 //!
 //! The workload is the one that Cloudflare has published for `trie-hard`: a request with 10 to 30 internal fields among as
-//! many others. Every contestant gets the same names in lower case (those of the others find nothing else; ours does) and
-//! returns the same bit mask of the fields to remove. `removals` is what was there before all of them: one removal from a
+//! many others. Every contestant gets the same names in lower case (the only case that the others find; ours ignores case) and
+//! returns the same bit mask of the fields to remove. `removals` is the classical way: one removal from a
 //! `http::HeaderMap` for each known name.
 
 use std::collections::{BTreeSet, HashSet};
@@ -16,7 +16,7 @@ use foregate_modules::clear_headers::trie::Names;
 use foregate_modules::clear_headers::{ClearHeaders, ClearRequest, builtin};
 use trie_hard::TrieHard;
 
-/// What browsers and programs send.
+/// Typical fields of browsers and programs.
 const ORDINARY: [&str; 30] = [
     "host",
     "user-agent",
@@ -77,7 +77,7 @@ fn marks(names: &[&str], member: impl Fn(&str) -> bool) -> u64 {
     marks
 }
 
-/// What a set of lower case names needs that gets names in any case, as HTTP/1 has them.
+/// Lower-cases a name, as a set of lower-case names needs for HTTP/1.
 #[inline]
 fn lowered(name: &str, member: impl Fn(&str) -> bool) -> bool {
     let mut buffer = [0; 64];
@@ -153,7 +153,7 @@ fn clearing(criterion: &mut Criterion) {
             list.append(name.as_bytes(), b"value");
             map.append(*name, http::HeaderValue::from_static("value"));
         }
-        // What the step decides, through the interface that it has in the proxy.
+        // The step's decision, through its interface in the proxy.
         group.bench_function(BenchmarkId::new("foregate, the step", internal), |bencher| {
             let fields: &dyn Fields = &list;
             bencher.iter(|| ClearRequest.run(black_box(&clear), (RequestFields(black_box(fields)),)));

@@ -1,4 +1,4 @@
-//! What rules, redirects and steps cost a request: `cargo bench -p foregate-modules --bench rules`.
+//! The cost of rules, redirects and steps for a request: `cargo bench -p foregate-modules --bench rules`.
 
 #![allow(
     missing_docs,

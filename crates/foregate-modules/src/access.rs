@@ -1,4 +1,4 @@
-//! Who may come in, by address and country.
+//! Access control by address and country.
 //!
 //! ```kdl
 //! access {
@@ -9,8 +9,8 @@
 //! }
 //! ```
 //!
-//! The rules are tried in their order, and the first that matches decides; who matches none is allowed. However many
-//! networks there are, a request costs one binary search.
+//! The rules are tried in their order, and the first that matches decides; clients without a match are allowed. A request costs one
+//! binary search for any number of networks.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -83,7 +83,7 @@ const KEY: Key = Key {
     about: "The status for refused clients, 400 to 599.",
 }]);
 
-/// The settings: rules, by what they match; each has a number, and the least one that matches decides.
+/// The settings: rules, by their criteria; each has a number, and the least one that matches decides.
 #[derive(Debug, Default)]
 pub struct Access {
     networks: Ranges,
@@ -147,7 +147,7 @@ impl FromNode for Access {
 }
 
 impl Access {
-    /// Takes what is no network.
+    /// Adds a criterion other than a network.
     fn add(&mut self, who: &Argument, number: u32) -> Result<Option<Network>, Problem> {
         match who.text()? {
             "all" => _ = self.all.get_or_insert(number),
@@ -186,7 +186,7 @@ impl Access {
     }
 }
 
-/// Refuses who may not come in.
+/// Refuses clients without access.
 #[derive(Debug, Default)]
 pub struct Judge;
 

@@ -29,7 +29,7 @@ pub(crate) fn field_name(argument: &Argument) -> Result<Text, Problem> {
     }
 }
 
-/// Fields of requests in which no module may tell something of its own: they say whom the client asks, and who it is.
+/// Fields of requests that no module may set: they identify the requested host and the client.
 const CLIENTS_OWN: [&str; 3] = ["host", "authorization", "cookie"];
 
 /// The name of a field of requests in which a module tells something.

@@ -101,7 +101,7 @@ const PROPS: [Prop; 4] = [
     },
 ];
 
-/// Who may come in.
+/// The known users.
 pub struct Users {
     users: BTreeMap<Box<str>, Hash>,
     /// `www-authenticate`.
@@ -221,7 +221,7 @@ fn read_line(users: &mut BTreeMap<Box<str>, Hash>, line: &str) -> Result<(), Str
     add(users, name, hash)
 }
 
-/// What a client gives: `user:password`.
+/// The credentials of a client: `user:password`.
 struct Credentials {
     text: Vec<u8>,
     colon: usize,
@@ -236,7 +236,7 @@ impl Credentials {
         &self.text[self.colon + 1..]
     }
 
-    /// Those of a request; `None` if there are none, or none that can be understood.
+    /// The credentials of a request; `None` if there are none, or none that can be parsed.
     fn of(fields: &dyn Fields) -> Option<Self> {
         let mut values = fields.all("authorization");
         let (Some(value), None) = (values.next(), values.next()) else { return None };
@@ -257,7 +257,7 @@ impl Users {
     fn verify(&self, credentials: &Credentials) -> Option<&str> {
         let user = core::str::from_utf8(credentials.user()).ok();
         let known = user.and_then(|user| self.users.get_key_value(user));
-        // Who is not known takes as long as somebody who is.
+        // An unknown user takes as long as a known one.
         let hash = known.map(|(_, hash)| hash).or_else(|| self.users.values().find(|hash| !hash.is_light()));
         let fits = hash.is_some_and(|hash| hash.fits(credentials.password()));
         known.filter(|_| fits).map(|(user, _)| &**user)
@@ -269,7 +269,7 @@ impl Users {
     }
 }
 
-/// What is known of credentials before they are verified.
+/// The credentials before they are verified.
 #[derive(Debug)]
 pub struct Presented;
 
@@ -292,7 +292,7 @@ impl Value for Presented {
     const ABOUT: &'static str = "What is known of the credentials before they are verified.";
 }
 
-/// The user whose credentials were verified just now.
+/// The user with verified credentials.
 #[derive(Debug)]
 pub struct Verified;
 
@@ -360,7 +360,7 @@ impl Step for Verify {
     const NAME: &'static str = "basic-auth-verify";
     const ABOUT: &'static str = "Verifies credentials, which takes milliseconds.";
     const FILTERS: &'static [Filter] = &[];
-    // Without an answer nobody may come in, and waiting in line is what an attacker would want others to do.
+    // Without a result nobody may come in, and a queue would serve an attacker.
     const WEIGHT: Weight = Weight::Heavy(WhenFull::Error);
 
     fn run(&self, users: &Users, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {

@@ -1,4 +1,4 @@
-//! Limits of bodies: how long they may be, and what requests may upload.
+//! Limits on bodies: their length, and the types that requests may upload.
 //!
 //! ```kdl
 //! limit-response-body "100MiB"
@@ -6,7 +6,7 @@
 //! upload-types "application/json" "multipart/form-data"
 //! ```
 //!
-//! A route's own `body-limit` holds besides; the least of all limits does.
+//! A route's own `body-limit` applies as well; the least of all limits counts.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -152,7 +152,7 @@ impl Step for CheckUpload {
         let fits = |value: &[u8]| {
             is_media_type(value) && settings.patterns.iter().any(|pattern| pattern.fits(value))
         };
-        // With two types, who reads the body decides which one holds: neither is to be trusted.
+        // With two types, the reader of the body chooses one: neither can be trusted.
         if types.next().is_some_and(fits) && types.next().is_none() {
             return ControlFlow::Continue(());
         }
@@ -182,7 +182,7 @@ impl Step for LimitResponse {
         settings: &ResponseLimit,
         (Method(method), Status(status), ResponseFields(response)): Self::In<'_>,
     ) -> ControlFlow<Replace, Self::Out> {
-        // What these say of a length is about a response that the client has.
+        // Their length describes a response that the client has.
         if matches!(status, 204 | 304) {
             return ControlFlow::Continue((FilterResponseBody(None),));
         }
@@ -221,7 +221,7 @@ impl BodyFilter for Countdown {
     }
 
     fn bail(&mut self, _: &mut dyn Sink) -> Result<(), Bail> {
-        // It holds nothing, but what comes would pass unlimited.
+        // It holds nothing, but the rest would pass unlimited.
         Err(Bail::Break)
     }
 

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Every client draws a number below 10,000 and keeps it: in a cookie, or as the hash of an expression. The canary gets
-//! those whose number is below its share, so that a greater share adds clients and moves none back.
+//! the clients with numbers below its share, so a greater share adds clients and moves none back.
 
 #[cfg(test)]
 mod tests;
@@ -84,7 +84,7 @@ static PROPS: [Prop; 6] = [
     },
 ];
 
-/// Who goes elsewhere.
+/// The selection of clients for the canary.
 pub struct CanarySettings {
     upstream: UpstreamId,
     /// Draws below it go to the canary.
@@ -128,7 +128,7 @@ impl FromNode for CanarySettings {
     }
 }
 
-/// Whether these properties can stand beside each other, whatever they say.
+/// Checks combinations of properties, regardless of their values.
 fn fit_together(node: &Node) -> Result<(), Problem> {
     match (node.prop("cookie"), node.prop("key"), node.prop("max-age")) {
         (Some(_), Some(key), _) => {
@@ -227,9 +227,9 @@ impl CanarySettings {
             return (self.side(draw), None);
         }
         let value = self.key.as_ref().and_then(|key| key.evaluate(view));
-        // An empty one is that of all requests which lack what it is made of.
+        // An empty value is shared by all requests without it.
         if let Some(value) = value.filter(|value| !value.is_empty()) {
-            // The same everywhere and always: a fixed key, and nothing that anybody would gain from guessing it.
+            // Stable across processes: a fixed key; guessing the hash gains nothing.
             let mut hasher = SipHasher13::new_with_keys(0, 0);
             hasher.write(self.salt.as_bytes());
             hasher.write_u8(0xff);
@@ -282,7 +282,7 @@ impl Step for CanaryUpstream {
     }
 }
 
-/// Has clients keep what they have drawn, and caches know what the choice depends on.
+/// Stores the draw at the client, and tells caches on which fields the choice depends.
 #[derive(Debug, Default)]
 pub struct CanaryCookie;
 
@@ -299,7 +299,7 @@ impl Step for CanaryCookie {
     fn run(&self, settings: &CanarySettings, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
         let (Read(draw), Scheme(scheme), ResponseFields(response)) = input;
         let mut edits = Edits::new();
-        // One client's choice must not be what a cache hands to others (RFC 9110, section 12.5.5).
+        // A cache must not give one client's choice to others (RFC 9110, section 12.5.5).
         if let Some(header) = &settings.header {
             edits = vary(edits, response, header.clone());
         }
@@ -311,7 +311,7 @@ impl Step for CanaryCookie {
             let age = settings.max_age.as_secs();
             let secure = if scheme == "https" { "; Secure" } else { "" };
             let cookie = format!("{name}={draw}; Path=/; Max-Age={age}; HttpOnly; SameSite=Lax{secure}");
-            // Whoever got it out of a cache would have drawn the same.
+            // All clients of a cache would otherwise share the draw.
             edits = edits.append("set-cookie", cookie).append("cache-control", "private");
             edits = OF_SHARED_CACHES.iter().fold(edits, |edits, name| edits.remove(*name));
         }

@@ -1,12 +1,12 @@
 //! Removes internal fields: from requests, so that no client can pretend to be a part of the system, and from responses,
-//! so that none gets to see what parts of the system tell each other.
+//! so that no client sees internal messages of the system.
 //!
 //! ```kdl
 //! clear-headers "x-internal-*" "x-debug-token" file="internal-headers.txt" builtin=#true responses=#true
 //! ```
 //!
-//! Names are exact, or begin like the text before a `*` at the end; `_` counts as `-`, as it does for CGI programs. Which fields go is found in one pass over the head,
-//! by a trie made at load (see [`trie`]), and they are removed in one pass, by their numbers.
+//! Names are exact, or prefixes with a `*` at the end; `_` counts as `-`, as it does for CGI programs. The fields are found in one
+//! pass over the head, by a trie made at load (see [`trie`]), and removed in one pass, by their numbers.
 
 pub mod trie;
 
@@ -28,7 +28,7 @@ use self::trie::{LENGTH_LIMIT, NAMES_LIMIT, Names};
 /// The largest file of names, bytes.
 const FILE_LIMIT: usize = 1 << 20;
 
-/// Names by which proxies, clouds and gateways tell the server behind them what it believes, one to a line.
+/// Names of fields that proxies, clouds and gateways set for servers that trust them, one to a line.
 const BUILTIN: &str = include_str!("clear_headers/builtin.txt");
 
 const KEY: Key = Key {
@@ -121,7 +121,7 @@ fn flag(node: &Node, name: &str, default: bool) -> Result<bool, Problem> {
     node.prop(name).map_or(Ok(default), Argument::flag)
 }
 
-/// Whether requests and responses are cleared.
+/// The settings for requests and for responses.
 fn cleared(node: &Node) -> Result<(bool, bool), Problem> {
     let cleared = together((flag(node, "requests", true), flag(node, "responses", false)))?;
     if cleared == (false, false) {
@@ -177,12 +177,12 @@ impl<'t> Patterns<'t> {
     }
 }
 
-/// Whether a name may be cleared.
+/// Checks that a name may be cleared.
 fn check(name: &[u8]) -> Result<(), FieldError> {
     foregate_module::Field::new(name.to_vec(), "").map(|_| ())
 }
 
-/// The fields whose names are in the set.
+/// Removals of the fields with names in the set.
 fn found(names: &Names, fields: &dyn Fields) -> Edits {
     let mut words: Vec<u64> = Vec::new();
     for number in 0..fields.count() {

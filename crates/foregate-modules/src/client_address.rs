@@ -1,14 +1,14 @@
-//! The real address of the client behind proxies that are trusted.
+//! The real address of the client behind trusted proxies.
 //!
 //! ```kdl
 //! trusted-proxies "10.0.0.0/8" "2001:db8::/32" header="x-forwarded-for"
 //! trusted-proxies "private" file="cdn-networks.txt" header="forwarded" scheme-header="forwarded"
 //! ```
 //!
-//! Each proxy adds the address that it saw to the right of a list. The list is walked from the right, as long as the one
-//! who has written an entry is trusted: the first address that is no trusted proxy's is the client. The walk stops before
-//! the first entry that is not an address; whatever stands left of it a client can have made up. Without this key nothing
-//! that a client claims is believed. The scheme by which the client has asked is taken from a field, too, where one is named.
+//! Each proxy adds the address that it saw to the right of a list. The list is walked from the right, as long as the
+//! writer of an entry is trusted: the first address that is no trusted proxy's is the client. The walk stops before
+//! the first entry that is not an address; a client can forge everything left of it. Without this key no
+//! forwarded address is believed. The scheme of the client's request is taken from a field, too, if one is named.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -24,7 +24,7 @@ use foregate_module::{
 use crate::ranges::{self, Network, NetworkError, Ranges};
 use crate::token::is_token;
 
-/// The most entries that are walked. Whoever stands behind more proxies is seen as the last of these.
+/// The most entries that are walked. A client behind more proxies is seen as the last of these.
 const HOPS_LIMIT: usize = 64;
 
 /// The word for the networks of [`ranges::PRIVATE`].
@@ -70,7 +70,7 @@ const KEY: Key = Key {
     },
 ]);
 
-/// Whether the request comes from a proxy that is trusted.
+/// True if the request comes from a trusted proxy.
 #[derive(Debug)]
 pub enum PeerTrusted {}
 
@@ -84,7 +84,7 @@ impl Value for PeerTrusted {
     }
 }
 
-/// The settings: who is trusted, and where the address stands.
+/// The settings: the trusted networks, and the field with the address.
 #[derive(Debug, Default)]
 pub struct TrustedProxies {
     networks: Ranges,
@@ -103,11 +103,11 @@ enum Header {
     List(alloc::string::String),
 }
 
-/// What a trusted proxy says of its client.
+/// The client according to a trusted proxy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Hop {
     address: Option<IpAddr>,
-    /// Whether it has asked by `https`, or else `http`, if that is told.
+    /// The scheme, if it is known: true for `https`, false for `http`.
     secure: Option<bool>,
 }
 
@@ -200,7 +200,7 @@ impl TrustedProxies {
         believed
     }
 
-    /// Whether the client has asked by `https`, or else `http`, as the last proxy says which has written that.
+    /// The scheme according to the last proxy that wrote it: true for `https`, false for `http`.
     fn secure(&self, client: Hop, fields: &dyn Fields) -> Option<bool> {
         match self.scheme.as_ref()? {
             Header::Forwarded => client.secure,
@@ -209,7 +209,7 @@ impl TrustedProxies {
     }
 }
 
-/// What takes the last entry off a list: what stands before it, and the entry.
+/// A function that takes the last entry off a list: the rest, and the entry.
 type Last = fn(&[u8]) -> (Option<&[u8]>, &[u8]);
 
 /// The entries of a list over all fields of a name, from the right. Lists may have empty members (RFC 9110, section 5.6.1), which
@@ -229,7 +229,7 @@ fn from_the_right<'f>(fields: &'f dyn Fields, name: &str, last: Last) -> impl It
         .filter(|entry| !entry.is_empty())
 }
 
-/// Whether a scheme is encrypted; `None` for any that is not asked for here.
+/// Returns true for an encrypted scheme; `None` for an unknown one.
 fn is_secure(scheme: &[u8]) -> Option<bool> {
     let is = |name: &str| scheme.eq_ignore_ascii_case(name.as_bytes());
     match () {
@@ -240,7 +240,7 @@ fn is_secure(scheme: &[u8]) -> Option<bool> {
     }
 }
 
-/// What stands before the last comma, and what behind it.
+/// Splits at the last comma.
 fn last_entry(value: &[u8]) -> (Option<&[u8]>, &[u8]) {
     match value.iter().rposition(|byte| *byte == b',') {
         Some(at) => (Some(&value[..at]), &value[at + 1..]),
@@ -248,8 +248,8 @@ fn last_entry(value: &[u8]) -> (Option<&[u8]>, &[u8]) {
     }
 }
 
-/// The same where commas can stand in quotes. It is looked for from the right, so that a quote that a client has left open
-/// does not swallow what a trusted proxy has added behind it.
+/// Splits at the last comma outside of quotes. The search runs from the right, so that a quote that a client has left open
+/// does not swallow the entries of trusted proxies behind it.
 fn last_element(value: &[u8]) -> (Option<&[u8]>, &[u8]) {
     let mut quoted = false;
     for (at, byte) in value.iter().enumerate().rev() {
@@ -277,7 +277,7 @@ fn listed(entry: &[u8]) -> Option<IpAddr> {
     text.parse::<SocketAddr>().ok().map(|address| address.ip().to_canonical())
 }
 
-/// What an element of `Forwarded` says: the parameters `for` and `proto` (RFC 7239, section 4). `None` for an element that is
+/// Parses an element of `Forwarded`: the parameters `for` and `proto` (RFC 7239, section 4). `None` for an element that is
 /// malformed or has one of them twice; one that is `unknown` or obfuscated is no address.
 fn forwarded(element: &[u8]) -> Option<Hop> {
     let mut address = None;
@@ -291,7 +291,7 @@ fn forwarded(element: &[u8]) -> Option<Hop> {
         }
         let (value, quoted, after) = match value.strip_prefix(b"\"") {
             Some(inner) => {
-                // What an address consists of needs no escapes; any other parameter may have them.
+                // Addresses need no escapes; any other parameter may have them.
                 let end = closing_quote(inner)?;
                 (&inner[..end], true, &inner[end + 1..])
             }

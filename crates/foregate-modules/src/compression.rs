@@ -9,9 +9,9 @@
 //! }
 //! ```
 //!
-//! The coding is negotiated by `Accept-Encoding`: what the client likes most, among equals the first of `codings`. Never
-//! compressed are responses that are encoded already, parts of bodies, those whose cache directives say `no-transform`,
-//! and those of other types. `Vary: Accept-Encoding` is added wherever another client might get something else.
+//! The coding is negotiated by `Accept-Encoding`: the one with the highest quality, among equals the first of `codings`. Never
+//! compressed are responses that are encoded already, parts of bodies, those with the cache directive `no-transform`,
+//! and those of other types. `Vary: Accept-Encoding` is added wherever another client might get another coding.
 
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
@@ -45,7 +45,7 @@ const MINIMUM_LIMIT: u64 = 1 << 30;
 /// How many types may be named.
 const TYPES_LIMIT: u8 = 64;
 
-/// What a response varies by, where clients may get different codings.
+/// The `Vary` of a response with several possible codings.
 pub(crate) const VARY: &str = "Accept-Encoding";
 
 /// The names of codings, for settings.
@@ -199,7 +199,7 @@ impl Step for Compress {
     const NAME: &'static str = "compress";
     const ABOUT: &'static str = "Compresses responses as clients ask for it.";
     const FILTERS: &'static [Filter] = &[Filter::Status(200, 599)];
-    // Its filter stands behind those that look at what is not encoded, also of modules that do not ship.
+    // Its filter comes behind those that need the plain body, also of modules that do not ship.
     const LAST: bool = true;
 
     fn run(
@@ -214,7 +214,7 @@ impl Step for Compress {
             decoded,
         ): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
-        // The head still tells the length of what the origin sends, not of what it is decoded to.
+        // The head still has the length of the origin's body, not of the decoded one.
         let is_decoded = plain.0.is_some() || decoded.iter().any(|(decoded, _)| !decoded.dry);
         let length = if is_decoded { None } else { length(response) };
         if status == 304 {
@@ -287,9 +287,9 @@ impl Compression {
         self.types.iter().any(|pattern| pattern.fits(content_type))
     }
 
-    /// What a 304 has of the response that it stands for (RFC 9110, section 15.4.5): `Vary`, unless its head shows that the
-    /// other would not have been compressed; and for a client that has the compressed one, the weak form of the validator, which is
-    /// what it knows.
+    /// The changes of a 304 to match the response that it represents (RFC 9110, section 15.4.5): `Vary`, unless its head shows that
+    /// that response would not have been compressed; and for a client that has the compressed one, the weak form of the validator, which
+    /// the client knows.
     fn revalidated(&self, request: &dyn Fields, response: &dyn Fields) -> Edits {
         let mut edits = Edits::new();
         if response.get("content-encoding").is_some()
@@ -313,7 +313,7 @@ pub(crate) fn known_validator(request: &dyn Fields, response: &dyn Fields) -> Op
     Field::new("ETag", weak).ok().filter(|_| is_known).map(Edit::Set)
 }
 
-/// Whether the response has a whole body that may be transformed.
+/// Returns true if the response has a whole body that may be transformed.
 pub(crate) fn is_whole(status: u16, response: &dyn Fields) -> bool {
     const WITHOUT_OR_IN_PARTS: [u16; 4] = [204, 205, 206, 304];
     status >= 200

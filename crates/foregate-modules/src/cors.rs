@@ -11,8 +11,8 @@
 //! }
 //! ```
 //!
-//! Preflight requests are answered here with 204, and no origin server sees them. What the origin server says about CORS
-//! is replaced. A page of another origin gets no field and no error: its browser then refuses it the response.
+//! Preflight requests are answered here with 204, and no origin server sees them. CORS fields of the origin server
+//! are replaced. A page of another origin gets no field and no error: its browser then refuses it the response.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -127,7 +127,7 @@ pub struct Cors {
     private_network: bool,
 }
 
-/// Whose pages may.
+/// The allowed origins.
 struct Origins {
     everybody: bool,
     patterns: Vec<Pattern>,
@@ -142,9 +142,9 @@ enum Pattern {
     Subdomains(Vec<u8>, Vec<u8>),
 }
 
-/// What a preflight is granted.
+/// The methods or headers that a preflight is granted.
 enum Grant {
-    /// What it asks for.
+    /// Everything that it asks for.
     All,
     /// These, as they are written; `None` for nothing.
     These(Option<Text>),
@@ -184,7 +184,7 @@ impl FromNode for Cors {
     }
 }
 
-/// Whether pages may use a method at all, and whether browsers write it so (Fetch, section 2.2.1).
+/// Checks that pages may use a method at all, and that browsers spell it so (Fetch, section 2.2.1).
 fn check_method(argument: &Argument) -> Result<(), Problem> {
     const FORBIDDEN: [&str; 3] = ["CONNECT", "TRACE", "TRACK"];
     const IN_UPPER_CASE: [&str; 6] = ["DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT"];
@@ -309,17 +309,17 @@ impl Grant {
         })
     }
 
-    /// What is said to a preflight that asks for `asked`.
+    /// The grant for a preflight that asks for `asked`.
     fn say(&self, asked: Option<&[u8]>) -> Option<Text> {
         match self {
             Self::These(these) => these.clone(),
-            // With credentials `*` means nothing but itself, so what is asked for is said again.
+            // With credentials `*` means nothing but itself, so the requested names are repeated.
             Self::All => asked.filter(|asked| is_list(asked)).map(|asked| asked.to_vec().into()),
         }
     }
 }
 
-/// Whether these are names with commas between them, and not too many.
+/// Returns true for a list of names with commas between them, of limited length.
 fn is_list(asked: &[u8]) -> bool {
     let names = |element: &[u8]| is_token(element.trim_ascii());
     asked.len() <= ECHO_LIMIT && asked.split(|byte| *byte == b',').all(names)
@@ -356,23 +356,23 @@ fn shared(text: &str) -> Text {
 }
 
 impl Cors {
-    /// What is said of an origin: itself, everybody, or nothing.
+    /// The allowed origin for a request: itself, everybody, or nothing.
     fn allowed(&self, origin: Option<&[u8]>, view: &View<'_>) -> Option<Text> {
         if self.origins.everybody {
             return Some("*".into());
         }
         let origin = origin.filter(|origin| self.origins.contain(origin, view))?;
-        // What a field cannot hold is left out when the field is made.
+        // A value that no field can hold is dropped when the field is made.
         Some(origin.to_vec().into())
     }
 
-    /// Whether the response depends on who asks.
+    /// Returns true if the response depends on the request's origin.
     fn varies(&self) -> bool {
         !self.origins.everybody
     }
 }
 
-/// Whether the request is a preflight, which is going to be answered here.
+/// True if the request is a preflight, which will be answered here.
 #[derive(Debug)]
 pub struct Preflight;
 
@@ -386,7 +386,7 @@ impl Value for Preflight {
     }
 }
 
-/// What makes a request a preflight.
+/// The marks of a preflight.
 const PREFLIGHT: &[Filter] = &[
     Filter::Method("OPTIONS"),
     Filter::RequestField("origin"),

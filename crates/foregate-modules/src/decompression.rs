@@ -10,9 +10,9 @@
 //! }
 //! ```
 //!
-//! Responses are decoded for clients that do not take their coding (what NGINX calls `gunzip`), or always, so that
-//! `compress` can encode them as the client likes best. Requests are decoded for origins that cannot; one whose coding is
-//! not known is answered with 415.
+//! Responses are decoded for clients that do not accept their coding (NGINX's `gunzip`), or always, so that
+//! `compress` can encode them as the client likes best. Requests are decoded for origins that cannot; one with an unknown coding
+//! is answered with 415.
 
 use core::ops::ControlFlow;
 
@@ -27,7 +27,7 @@ use crate::coding::{self, AcceptEncoding, Limits};
 use crate::compression::{VARY, is_whole, known_validator};
 use crate::lists::vary;
 
-/// What the origin could not verify in a request any more: digests are of the content, or of it with its coding (RFC 9530, sections 2
+/// Fields that the origin could not verify in a decoded request: digests are of the content, or of it with its coding (RFC 9530, sections 2
 /// and 3).
 const DIGESTS: [&str; 4] = ["content-digest", "repr-digest", "digest", "content-md5"];
 /// The bounds of `limit`, bytes.
@@ -110,7 +110,7 @@ pub struct Decompression {
     request_limits: Limits,
 }
 
-/// What may come of requests, unless settings say otherwise: nobody shall be able to have an origin get more than a hundred bytes for each
+/// The limits for requests, by default: a client must not make an origin receive more than a hundred bytes for each
 /// that it sends.
 const REQUESTS: Limits = Limits { total: Limits::TOTAL, ratio: 100, free: 4 << 10 };
 /// The bounds of `request-free`, bytes.
@@ -198,7 +198,7 @@ impl Step for DecompressRequest {
                 FilterRequestBody(Some(coding::decoder(Self::NAME, coding, settings.request_limits))),
             )),
             None => {
-                // RFC 9110, section 15.5.16: what would have been taken.
+                // RFC 9110, section 15.5.16: the acceptable codings.
                 let response = Response::new(415)
                     .body("text/plain; charset=utf-8", "415: this content coding is not supported\n")
                     .field("Accept-Encoding", "gzip, deflate, br, zstd");
@@ -265,7 +265,7 @@ impl Step for DecompressResponse {
 }
 
 impl Decompression {
-    /// What a 304 has of the response that it stands for (RFC 9110, section 15.4.5), which may have been decoded.
+    /// The changes of a 304 to match the response that it represents (RFC 9110, section 15.4.5), which may have been decoded.
     fn revalidated(&self, request: &dyn Fields, response: &dyn Fields) -> Edits {
         let mut edits = Edits::new();
         if self.responses == Responses::Never {
@@ -278,7 +278,7 @@ impl Decompression {
     }
 }
 
-/// Decodes responses for filters behind it that need them plain. What the client gets is encoded again: see
+/// Decodes responses for filters behind it that need them plain. The client's body is encoded again: see
 /// [`EncodeAgain`](crate::compression::EncodeAgain).
 #[derive(Debug, Default)]
 pub struct DecodeForFilters;

@@ -40,7 +40,7 @@ use crate::lists::{OF_SHARED_CACHES, vary};
 use crate::request_id::RequestId;
 use crate::trace::Trace;
 
-/// What is answered only before the site of a request is known.
+/// Statuses that only occur before the site of a request is known.
 const BEFORE_SITES: [usize; 2] = [414, 431];
 
 /// The largest page, bytes.
@@ -49,8 +49,8 @@ const PAGE_LIMIT: usize = 1 << 20;
 /// The most pages.
 const PAGES_LIMIT: usize = 250;
 
-/// Statuses that can have a page. What an origin answers beyond 599 is an error of its own kind, and passes as it is
-/// where it has no page.
+/// Statuses that can have a page. An origin's status beyond 599 is an error of its own kind, and passes unchanged
+/// without a page.
 const STATUSES: RangeInclusive<u64> = 300..=999;
 
 /// The type of a page that names none.
@@ -166,7 +166,7 @@ const KEY: Key = Key {
     about: "The errors that get a page: those of Foregate and its modules, those of origins, or both.",
 }]);
 
-/// Whose errors get a page.
+/// The sources of errors that get a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Of {
     Proxy,
@@ -178,7 +178,7 @@ impl Of {
     fn holds(self, source: Source<'_>) -> bool {
         match source {
             Source::Upstream => self != Self::Proxy,
-            // What `respond` says is what the configuration says already, and so is what modules are told to say.
+            // `respond` sends text of the configuration already, as do modules with texts of theirs.
             Source::Route | Source::Nobody | Source::Step { meant: true, .. } => false,
             Source::Error(_) | Source::Step { meant: false, .. } => self != Self::Origin,
         }
@@ -366,7 +366,7 @@ fn duration(node: &Node, name: &str, default: Duration) -> Result<Duration, Prob
 
 impl ErrorPages {
     fn page(&self, status: u16, source: Source<'_>) -> Option<&Page> {
-        // It stands for a response that the client has, and its fields are that one's (RFC 9110, section 15.4.5).
+        // It represents a response that the client has, with the fields of that one (RFC 9110, section 15.4.5).
         if status == 304 {
             return None;
         }
@@ -388,10 +388,10 @@ impl FetchKey for PageFetch {
 #[derive(Debug)]
 pub enum Chosen {}
 
-/// What [`Chosen`] is where fetching failed.
+/// The value of [`Chosen`] after a failed fetch.
 const ORIGINAL: &str = "original";
 
-/// What [`Chosen`] is for clients that prefer JSON.
+/// The value of [`Chosen`] for clients that prefer JSON.
 const JSON: &str = "json";
 
 impl Value for Chosen {
@@ -405,7 +405,7 @@ impl Value for Chosen {
     }
 }
 
-/// Whether a client asks for JSON: `application/json`, or a type of its kind, before HTML (RFC 9110, section 12.5.1).
+/// Returns true if a client prefers JSON: `application/json`, or a type of its kind, before HTML (RFC 9110, section 12.5.1).
 fn prefers_json(fields: &dyn Fields) -> bool {
     // How specific the range is that says it, and its weight: the most specific one holds.
     let (mut json, mut html) = ((0, 0), (0, 0));
@@ -509,7 +509,7 @@ impl Page {
         }
     }
 
-    /// What it comes to.
+    /// The finished page.
     fn make(&self, facts: &Facts<'_>, fetched: Option<&FetchResult>) -> Option<Made> {
         match &self.body {
             Body::Text(template) | Body::File(template) => {
@@ -542,16 +542,16 @@ impl Made {
     }
 }
 
-/// What was fetched, if it is a page.
+/// The fetched response, if it is a page.
 fn usable(fetched: Option<&FetchResult>) -> Option<&FetchResponse> {
     let Some(Ok(answer)) = fetched else { return None };
-    // Tokens cannot be found in what is compressed, nor does the client expect it.
+    // Tokens cannot be found in a compressed body, nor does the client expect one.
     let coded = answer.field("content-encoding").is_some_and(|coding| coding != b"identity");
     (answer.status == 200 && !coded).then_some(answer)
 }
 
-/// The fields that stay: those that say nothing of the body, nor of the framing. That of a 416 tells how long what was asked for is (RFC
-/// 9110, section 15.5.17). What is `personal` no longer says how long it may be kept.
+/// The fields that stay: all but those that describe the body or the framing. That of a 416 tells the length of the resource (RFC
+/// 9110, section 15.5.17). A `personal` page loses its caching fields.
 fn kept(fields: &dyn Fields, status: u16, personal: bool) -> Vec<Field> {
     let is_in =
         |names: &[&str], name: &[u8]| names.iter().any(|field| name.eq_ignore_ascii_case(field.as_bytes()));
@@ -562,7 +562,7 @@ fn kept(fields: &dyn Fields, status: u16, personal: bool) -> Vec<Field> {
         personal && (is_in(&["cache-control", "expires"], name) || is_in(&OF_SHARED_CACHES, name))
     };
     let stays = fields.iter().filter(|(name, _)| !of_the_body(name) && !of_caches(name));
-    // Those that are made beside these have room too.
+    // Includes room for the additional ones.
     let mut kept = Vec::with_capacity(fields.count() + 3);
     kept.extend(stays.filter_map(|(name, value)| Field::new(name.to_vec(), value.to_vec()).ok()));
     kept

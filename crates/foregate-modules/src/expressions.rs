@@ -1,7 +1,7 @@
 //! Expressions over exchanges: the language of `foregate-rules`, with the values of a pipeline as further fields.
 //!
-//! A [`Compiler`] is made for a pipeline and the named lists of a configuration. What it compiles reads an exchange through
-//! [`View`]; nothing is copied for a condition but where a field has to be put together, as `http.request.full_uri`.
+//! A [`Compiler`] is made for a pipeline and the named lists of a configuration. Its programs read an exchange through
+//! [`View`]; a condition copies nothing except for composite fields such as `http.request.full_uri`.
 //!
 //! A value that a step shows is a field of its name, with `_` for `-`, in every phase behind the one in which it is written.
 //! Values named as in [`VARIABLES`] are one map, `vars`.
@@ -28,7 +28,7 @@ use foregate_rules::{
 
 use self::facts::{ExchangeFacts, Numbers, is_of_path};
 
-/// The names of values whose entries are the map `vars`, in the order of their phases. A later one has all entries of the
+/// The names of values with entries of the map `vars`, in the order of their phases. A later one has all entries of the
 /// earlier. They are known from the phase of the first on: a step may show its own before it has written them.
 pub const VARIABLES: [&str; 3] = ["vars", "vars-rewrite", "vars-response"];
 
@@ -46,11 +46,11 @@ const READINGS_MOST: usize = 32;
 pub struct Mistake {
     /// Where in its text, in bytes. Empty where something is missing.
     pub span: Range<usize>,
-    /// What is wrong, in a sentence without full stop.
+    /// The error, a sentence without full stop.
     pub message: String,
-    /// What would fit, where that can be said.
+    /// A suggestion, if there is one.
     pub help: Option<String>,
-    /// If all that is wrong is that a named list is not there, what it would have to hold.
+    /// If only a named list is missing, the kind of entries that it needs.
     pub missing_list: Option<Entries>,
 }
 
@@ -89,7 +89,7 @@ pub struct Compiler {
     added: Vec<(String, PhaseId)>,
     /// The first phase in which the country can be read, where somebody tells it.
     country: Option<PhaseId>,
-    /// The values that what was compiled reads, by their numbers in the pipeline.
+    /// The values that the programs read, by their numbers in the pipeline.
     read: RefCell<Vec<u16>>,
 }
 
@@ -144,7 +144,7 @@ impl Compiler {
         Ok(())
     }
 
-    /// The values that what was compiled since the last call reads, by their numbers in the pipeline: see
+    /// The values that the programs compiled since the last call read, by their numbers in the pipeline: see
     /// [`Configured::reads`](foregate_module::Configured::reads).
     pub fn take_read(&self) -> Box<[u16]> {
         self.read.take().into()
@@ -236,7 +236,7 @@ impl Compiler {
         Ok(predicate)
     }
 
-    /// Whether all these fields are known in a phase.
+    /// Checks that all these fields are known in a phase.
     fn check(&self, text: &str, reads: impl Iterator<Item = FieldId>, phase: PhaseId) -> Result<(), Mistake> {
         for field in reads {
             self.note_read(field);
@@ -264,7 +264,7 @@ impl Compiler {
     }
 }
 
-/// What of a request is known in a phase.
+/// The stage of expressions for a phase.
 fn stage(phase: PhaseId) -> Stage {
     match phase {
         phase if phase >= PhaseId::UpstreamResponse => Stage::Response,
@@ -289,7 +289,7 @@ fn kind_of(kind: Kind) -> Type {
     }
 }
 
-/// The field that has what a variable of NGINX stands for, named with its `$`.
+/// The field for a variable of NGINX, named with its `$`.
 pub fn field_of_variable(variable: &str) -> Option<String> {
     crate::literal::field(variable.strip_prefix('$')?)
 }
@@ -334,14 +334,14 @@ struct Many {
     rules: RuleSet,
     /// Of each rule, whether it looks at the path.
     of_path: Box<[bool]>,
-    /// Whether any does.
+    /// Set if any does.
     reads_path: bool,
     numbers: Arc<Numbers>,
 }
 
 impl Conditions for Many {
     fn each(&self, view: &View<'_>, visit: &mut dyn FnMut(usize) -> ControlFlow<()>) {
-        // How it ended is known to whoever visits.
+        // The visitor knows the end.
         let facts = ExchangeFacts { view: *view, numbers: &self.numbers, path: None };
         let _ = self.rules.each_match(&facts, visit);
     }

@@ -1,4 +1,4 @@
-//! Forward authentication: another server says who may come in.
+//! Forward authentication: another server decides about access.
 //!
 //! ```kdl
 //! forward-auth upstream="auth" path="/verify" {
@@ -6,8 +6,8 @@
 //! }
 //! ```
 //!
-//! One step asks before anything is judged, and one about the other paths that an origin may read the path as. Another reads the
-//! answers: 2xx lets in, everything else goes to the client as it came, and no answer lets nobody in.
+//! One step asks before any other check, and one asks about the other readings of the path. Another reads the
+//! answers: 2xx lets in, everything else goes to the client unchanged, and without an answer nobody is let in.
 
 mod readings;
 #[cfg(test)]
@@ -33,12 +33,12 @@ use foregate_module::{
     Path, Query, Read, RequestFields, Respond, Response, Scheme, Step, Text, UpstreamId, Value, phase,
 };
 
-/// What the authentication server is always told, as far as the client has sent it.
+/// Fields that are always passed to the authentication server if the client has sent them.
 const SENT: [&str; 2] = ["authorization", "cookie"];
-/// What is said of the request; copies that a client has sent never get through.
+/// Fields that describe the request; copies from the client are removed.
 const SAID: [&str; 5] =
     ["x-forwarded-method", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-uri", "x-forwarded-for"];
-/// What of a refusal goes to the client beside its status and body.
+/// Fields of a refusal that go to the client beside its status and body.
 const RELAYED: [&str; 8] = [
     "location",
     "set-cookie",
@@ -128,7 +128,7 @@ static CHILDREN: [Key; 3] = [
     .many(),
 ];
 
-/// Whom to ask, and what of the answer counts.
+/// The server to ask, and the evaluation of its answer.
 pub struct ForwardAuthSettings {
     upstream: UpstreamId,
     path: Text,
@@ -138,7 +138,7 @@ pub struct ForwardAuthSettings {
     send: Box<[String]>,
     copy: Box<[String]>,
     to_response: Box<[String]>,
-    /// Takes what is copied out of the request.
+    /// Removals of the copied fields from the request.
     clear: Arc<[Edit]>,
 }
 
@@ -195,7 +195,7 @@ fn read_names(node: &Node, key: &str, refused: &[&str]) -> Result<Vec<String>, P
     mistakes.none().map(|()| names)
 }
 
-/// What a client sends under a name of `copy` is gone before the server is asked. Credentials are not: it is who verifies them.
+/// A client's field under a name of `copy` is removed before the server is asked, except credentials, which the server verifies.
 fn refuse_sent(node: &Node, copy: &[String]) -> Result<(), Problem> {
     let gone = |name: &str| {
         // As for many origins, `_` is `-`.
@@ -273,7 +273,7 @@ impl Step for Ask {
         (method, scheme, authority, path, query, client, fields, Read(preflight)): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
         let clear = EditRequest(Edits::shared(&settings.clear));
-        // It is answered before the answer would be looked at.
+        // It is answered before the answer would be read.
         if preflight == Some(&true) {
             return ControlFlow::Continue((Emit(None), Emit(None), clear));
         }
@@ -285,8 +285,8 @@ impl Step for Ask {
     }
 }
 
-/// What the server is asked. `None` if some of it cannot stand in a field: a question that leaves something out could be answered
-/// with yes.
+/// The request to the server. `None` if some part cannot be a field: an incomplete request could be
+/// allowed.
 fn question(settings: &ForwardAuthSettings, request: Request<'_>) -> Option<FetchRequest> {
     fields(settings, request).map(|fields| FetchRequest {
         target: FetchTarget::Upstream(settings.upstream),
@@ -298,7 +298,7 @@ fn question(settings: &ForwardAuthSettings, request: Request<'_>) -> Option<Fetc
     })
 }
 
-/// What the server is told; `None` if some of it cannot stand in a field.
+/// The fields for the server; `None` if some part cannot be a field.
 fn fields(settings: &ForwardAuthSettings, request: Request<'_>) -> Option<Vec<Field>> {
     let (Method(method), Scheme(scheme), Authority(authority), Path(path), Query(query), client, fields) =
         request;
@@ -370,7 +370,7 @@ impl Step for ForwardAuth {
     const FILTERS: &'static [Filter] = &[];
 
     fn identity(settings: &ForwardAuthSettings) -> Vec<Text> {
-        // Credentials are for whoever verifies them: where no server is asked, they are the client's own business.
+        // Credentials are for the server: if none is asked, they stay.
         let told = settings.copy.iter().filter(|name| !SENT.contains(&&***name));
         told.map(|name| Text::from(name.clone())).collect()
     }

@@ -164,7 +164,7 @@ impl Geoip {
         text.parse().ok()
     }
 
-    /// Whether one of the first networks has a country: a database of something else would never find any.
+    /// Returns true if one of the first networks has a country: a database of another kind would never find any.
     fn has_countries(&self) -> bool {
         let Some(Ok(networks)) = self.reader.as_ref().map(|reader| reader.networks(Default::default()))
         else {

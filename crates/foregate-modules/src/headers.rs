@@ -13,8 +13,8 @@
 //! }
 //! ```
 //!
-//! Blocks of the top, the site and the route all count, the outermost first; within a block the lines are done in their
-//! order. Responses are changed whoever made them, and whatever their status.
+//! Blocks of the top, the site and the route all apply, the outermost first; within a block the lines apply in their
+//! order. Responses of any source and status are changed.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -149,15 +149,15 @@ const KEY: Key = Key {
 pub struct Headers {
     request: Changes,
     response: Changes,
-    /// What of requests is spoken of: it comes in the head, or not at all.
+    /// Names that request lines set or remove.
     of_requests: Names,
-    /// What of responses is set or removed.
+    /// Names that response lines set or remove.
     of_responses: Names,
-    /// What is removed from every response.
+    /// Names that are removed from every response.
     removed: Names,
 }
 
-/// What is done to one head.
+/// The changes of one head.
 #[derive(Default)]
 struct Changes {
     /// All of it, where no part depends on the exchange.
@@ -185,7 +185,7 @@ impl Line {
     }
 }
 
-/// The same lines, with those that are fixed and stand behind each other as one.
+/// Merges adjacent lines with fixed values.
 fn gathered(lines: Vec<Line>) -> Vec<Line> {
     let mut gathered: Vec<Line> = Vec::new();
     for line in lines {
@@ -199,7 +199,7 @@ fn gathered(lines: Vec<Line>) -> Vec<Line> {
     gathered
 }
 
-/// What is done with a value.
+/// The use of a value.
 #[derive(Clone, Copy)]
 enum Verb {
     Set,
@@ -216,17 +216,17 @@ impl Verb {
         }
     }
 
-    /// What is done with a field that has its value: nobody is sent one without.
+    /// The change for a field with its value; an empty one is not sent.
     fn done(self, field: Field) -> Edit {
         let removes = matches!(self, Self::Set) && field.value().is_empty();
         if removes { field.removal() } else { self.edit(field) }
     }
 
-    /// What is done with the value that an expression has made. An empty one is none: `http.user_agent` of a request without.
+    /// The change for the value of an expression. An empty value is none: `http.user_agent` of a request without.
     fn made(self, named: &Field, value: Option<Vec<u8>>) -> Option<Edit> {
         let field = value.and_then(|value| named.with_value(value).ok());
         match (self, field.filter(|field| !field.value().is_empty())) {
-            // What was to be ours must not be what the client says.
+            // The client's value must not pass for ours.
             (Self::Set, None) => Some(named.removal()),
             (verb, field) => field.map(|field| verb.edit(field)),
         }
@@ -265,7 +265,7 @@ impl FromNode for Headers {
 }
 
 impl Changes {
-    /// Reads the blocks of this name. What is wrong with single lines is only taken note of.
+    /// Reads the blocks of this name. Errors in single lines are collected.
     fn read(
         nodes: &[Node],
         name: &str,
@@ -301,7 +301,7 @@ impl Changes {
         Ok(Self { fixed: Some(edits.cloned().collect()), blocks: Vec::new() })
     }
 
-    /// What its lines may do, values apart; with `always` those only that do it whatever the exchange is.
+    /// The possible changes of its lines, without values; with `always` only the unconditional ones.
     fn all(&self, always: bool) -> Vec<Edit> {
         let blocks = self.blocks.iter().filter(|block| !always || block.when.is_none());
         let mut edits: Vec<Edit> = self.fixed.iter().flat_map(|fixed| fixed.iter().cloned()).collect();

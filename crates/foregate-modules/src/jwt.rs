@@ -1,4 +1,4 @@
-//! JSON Web Tokens (RFC 7519): who has one that is signed and valid comes in.
+//! JSON Web Tokens (RFC 7519): requires a signed and valid token.
 //!
 //! ```kdl
 //! jwt {
@@ -10,10 +10,10 @@
 //! ```
 //!
 //! Keys come from the configuration, from files, or from a server that the platform asks. Each key is for one algorithm:
-//! what a token says of its own algorithm only chooses among the keys.
+//! the algorithm in a token only chooses among the keys.
 //!
-//! Verifying a signature takes 10 to 100 microseconds, a hundredth of a TLS handshake's work at worst and about what
-//! handing it to another thread would cost; so it happens where the request is.
+//! Verifying a signature takes 10 to 100 microseconds, a hundredth of a TLS handshake's work at worst and about as
+//! much as handing it to another thread; so it runs on the thread of the request.
 
 mod keys;
 #[cfg(test)]
@@ -168,7 +168,7 @@ static CHILDREN: [ConfigKey; 8] = [
     .many(),
 ];
 
-/// What a token needs, and what becomes of it.
+/// The requirements for a token, and the use of its claims.
 pub struct JwtSettings {
     keys: Keys,
     remote: Option<Remote>,
@@ -179,7 +179,7 @@ pub struct JwtSettings {
     strip: bool,
     failure_status: u16,
     claims: Box<[(String, Text)]>,
-    /// Takes what is copied out of the request.
+    /// Removals of the copied fields from the request.
     clear: Arc<[Edit]>,
 }
 
@@ -284,7 +284,7 @@ fn read_set(file: &Argument, context: &mut dyn Context) -> Result<Keys, Problem>
     Ok(set)
 }
 
-/// Whether an answer is a set with keys: an error page with a status of 200 must not take the place of one.
+/// Returns true if a response is a set with keys: an error page with a status of 200 must not replace one.
 fn usable(body: &[u8]) -> bool {
     Keys::of_set(body, false).is_ok_and(|keys| !keys.is_empty())
 }
@@ -352,7 +352,7 @@ impl Value for Claims {
     }
 }
 
-/// For whom the token speaks.
+/// The subject of the token.
 #[derive(Debug)]
 pub struct Subject;
 
@@ -366,10 +366,10 @@ impl Value for Subject {
     }
 }
 
-/// What a request has brought.
+/// The token of a request.
 enum Brought<'r> {
     Nothing,
-    /// What cannot be taken for one token, and why.
+    /// Not one clear token, with the reason.
     Unclear(&'static str),
     Token(&'r [u8]),
 }
@@ -414,7 +414,7 @@ fn brought<'r>(settings: &JwtSettings, fields: &'r dyn Fields) -> Brought<'r> {
     token.map_or(Brought::Nothing, Brought::Token)
 }
 
-/// What stands in an element of `authorization` where some origin looks for a token.
+/// The part of an `authorization` element in which some origin looks for a token.
 fn token_in(element: &[u8]) -> Option<&[u8]> {
     let element = element.trim_ascii();
     let scheme = scheme_of(element);
@@ -448,7 +448,7 @@ impl Step for AskForKeys {
         settings: &JwtSettings,
         (RequestFields(fields),): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
-        // Without a server nothing is asked, and what a request has brought is looked through once.
+        // Without a server nothing is fetched, and the request is parsed once.
         let question = settings.remote.as_ref().and_then(|remote| match brought(settings, fields) {
             Brought::Token(token) => Some(remote.question(token, &settings.keys)),
             Brought::Nothing | Brought::Unclear(_) => None,
@@ -458,7 +458,7 @@ impl Step for AskForKeys {
 }
 
 impl Remote {
-    /// What is asked for a token, where `own` keys are there already.
+    /// The fetch for a token, given `own` keys.
     fn question(&self, token: &[u8], own: &Keys) -> FetchRequest {
         let mut request = self.request.clone();
         if let Some(parsed) = &*self.parsed.load()
@@ -482,7 +482,7 @@ impl Remote {
         if let Some(parsed) = self.parsed.load_full().filter(|parsed| parsed.0 == answer.body) {
             return Ok(parsed);
         }
-        // Whoever has the server has no say over secrets.
+        // A server cannot supply shared secrets.
         let parsed = Arc::new((answer.body.clone(), Keys::of_set(&answer.body, false)?));
         self.parsed.store(Some(Arc::clone(&parsed)));
         Ok(parsed)

@@ -1,8 +1,8 @@
-//! Fields whose values are lists (RFC 9110, section 5.6.1).
+//! Fields with lists as values (RFC 9110, section 5.6.1).
 
 use foregate_module::{Edits, Fields, Text};
 
-/// Whether a list has an element, in any case.
+/// Returns true if a list has an element, in any case.
 pub(crate) fn has_element(fields: &dyn Fields, name: &str, wanted: &[u8]) -> bool {
     let mut elements = fields.all(name).flat_map(|value| value.split(|byte| *byte == b','));
     elements.any(|element| element.trim_ascii().eq_ignore_ascii_case(wanted))

@@ -10,10 +10,10 @@ use foregate_rules::FUNCTIONS;
 /// The longest text that advice repeats, bytes.
 const SHOWN_LIMIT: usize = 60;
 
-/// What a text is for.
+/// The use of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// An address or a part of one: whoever wants a `$` in it writes `%24`.
+    /// An address or a part of one, in which a `$` is written `%24`.
     Address,
     /// The value of a field, a variable or a note. `$` is more likely to be meant there, as in the hash of a password.
     Value,
@@ -21,7 +21,7 @@ pub(crate) enum Use {
     Body,
 }
 
-/// Whether a text can be meant as it stands; `written` is an expression as it is to be written in its place.
+/// Checks that a text is probably meant literally; `written` gives the expression to suggest in its place.
 ///
 /// # Errors
 ///
@@ -101,7 +101,7 @@ fn called(text: &str) -> Option<&'static str> {
     rest.ends_with(')').then_some(function.name)
 }
 
-/// The first variable in a text, and what stands before it.
+/// The first variable in a text, and the text before it.
 fn variable(text: &str, of: Use) -> Option<(&str, &str)> {
     let in_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     // A field of expressions, too.
@@ -138,7 +138,7 @@ fn variable(text: &str, of: Use) -> Option<(&str, &str)> {
     }
 }
 
-/// What the expression language calls a variable of NGINX, named without `$`.
+/// The expression language's name for a variable of NGINX, named without `$`.
 pub(crate) fn field(variable: &str) -> Option<String> {
     const FIELDS: [(&str, &str); 14] = [
         ("request_uri", "http.request.uri"),

@@ -1,4 +1,4 @@
-//! Maintenance: one page instead of the site, but for those who work on it.
+//! Maintenance: one page instead of the site, except for its operators.
 //!
 //! ```kdl
 //! maintenance retry-after="10m" page="down.html" {
@@ -98,7 +98,7 @@ static CHILDREN: [Key; 2] = [
     ),
 ];
 
-/// What is answered, and to whom not.
+/// The page, and the clients that are exempt.
 pub struct MaintenanceSettings {
     response: Response,
     allow: Ranges,
@@ -178,7 +178,7 @@ fn read_response(node: &Node, context: &mut dyn Context) -> Result<Response, Pro
 pub struct Maintenance;
 
 impl Step for Maintenance {
-    // Before anybody is asked who somebody is: the servers that know may be down as well.
+    // Before authentication: its servers may be down as well.
     type At = phase::RequestIdentity;
     type Settings = MaintenanceSettings;
     type In<'r> = (ClientAddress, View<'r>);

@@ -63,7 +63,7 @@ impl MediaPattern {
         each(arguments.iter().map(pattern))
     }
 
-    /// Whether a value of `content-type` fits; its parameters do not count.
+    /// Returns true if a value of `content-type` fits; its parameters do not count.
     pub(crate) fn fits(&self, content_type: &[u8]) -> bool {
         let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
         let mut parts = essence.splitn(2, |byte| *byte == b'/');
@@ -84,8 +84,8 @@ impl MediaPattern {
     }
 }
 
-/// Whether a value of `content-type` is a media type with nothing but parameters behind it (RFC 9110, section 8.3.1), which everybody
-/// reads alike. `*` stands in what is accepted alone.
+/// Returns true if a value of `content-type` is a media type with only parameters behind it (RFC 9110, section 8.3.1), which all parsers
+/// read alike. `*` is valid in Accept only.
 pub(crate) fn is_media_type(content_type: &[u8]) -> bool {
     let end = content_type.iter().position(|byte| *byte == b';').unwrap_or(content_type.len());
     let (essence, parameters) = content_type.split_at(end);
@@ -94,7 +94,7 @@ pub(crate) fn is_media_type(content_type: &[u8]) -> bool {
     is_name() && is_name() && are_parameters(parameters)
 }
 
-/// Whether these are parameters, each with a semicolon before it (RFC 9110, section 5.6.6).
+/// Returns true for parameters, each with a semicolon before it (RFC 9110, section 5.6.6).
 fn are_parameters(mut rest: &[u8]) -> bool {
     loop {
         rest = rest.trim_ascii_start();

@@ -1,19 +1,19 @@
 //! Names and values in one text: arguments of a query, cookies.
 //!
-//! A rule shall see what the origin sees, so names are decoded where origins decode them, and once.
+//! A rule has to see the values of the origin, so names are decoded as origins decode them, and once.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
 
-/// What a text with pairs is, which says how it is read.
+/// The kind of a text with pairs, which determines its reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pairs {
     /// Arguments of a query: names and values are decoded, `+` is a blank.
     Arguments,
-    /// The same as they were sent.
+    /// Arguments as they were sent.
     RawArguments,
-    /// Cookies: names are decoded, without what is no part of them at their ends. Values are as they were sent.
+    /// Cookies: names are decoded and trimmed. Values are as they were sent.
     Cookies,
 }
 
@@ -67,10 +67,10 @@ impl Pairs {
         is_wanted.then_some(value.unwrap_or_default())
     }
 
-    /// Whether a name as it was sent is this one for some origin.
+    /// Returns true if some origin decodes a raw name to this one.
     fn decodes_to(self, name: &[u8], wanted: &[u8]) -> bool {
         if self == Self::Cookies {
-            // Who looks for a name with such ends means it.
+            // A searched name with such ends is meant so.
             let is_alone = self.name_alone(wanted).len() == wanted.len();
             let name = if is_alone { self.name_alone(name) } else { name.trim_ascii_end() };
             return self.decoded(name).eq(wanted.iter().copied());
@@ -83,8 +83,8 @@ impl Pairs {
         seen.eq(wanted.iter().copied())
     }
 
-    /// A name without what origins take from its ends. For cookies some of them take all white space of Unicode, whose
-    /// bytes no name begins or ends with otherwise.
+    /// A name without the ends that origins strip. For cookies some strip all white space of Unicode; no
+    /// name begins or ends with those bytes otherwise.
     fn name_alone(self, name: &[u8]) -> &[u8] {
         if self != Self::Cookies {
             return name;
@@ -110,7 +110,7 @@ impl Pairs {
         }
     }
 
-    /// A text decoded; mostly it is what it was.
+    /// A decoded text; mostly unchanged.
     fn whole(self, text: &[u8]) -> Cow<'_, [u8]> {
         if memchr::memchr2(b'%', b'+', text).is_none() {
             return Cow::Borrowed(text);
@@ -138,11 +138,11 @@ impl Pairs {
     }
 }
 
-/// The values of all cookies that some origin may take for those of this name, whatever it makes of texts: names are compared
-/// without case, with `_` for the signs that PHP turns into it and without what follows a NUL or begins an index there, and are
-/// looked for behind white space, a comma or a quote in a value too, where Python and old Java see a cookie begin.
+/// The values of all cookies that some origin may read under this name, with any decoding: names are compared
+/// without case, with `_` for the signs that PHP turns into it and without the part behind a NUL or an index, and are
+/// searched behind white space, a comma or a quote in a value too, where Python and old Java see a cookie begin.
 ///
-/// More than [`Pairs::named`] finds, and for deciding that something is in doubt only.
+/// Finds more than [`Pairs::named`], and only serves to detect doubt.
 pub(crate) fn like_cookie<'t>(text: &'t [u8], wanted: &[u8]) -> impl Iterator<Item = &'t [u8]> {
     let (mut rest, mut begins) = (text, true);
     core::iter::from_fn(move || {
@@ -161,7 +161,7 @@ pub(crate) fn like_cookie<'t>(text: &'t [u8], wanted: &[u8]) -> impl Iterator<It
     })
 }
 
-/// Where the first of two bytes stands. Near ones are looked for without what a fast search costs to begin: a text may be full
+/// The position of the first of two bytes. Near ones are found without the start-up cost of a fast search: a text may be full
 /// of them.
 fn find(text: &[u8], [one, other]: [u8; 2]) -> Option<usize> {
     const NEAR: usize = 8;
@@ -170,9 +170,9 @@ fn find(text: &[u8], [one, other]: [u8; 2]) -> Option<usize> {
     found.or_else(|| memchr::memchr2(one, other, far).map(|at| NEAR + at))
 }
 
-/// Whether the last name of a text may be taken for this one. `begins`: whether one may begin where the text does.
+/// Returns true if the last name of a text may be read as this one. `begins` says that a name may start with the text.
 ///
-/// Looks back from where names end, so that what is no such name costs next to nothing.
+/// Compares backwards from the end of names, so that other names cost next to nothing.
 fn ends_like(text: &[u8], wanted: &[u8], begins: bool) -> bool {
     // Decoding makes nothing longer.
     if text.len() < wanted.len() {
@@ -198,7 +198,7 @@ fn ends_like(text: &[u8], wanted: &[u8], begins: bool) -> bool {
     })
 }
 
-/// Whether a text ends with a name like this one, and one may begin there.
+/// Returns true if a text ends with a name like this one, and one may begin there.
 fn is_behind(text: &[u8], wanted: &[u8], begins: bool) -> bool {
     let alike = |byte: u8| match byte {
         b'.' | b' ' | b'[' | b'+' => b'_',
@@ -214,7 +214,7 @@ fn is_behind(text: &[u8], wanted: &[u8], begins: bool) -> bool {
     last(rest).map_or(begins, |(byte, _)| !byte.is_ascii_graphic() || b",\"".contains(&byte))
 }
 
-/// The last byte of a text, decoded, and what stands before it. A `%` is no digit, so that escapes are the same from either end.
+/// The last byte of a text, decoded, and the rest. A `%` is no digit, so that escapes are the same from either end.
 fn last(text: &[u8]) -> Option<(u8, &[u8])> {
     if let [before @ .., b'%', high, low] = text
         && let (Some(high), Some(low)) = (digit(*high), digit(*low))
@@ -224,7 +224,7 @@ fn last(text: &[u8]) -> Option<(u8, &[u8])> {
     text.split_last().map(|(byte, before)| (*byte, before))
 }
 
-/// What stands before and behind the first `=`.
+/// Splits at the first `=`.
 fn split(pair: &[u8]) -> (&[u8], Option<&[u8]>) {
     let at = memchr::memchr(b'=', pair).unwrap_or(pair.len());
     let (name, value) = pair.split_at(at);
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(all(Pairs::Arguments, b"a%62=1+2&&c&%=%41"), "ab:1 2 c: %:A");
     }
 
-    /// Looking for one name finds what looking at all of them does, whatever the shortcuts are.
+    /// A search for one name equals a filter over all, regardless of shortcuts.
     #[test]
     fn one_name_is_found_among_all() {
         const LETTERS: &[u8] = b"a%612=&;+ ";
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(like_cookie(b"s_=x; s =y", b"s_").collect::<Vec<_>>(), [b"x", b"y"]);
     }
 
-    /// What [`like_cookie`] finds, told as simply as it can be.
+    /// A simple model of [`like_cookie`].
     fn like_cookie_model(text: &[u8], wanted: &[u8]) -> Vec<Vec<u8>> {
         let alike = |byte: &u8| if b". [+".contains(byte) { b'_' } else { byte.to_ascii_lowercase() };
         let may_be_before = |byte: &u8| !byte.is_ascii_graphic() || b",\"".contains(byte);

@@ -41,7 +41,7 @@ pub enum Network {
 /// Why a text is no network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NetworkError {
-    /// It is something else.
+    /// Not an address or network.
     Syntax,
     /// The address has bits beyond the prefix; the network that was perhaps meant.
     HostBits(IpAddr, u8),
@@ -159,7 +159,7 @@ impl Ranges {
         }
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.v4.is_empty() && self.v6.is_empty()
     }

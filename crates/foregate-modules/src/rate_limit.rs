@@ -1,4 +1,4 @@
-//! Rate limits: so many requests in so much time for each key.
+//! Rate limits: a number of requests per time for each key.
 //!
 //! ```kdl
 //! rate-limit 100 per="1m"
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A limit runs in the first of the phases `request-identity`, `request-security` and `request-body` in which its
-//! expressions are known: one by address comes before anybody is asked who somebody is, one by user name after that. What is
-//! remembered of keys lives in the steps, one [`table`] for each phase, so that it survives reloads; it is found by the
+//! expressions are known: one by address comes before authentication, one by user name after it. The
+//! state of keys lives in the steps, one [`table`] for each phase, so that it survives reloads; it is found by the
 //! limit's definition, its name or else the site, and the key.
 
 mod algorithm;
@@ -47,10 +47,10 @@ const REQUESTS_MOST: u64 = 10_000_000;
 const NAME_MOST: usize = 64;
 /// The longest window.
 const WINDOW_MOST: Duration = Duration::from_secs(30 * 86_400);
-/// How long an empty bucket may take to fill, milliseconds: half of what a table tells, so that as much is left for how long the
-/// process runs. Beyond, it would count as filled before its time.
+/// The longest time in which an empty bucket fills, milliseconds: half of the table's range, which leaves as much for the uptime
+/// of the process. Beyond, it would count as filled early.
 const FILLS_WITHIN: u64 = UNTIL_MOST / 2;
-/// The most bytes of a body for what is refused.
+/// The most bytes of a refusal's body.
 const BODY_MOST: usize = 64 * 1024;
 
 /// `rate-limit`
@@ -122,7 +122,7 @@ const fn prop(
     Prop { name, usage, required, default, about }
 }
 
-/// What tells the requests of a limit apart.
+/// The key of a limit's requests.
 enum By {
     /// The client's address.
     Client,
@@ -138,9 +138,9 @@ struct Limit {
     when: Option<Arc<dyn Condition>>,
     /// Where it runs.
     phase: PhaseId,
-    /// What of its definition tells it from other limits.
+    /// The identity of its definition.
     id: u64,
-    /// Whether sites count apart.
+    /// Set if sites count separately.
     of_site: bool,
     name: Arc<str>,
     /// One member of `RateLimit-Policy`.
@@ -154,7 +154,7 @@ struct Refusal {
     status: u16,
     body: Arc<[u8]>,
     content_type: Arc<[u8]>,
-    /// Whether the body is one of the configuration.
+    /// Set if the body comes from the configuration.
     meant: bool,
 }
 
@@ -221,7 +221,7 @@ impl Limit {
         }
         // No host has this byte: the site's end.
         hasher.write_u8(0xff);
-        // In whatever a key is made of: who has a network of addresses would have as many keys otherwise.
+        // In any kind of key: a client with a network of addresses would have as many keys otherwise.
         let client = request.client.map(|client| network(client, self.ipv6_prefix));
         let view = client.map_or(request.view, |client| request.view.with_client(client));
         let expression = match &self.by {
@@ -262,7 +262,7 @@ impl Limit {
     }
 }
 
-/// What of an address tells clients apart: of an IPv6 one so many bits.
+/// The part of an address that identifies a client: this many bits of an IPv6 one.
 fn network(client: IpAddr, ipv6_prefix: u8) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(client) => {
@@ -326,7 +326,7 @@ fn read_name(name: &Argument) -> Result<String, Problem> {
 
 type Expressions = (By, Option<Arc<dyn Condition>>, PhaseId);
 
-/// Key and condition, in the first phase that knows what both need.
+/// Key and condition, in the first phase that knows the inputs of both.
 fn read_expressions(node: &Node, context: &mut dyn Context) -> Result<Expressions, Problem> {
     let key = match node.prop("key") {
         // The default, written out, is the default: limits of one name count together.
@@ -349,7 +349,7 @@ fn read_expressions(node: &Node, context: &mut dyn Context) -> Result<Expression
     }
 }
 
-/// A number for what a limit is; another definition is another limit, and begins anew.
+/// The identity of a limit; another definition is another limit, and begins anew.
 fn definition(rule: &Rule, texts: &[&str], ipv6_prefix: u8, name: Option<&str>) -> u64 {
     // No secret is needed here: definitions do not come from clients.
     let mut hasher = SipHasher13::new_with_keys(0, 0);
@@ -407,13 +407,13 @@ pub trait Stage: Default + Send + Sync + 'static {
     const ID: PhaseId = <Self::At as Phase>::ID;
 }
 
-/// Limits whose expressions need no more than the request and its client.
+/// Limits with expressions over the request and its client.
 #[derive(Debug, Default)]
 pub struct Identity;
-/// Limits whose expressions need what `request-identity` has found out.
+/// Limits with expressions over results of `request-identity`.
 #[derive(Debug, Default)]
 pub struct Security;
-/// Limits whose expressions need what `request-security` has found out, such as the user.
+/// Limits with expressions over results of `request-security`, such as the user.
 #[derive(Debug, Default)]
 pub struct Late;
 
@@ -459,7 +459,7 @@ impl<S: Stage> Value for Remaining<S> {
     }
 }
 
-/// What a limit looks at.
+/// The inputs of a limit.
 struct Asked<'r> {
     view: View<'r>,
     client: Option<IpAddr>,

@@ -30,7 +30,7 @@ use self::table::{Builder, Refused, Table};
 
 /// The most patterns of a route.
 const PATTERNS_LIMIT: usize = 1000;
-/// What wildcards stand for where redirects are followed to find out whether they end.
+/// The text for wildcards when redirects are followed to detect loops.
 const SAMPLE: &[u8] = b"a-sample";
 /// How many redirects in a row come to no end: browsers give up then.
 const FOLLOWED_MOST: usize = 20;
@@ -41,7 +41,7 @@ const LIST_LIMIT: usize = 128 * 1024 * 1024;
 /// The statuses that send a client to the address beside them.
 pub const STATUSES: [u16; 5] = [301, 302, 303, 307, 308];
 
-/// What a redirect without `status` has.
+/// The default status of a redirect.
 const STATUS: u16 = 302;
 
 const STATUS_PROP: Prop = Prop {
@@ -115,7 +115,7 @@ impl RedirectLists {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there is none.
     pub fn is_empty(&self) -> bool {
         self.0.len() == 0
     }
@@ -166,7 +166,7 @@ impl Redirects {
         target.starts_with(b"/").then(|| normal_path(target).into_owned())
     }
 
-    /// Whether who follows a redirect is led back by it, or never comes to an end. One further on that leads to itself is the end: a
+    /// Returns true if following a redirect leads back to it, or never ends. A later one that leads to itself is the end: a
     /// request for that passes.
     fn circles(&self, redirect: &PatternRedirect) -> bool {
         let host = redirect.source.host();
@@ -239,7 +239,7 @@ impl<'n> Read<'n> {
     }
 }
 
-/// Whether a target leads into its own pattern, each time with another text.
+/// Checks if a target leads into its own pattern, each time with another text.
 fn check_circle(pattern: &Pattern, target: &Template, to: &Argument) -> Result<(), Problem> {
     let expanded = target.expand(&[SAMPLE; address::WILDCARDS_LIMIT]);
     let path = expanded.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
@@ -289,7 +289,7 @@ impl FromNode for RedirectLists {
     }
 }
 
-/// Gives each row of a list, with the number of its line, to somebody who says whether there was room for it.
+/// Passes each row of a list, with the number of its line, to a function that returns false when it is full.
 fn read_list(
     argument: &Argument,
     bytes: &[u8],
@@ -323,7 +323,7 @@ pub(crate) fn status(node: &Node) -> Result<u16, Problem> {
     check_status(number).map_err(|message| argument.wrong(message))
 }
 
-/// Whether a text can be the target of a redirect.
+/// Checks that a text can be the target of a redirect.
 ///
 /// # Errors
 ///
@@ -332,8 +332,8 @@ pub(crate) fn check_target(text: &str) -> Result<(), &'static str> {
     Target::parse(text).map(|_| ())
 }
 
-/// A target that was made for a request, as it can stand in a field: what no address holds is percent-encoded, and slashes
-/// at the start become one, so that a path stays a path. `None` for nothing, and for a scheme in which a browser would run it.
+/// The target for a request, as a field value: invalid characters are percent-encoded, and slashes
+/// at the start become one, so that a path stays a path. `None` for an empty one, and for a scheme in which a browser would run it.
 pub(crate) fn made_safe(target: Vec<u8>) -> Option<Vec<u8>> {
     let mut safe = Vec::with_capacity(target.len());
     for byte in target {
@@ -395,7 +395,7 @@ impl Row {
     }
 }
 
-/// The first value of a line; `rest` becomes what follows its comma.
+/// The first value of a line; `rest` becomes the text behind its comma.
 fn cell<'l>(line: &'l str, rest: &mut Option<&'l str>) -> Result<String, &'static str> {
     const QUOTES: &str = "double quotes stand around a whole value";
     let Some(quoted) = line.trim_start().strip_prefix('"') else {
@@ -474,7 +474,7 @@ impl Step for FollowLists {
     }
 }
 
-/// Leads a request to a target, unless that is what it asked for.
+/// Redirects a request to a target, unless it asked for that.
 fn lead(
     mut target: Vec<u8>,
     status: u16,
@@ -505,7 +505,7 @@ fn add_query(target: &mut Vec<u8>, query: &[u8]) {
     target.extend_from_slice(&fragment);
 }
 
-/// Whether a target is what was asked for, so that a client would come back for ever.
+/// Returns true if a target equals the request, so that a client would loop.
 pub(crate) fn is_same(
     target: &[u8],
     scheme: &str,

@@ -71,7 +71,7 @@ impl Value for RequestId {
     }
 }
 
-/// Whose word is taken for an id.
+/// The peers whose ids are accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
     /// A trusted proxy's.
@@ -90,7 +90,7 @@ impl Keep {
         node.prop("keep").map_or(Ok(Self::Trusted), |keep| keep.choice(&WORDS))
     }
 
-    /// Whether what this peer says is kept.
+    /// Returns true if this peer's id is kept.
     pub(crate) fn holds(self, trusted: Option<&bool>) -> bool {
         match self {
             Self::Trusted => trusted == Some(&true),
@@ -139,7 +139,7 @@ pub(crate) fn field_name(name: &Argument) -> Result<String, Problem> {
     Ok(text.into())
 }
 
-/// Whether bytes that somebody sent can go on as an id: short, and nothing in them means anything to a log, a shell or a
+/// Returns true if bytes are acceptable as an id: short, and without a meaning to a log, a shell or a
 /// page.
 fn is_id(value: &[u8]) -> bool {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:=+/@".contains(byte);

@@ -1,4 +1,4 @@
-//! Rules: conditions in the expression language, and what is done where they hold.
+//! Rules: conditions in the expression language, and their actions.
 //!
 //! ```kdl
 //! rule #"http.request.uri.path eq "/admin" and not ip.src in $office"# name="admin" { block; }
@@ -8,10 +8,10 @@
 //! rule "http.response.code ge 500" phase="response" { set-response-header "retry-after" "10"; }
 //! ```
 //!
-//! The rules of a phase are evaluated at once, by one step, against the request as it is then; what they decide is carried
-//! out by further steps, each in the phase to which it belongs: responses and `skip` at once, changes to the request in
+//! The rules of a phase are evaluated together, by one step, against the request at that time; their decisions are carried
+//! out by further steps, each in its own phase: responses and `skip` at once, changes to the request in
 //! `request-rewrite`, upstreams in `upstream-select`, changes to the response in `response-headers`. Only variables are
-//! seen by the rules behind.
+//! visible to later rules.
 
 mod challenge;
 mod evaluate;
@@ -70,17 +70,17 @@ macro_rules! values {
 }
 
 values! {
-    /// What rules of the phase `request` have kept.
+    /// The variables of rules of the phase `request`.
     Kept: Variables, VARIABLES[0], "Texts that rules have kept.", Map, |variables| Shown::Map(&variables.0);
-    /// The same with what rules of the phase `rewrite` have kept.
+    /// With the variables of rules of the phase `rewrite`.
     KeptInRewrite: Variables, VARIABLES[1], "Texts that rules have kept.", Map, |variables| Shown::Map(&variables.0);
-    /// The same with what rules of the phase `response` have kept.
+    /// With the variables of rules of the phase `response`.
     KeptInResponse: Variables, VARIABLES[2], "Texts that rules have kept.", Map, |variables| Shown::Map(&variables.0);
-    /// What rules of the phase `request` have decided.
+    /// The decisions of rules of the phase `request`.
     Decided: Decision, "rules.decision", "What rules have decided about the request.";
-    /// What rules of the phase `rewrite` have decided.
+    /// The decisions of rules of the phase `rewrite`.
     DecidedInRewrite: Decision, "rules.rewrite-decision", "What rules of the phase `rewrite` have decided.";
-    /// What rules of the phase `response` have decided.
+    /// The decisions of rules of the phase `response`.
     DecidedInResponse: Decision, "rules.response-decision", "What rules of the phase `response` have decided.";
 }
 

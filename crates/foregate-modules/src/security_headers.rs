@@ -10,8 +10,8 @@
 //! }
 //! ```
 //!
-//! `security-headers` alone adds what breaks no page. Each field can have another value or be off (`#false`). What the
-//! origin server says itself stays, unless `force` is given.
+//! `security-headers` alone adds the fields that break no page. Each field can have another value or be off (`#false`). Fields of the
+//! origin server stay, unless `force` is given.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -35,10 +35,10 @@ const PRELOAD_AGE: Duration = Duration::from_secs(365 * DAY);
 const DAY: u64 = 24 * 60 * 60;
 /// How many fields may be removed, and how many sources may frame a page.
 const LIST_LIMIT: u8 = 100;
-/// The longest policy, bytes: all fields of a head have to fit into what clients take.
+/// The longest policy, bytes: all fields of a head have to fit into the limits of clients.
 const POLICY_LIMIT: usize = 8 * 1024;
 
-/// Fields that only tell strangers what is installed.
+/// Fields that reveal the installed software.
 const TELLING: [&str; 5] =
     ["Server", "X-Powered-By", "X-AspNet-Version", "X-AspNetMvc-Version", "X-Generator"];
 
@@ -328,7 +328,7 @@ fn policy(child: Option<&Node>) -> Result<Option<(String, &Argument)>, Problem> 
     Ok(Some((text, argument)))
 }
 
-/// What is turned off has no properties.
+/// A field that is turned off has no properties.
 fn not_off(argument: &Argument) -> Result<(), Problem> {
     match argument.flag() {
         Ok(false) => Err(argument.wrong("`#false` stands alone: what it turns off has no properties")),
@@ -363,7 +363,7 @@ fn removals(child: Option<&Node>) -> Result<Vec<Edit>, Problem> {
         return Ok(Vec::new());
     }
     let remove = |argument: &Argument| {
-        // What can be set can be removed.
+        // A field that can be set can be removed.
         let field = Field::new(argument.text()?.to_string(), "")
             .map_err(|error| argument.wrong(error.to_string()))?;
         Ok(Edit::Remove(Text::Shared(field.name().into())))
@@ -424,7 +424,7 @@ impl Step for SecurityHeaders {
         let edits = if scheme == "https" { &settings.tls } else { &settings.cleartext };
         let is_policy =
             |edit: &Edit| matches!(edit, Edit::Set(field) if field.name() == CONTENT_POLICY.as_bytes());
-        // A page that a module makes may have a policy without which it does not work; only what origins say is replaced.
+        // A page of a module may need its own policy; only origins' policies are replaced.
         let has_own = matches!(source, Source::Step { .. }) && response.get(CONTENT_POLICY).is_some();
         let edits = match has_own && edits.iter().any(is_policy) {
             true => {

@@ -184,7 +184,7 @@ fn reads(method: &[u8]) -> bool {
 pub struct SecurityTxt;
 
 impl Step for SecurityTxt {
-    // It is for everybody: before anything that lets only some in.
+    // It is public: before any access control.
     type At = phase::RequestIdentity;
     type Settings = SecurityTxtSettings;
     type In<'r> = (Method<'r>, Path<'r>, RequestFields<'r>, Time);
@@ -204,7 +204,7 @@ impl Step for SecurityTxt {
             return ControlFlow::Continue(());
         }
         let mut notes = Vec::new();
-        // Readers see the date and can judge; whoever runs the server should see it first.
+        // Readers see the date and can judge; the operator should see the warning first.
         if now.unix_seconds() >= settings.expires {
             notes.push(Note { name: "security-txt".into(), value: "expired".into() });
         }
@@ -306,7 +306,7 @@ fn read_document(node: &Node, context: &mut dyn Context) -> Result<Document, Pro
 pub struct Answer;
 
 impl Step for Answer {
-    // After everything that judges a request: what is on a closed site stays closed.
+    // After all access control: files of a closed site stay closed.
     type At = phase::RequestRewrite;
     type Settings = Answers;
     type In<'r> = (Method<'r>, Path<'r>, RequestFields<'r>);

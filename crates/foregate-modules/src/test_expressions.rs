@@ -14,7 +14,7 @@ use foregate_module::{Condition, Conditions, Expression, PhaseId, View};
 #[derive(Default)]
 pub struct OfFields;
 
-/// What modules may ask for, with these expressions.
+/// The services for modules, with these expressions.
 pub fn literals() -> Literals {
     Literals { compile: Some(Box::new(OfFields)), ..Literals::default() }
 }

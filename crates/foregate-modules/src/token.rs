@@ -1,11 +1,11 @@
 //! Tokens (RFC 9110, section 5.6.2).
 
-/// Whether this is one.
+/// Returns true for a token.
 pub(crate) fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|byte| is_token_byte(*byte))
 }
 
-/// Whether it may stand in one.
+/// Returns true if it may be part of one.
 pub(crate) fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

@@ -5,9 +5,9 @@
 //! trace keep="always" sample="1%"
 //! ```
 //!
-//! A trace that a trusted proxy has begun goes on, with a new parent id for this hop and the proxy's decision about
-//! recording it; `tracestate` passes unchanged. Without one, with a malformed one, or with one of somebody who is not
-//! trusted, a new trace begins, recorded with the share that is configured, and `tracestate` goes.
+//! A trace from a trusted proxy goes on, with a new parent id for this hop and the proxy's decision about
+//! recording it; `tracestate` passes unchanged. Without one, with a malformed one, or with one from an untrusted
+//! peer, a new trace begins, recorded with the configured share, and `tracestate` is removed.
 
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
@@ -74,12 +74,12 @@ impl Hop {
         &self.trace
     }
 
-    /// What this hop is for the next one: 16 hexadecimal digits.
+    /// The id of this hop for the next one: 16 hexadecimal digits.
     pub fn parent(&self) -> &[u8] {
         &self.parent
     }
 
-    /// Whether the trace is recorded.
+    /// Returns true if the trace is recorded.
     pub fn sampled(&self) -> bool {
         self.flags & SAMPLED != 0
     }
@@ -179,7 +179,7 @@ fn parse(value: &[u8]) -> Option<([u8; 32], u8)> {
     Some((*trace, flags & (SAMPLED | RANDOM)))
 }
 
-/// Whether `tracestate` is well-formed (section 3.3.1): at most 32 members, each key once.
+/// Returns true if `tracestate` is well-formed (section 3.3.1): at most 32 members, each key once.
 fn state_is_valid(fields: &dyn Fields) -> bool {
     let mut keys: Vec<&[u8]> = Vec::new();
     for member in fields.all("tracestate").flat_map(|value| value.split(|byte| *byte == b',')) {

@@ -35,7 +35,7 @@ fn the_corpus_holds() {
     }
 }
 
-/// A byte replaced, or removed, or the end cut off: what the fuzzer would find in its first seconds.
+/// A byte replaced, or removed, or the end cut off: the mutations of the fuzzer's first seconds.
 #[test]
 fn what_is_near_the_corpus_holds() {
     /// More of an input would take long, and is much like its start.

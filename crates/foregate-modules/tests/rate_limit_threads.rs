@@ -43,7 +43,7 @@ fn threads_share_a_limit_exactly() {
 
 #[test]
 fn threads_with_more_keys_than_there_is_room_keep_limits_within_their_bound() {
-    // More keys than the table has entries, by all threads at once: whoever has used a limit up stays refused.
+    // More keys than the table has entries, by all threads at once: a client over its limit stays refused.
     let settings: RateLimits =
         settings(&[node("rate-limit").arg_literal(20).prop_literal("per", "1h")]).unwrap();
     let step = RateLimit::<Identity>::default();

@@ -13,8 +13,8 @@ const ENTRIES: usize = 1024;
 /// Entries in which credentials may stand.
 const WAYS: usize = 4;
 
-/// A set of credentials that fit, of fixed size. It holds no passwords: only 128 bits of an HMAC under a random number
-/// of its own, of 64 bits. Only what was verified comes in, so that nobody without a password can push others out. It lives as long as
+/// A set of verified credentials, of fixed size. It holds no passwords: only 128 bits of an HMAC under a random number
+/// of its own, of 64 bits. Only verified credentials are added, so nobody without a password can evict others. It lives as long as
 /// the settings: other users or hashes have another one.
 pub struct Cache {
     entries: Box<[AtomicU128]>,
@@ -29,7 +29,7 @@ impl Default for Cache {
 }
 
 impl Cache {
-    /// Whether these credentials were verified.
+    /// Returns true if these credentials were verified.
     pub fn holds(&self, credentials: &Credentials, random: u64) -> bool {
         let tag = self.tag(credentials, random);
         self.places(tag).any(|place| self.entries[place].load(Ordering::Relaxed) == tag)

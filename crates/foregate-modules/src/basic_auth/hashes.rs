@@ -66,12 +66,12 @@ impl Hash {
         .into())
     }
 
-    /// Whether verifying takes next to no time.
+    /// Returns true if verification takes next to no time.
     pub fn is_light(&self) -> bool {
         matches!(self, Self::Plain(_))
     }
 
-    /// Whether a password has this hash. Takes the same time whatever the password.
+    /// Verifies a password, in a time that does not depend on it.
     pub fn fits(&self, password: &[u8]) -> bool {
         match self {
             Self::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),

@@ -1,16 +1,16 @@
 //! A set of field names, exact and by prefix, that answers for a whole head in the time of a few comparisons.
 //!
-//! Exact names of 8 to 32 bytes have a place of their own in a small table, by a hash of their first and last eight bytes; what
-//! stands there is compared once. Others, and those whose place another one has too, stand in one trie per length. A node
-//! does not walk the name byte by byte: it looks at the two positions that tell its names apart best, and skips the rest, so that nearly all names are decided at its first node. Five bits of
-//! what stands there (which are the same for `A` and `a`) select one of 32 links. What that leads to is compared once,
+//! Exact names of 8 to 32 bytes have a place of their own in a small table, by a hash of their first and last eight bytes, and are
+//! compared once. Others, and those with a collision, are in one trie per length. A node
+//! does not walk the name byte by byte: it reads the two positions that distinguish its names best, and skips the rest, so that
+//! nearly all names are decided at its first node. Five bits of these bytes (which are the same for `A` and `a`) select one of 32 links. The entry behind the link is compared once,
 //! eight bytes at a time, each word with a mask of the bits in which letters may differ in case. Nothing is allocated and
 //! nothing is copied.
 //!
-//! Prefixes stand in an ordinary trie with compressed paths, behind a mask of their first bytes.
+//! Prefixes are in an ordinary trie with compressed paths, behind a mask of their first bytes.
 //!
 //! `_` counts as `-`, for CGI programs take both for the same: members are kept with `-`, and the few names with `_` are
-//! asked for in that spelling.
+//! looked up in that spelling.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -33,7 +33,7 @@ pub struct Names {
     more: Vec<u16>,
     /// By the hash of a name of 8 to 32 bytes, the first word of the one member that has it; [`ASK`] where there are several.
     direct: Direct,
-    /// What hashes are made with.
+    /// The multiplier of hashes.
     times: u64,
     prefixes: Prefixes,
 }
@@ -63,9 +63,9 @@ fn place(first: u64, last: u64, times: u64) -> usize {
     (mixed.wrapping_mul(times) >> (64 - DIRECT_BITS)) as usize
 }
 
-/// Where a trie goes on: at a node, or at a leaf, whose number is that of its first word. Where nothing goes on there is
-/// [`Link::NOWHERE`], a leaf that equals no name: comparing costs less than guessing wrong whether there is something to
-/// compare.
+/// A link of a trie: to a node, or to a leaf, with the number of its first word. A missing link is
+/// [`Link::NOWHERE`], a leaf that equals no name: a comparison costs less than a mispredicted
+/// branch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Link(u32);
 
@@ -186,12 +186,12 @@ impl Names {
         Some(set)
     }
 
-    /// Whether there are no members.
+    /// Returns true if there are no members.
     pub fn is_empty(&self) -> bool {
         self.nodes.len() < 2 && self.prefixes.nodes.is_empty()
     }
 
-    /// Whether a name is a member, or begins with a prefix that is one.
+    /// Returns true if a name is a member, or begins with a prefix that is one.
     #[inline(always)]
     pub fn contains(&self, name: &[u8]) -> bool {
         if may_have_underscore(name) {
@@ -200,7 +200,7 @@ impl Names {
         self.contains_exact(name) || self.prefixes.begin(name)
     }
 
-    /// The same for a name in which `_` has to count as `-`.
+    /// The lookup for a name in which `_` has to count as `-`.
     #[cold]
     #[inline(never)]
     fn contains_respelt(&self, name: &[u8]) -> bool {
@@ -208,7 +208,7 @@ impl Names {
         for (to, from) in spelt.iter_mut().zip(name) {
             *to = respelt(*from);
         }
-        // What is longer than any member can still begin with one.
+        // A name longer than any member can still begin with one.
         let start = spelt.get(..name.len()).unwrap_or(&spelt);
         (start.len() == name.len() && self.contains_exact(start)) || self.prefixes.begin(start)
     }
@@ -335,8 +335,8 @@ impl Names {
 }
 
 /// The words of a name, each of eight bytes. Up to 32 bytes there are always four, which overlap, so that comparing has
-/// no loop whose end has to be guessed; beyond, there are as many as are needed. A name of less than eight bytes has one,
-/// in which bytes may stand twice.
+/// no loop with an unpredictable end; beyond, there are as many as are needed. A name of less than eight bytes has one,
+/// in which bytes may occur twice.
 fn words(name: &[u8]) -> Vec<u64> {
     if name.len() < 8 {
         return Vec::from([short_word(name)]);
@@ -372,7 +372,7 @@ fn respelt(byte: u8) -> u8 {
     if byte == b'_' { b'-' } else { byte }
 }
 
-/// Whether there is a `_` in a name; true also for some bytes that no name has. Of the bytes of names, `_` alone has its
+/// Returns true if there is a `_` in a name; true also for some bytes that no name has. Of the bytes of names, `_` alone has its
 /// lower five bits set, so that adding one to them makes it another bit.
 #[inline(always)]
 fn may_have_underscore(name: &[u8]) -> bool {
@@ -401,7 +401,7 @@ fn short_word(name: &[u8]) -> u64 {
     }
 }
 
-/// Whether a name is the one whose words begin here; it is known to have its length.
+/// Returns true if a name is the one with the words from here on; it is known to have its length.
 #[inline(always)]
 fn same(name: &[u8], words: &[Word]) -> bool {
     match (four_words(name), words.first_chunk()) {
@@ -411,14 +411,14 @@ fn same(name: &[u8], words: &[Word]) -> bool {
     }
 }
 
-/// Whether these are the words of a name.
+/// Returns true if these are the words of a name.
 #[inline(always)]
 fn are(found: [u64; 4], words: &[Word; 4]) -> bool {
     let differ = |at: usize| (found[at] | words[at].letters) ^ words[at].bytes;
     differ(0) | differ(1) | differ(2) | differ(3) == 0
 }
 
-/// The same for names of less than 8, or more than 32 bytes.
+/// The comparison for names of less than 8, or more than 32 bytes.
 #[inline(never)]
 fn same_odd(name: &[u8], words: &[Word]) -> bool {
     if name.len() < 8 {
@@ -443,7 +443,7 @@ struct Prefixes {
     children: Vec<(u8, u16)>,
 }
 
-/// A path that does not fork, and what comes behind it.
+/// A path without a fork, and its continuation.
 #[derive(Debug, Clone, Copy)]
 struct PrefixNode {
     /// Where its label begins, and its length.
@@ -474,7 +474,7 @@ impl Prefixes {
 
     fn grow(&mut self, prefixes: &[&[u8]]) -> u16 {
         let (Some(first), Some(last)) = (prefixes.first(), prefixes.last()) else { return 0 };
-        // Sorted: what the first and the last have in common all have.
+        // Sorted: a common prefix of the first and the last is common to all.
         let common = first.iter().zip(*last).take_while(|(a, b)| a == b).count();
         let number = self.nodes.len();
         let label = (self.labels.len() as u32, common as u8);
@@ -495,7 +495,7 @@ impl Prefixes {
         number as u16
     }
 
-    /// Whether one of them begins a name.
+    /// Returns true if one of them begins a name.
     #[inline(always)]
     fn begin(&self, name: &[u8]) -> bool {
         let first = name.first().copied().unwrap_or_default();

@@ -11,7 +11,7 @@ fn trust(header: &str) -> TrustedProxies {
     .unwrap()
 }
 
-/// Who the client is taken for, from 10.0.0.1, with these fields.
+/// The effective client, for requests from 10.0.0.1 with these fields.
 fn client(header: &str, values: &[&str]) -> alloc::string::String {
     client_from("10.0.0.1", header, values)
 }
@@ -222,7 +222,7 @@ fn mistakes_are_told() {
 }
 
 proptest::proptest! {
-    /// Whatever a client writes, what the trusted proxy adds behind it is what counts.
+    /// The entry that the trusted proxy appends counts, regardless of the client's input.
     #[test]
     fn clients_cannot_speak_for_proxies(claim in "[ -~]{0,40}") {
         let claim = claim.trim();

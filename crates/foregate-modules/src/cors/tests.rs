@@ -49,7 +49,7 @@ fn answer(settings: &Cors, mut sample: Sample) -> String {
     response.fields.iter().skip(1).map(field).collect()
 }
 
-/// What a response says about CORS, one field in a line.
+/// The CORS fields of a response, one in a line.
 fn said(settings: &Cors, mut sample: Sample) -> String {
     sample.run(&CorsResponse, settings);
     let line = |(name, value): &(Vec<u8>, Vec<u8>)| {

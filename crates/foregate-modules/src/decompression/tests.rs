@@ -11,7 +11,7 @@ fn with(children: &[Node]) -> Result<Decompression, Problem> {
     settings(&[node])
 }
 
-/// `content-encoding` of the response, what becomes of its body, and `vary`.
+/// `content-encoding` of the response, the output of its body, and `vary`.
 fn respond(settings: &Decompression, sample: Sample) -> (Option<alloc::vec::Vec<u8>>, bool, bool) {
     let mut sample = sample;
     sample.run(&DecompressResponse, settings);

@@ -7,13 +7,13 @@ use core::net::IpAddr;
 use foregate_module::Text;
 use foregate_rules::Value as Shown;
 
-/// How long what stands for a token is taken to be, bytes.
+/// The assumed length of a token's value, bytes.
 const TOKEN_LENGTH: usize = 32;
 
 /// How long the short form of a request id is, bytes.
 const RAY: usize = 16;
 
-/// What tokens stand for.
+/// The meaning of tokens.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts<'r> {
     pub status: u16,
@@ -50,7 +50,7 @@ static SPECIAL: [bool; 256] = {
 };
 
 impl Escape {
-    /// What a content type needs. What is not known is taken for HTML: browsers guess.
+    /// The escaping for a content type. Unknown types count as HTML: browsers guess.
     pub(super) fn for_type(content_type: &[u8]) -> Self {
         let name = content_type.split(|byte| *byte == b';').next().unwrap_or_default();
         let name = name.trim_ascii().to_ascii_lowercase();
@@ -167,7 +167,7 @@ impl Template {
         Self { length: length.sum(), parts, escape }
     }
 
-    /// Whether what it is filled with is about one client or one request.
+    /// Returns true if its values identify one client or one request.
     pub(super) fn is_personal(&self) -> bool {
         let personal = [Token::RequestId, Token::Ray, Token::TraceId, Token::ClientIp];
         self.parts.iter().any(|part| matches!(part, Part::Token(token) if personal.contains(token)))
@@ -226,7 +226,7 @@ pub(super) fn misspelt(text: &[u8]) -> Option<(String, &'static str)> {
     names.find_map(token)
 }
 
-/// What a status is called (RFC 9110, section 15, and its registry); by its class where it has no name.
+/// The name of a status (RFC 9110, section 15, and its registry); of its class if it has no name.
 fn reason(status: u16) -> &'static str {
     match status {
         400 => "Bad Request",

@@ -27,7 +27,7 @@ fn error(status: u16) -> Sample {
     sample
 }
 
-/// Runs the three steps; between the phases, `answer` says what is fetched.
+/// Runs the three steps; between the phases, `answer` provides the fetched response.
 fn serve(
     sample: &mut Sample,
     settings: &ErrorPages,

@@ -21,17 +21,17 @@ pub(super) struct Numbers {
     pub(super) country: Option<u16>,
 }
 
-/// Whether a field is made of the path in its normal form.
+/// Returns true if a field is derived from the path in its normal form.
 pub(super) fn is_of_path(field: FieldId) -> bool {
     use Standard::{FullUri, Uri, UriPath, UriPathExtension};
     matches!(field.standard(), Some(Uri | UriPath | UriPathExtension | FullUri))
 }
 
-/// What an exchange answers.
+/// The values of an exchange.
 pub(super) struct ExchangeFacts<'v> {
     pub(super) view: View<'v>,
     pub(super) numbers: &'v Numbers,
-    /// What the path is taken for, if not for what it is.
+    /// Another reading of the path, if it is evaluated.
     pub(super) path: Option<&'v [u8]>,
 }
 
@@ -78,7 +78,7 @@ impl<'v> ExchangeFacts<'v> {
             Standard::UriPathExtension => Some(lower(extension(self.path()))),
             Standard::UriQuery => Some(Cow::Borrowed(exchange.query().unwrap_or_default())),
             Standard::FullUri => {
-                // The port is what the client writes behind the host, wherever it has connected to.
+                // The port is the one in the client's host, not that of the connection.
                 let start = [exchange.scheme(), "://", exchange.host()].concat();
                 Some(self.with_query(start.as_bytes()))
             }
@@ -276,7 +276,7 @@ fn lower(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Borrowed(text)
 }
 
-/// What follows the last dot of the last segment; empty without one. A dot that begins the segment begins no extension: it
+/// The text behind the last dot of the last segment; empty without one. A dot at the start of the segment begins no extension: it
 /// hides a file.
 fn extension(path: &[u8]) -> &[u8] {
     let segment = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();

@@ -95,7 +95,7 @@ fn compiler(pipeline: &Pipeline) -> Compiler {
     Compiler::new(pipeline, lists).expect("names that fit")
 }
 
-/// What steps have left by the end of a phase.
+/// The values of steps at the end of a phase.
 fn state_after(pipeline: &Pipeline, phase: PhaseId) -> State {
     let mut state = State::default();
     let plan = foregate_module::PlanBuilder::new(pipeline).build(true);
@@ -181,7 +181,7 @@ fn every_field_is_answered() {
     }
 }
 
-/// Whether a condition holds for a request, in the phase in which most is known of it.
+/// Evaluates a condition for a request, in the phase in which most is known of it.
 fn holds(sample: &Sample, text: &str) -> bool {
     let pipeline = Pipeline::default();
     let compiler = compiler(&pipeline);
@@ -425,7 +425,7 @@ fn a_condition_in_doubt_refuses_counts_or_does_not_hold() {
         .condition("http.request.uri.path eq \"/a\"", PhaseId::RequestSecurity)
         .expect("a condition");
     let state = State::default();
-    // Whether it holds, and whether the request is refused.
+    // The result of the condition, and true if the request is refused.
     let asked = |path: &str, other: &[&str], doubt: Doubt, dry: bool| {
         let mut sample = Sample::get(path);
         sample.other_paths = other.iter().map(|path| path.as_bytes().to_vec()).collect();

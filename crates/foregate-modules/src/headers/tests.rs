@@ -139,7 +139,7 @@ fn values_are_made_by_expressions() {
     let mut sample = Sample::get("/p").field("y", "theirs").field("Y", "theirs");
     sample.run(&Request, &headers);
     assert_eq!(shown(&sample.request), ["x: first", "x: /p", "z: /p"]);
-    // What cannot stand in a field cannot break out of it either, and leaves nobody else's value.
+    // An invalid value cannot break out of the field, and removes the client's value.
     for path in ["/a\r\nx: y", &"/".repeat(VALUE_LIMIT + 1), ""] {
         let mut sample = Sample::get("/").field("z", "theirs");
         sample.path = path.into();

@@ -1,4 +1,4 @@
-//! Keys, each bound to the one algorithm that it is for: what a token's head says only chooses among keys.
+//! Keys, each bound to its one algorithm: the head of a token only chooses among keys.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -92,7 +92,7 @@ impl Algorithm {
     }
 }
 
-/// Whether a public key is one for RSA: by its label, or an object identifier of PKCS #1 (RFC 8017, appendix C).
+/// Returns true if a public key is one for RSA: by its label, or an object identifier of PKCS #1 (RFC 8017, appendix C).
 fn is_rsa(pem: &str, der: &[u8]) -> bool {
     const PKCS_1: [u8; 8] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01];
     pem.contains("BEGIN RSA ") || der.windows(PKCS_1.len()).any(|bytes| bytes == PKCS_1)
@@ -230,12 +230,12 @@ impl Keys {
         self.0.append(&mut other.0);
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a token with this id may have been signed with one of them.
+    /// Returns true if a token with this id may have been signed with one of them.
     pub fn has(&self, id: &str) -> bool {
         self.0.iter().any(|key| key.id.as_deref().is_none_or(|known| known == id))
     }
@@ -247,7 +247,7 @@ impl Keys {
         Ok(Self(keys.iter().take(KEYS_MOST).filter_map(|key| Key::jwk(key, secrets)).collect()))
     }
 
-    /// Whether one of the keys verifies a signature: one for this algorithm, and with this id if both have one.
+    /// Returns true if one of the keys verifies a signature: one for this algorithm, and with this id if both have one.
     pub fn verify(&self, algorithm: &str, id: Option<&str>, message: &[u8], signature: &[u8]) -> bool {
         let Some(algorithm) = Algorithm::of_name(algorithm) else { return false };
         let fits = |key: &&Key| match (&key.id, id) {

@@ -65,7 +65,7 @@ fn bearing(token: &str) -> Sample {
     Sample::get("/").field("authorization", &format!("Bearer {token}"))
 }
 
-/// `None` if let in, else the status and what the log says.
+/// `None` if let in, else the status and the note in the log.
 fn refusal(sample: &mut Sample, settings: &JwtSettings) -> Option<(u16, String)> {
     match sample.run(&Jwt, settings) {
         Verdict::Stop(Action::Respond(response)) => {
@@ -417,7 +417,7 @@ fn no_token_passes_under_another_scheme() {
         let with_cookie = |token: &str| of(form, token).field("cookie", &format!("session={good}"));
         assert_eq!(refusal(&mut with_cookie("x"), &by_cookie), why, "{form}");
         assert_eq!(refusal(&mut with_cookie("x"), &optional), why, "{form}");
-        // The same as the one that is verified, but nothing verifies this one alone.
+        // The same token as the verified one, but this one is not verified.
         assert_eq!(refusal(&mut with_cookie(&good), &by_cookie), None, "{form}");
         for settings in [&by_cookie, &optional] {
             assert_eq!(refusal(&mut of(form, &good), settings), why, "{form}");
@@ -474,7 +474,7 @@ fn keys_come_from_a_server() {
         Arc::ptr_eq(&kept, &settings.remote.as_ref().unwrap().parsed.load_full().unwrap()),
         "parsed once"
     );
-    // What is signed with a key that is not there may be signed with a new one; this one has no name, and serves for all.
+    // A token with an unknown key may be signed with a new one; this one has no name, and serves for all.
     let named = bearing(&signed_by(&json!({"alg": "ES256", "kid": "new"}), &valid(), &pair.sign));
     assert_eq!(asked(named).unwrap().renew_after, None);
     let mut old = pair.jwk.clone();

@@ -18,25 +18,25 @@ pub const TOKEN_MOST: usize = 8 * 1024;
 /// Why a token is not taken. For the log: clients learn less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It is longer than [`TOKEN_MOST`].
+    /// Longer than [`TOKEN_MOST`].
     TooLong,
-    /// It does not have the form of a token.
+    /// Not in the form of a token.
     Malformed,
-    /// It is of another type.
+    /// Of another type.
     Type,
-    /// It has a critical extension, of which none is known.
+    /// With a critical extension, of which none is known.
     Critical,
     /// No key verifies its signature.
     Signature,
-    /// It says nothing of its end.
+    /// Without an expiry.
     NoExpiry,
-    /// It has ended.
+    /// Expired.
     Expired,
-    /// It has not begun.
+    /// Not yet valid.
     NotYet,
     /// Somebody else has issued it.
     Issuer,
-    /// It is for somebody else.
+    /// For another audience.
     Audience,
     /// A claim that is required is missing, or has another value.
     Required,
@@ -64,7 +64,7 @@ impl Fault {
     }
 }
 
-/// What a token must say.
+/// The requirements for a token.
 #[derive(Debug, Default)]
 pub struct Demands {
     /// One of these types (`typ` of its head), without `application/`; empty: any, or none.
@@ -75,7 +75,7 @@ pub struct Demands {
     pub audiences: Vec<String>,
     /// Claims that must be there, with one of these values if there are any.
     pub required: Vec<(String, Vec<String>)>,
-    /// Whether a token must end.
+    /// Set if a token must expire.
     pub expiry: bool,
     /// By how much clocks may differ.
     pub leeway: Duration,
@@ -120,7 +120,7 @@ pub fn verify(token: &[u8], keys: &[&Keys], demands: &Demands, now: Now) -> Resu
     if !keys.iter().any(|keys| keys.verify(algorithm, id, message, &signature)) {
         return Err(Fault::Signature);
     }
-    // Only now: nothing of what an unknown writes is looked into.
+    // Only now: claims of unverified tokens are not parsed.
     let claims = object(body)?;
     demands.check(&claims, now)?;
     Ok(claims)
@@ -180,7 +180,7 @@ impl Demands {
     }
 }
 
-/// Whether a claim is, or has among its elements, one of these values. With `words`, a text is a list of words (RFC 8693,
+/// Returns true if a claim is, or has among its elements, one of these values. With `words`, a text is a list of words (RFC 8693,
 /// section 4.2).
 fn has_one(claim: &Json, values: &[String], words: bool) -> bool {
     match claim {

@@ -7,7 +7,7 @@ use super::table::State;
 pub enum Algorithm {
     /// Windows that follow each other; in each as many requests as the limit says.
     FixedWindow,
-    /// The same, but the window before counts with the share of it that lies within the last window's length.
+    /// Like a fixed window, but the previous window counts with the share of it that lies within the last window's length.
     SlidingWindow,
     /// Tokens come back at an even pace; each request takes one.
     TokenBucket,
@@ -29,19 +29,19 @@ pub struct Rule {
 /// How a key stands after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
-    /// Whether the request is within the limit. One that is not does not count.
+    /// Set if the request is within the limit. Refused requests do not count.
     pub admitted: bool,
     /// How many more would be admitted now.
     pub remaining: u32,
-    /// When the window ends or the bucket is full, milliseconds from now. Of a sliding window that lets nothing more pass: when
-    /// it will, which may be in the next one.
+    /// The time until the window ends or the bucket is full, milliseconds. For an exhausted sliding window: until
+    /// the next request passes, perhaps in the next window.
     pub reset: u64,
     /// When a request would be admitted, milliseconds from now; 0 if this one was.
     pub retry: u64,
 }
 
 impl Rule {
-    /// Counts a request at `now`. `known` is what is remembered of its key, or how much of the limit is to count as used, in
+    /// Counts a request at `now`. `known` is the state of its key, or the part of the limit that counts as used, in
     /// 255ths.
     pub fn take(&self, known: Result<State, u8>, now: u64) -> (Option<State>, Standing) {
         match self.algorithm {

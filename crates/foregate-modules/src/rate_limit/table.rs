@@ -1,13 +1,13 @@
-//! What is remembered of keys: a table of fixed size, without locks.
+//! The state of keys: a table of fixed size, without locks.
 //!
-//! The table is set-associative: a key's hash names a set of [`WAYS`] entries, and the key may stand in any of them. An
+//! The table is set-associative: a key's hash selects a set of [`WAYS`] entries, and the key may be in any of them. An
 //! entry is one word of 128 bits (fingerprint, state), changed by compare-and-swap, so that no reader sees half of it. The
 //! hash takes a secret of the process: nobody outside can tell which keys share a set.
 //!
-//! # What happens beyond its size
+//! # Behaviour beyond its size
 //!
-//! A key that finds its set full of live entries takes the place of the one that has used up the least of its limit, and
-//! starts with what that one had used, but never more than half. Hence
+//! A key that finds its set full of live entries replaces the one that has used up the least of its limit, and
+//! starts with the use of that one, but never more than half. Hence
 //!
 //! - a key that is new always has at least half of its limit, however many others there are;
 //! - a key that has used up its limit is forgotten before its time only when all other entries of its set have used up
@@ -28,7 +28,7 @@ pub const WAYS: usize = 8;
 /// Sets of a table: 262,144 entries, 4 MiB.
 pub const SETS: usize = 1 << 15;
 
-/// What of a limit an entry that was given to another key hands on at most, in 255ths.
+/// The largest use that a replaced entry passes on, in 255ths.
 const INHERITED_MOST: u8 = 127;
 
 const UNTIL_BITS: u32 = 40;
@@ -40,7 +40,7 @@ pub const UNTIL_MOST: u64 = (1 << UNTIL_BITS) - 1;
 /// The largest count that an entry holds.
 pub const COUNT_MOST: u32 = (1 << COUNT_BITS) - 1;
 
-/// What is remembered of one key.
+/// The state of one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct State {
     /// When it no longer matters: milliseconds on the steady clock, at most [`UNTIL_MOST`].
@@ -97,12 +97,12 @@ impl Table {
         self.seed
     }
 
-    /// Changes what is remembered of a key, by its hash.
+    /// Changes the state of a key, by its hash.
     ///
-    /// `change` gets the state of the key, if there is one, or else what of the limit counts as used (in 255ths), and says
-    /// what is to be remembered now (`None`: nothing changes) and what comes of it. It is called again when another thread
-    /// was faster. Threads that bring in the same key at the same instant while entries of its set are being replaced may
-    /// each bring it in; one of the two counts is then lost.
+    /// `change` gets the state of the key, if there is one, or else the part of the limit that counts as used (in 255ths), and returns
+    /// the new state (`None`: no change) and a result. It is called again when another thread
+    /// was faster. Threads that insert the same key at the same instant while entries of its set are being replaced may
+    /// each insert it; one of the two counts is then lost.
     pub fn update<T>(
         &self,
         hash: u64,
@@ -140,8 +140,8 @@ fn is_live(fingerprint: u32, state: State, now: u64) -> bool {
     fingerprint != 0 && state.until >= now
 }
 
-/// The entry that matters least: one that no longer matters, else the one that has used up the least of its limit, and of
-/// those the one that is over first.
+/// The entry to replace: one that no longer matters, else the one that has used up the least of its limit, and of
+/// those the one that ends first.
 fn least(states: &[(u32, State); WAYS], now: u64) -> usize {
     let rank = |way: &usize| match states[*way] {
         (fingerprint, state) if is_live(fingerprint, state, now) => (1, state.used, state.until),

@@ -25,7 +25,7 @@ fn refused(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Stop(Action::Respond(_)))
 }
 
-/// What is counted, told as simply as it can be.
+/// A simple model of the counts.
 #[derive(Default)]
 struct Model {
     admitted: BTreeMap<u8, Vec<u64>>,

@@ -1,4 +1,4 @@
-//! What redirects lead from and to, as texts that have been checked.
+//! Checked sources and targets of redirects.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -50,7 +50,7 @@ impl<'t> Source<'t> {
     }
 }
 
-/// Whether a path is one, in its normal form: the only one that is ever looked for.
+/// Checks that a path is in its normal form: only such paths are looked up.
 pub(crate) fn check_path(path: &str) -> Result<(), &'static str> {
     const ENCODED: &str = "a path has this byte percent-encoded, with upper-case digits, as in `/a%20b`";
     if path.len() > ADDRESS_LIMIT {
@@ -139,21 +139,21 @@ fn decode_unreserved(segment: &[u8], into: &mut Vec<u8>) {
     }
 }
 
-/// What is said of a `$` that names no wildcard.
+/// The error for a `$` that names no wildcard.
 pub(super) const REFERENCE: &str =
     "`$` stands before a number in braces: `${1}`; write `%24` for the character";
 
-/// What is said of a `$` in a host.
+/// The error for a `$` in a host.
 pub(super) const HOST: &str = "a host has no `$`; variables have no place in a target";
 
-/// What is said of a `$` that looks as if it named something, where the source has no wildcard.
+/// The error for a `$` that seems to name something, without a wildcard in the source.
 pub(super) const VARIABLE: &str = "variables have no place in a target; write `%24` for the character `$`";
 
-/// What to write in place of variables.
+/// The suggestion in place of variables.
 pub(super) const INSTEAD: &str = "`keep-query=#true` appends the query, and `/**` at the end of the source takes a rest, which is `${1}`: \
      redirect \"/old/**\" to=\"https://new.example/${1}\" keep-query=#true";
 
-/// Whether a text seems to name a variable, as other servers have them.
+/// Returns true if a text seems to name a variable of another server.
 pub(super) fn names_variable(text: &str) -> bool {
     let begins = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'{' | b'_');
     text.split('$').skip(1).any(|behind| behind.as_bytes().first().is_some_and(begins))
@@ -220,7 +220,7 @@ pub(super) struct Pattern {
     rest: bool,
 }
 
-/// What the wildcards of a pattern stand for in a path, in their order.
+/// The text of a pattern's wildcards in a path, in their order.
 pub(super) type Captures<'p> = [&'p [u8]; WILDCARDS_LIMIT];
 
 impl Pattern {
@@ -269,7 +269,7 @@ impl Pattern {
         &self.host
     }
 
-    /// Whether it takes this path on its own host.
+    /// Returns true if it matches this path on its own host.
     pub(super) fn takes(&self, path: &[u8]) -> bool {
         self.captures(&self.host, path).is_some()
     }
@@ -279,7 +279,7 @@ impl Pattern {
         self.segments.iter().filter(|segment| segment.is_none()).count() + usize::from(self.rest)
     }
 
-    /// What its wildcards stand for, if it takes this request.
+    /// The text of its wildcards, if it matches this request.
     pub(super) fn captures<'p>(&self, host: &str, path: &'p [u8]) -> Option<Captures<'p>> {
         if !self.host.is_empty() && *self.host != *host {
             return None;
@@ -316,7 +316,7 @@ enum Part {
     Text(Box<[u8]>),
     /// The capture with this number, from 0.
     Capture(usize),
-    /// The same within a query, where it is one value: what would end it is percent-encoded.
+    /// Within a query, where it is one value: characters that would end it are percent-encoded.
     Value(usize),
 }
 
@@ -328,7 +328,7 @@ impl Template {
     /// A sentence.
     pub(super) fn parse(text: &str, wildcards: usize) -> Result<Self, &'static str> {
         let mut parts = Vec::new();
-        // What stands there when every wildcard stands for the same.
+        // The target with the same text for every wildcard.
         let mut sample = alloc::string::String::new();
         let (mut rest, mut stars) = (text, 0);
         while let Some(at) = rest.find(['*', '$']) {
@@ -362,7 +362,7 @@ impl Template {
         Ok(Self(parts.into()))
     }
 
-    /// Whether it names a wildcard.
+    /// Returns true if it names a wildcard.
     pub(super) fn varies(&self) -> bool {
         self.0.iter().any(|part| matches!(part, Part::Capture(_) | Part::Value(_)))
     }
@@ -388,7 +388,7 @@ impl Template {
                 }
             }
         }
-        // What was captured may begin with a slash where slashes are kept, and two at the start would name a host.
+        // The captured text may begin with a slash where slashes are kept, and two at the start would name a host.
         let slashes = target.iter().take_while(|byte| **byte == b'/').count();
         if slashes > 1 {
             target.drain(1..slashes);
@@ -403,7 +403,7 @@ fn reference(text: &str) -> Option<(usize, usize)> {
     Some((number.parse().ok()?, number.len() + 3))
 }
 
-/// Whether what follows would still belong to the scheme or the host.
+/// Returns true if following text would belong to the scheme or the host.
 fn is_authority(before: &str) -> bool {
     match before.split_once("://") {
         Some((_, rest)) => !rest.contains(['/', '?', '#']),

@@ -21,7 +21,7 @@ pub(super) const TEXT_LIMIT: usize = 256 * 1024 * 1024;
 /// The bit of [`Entry::status`] that says that the query is kept.
 const KEEPS_QUERY: u16 = 1 << 15;
 
-/// Where the texts of one redirect stand, and what belongs to it.
+/// The positions of one redirect's texts, and its settings.
 #[derive(Clone, Copy)]
 struct Entry {
     /// Where the host of the source begins; path and target follow.
@@ -32,7 +32,7 @@ struct Entry {
     host: u8,
 }
 
-/// What a source leads to.
+/// The target of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found<'t> {
     pub(super) target: &'t [u8],
@@ -45,7 +45,7 @@ pub(super) struct Found<'t> {
 pub(super) enum Refused {
     /// The second has the source of the first.
     Duplicate(usize, usize),
-    /// Whoever follows this one comes back to it.
+    /// A loop through this one.
     Loop(usize),
 }
 
@@ -57,7 +57,7 @@ pub(super) struct AllRefused {
 }
 
 impl AllRefused {
-    /// One problem of what each is.
+    /// Converts each error to a problem and joins them.
     pub(super) fn problem(self, one: impl Fn(Refused) -> Problem) -> Problem {
         let first = one(self.first);
         self.more.into_iter().map(one).fold(first, Problem::and)
@@ -139,7 +139,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// What a request leads to. A source with this host comes before one without.
+    /// The target for a request. A source with this host comes before one without.
     pub(super) fn find(&self, host: &str, path: &[u8]) -> Option<Found<'_>> {
         let with_host = if self.has_hosts { self.number(host.as_bytes(), path) } else { None };
         let entry = self.entries.get(with_host.or_else(|| self.number(b"", path))?)?;

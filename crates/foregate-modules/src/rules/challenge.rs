@@ -1,8 +1,8 @@
-//! A page that lets pass who has done some work.
+//! A page that admits clients which have done some work.
 //!
-//! The page holds a token: when it ends, and a code that only this configuration can make for this client and host. Its
-//! script looks for an answer such that the hash of token and answer begins with enough bits that are zero, and sets a cookie
-//! of both. Nothing is kept of a client.
+//! The page holds a token: its expiry, and a code that only this configuration can make for this client and host. Its
+//! script searches an answer such that the hash of token and answer begins with enough zero bits, and sets a cookie
+//! of both. No state is kept for a client.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -112,7 +112,7 @@ impl Challenge {
         })
     }
 
-    /// Whether the request has a cookie that lets it pass.
+    /// Returns true if the request has a valid cookie.
     pub(super) fn is_solved(&self, exchange: &dyn Exchange) -> bool {
         crate::arguments::cookies(exchange.request_fields(), &self.cookie, COOKIES_LIMIT)
             .into_iter()
@@ -176,7 +176,7 @@ impl Challenge {
         }
     }
 
-    /// What signs a token: the client, the host, and when it ends.
+    /// The signature of a token: over the client, the host, and the expiry.
     fn code(&self, exchange: &dyn Exchange, ends: u64) -> Hmac<Sha256> {
         let mut code = self.key.clone();
         code.update(b"foregate challenge\0");
@@ -191,7 +191,7 @@ impl Challenge {
     }
 }
 
-/// The policy of a page whose scripts have a nonce (CSP 3).
+/// The policy of a page with a nonce for scripts (CSP 3).
 fn policy(nonce: &str) -> String {
     format!("script-src 'nonce-{nonce}'; object-src 'none'; base-uri 'none'")
 }

@@ -13,7 +13,7 @@ use super::Variables;
 use super::settings::{Action, Change, Group, Rule};
 use crate::redirects;
 
-/// What the rules of a phase have led to, for the steps that carry it out.
+/// The decisions of a phase's rules, for the steps that carry them out.
 #[derive(Default)]
 pub struct Decision {
     /// How the request ends.
@@ -29,7 +29,7 @@ pub struct Decision {
     pub(super) leaves_rules: bool,
 }
 
-/// What evaluating has led to so far.
+/// The decisions so far.
 #[derive(Default)]
 pub(super) struct Evaluation {
     /// `None` as long as nothing has been decided.
@@ -38,11 +38,11 @@ pub(super) struct Evaluation {
     pub(super) variables: Option<Variables>,
     pub(super) notes: Vec<Note>,
     pub(super) skipped: Steps,
-    /// What metrics are to count, by the names of rules.
+    /// The metrics, by the names of rules.
     pub(super) tallies: Vec<(&'static str, Text)>,
 }
 
-/// Evaluates the rules of a phase, whose variables are the value `V`; `before` are those of the phases before.
+/// Evaluates the rules of a phase, with variables in the value `V`; `before` are those of earlier phases.
 pub(super) fn evaluate<V: Value<Data = Variables>>(
     group: &Group,
     view: View<'_>,
@@ -84,7 +84,7 @@ pub(super) fn evaluate<V: Value<Data = Variables>>(
 }
 
 impl Evaluation {
-    /// Does what a rule says; breaks if no further rule counts.
+    /// Carries out a rule; breaks if no further rule counts.
     fn follow<V: Value<Data = Variables>>(
         &mut self,
         rule: &Rule,
@@ -98,7 +98,7 @@ impl Evaluation {
         }
         let mut flow = ControlFlow::Continue(());
         for action in &rule.actions {
-            // A value sees what the actions before it have set.
+            // A value sees the variables of earlier actions.
             let variables = self.variables.take();
             let seen = variables.as_ref().map_or(view, |variables| view.with::<V>(variables));
             let done = self.act(action, &seen);
@@ -188,7 +188,7 @@ impl Evaluation {
     }
 }
 
-/// What an action has led to.
+/// The result of an action.
 enum Done {
     Nothing,
     Set(Arc<[u8]>, Text),
@@ -209,12 +209,12 @@ fn change_fields(change: &Change, view: &View<'_>, edits: &mut Edits) {
         Some(field) if appends => edits.push(Edit::Append(field)),
         Some(field) => edits.push(Edit::Set(field)),
         None if appends => {}
-        // What was to be ours must not be what the client says.
+        // The client's value must not pass for ours.
         None => edits.push(named.removal()),
     }
 }
 
-/// A target as it can stand in a field; `None` if it is none, or what was asked for.
+/// A target as a field value; `None` if it is invalid, or equals the request.
 fn location(target: Text, exchange: &dyn Exchange) -> Option<Text> {
     let target = match target {
         Text::Owned(target) => Text::Owned(redirects::made_safe(target)?),

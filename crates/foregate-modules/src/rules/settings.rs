@@ -25,9 +25,9 @@ pub struct Rules {
     pub(super) request: Group,
     pub(super) rewrite: Group,
     pub(super) response: Group,
-    /// What of requests rules speak of: it comes in the head, or not at all.
+    /// Names of request fields that rules set or remove.
     pub(super) of_requests: Names,
-    /// What of responses they set or remove.
+    /// Names of response fields that rules set or remove.
     pub(super) of_responses: Names,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Whether there is no rule.
+    /// Returns true if there is no rule.
     pub(super) fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
@@ -49,26 +49,26 @@ impl Group {
         self.rules.iter().filter(|rule| !rule.dry_run).flat_map(|rule| &rule.actions)
     }
 
-    /// Whether any rule guards something.
+    /// Returns true if any rule guards something.
     pub(super) fn guards(&self) -> bool {
         self.rules.iter().any(Rule::guards)
     }
 
-    /// Whether any rule has an action of a kind.
+    /// Returns true if any rule has an action of a kind.
     pub(super) fn any(&self, kind: fn(&Action) -> bool) -> bool {
         self.rules.iter().any(|rule| rule.actions.iter().any(kind))
     }
 }
 
-/// Rules whose conditions are evaluated together. A rule that may read a variable which an earlier one sets begins
-/// another.
+/// Rules with conditions that are evaluated together. A rule that may read a variable of an earlier one begins
+/// another segment.
 pub(super) struct Segment {
     /// The number of its first rule.
     pub(super) first: usize,
     pub(super) conditions: Arc<dyn Conditions>,
 }
 
-/// What is done where a condition holds.
+/// The actions of a condition.
 pub(super) struct Rule {
     pub(super) name: Arc<[u8]>,
     pub(super) dry_run: bool,
@@ -76,7 +76,7 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// Whether it matters to whom it applies: it does more than to tell.
+    /// Returns true if its application matters: it does more than report.
     pub(super) fn guards(&self) -> bool {
         !self.dry_run && self.actions.iter().any(Action::guards)
     }
@@ -97,27 +97,27 @@ pub(super) enum Action {
 }
 
 impl Action {
-    /// Whether it matters for whom it is left out.
+    /// Returns true if skipping it matters.
     pub(super) fn guards(&self) -> bool {
         !matches!(self, Self::Log { .. })
     }
 
-    /// Whether it ends the request.
+    /// Returns true if it ends the request.
     fn is_terminal(&self) -> bool {
         matches!(self, Self::Respond { .. } | Self::Redirect { .. })
     }
 
-    /// Whether it may end the request.
+    /// Returns true if it may end the request.
     pub(super) fn may_stop(&self) -> bool {
         self.is_terminal() || matches!(self, Self::Challenge(_))
     }
 
-    /// Whether it changes what the origin gets, but for who that is.
+    /// Returns true if it changes the request to the origin, apart from the choice of the upstream.
     pub(super) fn edits_request(&self) -> bool {
         matches!(self, Self::Rewrite { .. } | Self::EditRequest(_))
     }
 
-    /// Whether it changes the fields of the response.
+    /// Returns true if it changes the fields of the response.
     pub(super) fn edits_response(&self) -> bool {
         matches!(self, Self::EditResponse(_))
     }
@@ -135,12 +135,12 @@ impl Action {
         }
     }
 
-    /// Whether it chooses who is asked.
+    /// Returns true if it chooses the upstream.
     pub(super) fn chooses_upstream(&self) -> bool {
         matches!(self, Self::Upstream(_))
     }
 
-    /// Whether it is about what the origin gets.
+    /// Returns true if it concerns the request to the origin.
     fn changes_request(&self) -> bool {
         matches!(self, Self::Rewrite { .. } | Self::EditRequest(_) | Self::Upstream(_) | Self::Challenge(_))
     }
@@ -182,7 +182,7 @@ impl Change {
         }
     }
 
-    /// Whether it leaves other fields of the name where they are.
+    /// Returns true if it keeps other fields of the name.
     fn appends(&self) -> bool {
         match self {
             Self::Fixed(edits) => matches!(**edits, [Edit::Append(_)]),
@@ -292,7 +292,7 @@ fn rule<'n>(
     whole
 }
 
-/// Whether a condition is one in its phase.
+/// Checks a condition for its phase.
 fn condition(text: &Argument, when: When, context: &mut dyn Context) -> Result<(), Problem> {
     let compiled = context.condition(text, when.phase()).map(|_| ());
     compiled.map_err(|problem| when.advise(problem, |phase| context.condition(text, phase).is_ok()))
@@ -508,7 +508,7 @@ impl Reader<'_> {
                 let field = field.or_else(|error| Err(self.node.arg(1)?.wrong(format!("{error}"))))?;
                 let edit = match appends {
                     true => Edit::Append(field),
-                    // What has no value is not sent.
+                    // A field without a value is not sent.
                     false if field.value().is_empty() => field.removal(),
                     false => Edit::Set(field),
                 };
@@ -556,7 +556,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a request can have a path that is written so: any byte may stand in it, but what no path is refuses each request.
+/// Checks a rewritten path: any byte may be in it, but an invalid path refuses each request.
 fn check_rewritten(path: &str) -> Result<(), &'static str> {
     let mut decoded = Vec::with_capacity(path.len());
     let mut bytes = path.bytes();

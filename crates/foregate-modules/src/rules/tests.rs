@@ -25,7 +25,7 @@ fn action(name: &str, arguments: &[&str]) -> Node {
     arguments.iter().fold(node(name), |node, argument| node.arg_literal(*argument))
 }
 
-/// An action whose values are expressions.
+/// An action with expressions as values.
 fn computed(name: &str, arguments: &[&str]) -> Node {
     action(name, arguments).prop_literal("expression", true)
 }
@@ -57,7 +57,7 @@ fn refused(nodes: &[Node]) -> (String, Option<String>) {
     problem.map(|problem| (problem.message, problem.help)).unwrap_or_default()
 }
 
-/// What became of a request.
+/// The outcome of a request.
 struct Done {
     sample: Sample,
     answer: Option<Response>,

@@ -47,7 +47,7 @@ impl Document {
         }
     }
 
-    /// Whether one of the validators of `if-none-match` is ours. They are compared weakly, and none of ours has a comma.
+    /// Returns true if one of the validators of `if-none-match` is ours. They are compared weakly, and none of ours has a comma.
     fn is_known(&self, request: &dyn Fields) -> bool {
         request.all("if-none-match").flat_map(|value| value.split(|byte| *byte == b',')).any(|tag| {
             let tag = tag.trim_ascii();
