@@ -1,4 +1,4 @@
-//! What must hold for any heads that the cache decides about. The function is the body of a fuzz target and is also run over that
+//! Invariants of the cache's decisions for any heads. The function is the body of a fuzz target and is also run over that
 //! target's corpus by `cargo test`.
 //!
 //! The first byte of an input chooses the settings, the rest are heads, separated by zero bytes: the first request, its response, a later
@@ -35,7 +35,7 @@ fn fields(text: &[u8]) -> HeaderList {
     list
 }
 
-/// Whether the plain reading of Cache-Control forbids storing: no quotes, nothing targeted.
+/// Returns true if the plain reading of Cache-Control forbids storing: no quotes, nothing targeted.
 fn forbids(headers: &HeaderList) -> bool {
     let lines: Vec<_> = headers.get_all(NameId::CacheControl).map(<[u8]>::to_ascii_lowercase).collect();
     let plain = !headers.contains(NameId::CdnCacheControl) && !lines.iter().any(|line| line.contains(&b'"'));

@@ -1,4 +1,4 @@
-//! What must hold for any body with a content coding. The body of a fuzz target, also run over its corpus by
+//! Invariants for any body with a content coding. The body of a fuzz target, also run over its corpus by
 //! `cargo test`.
 //!
 //! The first byte of an input chooses coding, splits and level, the rest is the body.
@@ -10,7 +10,7 @@ use foregate_modules::coding::{ContentCoding, Limits, decoder, encoder};
 const TOTAL: u64 = 1 << 20;
 /// A limit that more bodies exceed.
 const LESS: u64 = 4096;
-/// What a chain may write at once, bytes: what a decoder does, and a piece.
+/// The largest output at once, bytes: that of a decoder, and a piece.
 const AT_ONCE: usize = 68 * 1024;
 
 fn through(filter: Filtered, body: &[u8], stride: usize) -> Result<Vec<u8>, Bail> {
@@ -31,8 +31,8 @@ fn through(filter: Filtered, body: &[u8], stride: usize) -> Result<Vec<u8>, Bail
     Ok(out)
 }
 
-/// Decoding ends, within its limits, with the same bytes wherever the body is split, and those of limits that are not
-/// reached; what is encoded again is decoded to the same.
+/// Decoding ends, within its limits, with the same bytes for every split, and with those of larger limits;
+/// re-encoded output is decoded to the same.
 pub(crate) fn content_coding(data: &[u8]) {
     let Some((choice, body)) = data.split_first() else { return };
     let coding = ContentCoding::ALL[usize::from(choice & 3)];

@@ -1,11 +1,11 @@
-//! What must hold for any configuration. The body of a fuzz target, also run over its corpus by `cargo test`.
+//! Invariants for any configuration. The body of a fuzz target, also run over its corpus by `cargo test`.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use foregate::config::{format, load_text};
 
-/// Reading never panics and says what is wrong; formatting keeps to itself what it has formatted.
+/// Reading never panics and reports errors; formatting is idempotent.
 pub(crate) fn config(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(formatted) = format(Path::new("fuzz.kdl"), &text) {

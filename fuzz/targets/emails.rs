@@ -1,7 +1,7 @@
-//! What must hold for addresses that are hidden in a document. The body of a fuzz target, also run over its corpus by
+//! Invariants for hidden addresses in a document. The body of a fuzz target, also run over its corpus by
 //! `cargo test`.
 //!
-//! The first byte of an input chooses how the document is split; the first line behind it is the address of a link, the
+//! The first byte of an input chooses the splits of the document; the first line behind it is the address of a link, the
 //! rest is the document.
 
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use foregate_html::features::emails::{Emails, SCRIPT_PATH};
 use foregate_html::{Chosen, Pass, Terms, escape};
 use foregate_module::Chain;
 
-/// How what is hidden begins.
+/// The start of a hidden address.
 const HIDDEN: &str = "data-fg-email=\"";
 
-/// What becomes of the document, and whether the filter gave up: with elements in elements it needs ever more memory.
+/// The output for the document, and true if the filter gave up: nested elements need ever more memory.
 fn hidden(document: &str, stride: usize) -> (String, bool) {
     let chosen = Chosen { step: "fuzz", feature: Arc::new(Emails::new("-")) };
     let terms = Terms {
@@ -31,7 +31,7 @@ fn hidden(document: &str, stride: usize) -> (String, bool) {
     (String::from_utf8(out).expect("it was UTF-8"), gave_up)
 }
 
-/// What the script makes of the digits.
+/// The script's output for the digits.
 fn decoded(digits: &str) -> String {
     let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).expect("two digits");
     let key = byte(0);
@@ -58,14 +58,14 @@ fn restored(document: &str) -> String {
     out.replace(&script, "")
 }
 
-/// What is hidden comes back as it was, and nothing else has changed.
+/// Hidden addresses are restored, and nothing else has changed.
 pub(crate) fn html_emails(data: &[u8]) {
     let Some((choice, rest)) = data.split_first() else { return };
     let Ok(text) = std::str::from_utf8(rest) else { return };
     let (address, document) = text.split_once('\n').unwrap_or((text, ""));
     let stride = [usize::MAX, 1, 3, 17][usize::from(choice & 3)];
     link(address, stride);
-    // What looks like our own marks, and links, whose attributes are written anew.
+    // Text that looks like our own marks, and links, whose attributes are written anew.
     let lower = document.to_ascii_lowercase();
     if ["fg-email", "email-decode", "href"].iter().any(|word| lower.contains(word)) {
         return;
@@ -73,7 +73,7 @@ pub(crate) fn html_emails(data: &[u8]) {
     let (out, gave_up) = hidden(document, stride);
     let (whole, whole_gave_up) = hidden(document, usize::MAX);
     assert!(gave_up == whole_gave_up && (gave_up || out == whole), "split into pieces of {stride}");
-    // Only what a browser may read in one way or another is given up so soon.
+    // Only ambiguous documents are given up so soon.
     assert!(!gave_up || document.len() > 1 << 10 || document.contains('<'), "memory for so little");
     assert_eq!(restored(&out), document);
     assert_eq!(restored(&whole), document);
@@ -83,7 +83,7 @@ pub(crate) fn html_emails(data: &[u8]) {
 fn link(address: &str, stride: usize) {
     let mut escaped = String::new();
     escape(address, &mut escaped);
-    // These are not what browsers would see, and that is our own mark.
+    // Browsers would not see these, and they are our own mark.
     let stands_in = |character: char| ('\u{10fe00}'..='\u{10feff}').contains(&character);
     if address.contains(['\0', '\r', '\t']) || address.contains("fg-email") || address.contains(stands_in) {
         return;

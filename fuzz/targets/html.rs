@@ -1,6 +1,6 @@
-//! What must hold for any document that is rewritten. The body of a fuzz target, also run over its corpus by `cargo test`.
+//! Invariants for any rewritten document. The body of a fuzz target, also run over its corpus by `cargo test`.
 //!
-//! The first byte of an input chooses the encoding and how the rest, the document, is split.
+//! The first byte of an input chooses the encoding and the splits of the rest, the document.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn features(dry: bool) -> Vec<(Chosen, bool)> {
     features.into_iter().map(|feature| (Chosen { step: "fuzz", feature }, dry)).collect()
 }
 
-/// What becomes of the document, and whether there was too little memory for it.
+/// The output for the document, and true if there was too little memory for it.
 fn through(document: &[u8], content_type: &str, stride: usize, dry: bool, budget: usize) -> (Vec<u8>, bool) {
     let terms = Terms { content_type: Some(content_type.into()), nonce: None, path: None, budget };
     let mut chain = Chain::new(vec![Pass::filter(features(dry), terms)]);
@@ -53,7 +53,7 @@ fn through(document: &[u8], content_type: &str, stride: usize, dry: bool, budget
     (out, exceeded)
 }
 
-/// The same bytes come out wherever the document is split; features in a dry run change none.
+/// The output is the same for every split; features in a dry run change nothing.
 pub(crate) fn html_rewrite(data: &[u8]) {
     let Some((choice, document)) = data.split_first() else { return };
     let content_type = TYPES[usize::from(choice & 3)];

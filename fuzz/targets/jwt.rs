@@ -1,4 +1,4 @@
-//! What must hold for any token and any set of keys. The body of a fuzz target, also run over its corpus by `cargo test`.
+//! Invariants for any token and any set of keys. The body of a fuzz target, also run over its corpus by `cargo test`.
 //!
 //! An input is lines: the head and the claims of a token that is signed here, a token as it is, and a set of keys.
 
@@ -29,7 +29,7 @@ fn settings(keys: &[u8]) -> JwtSettings {
     })
 }
 
-/// What the origin is told if a token comes in.
+/// The fields for the origin if a token is accepted.
 fn judged(settings: &JwtSettings, token: &[u8], cookie: bool) -> Option<Sample> {
     let mut sample = Sample::get("/").field("x-user", "made up");
     let (name, prefix): (&[u8], &[u8]) =
@@ -38,7 +38,7 @@ fn judged(settings: &JwtSettings, token: &[u8], cookie: bool) -> Option<Sample> 
     (sample.run(&Jwt, settings) == Verdict::Continue).then_some(sample)
 }
 
-/// Nobody comes in who is not let in by a signature, and nobody when the time is over.
+/// Only a valid signature lets a token in, and none after its expiry.
 pub(crate) fn jwt(data: &[u8]) {
     let mut lines = data.splitn(4, |byte| *byte == b'\n');
     let mut line = || lines.next().unwrap_or_default();

@@ -1,9 +1,9 @@
-//! What must hold for modules, whatever clients and origins send. The body of a fuzz target, also run over its corpus by
+//! Invariants of modules for any input of clients and origins. The body of a fuzz target, also run over its corpus by
 //! `cargo test`.
 //!
-//! The first byte of an input chooses the route, the second how bodies are split and what is said of the connection. Then
+//! The first byte of an input chooses the route, the second the splits of bodies and the facts of the connection. Then
 //! come the request and the response, each as a line, fields, an empty line and, behind the response, the body, which is
-//! that of the request and of what modules fetch as well.
+//! that of the request and of fetches as well.
 
 use std::fmt;
 use std::path::Path;
@@ -69,7 +69,7 @@ impl<'d> Head<'d> {
     }
 }
 
-/// What becomes of an exchange, but for what differs from one to the next.
+/// The outcome of an exchange, without the parts that differ from one to the next.
 #[derive(PartialEq, Eq)]
 struct Outcome {
     target: (Vec<u8>, Option<Vec<u8>>),
@@ -98,7 +98,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// What steps see and write.
+/// The state that steps see and write.
 struct Stage {
     sample: Sample,
     state: State,
@@ -141,7 +141,7 @@ struct Run<'d> {
 }
 
 impl Run<'_> {
-    /// Runs the steps that have not run, up to a phase; what ends that.
+    /// Runs the remaining steps up to a phase; returns the end, if one ended it.
     fn phases(&mut self, last: PhaseId) -> Option<Ended> {
         let pipeline = &self.host.pipeline;
         loop {
@@ -225,7 +225,7 @@ impl Run<'_> {
         }
         let Sample { path, query, request, status, response, .. } = sample;
         let notes = state.notes.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
-        // What is left of a limit is less each time.
+        // The rest of a limit decreases each time.
         let response = response.0.into_iter().filter(|(name, _)| !name.starts_with(b"ratelimit")).collect();
         Outcome {
             target: (path, query),
@@ -250,7 +250,7 @@ fn check_fields(fields: &List) {
     }
 }
 
-/// What filters make of a body, with this answer to all that they ask for.
+/// The output of filters for a body, with this answer to all fetches.
 fn through(
     filters: Vec<Filtered>,
     body: &[u8],
@@ -272,7 +272,7 @@ fn through(
 }
 
 fn settle(chain: &mut Chain, answer: &FetchResult, out: &mut Vec<u8>) -> Result<(), Bail> {
-    /// A body is a few KiB long, what becomes of it at most some MiB.
+    /// A body is a few KiB long, its output at most some MiB.
     const ROUNDS: usize = 10_000;
     for _ in 0..ROUNDS {
         if chain.is_pending() {

@@ -1,4 +1,4 @@
-//! What must hold for any expression. The body of a fuzz target, also run over its corpus by `cargo test`.
+//! Invariants for any expression. The body of a fuzz target, also run over its corpus by `cargo test`.
 //!
 //! An input is lines: the last is a host, the one before a path, those before are one rule each.
 

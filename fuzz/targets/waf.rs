@@ -1,4 +1,4 @@
-//! What must hold for any rules of the firewall. The bodies of fuzz targets, also run over their corpora by
+//! Invariants for any rules of the firewall. The bodies of fuzz targets, also run over their corpora by
 //! `cargo test`.
 
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ impl Files for Input<'_> {
     }
 }
 
-/// Loading never panics, ends, and says where it refuses; what it makes is whole.
+/// Loading never panics, ends, and reports places of errors; its result is complete.
 pub(crate) fn seclang(data: &[u8]) {
     let sources = [Source::files("main")];
     let outcome = load(&sources, &mut Input::new(data));

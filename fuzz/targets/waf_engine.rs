@@ -1,4 +1,4 @@
-//! What must hold for the firewall's engine over any request. The bodies of fuzz targets, also run over their
+//! Invariants of the firewall's engine for any request. The bodies of fuzz targets, also run over their
 //! corpora by `cargo test`.
 
 use std::net::SocketAddr;
@@ -53,7 +53,7 @@ SecRule TX:score "@ge 2" "id:60,phase:2,deny,status:403,log,msg:'%{tx.score}'"
 SecRule REQUEST_COOKIES|MATCHED_VAR "!@rx ^[^;]*$" "id:61,phase:5,pass,log"
 "#;
 
-/// No limit: where one is reached depends on what the prefilter has left out.
+/// No limit: the place at which one is reached depends on the prefilter.
 const WORK: u64 = u64::MAX;
 
 fn engine(prefilter: bool) -> Arc<Engine> {
@@ -77,8 +77,8 @@ fn engine(prefilter: bool) -> Arc<Engine> {
 
 static ENGINES: LazyLock<[Arc<Engine>; 2]> = LazyLock::new(|| [engine(true), engine(false)]);
 
-/// The prefilter changes nothing that is said of a request, and no line that is said of it can be broken out of; where nothing is
-/// stopped, what would be is told.
+/// The prefilter does not change the report, and no log line can be broken out of; in detection,
+/// the hypothetical verdict is reported.
 pub(crate) fn waf_engine(data: &[u8]) {
     differential(&ENGINES, data);
     let report = |mode| run(&ENGINES[0], data, Some(mode));
@@ -90,7 +90,7 @@ pub(crate) fn waf_engine(data: &[u8]) {
     }
 }
 
-/// The same for any rules: they stand before a line `#request`.
+/// The same invariants for any rules: they come before a line `#request`.
 pub(crate) fn waf_rules(data: &[u8]) {
     const MARK: &[u8] = b"\n#request\n";
     let Some(at) = data.windows(MARK.len()).position(|window| window == MARK) else { return };

@@ -1,4 +1,4 @@
-//! What must hold for any value that the firewall looks at. The bodies of fuzz targets, also run over their corpora by
+//! Invariants for any value in the firewall. The bodies of fuzz targets, also run over their corpora by
 //! `cargo test`.
 
 use std::borrow::Cow;
@@ -8,7 +8,7 @@ use foregate_waf::injection::{sqli, xss};
 use foregate_waf::scan::{Found, Options, Pattern, Scan};
 use foregate_waf::transform::{Bytes, Transformation};
 
-/// Each transformation, and after it each other: what it writes is bounded, and it says rightly which values it leaves.
+/// Each transformation, and each other after it: output is bounded, and unchanged values are predicted correctly.
 pub(crate) fn transformations(data: &[u8]) {
     let bytes = Bytes::of(data);
     for (name, transformation) in Transformation::ALL {
@@ -38,7 +38,7 @@ pub(crate) fn injections(data: &[u8]) {
     }
 }
 
-/// Counts what is handed on.
+/// Counts emitted values.
 #[derive(Default)]
 struct Counter {
     arguments: usize,

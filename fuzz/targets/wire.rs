@@ -1,7 +1,7 @@
-//! What must hold for any input of the codec. Each function is the body of a fuzz target and is also run over
+//! Invariants of the codec for any input. Each function is the body of a fuzz target and is also run over
 //! that target's corpus by `cargo test`.
 //!
-//! The first byte of an input chooses limits and splits, the rest is what the peer sent.
+//! The first byte of an input chooses limits and splits, the rest is the peer's data.
 
 use foregate_wire::connection::{drop_underscore_names, keep_alive, strip_hop_by_hop, upgrade};
 use foregate_wire::hpack::{BlockError, Encoder, Inspected, Inspector, Section};
@@ -83,7 +83,7 @@ fn check_fields(headers: &HeaderList) {
 /// The most fields that limits allow.
 const FIELDS: usize = 128;
 
-/// What another parser reads is what we meant.
+/// Another parser reads the fields that were meant.
 fn same_fields(headers: &HeaderList, other: &[httparse::Header<'_>]) {
     let other = other.iter().map(|field| (field.name.as_bytes(), field.value));
     assert!(headers.iter().map(|field| (field.name, field.value)).eq(other), "another parser's fields");
@@ -346,7 +346,7 @@ fn proxy_header(input: &[u8]) {
     for end in 0..input.len().min(proxy_protocol::MAX_V2_PAYLOAD) {
         match proxy_protocol::parse(&input[..end]) {
             Ok(None) => {}
-            // What a part of the input decides, the rest does not change.
+            // A decision about a part of the input holds for the whole.
             decided => {
                 assert_eq!(decided, whole);
                 break;
@@ -364,8 +364,8 @@ fn proxy_header(input: &[u8]) {
     }
 }
 
-/// A list that is changed step by step is what a plain list would be. A line of the input is a step: a byte that says what
-/// is done, a name, a colon, a value.
+/// A list that is changed step by step equals a plain list. A line of the input is a step: a byte for the operation,
+/// a name, a colon, a value.
 pub fn header_list(data: &[u8]) {
     /// All fields are compared after each step.
     const STEPS: usize = 200;
@@ -466,8 +466,8 @@ impl Plain {
 
 /// Header blocks of one connection, each with its length before it.
 ///
-/// Another inspector stands for the decoder behind the first one: it gets what is well-formed, and substitutes for the
-/// rest. Both must know the same entries then.
+/// Another inspector represents the decoder behind the first one: it gets well-formed blocks, and substitutes for the
+/// rest. Both must have the same entries then.
 pub fn header_blocks(data: &[u8]) {
     let Some((&choice, mut input)) = data.split_first() else {
         return;
@@ -511,7 +511,7 @@ pub fn header_blocks(data: &[u8]) {
     }
 }
 
-/// What an encoder makes of the fields of blocks, and who decodes that.
+/// An encoder's output for the fields of blocks, with its decoder.
 struct Written {
     encoder: Encoder,
     decoder: Inspector,
@@ -548,7 +548,7 @@ impl Written {
     }
 }
 
-/// What both inspectors know must be the same, but for what is malformed.
+/// Both inspectors must have the same entries, except for malformed ones.
 fn same_entries(one: &mut Inspector, other: &mut Inspector) {
     let mut scratch = Vec::new();
     for index in 62..127u8 {

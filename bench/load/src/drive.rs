@@ -25,7 +25,7 @@ const DRAIN: Duration = Duration::from_secs(20);
 /// Connections that may be without an answer at a time while many are being opened.
 const OPENING: usize = 64;
 
-/// What each connection does.
+/// The use of each connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// Carries one request after the other.
@@ -36,7 +36,7 @@ pub enum Use {
     Told,
 }
 
-/// What load to make.
+/// The load to generate.
 pub struct Plan {
     /// The proxy.
     pub target: SocketAddr,
@@ -44,7 +44,7 @@ pub struct Plan {
     pub connections: usize,
     /// Requests at a time on each, over HTTP/2; none: HTTP/1.1.
     pub streams: Option<usize>,
-    /// What the connections do.
+    /// The use of the connections.
     pub usage: Use,
     /// Body bytes of the answers.
     pub answer: usize,
@@ -59,7 +59,7 @@ pub struct Plan {
     pub pages: usize,
     /// Number of source addresses; 0: the kernel's choice.
     pub sources: u32,
-    /// What the HTTP/1.1 requests are and their answers must be, picked at random; none: made of `answer`, `upload`,
+    /// The HTTP/1.1 requests with their expected responses, picked at random; none: made of `answer`, `upload`,
     /// `hosts` and `pages`.
     pub exchanges: Option<Vec<Exchange>>,
 }
@@ -80,7 +80,7 @@ struct Client {
     tls_noted: bool,
 }
 
-/// All connections and what they counted.
+/// All connections with their counts.
 pub struct Driver {
     plan: Plan,
     poll: Poll,
@@ -91,13 +91,13 @@ pub struct Driver {
     random: Random,
     buffer: Vec<u8>,
     out: Vec<u8>,
-    /// Whether connections go on to the next request by themselves.
+    /// Set if connections send the next request by themselves.
     open: bool,
-    /// What the present phase counted.
+    /// The counts of the present phase.
     pub tally: Tally,
     /// When the last answer was complete.
     pub last: Instant,
-    /// Connections whose answer was complete since this was last emptied.
+    /// Connections with complete responses since this was last emptied.
     finished: VecDeque<usize>,
 }
 
@@ -188,10 +188,10 @@ impl Driver {
         self.drain()
     }
 
-    /// Sends bursts of requests on connections picked at random until so many were
+    /// Sends bursts of requests on connections picked at random until this number was
     /// sent. A burst starts `interval` after the one before it, or, with no
-    /// interval, when that one is over. Sizes that are not given and the picks
-    /// depend on nothing but the number of connections, so that every proxy gets
+    /// interval, when that one is over. Unspecified sizes and the picks
+    /// depend only on the number of connections, so that every proxy gets
     /// the same.
     pub fn bursts(&mut self, requests: u64, size: Option<usize>, interval: Duration) -> Result<(), String> {
         let mut random = Random::new();
@@ -219,7 +219,7 @@ impl Driver {
         self.drain()
     }
 
-    /// Handles what happened without waiting, and counts connections that are gone.
+    /// Handles pending events without waiting, and counts closed connections.
     pub fn gone(&mut self) -> Result<usize, String> {
         self.step(Instant::now())?;
         Ok(self.clients.iter().filter(|client| client.link.is_none()).count())
@@ -263,7 +263,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Lets a connection send what it may, and opens it if need be.
+    /// Lets a connection send, and opens it if need be.
     fn go(&mut self, index: usize) {
         if let Err(error) = self.send(index) {
             self.fail(index, kind_of(&error));
@@ -406,7 +406,7 @@ impl Driver {
 }
 
 impl Client {
-    /// Whether an answer, or the close that must follow it, is still awaited.
+    /// Returns true if a response, or the close behind it, is still awaited.
     fn busy(&self) -> bool {
         self.unanswered() || (self.closing && self.link.is_some())
     }

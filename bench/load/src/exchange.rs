@@ -1,4 +1,4 @@
-//! What is sent, and what has to come back.
+//! Requests and the expected responses.
 
 use std::error::Error;
 use std::path::Path;
@@ -7,17 +7,17 @@ use serde_json::Value;
 
 use crate::pattern;
 
-/// A request and what its answer must be.
+/// A request with its expected response.
 pub struct Exchange {
     /// The whole request, as it goes over HTTP/1.1.
     pub request: Vec<u8>,
-    /// What is compared.
+    /// The expected response.
     pub expected: Expected,
-    /// What it is counted with, where exchanges are told apart.
+    /// The class under which it is counted.
     pub class: String,
 }
 
-/// What an answer must be.
+/// The expectations for a response.
 pub struct Expected {
     /// The status.
     pub status: u16,
@@ -27,7 +27,7 @@ pub struct Expected {
     pub body: Body,
 }
 
-/// What a body must be.
+/// The expected body.
 pub enum Body {
     /// So many bytes of the pattern.
     Pattern(usize),
@@ -47,7 +47,7 @@ impl Body {
         }
     }
 
-    /// Whether `bytes` are what the body holds from `offset` on. They must not go beyond its end.
+    /// Compares `bytes` with the body from `offset` on. They must not go beyond its end.
     pub fn matches(&self, offset: usize, bytes: &[u8]) -> bool {
         match self {
             Self::Pattern(_) => pattern::matches(offset, bytes),

@@ -8,14 +8,14 @@ const HEAD_LIMIT: usize = 16 * 1024;
 /// Fields looked at in an answer.
 const FIELDS_LIMIT: usize = 32;
 
-/// What an answer has come to after some more bytes.
+/// The state of a response after more bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fed {
-    /// It is not complete.
+    /// Incomplete.
     More,
-    /// It is complete and as expected, with so many body bytes; `close` when the server will close.
+    /// Complete and as expected, with this many body bytes; `close` if the server will close.
     Done { close: bool, length: usize },
-    /// It is wrong, in this way.
+    /// Wrong, with the reason.
     Wrong(&'static str),
 }
 
@@ -39,7 +39,7 @@ enum Framing {
     Chunked(Chunk),
 }
 
-/// What of a chunk comes next.
+/// The next part of a chunk.
 #[derive(Clone, Copy)]
 enum Chunk {
     /// The line with its size.
@@ -58,7 +58,7 @@ impl Default for Framing {
     }
 }
 
-/// What of an answer's head is needed to read the rest.
+/// The facts of a response's head that are needed to read the rest.
 struct Head {
     /// Where the body begins.
     end: usize,
@@ -91,7 +91,7 @@ impl Answer {
         Fed::Done { close, length }
     }
 
-    /// Takes a part of a body in chunks, whose data are compared where they lie.
+    /// Reads a part of a chunked body, and compares the data in place.
     fn feed_chunks(&mut self, bytes: &[u8], mut come: usize, mut chunk: Chunk, expected: &Expected) -> Fed {
         let mut joined = std::mem::take(&mut self.head);
         joined.extend_from_slice(if joined.is_empty() { &[] } else { bytes });

@@ -50,7 +50,7 @@ struct Stream {
     come: usize,
 }
 
-/// What the server has made known, or an answer that ended.
+/// A signal of the server, or the end of a response.
 pub enum Event {
     /// A request was answered as expected.
     Answered(Instant),
@@ -107,12 +107,12 @@ impl Connection {
         self.streams.len()
     }
 
-    /// Whether requests may be sent now.
+    /// Returns true if requests may be sent now.
     pub fn usable(&self) -> bool {
         self.ready && !self.leaving
     }
 
-    /// Whether the connection has no further use once nothing waits.
+    /// Returns true if the connection has no further use once nothing waits.
     pub fn leaving(&self) -> bool {
         self.leaving
     }
@@ -136,7 +136,7 @@ impl Connection {
         self.leaving |= self.next_id > LAST_STREAM;
     }
 
-    /// Takes bytes from the server; what must be answered goes to `out`.
+    /// Reads bytes of the server; replies go to `out`.
     pub fn feed(&mut self, bytes: &[u8], out: &mut Vec<u8>, mut event: impl FnMut(Event)) {
         let mut pending = std::mem::take(&mut self.pending);
         let whole = if pending.is_empty() {
@@ -271,7 +271,7 @@ fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, id: u32, payload: &[u8]) {
     out.extend_from_slice(payload);
 }
 
-/// A literal field whose name is in the static table, added to the dynamic table
+/// A literal field with its name in the static table, added to the dynamic table
 /// (RFC 7541, section 6.2.1). Names' indices and values' lengths here fit a byte.
 fn literal(out: &mut Vec<u8>, name: u8, value: &str) {
     out.push(0x40 | name);

@@ -43,7 +43,7 @@ pub fn tls(
     Ok(Arc::new(config))
 }
 
-/// What a read came to.
+/// The result of a read.
 pub enum Received {
     /// So many bytes; `last` when the socket is known to hold no more for now.
     Data { bytes: usize, last: bool },
@@ -149,7 +149,7 @@ impl Link {
         Ok(())
     }
 
-    /// Reads what has come.
+    /// Reads the available bytes.
     pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
         let Some(tls) = &mut self.tls else {
             return match self.socket.read(buffer) {
@@ -184,7 +184,7 @@ impl Link {
         }
     }
 
-    /// What the TLS handshake came to, in words.
+    /// The result of the TLS handshake, in words.
     pub fn negotiated(&self) -> Option<String> {
         let tls = self.tls.as_ref()?;
         let suite = tls.negotiated_cipher_suite()?.suite();

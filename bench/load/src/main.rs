@@ -100,7 +100,7 @@ fn run_origin(listen: &str, control: &str, options: &[&str]) -> Result<(), Box<d
     Ok(origin::serve(&settings)?)
 }
 
-/// Writes a certificate with an ECDSA P-256 key; `both.pem` is what HAProxy reads.
+/// Writes a certificate with an ECDSA P-256 key; `both.pem` is for HAProxy.
 fn write_certificate(folder: &Path) -> Result<(), Box<dyn Error>> {
     let made = rcgen::generate_simple_self_signed([link::NAME.to_owned()])?;
     let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());

@@ -1,7 +1,7 @@
-//! The origin: answers from memory, checks what is uploaded, counts its connections.
+//! The origin: answers from memory, checks uploads, counts its connections.
 //!
 //! `GET /b/N`, `/plain/N` or `/slow/N` is answered with N pattern bytes, `GET /errors/STATUS/N` with this
-//! status and as many; a query and a body are passed over. `POST /u/N` must carry the pattern
+//! status and as many; a query and a body are ignored. `POST /u/N` must carry the pattern
 //! and is answered with N pattern bytes, or with 400 when a byte differs. `GET .../page` is
 //! answered with a document from a file. A second address answers every connection with the
 //! counts as JSON.
@@ -48,13 +48,13 @@ enum Rest {
 struct Upload {
     rest: Rest,
     come: usize,
-    /// Whether it has to be the pattern.
+    /// Set if it has to be the pattern.
     compared: bool,
     intact: bool,
     answer: Answer,
 }
 
-/// What a request asks for.
+/// The resource of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Answer {
     status: u16,
@@ -242,7 +242,7 @@ impl Origin {
         }
     }
 
-    /// Writes what waits and reads what has come. An error ends the connection.
+    /// Writes pending output and reads the available bytes. An error ends the connection.
     fn turn(&mut self, index: usize, buffer: &mut [u8], ended: bool) -> io::Result<()> {
         // An event of a connection that a turn before it in this batch removed.
         let Some(mut client) = self.clients[index].take() else { return Ok(()) };

@@ -18,7 +18,7 @@ use crate::tally::Tally;
 /// An answer that takes longer is a fault.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is sent.
+/// The requests to send.
 pub struct Plan {
     pub target: SocketAddr,
     /// Requests a second.
@@ -70,7 +70,7 @@ pub fn run(plan: &Plan) -> Value {
     json!({ "seconds": seconds, "classes": classes, "unsent": (due - answered as f64).max(0.0) })
 }
 
-/// One exchange; the length of the answer's body, or what was wrong.
+/// One exchange; the length of the response's body, or the error.
 fn ask(target: SocketAddr, kept: &mut Option<TcpStream>, exchange: &Exchange) -> Result<usize, &'static str> {
     let mut stream = match kept.take() {
         Some(stream) => stream,

@@ -1,5 +1,5 @@
-//! The content of every body: a fixed pattern whose period is a prime, so that a
-//! byte that is missing, doubled or moved does not go unseen.
+//! The content of every body: a fixed pattern with a prime as its period, so that a
+//! missing, doubled or moved byte is noticed.
 
 use std::sync::LazyLock;
 
@@ -23,7 +23,7 @@ pub fn body(length: usize) -> Vec<u8> {
     PATTERN.iter().copied().cycle().take(length).collect()
 }
 
-/// Whether `bytes` are what a body holds from `offset` on.
+/// Compares `bytes` with a body from `offset` on.
 pub fn matches(mut offset: usize, mut bytes: &[u8]) -> bool {
     while !bytes.is_empty() {
         let at = offset % PERIOD;

@@ -1,4 +1,4 @@
-//! What a run counted.
+//! The counts of a run.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,9 +18,9 @@ pub struct Tally {
     pub bytes: u64,
     /// Connections opened.
     pub connects: u64,
-    /// What went wrong, by kind.
+    /// Errors by kind.
     pub faults: BTreeMap<&'static str, u64>,
-    /// TLS connections by what was negotiated.
+    /// TLS connections by their negotiated parameters.
     pub tls: BTreeMap<String, u64>,
     latency: Vec<u64>,
     /// The longest time between two answers, on whatever connections.

@@ -81,7 +81,7 @@ fn spin() -> ControlFlow<Never> {
     ControlFlow::Continue(())
 }
 
-/// Whom to ask: an upstream that does not answer.
+/// The upstream to ask, which does not answer.
 #[derive(Debug)]
 pub struct Silent(UpstreamId);
 
@@ -98,7 +98,7 @@ impl FromNode for Silent {
     }
 }
 
-/// What is asked, and its answer.
+/// The fetch, and its answer.
 #[derive(Debug)]
 pub struct Question;
 

@@ -22,7 +22,7 @@ use foregate_module::Pipeline;
 
 pub use crate::modules::shipped;
 
-/// The whole program: reads the command line and does what it says, with the modules of `pipeline`. To be called once,
+/// The whole program: reads the command line and runs the command, with the modules of `pipeline`. To be called once,
 /// by `main`.
 ///
 /// A binary chooses its allocator itself; ours uses `mimalloc`, which the `foregate` crate does not set for others.

@@ -81,7 +81,7 @@ fn check_tells_mistakes_as_json() {
     assert_eq!(error["help"], "did you mean `site`?");
 }
 
-/// What logs are written with shall not complain of the terminal that it finds.
+/// The log writer does not complain about the terminal.
 #[test]
 fn a_terminal_gets_nothing_but_what_was_asked_for() {
     let folder = Folder::new("terminal");
@@ -181,7 +181,7 @@ site \"*\" {
 #[test]
 fn reload_asks_the_admin_socket() {
     let folder = Folder::new("reload");
-    // The process has an environment of its own; what it cannot resolve, it says.
+    // The process has its own environment; it reports missing variables.
     folder.write(
         "foregate.kdl",
         &format!("admin \"admin.sock\"\naccess-log \"${{env:SURELY_NOT_SET_1}}\"\n{FINE}"),
@@ -416,7 +416,7 @@ fn influence_is_told_with_its_reason() {
     assert_eq!((&clear["by"], &clear["via"]), (&serde_json::json!(["response fields"]), &Value::Null));
     let text = stdout(&folder.run(&["modules", "--affects", "clear-headers"]));
     assert!(text.contains("can be changed by\n") && text.contains("can change\n"), "{text}");
-    // Nothing changes what has run before: not by a value that is written later, nor by a response that is not there.
+    // Nothing changes earlier steps: not a value that is written later, nor a response that is not there yet.
     for late in ["waf.score", "status", "response body"] {
         let changes = json(&folder.run(&["modules", "--affects", late, "--json"]))["changes"].clone();
         let changes = changes.as_array().unwrap();
@@ -494,7 +494,7 @@ fn the_custom_binary_runs() {
         |arguments: &[&str]| Command::new(&binary).args(arguments).current_dir(&folder.0).output().unwrap();
     let text = stdout(&run(&["modules"]));
     assert!(text.contains("  office-hours  ") && text.contains("  clear-headers-response  "), "{text}");
-    // Own filters of bodies see what is not compressed yet.
+    // Own filters of bodies see the uncompressed body.
     let place = |step: &str| text.find(&format!("  {step}  ")).unwrap();
     assert!(
         place("decode-for-filters") < place("quote-write") && place("quote-write") < place("compress"),

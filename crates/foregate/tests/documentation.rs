@@ -1,6 +1,6 @@
-//! What the documentation shows is true: its configurations are checked by the binary, its commands run.
+//! The documentation is correct: the binary checks its configurations, and its commands run.
 //!
-//! CONTRIBUTING.md says which fences mean what.
+//! CONTRIBUTING.md explains the kinds of fences.
 
 #![allow(
     clippy::unwrap_used,
@@ -33,7 +33,7 @@ fn root() -> PathBuf {
 struct Snippet {
     /// File and line, for messages.
     place: String,
-    /// What follows the fence, for example `kdl site`.
+    /// The text behind the fence, for example `kdl site`.
     kind: String,
     text: String,
 }
@@ -102,12 +102,12 @@ fn completed(snippet: &Snippet) -> String {
         "listen" => around("listen \"127.0.0.1:1\" {\n", "}\n") + site,
         "upstream" => around("upstream \"other\" {\nserver \"127.0.0.1:3\"\n", "}\n") + listen + site,
         "site" => around("site \"*\" {\n", "}\n") + listen + app,
-        // What a module's key may stand in; the narrowest.
+        // The narrowest block in which a module's key is allowed.
         "route" | "module" if !["proxy ", "respond "].iter().any(|key| text.contains(key)) => {
             around("site \"*\" {\nroute \"/**\" {\nproxy \"app\"\n", "}\n}\n") + listen + app
         }
         "route" | "module" => around("site \"*\" {\nroute \"/**\" {\n", "}\n}\n") + listen + app,
-        // A route file of NGINX is what stands in a route, but for its lists.
+        // A route file of NGINX contains the keys of a route, except for lists.
         "nginx" => {
             let is_list = |line: &&str| line.starts_with("list ");
             let lists: String = text.lines().filter(is_list).map(|line| format!("{line}\n")).collect();
@@ -200,7 +200,7 @@ fn configurations_are_taken_and_wrong_ones_refused() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// What readers copy is laid out as `foregate fmt` would have it.
+/// Configurations are formatted as by `foregate fmt`.
 #[test]
 fn configurations_are_formatted() {
     let mut wrong = String::new();
@@ -218,8 +218,8 @@ fn configurations_are_formatted() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// The code of the chapters on modules is all of the example, which is built and run by `cli.rs`: whoever copies every
-/// block has what compiles.
+/// The code of the chapters on modules is the whole example, which `cli.rs` builds and runs: copying every
+/// block gives code that compiles.
 #[test]
 fn the_code_of_the_guide_is_that_of_the_example() {
     let source =
@@ -337,7 +337,7 @@ fn the_tour_of_the_readme_works() {
             .replace("127.0.0.1:8080", &http.to_string())
             .replace("127.0.0.1:8443", &https.to_string())
             .replace("127.0.0.1:9145", &metrics.to_string())
-            // An error status is an error, except where it is what the tour shows.
+            // An error status is an error, unless the tour shows it.
             .replace("curl ", "curl -sS -f ")
             .replace("-f -i ", "-i ")
             .replace("-f -s -o ", "-s -o ")
@@ -345,7 +345,7 @@ fn the_tour_of_the_readme_works() {
                 "foregate/broken.kdl\nforegate explain",
                 "foregate/broken.kdl && exit 1\nforegate explain",
             )
-            // The same, but it reads to the end, so that what is before it in the pipe does not fail.
+            // A replacement that reads to the end, so that the command before it in the pipe does not fail.
             .replace("| head -20", "| sed -n 1,20p");
         let output = Command::new("bash")
             .args(["-e", "-o", "pipefail", "-c", &commands])

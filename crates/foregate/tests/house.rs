@@ -1,6 +1,6 @@
-//! Rules of the house that no compiler checks: who may depend on whom, and what every crate states.
+//! Rules of the house that no compiler checks: dependencies between crates, and the statements of every crate.
 //!
-//! A rule that is in the way is changed here, with its reason, together with what it was in the way of.
+//! A rule that is in the way is changed here, with its reason, together with the code that needs it.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at what they do not expect")]
 
@@ -91,7 +91,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("foregate-cases", &[]),
 ];
 
-/// Crates that hold no I/O, and what would bring it in.
+/// Crates without I/O, and the dependencies that would bring it in.
 const PURE: &[&str] = &[
     "foregate-module",
     "foregate-wire",
@@ -105,8 +105,8 @@ const PURE: &[&str] = &[
 ];
 const IMPURE: &[&str] = &["tokio", "mio", "h2", "hyper", "rustls", "rustix", "socket2", "notify"];
 
-/// The only files that may hold unsafe code: system calls that no safe crate offers, and the border to NGINX. Their crates
-/// deny what they cannot forbid.
+/// The only files with unsafe code: system calls that no safe crate offers, and the border to NGINX. Their crates
+/// deny it otherwise.
 const MAY_BE_UNSAFE: &[(&str, &str)] =
     &[("foregate-proxy", "src/sys.rs"), ("foregate-io", "src/sys.rs"), ("foregate-nginx", "src/ffi.rs")];
 
@@ -130,7 +130,7 @@ fn name(package: &Value) -> &str {
     package["name"].as_str().unwrap()
 }
 
-/// What the package itself uses, its build script included; tests may use what they like.
+/// The dependencies of the package itself, including its build script; tests may use any.
 fn dependencies(package: &Value) -> Vec<&str> {
     let all = package["dependencies"].as_array().unwrap();
     all.iter().filter(|dependency| dependency["kind"] != "dev").map(name).collect()
@@ -271,7 +271,7 @@ fn every_metric_and_every_field_of_the_access_log_is_documented() {
         .collect();
     assert!(fields.len() > 10, "the fields of the access log were not found: {fields:?}");
 
-    // What is rendered without any traffic: the families whose labels come with traffic are asked for.
+    // The families without labels, or with static ones, are rendered without traffic.
     let metrics = Arc::new(Metrics::default());
     let site = metrics.unrouted();
     site.request(Some(200), Duration::ZERO);

@@ -78,7 +78,7 @@ fn tables_are_those_of_the_schema() {
     hold(&path, &text, &updated);
 }
 
-/// Has the file hold what it should, or says that it does not.
+/// Writes the updated file, or reports that it differs.
 fn hold(path: &Path, text: &str, updated: &str) {
     if updated != text {
         assert!(
@@ -90,7 +90,7 @@ fn hold(path: &Path, text: &str, updated: &str) {
     }
 }
 
-/// What stands above the tables of modules.
+/// The text above the tables of modules.
 const ABOVE: &str = "\
 # Keys of modules
 

@@ -1,4 +1,4 @@
-//! What `foregate check` says about files with mistakes, word for word: tests/ui/NAME.stderr. With `UPDATE_UI=1` these
+//! The messages of `foregate check` for files with mistakes, word for word: tests/ui/NAME.stderr. With `UPDATE_UI=1` these
 //! files are written.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test stops at what it did not expect")]
 

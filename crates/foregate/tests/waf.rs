@@ -467,7 +467,7 @@ site \"example.com\" {
 }
 ";
 
-/// A folder with a configuration whose routes have firewalls of all kinds.
+/// A folder with a configuration of routes with firewalls of all kinds.
 fn configured(name: &str) -> Folder {
     let folder = Folder::new(name);
     let rules = "SecRequestBodyAccess On\n\
@@ -478,8 +478,8 @@ fn configured(name: &str) -> Folder {
     folder
 }
 
-/// The `waf` of the route that a request would reach looks at it: its rules, mode and limits, and the exclusions whose condition
-/// holds.
+/// The `waf` of the request's route is used: its rules, mode and limits, and the exclusions with true
+/// conditions.
 #[test]
 fn waf_explain_takes_a_configuration() {
     let folder = configured("waf-explain-configured");

@@ -1,4 +1,4 @@
-//! A case as data: what its text says, before anything runs.
+//! A case as data, parsed from its text.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -14,11 +14,11 @@ pub struct Case {
     pub name: String,
     /// Where the text stands.
     pub path: PathBuf,
-    /// The first comment: what the case shows.
+    /// The first comment: the purpose of the case.
     pub title: String,
-    /// What the case says about the configuration.
+    /// The parts of the configuration in the case.
     pub config: ConfigParts,
-    /// What the proxy is started with.
+    /// The start options of the proxy.
     pub start: Start,
     /// The certificates to make before the start, in the order of the file.
     pub certificates: Vec<Certificate>,
@@ -66,7 +66,7 @@ pub enum CaseFileKind {
 /// What the proxy is started with, besides its configuration.
 #[derive(Debug, Default)]
 pub struct Start {
-    /// The most descriptors that it may have; otherwise what the runner may have.
+    /// The limit on its descriptors; otherwise that of the runner.
     pub descriptors: Option<u32>,
     /// The address of a listening socket that it inherits by `LISTEN_FDS`.
     pub inherit: Option<Text>,
@@ -142,7 +142,7 @@ pub struct Origin {
     pub unix: bool,
     /// Listens on `::1`.
     pub ipv6: bool,
-    /// What it does.
+    /// Its steps.
     pub steps: Vec<Step>,
 }
 
@@ -155,7 +155,7 @@ pub struct Client {
     pub line: usize,
     /// How it connects at first.
     pub connect: Connect,
-    /// What it does.
+    /// Its steps.
     pub steps: Vec<Step>,
 }
 
@@ -200,7 +200,7 @@ pub struct ClientTls {
 pub struct Command {
     /// The line of its first word.
     pub line: usize,
-    /// The verb and what follows.
+    /// The verb and its arguments.
     pub arguments: Vec<Text>,
     /// The exit code; 0 when the case says nothing.
     pub exit: i32,
@@ -215,7 +215,7 @@ pub struct OutputCheck {
     pub line: usize,
     /// Standard error instead of standard output.
     pub stderr: bool,
-    /// Whether it must stand there.
+    /// Set if it must be present.
     pub present: bool,
     /// The text.
     pub text: Text,
@@ -228,7 +228,7 @@ pub struct Step {
     pub line: usize,
     /// Its text, for reports.
     pub source: String,
-    /// What to do.
+    /// The action.
     pub action: Action,
 }
 
@@ -241,7 +241,7 @@ pub struct Time {
     pub within: Duration,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Debug, Clone)]
 pub enum Action {
     /// Takes the next connection.
@@ -301,11 +301,11 @@ pub enum Action {
     },
     /// Writes HTTP/2 frames.
     Frames(usize, FrameOut),
-    /// What is left unread does not matter from here on.
+    /// Unread input is ignored from here on.
     Ignore,
 }
 
-/// Whether TLS is told of an end.
+/// Set if an end is announced in TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goodbye {
     /// By close_notify.
@@ -376,7 +376,7 @@ pub struct Respond {
     pub stream: Option<u32>,
 }
 
-/// What to read.
+/// The input to read.
 #[derive(Debug, Clone)]
 pub struct Receive {
     /// The kind.
@@ -390,13 +390,13 @@ pub struct Receive {
 /// The kinds of things to read.
 #[derive(Debug, Clone)]
 pub enum Wanted {
-    /// A message: as much of it as `extent` says, whose start line holds these words.
+    /// A message: as much of it as `extent` says, with these words in its start line.
     Message {
         /// Status; or method and target.
         start: Vec<Text>,
         /// How much of it.
         extent: Extent,
-        /// It has no body, whatever its head says (the answer to HEAD).
+        /// It has no body, regardless of its head (the response to HEAD).
         no_body: bool,
     },
     /// The rest of the body of the message read last.
@@ -432,7 +432,7 @@ pub enum Extent {
     Cut,
 }
 
-/// What to look at in the message read last.
+/// The part of the last message to check.
 #[derive(Debug, Clone)]
 pub enum Expect {
     /// The status code, one of these.

@@ -1,4 +1,4 @@
-//! The certificates of a case, made at its start: a `ca.pem`, and what that authority signed.
+//! The certificates of a case, made at its start: a `ca.pem`, and certificates of that authority.
 
 use std::fs;
 use std::path::Path;

@@ -20,7 +20,7 @@ const TYPE_SRV: u16 = 33;
 /// The records of one line of a `dns` block.
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// Whose they are, in lower case.
+    /// The name, in lower case.
     pub name: String,
     /// The type that is answered so; `None`: any.
     kind: Option<u16>,
@@ -51,7 +51,7 @@ impl Record {
     ///
     /// # Errors
     ///
-    /// A sentence that says what is not understood.
+    /// A sentence about the part that cannot be parsed.
     pub(crate) fn read(words: &mut Words) -> Result<Self, String> {
         let ttl = words.number_option("ttl")?.unwrap_or(1);
         let delay = words.option("delay").map(|delay| duration(&delay)).transpose()?.unwrap_or_default();

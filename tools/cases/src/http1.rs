@@ -17,12 +17,12 @@ pub struct Message {
     pub wire: Vec<u8>,
     /// `none`, `length`, `chunked` or `close`; HTTP/2: `stream`.
     pub framing: &'static str,
-    /// Whether all of it has come.
+    /// Set once it is complete.
     pub complete: bool,
     pub(crate) rest: Rest,
 }
 
-/// What the body still needs.
+/// The missing part of the body.
 #[derive(Debug, Default, Clone)]
 pub(crate) enum Rest {
     #[default]
@@ -38,18 +38,18 @@ pub(crate) enum Rest {
 /// Which side the peer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Peer {
-    /// It sends requests.
+    /// The peer sends requests.
     Client,
-    /// It sends responses.
+    /// The peer sends responses.
     Server,
 }
 
 impl Message {
-    /// Takes a head from the front of the inbox, if it has come whole.
+    /// Takes a complete head from the front of the inbox.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The error in it.
     pub fn take_head(inbox: &mut Vec<u8>, peer: Peer, no_body: bool) -> Result<Option<Self>, String> {
         let Some(end) = find(inbox, b"\r\n\r\n") else {
             return Ok(None);
@@ -88,11 +88,11 @@ impl Message {
         Ok(rest)
     }
 
-    /// Takes what belongs to the body from the inbox. `ended`: nothing more will come.
+    /// Takes the bytes of the body from the inbox. `ended`: no more will arrive.
     ///
     /// # Errors
     ///
-    /// What is wrong with the body.
+    /// The error in the body.
     pub fn take_body(&mut self, inbox: &mut Vec<u8>, ended: bool) -> Result<(), String> {
         while !self.complete {
             let before = (inbox.len(), self.wire.len());

@@ -9,7 +9,7 @@ use crate::http1::{Message, Peer, values};
 use crate::text::show;
 use crate::wire::{Conn, Got, Wrote};
 
-/// What a client sends first (RFC 9113 section 3.4).
+/// The preface of a client (RFC 9113 section 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Largest payload that we put into one frame.
@@ -115,11 +115,11 @@ impl Http2 {
         number
     }
 
-    /// Reads frames until `done` says so, the connection ends or the deadline passes.
+    /// Reads frames until `done` returns true, the connection ends or the deadline passes.
     ///
     /// # Errors
     ///
-    /// What is wrong with a frame.
+    /// The error in a frame.
     pub fn pump(
         &mut self,
         conn: &mut Conn,

@@ -22,7 +22,7 @@ struct Arguments {
     /// The folder of the cases [default: tests/cases].
     #[arg(long, value_name = "FOLDER")]
     cases: Option<PathBuf>,
-    /// Print the names of the cases and what they show, run nothing.
+    /// Print the names and purposes of the cases, run nothing.
     #[arg(long)]
     list: bool,
     /// How many run at a time.

@@ -12,14 +12,14 @@ use crate::steps;
 use crate::text::Text;
 use crate::words::Words;
 
-/// What is wrong in the text of a case.
+/// An error in the text of a case.
 #[derive(Debug)]
 pub struct ParseError {
     /// The file.
     pub path: PathBuf,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The error.
     pub message: String,
 }
 

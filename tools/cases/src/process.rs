@@ -91,7 +91,7 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// What it wrote so far.
+    /// Its output so far.
     pub fn stderr(&self) -> String {
         fs::read(&self.stderr).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
@@ -223,7 +223,7 @@ fn default_servers(case: &Case, variables: &Variables) -> String {
     case.origins.iter().map(|origin| line(&origin.name)).collect()
 }
 
-/// Whether an origin of this mode needs a listener.
+/// Returns true if an origin of this mode needs a listener.
 pub fn listens(mode: OriginMode) -> bool {
     mode != OriginMode::Down
 }

@@ -126,7 +126,7 @@ fn write(path: &Path, content: &str) -> Result<(), String> {
     fs::rename(&beside, path).map_err(told)
 }
 
-/// What a command gave.
+/// The output of a command.
 pub(crate) struct Output {
     /// Its exit code; -1 when a signal ended it.
     pub exit: i32,

@@ -237,7 +237,7 @@ fn stream_message(
     }
 }
 
-/// What is known about a stream and its connection, for reports.
+/// The state of a stream and its connection, for reports.
 fn state(h2: &Http2, number: u32) -> String {
     let stream = h2.streams.get(&number).map_or_else(String::new, |stream| {
         format!(

@@ -46,14 +46,14 @@ pub struct Options {
     pub keep: bool,
 }
 
-/// What became of a case.
+/// The result of a case.
 #[derive(Debug)]
 pub struct Verdict {
     /// The case's name.
     pub name: String,
     /// How long it took.
     pub took: Duration,
-    /// `None`: passed. Otherwise the report: what was expected, what came, the transcript.
+    /// `None`: passed. Otherwise the report: expectation, input, transcript.
     pub report: Option<String>,
 }
 
@@ -61,7 +61,7 @@ pub struct Verdict {
 ///
 /// # Errors
 ///
-/// What is wrong with the folder or with a case.
+/// The error in the folder or in a case.
 pub fn load(folder: &Path) -> Result<Vec<Case>, String> {
     let mut paths = Vec::new();
     collect(folder, &mut paths)?;
@@ -261,7 +261,7 @@ fn listen(origin: &Origin, variables: &Variables) -> Result<Option<Listener>, St
     Ok(Some(Listener::Tcp(listener)))
 }
 
-/// A listener whose queue is full, so that the kernel drops what would begin further connections.
+/// A listener with a full queue, so that the kernel drops further connection requests.
 fn full(address: &str) -> std::io::Result<Listener> {
     let address: SocketAddr = address.parse().map_err(std::io::Error::other)?;
     let listener = TcpListener::bind(address)?;
@@ -350,7 +350,7 @@ fn run_untouched(shared: &Shared, origin: &Origin, listener: &Listener) {
             Some(conn) => conns.extend(conn),
             None => std::thread::sleep(ACCEPT_POLL),
         }
-        // What nobody reads would hold up whoever sends.
+        // Unread data would block the sender.
         conns.iter_mut().for_each(drain);
     }
     for conn in &mut conns {
@@ -407,7 +407,7 @@ fn run_command(shared: &Shared, options: &Options, command: &Command) {
     }
 }
 
-/// What a reader needs to understand a failure.
+/// The explanation of a failure.
 fn report(case: &Case, shared: &Shared, failure: &Failure, config: &str) -> String {
     let indent = |text: &str| text.lines().map(|line| format!("    {line}\n")).collect::<String>();
     let mut out = format!("{}:{}\n  {}\n", case.path.display(), failure.line, case.title);

@@ -26,7 +26,7 @@ const ACCEPT: &str = "accept";
 /// How long a connection may take: without this the kernel tries for minutes.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 
-/// What the system takes of what comes for a slow client, in bytes.
+/// The receive buffer of a slow client, in bytes.
 const SLOW_BUFFER: usize = 16 * 1024;
 
 /// How long the end of a script waits for bytes that nobody expects.
@@ -44,11 +44,11 @@ pub enum Listener {
     Tcp(TcpListener),
     /// On a Unix socket.
     Unix(UnixListener),
-    /// On a TCP port whose queue these connections fill.
+    /// On a TCP port with a queue that these connections fill.
     Full(TcpListener, Vec<TcpStream>),
 }
 
-/// Who runs the script.
+/// The side that runs the script.
 #[derive(Clone, Copy)]
 pub enum Side<'a> {
     /// A client.
@@ -101,7 +101,7 @@ impl<'a> Script<'a> {
     /// Runs an origin's script for every request on one connection that was taken already.
     pub fn run_each(mut self, origin: &Origin, conn: Conn) {
         if let Err(message) = self.begin_origin(conn) {
-            // A proxy that does not like our certificate is what some cases are about.
+            // Some cases are about a proxy that rejects our certificate.
             return self.shared.note(&self.name, &message);
         }
         while self.next_request_comes() {
@@ -304,7 +304,7 @@ impl<'a> Script<'a> {
         self.conn.take().ok_or_else(|| "there is no connection".to_owned())
     }
 
-    /// Whom this side reads from.
+    /// The peer of this side.
     pub(crate) fn peer(&self) -> Peer {
         if matches!(self.side, Side::Client(_)) { Peer::Server } else { Peer::Client }
     }
@@ -478,14 +478,14 @@ impl Listener {
     }
 }
 
-/// What a WebSocket server answers to the key of this request (RFC 6455, section 4.2.2).
+/// The answer of a WebSocket server to the key of this request (RFC 6455, section 4.2.2).
 fn websocket_accept(request: &Message) -> Option<String> {
     const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
     let (_, key) = request.fields.iter().find(|(name, _)| name.eq_ignore_ascii_case("sec-websocket-key"))?;
     Some(STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key.as_slice(), GUID].concat())))
 }
 
-/// Connects; with little memory for what comes where that is to be taken slowly.
+/// Connects; with a small receive buffer if it is slow.
 fn connect(from: Option<IpAddr>, to: SocketAddr, slow: bool) -> std::io::Result<TcpStream> {
     let socket = socket2::Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None)?;
     if slow {

@@ -1,4 +1,4 @@
-//! What the scripts of one running case share: marks, the transcript, the proxy, the end.
+//! The state shared by the scripts of one running case: marks, the transcript, the proxy, the end.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -22,11 +22,11 @@ pub struct Failure {
     pub line: usize,
     /// The step as it stands in the case.
     pub step: String,
-    /// What was expected and what came.
+    /// The expectation and the input.
     pub message: String,
 }
 
-/// What the scripts of one running case share.
+/// The state shared by the scripts of one running case.
 pub struct Shared {
     /// The names for `${...}`.
     pub variables: Variables,
@@ -109,7 +109,7 @@ impl Shared {
         self.failure.lock().clone()
     }
 
-    /// Whether waiting has to stop.
+    /// Returns true if waiting has to stop.
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }

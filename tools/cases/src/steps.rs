@@ -45,7 +45,7 @@ const SETTINGS: [(&str, u16); 8] = [
 ///
 /// # Errors
 ///
-/// A sentence that says what is not understood.
+/// A sentence about the part that cannot be parsed.
 pub(crate) fn read(words: &mut Words) -> Result<Action, String> {
     let verb = words.word("a step")?;
     Ok(match verb.as_str() {

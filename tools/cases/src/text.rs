@@ -101,7 +101,7 @@ impl Text {
         Ok(out)
     }
 
-    /// The same as a string.
+    /// The text as a string.
     ///
     /// # Errors
     ///

@@ -23,7 +23,7 @@ const WRITE_LIMIT: Duration = Duration::from_secs(10);
 /// Bytes read at once.
 const READ_SIZE: usize = 64 * 1024;
 
-/// The same on a slow connection, and how long it waits before.
+/// The size of a read on a slow connection, and the delay before it.
 const SLOW_READ: usize = 4 * 1024;
 const SLOW_PAUSE: Duration = Duration::from_millis(250);
 
@@ -38,7 +38,7 @@ pub enum End {
     Broken(String),
 }
 
-/// What a read brought.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Got {
     /// Further bytes are in the inbox.
@@ -49,7 +49,7 @@ pub enum Got {
     Timeout,
 }
 
-/// What became of a write.
+/// The result of a write.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wrote {
     /// Everything was taken.
@@ -70,7 +70,7 @@ enum Socket {
 /// One connection.
 pub struct Conn {
     socket: Socket,
-    /// What arrived and no step has taken yet.
+    /// Input that no step has taken yet.
     pub inbox: Vec<u8>,
     /// How the peer ended, once it did.
     pub end: Option<End>,
@@ -78,7 +78,7 @@ pub struct Conn {
     pub alpn: Option<String>,
     /// The certificate that the peer showed.
     pub certificate: Option<Vec<u8>>,
-    /// It takes little at a time, and seldom.
+    /// It reads little at a time, and seldom.
     pub slow: bool,
     /// Set when the case is over: waiting stops.
     stop: Arc<AtomicBool>,
@@ -177,7 +177,7 @@ impl Conn {
         }
     }
 
-    /// Whether the case is over.
+    /// Returns true if the case is over.
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::case::Time;
 use crate::text::Text;
 
-/// How long a step waits for what it expects when it says nothing.
+/// The default time that a step waits for its expectation.
 pub const DEFAULT_WITHIN: Duration = Duration::from_secs(5);
 
 /// The words of a line, taken from the front, and its options, taken by name.
@@ -56,16 +56,16 @@ impl Words {
         self.words.pop_front().map(|word| word.source)
     }
 
-    /// Whether the next word is this bare one; it is taken then.
+    /// Takes the next word if it is this bare one.
     pub fn flag(&mut self, name: &str) -> bool {
         self.next_if(|word| word == name).is_some()
     }
 
-    /// The next word as it stands.
+    /// Takes the next word.
     ///
     /// # Errors
     ///
-    /// A sentence that says what is missing.
+    /// A sentence about the missing word.
     pub fn word(&mut self, what: &str) -> Result<String, String> {
         self.words.pop_front().map(|word| word.source).ok_or_else(|| format!("{what} is missing"))
     }
@@ -189,11 +189,11 @@ impl Words {
         })
     }
 
-    /// Makes sure that everything was understood.
+    /// Checks that all words were used.
     ///
     /// # Errors
     ///
-    /// Names what is left.
+    /// Names the rest.
     pub fn finish(self) -> Result<(), String> {
         if let Some(word) = self.words.front() {
             return Err(format!("`{}` is one word too many", word.source));

@@ -1,4 +1,4 @@
-//! The runner against a relay that passes bytes on: what must pass passes, what must fail says why.
+//! The runner against a relay that passes bytes on: cases that must pass, and cases that must fail with a reason.
 
 #![allow(clippy::panic, reason = "a test fails by a panic")]
 

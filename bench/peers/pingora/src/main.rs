@@ -24,7 +24,7 @@ const ORIGIN_KEEPALIVE: usize = 256;
 /// Bytes of log lines gathered before one write, as in NGINX's `buffer=64k`.
 const LOG_BUFFER: usize = 64 * 1024;
 
-/// What the command line asked for.
+/// The command line.
 struct Options {
     http2: bool,
     listen: String,

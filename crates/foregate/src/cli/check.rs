@@ -23,7 +23,7 @@ pub(super) struct Check {
     output: Json,
 }
 
-/// What a configuration consists of.
+/// The counts of a configuration.
 #[derive(Debug, Serialize)]
 struct Counts {
     ok: bool,
@@ -35,7 +35,7 @@ struct Counts {
     routes: usize,
 }
 
-/// The same for machines.
+/// The output for machines.
 #[derive(Serialize)]
 struct Taken<'w> {
     #[serde(flatten)]
@@ -59,7 +59,7 @@ impl Check {
                 if json {
                     print_json(&Taken { counts, warnings: warnings.shown() });
                 } else {
-                    // What is right, and does not do what it seems to be there for.
+                    // Valid settings without their apparent effect.
                     let warnings = warnings.plain();
                     if !warnings.is_empty() {
                         complain(&warnings);
@@ -86,7 +86,7 @@ fn counted(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// What else there is to be told goes to the standard error.
+/// Other messages go to the standard error.
 fn warn_on_stderr() {
     tracing_subscriber::fmt()
         .with_max_level(tracing::Level::WARN)
@@ -98,7 +98,7 @@ fn warn_on_stderr() {
         .init();
 }
 
-/// What stands in the files, whatever is made of it: `:80` is two sockets, and routes that say the same are one in memory.
+/// Counts the nodes in the files: `:80` is two sockets, and equal routes are one in memory.
 fn count(settings: &Settings, tree: &Tree, file: String) -> Counts {
     let roots = tree.roots();
     let named = |name: &'static str| roots.iter().filter(move |item| item.node.name() == name);

@@ -14,7 +14,7 @@ struct Shown {
     usage: &'static str,
     default: &'static str,
     about: &'static str,
-    /// Whether it is one of a module: then it may stand at the top of the file, in a site, and in a route.
+    /// Set if it belongs to a module: then it may be at the top of the file, in a site, and in a route.
     module: bool,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn show(pipeline: &Pipeline, json: bool) {
     print(&text);
 }
 
-/// What holds without the key, as it is written or in words.
+/// The default of the key, as it is written or in words.
 fn default(key: &Key) -> &'static str {
     if key.default.is_empty() { key.otherwise } else { key.default }
 }

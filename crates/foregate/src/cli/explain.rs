@@ -28,7 +28,7 @@ pub(super) struct Explain {
     output: Json,
 }
 
-/// What happens to a request, and why.
+/// The treatment of a request, with reasons.
 #[derive(Debug, Default, Serialize)]
 struct Explanation {
     /// Listeners of the URL's scheme and port.
@@ -83,9 +83,9 @@ struct PlannedStep {
     phase: &'static str,
     /// The key that turns it on; `None`: it is always on.
     key: Option<&'static str>,
-    /// It runs, but nothing that it does counts.
+    /// It runs without effect.
     dry_run: bool,
-    /// It runs only where a condition holds.
+    /// It runs only if a condition holds.
     conditional: bool,
 }
 
@@ -285,12 +285,12 @@ fn keys(pipeline: &Pipeline, plan: &Plan, does: fn(&Decl) -> bool) -> Vec<Lines>
     keys
 }
 
-/// Whether a step may end a request before an upstream has answered.
+/// Returns true if a step may end a request before an upstream has answered.
 fn may_end_early(step: &Decl) -> bool {
     !step.stops.is_empty() && step.phase < PhaseId::UpstreamResponse
 }
 
-/// Whether a step may choose another upstream than the route's.
+/// Returns true if a step may choose another upstream than the route's.
 fn may_choose(step: &Decl) -> bool {
     step.outputs.iter().any(|slot| slot.name == <ChooseUpstream as Output>::SLOT.name)
 }
@@ -311,7 +311,7 @@ fn find_places(path: &Path, explanation: &mut Explanation, pipeline: &Pipeline) 
     let route = routes.find(|item| first(item) == explanation.route);
     let route = route.map(|route| route.children()).unwrap_or_default();
     let many = |name: &str| pipeline.keys().iter().any(|(key, _)| key.name == name && key.many);
-    // What a rule does its actions say.
+    // The actions of a rule.
     let ends: &[&str] = &["block", "respond", "redirect", "challenge"];
     for (keys, actions) in [(&mut explanation.before, ends), (&mut explanation.elsewhere, &["upstream"])] {
         let does = |item: &Item<'_>| {

@@ -114,7 +114,7 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
     .into()
 }
 
-/// What is wrong with the keys of a binary's own modules: they would do nothing, or have others do nothing.
+/// The error in the keys of a binary's own modules: they would do nothing, or disable others.
 fn wrong_key(pipeline: &Pipeline) -> Option<String> {
     if let Some([one, other]) = pipeline.conflicting_keys() {
         let name = other.key.map_or("", |key| key.name);
@@ -138,7 +138,7 @@ fn arguments() -> impl Iterator<Item = OsString> {
     std::env::args_os().enumerate().map(verb)
 }
 
-/// Says how a file is named to who has written its name alone.
+/// Adds advice for a file name without its option.
 fn with_advice(mut error: clap::Error) -> clap::Error {
     let file = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(name)) if name.ends_with(".kdl") || name.ends_with(".json") => name.clone(),

@@ -1,4 +1,4 @@
-//! What is printed, and exit codes.
+//! Output and exit codes.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -14,7 +14,7 @@ const WIDTH: usize = 100;
 pub(super) enum Outcome {
     /// All is well: 0.
     Fine,
-    /// What was asked about is wrong: 1.
+    /// The subject has an error: 1.
     Wrong,
     /// The command itself is: 2.
     Usage,
@@ -52,7 +52,7 @@ pub(super) fn complain(text: &str) {
     let _ = writeln!(err, "{}", text.trim_end());
 }
 
-/// Shows what is wrong with a configuration: as JSON on the standard output, else on the standard error, with the
+/// Shows the errors of a configuration: as JSON on the standard output, else on the standard error, with the
 /// lines of the file when that is a terminal.
 pub(super) fn show_refused(refused: &Refused, json: bool) -> Outcome {
     if json {

@@ -1,7 +1,7 @@
-//! What is logged of a panic.
+//! The log of a panic.
 //!
-//! Panics of a request are caught and cost that request. Who has found one can send it again and again, so that what is
-//! logged of each must cost little: lines are limited, and so are backtraces, which take some milliseconds and, for the
+//! Panics of a request are caught and cost that request. A client can repeat one, so
+//! logging each must cost little: lines are limited, and so are backtraces, which take some milliseconds and, for the
 //! tables of symbols, 40 MB.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -22,7 +22,7 @@ struct Span {
     panics: u32,
 }
 
-/// What is logged of a panic.
+/// The logged part of a panic.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
     LineAndBacktrace,

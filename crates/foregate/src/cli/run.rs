@@ -20,7 +20,7 @@ use super::keeper::WithKeeper;
 use super::output::{Outcome, complain, print, show_refused};
 use super::panics::log_panics;
 
-/// The environment variable that says what is logged, such as `info` or `foregate_proxy=debug`.
+/// The environment variable that sets the log levels, such as `info` or `foregate_proxy=debug`.
 const LOG_VARIABLE: &str = "FOREGATE_LOG";
 
 #[derive(Debug, Args)]
@@ -85,12 +85,12 @@ impl DomainArguments {
 pub(super) struct Announced {
     /// Printed once all addresses are bound.
     pub(super) text: String,
-    /// What to type if one is taken.
+    /// The command to type if an address is taken.
     pub(super) if_taken: String,
 }
 
 impl Run {
-    /// The same as `-c FILE`.
+    /// For `-c FILE`.
     pub(super) fn file(path: PathBuf) -> Self {
         let file = ConfigFile { config: Some(path) };
         Self {
@@ -172,7 +172,7 @@ struct Files {
     banner: Option<String>,
     /// The texts of the configuration that is in effect, where a change of a file that it refers to will need them.
     present: Mutex<Option<Arc<Texts>>>,
-    /// The same for the one that was read last.
+    /// The texts of the last reading.
     read: Mutex<Option<Arc<Texts>>>,
 }
 
@@ -187,7 +187,7 @@ impl Files {
 
 impl Source for Files {
     fn read(&self) -> Result<Settings, String> {
-        // At the start it may be a pipe. Now one would have us wait for whoever writes to it, and no later reload would come.
+        // At the start it may be a pipe. A reload would wait for its writer, and block later reloads.
         if std::fs::metadata(&self.path).is_ok_and(|found| !found.is_file()) {
             return Err(format!("cannot read {}: it is not a file", self.path.display()));
         }
@@ -285,7 +285,7 @@ fn log_to_stderr() -> Result<(), String> {
     Ok(())
 }
 
-/// What is logged. A mistyped level would pass for the name of a target, and nothing would be logged but that.
+/// The log filter. A mistyped level would count as the name of a target, and hide everything else.
 fn filter(directives: &str) -> Result<EnvFilter, String> {
     let directives: Vec<&str> = directives.split(',').map(str::trim).collect();
     for directive in &directives {

@@ -45,7 +45,7 @@ pub fn load(path: &Path, pipeline: &Arc<Pipeline>) -> Result<Settings, Box<Refus
     foregate_config::read(path, |tree, problems| decode::decode(tree, pipeline, true, problems))
 }
 
-/// The same; also gives the warnings, of which the log is not told.
+/// Like [`load()`]; also returns the warnings instead of logging them.
 ///
 /// # Errors
 ///
@@ -54,7 +54,7 @@ pub fn load_and_warn(path: &Path, pipeline: &Arc<Pipeline>) -> Result<(Settings,
     foregate_config::read_and_warn(path, |tree, problems| decode::decode(tree, pipeline, true, problems))
 }
 
-/// The same; also gives the texts of its files, for [`load_kept()`].
+/// Like [`load()`]; also returns the texts of its files, for [`load_kept()`].
 ///
 /// # Errors
 ///
@@ -63,8 +63,8 @@ pub fn load_and_keep(path: &Path, pipeline: &Arc<Pipeline>) -> Result<(Settings,
     foregate_config::read_and_keep(path, |tree, problems| decode::decode(tree, pipeline, true, problems))
 }
 
-/// Reads texts that were kept, with the files that they refer to, such as lists and pages, as these are now. Files of TLS
-/// are not looked into: who uses them notices changes of them.
+/// Reads kept texts, with the present content of the files that they refer to, such as lists and pages. TLS files
+/// are not read: their users watch them.
 ///
 /// # Errors
 ///
@@ -73,11 +73,11 @@ pub fn load_kept(texts: &Texts, pipeline: &Arc<Pipeline>) -> Result<Settings, Bo
     foregate_config::read_kept(texts, |tree, problems| decode::decode(tree, pipeline, false, problems))
 }
 
-/// The socket that `admin` names, whatever else stands in the files.
+/// The socket in `admin`, regardless of errors elsewhere in the files.
 ///
 /// # Errors
 ///
-/// What keeps it from being found: a file that cannot be read, or a mistake in its syntax or in the path.
+/// A file that cannot be read, or a syntax error, or an error in the path.
 pub fn admin(path: &Path) -> Result<Option<PathBuf>, Box<Refused>> {
     foregate_config::find(path, "admin", |decoder, item| decode::admin(decoder, item, false))
 }

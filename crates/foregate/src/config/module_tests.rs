@@ -1,4 +1,4 @@
-//! Keys of modules: where they may stand, what is inherited, what is shared.
+//! Keys of modules: their places, inheritance, sharing.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

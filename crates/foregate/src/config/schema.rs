@@ -8,7 +8,7 @@ pub use foregate_config::schema::{
     ANY, Block, GENERIC, INCLUDE_KEY, Key, LIST, LIST_KEY, Path, Prop, walk_keys,
 };
 
-/// Whether this is a key of ours at the top of the file, in a site or in a route: where those of modules stand.
+/// Returns true for a key of ours at the top of the file, in a site or in a route: the places for keys of modules.
 pub fn is_key(name: &str) -> bool {
     [&ROOT, &SITE, &ROUTE].iter().any(|block| block.keys.iter().any(|key| key.name == name))
 }

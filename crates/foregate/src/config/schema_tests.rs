@@ -163,7 +163,7 @@ fn keys_of_modules_stand_beside_our_own() {
     });
 }
 
-/// A key or property that stands in the wrong place is told where it belongs, or what to write there.
+/// The message for a misplaced key or property names its right place, or a replacement.
 #[test]
 fn a_misplaced_name_is_told_its_place() {
     let folder = Folder::new("misplaced");
@@ -191,10 +191,10 @@ fn a_misplaced_name_is_told_its_place() {
     assert!(told > 500, "{told}");
 }
 
-/// Modules that need what cases do not have: `geoip` a database.
+/// Modules with requirements that cases lack: `geoip` needs a database.
 const WITHOUT_CASE: &[&str] = &["geoip"];
 
-/// A key whose effect nobody shows from outside may as well do nothing.
+/// A key without a case that shows its effect may as well do nothing.
 #[test]
 fn every_key_has_a_text_case() {
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/cases");
@@ -213,7 +213,7 @@ fn every_key_has_a_text_case() {
             missing.push(path.join(" "));
         }
     });
-    // What stands in the blocks of modules is theirs to test.
+    // The blocks of modules are tested by the modules.
     let of_modules = of_modules().into_iter().map(|key| key.name);
     missing.extend(
         of_modules.filter(|name| !words.contains(name) && !WITHOUT_CASE.contains(name)).map(str::to_owned),
@@ -228,7 +228,7 @@ fn read_all(folder: &Path, texts: &mut String) {
             read_all(&path, texts);
         } else if path.extension().is_some_and(|extension| extension == "case") {
             let text = std::fs::read_to_string(&path).unwrap();
-            // That a key is listed says nothing about what it does.
+            // Listing a key says nothing about its effect.
             if !text.contains("--show-defaults") {
                 texts.push_str(&text);
             }

@@ -55,7 +55,7 @@ pub struct Single {
 
 /// Answers all requests with these files, then by these servers; accepts them at `listen`.
 ///
-/// `http` speaks HTTP/1.1, `https` what ALPN gives, `h2c` HTTP/2 on cleartext.
+/// `http` speaks HTTP/1.1, `https` the protocol of ALPN, `h2c` HTTP/2 on cleartext.
 ///
 /// # Errors
 ///

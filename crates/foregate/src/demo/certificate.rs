@@ -1,8 +1,8 @@
 //! The self-signed certificate of the quickstart: made at first start, kept in the state folder.
 //!
-//! It serves one purpose, to show TLS on a developer's machine without asking for anything. It is
-//! valid for [`VALIDITY`] and replaced when it is near its end, when it does not cover the names
-//! asked for, or when certificate and key do not belong together.
+//! Its only purpose is to show TLS on a developer's machine without any setup. It is
+//! valid for [`VALIDITY`] and replaced when it is near its end, when it lacks a requested
+//! name, or when certificate and key do not belong together.
 
 use std::{
     fs,
@@ -46,7 +46,7 @@ pub(crate) enum CertificateError {
     Write {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A name is neither a DNS name nor an address, or the system has no randomness.
@@ -95,7 +95,7 @@ fn parameters(names: &[&str]) -> Result<CertificateParams, rcgen::Error> {
     Ok(parameters)
 }
 
-/// Whether the files hold a certificate for all `names`, not near its end at `now`, and its key.
+/// Returns true if the files hold a certificate for all `names`, not near its end at `now`, and its key.
 fn is_usable(pair: &Pair, names: &[&str], now: OffsetDateTime) -> bool {
     let (Ok(certificate), Ok(key)) = (fs::read(&pair.certificate), fs::read_to_string(&pair.key)) else {
         return false;

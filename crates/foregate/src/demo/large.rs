@@ -1,7 +1,7 @@
-//! `/large`: a body of any size up to 1 GiB whose every byte is known, with ranges.
+//! `/large`: a body of any size up to 1 GiB in which every byte is predictable, with ranges.
 //!
 //! The body is a sequence of lines of 64 bytes; each begins with its own offset in hexadecimal. So a
-//! reader sees at once which part was lost, doubled or moved on the way.
+//! reader sees at once if a part was lost, doubled or moved on the way.
 
 use std::convert::Infallible;
 
@@ -14,10 +14,10 @@ const LINE: u64 = 64;
 /// How much is made at a time: large enough to be cheap, small enough to be held for a slow reader.
 const CHUNK: u64 = 64 * 1024;
 
-/// What follows the 16 digits of the offset in each line.
+/// The rest of each line behind the 16 digits of the offset.
 const REST: &[u8; 48] = b" foregate counts every byte: 0123456789 abcdef.\n";
 
-/// What a `Range` field asks of a body of `length` bytes (RFC 9110, section 14).
+/// The part of a body of `length` bytes that a `Range` field requests (RFC 9110, section 14).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
     /// Everything: no range, several, another unit, or a field that cannot be understood. All of

@@ -1,4 +1,4 @@
-//! The two endpoints whose answers never end by themselves: `/events` and `/ws`.
+//! The two endpoints with endless responses: `/events` and `/ws`.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -68,6 +68,6 @@ pub(crate) async fn echo(upgrade: OnUpgrade) {
         }
     };
     let frame = farewell.map(|code| CloseFrame { code, reason: Utf8Bytes::default() });
-    // Whether the peer still hears it makes no difference: the socket is dropped next.
+    // The peer may be gone: the socket is dropped next.
     let _ = socket.close(frame).await;
 }

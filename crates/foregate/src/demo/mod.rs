@@ -33,7 +33,7 @@ const ORIGIN: SocketAddr = loopback(8081);
 /// The names that the quickstart's certificate is made for.
 const NAMES: &[&str] = &["localhost", "127.0.0.1", "::1"];
 
-/// What to type if the address of the demo origin is taken.
+/// The advice if the address of the demo origin is taken.
 const OTHER_PORT: &str = "name another address: `foregate demo --listen 127.0.0.1:PORT`";
 
 const HTTP: SocketAddr = loopback(8080);
@@ -58,7 +58,7 @@ pub(crate) enum QuickstartError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The demo origin could not be started.
@@ -69,9 +69,9 @@ pub(crate) enum QuickstartError {
     Listen {
         /// The address tried.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
-        /// What to type instead, should the address be taken.
+        /// The advice if the address is taken.
         if_taken: String,
     },
     /// Another quickstart holds the folder.
@@ -85,7 +85,7 @@ pub(crate) enum QuickstartError {
 }
 
 impl QuickstartError {
-    /// What to do about it.
+    /// The advice for this error.
     pub(crate) fn help(&self) -> Option<String> {
         match self {
             Self::Listen { source, if_taken, .. } if source.kind() == io::ErrorKind::AddrInUse => Some(format!(
@@ -115,14 +115,14 @@ pub(crate) struct QuickstartArguments {
     reset: bool,
 }
 
-/// What is ready when the quickstart has started.
+/// The prepared quickstart.
 #[derive(Debug)]
 pub(crate) struct Started {
     /// The configuration to run the proxy with.
     pub(crate) configuration: PathBuf,
-    /// What to print once the proxy listens: where everything is, and the commands to try.
+    /// The text to print once the proxy listens: all addresses, and the commands to try.
     pub(crate) banner: String,
-    /// What to type if an address of the configuration is taken.
+    /// The advice if an address of the configuration is taken.
     pub(crate) if_taken: String,
     /// Held while the proxy runs: the configuration is ours.
     _lock: Option<fs::File>,
@@ -304,7 +304,7 @@ fn not_bound(address: SocketAddr, if_taken: &str) -> impl FnOnce(io::Error) -> Q
     move |source| QuickstartError::Listen { address, source, if_taken }
 }
 
-/// What to type if an address of an edited configuration is taken.
+/// The advice if an address of an edited configuration is taken.
 fn if_taken(configuration: &Path) -> String {
     format!(
         "change the address in {}, or type `foregate quickstart --reset` for the original file with free ports",
@@ -327,14 +327,14 @@ fn write(folder: &Path, addresses: &Addresses) -> Result<PathBuf, QuickstartErro
     Ok(configuration)
 }
 
-/// Whether the text of a configuration differs from the one that was written, also by an older version.
+/// Returns true if the text of a configuration differs from the generated one, also of an older version.
 fn is_edited(configuration: &Path, text: &str) -> bool {
     let written = fs::read_to_string(configuration.with_extension(SHIPPED));
     let written = written.as_deref().unwrap_or(CONFIGURATION);
     without_ports(text) != without_ports(written)
 }
 
-/// What is the same whichever ports were free.
+/// The text without the ports, which depend on the machine.
 fn without_ports(text: &str) -> String {
     let parts = text.split("\"127.0.0.1:").enumerate();
     parts
@@ -342,7 +342,7 @@ fn without_ports(text: &str) -> String {
         .collect()
 }
 
-/// A name for what somebody has edited, which nothing has yet.
+/// An unused name for an edited file.
 fn free_name(configuration: &Path) -> PathBuf {
     let names = (1..).map(|number| configuration.with_extension(format!("kdl.old.{number}")));
     let mut names = std::iter::once(configuration.with_extension("kdl.old")).chain(names);
@@ -421,7 +421,7 @@ impl Quickstart {
         text
     }
 
-    /// What there is to try: each with the command that does.
+    /// The tour: each item with its command.
     fn tour(&self) -> impl IntoIterator<Item = (&'static str, String)> {
         let Addresses { http, https, metrics, .. } = self.addresses;
         let certificate = self.certificate.certificate.display();

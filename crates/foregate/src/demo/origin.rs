@@ -223,7 +223,7 @@ async fn respond(request: Request<Incoming>) -> Response<Body> {
     response
 }
 
-/// An answer that says what was wrong with the request.
+/// A response that explains an error in the request.
 struct Refusal {
     status: StatusCode,
     reason: String,
@@ -405,7 +405,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// Whether a comma-separated field names `token`, in any case.
+/// Returns true if a comma-separated field contains `token`, in any case.
 fn lists(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
     headers
         .get_all(name)

@@ -205,7 +205,7 @@ async fn websocket_echoes_and_closes() {
 async fn websocket_refuses_a_message_beyond_the_limit() {
     let demo = start().await;
     let mut socket = open_websocket(&demo).await;
-    // Fails when the origin closes before all of it is written; the close frame is what counts.
+    // Fails if the origin closes before all of it is written; the close frame counts.
     let _ = socket.send(Message::binary(vec![0; 1024 * 1024 + 1])).await;
     match socket.next().await {
         Some(Ok(Message::Close(Some(frame)))) => assert_eq!(u16::from(frame.code), 1009),

@@ -145,7 +145,7 @@ fn character(rest: &str) -> usize {
     }
 }
 
-/// The tokens without what is for tests alone, and the names of the modules among that which have files of their own.
+/// The tokens without code for tests, and the names of test modules in files of their own.
 fn without_tests(tokens: &[Token]) -> (Vec<Token>, Vec<String>) {
     let is = |at: usize, words: &[&str]| {
         tokens

@@ -16,7 +16,7 @@ const REPOSITORY: &str = "https://github.com/foregate/foregate";
 /// Characters of a module's name.
 const NAME_LIMIT: usize = 64;
 
-/// The files of a new module, with what is put into them as `{{...}}`.
+/// The files of a new module, with `{{...}}` for inserted text.
 const FILES: &[(&str, &str)] = &[
     ("Cargo.toml", include_str!("template/Cargo.toml.in")),
     ("README.md", include_str!("template/README.md.in")),

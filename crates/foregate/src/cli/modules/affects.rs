@@ -1,4 +1,4 @@
-//! Who can change what: `foregate modules --affects X`.
+//! The steps that can change something: `foregate modules --affects X`.
 
 use foregate_module::{Decl, PhaseId, Pipeline};
 use serde::Serialize;
@@ -12,7 +12,7 @@ const EVERYTHING: &str = "everything";
 /// The output by which a step keeps others from running.
 const STEPS: &str = "steps";
 
-/// What a response made by a step changes.
+/// The parts that a step's own response changes.
 const OF_A_RESPONSE: &[&str] = &["status", "response fields", "response source", "error"];
 
 /// Parts of the exchange that are read under other names than they are written.
@@ -32,13 +32,13 @@ const KNOWN_FROM: &[(&str, PhaseId)] = &[
 /// Everything around one subject.
 #[derive(Debug, Serialize)]
 struct Report<'x> {
-    /// What was asked about.
+    /// The subject of the question.
     subject: &'x str,
     /// The steps that it stands for; of a value or part, those that write it.
     steps: Vec<&'static str>,
-    /// Who can change it.
+    /// The steps that can change it.
     changed_by: Vec<Link>,
-    /// What it can change.
+    /// The parts that it can change.
     changes: Vec<Link>,
 }
 
@@ -88,7 +88,7 @@ fn of_part<'x>(decls: &[&'static Decl], subject: &'x str) -> Option<Report<'x>> 
         all.map(|(number, _)| number).collect()
     };
     let writers = numbers(&|decl| writes(decl).contains(&part));
-    // A value is read behind the first who writes it.
+    // A value is read behind its first writer.
     let is_kept = |decl: &Decl| decl.outputs.iter().any(|slot| slot.is_kept() && slot.name == part);
     let first = decls.iter().position(|decl| is_kept(decl));
     let mut readers = numbers(&|decl| reads(decl, part, is_shown(decls, part)));
@@ -120,7 +120,7 @@ fn parts(decls: &[&'static Decl]) -> Vec<&'static str> {
     parts
 }
 
-/// What a step may change, under the names by which it is read.
+/// The parts that a step may change, under the names of inputs.
 fn writes(decl: &Decl) -> Vec<&'static str> {
     let mut parts = Vec::new();
     for slot in decl.writes() {
@@ -136,7 +136,7 @@ fn writes(decl: &Decl) -> Vec<&'static str> {
     parts
 }
 
-/// Whether expressions see it: all but values that say that only steps read them.
+/// Returns true if expressions see it: all but values that only steps read.
 fn is_shown(decls: &[&'static Decl], part: &str) -> bool {
     let mut outputs = decls.iter().flat_map(|decl| decl.outputs);
     let hidden = |slot: &foregate_module::Slot| {
@@ -151,7 +151,7 @@ fn reads(decl: &Decl, part: &str, shown: bool) -> bool {
     part == STEPS || decl.inputs.iter().any(|slot| slot.name == part || slot.name == EVERYTHING && shown)
 }
 
-/// By what an earlier step can change a later one; nothing, if it cannot.
+/// The parts by which an earlier step can affect a later one; empty if it cannot.
 fn carriers(decls: &[&'static Decl], from: usize, to: usize) -> Vec<&'static str> {
     let mut parts = if from < to { writes(decls[from]) } else { Vec::new() };
     parts.retain(|part| reads(decls[to], part, is_shown(decls, part)));

@@ -19,7 +19,7 @@ pub(super) struct Modules {
     /// Print a graph for Graphviz: steps by phase, values as arrows
     #[arg(long, conflicts_with_all = ["json", "name", "affects"])]
     graph: bool,
-    /// Say who can change X, and what X can change: a step, a module's key, a value, or a part of the exchange such as
+    /// Show the steps that can change X, and the parts that X can change: a step, a module's key, a value, or a part of the exchange such as
     /// `path` or `response fields`
     #[arg(long, value_name = "X", conflicts_with = "name")]
     affects: Option<String>,
@@ -70,15 +70,15 @@ struct Step {
     only: Vec<String>,
     /// Where it runs, if not on the thread of the request.
     heavy: Option<&'static str>,
-    /// Whether a request goes on without it when it panics.
+    /// Set if a request goes on when it panics.
     optional: bool,
 }
 
-/// What a step reads or writes.
+/// An input or output of a step.
 #[derive(Debug, Serialize)]
 struct Part {
     name: &'static str,
-    /// Whether it is a value of a module; otherwise it is a part of the exchange.
+    /// Set for a value of a module; otherwise it is a part of the exchange.
     value: bool,
     #[serde(skip_serializing_if = "str::is_empty")]
     about: &'static str,
@@ -128,7 +128,7 @@ struct Value {
     about: &'static str,
     /// The phase in which it is written.
     phase: &'static str,
-    /// As what expressions of later phases see it, if they do.
+    /// Its kind in expressions of later phases, if they see it.
     expressions: Option<&'static str>,
 }
 

@@ -12,7 +12,7 @@ pub(super) struct Shown {
     usage: &'static str,
     about: &'static str,
     example: &'static str,
-    /// What holds without it, as it is written or in words.
+    /// The default, as it is written or in words.
     default: &'static str,
     many: bool,
     required: bool,
@@ -57,7 +57,7 @@ fn property(prop: &'static foregate_module::settings::Prop) -> Property {
     Property { name, usage, about, default, required }
 }
 
-/// The same for people.
+/// The text for people.
 pub(super) fn text(of: &'static Key) -> String {
     let mut text = String::new();
     let shown = key(of);

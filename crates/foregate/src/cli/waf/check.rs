@@ -20,7 +20,7 @@ pub(in super::super) struct Check {
     output: Json,
 }
 
-/// What rules consist of.
+/// The counts of rules.
 #[derive(Debug, Serialize)]
 struct Counts<'s> {
     ok: bool,

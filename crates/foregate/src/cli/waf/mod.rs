@@ -63,12 +63,12 @@ impl<'p> From<&'p Problem> for Shown<'p> {
     }
 }
 
-/// The rules in these files, in this order; or how the verb ends, after what is wrong was shown.
+/// The rules in these files, in this order; or the exit code, after errors were shown.
 fn rules(files: &[String], json: bool) -> Result<RuleSet, Outcome> {
     load_sources(&files.iter().map(Source::files).collect::<Vec<_>>(), json)
 }
 
-/// The same for sources of any kind.
+/// The rules of sources of any kind.
 fn load_sources(sources: &[Source], json: bool) -> Result<RuleSet, Outcome> {
     load(sources, &mut files::Disk).map_err(|errors| {
         if json {

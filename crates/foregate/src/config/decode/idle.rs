@@ -1,4 +1,4 @@
-//! What is right, and does nothing where it stands: told as a warning.
+//! Valid settings without effect in their place, reported as warnings.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use foregate_module::{Entry, Filter, Pipeline};
 use foregate_modules::expressions::COUNTRY_VALUE;
 use foregate_proxy::routing::PathPattern;
 
-/// Keys that only serve others, what these write or are called, and how that is said.
+/// Keys that only serve others, with the values or keys that they serve, and the text of the warning.
 const COMPANIONS: &[(&str, &str, &str)] = &[
     ("html", "html.features", "a feature, such as `html-links`"),
     ("html-email-script", "html-emails", "`html-emails`"),
@@ -19,22 +19,22 @@ const OWN_PATHS: &[(&str, &str)] = &[
     ("html-email-script", foregate_html::features::emails::SCRIPT_PATH),
 ];
 
-/// What has been seen of the keys of modules.
+/// The keys of modules seen so far.
 pub(super) struct Idle<'p> {
     pipeline: &'p Pipeline,
     /// Where each key stands first, by its number.
     first: Vec<Option<(&'static str, Place)>>,
-    /// What of `access` asks for the country.
+    /// The place in `access` that needs the country.
     asks_country: Option<Place>,
-    /// Answers in whose place another one of the same block stands, with their paths.
+    /// Responses that another one of the same block replaces, with their paths.
     replaced: Vec<(Place, String)>,
     firewall: Firewall,
 }
 
-/// What rules make of what the firewall finds out.
+/// The use of the firewall's results in rules.
 #[derive(Default)]
 struct Firewall {
-    /// Rules that end requests by their score, and do not read what else the firewall would stop.
+    /// Rules that end requests by their score, and ignore the firewall's other refusals.
     by_score: Vec<Place>,
     /// Something else sees to that: a rule that reads it, or a firewall that blocks.
     otherwise: bool,
@@ -44,7 +44,7 @@ impl Firewall {
     fn see(&mut self, item: Item<'_>) {
         let text = |name| item.node.entries().find(|entry| entry.key() == name).map(|entry| entry.text());
         match item.node.name() {
-            // What a reference stands for is not known here.
+            // The value of a reference is unknown here.
             "waf" => self.otherwise |= text(Some("mode")).is_some_and(|mode| mode != "detect"),
             "rule" => {
                 let expression = text(None).unwrap_or_default();
@@ -99,7 +99,7 @@ impl<'p> Idle<'p> {
         }
     }
 
-    /// Whether a key of this name stands anywhere, or one whose steps write a value of this name.
+    /// Returns true if a key of this name is used, or one with steps that write a value of this name.
     fn has(&self, name: &str) -> bool {
         let writes = |key: &str| {
             let steps = self.pipeline.named(key);
@@ -109,7 +109,7 @@ impl<'p> Idle<'p> {
         self.first.iter().flatten().any(|(key, _)| *key == name || writes(key))
     }
 
-    /// The first key whose steps write a value.
+    /// The first key with steps that write a value.
     fn writer(&self, value: &str) -> Option<&'static str> {
         let writes =
             |entry: &&Entry| entry.decl().outputs.iter().any(|slot| slot.is_kept() && slot.name == value);
@@ -149,7 +149,7 @@ impl<'p> Idle<'p> {
         }
     }
 
-    /// Tells of keys in a route that answers by itself whose steps only run where an upstream is asked.
+    /// Warns of keys in a route without an upstream if their steps only run with one.
     pub(super) fn without_upstream(&self, decoder: &mut Decoder<'_>, nodes: &[(usize, Item<'_>)]) {
         for (_, item) in nodes.iter().filter(|(_, item)| !turns_off(*item)) {
             let steps = self.pipeline.named(item.node.name());
@@ -162,7 +162,7 @@ impl<'p> Idle<'p> {
     }
 }
 
-/// Whether a rule of `access` asks for the client's country.
+/// Returns true if a rule of `access` needs the client's country.
 fn is_of_country(item: Item<'_>) -> bool {
     let names = |entry: EntryRef<'_>| entry.text().starts_with("country:");
     item.children().iter().any(|child| child.node.entries().any(names))
@@ -188,8 +188,8 @@ pub(super) fn paths(
 /// Keys that keep clients out.
 const GUARDS: [&str; 4] = ["access", "basic-auth", "forward-auth", "jwt"];
 
-/// Tells of routes that guard one segment below a path, where another route takes what is further below and does not guard it: in
-/// other servers such a pattern takes all.
+/// Warns of routes that guard one segment below a path if another route takes deeper paths and does not guard them: in
+/// other servers such a pattern matches all.
 pub(super) fn open_below(decoder: &mut Decoder<'_>, patterns: &[&PathPattern], routes: &[Item<'_>]) {
     let guards = |route: &Item<'_>| {
         route.children().iter().any(|child| GUARDS.contains(&child.node.name()) && !turns_off(*child))
@@ -218,7 +218,7 @@ fn path_of<'t>(item: Item<'t>) -> Option<&'t str> {
         return None;
     }
     let text = item.node.entries().find(|entry| entry.key().is_none())?.text();
-    // What a reference stands for is not known here.
+    // The value of a reference is unknown here.
     let path = text.find('/').and_then(|at| text.get(at..))?;
     (!text.contains("${")).then_some(path)
 }

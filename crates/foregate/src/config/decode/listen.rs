@@ -70,8 +70,8 @@ impl Listeners {
         self.metrics = address.map(|address| (address, item.place()));
     }
 
-    /// The listeners; those that the system would refuse because of each other are problems.
-    /// `inspect`: whether what stands in the places of sockets is looked at.
+    /// The listeners; conflicts that the system would refuse are problems.
+    /// With `inspect`, the places of sockets are checked.
     pub(super) fn finish(self, decoder: &mut Decoder<'_>, inspect: bool) -> Vec<Listen> {
         for listen in self.list.iter().filter(|_| inspect) {
             if let (ListenAddress::Unix(path), Some(place)) =

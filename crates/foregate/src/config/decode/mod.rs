@@ -92,8 +92,8 @@ impl foregate_config::Upstreams for Upstreams {
     }
 }
 
-/// What the tree says. What is wrong is added to `problems`; the settings are whole only when there are none. `inspect`:
-/// whether the files of TLS are looked into, and whether what the proxy writes can be written.
+/// The settings of the tree. Errors are added to `problems`; the settings are complete only if there are none. With `inspect`,
+/// TLS files are read, and output paths are checked.
 pub(super) fn decode(
     tree: &Tree,
     pipeline: &Arc<Pipeline>,
@@ -116,7 +116,7 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     let mut decoder = Decoder::new(problems, &ROOT, keys);
     let mut settings = Settings::new(Arc::clone(pipeline));
     let (mut nodes, of_modules) = decoder.open_level(tree.roots(), &ROOT, None);
-    // What sites are told depends on the listeners, wherever these stand.
+    // Sites depend on the listeners, in any order.
     nodes.sort_by_key(|(key, _)| key.name == "site");
     if nodes.last().is_none_or(|(key, _)| key.name != "site") {
         warn_without_site(&mut decoder);

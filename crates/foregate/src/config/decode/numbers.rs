@@ -21,7 +21,7 @@ pub(super) const TIMES_AND_NONE: RangeInclusive<Duration> = Duration::ZERO..=LON
 
 const LONGEST: Duration = Duration::from_hours(24 * 365);
 
-/// What HTTP/2 allows for a window (RFC 9113, section 6.9.1).
+/// The range of an HTTP/2 window (RFC 9113, section 6.9.1).
 const WINDOWS: RangeInclusive<u64> = 1..=0x7fff_ffff;
 
 const COUNTS: RangeInclusive<u64> = 1..=u32::MAX as u64;
@@ -30,7 +30,7 @@ pub(super) fn limits(decoder: &mut Decoder<'_>, item: Item<'_>, limits: &mut Lim
     let place = item.place();
     for (key, item) in decoder.block(item, &LIMITS) {
         let mut size = |range| decoder.read(item, 0, |v| value::size(v, range));
-        // A head must fit into what is ever read of one, a line into its head.
+        // A head must fit into its read limit, a line into its head.
         match key.name {
             "head-bytes" => set(&mut limits.head_bytes, size(KIB..=128 * KIB)),
             "head-line" => set(&mut limits.head_line, size(256..=128 * KIB)),

@@ -22,13 +22,13 @@ use super::{Upstreams, cache, files, tls};
 use crate::config::schema::{ROUTE, ROUTE_TIMEOUTS, SITE, SITE_TLS};
 use foregate_config::value::{self, Wrong};
 
-/// What is said of a route that looks like a regular expression, or matches the end of a path.
+/// The error for a route that looks like a regular expression, or matches the end of a path.
 const NO_EXPRESSION: &str = "a route is a path, `/a`, or all paths below one, `/a/**`; there are no regular expressions. \
      By its end a path is told in a rule: rule #\"ends_with(http.request.uri.path, \".php\")\"# { ... }";
 
-/// What happens to paths that origins may read otherwise; true forwards them.
+/// The treatment of paths that origins may read differently; true forwards them.
 const AMBIGUOUS_PATHS: &[(&str, bool)] = &[("refuse", false), ("forward", true)];
-/// What duplicate slashes in the pattern of a route would stand for.
+/// The apparent meaning of duplicate slashes in the pattern of a route.
 #[derive(Debug, Clone, Copy)]
 enum DuplicateSlashes {
     /// Nothing: paths that are matched have none.
@@ -49,7 +49,7 @@ impl DuplicateSlashes {
     }
 }
 
-/// What happens to duplicate slashes; true keeps them.
+/// The treatment of duplicate slashes; true keeps them.
 const SLASHES: &[(&str, bool)] = &[("merge", false), ("keep", true)];
 
 /// All sites as they are read.
@@ -57,7 +57,7 @@ pub(super) struct Sites<'u> {
     builder: SiteTableBuilder,
     upstreams: &'u Upstreams,
     modules: Modules<'u>,
-    /// What modules are told at the top of the file.
+    /// The keys of modules at the top of the file.
     top: Scope,
     /// By the index of a site.
     places: Vec<Place>,
@@ -105,7 +105,7 @@ impl<'u> Sites<'u> {
         std::mem::take(&mut self.folders)
     }
 
-    /// Tells of what does nothing. `secure`: whether a listener speaks TLS; `lists`: the nodes of lists.
+    /// Warns of settings without effect. `secure`: a listener speaks TLS; `lists`: the nodes of lists.
     pub(super) fn warn(
         &mut self,
         decoder: &mut Decoder<'_>,
@@ -429,7 +429,7 @@ impl<'u> Sites<'u> {
         }
     }
 
-    /// Whether a key is one that answers, or none, which has been told and was probably meant to be one.
+    /// Returns true if a key answers requests, or is unknown, which has been reported and was probably meant to be one.
     fn may_answer(&self, name: &str) -> bool {
         let of_module = || self.modules.pipeline().keys().iter().any(|(key, _)| key.name == name);
         matches!(name, "proxy" | "respond" | "files")

@@ -1,4 +1,4 @@
-//! What `tls` of a listener and of a site have in common, and whether the files of TLS can be used.
+//! The common part of a listener's and a site's `tls`, and checks of its files.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -16,13 +16,13 @@ const VERSIONS: &[(&str, TlsVersion)] = &[("1.2", TlsVersion::Tls12), ("1.3", Tl
 
 const MODES: &[(&str, bool)] = &[("required", true), ("optional", false)];
 
-/// Looks into the files that `tls` names, so that what cannot be used is found with its place.
+/// Reads the files that `tls` names, to report errors with their places.
 pub(super) struct Inspection {
     /// Certificates that were looked into: thousands of sites may share one. `None`: nothing is looked into.
     seen: Option<HashSet<CertificateFiles>>,
     /// Files that were named and that nothing but a reload reads again: all but the certificates of listeners and sites.
     watched: Vec<PathBuf>,
-    /// What the certificates carry.
+    /// The names in the certificates.
     names: HashSet<String>,
 }
 
@@ -53,7 +53,7 @@ impl Inspection {
         }
     }
 
-    /// Whether clients could ask for a host over TLS and get a certificate that does not carry it.
+    /// Returns true if clients could ask for a host over TLS and get a certificate without it.
     pub(super) fn lacks(&self, host: &HostPattern) -> bool {
         let carried = match host {
             HostPattern::Any => return false,
@@ -76,7 +76,7 @@ impl Inspection {
         }
     }
 
-    /// `places` says where the files stand; what is no fault of one of them stands at `item`.
+    /// `places` holds the places of the files; other errors are reported at `item`.
     pub(super) fn upstream(
         &mut self,
         decoder: &mut Decoder<'_>,
@@ -98,7 +98,7 @@ fn problem(place: Place, error: TlsError) -> Problem {
     Problem::new(Some(place), format!("{}{}", error.file_shown(), error.problem)).help(error.fix)
 }
 
-/// What `tls` of a listener or a site states.
+/// Reads `tls` of a listener or a site.
 pub(super) fn decode(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,

@@ -243,7 +243,7 @@ fn hash_by(word: &str) -> Result<HashBy, Wrong> {
     }
 }
 
-/// Whether it may be the name of a field or cookie (RFC 9110, section 5.6.2).
+/// Returns true if it may be the name of a field or cookie (RFC 9110, section 5.6.2).
 pub(super) fn is_token(name: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !name.is_empty() && name.bytes().all(is_allowed)

@@ -1,4 +1,4 @@
-//! Whether what the proxy will write, or make, can be: told with its place, and without a change of anything.
+//! Checks that the proxy's output files can be written or created, without changing anything.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
@@ -22,7 +22,7 @@ pub(super) fn log(decoder: &mut Decoder<'_>, path: &Path, place: Place) {
     tell(decoder, "write", path, place, found);
 }
 
-/// The same for a socket, which is made in its folder.
+/// Checks a socket, which is created in its folder.
 pub(super) fn socket(decoder: &mut Decoder<'_>, path: &Path, place: Place) {
     if !no_socket(decoder, path, place) {
         tell(decoder, "make", path, place, folder(path));
@@ -90,7 +90,7 @@ fn tell(
     }
 }
 
-/// Whether a file can be made in the folder of `path`.
+/// Checks that a file can be created in the folder of `path`.
 fn folder(path: &Path) -> Result<(), (PathBuf, io::Error)> {
     let folder = match path.parent() {
         Some(folder) if folder.as_os_str().is_empty() => Path::new("."),

@@ -1,4 +1,4 @@
-//! What the `waf` of a configuration makes of a request: that of the route which the request would reach.
+//! The result of a configuration's `waf` for a request: that of the route which the request would reach.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ use crate::config;
 /// The step that starts a transaction: its settings are those of the `waf`.
 const FIRST: &str = "waf-begin";
 
-/// Which `waf` the request meets, and what of it counts for the request.
+/// The `waf` of the request, with the parts of it that apply.
 #[derive(Debug, Serialize)]
 pub(super) struct Configured {
     site: String,
@@ -45,7 +45,7 @@ impl fmt::Display for Configured {
     }
 }
 
-/// What the `waf` of the configuration in this file makes of the request; or how the verb ends, after what is wrong was shown.
+/// The result of the `waf` in this configuration file; or the exit code, after errors were shown.
 pub(super) fn explain(
     file: &Path,
     pipeline: &Arc<Pipeline>,

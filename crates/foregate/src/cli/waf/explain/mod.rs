@@ -60,13 +60,13 @@ pub(in super::super) struct Explain {
     output: Json,
 }
 
-/// What the rules make of a request, and why.
+/// The result of the rules for a request, with reasons.
 #[derive(Debug, Default, Serialize)]
 struct Explanation {
     /// With a configuration: site, route, mode and exclusions.
     #[serde(skip_serializing_if = "Option::is_none")]
     configured: Option<Configured>,
-    /// What would become of it if the engine were on.
+    /// The verdict if the engine were on.
     verdict: String,
     blocked: bool,
     matches: Vec<Shown>,
@@ -92,14 +92,14 @@ struct Shown {
     data: String,
     operator: String,
     parameter: String,
-    /// What matched last.
+    /// The variable of the last match.
     variable: String,
     value: String,
     /// All that matched.
     values: Vec<(String, String)>,
-    /// What was done to the value before.
+    /// The transformations of the value.
     transformations: Vec<&'static str>,
-    /// What the match added to which variable, and what that came to.
+    /// The additions of the match to variables, with the sums.
     scores: Vec<Step>,
 }
 
@@ -128,7 +128,7 @@ impl Explain {
         if explanation.blocked { Outcome::Wrong } else { Outcome::Fine }
     }
 
-    /// What the rules of the command line make of it; or how the verb ends, after what is wrong was shown.
+    /// The result of the command line's rules; or the exit code, after errors were shown.
     fn by_rules(&self, request: &Request) -> Result<Explanation, Outcome> {
         let set = load_sources(&self.sources(), self.output.json)?;
         let engine = Engine::compile(set.clone(), Compile::default()).map_err(|problem| {
@@ -146,7 +146,7 @@ impl Explain {
         }
     }
 
-    /// The rules, and before them one that sets what the command line says.
+    /// The rules, after one that sets the values of the command line.
     fn sources(&self) -> Vec<Source> {
         let set: String =
             self.set.iter().map(|set| format!(",setvar:'{}'", set.replace('\'', "\\'"))).collect();
@@ -195,7 +195,7 @@ fn explain(engine: &Arc<Engine>, set: &RuleSet, request: &Request, client: IpAdd
     conclude(transaction, set, notes)
 }
 
-/// What a transaction has found.
+/// The findings of a transaction.
 fn conclude(transaction: Transaction, set: &RuleSet, notes: Vec<String>) -> Explanation {
     let mut scores = Scores::new(set, &transaction);
     let threshold = transaction.variable("inbound_anomaly_score_threshold");
@@ -301,7 +301,7 @@ fn text(explanation: &Explanation) -> String {
     text + &explanation.verdict + "\n"
 }
 
-/// Without what a terminal would take for a command: values are those of attacks.
+/// The text without terminal commands: values come from attacks.
 fn printable(text: &str) -> String {
     text.chars().map(|found| if found.is_control() { '\u{fffd}' } else { found }).collect()
 }

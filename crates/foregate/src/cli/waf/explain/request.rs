@@ -107,7 +107,7 @@ impl Request {
     }
 }
 
-/// The first line without its end, and what follows.
+/// The first line without its end, and the rest.
 fn cut(text: &[u8]) -> (&[u8], &[u8]) {
     match text.iter().position(|byte| *byte == b'\n') {
         Some(end) => (text[..end].strip_suffix(b"\r").unwrap_or(&text[..end]), &text[end + 1..]),

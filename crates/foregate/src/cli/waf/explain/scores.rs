@@ -1,4 +1,4 @@
-//! What matches add to variables.
+//! The additions of matches to variables.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use foregate_waf::model::{
 };
 use serde::Serialize;
 
-/// Variables of a transaction that rules add to, and what they add.
+/// Variables of a transaction that rules add to, with the amounts.
 pub(super) struct Scores {
-    /// What the macros come to that amounts are made of: they are set before rules score.
+    /// The values of macros in amounts: they are set before rules score.
     amounts: BTreeMap<String, i64>,
-    /// What the variables were in the end.
+    /// The final values of the variables.
     totals: BTreeMap<String, String>,
     sums: BTreeMap<String, i64>,
 }
@@ -22,12 +22,12 @@ pub(super) struct Scores {
 pub(super) struct Step {
     pub(super) variable: String,
     pub(super) by: i64,
-    /// What all additions so far come to.
+    /// The sum of the additions so far.
     pub(super) comes_to: i64,
 }
 
 impl Scores {
-    /// For a transaction all of whose rules but those of the last phase have run.
+    /// For a transaction after all phases but the last.
     pub(super) fn new(set: &RuleSet, transaction: &Transaction) -> Self {
         let (mut amounts, mut totals) = (BTreeMap::new(), BTreeMap::new());
         for (name, amount) in set.rules.iter().flat_map(additions) {
@@ -45,7 +45,7 @@ impl Scores {
         Self { amounts, totals, sums: BTreeMap::new() }
     }
 
-    /// What a match of this rule adds.
+    /// The additions of a match of this rule.
     pub(super) fn add(&mut self, rule: &Rule) -> Vec<Step> {
         let mut steps = Vec::new();
         for (name, amount) in additions(rule) {
@@ -73,7 +73,7 @@ impl Scores {
     }
 }
 
-/// The variables of the transaction that a rule adds to, and what it adds.
+/// The variables of the transaction that a rule adds to, with the amounts.
 fn additions(rule: &Rule) -> impl Iterator<Item = (&str, &Number)> {
     let actions = rule.links.iter().flat_map(|link| &link.actions);
     actions.filter_map(|action| match action {
@@ -84,7 +84,7 @@ fn additions(rule: &Rule) -> impl Iterator<Item = (&str, &Number)> {
     })
 }
 
-/// The variable of the transaction whose value is added.
+/// The variable of the transaction with the added value.
 fn source(amount: &Number) -> Option<&str> {
     let Number::Computed(text) = amount else { return None };
     match text.macros().next() {

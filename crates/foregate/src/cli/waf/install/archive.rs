@@ -13,7 +13,7 @@ const MAX_FILES: usize = 20_000;
 
 const BLOCK: usize = 512;
 
-/// What of a release is installed, without the folder that all of it is in.
+/// The installed parts of a release, without the folder around them.
 const WANTED: &[&str] = &["crs-setup.conf.example", "LICENSE", "rules", "plugins"];
 
 /// The files that are installed, and their contents.
@@ -37,7 +37,7 @@ pub(super) fn files(compressed: &[u8]) -> Result<Vec<(PathBuf, Vec<u8>)>, String
         match entry.kind {
             b'x' => long_name = pax_path(entry.content).or(long_name),
             b'L' => long_name = Some(text(entry.content)),
-            // Global headers say when and by whom it was made; folders are made for what is in them.
+            // Global headers hold the time and author; folders are created for their files.
             b'g' | b'5' => {}
             b'0' | 0 => {
                 let name = long_name.take().unwrap_or(entry.name);

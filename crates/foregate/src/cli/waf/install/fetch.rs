@@ -17,7 +17,7 @@ const TIME: Duration = Duration::from_secs(120);
 /// How often it may be sent elsewhere.
 const MAX_REDIRECTS: usize = 5;
 
-/// What is at this `https:` URL, at most so many bytes.
+/// The content at this `https:` URL, at most this many bytes.
 pub(super) fn fetch(url: &str, authorities: Option<PathBuf>, limit: usize) -> Result<Vec<u8>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;

@@ -57,7 +57,7 @@ impl Install {
         }
     }
 
-    /// How to get the digest, for who has given none.
+    /// How to get the digest if none was given.
     fn without_digest(&self) -> String {
         let (version, folder) = (&self.version, self.folder.display());
         let tarball = tarball(version);
@@ -126,10 +126,10 @@ fn tarball(version: &str) -> String {
     format!("coreruleset-{version}-minimal.tar.gz")
 }
 
-/// What a release calls its settings, and what they are called where they are used.
+/// The name of the settings in a release, and in use.
 const SETUP: &str = "crs-setup.conf.example";
 const COPY: &str = "crs-setup.conf";
-/// What says which bodies rules look at.
+/// The file with the directives for bodies.
 const RECOMMENDED: &str = "recommended.conf";
 
 fn digest(text: &str) -> Result<[u8; 32], String> {
@@ -145,7 +145,7 @@ fn digest(text: &str) -> Result<[u8; 32], String> {
     Ok(digest)
 }
 
-/// Whether the folder can be made.
+/// Checks that the folder can be created.
 fn free(folder: &Path) -> Result<(), String> {
     match fs::read_dir(folder).map(|mut entries| entries.next().is_none()) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
@@ -162,7 +162,7 @@ fn write(folder: &Path, files: &[(PathBuf, Vec<u8>)]) -> Result<(), String> {
     let partial = folder.with_file_name(name);
     let written = write_into(&partial, files).and_then(|()| fs::rename(&partial, folder));
     written.map_err(|error| {
-        // What is left of it is of no use to anybody.
+        // A partial installation is useless.
         let _ = fs::remove_dir_all(&partial);
         format!("{}: {error}", folder.display())
     })

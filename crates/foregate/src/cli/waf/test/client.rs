@@ -9,7 +9,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// How long it may take once the client has said that nothing more comes.
 const LATE: Duration = Duration::from_secs(2);
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Got {
     /// The client's port, by which lines of the log are told apart.
@@ -59,7 +59,7 @@ pub(super) fn ask(address: SocketAddr, request: &[u8]) -> io::Result<(Got, TcpSt
     Ok((Got { port, status }, stream))
 }
 
-/// Whether an answer says where it ends, and has come so far.
+/// Returns true if a response with a stated length is complete.
 fn is_whole(answer: &[u8]) -> bool {
     let text = String::from_utf8_lossy(answer);
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };

@@ -1,4 +1,4 @@
-//! What an input of a regression file describes, as the bytes that a client sends.
+//! The bytes that a client sends for an input of a regression file.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
-/// An input. What it leaves out is filled in as the official runner does.
+/// An input. Missing parts are filled in as the official runner does.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Input {
@@ -54,7 +54,7 @@ impl<'de> Deserialize<'de> for Headers {
 }
 
 impl Headers {
-    /// Whether there is a field whose value contains this, in small letters.
+    /// Returns true if there is a field with this text in its value, in small letters.
     fn has(&self, name: &str, part: &str) -> bool {
         let fits = |(found, value): &(String, String)| {
             found.eq_ignore_ascii_case(name) && value.to_ascii_lowercase().contains(part)
@@ -191,7 +191,7 @@ mod tests {
             "POST / HTTP/1.1\r\nHost: h\r\nAge: 007\r\nContent-Type: application/x-www-form-urlencoded\r\n\
              Connection: close\r\nContent-Length: 7\r\n\r\na=b+c&d"
         );
-        // What is escaped already stays.
+        // Escaped characters stay.
         assert!(request_of("data: a=%41 b").ends_with("\r\n\r\na=%41 b"));
         assert_eq!(
             request_of("autocomplete_headers: false\nversion: ''\ndata: a=b c"),

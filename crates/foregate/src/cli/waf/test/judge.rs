@@ -14,11 +14,11 @@ pub(super) struct Log<'l> {
 }
 
 impl<'l> Log<'l> {
-    /// Sorts the lines of a log.
+    /// Sorts the lines of a log by clients.
     ///
     /// # Errors
     ///
-    /// A line that does not say whose it is.
+    /// A line without its client.
     pub(super) fn read(log: &'l [u8]) -> Result<Self, String> {
         let client = Regex::new(r"\[client [^\]]*:([0-9]+)\]").map_err(|error| error.to_string())?;
         let id = Regex::new(r#"\[id "([0-9]+)"\]"#).map_err(|error| error.to_string())?;
@@ -59,7 +59,7 @@ impl<'l> Log<'l> {
     }
 }
 
-/// What is wrong with a request's outcome; nothing where it is as expected.
+/// The errors in a request's outcome; empty if it is as expected.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
 //! `foregate waf test`: the regression files of a rule set against this program, over sockets.
 //!
-//! The program starts itself once more, as a proxy with the rules and an origin that answers as requests ask for. Every
+//! The program starts itself once more, as a proxy with the rules and a scripted origin. Every
 //! request of the files is sent over a connection of its own, byte by byte as it is written, several at a time; then the
-//! proxy ends, so that its log is complete, and each case is judged by the lines that name its client's port. What sends and
-//! judges shares nothing with the proxy but the program's file.
+//! proxy ends, so that its log is complete, and each case is judged by the lines that name its client's port. The sending and
+//! judging parts share nothing with the proxy but the program's file.
 
 mod client;
 mod input;
@@ -88,7 +88,7 @@ struct Reason<'c> {
     reason: &'c str,
 }
 
-/// What all requests of the cases came to.
+/// The results of all requests.
 struct Sent {
     /// By case and stage.
     got: Vec<Vec<Got>>,
@@ -120,7 +120,7 @@ impl Test {
         }
     }
 
-    /// The cases that are wanted, and what is known of them.
+    /// The selected cases, with their overrides.
     fn cases(&self) -> Result<(Vec<Case>, Vec<Override>), String> {
         let all = suite::read(&self.paths)?;
         let overrides = self.overrides.as_deref().map(suite::overrides).transpose()?.unwrap_or_default();
@@ -136,7 +136,7 @@ impl Test {
         Ok((cases, overrides))
     }
 
-    /// Sends the requests of the cases, and says what came of them.
+    /// Sends the requests of the cases, and reports the results.
     fn judged(&self, cases: &[Case], overrides: &[Override]) -> Result<Outcome, String> {
         let folder = std::env::temp_dir().join(format!("foregate-waf-test-{}", std::process::id()));
         std::fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -184,7 +184,7 @@ impl Test {
     }
 }
 
-/// Whether a case, `942100-3`, is one of those that `only` names.
+/// Returns true if `only` selects a case such as `942100-3`.
 fn is_named(name: &str, only: &str) -> bool {
     if let Some(start) = only.strip_suffix('*') {
         return name.starts_with(start);
@@ -230,7 +230,7 @@ fn allow_descriptors() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// What is wrong with the cases that are not as expected.
+/// The errors of the failed cases.
 fn judge_all<'c>(
     cases: &'c [Case],
     overrides: &[Override],

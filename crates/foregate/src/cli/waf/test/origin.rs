@@ -1,4 +1,4 @@
-//! The origin behind the proxy. What it answers, the request says: a POST to `/reflect` describes the response as JSON with
+//! The origin behind the proxy, scripted by the request: a POST to `/reflect` describes the response as JSON with
 //! `status`, `headers`, `body` or `encodedBody`; everything else is answered with 200 and no body.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -119,7 +119,7 @@ fn reflect(body: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// What a body looks like.
+/// The apparent type of a body.
 fn media_type(content: &[u8]) -> &'static str {
     let start = content.trim_ascii_start();
     let begins =

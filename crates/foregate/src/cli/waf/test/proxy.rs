@@ -31,7 +31,7 @@ impl Proxy {
     ///
     /// # Errors
     ///
-    /// It does not start; with what it has said.
+    /// It does not start; with its output.
     pub(super) fn start(rules: &[String], origin: SocketAddr, folder: &Path) -> Result<Self, String> {
         let failed = |error: io::Error| format!("{}: {error}", folder.display());
         let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).map_err(failed)?;
@@ -39,7 +39,7 @@ impl Proxy {
             (folder.join("foregate.kdl"), folder.join("waf.log"), folder.join("stderr"));
         let binary = std::env::current_exe().map_err(|error| format!("this program's file: {error}"))?;
         let rules = rules.iter().map(|file| quoted(file)).collect::<Result<Vec<_>, _>>()?;
-        // What a site may refuse before any rule, such as `_` in names, is for the rules to judge.
+        // Checks that a site may apply before any rule, such as for `_` in names, are left to the rules.
         let text = format!(
             "listen \"{address}\"\n\
              upstream \"origin\" {{ server \"{origin}\" }}\n\
@@ -72,12 +72,12 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// What it has written to its standard error.
+    /// Its standard error so far.
     pub(super) fn said(&self) -> String {
         fs::read_to_string(&self.stderr).unwrap_or_default()
     }
 
-    /// Ends it in good order, and gives its log and what it has said.
+    /// Stops it gracefully; returns its log and its standard error.
     ///
     /// # Errors
     ///

@@ -20,16 +20,16 @@ pub(super) struct Case {
     pub(super) stages: Vec<Stage>,
 }
 
-/// A request, and what is expected of it.
+/// A request with its expected outcome.
 #[derive(Debug)]
 pub(super) struct Stage {
     /// The bytes to send.
     pub(super) request: Vec<u8>,
-    /// What is to come of it.
+    /// The expected outcome.
     pub(super) expected: Expected,
 }
 
-/// What is expected of one request.
+/// The expectations for one request.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Expected {
@@ -38,14 +38,14 @@ pub(super) struct Expected {
     /// No response that an ordinary client could read.
     #[serde(rename = "expect_error")]
     pub(super) error: bool,
-    /// What the log has to say.
+    /// The expected log.
     pub(super) log: ExpectedLog,
     /// Nothing is judged before the log is complete, so that nothing has to be tried again.
     #[serde(rename = "retry_once")]
     pub(super) _retry: IgnoredAny,
 }
 
-/// What is expected of the lines of one request.
+/// The expectations for the log lines of one request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ExpectedLog {
@@ -63,7 +63,7 @@ pub(super) struct ExpectedLog {
     pub(super) has_not: Option<String>,
 }
 
-/// A deviation: what is expected instead, and why.
+/// A deviation: the expected outcome here, and the reason.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Override {
@@ -71,7 +71,7 @@ pub(super) struct Override {
     pub(super) case: String,
     /// Why.
     pub(super) reason: String,
-    /// What is expected of each of its requests instead.
+    /// The expected outcome of each of its requests.
     #[serde(rename = "output")]
     pub(super) expected: Expected,
 }
@@ -118,7 +118,7 @@ struct Overrides {
 ///
 /// # Errors
 ///
-/// A folder or file that cannot be read, or that is not what it should be.
+/// A folder or file that cannot be read, or is malformed.
 pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<Case>, String> {
     let mut cases = Vec::new();
     for path in paths {
