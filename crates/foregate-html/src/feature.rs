@@ -229,7 +229,7 @@ pub struct Features;
 impl Value for Features {
     type Data = Chosen;
     const NAME: &'static str = "html.features";
-    const ABOUT: &'static str = "What is to be done to the response if it is HTML.";
+    const ABOUT: &'static str = "The features for the response if it is HTML.";
 }
 
 /// Returns true if markup behind a text that ends in `<` would form a tag or the like with it.

@@ -121,7 +121,7 @@ pub struct PlainBody;
 impl Value for PlainBody {
     type Data = Wish;
     const NAME: &'static str = "response.plain-body";
-    const ABOUT: &'static str = "Who needs the response's body without its content coding.";
+    const ABOUT: &'static str = "The filters that need the response's body without its content coding.";
 }
 
 /// An entry of [`PlainBody`].

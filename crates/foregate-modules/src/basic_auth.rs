@@ -289,7 +289,7 @@ pub enum Found {
 impl Value for Presented {
     type Data = Found;
     const NAME: &'static str = "basic-auth.presented";
-    const ABOUT: &'static str = "What is known of the credentials before they are verified.";
+    const ABOUT: &'static str = "The credentials before they are verified.";
 }
 
 /// The user with verified credentials.

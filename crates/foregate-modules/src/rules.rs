@@ -77,11 +77,11 @@ values! {
     /// With the variables of rules of the phase `response`.
     KeptInResponse: Variables, VARIABLES[2], "Texts that rules have kept.", Map, |variables| Shown::Map(&variables.0);
     /// The decisions of rules of the phase `request`.
-    Decided: Decision, "rules.decision", "What rules have decided about the request.";
+    Decided: Decision, "rules.decision", "The decisions of rules about the request.";
     /// The decisions of rules of the phase `rewrite`.
-    DecidedInRewrite: Decision, "rules.rewrite-decision", "What rules of the phase `rewrite` have decided.";
+    DecidedInRewrite: Decision, "rules.rewrite-decision", "The decisions of rules of the phase `rewrite`.";
     /// The decisions of rules of the phase `response`.
-    DecidedInResponse: Decision, "rules.response-decision", "What rules of the phase `response` have decided.";
+    DecidedInResponse: Decision, "rules.response-decision", "The decisions of rules of the phase `response`.";
 }
 
 /// Evaluates the rules of the phase `request`.

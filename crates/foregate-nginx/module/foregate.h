@@ -1,5 +1,5 @@
 /*
- * What the two halves of the module say to each other. This half is compiled against the headers of the NGINX that loads
+ * The interface between the two halves of the module. This half is compiled against the headers of the NGINX that loads
  * it and touches NGINX's structures; the other half (src/ffi.rs, which repeats every declaration here) runs the steps and
  * knows nothing of them. No structure of NGINX crosses: only pointers that the other side hands back, numbers and texts.
  */
@@ -30,11 +30,11 @@ typedef struct {
     uint8_t family; /* 0: none, 4, 6 */
 } fg_address;
 
-/* What is known of a request beside its fields. */
+/* The facts about a request beside its fields. */
 typedef struct {
     fg_address client;
     uint8_t https;
-    uint8_t raw_is_valid; /* `raw` is what `uri` and `args` were made of */
+    uint8_t raw_is_valid; /* `uri` and `args` were made of `raw` */
     uint8_t chunked;
     uint32_t version; /* as NGINX counts: 1001 is HTTP/1.1 */
     int64_t content_length; /* -1: not announced */
@@ -58,7 +58,7 @@ typedef struct {
 
 enum { FG_REQUEST = 0, FG_RESPONSE = 1 };
 
-/* What this half does for the other. */
+/* The functions of this half for the other. */
 typedef struct {
     /* Fills `out` with at most `room` fields of the request or response; says how many there are. */
     size_t (*fields)(void *r, int which, fg_field *out, size_t room);
@@ -76,22 +76,22 @@ typedef struct {
     void (*now)(uint64_t *unix_ms, uint64_t *steady_ms);
     /* Writes a line into the error log; `r` may be NULL. 0: debug, 1: info, 2: warn, 3: error. */
     void (*log)(void *r, int level, fg_text line);
-    /* Tells what is wrong with a route file. */
+    /* Reports an error in a route file. */
     void (*refuse)(void *cf, fg_text line);
     /* The end of the connection that the client connected to. */
     void (*local)(void *r, fg_address *out);
     /* A log file of the configuration; NULL when it cannot be had. */
     void *(*open_log)(void *cf, fg_text path);
-    /* Writes a line, whose end is part of it. */
+    /* Writes a line, including its end. */
     void (*write_log)(void *file, fg_text line);
-    /* What an upstream stands for where the request is: which server it is in, and a prefix; -1: the site itself, an empty
+    /* The meaning of an upstream at the request: its server, and a prefix; -1: the site itself, an empty
      * prefix. 0, or -1 when it stands for nothing. */
     int (*place)(void *r, int32_t upstream, uint64_t *server, fg_text *prefix);
     /* Limits the request's body to so many bytes, unless it is limited to fewer. */
     void (*limit_body)(void *r, uint64_t bytes);
 } fg_host;
 
-/* What a run of phases has come to. */
+/* The result of a run of phases. */
 enum {
     FG_GO_ON = 0,
     FG_ANSWER = 1, /* the response has been made by `answer` */
@@ -116,13 +116,13 @@ typedef struct {
     uint64_t timeout_ms;
 } fg_question;
 
-/* What has come of it. */
+/* The result of it. */
 enum { FG_ANSWERED = 0, FG_NO_CONNECTION = 1, FG_TIMED_OUT = 2, FG_TOO_LARGE = 3, FG_NOT_ASKED = 4 };
 
-/* Who made a response. */
+/* The source of a response. */
 enum { FG_FROM_ORIGIN = 0, FG_FROM_STEP = 1, FG_FROM_ERROR = 2 };
 
-/* What becomes of the body: sent, not sent though there is one (HEAD, 304), or there is none. */
+/* The treatment of the body: sent, not sent though there is one (HEAD, 304), or there is none. */
 enum { FG_SENT = 0, FG_UNSENT = 1, FG_EMPTY = 2 };
 
 typedef struct {
@@ -138,8 +138,8 @@ typedef struct {
     size_t produced;
     uint8_t more; /* there is output left, or input that makes some without more of it */
     uint8_t asks; /* a filter has asked for something (fg_ask): nothing moves until it has been answered */
-    uint8_t soon; /* what was written is to be sent before more is moved */
-    uint8_t over; /* what is left of the body passes as it comes, and there is nothing more to say of it */
+    uint8_t soon; /* the output is to be sent before more is moved */
+    uint8_t over; /* the rest of the body passes unchanged */
 } fg_moved;
 
 typedef struct {
@@ -150,7 +150,7 @@ typedef struct {
 
 enum { FG_NOTES = 0, FG_STEP = 1, FG_EVENTS = 2, FG_CLIENT = 3, FG_UPSTREAM = 4, FG_SCHEME = 5 };
 
-/* What a directive says beside its file. */
+/* The arguments of a directive beside its file. */
 typedef struct {
     const fg_text *off; /* keys that have to be switched on */
     size_t off_count;
@@ -159,7 +159,7 @@ typedef struct {
     fg_text fallback; /* the upstream of requests for which none is chosen; none: empty */
 } fg_terms;
 
-/* What the other half does for this one. Nothing unwinds out of these. */
+/* The functions of the other half for this one. Nothing unwinds out of these. */
 void fg_start(const fg_host *host);
 void fg_worker_start(void);
 uint64_t fg_panics(void);
@@ -167,14 +167,14 @@ void *fg_cycle_new(void);
 void fg_cycle_free(void *cycle);
 /* The number of the upstream of a name; -1 when that fails. */
 int32_t fg_upstream(void *cycle, fg_text name);
-/* What stands around the route files, before there are any: the names of NGINX's own upstreams, whether something asks which
- * of them was chosen, and whether there are threads for heavy steps. */
+/* Sets the surroundings of the route files, before there are any: the names of NGINX's own upstreams, if a variable reads the
+ * chosen one, and if there are threads for heavy steps. */
 void fg_surround(void *cycle, const fg_text *blocks, size_t count, int follows, int threads);
-/* NULL when the file is refused; what is wrong has been told. The route lives as long as the cycle. */
+/* NULL when the file is refused; the error has been reported. The route lives as long as the cycle. */
 const void *fg_route(void *cycle, void *cf, fg_text path, const fg_terms *terms);
-/* Whether a route asks an upstream. */
+/* True if a route asks an upstream. */
 int fg_route_asks(const void *route, int32_t upstream);
-/* Whether a route has filters of the response's body. */
+/* True if a route has filters of the response's body. */
 int fg_route_filters(const void *route);
 void *fg_request_new(const void *route, const fg_facts *facts);
 void fg_request_free(void *request);
@@ -182,7 +182,7 @@ void fg_request_free(void *request);
 int fg_run_request(void *request, void *r, const fg_facts *facts, size_t *wanted);
 /* The start of a body, for the steps that want it; it is copied. */
 void fg_give_body(void *request, int which, fg_text start, int whole);
-/* What has been asked for: 1 when it is to be fetched, 0 when there is an answer already, -1 when there is no more. */
+/* The next fetch: 1 when it is to be fetched, 0 when there is an answer already, -1 when there is no more. */
 int fg_ask(void *request, size_t number, fg_question *question);
 /* A field of it: 1, or 0 when there is no more. */
 int fg_ask_field(void *request, size_t number, size_t field, fg_field *out);
@@ -199,7 +199,7 @@ int fg_upload(void *request, void *r, fg_text in, int end, unsigned char *out, s
 void *fg_job_new(void *request, uint64_t *wait_ms);
 /* Runs it. The only function that is called on another thread. */
 void fg_job_run(void *job);
-/* Takes it back, with what it has come to, or undone: 1; 0 while a thread is at it. */
+/* Takes it back, with its result, or undone: 1; 0 while a thread runs it. */
 int fg_job_settle(void *request, void *job);
 /* Nobody waits for it any more; a thread may still be at it. */
 void fg_job_forget(void *job);

@@ -1,5 +1,5 @@
 /*
- * What the parts of this half share.
+ * The declarations that the parts of this half share.
  */
 
 #ifndef NGX_HTTP_FOREGATE_H
@@ -66,7 +66,7 @@ typedef struct {
     ngx_uint_t on;
 } ngx_http_foregate_switch_t;
 
-/* What a buffer marks beside its bytes. */
+/* The marks of a buffer beside its bytes. */
 typedef struct {
     unsigned flush : 1;
     unsigned last_buf : 1;
@@ -79,7 +79,7 @@ typedef struct {
     void *request; /* of the other half */
     ngx_array_t switches;
 
-    /* The most that the request's body may have, if it is `limited`, and what has come of it. */
+    /* The most that the request's body may have, if it is `limited`, and the result of the check. */
     off_t body_limit;
     off_t body_received;
 
@@ -92,7 +92,7 @@ typedef struct {
     size_t held_room;
     ngx_event_t hold_timer;
 
-    /* What has not been consumed, and what is under way. */
+    /* Unconsumed input, and output under way. */
     ngx_chain_t *in;
     ngx_chain_t *out; /* gathered, and goes out when this turn is over at the latest */
     ngx_chain_t *last_out;
@@ -105,7 +105,7 @@ typedef struct {
     ngx_http_event_handler_pt write_handler; /* of the upstream, which ours calls */
     ngx_http_upstream_handler_pt upstream_handler; /* which reads from it, likewise */
 
-    /* What is waited for, and who is called next when all of it is there: what is being fetched, a step on a thread, and
+    /* Pending work, and the function to call when it is done: fetches, a step on a thread, and
      * others that have their turn while the request's body goes through filters. */
     ngx_http_foregate_fetch_t *fetches;
     ngx_http_foregate_job_t *job;
@@ -118,19 +118,19 @@ typedef struct {
     unsigned upstream_told : 1; /* somebody has asked which upstream was chosen */
     unsigned own_fields : 1; /* a subrequest: its fields are not those of the main request any more */
     unsigned requested : 1; /* the steps of the request have run */
-    unsigned paused : 1;    /* they wait for what they have asked for */
+    unsigned paused : 1;    /* they wait for a fetch */
     unsigned reading : 1;   /* the request's body is being read for them */
     unsigned broken : 1;    /* it could not be read to its end */
     unsigned answered : 1;  /* the response was made by a step */
     unsigned responded : 1; /* the steps of the response have run */
     unsigned holding : 1;   /* they wait for the start of its body */
-    unsigned late : 1;      /* the start was waited for as long as may be: they have got what had come */
-    unsigned waiting : 1;   /* they wait for what they have asked for */
+    unsigned late : 1;      /* the wait for the start timed out: they have the received part */
+    unsigned waiting : 1;   /* they wait for a fetch */
     unsigned filters : 1;   /* the body goes through filters */
-    unsigned swallow : 1;   /* another body is sent: what comes is dropped */
+    unsigned swallow : 1;   /* another body is sent: input is dropped */
     unsigned more : 1;      /* the filters have output left */
-    unsigned soon : 1;      /* what they have written is to be sent before they get more */
-    unsigned over : 1;      /* what is left of the body passes by them */
+    unsigned soon : 1;      /* their output is to be sent before they get more */
+    unsigned over : 1;      /* the rest of the body bypasses them */
     unsigned full : 1;      /* all buffers are under way */
     unsigned done : 1;      /* the end has been sent */
     unsigned changed : 1;   /* the length has been taken away */
@@ -142,7 +142,7 @@ typedef struct {
 /* NGINX's module that fetches a response in slices; NULL: there is none. */
 extern ngx_module_t *ngx_http_foregate_slices;
 
-/* What the other half is lent. */
+/* The functions lent to the other half. */
 extern const fg_host ngx_http_foregate_host;
 
 static ngx_inline fg_text
@@ -152,10 +152,10 @@ ngx_http_foregate_text(const ngx_str_t *str)
     return text;
 }
 
-/* What is known of a request. */
+/* The facts about a request. */
 void ngx_http_foregate_facts(ngx_http_request_t *r, fg_facts *facts);
 
-/* What is kept of a request; NULL when nothing is. */
+/* The context of a request; NULL without one. */
 ngx_http_foregate_ctx_t *ngx_http_foregate_find_ctx(ngx_http_request_t *r);
 
 /* The same; NULL when there is no memory. */
@@ -179,17 +179,17 @@ ngx_int_t ngx_http_foregate_log_handler(ngx_http_request_t *r);
 /* The upstream of this number where the request is; NULL when there is none. */
 ngx_http_foregate_upstream_t *ngx_http_foregate_find_upstream(ngx_http_request_t *r, int32_t number);
 
-/* What was asked for, if this is the subrequest for it. */
+/* The fetch of this subrequest, if it is one. */
 ngx_http_foregate_fetch_t *ngx_http_foregate_fetch_of(ngx_http_request_t *r);
 
-/* Whether it has come to where it belongs: NGX_DECLINED, or a status. */
+/* Checks that it has arrived at its location: NGX_DECLINED, or a status. */
 ngx_int_t ngx_http_foregate_fetch_place(ngx_http_request_t *r, ngx_http_foregate_fetch_t *fetch);
 
 /* Its head, and its body. */
 ngx_int_t ngx_http_foregate_fetch_head(ngx_http_request_t *sr, ngx_http_foregate_fetch_t *fetch);
 ngx_int_t ngx_http_foregate_fetch_body(ngx_http_request_t *sr, ngx_http_foregate_fetch_t *fetch, ngx_chain_t *in);
 
-/* Makes subrequests of what has been asked for; `asking` says how many there are. */
+/* Makes subrequests of the fetches; `asking` is their number. */
 ngx_int_t ngx_http_foregate_ask(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
 
 /* One of the things that a request waits for is there. */
@@ -198,7 +198,7 @@ void ngx_http_foregate_answered(ngx_http_request_t *r, ngx_http_foregate_ctx_t *
 /* Nobody waits for answers any more; `live`: the main request goes on. */
 void ngx_http_foregate_forget_fetches(ngx_http_foregate_ctx_t *ctx, ngx_uint_t live);
 
-/* Has a step run on a thread; `asking` says whether it does. */
+/* Runs a step on a thread; `asking` is set if it does. */
 ngx_int_t ngx_http_foregate_offload(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx);
 void ngx_http_foregate_forget_job(ngx_http_foregate_ctx_t *ctx);
 
@@ -221,10 +221,10 @@ void ngx_http_foregate_unspare(ngx_http_request_t *r, ngx_http_foregate_ctx_t *c
 /* Where neither a length nor chunks tell that there was to be more of a body, a reset does. */
 void ngx_http_foregate_tell_broken(ngx_http_request_t *r);
 
-/* Takes note of what comes by of a body: its end, or that its upstream is over without (`cut`). */
+/* Watches a body: its end, or that its upstream is over without (`cut`). */
 void ngx_http_foregate_watch_end(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_chain_t *in);
 
-/* Ends a response whose upstream has broken off, once all is sent that has come, if nothing else would show that something is
+/* Ends a response whose upstream has broken off, once all received bytes are sent, if nothing else would show that something is
  * missing. Left to itself, NGINX may say first that it has nothing more to send (lingering_close). */
 ngx_int_t ngx_http_foregate_end_cut(ngx_http_request_t *r, ngx_int_t rc);
 
@@ -234,10 +234,10 @@ void ngx_http_foregate_check_end(ngx_http_request_t *r, ngx_http_foregate_ctx_t 
 /* The start of a response's body is not waited for any more. */
 void ngx_http_foregate_end_holding(ngx_http_foregate_ctx_t *ctx);
 
-/* What was gathered goes out. */
+/* Sends the gathered output. */
 void ngx_http_foregate_end_gathering(ngx_http_foregate_ctx_t *ctx);
 
-/* Whether a buffer says more than its bytes. */
+/* True if a buffer has marks. */
 static ngx_inline ngx_uint_t
 ngx_http_foregate_marked(const ngx_buf_t *buf)
 {
@@ -248,14 +248,14 @@ ngx_http_foregate_marked(const ngx_buf_t *buf)
  * memory. */
 ngx_buf_t *ngx_http_foregate_buffer(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_chain_t **link);
 
-/* A buffer that marks what an empty one of ours does; NULL when that is nothing, or when there is no memory. It is none of
+/* A buffer with the marks of an empty one of ours; NULL without marks, or when there is no memory. It is none of
  * ours: those count as sent once they are empty, and would be filled again while the mark still waits to be sent. */
 ngx_chain_t *ngx_http_foregate_mark(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_buf_t *empty);
 
-/* Puts what the filters make of the first of the queued buffers into one of ours. */
+/* Filters the first of the queued buffers into one of ours. */
 ngx_int_t ngx_http_foregate_fill(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_buf_t *out);
 
-/* Whether a buffer is only in a file, which NGINX was asked not to give. */
+/* True if a buffer is only in a file, which NGINX was asked to avoid. */
 ngx_uint_t ngx_http_foregate_in_file(ngx_http_request_t *r, ngx_buf_t *buf);
 
 /* Makes the variables known. */

@@ -5,11 +5,11 @@
 #include "ngx_http_foregate.h"
 
 #define NGX_HTTP_FOREGATE_BUFFER_SIZE 16384
-/* With less room than this a buffer gets no more: what does not fit is copied once more. */
+/* With less room than this a buffer gets no more: the overflow is copied once more. */
 #define NGX_HTTP_FOREGATE_ROOM 4096
 
 /* Where the other half writes: it may not be lent memory that nobody has written, and clearing each buffer costs a short response
- * more than copying what comes of it. */
+ * more than copying its output. */
 static u_char ngx_http_foregate_written[NGX_HTTP_FOREGATE_BUFFER_SIZE];
 
 ngx_uint_t
@@ -89,7 +89,7 @@ ngx_http_foregate_mark(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_
     return link;
 }
 
-/* Takes a buffer from the queue. Whoever made it may use it again as soon as it is empty, so that none stays queued then; what
+/* Takes a buffer from the queue. Its maker may reuse it as soon as it is empty, so that none stays queued then; what
  * it marks is kept until all that came of it has been written. */
 static void
 ngx_http_foregate_take(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
@@ -147,7 +147,7 @@ ngx_http_foregate_fill(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_
         if (ngx_http_foregate_ask(r, ctx) != NGX_OK) {
             return NGX_ERROR;
         }
-        /* What has been written need not wait as well. */
+        /* The output need not wait as well. */
         out->flush = ctx->asking != 0;
     }
     if (in != NULL) {
@@ -161,7 +161,7 @@ ngx_http_foregate_fill(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_
         return NGX_OK;
     }
 
-    /* It is used up, and so is what came of it. */
+    /* It is used up, and so is its output. */
     out->flush = marks->flush;
     out->last_buf = marks->last_buf;
     out->last_in_chain = marks->last_in_chain;

@@ -6,7 +6,7 @@
 #include "ngx_http_foregate.h"
 #include "ngx_http_foregate_fields.h"
 
-/* Whether neither a length nor chunks tell the client where the body ends. */
+/* True if neither a length nor chunks tell the client the end of the body. */
 static ngx_uint_t
 ngx_http_foregate_ends_unmarked(ngx_http_request_t *r)
 {

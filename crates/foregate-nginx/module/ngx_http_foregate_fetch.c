@@ -1,9 +1,9 @@
 /*
- * What steps and filters want to have fetched. Each such request becomes a subrequest in the background: it is no part of
- * the response, so that what has been written of that goes on to the client meanwhile. Its answer is collected by the
+ * Fetches of steps and filters. Each such request becomes a subrequest in the background: it is no part of
+ * the response, so that its output goes on to the client meanwhile. Its answer is collected by the
  * other half, where there is a bound for it, and never reaches the filters behind ours.
  *
- * Who asks waits: a request in the rewrite phase, a response with its head, or the filters of a body. When the last answer
+ * The asking side waits: a request in the rewrite phase, a response with its head, or the filters of a body. When the last answer
  * is there, it is woken by a posted request, as NGINX wakes the parent of a subrequest.
  */
 
@@ -12,9 +12,9 @@
 
 /* A subrequest. It lives as long as the main request. */
 struct ngx_http_foregate_fetch_s {
-    ngx_http_request_t *r;  /* who asks */
-    ngx_http_request_t *sr; /* what NGINX makes of it */
-    ngx_http_foregate_ctx_t *ctx; /* of who asks; NULL when nobody waits for it any more */
+    ngx_http_request_t *r;  /* the asking request */
+    ngx_http_request_t *sr; /* NGINX's subrequest for it */
+    ngx_http_foregate_ctx_t *ctx; /* of the asking request; NULL when nothing waits for it any more */
     ngx_http_foregate_fetch_t *next;
     size_t number; /* as the other half counts */
     ngx_event_t timer;
@@ -64,7 +64,7 @@ ngx_http_foregate_find_upstream(ngx_http_request_t *r, int32_t number)
 ngx_http_foregate_fetch_t *
 ngx_http_foregate_fetch_of(ngx_http_request_t *r)
 {
-    /* What modules keep of a request is forgotten when it is redirected internally; this is not. */
+    /* An internal redirect clears the contexts of modules, but not this. */
     if (r != r->main && r->post_subrequest != NULL && r->post_subrequest->handler == ngx_http_foregate_fetch_done) {
         return r->post_subrequest->data;
     }
@@ -91,7 +91,7 @@ ngx_http_foregate_fetch_cancel(ngx_http_foregate_fetch_t *fetch)
     sr->done = 1;
 }
 
-/* Wakes who asks. */
+/* Wakes the asking request. */
 static void
 ngx_http_foregate_wake(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
 {
@@ -112,7 +112,7 @@ ngx_http_foregate_answered(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
     }
 }
 
-/* Tells the other half what has come of a subrequest, once. */
+/* Passes the result of a subrequest to the other half, once. */
 static void
 ngx_http_foregate_fetch_answer(ngx_http_foregate_fetch_t *fetch, int how)
 {
@@ -183,7 +183,7 @@ ngx_http_foregate_fetch_done(ngx_http_request_t *sr, void *data, ngx_int_t rc)
         /* An upstream that breaks off makes NGINX end the body without its last buffer. */
         how = FG_NO_CONNECTION;
     } else if (how == FG_ANSWERED && sr->err_status == (ngx_uint_t) fetch->status) {
-        /* What NGINX says of an upstream is no answer of that. */
+        /* NGINX's error for an upstream is no response of it. */
         how = fetch->status == NGX_HTTP_GATEWAY_TIME_OUT ? FG_TIMED_OUT
               : fetch->status == NGX_HTTP_BAD_GATEWAY ? FG_NO_CONNECTION : FG_ANSWERED;
     }
@@ -368,7 +368,7 @@ ngx_http_foregate_fetch_start(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ct
     }
 
     sr->request_body = upload;
-    /* What has been evaluated for the client's request says nothing of this one. */
+    /* Cached variables of the client's request do not apply to this one. */
     sr->variables = variables;
     sr->filter_need_in_memory = 1;
     sr->discard_body = 0;
@@ -439,7 +439,7 @@ ngx_http_foregate_fetch_place(ngx_http_request_t *r, ngx_http_foregate_fetch_t *
         return NGX_DECLINED;
     }
     /* A location with a regular expression, for example, has come before the one that is meant: whatever it answers, it
-     * was not asked by who wrote it. */
+     * was not asked by its author. */
     ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                   "foregate: \"%V\" leads to the location \"%V\", which is not internal", &r->uri, &clcf->name);
     ngx_http_foregate_fetch_answer(fetch, FG_NOT_ASKED);

@@ -204,7 +204,7 @@ ngx_http_foregate_point(ngx_http_request_t *r, int which, fg_text name, void *po
     return NGX_OK;
 }
 
-/* What NGINX keeps beside the list of the request's fields. */
+/* The fields that NGINX keeps beside the list of the request's fields. */
 static ngx_int_t
 ngx_http_foregate_index_request(ngx_http_request_t *r, fg_text name)
 {
@@ -306,7 +306,7 @@ ngx_http_foregate_copy(ngx_http_request_t *r, fg_text text)
     return copy;
 }
 
-/* The type that NGINX writes, and whose first part gzip and others compare. */
+/* The type that NGINX writes; gzip and others compare its first part. */
 static int
 ngx_http_foregate_set_type(ngx_http_request_t *r, fg_text value)
 {
@@ -355,7 +355,7 @@ ngx_http_foregate_append(void *data, int which, fg_field *field)
     if (name == NULL || value == NULL || lowcase == NULL) {
         return -1;
     }
-    /* Last, because what has been pushed stays in the list. */
+    /* Last, because pushed entries stay in the list. */
     element = ngx_list_push(ngx_http_foregate_list(r, which));
     if (element == NULL) {
         return -1;
@@ -421,7 +421,7 @@ ngx_http_foregate_replace(void *data, int which, fg_field *field, fg_text value)
 }
 
 /* Makes the list of the request's fields anew without some: readers take no list with an empty part, and there are
- * pointers to its elements, so that none can move. The old ones stay what they are until the request's end. */
+ * pointers to its elements, so that none can move. The old ones stay unchanged until the request's end. */
 static ngx_int_t
 ngx_http_foregate_without(ngx_http_request_t *r, const fg_field *fields, size_t count)
 {
@@ -529,7 +529,7 @@ ngx_http_foregate_remove(void *data, int which, const fg_field *fields, size_t c
     return 0;
 }
 
-/* Takes the fields away that tell what a body is, byte by byte; of trailers the validator, too. */
+/* Removes the fields that identify a body byte by byte; of trailers the validator, too. */
 static void
 ngx_http_foregate_drop_digests(ngx_list_part_t *part, ngx_uint_t of_trailers)
 {

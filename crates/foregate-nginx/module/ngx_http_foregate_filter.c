@@ -24,11 +24,11 @@ static void
 ngx_http_foregate_keep_back(ngx_http_request_t *r)
 {
     r->filter_need_in_memory = 1;
-    /* What cuts ranges out of the body comes before us, and would learn of them with the head, when the body is past it. */
+    /* The range filter comes before us, and would learn of them with the head, when the body is past it. */
     r->allow_ranges = 0;
 }
 
-/* Has steps wait for what they have asked for, or for one that runs on a thread, if they have to. The head goes out once it
+/* Lets steps wait for fetches, or for one that runs on a thread, if they have to. The head goes out once it
  * is there, and the body waits with it. */
 static ngx_int_t
 ngx_http_foregate_wait(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, int outcome)
@@ -44,7 +44,7 @@ ngx_http_foregate_wait(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, int 
     }
     ctx->waiting = 1;
     if (r->method == NGX_HTTP_HEAD && r == r->main) {
-        /* Who makes the body asks for it as soon as the head seems to be sent. */
+        /* The body's maker asks for it as soon as the head seems to be sent. */
         r->header_only = 1;
     }
     ngx_http_foregate_keep_back(r);
@@ -52,7 +52,7 @@ ngx_http_foregate_wait(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, int 
     return NGX_AGAIN;
 }
 
-/* What becomes of the body of the response as it is now. */
+/* The treatment of the response's body as it is now. */
 static int
 ngx_http_foregate_body_of(ngx_http_request_t *r)
 {
@@ -83,7 +83,7 @@ ngx_http_foregate_go_on(ngx_http_foregate_ctx_t *ctx)
     ngx_http_run_posted_requests(c);
 }
 
-/* The start of a body does not come: who waits for it gets what has come. */
+/* The start of a body is late: waiting steps get the received part. */
 static void
 ngx_http_foregate_hold_late(ngx_event_t *event)
 {
@@ -142,7 +142,7 @@ ngx_http_foregate_respond(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
     case FG_ANSWER:
         ctx->swallow = 1;
         if (ngx_http_foregate_slices != NULL) {
-            /* No more slices of what was to be sent. */
+            /* No more slices of the replaced response. */
             r->ctx[ngx_http_foregate_slices->ctx_index] = NULL;
         }
         break;
@@ -177,7 +177,7 @@ ngx_http_foregate_respond(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
         return rc;
     }
 
-    /* The body of the new response goes out now; what the old one's maker still sends is dropped. */
+    /* The body of the new response goes out now; later output of the old one's maker is dropped. */
     ctx->in = ngx_http_foregate_body(r, &ctx->body, 1);
     if (ctx->in == NULL) {
         return NGX_ERROR;
@@ -209,7 +209,7 @@ ngx_http_foregate_header_filter(ngx_http_request_t *r)
         return ngx_http_next_header_filter(r);
     }
     if (r->headers_out.status == NGX_HTTP_SWITCHING_PROTOCOLS || (r->upstream != NULL && r->upstream->upgrade)) {
-        /* What follows is a tunnel. */
+        /* The rest is a tunnel. */
         return ngx_http_next_header_filter(r);
     }
 
@@ -218,7 +218,7 @@ ngx_http_foregate_header_filter(ngx_http_request_t *r)
     if (ctx == NULL) {
         return NGX_ERROR;
     }
-    /* One whose body was waited for has failed, and this tells of it. */
+    /* A response with a held body has failed, and this reports it. */
     ngx_http_foregate_end_holding(ctx);
     if (ctx->waiting) {
         ngx_http_foregate_forget_fetches(ctx, 1);
@@ -244,7 +244,7 @@ ngx_http_foregate_drop(ngx_chain_t *in)
     }
 }
 
-/* Steps see what was kept of the body; then the head goes out, that, and what comes behind it. */
+/* Steps see the kept part of the body; then the head goes out, that part, and the rest. */
 static ngx_int_t
 ngx_http_foregate_release(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_chain_t *in, ngx_uint_t end)
 {
@@ -330,7 +330,7 @@ ngx_http_foregate_end_waiting(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ct
     r->buffered &= ~NGX_HTTP_FOREGATE_BUFFERED;
 }
 
-/* What steps of the response have asked for is there: they go on, and then the head and what has come of the body since. */
+/* The fetches of response steps are done: they go on, and then the head and the received part of the body. */
 static ngx_int_t
 ngx_http_foregate_resume(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
 {
@@ -361,7 +361,7 @@ ngx_http_foregate_resume(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
     return ngx_http_foregate_move(r, ctx, 0);
 }
 
-/* Runs instead of a response's handler once what it waits for is there. */
+/* Runs instead of a response's handler once its wait is over. */
 static void
 ngx_http_foregate_wake_handler(ngx_http_request_t *r)
 {
@@ -408,7 +408,7 @@ ngx_http_foregate_watch_writing(ngx_http_request_t *r, ngx_http_foregate_ctx_t *
     }
 }
 
-/* What was sent late, or gathered, and so not by whoever makes the body, has to be sent to its end without that. Over HTTP/2 what was
+/* Late or gathered output, which the body's maker did not send, has to be sent to its end without it. Over HTTP/2 what was
  * gathered waits for the body's maker: a client may open its windows by a few bytes at a time, and to fill each as it comes would
  * cut the body into frames of ten bytes. */
 static void
@@ -422,15 +422,15 @@ ngx_http_foregate_await_client(ngx_http_request_t *r, ngx_http_foregate_ctx_t *c
     }
 }
 
-/* Nothing came to what was gathered while this turn lasted. */
+/* Nothing was added to the gathered output in this turn. */
 static void
 ngx_http_foregate_gathered(ngx_event_t *event)
 {
     ngx_http_foregate_go_on(event->data);
 }
 
-/* Whether what is to go out may wait for more: NGINX hands a body on in pieces of two small buffers, and to send each by itself
- * costs more than to make it. It waits while NGINX is at work with what the same event has brought, and no longer. */
+/* True if output may wait for more: NGINX passes a body on in pieces of two small buffers, and sending each by itself
+ * costs more than making it. It waits while NGINX handles the same event, and no longer. */
 static ngx_uint_t
 ngx_http_foregate_gathers(ngx_http_foregate_ctx_t *ctx)
 {
@@ -447,7 +447,7 @@ ngx_http_foregate_gathers(ngx_http_foregate_ctx_t *ctx)
     return 1;
 }
 
-/* Puts what becomes of the body into buffers, until there is no more of it, all are under way, or they are to be sent first. */
+/* Puts the filtered body into buffers, until there is no more of it, all are under way, or they are to be sent first. */
 static void
 ngx_http_foregate_gather(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
 {
@@ -487,7 +487,7 @@ ngx_http_foregate_gather(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
 }
 
 /* Moves the body on until there is no more of it, until its rest passes by the filters, or until all buffers are under way. With
- * `gather`, what comes of it may wait for what NGINX hands on next. */
+ * `gather`, the output may wait for NGINX's next piece. */
 static ngx_int_t
 ngx_http_foregate_move(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, ngx_uint_t gather)
 {
@@ -572,7 +572,7 @@ ngx_http_foregate_end_gathering(ngx_http_foregate_ctx_t *ctx)
     }
 }
 
-/* Ends a request from outside of what makes its response. That is at work still, and counts as one use of the request: NGINX
+/* Ends a request from outside of its response's maker. That is at work still, and counts as one use of the request: NGINX
  * ends it first, and must not free the request then. */
 static void
 ngx_http_foregate_break_off(ngx_http_request_t *r)
@@ -583,8 +583,8 @@ ngx_http_foregate_break_off(ngx_http_request_t *r)
 }
 
 /* The client has taken something. While an upstream has nothing new, its own handler does not ask filters that hold less
- * than it may have under way: what little input has become much would wait for more input, and so would what stands before our
- * filter, as NGINX's copies of what it had put into a file. */
+ * than it may have under way: large output of little input would wait for more input, and so would filters before
+ * ours, such as NGINX's copies from a file. */
 static void
 ngx_http_foregate_write_handler(ngx_http_request_t *r)
 {
@@ -633,7 +633,7 @@ ngx_http_foregate_filter_body(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ct
         in = NULL;
     }
     if (ctx->done || !ctx->filters) {
-        /* What comes after the end is of others, such as the end that addition's filter has held back. */
+        /* Buffers after the end belong to others, such as the end that addition's filter has held back. */
         return ngx_http_next_body_filter(r, in);
     }
     if (in != NULL && ngx_chain_add_copy(r->pool, &ctx->in, in) != NGX_OK) {

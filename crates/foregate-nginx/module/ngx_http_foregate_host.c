@@ -1,5 +1,5 @@
 /*
- * What this half does for the other: see fg_host.
+ * The functions of this half for the other: see fg_host.
  */
 
 #include "ngx_http_foregate.h"
@@ -48,7 +48,7 @@ ngx_http_foregate_answer(void *data, uint32_t status, fg_text body)
     }
     r->headers_out.status = status;
     r->headers_out.content_length_n = body.len;
-    /* It is not what an error of NGINX's own has led to any more. */
+    /* It is no longer the result of NGINX's own error. */
     r->err_status = 0;
     ctx->answered = 1;
     return 0;
@@ -68,7 +68,7 @@ ngx_http_foregate_tls(void *data, fg_tls *out)
     }
     out->is_tls = 1;
     if (ngx_ssl_get_protocol(c, r->pool, &text) == NGX_OK) {
-        /* It is a text of OpenSSL's, whose length nobody tells. */
+        /* It is a text of OpenSSL's, without a length. */
         text.len = ngx_strlen(text.data);
         out->version = ngx_http_foregate_text(&text);
     }
@@ -188,7 +188,7 @@ ngx_http_foregate_facts(ngx_http_request_t *r, fg_facts *facts)
 #if (NGX_HTTP_SSL)
     facts->https = r->connection->ssl != NULL;
 #endif
-    /* A subrequest's target is not what was sent. */
+    /* A subrequest's target is not the one that was sent. */
     facts->raw_is_valid = r == r->main && r->valid_unparsed_uri && !r->internal;
     facts->chunked = r->headers_in.chunked;
     facts->version = r->http_version;

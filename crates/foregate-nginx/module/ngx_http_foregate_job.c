@@ -1,5 +1,5 @@
 /*
- * Heavy steps, which run on threads of a pool of NGINX's. The other half takes along what such a step may see, so that a
+ * Heavy steps, which run on threads of a pool of NGINX's. The other half copies the inputs of such a step, so that a
  * thread touches nothing of a request: that may end while the thread is still at work.
  */
 

@@ -1,6 +1,6 @@
 /*
  * The module as NGINX sees it: three directives, handlers of two phases, a header filter and a body filter, and a few
- * variables. What the steps do is decided in the other half (foregate.h); here stands when they run.
+ * variables. The other half (foregate.h) decides what the steps do; this file decides when they run.
  *
  *   rewrite phase    steps of the request, before `return` and `rewrite` of the location
  *   header filter    steps of the response, after gunzip's and before gzip's
@@ -95,7 +95,7 @@ ngx_http_foregate_here(ngx_conf_t *cf)
     return place;
 }
 
-/* Has what is reported next stand at this place; gives the one before. */
+/* Sets the place of the next report; returns the one before. */
 static ngx_http_foregate_place_t
 ngx_http_foregate_go_to(ngx_conf_t *cf, ngx_http_foregate_place_t place)
 {
@@ -145,7 +145,7 @@ ngx_http_foregate_find_location(ngx_http_core_srv_conf_t *server, ngx_str_t *pre
     return found;
 }
 
-/* Whether what the routes of a location ask can be asked there. */
+/* Checks that the routes of a location can make their fetches there. */
 static ngx_int_t
 ngx_http_foregate_check_use(ngx_conf_t *cf, ngx_http_foregate_use_t *use)
 {
@@ -200,9 +200,9 @@ ngx_http_foregate_find_slices(ngx_conf_t *cf)
     }
 }
 
-/* Whether the filters of a location would see all of a body: the slices of one but for the first are subrequests, which pass
- * by its route, or are bodies of their own. There are slices only of what a location has others make (proxy_pass and its like):
- * files are sent whole, and so is what a server sends where no location fits. */
+/* True if the filters of a location would see all of a body: the slices of one but for the first are subrequests, which pass
+ * by its route, or are bodies of their own. There are slices only of bodies from elsewhere (proxy_pass and its like):
+ * files are sent whole, and so are responses of a server without a matching location. */
 static ngx_int_t
 ngx_http_foregate_check_slices(ngx_conf_t *cf, ngx_http_foregate_use_t *use)
 {
@@ -290,7 +290,7 @@ ngx_http_foregate_create_main_conf(ngx_conf_t *cf)
     return conf;
 }
 
-/* Whether something asks for `$foregate_upstream`. */
+/* True if something reads `$foregate_upstream`. */
 static ngx_uint_t
 ngx_http_foregate_is_asked(ngx_conf_t *cf)
 {

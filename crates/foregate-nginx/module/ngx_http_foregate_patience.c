@@ -9,7 +9,7 @@
 #include "ngx_http_foregate.h"
 
 /* Something has come of the upstream, or its time is up. That does not count while it may be we who keep NGINX from reading;
- * what is waited for has times of its own. What goes to a cache is read all the same. */
+ * fetches have timeouts of their own. A response for a cache is read all the same. */
 static void
 ngx_http_foregate_read_upstream(ngx_http_request_t *r, ngx_http_upstream_t *u)
 {

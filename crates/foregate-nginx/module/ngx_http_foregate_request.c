@@ -1,5 +1,5 @@
 /*
- * A request on its way: what is kept of it, its steps before there is a response, and its end.
+ * A request on its way: its context, its steps before there is a response, and its end.
  */
 
 #include "ngx_http_foregate.h"
@@ -23,7 +23,7 @@ ngx_http_foregate_cleanup(void *data)
     }
 }
 
-/* NGINX forgets what modules keep when it redirects internally; the cleanup handler still knows. */
+/* NGINX clears the contexts of modules when it redirects internally; the cleanup handler still has ours. */
 ngx_http_foregate_ctx_t *
 ngx_http_foregate_find_ctx(ngx_http_request_t *r)
 {
@@ -77,7 +77,7 @@ ngx_http_foregate_route(ngx_http_request_t *r)
         /* Steps have asked for it. */
         return NULL;
     }
-    /* What a subrequest brings becomes part of a response whose steps run anyway. */
+    /* A subrequest's output becomes part of a response with steps that run anyway. */
     return r == r->main || conf->own ? conf->route : NULL;
 }
 
@@ -96,7 +96,7 @@ ngx_http_foregate_begin(ngx_http_request_t *r, const void *route, const fg_facts
     ngx_http_foregate_cleanup(ctx);
     ctx->route = route;
     ctx->requested = 0;
-    /* An error page with steps of its own takes over from a request whose body could not be read. */
+    /* An error page with steps of its own takes over from a request with an unreadable body. */
     ctx->broken |= ctx->reading;
     ctx->reading = 0;
     ctx->request = fg_request_new(route, facts);
@@ -195,7 +195,7 @@ ngx_http_foregate_give_body(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx,
     return NGX_OK;
 }
 
-/* Whether a request says, or has shown, that its body is larger than steps have allowed. */
+/* True if a request's body is known to be larger than steps have allowed. */
 static ngx_uint_t
 ngx_http_foregate_too_large(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
 {
@@ -209,7 +209,7 @@ ngx_http_foregate_too_large(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
 }
 
 /* Has all of the request's body read, unless there is nothing to read any more: NGX_OK when it is there. Otherwise the phase
- * ends with what is given, and begins again once the body is there. */
+ * ends with the given status, and begins again once the body is there. */
 static ngx_int_t
 ngx_http_foregate_read_body(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
 {
@@ -235,7 +235,7 @@ ngx_http_foregate_read_body(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
     return NGX_DONE;
 }
 
-/* What of the request's body comes in, whoever reads it. */
+/* The filter of the request's body as it arrives, for any reader. */
 static ngx_int_t
 ngx_http_foregate_request_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 {
@@ -283,7 +283,7 @@ ngx_http_foregate_send(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
     return out == NULL ? NGX_ERROR : ngx_http_output_filter(r, out);
 }
 
-/* Whether what a request waits for is not there yet; if it is, its client is not watched any more. */
+/* True if a request still waits; if not, its client is not watched any more. */
 static ngx_uint_t
 ngx_http_foregate_is_paused(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
 {
@@ -298,7 +298,7 @@ ngx_http_foregate_is_paused(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
     return 0;
 }
 
-/* What is to be done before the steps can go on: NGX_AGAIN when they can, or what the phase ends with. */
+/* Does the work that steps wait for: NGX_AGAIN when they can go on, or the result of the phase. */
 static ngx_int_t
 ngx_http_foregate_provide(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx, int outcome, size_t wanted)
 {

@@ -14,10 +14,10 @@ struct ngx_http_foregate_upload_s {
     ngx_event_t event; /* goes on with it */
     ngx_http_request_t *r;
     ngx_http_foregate_ctx_t *ctx;
-    ngx_chain_t *in; /* what has not been read */
+    ngx_chain_t *in; /* unread input */
     off_t at;        /* how much of the first has been */
-    u_char *piece;   /* memory for what is in a file */
-    fg_text text;    /* what has been read and not been taken */
+    u_char *piece;   /* memory for data from a file */
+    fg_text text;    /* data that was read and not yet taken */
     ngx_chain_t *out;
     ngx_chain_t **last;
     ngx_chain_t *free;
@@ -94,7 +94,7 @@ ngx_http_foregate_upload_read(ngx_http_foregate_upload_t *upload)
         }
         upload->at += size;
     }
-    /* Whether this is the end has to be known with the last of it. */
+    /* The end has to be known together with the last data. */
     while (upload->in != NULL && ngx_buf_size(upload->in->buf) - upload->at <= 0) {
         upload->in = upload->in->next;
         upload->at = 0;
@@ -102,7 +102,7 @@ ngx_http_foregate_upload_read(ngx_http_foregate_upload_t *upload)
     return NGX_OK;
 }
 
-/* Writes what has been made so far into a file. */
+/* Writes the output so far into a file. */
 static ngx_int_t
 ngx_http_foregate_upload_spill(ngx_http_foregate_upload_t *upload)
 {
@@ -121,7 +121,7 @@ ngx_http_foregate_upload_spill(ngx_http_foregate_upload_t *upload)
         file->file.log = r->connection->log;
         file->path = clcf->client_body_temp_path;
         file->pool = r->pool;
-        file->warn = "what filters make of a request body is buffered to a temporary file";
+        file->warn = "the filtered request body is buffered to a temporary file";
         file->log_level = r->request_body_file_log_level;
         file->persistent = r->request_body_in_persistent_file;
         file->clean = r->request_body_in_clean_file;
@@ -212,7 +212,7 @@ ngx_http_foregate_upload_length(ngx_http_request_t *r, off_t size)
     return NGX_OK;
 }
 
-/* Puts what has been made in the place of what was there. */
+/* Replaces the body by the output. */
 static ngx_int_t
 ngx_http_foregate_upload_end(ngx_http_foregate_upload_t *upload)
 {
@@ -261,7 +261,7 @@ ngx_http_foregate_upload_end(ngx_http_foregate_upload_t *upload)
     return ngx_http_foregate_upload_length(r, upload->size);
 }
 
-/* Whoever answers now does not get what could not go through the filters: it is not what its fields say any more. */
+/* A body that could not go through the filters is dropped: it does not match its fields any more. */
 static void
 ngx_http_foregate_upload_drop(ngx_http_request_t *r, ngx_http_foregate_ctx_t *ctx)
 {

@@ -1,5 +1,5 @@
 /*
- * Variables, for the access log, and for who answers.
+ * Variables, for the access log, and for handlers.
  */
 
 #include "ngx_http_foregate.h"

@@ -342,7 +342,7 @@ pub struct SeenOfRequest;
 impl Value for SeenOfRequest {
     type Data = String;
     const NAME: &'static str = "probe.seen-of-request";
-    const ABOUT: &'static str = "What a busy step has seen of the request.";
+    const ABOUT: &'static str = "The request as a busy step has seen it.";
 }
 
 /// The record of the response.
@@ -352,7 +352,7 @@ pub struct SeenOfResponse;
 impl Value for SeenOfResponse {
     type Data = String;
     const NAME: &'static str = "probe.seen-of-response";
-    const ABOUT: &'static str = "What a busy step has seen of the response.";
+    const ABOUT: &'static str = "The response as a busy step has seen it.";
 }
 
 /// Takes its time with the request.

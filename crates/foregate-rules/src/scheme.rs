@@ -262,7 +262,7 @@ standard_fields! {
     Uri "http.request.uri" BYTES Request "Path and query, the path in its normal form."
     UriPath "http.request.uri.path" BYTES Request "The path in its normal form."
     UriPathExtension "http.request.uri.path.extension" BYTES Request
-        "What follows the last dot of the path's last segment, in lower case; empty without a dot, or where the only one begins it."
+        "The text behind the last dot of the path's last segment, in lower case; empty without a dot, or if the only one begins the segment."
     UriQuery "http.request.uri.query" BYTES Request
         "The query without `?`, not decoded; empty without a query."
     UriArgs "http.request.uri.args" MAP Request
@@ -299,9 +299,9 @@ standard_fields! {
     IpSrc "ip.src" IP Request "The client's address."
     Country "ip.src.country" = "ip.geoip.country" BYTES Request
         "The client's country in two letters; absent when it is not known."
-    Ssl "ssl" BOOL Request "Whether the client's connection is encrypted, or the one that a trusted proxy tells of."
+    Ssl "ssl" BOOL Request "True if the client's connection is encrypted, or the one that a trusted proxy reports."
     TlsVersion "tls.version" BYTES Request "The version of TLS: `TLSv1.2` or `TLSv1.3`; absent without TLS."
-    TlsClientVerified "tls.client.verified" BOOL Request "Whether the client showed a certificate that was verified."
+    TlsClientVerified "tls.client.verified" BOOL Request "True if the client presented a certificate that was verified."
     TlsClientSubject "tls.client.subject" BYTES Request "The subject of the client's certificate, `O=Example, CN=alice`: in the order of the certificate, with a space after each comma and around each plus, otherwise as RFC 4514 has it. What would mean something else there has a backslash before it (`O=a\\, b`), control characters are `\\0A`, and what is no text is `#` and its encoding in hexadecimal digits."
     TlsServerName "tls.server_name" BYTES Request "The server name in the TLS handshake, in lower case."
     Site "foregate.site" BYTES Request "The name of the site that answers."

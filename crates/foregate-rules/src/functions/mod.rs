@@ -25,9 +25,9 @@ pub const FUNCTIONS: &[Function] = &[
     function(
         "all",
         "all(array of booleans): boolean",
-        "Whether all elements are true; true for no elements.",
+        "True if all elements are true, or if there are none.",
     ),
-    function("any", "any(array of booleans): boolean", "Whether any element is true; false for no elements."),
+    function("any", "any(array of booleans): boolean", "True if any element is true; false if there are none."),
     function(
         "cidr",
         "cidr(address, bits4, bits6): address",
@@ -46,19 +46,19 @@ pub const FUNCTIONS: &[Function] = &[
     function(
         "decode_base64",
         "decode_base64(text): text",
-        "What the Base64 stands for, in either alphabet and with or without padding; absent if it is none.",
+        "The decoded Base64, in either alphabet and with or without padding; absent if it is invalid.",
     ),
     function(
         "encode_base64",
         "encode_base64(text [, flags]): text",
         "The text in Base64 without padding; `\"p\"` pads, `\"u\"` takes the alphabet for URLs.",
     ),
-    function("ends_with", "ends_with(text, end): boolean", "Whether the text ends with the other."),
-    function("has_key", "has_key(map, name): boolean", "Whether the map has a value under the name."),
+    function("ends_with", "ends_with(text, end): boolean", "True if the text ends with the other."),
+    function("has_key", "has_key(map, name): boolean", "True if the map has a value under the name."),
     function(
         "has_value",
         "has_value(map or array, value): boolean",
-        "Whether one of the values is this literal one.",
+        "True if one of the values is this literal.",
     ),
     function(
         "join",
@@ -89,7 +89,7 @@ pub const FUNCTIONS: &[Function] = &[
         "split(text, separator, limit): array of texts",
         "The parts between separators, at most `limit` (1 to 128); the last part holds what is left.",
     ),
-    function("starts_with", "starts_with(text, start): boolean", "Whether the text starts with the other."),
+    function("starts_with", "starts_with(text, start): boolean", "True if the text starts with the other."),
     function(
         "substring",
         "substring(text, from [, to]): text",

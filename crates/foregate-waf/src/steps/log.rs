@@ -112,7 +112,7 @@ impl Step for Log {
                     (true, _) => format!("Answered with {status}, as rules could not see the request's body"),
                     (false, false) => "Rules have not seen the request's body, or not all of it".to_owned(),
                     (false, true) => {
-                        "What rules knew did not fit into memory: none have run since".to_owned()
+                        "The state of the rules did not fit into memory: none have run since".to_owned()
                     }
                 };
                 // No word against the client.

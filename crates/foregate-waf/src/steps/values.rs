@@ -53,7 +53,7 @@ pub struct TransactionValue;
 impl Value for TransactionValue {
     type Data = Box<Held>;
     const NAME: &'static str = "waf.transaction";
-    const ABOUT: &'static str = "What the rules of the firewall know of the request.";
+    const ABOUT: &'static str = "The state of the firewall's rules for the request.";
 
     /// The findings stay, and are logged.
     fn shrink(held: &mut Box<Held>) -> bool {
@@ -85,7 +85,7 @@ impl Value for Blocked {
     type Data = bool;
     const NAME: &'static str = "waf.blocked";
     const ABOUT: &'static str =
-        "Whether the rules would stop the request; it goes on because they only detect.";
+        "True if the rules would stop the request; it goes on because they only detect.";
     const SHOWS: Option<Kind> = Some(Kind::Bool);
     fn show(blocked: &bool) -> Option<Shown<'_>> {
         Some(Shown::Bool(*blocked))

@@ -360,7 +360,7 @@ struct Baton;
 impl Value for Baton {
     type Data = ();
     const NAME: &'static str = "baton";
-    const ABOUT: &'static str = "What one step hands to another.";
+    const ABOUT: &'static str = "A value from one step to another.";
 }
 
 /// Emits it.
