@@ -84,8 +84,8 @@ const FILES: &[(&str, &str)] = &[
 
 /// Completes a fragment to a file that can be checked.
 fn completed(snippet: &Snippet) -> String {
-    // The folder of the cache is there on the reader's machine.
-    let text = &snippet.text.replace("/var/cache/foregate", "www");
+    // These folders are there on the reader's machine.
+    let text = &snippet.text.replace("/var/cache/foregate", "www").replace("/run/foregate/", "");
     let listen = "listen \"127.0.0.1:1\"\n";
     let app = "upstream \"app\" { server \"127.0.0.1:2\" }\n";
     let site = "site \"site.example\" { route \"/**\" { respond 204 } }\n";

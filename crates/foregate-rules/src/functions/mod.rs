@@ -27,7 +27,11 @@ pub const FUNCTIONS: &[Function] = &[
         "all(array of booleans): boolean",
         "True if all elements are true, or if there are none.",
     ),
-    function("any", "any(array of booleans): boolean", "True if any element is true; false if there are none."),
+    function(
+        "any",
+        "any(array of booleans): boolean",
+        "True if any element is true; false if there are none.",
+    ),
     function(
         "cidr",
         "cidr(address, bits4, bits6): address",
