@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// Hands the parts of an address on, in the form that `Display` has. For those of version 4, which most clients have, without its
-/// machinery: each connection and each line of the access log has one.
+/// Hands the parts of an address on, in the form that `Display` has. For those of version 4, which
+/// most clients have, without its machinery: each connection and each line of the access log has
+/// one.
 pub fn write_ip(address: IpAddr, mut push: impl FnMut(&str)) {
     let IpAddr::V4(address) = address else { return push(&address.to_string()) };
     for (number, octet) in address.octets().into_iter().enumerate() {
@@ -32,12 +33,14 @@ pub enum ServerAddress {
     },
     /// A Unix stream socket (`unix:/path`).
     Unix(PathBuf),
-    /// A service (`srv:_http._tcp.app.internal`), whose servers its SRV records name (RFC 2782). In lower case.
+    /// A service (`srv:_http._tcp.app.internal`) with its servers in SRV records (RFC 2782). In
+    /// lower case.
     Service(Arc<str>),
 }
 
 impl ServerAddress {
-    /// The host, as it is used for SNI and certificate checks, which know no dot at the end; `None` for a Unix socket and a service.
+    /// The host, as it is used for SNI and certificate checks, which know no dot at the end; `None`
+    /// for a Unix socket and a service.
     pub fn host(&self) -> Option<String> {
         match self {
             Self::Ip(address) => Some(address.ip().to_string()),
@@ -46,7 +49,8 @@ impl ServerAddress {
         }
     }
 
-    /// Host and port, as a request to the server names them; `None` for a Unix socket and a service.
+    /// Host and port, as a request to the server names them; `None` for a Unix socket and a
+    /// service.
     pub fn authority(&self) -> Option<String> {
         match self {
             Self::Ip(address) => Some(address.to_string()),
@@ -65,7 +69,7 @@ impl ServerAddress {
         }
     }
 
-    /// Whether it has to be resolved.
+    /// Returns true if it has to be resolved.
     pub fn is_name(&self) -> bool {
         matches!(self, Self::Name { .. } | Self::Service(_))
     }
@@ -129,8 +133,8 @@ fn without_dot(host: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
 }
 
-/// Whether a host consists of numbers alone, decimal, octal or hexadecimal. It is an IPv4 address then, or a mistake: libc takes it
-/// for a number where it can, and asks nobody for it.
+/// Returns true if a host consists of numbers alone, decimal, octal or hexadecimal. It is an IPv4
+/// address then, or a mistake: libc parses it as a number if it can, and never resolves it.
 pub fn is_numeric(host: &str) -> bool {
     let is_number = |label: &str| match label.strip_prefix("0x").or_else(|| label.strip_prefix("0X")) {
         Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
@@ -158,7 +162,7 @@ pub struct AddressBlock {
 }
 
 impl AddressBlock {
-    /// Whether `address` lies in the block. IPv4 addresses mapped into IPv6 count as IPv4.
+    /// Returns true if `address` is in the block. IPv4 addresses mapped into IPv6 count as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         address.is_ipv4() == self.base.is_ipv4() && masked(address, self.prefix) == self.base

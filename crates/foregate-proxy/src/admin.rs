@@ -36,7 +36,7 @@ const CLIENTS: usize = 16;
 /// How long accepting pauses when there are no descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What an admin asks for.
+/// A request of an administrator.
 #[derive(Debug)]
 pub enum Request {
     /// Read the configuration again; the answer says why it was refused.
@@ -54,7 +54,7 @@ struct Client {
     task: JoinHandle<()>,
 }
 
-/// Whether a client's request is there.
+/// True while a client's request is being served.
 #[derive(Clone, Default)]
 struct Asked(Arc<AtomicBool>);
 
@@ -169,7 +169,8 @@ async fn reply(line: &[u8], requests: &mpsc::Sender<Request>, proxy: &Arc<Proxy>
     }
 }
 
-/// The certificates in use: those that the proxy obtains itself by their names, others by their files.
+/// The certificates in use: those that the proxy obtains itself by their names, others by their
+/// files.
 fn certificates(proxy: &Proxy) -> String {
     let config = proxy.config();
     let reports = config.certificates.keeper().map(|keeper| keeper.reports()).unwrap_or_default();
@@ -199,7 +200,7 @@ fn refusal(error: &str) -> String {
     format!("{}\n", serde_json::json!({ "ok": false, "error": error }))
 }
 
-/// Serves `/metrics` and `/health` to whoever asks.
+/// Serves `/metrics` and `/health` to any client.
 pub async fn serve_metrics(listener: Listener, proxy: Arc<Proxy>) {
     let mut clients = Clients::default();
     loop {

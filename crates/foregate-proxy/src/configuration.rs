@@ -16,7 +16,8 @@ use crate::settings::{CacheStore, Files, Limits, Listen, MEMORY_PER_WORKER, Rout
 pub struct Settings {
     /// Worker threads; `None` means one for each core that the process may use.
     pub workers: Option<NonZeroUsize>,
-    /// Threads for heavy steps of modules; `None` means as many as workers. They are started when there is work for them.
+    /// Threads for heavy steps of modules; `None` means as many as workers. They are started when
+    /// there is work for them.
     pub offload_threads: Option<NonZeroUsize>,
     /// Where to accept connections, in the order of the file.
     pub listeners: Vec<Listen>,
@@ -26,7 +27,8 @@ pub struct Settings {
     pub admin: Option<PathBuf>,
     /// The JSON access log, off when `None`.
     pub access_log: Option<PathBuf>,
-    /// Where bodies too long to be held in memory are kept; `None` means the system's folder for temporary files.
+    /// Where bodies too long to be held in memory are kept; `None` means the system's folder for
+    /// temporary files.
     pub temporary_folder: Option<PathBuf>,
     /// Certificates that the proxy obtains itself, if any.
     pub automatic: Option<Arc<Automatic>>,
@@ -48,7 +50,8 @@ pub struct Settings {
     pub unrouted: RoutePlan,
     /// The log files of modules, each once; [`foregate_module::LogId`] is a place in this list.
     pub logs: Vec<PathBuf>,
-    /// Files that were read into these settings, each once: when one changes, they are to be loaded again.
+    /// Files that were read into these settings, each once: when one changes, they are to be loaded
+    /// again.
     pub watched: Vec<PathBuf>,
 }
 
@@ -77,7 +80,7 @@ impl Settings {
         }
     }
 
-    /// What peers may make the process hold, bytes.
+    /// The memory that peers may make the process hold, bytes.
     pub fn memory(&self) -> usize {
         let workers = self.workers.or_else(|| std::thread::available_parallelism().ok());
         let workers = workers.map_or(1, NonZeroUsize::get).max(2);

@@ -1,4 +1,5 @@
-//! Errors of an exchange, and the one table of their facts: side at fault, kind, status, whether a repetition is safe.
+//! Errors of an exchange, and the one table of their facts: side at fault, kind, status, whether a
+//! repetition is safe.
 
 use foregate_wire::hpack::Malformed;
 use foregate_wire::{FramingError, HostError, RequestError, ResponseError, TargetError};
@@ -28,7 +29,8 @@ impl Side {
     }
 }
 
-/// How responses are counted behind whose end the origin has sent something. No exchange fails for that.
+/// The metric label of responses with excess bytes of the origin behind their end. No exchange
+/// fails for that.
 pub const EXCESS: &str = "excess_bytes";
 
 /// Why an exchange failed.
@@ -70,12 +72,13 @@ pub enum Error {
     /// No site or route for the request.
     #[error("no site or route for this request")]
     NoRoute,
-    /// A path that servers may take for one of another route, or for which a condition comes to something else.
+    /// A path that servers may take for one of another route, or for which a condition comes to
+    /// something else.
     #[error(
         "the path belongs to another route, or to other conditions, where `%2F`, `%5C`, `;` or `//` is read otherwise"
     )]
     AmbiguousPath,
-    /// A step has asked for a path that is none, or leads out of what it names.
+    /// A step has set an invalid path, or one that leads out of its prefix.
     #[error("the path that the request was to get is none, or has `..` in it")]
     Rewrite,
     /// The authority is not covered by the connection.
@@ -138,7 +141,8 @@ pub enum Error {
     /// The origin closed the connection without a byte of response.
     #[error("the origin closed the connection without a response")]
     OriginClosed,
-    /// A connection that had served others held bytes of an earlier response where the response was to begin.
+    /// A connection that had served others held bytes of an earlier response where the response was
+    /// to begin.
     #[error("bytes of an earlier response stood where the response was to begin")]
     Leftover,
     /// The origin's head is not HTTP.
@@ -192,7 +196,7 @@ pub enum Error {
     /// Filters of bodies hold as much as they may.
     #[error("no memory for the filters of the body")]
     FilterMemory,
-    /// What peers make the process hold is so much that new requests are refused.
+    /// Peers make the process hold so much that new requests are refused.
     #[error("no memory for the request")]
     Memory,
     /// Starts of bodies hold as much in files as they may.
@@ -265,7 +269,8 @@ impl Error {
         }
     }
 
-    /// The row of the table of errors. Each variant has one of its own: no arm stands for those that are yet to come.
+    /// The row of the table of errors. Each variant has one of its own: no arm stands for those
+    /// that are yet to come.
     fn row(&self) -> Row {
         use Repetition::{Connecting, Never, Silent, Unanswered, Unprocessed};
         use ResponseError::{HeadTooLarge, LineTooLong, TooManyFields};
@@ -365,52 +370,54 @@ impl Error {
         self.row().step
     }
 
-    /// Whether a peer has left where it may, once its response has begun: it has closed its connection, or reset its stream without
-    /// a complaint.
+    /// Returns true if a peer has left legitimately, once its response has begun: it has closed its
+    /// connection, or reset its stream without an error.
     pub fn is_leaving(&self) -> bool {
         self.row().link.is_some_and(LinkError::is_leaving)
     }
 
-    /// Whether nothing of the request can have reached the origin.
+    /// Returns true if nothing of the request can have reached the origin.
     pub fn is_before_sending(&self) -> bool {
         matches!(self.row().repetition, Repetition::Connecting | Repetition::Unprocessed)
     }
 
-    /// Whether no connection to the server could be made.
+    /// Returns true if no connection to the server could be made.
     pub fn is_about_connecting(&self) -> bool {
         self.row().repetition == Repetition::Connecting
     }
 
-    /// Whether nothing of a response has come: the origin may have lost the connection before it looked at the request, or
-    /// be stuck. A repetition is safe for an idempotent request.
+    /// Returns true if no response has begun: the origin may have lost the connection before it
+    /// read the request, or hang. Repeating an idempotent request is safe.
     pub fn is_before_response(&self) -> bool {
         self.row().repetition != Repetition::Never
     }
 
-    /// Whether the same server would most likely fail again.
+    /// Returns true if the same server would most likely fail again.
     pub fn is_of_the_server(&self) -> bool {
         matches!(self.row().repetition, Repetition::Connecting | Repetition::Silent)
     }
 
-    /// Whether a server that took the request has failed on it, so far as can be told. What the origin says it has not
-    /// looked at, and what it says it does not do, is no failure.
+    /// Returns true if a server that received the request has failed, as far as is known. Requests
+    /// that the origin declares unprocessed, or unsupported, are no failure.
     pub fn is_failure_of_the_server(&self) -> bool {
         self.row().blames_server
     }
 }
 
-/// Whether a request may be sent again after an error.
+/// The safety of repeating a request after an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Repetition {
     /// No: a response has begun, or another attempt would end in the same way.
     Never,
-    /// Any request: there was no connection to the server, and most likely there would be none again.
+    /// Any request: there was no connection to the server, and most likely there would be none
+    /// again.
     Connecting,
     /// Any request: the origin has not looked at it.
     Unprocessed,
-    /// An idempotent request: nothing of a response has come, but the origin may have begun to process it.
+    /// An idempotent request: nothing of a response has come, but the origin may have begun to
+    /// process it.
     Unanswered,
-    /// The same, and the server would most likely leave it unanswered again.
+    /// Safe, but the server would most likely leave it unanswered again.
     Silent,
 }
 

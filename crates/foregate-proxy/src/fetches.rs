@@ -12,7 +12,8 @@ use crate::limits::account::{Account, part};
 use crate::limits::lanes::Lanes;
 use crate::settings;
 
-/// The part of the kept questions that the requests of one client may have asked, percent. Beyond, the least fresh of its own goes.
+/// The part of the kept questions that the requests of one client may have asked, percent. Beyond,
+/// the least fresh of its own goes.
 const KEPT_PART: usize = 25;
 
 /// The answers of fetches that are kept for all requests of the process.
@@ -32,11 +33,12 @@ impl Default for Fetches {
 #[derive(Debug)]
 struct AnswerEntry {
     kept: Arc<SharedAnswer>,
-    /// The client whose request has asked first.
+    /// The account of the client that asked first.
     account: Account,
 }
 
-/// The upstream that a fetch goes to, known by all of its settings: its number, and its name, may mean another one after a reload.
+/// The upstream that a fetch goes to, known by all of its settings: its number, and its name, may
+/// mean another one after a reload.
 #[derive(Clone, PartialEq)]
 pub struct UpstreamKey(pub Arc<settings::Upstream>);
 
@@ -60,14 +62,15 @@ impl Hash for UpstreamKey {
     }
 }
 
-/// The answer to a question. Whoever asks first fetches it; the others wait, unless an answer that was kept will do for them.
+/// The answer to a fetch. The first to ask makes it; the others wait, unless a kept answer serves
+/// them.
 #[derive(Debug)]
 pub struct SharedAnswer {
     answers: Mutex<KeptAnswers>,
     /// The start of the table, from which the times of answers count.
     start: Instant,
-    /// The turn at fetching it. What has failed for want of the asker's own memory or places, the next one asks again; so the turn
-    /// goes from client to client.
+    /// The turn at fetching it. If it failed for lack of the asker's own memory or places, the next
+    /// one tries again; so the turn moves from client to client.
     pub asking: Arc<Lanes>,
 }
 
@@ -86,7 +89,7 @@ impl SharedAnswer {
         self.answers.lock().keep(ask, result, self.now())
     }
 
-    /// A good answer whose time is over, but not long since.
+    /// A good answer that expired recently.
     pub fn stale(&self, ask: &FetchRequest) -> Option<FetchResponse> {
         self.answers.lock().stale(ask, self.now())
     }

@@ -1,6 +1,7 @@
-//! Opening the files that the configuration names, without waiting for what is none.
+//! Opening the files of the configuration, without blocking on special files.
 //!
-//! To open a named pipe waits for its other end: a start would hang, and a reload too, with all signals behind it.
+//! Opening a named pipe waits for its other end: a start would hang, and a reload too, with all
+//! signals behind it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,7 +12,7 @@ use std::path::Path;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
 
-/// Opens a file to read it; it must be one.
+/// Opens a regular file for reading.
 ///
 /// # Errors
 ///
@@ -21,11 +22,11 @@ pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
 }
 
-/// Opens what lines are added to, and creates a file where there is nothing. Writes may block.
+/// Opens a file or stream for appending, and creates a missing file. Writes may block.
 ///
 /// # Errors
 ///
-/// It cannot be opened, or is a pipe that nobody reads.
+/// It cannot be opened, or is a pipe without a reader.
 pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
     if let Some(standard) = standard(path) {
         let file = File::from(standard?);
@@ -46,8 +47,9 @@ pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The process's own output, where a path means that. Opened by its path, a file would be written at another place than where the
-/// process writes, over what it has written; and a socket could not be opened at all.
+/// The process's own output, if the path denotes it. Opened by its path, a file would have another
+/// position than that of the process, and overwrite its output; and a socket could not be opened at
+/// all.
 fn standard(path: &Path) -> Option<io::Result<OwnedFd>> {
     match path.to_str()? {
         "/dev/stdout" => Some(io::stdout().as_fd().try_clone_to_owned()),
@@ -56,7 +58,7 @@ fn standard(path: &Path) -> Option<io::Result<OwnedFd>> {
     }
 }
 
-/// Opening does not wait, and what is opened becomes nobody's terminal.
+/// Opening does not block, and does not acquire a terminal.
 fn at_once() -> i32 {
     (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed()
 }

@@ -30,11 +30,12 @@ use crate::transport::stream::Socket;
 
 /// How long accepting pauses when there are no descriptors or too many connections.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Connections that are accepted before what they ask for has its turn. Where more come than can be served, this keeps them in the
-/// system's queue, and those that are there already from waiting for all of them.
+/// The number of connections accepted before their requests have a turn. Under overload, this keeps
+/// further connections in the system's queue, and existing ones from waiting for all of them.
 const IN_A_ROW: u32 = 16;
-/// Tasks that wait for a worker, beyond those that lie ready for each, from which on connections wait in the system's queue: they bring
-/// more to do, and what has been begun would be done ever later.
+/// The number of tasks that wait for a worker, beyond those queued for each, from which on
+/// connections stay in the system's queue: they bring more work, and present work would be delayed
+/// further.
 const BEHIND: usize = 16;
 /// Connections in a row that have gone before they were accepted at the end.
 const LOST_MOST: usize = 1024;
@@ -53,7 +54,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn bind(listen: &Listen) -> io::Result<Self> {
         match &listen.address {
             ListenAddress::Tcp(address) => Self::bind_tcp(*address, listen),
@@ -92,7 +93,7 @@ impl Listener {
     /// It is not a listening stream socket.
     pub fn adopt(fd: OwnedFd) -> io::Result<Self> {
         let socket = socket2::Socket::from(fd);
-        // What is no socket at all is refused by the first question.
+        // A descriptor that is no socket is refused by the first call.
         if socket.r#type()? != Type::STREAM || !socket.is_listener()? {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a listening stream socket"));
         }
@@ -120,11 +121,11 @@ impl Listener {
         Ok((TcpStream::from_std(socket.into())?.into(), remote))
     }
 
-    /// Changes the length of the kernel's accept queue, at once; connections that wait in it stay.
+    /// Changes the length of the kernel's accept queue, at once; queued connections stay.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn set_backlog(&self, backlog: u32) -> io::Result<()> {
         let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
         match self {
@@ -133,7 +134,7 @@ impl Listener {
         }
     }
 
-    /// Whether it listens on IPv6 addresses and takes connections over IPv4 as well.
+    /// Returns true if it listens on IPv6 addresses and accepts connections over IPv4 as well.
     pub fn takes_both_families(&self) -> bool {
         let Self::Tcp(listener) = self else { return false };
         let is_v6 = listener.local_addr().is_ok_and(|address| address.is_ipv6());
@@ -155,7 +156,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub async fn accept(&self) -> io::Result<(Socket, Option<SocketAddr>)> {
         match self {
             Self::Tcp(listener) => {
@@ -219,8 +220,8 @@ pub struct Reached {
     pub arrivals: mpsc::Receiver<Passed>,
 }
 
-/// Accepts until `stop` says so, and serves each connection in a task of its own. `id` is what the registry knows the
-/// listener by.
+/// Accepts until `stop` says so, and serves each connection in a task of its own. `id` is what the
+/// registry knows the listener by.
 pub async fn run(
     proxy: Arc<Proxy>,
     listener: Arc<Listener>,
@@ -304,7 +305,8 @@ pub async fn run(
         // Another process has the queue.
         return;
     }
-    // Those that the system has accepted are ours, too: what they have sent would be answered by a reset.
+    // Connections that the system has accepted are ours, too: their requests would be answered by a
+    // reset.
     while let Some(place) = proxy.registry.place(most(&proxy))
         && let Some((socket, remote)) = listener.accept_waiting()
     {
@@ -335,8 +337,8 @@ fn pass(
     passage.pass(passed).map(|Passed { socket, remote, .. }| (socket, remote))
 }
 
-/// The place of a connection that has been accepted. Another listener may have taken the last one meanwhile: then it is waited for
-/// the next. `None`: there is none, and the listener stops.
+/// The place of a connection that has been accepted. Another listener may have taken the last one
+/// meanwhile: then it is waited for the next. `None`: there is none, and the listener stops.
 async fn place(proxy: &Proxy, stop: &mut watch::Receiver<bool>) -> Option<Place> {
     loop {
         let most = most(proxy);
@@ -374,14 +376,15 @@ fn spawn(
     }
     let listen = Arc::clone(&settings.borrow());
     let most = proxy.connections_per_client.load(Ordering::Relaxed);
-    // A peer that speaks for others is counted by whom it speaks for.
+    // A proxy's connection is counted for the client that it names.
     let client =
         remote.map(|remote| remote.ip()).filter(|ip| !any_contains(&listen.proxy_protocol_from, *ip));
     let Some(registered) = place.enter(client, most, id) else {
         proxy.metrics.connections_refused.inc();
         return;
     };
-    // Connections are told to end once `stop` is set: this one may have come when all others had been told.
+    // Connections are told to end once `stop` is set: this one may have come when all others had
+    // been told.
     if *stop.borrow() {
         registered.tell();
     }
@@ -422,7 +425,8 @@ mod tests {
         assert!(listener.accept_waiting().is_none());
     }
 
-    /// One that reads nothing has what its kernel took, and what waits here, which is not megabytes.
+    /// A client that reads nothing holds the kernel's buffers, and the output here, which is not
+    /// megabytes.
     #[tokio::test]
     async fn little_waits_in_the_kernel_for_who_does_not_read() {
         for adopted in [false, true] {

@@ -1,22 +1,23 @@
-//! Memory that is not needed any more goes back to the system.
+//! Returning unused memory to the system.
 //!
-//! The allocator keeps pages for each thread, and looks through them when that thread allocates. What one worker
-//! allocated and another freed, as when a flood of requests ends, would stay until then; a calm proxy allocates
-//! next to nothing. So each worker looks through its pages once in a while, when it has nothing else to do.
+//! The allocator keeps pages for each thread, and looks through them when that thread allocates.
+//! Memory that one worker allocated and another freed, as when a flood of requests ends, would stay
+//! until then; a calm proxy allocates next to nothing. So each worker looks through its pages once
+//! in a while, when it is idle.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use crate::sys;
 
-/// How often a worker gives back what it does not need; that takes it some tens of microseconds.
+/// The interval at which a worker returns unused memory; that takes it some tens of microseconds.
 const EVERY: Duration = Duration::from_secs(5);
 
 thread_local! {
     static LAST: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Gives back what this thread does not need, unless it did so lately.
+/// Returns this thread's unused memory, unless it did so lately.
 pub fn give_back() {
     let now = Instant::now();
     if LAST.get().is_none_or(|last| now.saturating_duration_since(last) >= EVERY) {

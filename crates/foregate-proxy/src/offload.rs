@@ -1,6 +1,6 @@
 //! Threads for work that would keep a worker from its other requests.
 //!
-//! The queue is bounded: whoever has work asks for a place first, and decides what to do when there is none.
+//! The queue is bounded: callers ask for a place first, and decide what to do without one.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -17,38 +17,41 @@ use crate::sys;
 /// A piece of work. It catches its own panics.
 type Job = Box<dyn FnOnce() + Send>;
 
-/// Pieces of work that one client may have in the queue or on a thread where others of it are better refused at once: wrong
-/// passwords from one address must not keep everybody else from being heard. IPv6 clients are told apart by their networks of
-/// 64 bits.
+/// Pieces of work that one client may have in the queue or on a thread where others of it are
+/// better refused at once: wrong passwords from one address must not keep everybody else from being
+/// heard. IPv6 clients are told apart by their networks of 64 bits.
 const PER_CLIENT: usize = 16;
 
-/// The same where the work is short as a rule, and as many as a page has.
+/// The limit for work that is usually short, sized for a whole page.
 const PER_CLIENT_SHORT: usize = 64;
 
-/// The part of the queue that the work of one client may take, percent. Work that waits with patience may take all of that: an
-/// upload is better looked at later than not at all, or on the worker. It holds nobody else up, as clients take turns.
+/// The part of the queue that the work of one client may take, percent. Work that waits with
+/// patience may take all of that: an upload is better looked at later than not at all, or on the
+/// worker. It holds nobody else up, as clients take turns.
 const PART: usize = 25;
 
-/// Whether a piece of work for which there is no place is done otherwise at once.
+/// The alternative for work without a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
-    /// It is.
+    /// It has a cheap alternative.
     None,
-    /// It is, but there may be several at a time of one client.
+    /// It has a cheap alternative, but a client may have several at a time.
     Short,
-    /// It would be worse for everybody: it may wait behind many others of its client.
+    /// It has only an expensive alternative: it may wait behind others of its client.
     Long,
 }
 
-/// The longest that is waited for a thread, whatever a step says: who asked for the work has most likely given up then.
+/// The longest wait for a thread, regardless of the step's setting: most clients have given up by
+/// then.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
-/// The same where the work is about a long body, and must not be done elsewhere: who has sent so much waits longer. What lies in
-/// a file takes no memory meanwhile, and what does not is counted.
+/// The longest wait for work on a long body, which must not run elsewhere: a client that has sent
+/// so much waits longer. A body in a file takes no memory in the meantime, and one in memory is
+/// counted.
 pub const LONGEST_WAIT_OF_LONG: Duration = Duration::from_secs(30);
 
-/// From this length on a body that lies in memory is a long one, bytes: to look at it takes so long that other requests of its
-/// worker would feel it.
+/// From this length on a body that lies in memory is a long one, bytes: to look at it takes so long
+/// that other requests of its worker would feel it.
 pub const LONG_BODY: usize = 64 << 10;
 
 /// The threads, which are started with the first piece of work, and their queue.
@@ -65,7 +68,7 @@ struct Queue {
     jobs: Mutex<Jobs>,
     /// Jobs that wait or have a place.
     taken: AtomicUsize,
-    /// Those of each client, and the ones on a thread.
+    /// The counts of each client: waiting, and on a thread.
     clients: Mutex<HashMap<Account, Counts, foldhash::fast::RandomState>>,
     ready: Condvar,
     closed: AtomicBool,
@@ -74,12 +77,12 @@ struct Queue {
 /// Pieces of work of one client, by their [`Patience`].
 type Counts = [usize; 3];
 
-/// Work that waits. Clients take turns, so that whoever has much of it waits for itself.
+/// Waiting work. Clients take turns, so that a client with much work only delays itself.
 #[derive(Default)]
 struct Jobs {
     /// Of each client that has any; those without an address are one.
     clients: HashMap<Account, VecDeque<(Job, Instant)>, foldhash::fast::RandomState>,
-    /// Whose turn it is, once for each that has any.
+    /// The clients in turn, once for each that has work.
     turns: VecDeque<Account>,
 }
 
@@ -162,7 +165,8 @@ impl Offload {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// A place in the queue on the account of a client, unless the queue is full, or the client has too many already.
+    /// A place in the queue on the account of a client, unless the queue is full, or the client has
+    /// too many already.
     pub fn reserve(&self, account: Account, patience: Patience) -> Option<Place<'_>> {
         let limit = self.limit.load(Ordering::Relaxed);
         // Where the queue is short, one piece for each thread to do, and one to wait.
@@ -244,9 +248,9 @@ impl Drop for Offload {
     }
 }
 
-/// The priority of the threads below that of workers, in the steps of `nice`: where there are fewer cores than threads, a
-/// worker with a request that needs little must not wait for its turn behind one that needs much. While workers take all
-/// there is, a tenth is left for heavy work.
+/// The priority of the threads below that of workers, in the steps of `nice`: where there are fewer
+/// cores than threads, a worker with a request that needs little must not wait for its turn behind
+/// one that needs much. While workers take all there is, a tenth is left for heavy work.
 const NICE: i32 = 10;
 
 fn work(queue: &Queue, metrics: &Metrics) {
@@ -257,7 +261,7 @@ fn work(queue: &Queue, metrics: &Metrics) {
             if let Some(job) = jobs.pop() {
                 break job;
             }
-            // What work has taken or given back has to be told of, too.
+            // Memory taken or released by the work has to be reported, too.
             pressure::settle();
             if queue.closed.load(Ordering::SeqCst) {
                 return;

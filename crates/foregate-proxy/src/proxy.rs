@@ -1,4 +1,4 @@
-//! What all connections of the process share.
+//! The state that all connections of the process share.
 
 use std::io;
 use std::path::Path;
@@ -29,8 +29,8 @@ use crate::telemetry::log_file::{LogFile, LogFiles};
 use crate::tls::{Acceptor, CertificateStore, SiteHosts, TlsError};
 use crate::upstream::{Pools, Upstream, Upstreams};
 
-/// What connections keep of the configuration that they started with. They outlive many reloads, and must not hold
-/// what a configuration may have beside this: 100,000 sites.
+/// The part of the configuration that connections keep from their start. They outlive many reloads,
+/// and must not hold the rest of a configuration: 100,000 sites.
 #[derive(Debug)]
 pub struct Terms {
     /// Limits of size and count.
@@ -42,17 +42,18 @@ pub struct Terms {
 /// A configuration at work. A request keeps the one that it started with.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// What was configured.
+    /// The settings.
     pub settings: Arc<Settings>,
     /// The upstreams at work, by their index in the settings.
     pub upstreams: Vec<Arc<Upstream>>,
     /// The served folders, by their index in the settings; none before they are opened.
     pub folders: Vec<Arc<Folder>>,
-    /// The connections to origins that wait for their next request, also those of other configurations.
+    /// The connections to origins that wait for their next request, also those of other
+    /// configurations.
     pub pools: Arc<Pools>,
     /// The certificates of the process.
     pub certificates: CertificateStore,
-    /// What connections keep.
+    /// The part that connections keep.
     pub terms: Arc<Terms>,
     /// The limits of heads.
     pub head_limits: HeadLimits,
@@ -65,11 +66,11 @@ pub struct Config {
 }
 
 impl Config {
-    /// Puts `settings` to work beside what is there, sharing what is the same.
+    /// Puts `settings` to work beside the present configuration, sharing equal parts.
     ///
     /// # Errors
     ///
-    /// A file of TLS that cannot be used.
+    /// A TLS file that cannot be used.
     pub fn build(
         settings: Settings,
         upstreams: &Upstreams,
@@ -173,26 +174,29 @@ impl Config {
         self.logs.get(id.0 as usize)
     }
 
-    /// Who performs the handshakes of a listener that speaks TLS.
+    /// The TLS acceptor of a listener.
     pub fn acceptor(&self, address: &ListenAddress) -> Option<&Acceptor> {
         self.acceptors.iter().find(|(known, _)| known == address).map(|(_, acceptor)| acceptor)
     }
 }
 
-/// Gives sites their counters. Nobody else has the settings of a configuration that is not at work yet.
+/// Gives sites their counters. Nobody else has the settings of a configuration that is not at work
+/// yet.
 fn count_sites(config: &mut Config, metrics: &Metrics) {
     if let Some(settings) = Arc::get_mut(&mut config.settings) {
         settings.sites.count_in(metrics);
     }
 }
 
-/// How long a start or reload waits for the servers of services. Later ones are used when they are known.
+/// How long a start or reload waits for the servers of services. Later ones are used when they are
+/// known.
 const SERVICES_WITHIN: Duration = Duration::from_secs(1);
 
-/// Windows of uploads may have this part of the memory that peers may make the process hold beyond their base, all of them together.
+/// Windows of uploads may have this part of the memory that peers may make the process hold beyond
+/// their base, all of them together.
 const UPLOAD_WINDOWS: usize = 8;
 
-/// What all connections of the process share. Survives reloads.
+/// The state that all connections of the process share. Survives reloads.
 #[derive(Debug)]
 pub struct Proxy {
     config: ArcSwap<Config>,
@@ -206,13 +210,13 @@ pub struct Proxy {
     pub connection_limit: AtomicUsize,
     /// Connections that one client may have.
     pub connections_per_client: AtomicUsize,
-    /// What steps of modules did.
+    /// The counters of modules' steps.
     pub steps: Arc<StepCounters>,
     /// Where heavy steps run.
     pub offload: Offload,
-    /// What filters of bodies hold together.
+    /// The memory of body filters.
     pub filter_memory: Arc<Budget>,
-    /// What windows of uploads over HTTP/2 have beyond their base.
+    /// The growth of upload windows over HTTP/2.
     pub upload_windows: Arc<Budget>,
     /// Starts of bodies in files.
     pub spools: Arc<Spools>,
@@ -222,7 +226,8 @@ pub struct Proxy {
     pub cache: Arc<Cache>,
     /// Whether this process accepts connections, and passes some of them on.
     pub handover: Handover,
-    /// The configuration before this one, for a moment, where that had listeners with TLS that are no more.
+    /// The configuration before this one, for a moment, where that had listeners with TLS that are
+    /// no more.
     leaving: ArcSwapOption<Config>,
     draining: AtomicBool,
 }
@@ -272,13 +277,14 @@ impl Proxy {
         self.config.load_full()
     }
 
-    /// The present configuration each time that it is asked for, at next to no cost while that is the same. It keeps the last one that it
-    /// gave: for whoever asks again soon.
+    /// The present configuration on each call, at next to no cost while it is the same. It holds
+    /// the last one that it returned: for frequent callers.
     pub fn config_cache(&self) -> ConfigCache<&ArcSwap<Config>, Arc<Config>> {
         ConfigCache::new(&self.config)
     }
 
-    /// The present configuration; for a connection that has come over a listener with TLS that is no more, the one before.
+    /// The present configuration; for a connection that has come over a listener with TLS that is
+    /// no more, the one before.
     pub fn config_with(&self, listen: &Listen) -> Arc<Config> {
         let config = self.config();
         if listen.tls.is_none() || config.acceptor(&listen.address).is_some() {
@@ -287,8 +293,8 @@ impl Proxy {
         self.leaving.load_full().unwrap_or(config)
     }
 
-    /// Before `next` takes effect: keeps the present one, where connections come over listeners that only that has, until
-    /// [`Self::forget`]. Whether it does.
+    /// Before `next` takes effect: keeps the present one, where connections come over listeners
+    /// that only that has, until [`Self::forget`]. Whether it does.
     pub fn leave(&self, config: &Arc<Config>, next: &Config) -> bool {
         let leaves = config.acceptors.iter().any(|(address, _)| next.acceptor(address).is_none());
         if leaves {
@@ -297,7 +303,7 @@ impl Proxy {
         leaves
     }
 
-    /// Gives up what [`Self::leave`] has kept.
+    /// Drops the configuration kept by [`Self::leave`].
     pub fn forget(&self, config: &Arc<Config>) {
         let kept = self.leaving.load();
         if kept.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, config)) {
@@ -319,12 +325,13 @@ impl Proxy {
         self.config.store(Arc::new(config));
     }
 
-    /// Has new requests use these upstreams, which differ from those of the present configuration in the servers of services.
+    /// Has new requests use these upstreams, which differ from those of the present configuration
+    /// in the servers of services.
     pub fn set_upstreams(&self, present: &Config, upstreams: Vec<Arc<Upstream>>) {
         self.config.store(Arc::new(Config { upstreams, ..present.clone() }));
     }
 
-    /// Whether the process takes no new requests on connections after the present ones.
+    /// Returns true if connections get no new requests after the present ones.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }

@@ -5,13 +5,14 @@ use std::hash::{BuildHasher, Hasher};
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 
-/// Seeds the generator of this thread, which takes tens of milliseconds for the first: no request shall wait for that.
+/// Seeds the generator of this thread, which takes tens of milliseconds for the first: no request
+/// shall wait for that.
 pub fn seed() {
     // If it fails now, it is tried again when a number is needed.
     let _ = SystemRandom::new().fill(&mut [0]);
 }
 
-/// A number from the system's source; what a thread takes at once serves for several.
+/// A number from the system's source; one read of a thread serves several calls.
 pub fn number() -> u64 {
     const TAKEN: usize = 32;
     thread_local! {

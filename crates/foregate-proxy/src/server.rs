@@ -55,10 +55,10 @@ const TASKS_BETWEEN_LOOKS: u32 = 32;
 const FLUSH: Duration = Duration::from_secs(2);
 /// How long exchanges that are cut off may take to be logged at the end.
 const END: Duration = Duration::from_millis(500);
-/// How long listeners may take to accept what has come.
+/// The time for listeners to accept queued connections.
 const LAST_ARRIVALS: Duration = Duration::from_secs(1);
 
-/// What an end may take beside its drain, on a machine that has other things to do.
+/// The time beyond the drain that an end may take on a busy machine.
 const AFTER_DRAIN: Duration = Duration::from_secs(10);
 
 /// How often an old configuration is looked at, whether requests still hold it.
@@ -70,21 +70,22 @@ pub trait Source: Send + Sync {
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The error in it.
     fn read(&self) -> Result<Settings, String>;
 
-    /// Reads the files that the present configuration refers to ([`Settings::watched`]) anew. The configuration itself is
-    /// the one that took effect last: somebody may be editing its files.
+    /// Rereads the files that the present configuration refers to ([`Settings::watched`]). The
+    /// configuration itself is the one that took effect last: an operator may be editing its files.
     ///
     /// # Errors
     ///
-    /// What is wrong with these files.
+    /// The error in these files.
     fn refresh(&self) -> Result<Settings, String>;
 
-    /// What was read last has taken effect.
+    /// The configuration read last has taken effect.
     fn took_effect(&self);
 
-    /// The first configuration is at work: all of its addresses are bound, and this process serves them.
+    /// The first configuration is at work: all of its addresses are bound, and this process serves
+    /// them.
     fn started(&self) {}
 
     /// Another process serves from now on.
@@ -120,11 +121,13 @@ enum Cause {
 
 /// Runs the proxy until it is told to stop by a signal.
 ///
-/// `source` is where `settings` come from, for reloads. `supervised` is what a supervisor has given.
+/// `source` is where `settings` come from, for reloads. `supervised` is what a supervisor has
+/// given.
 ///
 /// # Errors
 ///
-/// A listener that cannot be bound, a file that cannot be used, or the system's refusal of threads or sockets.
+/// A listener that cannot be bound, a file that cannot be used, or the system's refusal of threads
+/// or sockets.
 pub fn run(settings: Settings, source: Arc<dyn Source>, supervised: Option<Supervised>) -> io::Result<()> {
     let inherited = sys::inherited_sockets();
     raise_descriptor_limit();
@@ -133,10 +136,12 @@ pub fn run(settings: Settings, source: Arc<dyn Source>, supervised: Option<Super
     if let Some(workers) = settings.workers {
         runtime.worker_threads(workers.get());
     }
-    // Between looks at the sockets a worker polls a few tasks. By default they are 61: when many bodies move as fast as
-    // they can, that is milliseconds in which a new request is not even seen.
+    // Between looks at the sockets a worker polls a few tasks. By default they are 61: when many
+    // bodies move as fast as they can, that is milliseconds in which a new request is not even
+    // seen.
     runtime.event_interval(TASKS_BETWEEN_LOOKS);
-    // Workers are threads like all others of the runtime, of which they alone poll tasks that are watched.
+    // Workers are threads like all others of the runtime, of which they alone poll tasks that are
+    // watched.
     runtime.on_thread_start(|| {
         clock::tells_of_rests();
         random::seed();
@@ -148,7 +153,8 @@ pub fn run(settings: Settings, source: Arc<dyn Source>, supervised: Option<Super
     });
     let runtime = runtime.enable_all().thread_name("foregate-worker").build()?;
     let ended = runtime.block_on(async {
-        // Before anything listens: a signal that comes early must not end the process without a drain.
+        // Before anything listens: a signal that comes early must not end the process without a
+        // drain.
         let mut signals = Signals::new()?;
         let mut server = Server::start(settings, source, inherited, supervised).await?;
         server.supervise(&mut signals).await;
@@ -172,7 +178,8 @@ struct Server {
     aside: Arc<Aside>,
     listening: HashMap<ListenAddress, Listening>,
     next_listener: usize,
-    /// Sockets that were passed to the process. They stay while it serves: a listener that a reload takes out can come back.
+    /// Sockets that were passed to the process. They stay while it serves: a listener that a reload
+    /// takes out can come back.
     inherited: HashMap<ListenAddress, Arc<Listener>>,
     /// Files that were read into the configuration, and word of their changes.
     files: ConfiguredFiles,
@@ -198,7 +205,7 @@ struct Listening {
 }
 
 impl Listening {
-    /// Goes on with other settings. What the socket cannot take on is said.
+    /// Applies other settings. Settings that the socket cannot take are reported.
     fn change(&self, listen: &Listen) {
         let address = &listen.address;
         let old = self.settings.send_replace(Arc::new(listen.clone()));
@@ -212,9 +219,9 @@ impl Listening {
         }
     }
 
-    /// Has its task accept what has come, and end.
+    /// Makes its task accept queued connections, and end.
     fn stop(self) -> JoinHandle<()> {
-        // Whoever still held the socket when the task has gone would have clients connect that nobody accepts.
+        // A remaining descriptor of the socket would let clients connect without being accepted.
         drop(self.listener);
         self.stop.send_replace(true);
         self.task
@@ -416,7 +423,8 @@ impl Server {
         self.proxy.registry.be_gentle(false);
         self.membership.release(self.listening.keys().map(ToString::to_string).collect());
         self.membership.close_sockets();
-        // Sockets and their files go now: a successor may make its own while requests in flight end here.
+        // Sockets and their files go now: a successor may make its own while requests in flight end
+        // here.
         self.inherited.clear();
         let mut accepting = Vec::new();
         for (_, listening) in self.listening.drain() {
@@ -443,7 +451,8 @@ impl Server {
         }
     }
 
-    /// Waits until all connections have ended. Signals still count: TERM shortens the wait, INT ends it.
+    /// Waits until all connections have ended. Signals still count: TERM shortens the wait, INT
+    /// ends it.
     async fn drained(&self, limit: Duration, signals: &mut Signals) -> bool {
         let mut deadline = tokio::time::Instant::now() + limit;
         loop {
@@ -503,7 +512,8 @@ impl Server {
                 _ = signals.terminate.recv() => return Stop::Graceful(drain_term),
                 _ = signals.interrupt.recv() => return Stop::AtOnce,
             };
-            // What is being read may be on a file system that hangs: the end does not wait for it. Nothing has changed until it is read.
+            // What is being read may be on a file system that hangs: the end does not wait for it.
+            // Nothing has changed until it is read.
             tokio::select! {
                 result = self.reload(cause) => {
                     // Whoever asked may be gone.
@@ -546,7 +556,8 @@ impl Server {
         (config.settings.timeouts.drain, config.settings.timeouts.drain_term)
     }
 
-    /// Builds the new configuration beside the old one and swaps them; a refused one changes nothing.
+    /// Builds the new configuration beside the old one and swaps them; a refused one changes
+    /// nothing.
     async fn reload(&mut self, cause: Cause) -> Result<(), String> {
         crate::notify::reloading();
         let result = self.try_reload(cause).await;
@@ -612,8 +623,8 @@ impl Server {
     }
 }
 
-/// Has the connections of a listener end gracefully, and cuts off what is left of them after `limit`, also of those that it is
-/// still `accepting`.
+/// Has the connections of a listener end gracefully, and cuts off what is left of them after
+/// `limit`, also of those that it is still `accepting`.
 fn drain_listener(
     registry: &Arc<Registry>,
     listener: usize,
@@ -690,16 +701,17 @@ pub fn advice(error: &io::Error) -> Option<&'static str> {
     })
 }
 
-/// Has a core dump hold nothing of this process's memory, where keys are. Dumps of all else, such as registers, are as before.
-/// `prctl(PR_SET_DUMPABLE)` would hide `/proc/self` from the process as well, where it counts its descriptors.
+/// Has a core dump hold nothing of this process's memory, where keys are. Dumps of all else, such
+/// as registers, are as before. `prctl(PR_SET_DUMPABLE)` would hide `/proc/self` from the process
+/// as well, where it counts its descriptors.
 fn keep_memory_out_of_dumps() {
     if let Err(error) = std::fs::write("/proc/self/coredump_filter", "0") {
         tracing::debug!(%error, "core dumps hold what the system says");
     }
 }
 
-/// The sockets that a service manager has passed to this process. To be called once, before anything else opens descriptors, by
-/// a process that does not [`run`].
+/// The sockets that a service manager has passed to this process. To be called once, before
+/// anything else opens descriptors, by a process that does not [`run`].
 pub fn inherited_sockets() -> Vec<std::os::fd::OwnedFd> {
     sys::inherited_sockets()
 }

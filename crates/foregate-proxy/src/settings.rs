@@ -1,7 +1,7 @@
-//! The typed configuration: what the proxy runs on.
+//! The typed configuration of the proxy.
 //!
-//! The binary builds these values from the configuration file; nothing here is a string that still has to be
-//! understood. Every default is the one that the operator's guide states.
+//! The binary builds these values from the configuration file; no text is left to
+//! interpret. Every default is the one in the operator's guide.
 
 pub mod automatic;
 mod balance;
@@ -48,18 +48,20 @@ pub struct Listen {
     pub address: ListenAddress,
     /// Bind with `SO_REUSEPORT`, so that another process may share the port. Default: no.
     pub reuse_port: bool,
-    /// The length of the kernel's accept queue. Default: 4096, which the kernel caps at `somaxconn`.
+    /// The length of the kernel's accept queue. Default: 4096, which the kernel caps at
+    /// `somaxconn`.
     pub backlog: u32,
-    /// Peers that must start each connection with a PROXY protocol header (v1 or v2). Peers outside of these
-    /// blocks are served without one. Default: empty.
+    /// Peers that must start each connection with a PROXY protocol header (v1 or v2). Peers outside
+    /// of these blocks are served without one. Default: empty.
     pub proxy_protocol_from: Vec<AddressBlock>,
     /// Speak TLS here.
     pub tls: Option<ListenTls>,
     /// Offer HTTP/2 (ALPN with TLS, prior knowledge without). Default: yes.
     pub http2: bool,
-    /// Go on answering clients over HTTP/1 that have ended their side of the connection. Default: yes.
+    /// Go on answering clients over HTTP/1 that have ended their side of the connection. Default:
+    /// yes.
     pub half_close: bool,
-    /// It is one of the two that `:PORT` stands for; the one of IPv6 may be missing. Default: no.
+    /// Set for the two sockets of `:PORT`; the one of IPv6 may be missing. Default: false.
     pub of_all_addresses: bool,
 }
 
@@ -93,9 +95,10 @@ impl fmt::Display for ListenAddress {
 pub struct ListenTls {
     /// Chosen by SNI: an exact name first, then a wildcard, then the first of the list.
     pub certificates: Vec<CertificateFiles>,
-    /// Sites without certificates of their own get some by themselves, from this issuer. Default: they do not.
+    /// Sites without certificates of their own get some by themselves, from this issuer. Default:
+    /// they do not.
     pub automatic: Option<IssuedBy>,
-    /// It holds for sites as well, but for what these state.
+    /// The policy of sites without their own.
     pub policy: TlsPolicy,
 }
 
@@ -108,13 +111,13 @@ pub struct CertificateFiles {
     pub key: PathBuf,
 }
 
-/// What a TLS handshake must satisfy. Two sites with different policies never share a ticket, nor a connection but where neither asks
-/// for clients' certificates and the handshake satisfies both.
+/// The requirements for a TLS handshake. Two sites with different policies never share a ticket,
+/// nor a connection unless neither asks for clients' certificates and the handshake satisfies both.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct TlsPolicy {
     /// The lowest version that is negotiated. Default: 1.2.
     pub minimum_version: TlsVersion,
-    /// Whether clients present certificates. Default: they are not asked.
+    /// Asks for client certificates. Default: none.
     pub client_certificates: Option<ClientCertificates>,
 }
 
@@ -133,15 +136,16 @@ pub enum TlsVersion {
 pub struct ClientCertificates {
     /// PEM file with the authorities that clients' certificates must lead to.
     pub authorities: PathBuf,
-    /// Refuse the handshake without a certificate; otherwise one is asked for, and verified when given.
+    /// Refuse the handshake without a certificate; otherwise one is asked for, and verified when
+    /// given.
     pub required: bool,
 }
 
-/// The default of [`Limits::filter_memory`], bytes: eight of the largest windows that zstd may ask for (RFC 9659), and room
-/// for many small ones.
+/// The default of [`Limits::filter_memory`], bytes: eight of the largest windows that zstd may ask
+/// for (RFC 9659), and room for many small ones.
 pub const FILTER_MEMORY: usize = 96 * MIB;
 
-/// What connections may hold by default for each worker, bytes.
+/// The default memory of connections for each worker, bytes.
 pub(crate) const MEMORY_PER_WORKER: usize = 32 * MIB;
 
 /// The default of [`Limits::filter_files`], bytes.
@@ -150,10 +154,11 @@ pub const FILTER_FILES: usize = 4096 * MIB;
 /// The default of [`Limits::filter_per_client`], percent.
 pub const FILTER_PER_CLIENT: usize = 25;
 
-/// Limits of size and count; see each field for what happens beyond it.
+/// Limits of size and count; each field states the effect of exceeding it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a request or response head. Beyond: 431 (502 for an origin). Default: 64 KiB, at most 128 KiB.
+    /// Bytes of a request or response head. Beyond: 431 (502 for an origin). Default: 64 KiB, at
+    /// most 128 KiB.
     pub head_bytes: usize,
     /// Bytes of one line of a head. Beyond: 431, or 414 for the request line. Default: 16 KiB.
     pub head_line: usize,
@@ -161,11 +166,13 @@ pub struct Limits {
     pub head_fields: usize,
     /// Requests on one connection, then it is closed gracefully. Default: 10,000.
     pub requests_per_connection: u64,
-    /// Client connections. Default (`None`): min(50,000, descriptors / 2 - 64). Beyond: accepting pauses.
+    /// Client connections. Default (`None`): min(50,000, descriptors / 2 - 64). Beyond: accepting
+    /// pauses.
     pub connections: Option<usize>,
     /// Connections from one client address. Beyond: closed at once. Default: 1,024.
     pub connections_per_client: usize,
-    /// Bytes of a request's body that are read and dropped after an early response. Beyond: close. Default: 64 KiB.
+    /// Bytes of a request's body that are read and dropped after an early response. Beyond: close.
+    /// Default: 64 KiB.
     pub early_response_drain: usize,
     /// Bytes of a ClientHello. Beyond: close. Default: 64 KiB.
     pub client_hello: usize,
@@ -173,14 +180,15 @@ pub struct Limits {
     pub h2_streams: u32,
     /// HTTP/2 flow-control window of a stream, bytes. Default: 64 KiB.
     pub h2_stream_window: u32,
-    /// The largest window, bytes, that a stream may come to have while its origin takes a body as fast as it comes. As much again may be
-    /// added to the window of a connection. Default: 4 MiB.
+    /// The largest window, bytes, that a stream may come to have while its origin takes a body as
+    /// fast as it comes. As much again may be added to the window of a connection. Default: 4 MiB.
     pub h2_largest_window: u32,
     /// HTTP/2 flow-control window of a connection, bytes. Default: 1 MiB.
     pub h2_connection_window: u32,
     /// HPACK dynamic table, bytes. Default: 4096.
     pub h2_header_table: u32,
-    /// Premature stream resets: burst. Beyond burst and rate: GOAWAY ENHANCE_YOUR_CALM. Default: 100.
+    /// Premature stream resets: burst. Beyond burst and rate: GOAWAY ENHANCE_YOUR_CALM. Default:
+    /// 100.
     pub h2_resets_burst: u32,
     /// Premature stream resets allowed per second after the burst. Default: 10.
     pub h2_resets_rate: u32,
@@ -190,23 +198,28 @@ pub struct Limits {
     pub h2_control_burst: u32,
     /// Frames without progress allowed per second after the burst. Default: 20.
     pub h2_control_rate: u32,
-    /// Pieces of heavy work of modules' steps that may wait for a thread. Beyond: what the step says. Default: 1,024.
+    /// The number of heavy jobs of modules' steps that may wait for a thread. Beyond: the step's
+    /// setting. Default: 1,024.
     pub offload_queue: usize,
-    /// What peers may make the process hold in buffers, heads and bodies, [`filter_memory`](Self::filter_memory) included,
-    /// bytes. From a half of it on, keep-alive connections of clients with more than eight end; from three quarters on, their new
-    /// requests get 503; from 85 percent on, keep-alive connections of all end; from nine tenths on, new requests of all get 503; beyond, new
-    /// connections are closed. Default (`None`): `filter_memory` and 32 MiB for each worker, for two at least.
+    /// The memory that peers may make the process hold in buffers, heads and bodies,
+    /// [`filter_memory`](Self::filter_memory) included, bytes. From a half of it on, keep-alive
+    /// connections of clients with more than eight end; from three quarters on, their new requests
+    /// get 503; from 85 percent on, keep-alive connections of all end; from nine tenths on, new
+    /// requests of all get 503; beyond, new connections are closed. Default (`None`):
+    /// `filter_memory` and 32 MiB for each worker, for two at least.
     pub memory: Option<usize>,
-    /// What filters of bodies, starts of bodies that steps look at and bodies kept for another attempt may hold together in
-    /// the process, bytes. Beyond: 503 for who needs more, bodies pass unchanged where a filter can let them, and what was
-    /// kept for another attempt is dropped. Default: [`FILTER_MEMORY`].
+    /// The memory of body filters, starts of bodies for steps and bodies kept for another attempt
+    /// together in the process, bytes. Beyond: 503 for requests that need more, bodies pass
+    /// unchanged if the filter allows it, and bodies kept for another attempt are dropped. Default:
+    /// [`FILTER_MEMORY`].
     pub filter_memory: usize,
-    /// What starts of bodies that steps look at may hold together in temporary files, bytes. Beyond: 503. Default:
+    /// The size of temporary files with starts of bodies for steps, bytes. Beyond: 503. Default:
     /// [`FILTER_FILES`].
     pub filter_files: usize,
-    /// The part of [`filter_memory`](Self::filter_memory), of [`filter_files`](Self::filter_files), of the descriptors for these files
-    /// and of the places for fetches to one upstream that the requests of one client address (IPv6: of a network of 64 bits) may
-    /// hold, percent; one body alone may hold more. Beyond: 503 for this client. Default: [`FILTER_PER_CLIENT`].
+    /// The part of [`filter_memory`](Self::filter_memory), of [`filter_files`](Self::filter_files),
+    /// of the descriptors for these files and of the places for fetches to one upstream that the
+    /// requests of one client address (IPv6: of a network of 64 bits) may hold, percent; one body
+    /// alone may hold more. Beyond: 503 for this client. Default: [`FILTER_PER_CLIENT`].
     pub filter_per_client: usize,
 }
 
@@ -265,9 +278,10 @@ pub struct Timeouts {
     pub tls_handshake: Duration,
     /// Reading and dropping a request's body after an early response. Beyond: close. Default: 5 s.
     pub early_response_drain: Duration,
-    /// Requests in flight at a graceful stop (SIGQUIT, reload of a removed listener). Beyond: close. Default: 30 s.
+    /// Requests in flight at a graceful stop (SIGQUIT, reload of a removed listener). Beyond:
+    /// close. Default: 30 s.
     pub drain: Duration,
-    /// The same for SIGTERM. Default: 5 s.
+    /// The drain for SIGTERM. Default: 5 s.
     pub drain_term: Duration,
 }
 
@@ -298,8 +312,8 @@ pub struct Upstream {
     pub name: Arc<str>,
     /// At least one.
     pub servers: Vec<Server>,
-    /// The nameservers that are asked for the names of its servers, in this order. Default (`None`): the system's, behind its hosts
-    /// file.
+    /// The nameservers that are asked for the names of its servers, in this order. Default
+    /// (`None`): the system's, behind its hosts file.
     pub resolver: Option<Arc<[SocketAddr]>>,
     /// How requests are spread over its servers. Default: in turns.
     pub balance: Balance,
@@ -311,15 +325,15 @@ pub struct Upstream {
     pub eject: Eject,
     /// The zone of this proxy, whose servers are preferred. Default: none.
     pub zone: Option<Box<str>>,
-    /// What its servers get as `Host` or `:authority`: a name or address, with a port where it has one. Default (`None`):
-    /// what the client has sent.
+    /// The `Host` or `:authority` for its servers: a name or address, with a port if needed.
+    /// Default (`None`): the client's.
     pub host: Option<Arc<str>>,
     /// The protocol spoken to its servers. Default: HTTP/1.1.
     pub protocol: UpstreamProtocol,
     /// Speak TLS to its servers.
     pub tls: Option<UpstreamTls>,
-    /// The PROXY protocol header sent at the start of each connection. Such connections serve one client
-    /// connection each and are never shared. Default: none.
+    /// The PROXY protocol header sent at the start of each connection. Such connections serve one
+    /// client connection each and are never shared. Default: none.
     pub send_proxy: Option<ProxyProtocolVersion>,
     /// Connecting, TLS included. Beyond: next server or 504. Default: 3 s.
     pub connect_timeout: Duration,
@@ -337,8 +351,8 @@ pub struct Upstream {
     pub connection_age: Duration,
     /// Further attempts after the first. Default: 1.
     pub retries: u32,
-    /// Receive the whole body of a request before a server is asked; the most bytes of one. Beyond: 413. Default (`None`): bodies pass as
-    /// they come.
+    /// Receive the whole body of a request before a server is asked; the most bytes of one. Beyond:
+    /// 413. Default (`None`): bodies pass as they come.
     pub buffer_requests: Option<u64>,
     /// Rules for further attempts, in the place of `retries`. Default: none.
     pub retry: Vec<Retry>,
@@ -391,7 +405,7 @@ pub enum UpstreamProtocol {
     Http1,
     /// HTTP/2: by ALPN over TLS, with prior knowledge on cleartext.
     Http2,
-    /// What ALPN gives over TLS; HTTP/1.1 on cleartext.
+    /// The protocol of ALPN over TLS; HTTP/1.1 on cleartext.
     Auto,
 }
 
@@ -407,7 +421,8 @@ pub enum ProxyProtocolVersion {
 /// TLS towards origin servers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct UpstreamTls {
-    /// The name that is sent as SNI and that the certificate must carry. Default (`None`): the server's host.
+    /// The name that is sent as SNI and that the certificate must carry. Default (`None`): the
+    /// server's host.
     pub server_name: Option<String>,
     /// PEM file with the authorities to trust. Default (`None`): the system's.
     pub authorities: Option<PathBuf>,
@@ -423,15 +438,16 @@ impl Default for UpstreamTls {
     }
 }
 
-/// What a site has besides its hosts and routes.
+/// The options of a site beside its hosts and routes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SiteOptions {
-    /// Let field names with an underscore pass in both directions. Default: they are dropped from requests.
+    /// Let field names with an underscore pass in both directions. Default: they are dropped from
+    /// requests.
     pub allow_underscores: bool,
     /// Keep duplicate slashes in paths. Default: they are merged.
     pub keep_slashes: bool,
-    /// Forward paths that belong to another route in the eyes of a server that reads `%2F`, `%5C` or `;` otherwise than we do.
-    /// Default: they are refused.
+    /// Forward paths that belong to another route in the eyes of a server that reads `%2F`, `%5C`
+    /// or `;` otherwise than we do. Default: they are refused.
     pub forward_ambiguous: bool,
     /// Certificates and policy of this site; `None`: the listener's.
     pub tls: Option<SiteTls>,
@@ -439,18 +455,20 @@ pub struct SiteOptions {
     pub listeners: Vec<ListenAddress>,
     /// Send requests in the clear to `https`, at this port. Default: they are served.
     pub redirect_https: Option<u16>,
-    /// The steps of modules that run on the answers to requests that none of its routes takes. Default: none.
+    /// The steps of modules that run on the answers to requests that none of its routes takes.
+    /// Default: none.
     pub unrouted: RoutePlan,
 }
 
 impl SiteOptions {
-    /// Whether nobody without a client certificate is served, so that requests in the clear cannot be.
+    /// Returns true if only clients with a certificate are served, so that cleartext requests
+    /// cannot be.
     pub fn requires_certificate(&self) -> bool {
         let clients = self.tls.as_ref().and_then(|tls| tls.client_certificates.as_ref());
         clients.is_some_and(|clients| clients.required)
     }
 
-    /// Whether the site is there on a listener.
+    /// Returns true if the site is on a listener.
     pub fn is_on(&self, listener: &ListenAddress) -> bool {
         self.listeners.is_empty() || self.listeners.contains(listener)
     }
@@ -461,11 +479,12 @@ impl SiteOptions {
 pub struct SiteTls {
     /// Certificates beside the listener's; may be empty.
     pub certificates: Vec<CertificateFiles>,
-    /// The hosts of the site get certificates by themselves, from this issuer. Default: as the listener has it.
+    /// The hosts of the site get certificates by themselves, from this issuer. Default: as the
+    /// listener has it.
     pub automatic: Option<IssuedBy>,
     /// The lowest version that is negotiated. Default: the listener's.
     pub minimum_version: Option<TlsVersion>,
-    /// Whether clients present certificates. Default: as the listener has it.
+    /// Asks for client certificates. Default: as the listener.
     pub client_certificates: Option<ClientCertificates>,
 }
 
@@ -480,22 +499,23 @@ impl SiteTls {
     }
 }
 
-/// A route: what happens to a request whose path it matches.
+/// A route: the treatment of requests with matching paths.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Route {
     /// Its pattern as written, for logs and `explain`.
     pub pattern: Arc<str>,
-    /// What answers.
+    /// Its action.
     pub action: Action,
     /// Largest request body, bytes. Beyond: 413. Default (`None`): no limit.
     pub body_limit: Option<u64>,
     /// Let CONNECT through to the upstream. Default: no (405).
     pub allow_connect: bool,
-    /// What a request must satisfy beside its path. Default (`None`): nothing.
+    /// The conditions beside the path. Default (`None`): none.
     pub conditions: Option<Arc<RouteConditions>>,
-    /// The start of paths that origins do not see: see [`Request::strip_prefix`](crate::message::request::Request::strip_prefix).
+    /// The start of paths that origins do not see: see
+    /// [`Request::strip_prefix`](crate::message::request::Request::strip_prefix).
     pub strip_prefix: Option<Arc<str>>,
-    /// Whether whole bodies of requests are received first, in the place of what the upstream says; `Some(None)`: they are not.
+    /// Receives whole request bodies first, in place of the upstream's setting; `Some(None)`: off.
     pub buffer_requests: Option<Option<u64>>,
     /// Time limits in the place of the upstream's.
     pub timeouts: RouteTimeouts,
@@ -523,8 +543,8 @@ impl Route {
     }
 }
 
-/// The steps of modules that run on the requests of a route. Two are equal only when they are the same one, so whoever
-/// builds routes shares plans that say the same.
+/// The steps of modules that run on the requests of a route. Two are equal only if they are the
+/// same object, so the builder of routes shares equal plans.
 #[derive(Clone, Default)]
 pub struct RoutePlan(Option<Arc<Plan>>);
 
@@ -565,10 +585,11 @@ impl fmt::Debug for RoutePlan {
     }
 }
 
-/// What answers a request.
+/// The source of responses.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// The servers of an upstream, by index into [`Settings::upstreams`](crate::configuration::Settings::upstreams).
+    /// The servers of an upstream, by index into
+    /// [`Settings::upstreams`](crate::configuration::Settings::upstreams).
     Proxy(usize),
     /// A fixed answer.
     Respond(Arc<FixedResponse>),
@@ -624,7 +645,7 @@ pub struct FixedResponse {
     pub body: Arc<[u8]>,
 }
 
-/// Whether `address` lies in any of `blocks`.
+/// Returns true if `address` is in any of `blocks`.
 pub fn any_contains(blocks: &[AddressBlock], address: IpAddr) -> bool {
     blocks.iter().any(|block| block.contains(address))
 }

@@ -14,7 +14,8 @@ const FIRST: RawFd = 3;
 /// More than anybody passes.
 const MOST: usize = 1024;
 
-/// The sockets that the process was started with: `LISTEN_FDS` of them, if `LISTEN_PID` is this process.
+/// The sockets that the process was started with: `LISTEN_FDS` of them, if `LISTEN_PID` is this
+/// process.
 ///
 /// Call it once, before anything else opens descriptors: it takes them over.
 pub fn inherited_sockets() -> Vec<OwnedFd> {
@@ -26,8 +27,8 @@ pub fn inherited_sockets() -> Vec<OwnedFd> {
     (FIRST..)
         .take(count)
         .filter_map(|fd| {
-            // SAFETY: by the protocol of sd_listen_fds(3) these descriptors are open and belong to this process
-            // alone; the caller calls this once and first, so nothing else owns them.
+            // SAFETY: by the protocol of sd_listen_fds(3) these descriptors are open and belong to
+            // this process alone; the caller calls this once and first, so nothing else owns them.
             let owned = unsafe { OwnedFd::from_raw_fd(fd) };
             // Not for programs that this process might start.
             rustix::io::fcntl_setfd(&owned, rustix::io::FdFlags::CLOEXEC).ok().map(|()| owned)
@@ -39,14 +40,16 @@ pub fn inherited_sockets() -> Vec<OwnedFd> {
 ///
 /// The `foregate` binary allocates with mimalloc; in another program this does nothing.
 pub fn collect_memory() {
-    // SAFETY: mi_collect(3) has no preconditions; it looks only at what mimalloc holds for the calling thread.
+    // SAFETY: mi_collect(3) has no preconditions; it looks only at what mimalloc holds for the
+    // calling thread.
     unsafe { libmimalloc_sys::mi_collect(true) }
 }
 
 /// The lowest priority that there is, in the steps of `nice`.
 const LOWEST: i32 = 19;
 
-/// Lowers the priority of this thread, and of those that it starts, by steps of `nice`. Where the system refuses, it stays.
+/// Lowers the priority of this thread, and of those that it starts, by steps of `nice`. Where the
+/// system refuses, it stays.
 pub fn yield_to_workers(steps: i32) {
     // Elsewhere than on Linux this call is about the whole process.
     #[cfg(target_os = "linux")]
@@ -60,10 +63,11 @@ pub fn yield_to_workers(steps: i32) {
 /// The size of a huge page, bytes, and how they are aligned.
 const HUGE: usize = 2 << 20;
 
-/// Values in memory of their own, in huge pages where the system has some: a look at a random one then needs no walk
-/// through the tables of pages.
+/// Values in memory of their own, in huge pages if the system has some: a random access then needs
+/// no page table walk.
 ///
-/// Huge pages are off for the process, since the allocator's would hold what is freed; they are on while this is filled.
+/// Huge pages are off for the process, since the allocator would retain freed ones; they are on
+/// while this is filled.
 #[derive(Debug)]
 pub struct Pages<T> {
     map: NonNull<u8>,
@@ -94,7 +98,8 @@ impl<T: Copy> Pages<T> {
         if offset >= HUGE {
             return None;
         }
-        // SAFETY: `offset` is less than what `map_bytes` has beyond `bytes`, so the place lies within the mapping.
+        // SAFETY: `offset` is less than what `map_bytes` has beyond `bytes`, so the place lies
+        // within the mapping.
         let start = unsafe { map.add(offset) }.cast::<T>();
         let pages = Self { map, map_bytes, start, len: values.len() };
         let were_disabled = transparent_huge_pages_are_disabled().unwrap_or(false);
@@ -102,10 +107,11 @@ impl<T: Copy> Pages<T> {
             // Where that fails, pages are small.
             let _ = disable_transparent_huge_pages(false);
         }
-        // SAFETY: this is advice about memory that is ours alone, and changes nothing of what it holds.
+        // SAFETY: this is advice about memory that is ours alone, and changes nothing of what it
+        // holds.
         let _ = unsafe { madvise(map.as_ptr().cast(), map_bytes, Advice::LinuxHugepage) };
-        // SAFETY: `start` is aligned to more than `T` asks for, and has room for `bytes` bytes that nothing refers to; `T`
-        // is `Copy`, so its values may be copied as bytes.
+        // SAFETY: `start` is aligned to more than `T` asks for, and has room for `bytes` bytes that
+        // nothing refers to; `T` is `Copy`, so its values may be copied as bytes.
         unsafe { start.as_ptr().copy_from_nonoverlapping(values.as_ptr(), values.len()) };
         if were_disabled {
             let _ = disable_transparent_huge_pages(true);
@@ -119,7 +125,8 @@ impl<T> Deref for Pages<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: `start` is aligned, and `len` values were written there when this was made; they live as long as `self`.
+        // SAFETY: `start` is aligned, and `len` values were written there when this was made; they
+        // live as long as `self`.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 }
@@ -133,8 +140,8 @@ impl<T> DerefMut for Pages<T> {
 
 impl<T> Drop for Pages<T> {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by this value and is used by nobody else; `T` was `Copy` when it was made, so there
-        // is nothing to drop in it.
+        // SAFETY: the mapping was made by this value and is used by nobody else; `T` was `Copy`
+        // when it was made, so there is nothing to drop in it.
         let _ = unsafe { munmap(self.map.as_ptr().cast(), self.map_bytes) };
     }
 }

@@ -15,14 +15,17 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
-/// Quiet time after a change, so that files that belong together are all there before they are read.
+/// Quiet time after a change, so that files that belong together are all there before they are
+/// read.
 const SETTLE: Duration = Duration::from_millis(300);
 /// The longest that changes that go on and on are waited for.
 const SETTLE_LIMIT: Duration = Duration::from_secs(3);
-/// How often files are looked at without a notification: network file systems give none, nor does a folder above theirs that is
-/// replaced, or a link to one, as is done to change several files at once.
+/// How often files are looked at without a notification: network file systems give none, nor does a
+/// folder above theirs that is replaced, or a link to one, as is done to change several files at
+/// once.
 const POLL: Duration = Duration::from_secs(5);
-/// Where there are so many files that this would take too much: a look is followed by this many times as long without one,
+/// Where there are so many files that this would take too much: a look is followed by this many
+/// times as long without one,
 const POLL_SHARE: u32 = 200;
 /// but no longer than this.
 const POLL_MOST: Duration = Duration::from_secs(60);
@@ -39,16 +42,16 @@ pub(crate) struct FolderWatch {
 type Names = Arc<Mutex<HashSet<OsString>>>;
 
 impl FolderWatch {
-    /// Starts a thread of this name. It calls `look` some time after something has changed in one of the folders, and
-    /// now and then without that, until `look` returns false.
+    /// Starts a thread of this name. It calls `look` some time after something has changed in one
+    /// of the folders, and now and then without that, until `look` returns false.
     pub(crate) fn start(name: &str, look: impl FnMut() -> bool + Send + 'static) -> io::Result<Self> {
-        // One waiting signal says it all: what follows is looked at together.
+        // One pending signal is enough: later changes are handled together.
         let (signal, signals) = sync_channel(1);
         let names = Names::default();
         let watched = Arc::clone(&names);
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             if !event.is_ok_and(|event| is_idle(&event, &watched)) {
-                // A full channel already holds what this would say.
+                // A full channel already holds a signal.
                 let _ = signal.try_send(());
             }
         });
@@ -57,8 +60,8 @@ impl FolderWatch {
         Ok(Self { watcher, folders: HashSet::new(), names })
     }
 
-    /// Watches the folder of a file. Folders, because files are replaced by renaming; that of a link's target too,
-    /// because that may be what changes.
+    /// Watches the folder of a file. Folders, because files are replaced by renaming; that of a
+    /// link's target too, because the target may change.
     pub(crate) fn add(&mut self, file: &Path) {
         self.add_folder(file);
         if let Ok(target) = file.canonicalize() {
@@ -82,8 +85,9 @@ impl FolderWatch {
     }
 }
 
-/// Whether no file that is watched can have changed by this: a file was read, or another one was written, such as a log beside them, which
-/// happens all the time. Others that are created or renamed may be links.
+/// Returns true if no watched file can have changed: a file was read, or another one was written,
+/// such as a log beside them, which happens all the time. Others that are created or renamed may be
+/// links.
 fn is_idle(event: &Event, watched: &Names) -> bool {
     match event.kind {
         EventKind::Modify(ModifyKind::Data(_)) | EventKind::Access(AccessKind::Close(AccessMode::Write)) => {
@@ -122,7 +126,7 @@ fn settle(signals: &Receiver<()>) {
     while since.elapsed() < SETTLE_LIMIT && signals.recv_timeout(SETTLE).is_ok() {}
 }
 
-/// What tells one state of a file from another: when it was changed, its length, its number; `None`: it is not there.
+/// The identity of a file's content: modification time, length, number; `None` without a file.
 type Stamp = Option<(i64, i64, u64, u64)>;
 
 fn stamp(path: &Path) -> Stamp {
@@ -156,7 +160,7 @@ impl ConfiguredFiles {
             let look = move || match stamps.upgrade() {
                 Some(stamps) => {
                     if look(&mut stamps.lock()) {
-                        // A full channel already holds what this would say.
+                        // A full channel already holds a signal.
                         let _ = changed.try_send(());
                     }
                     true
@@ -176,7 +180,7 @@ impl ConfiguredFiles {
     }
 }
 
-/// Whether any file has changed; what is seen now is what the next change is one from.
+/// Returns true if any file has changed, and records the present state.
 fn look(stamps: &mut BTreeMap<PathBuf, Stamp>) -> bool {
     let mut changed = false;
     for (file, known) in stamps {
@@ -224,7 +228,8 @@ mod tests {
         assert!(!is_idle(&Event::new(EventKind::Other), &watched), "events were lost");
     }
 
-    /// A folder that is a link, to another folder from now on: nothing happens in the folders that are watched.
+    /// A folder that is a link, to another folder from now on: nothing happens in the folders that
+    /// are watched.
     #[tokio::test]
     async fn a_folder_that_is_replaced_is_noticed_soon() {
         let folder = std::env::temp_dir().join(format!("foregate-watch-{}", std::process::id()));

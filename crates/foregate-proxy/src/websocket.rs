@@ -1,17 +1,19 @@
-//! The handshake fields of WebSocket over HTTP/1 (RFC 6455, section 4), needed where the other side speaks HTTP/2.
+//! The handshake fields of WebSocket over HTTP/1 (RFC 6455, section 4), needed where the other side
+//! speaks HTTP/2.
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// What a server appends to the client's key (RFC 6455, section 1.3).
+/// The text that a server appends to the client's key (RFC 6455, section 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// A key for a handshake that the client made without one.
 pub fn new_key() -> String {
     let mut nonce = [0u8; 16];
-    // A source of randomness that fails leaves a key that is valid all the same: it proves nothing but freshness.
+    // A source of randomness that fails leaves a key that is valid all the same: it proves nothing
+    // but freshness.
     let _ = SystemRandom::new().fill(&mut nonce);
     STANDARD.encode(nonce)
 }

@@ -1,7 +1,8 @@
 //! Heap allocations of a proxied HTTP/1 request in steady state, counted.
 //!
-//! Client and origin are plain sockets on threads that do not count, so what is left is the proxy's own. With
-//! `FOREGATE_ALLOCATIONS=trace` in the environment, the stacks of the counted allocations are printed.
+//! Client and origin are plain sockets on threads that do not count, so that only the proxy's own
+//! remain. With `FOREGATE_ALLOCATIONS=trace` in the environment, the stacks of the counted
+//! allocations are printed.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at what they do not expect")]
 #![allow(clippy::print_stdout, reason = "what was counted is told")]
@@ -25,10 +26,11 @@ use foregate_proxy::server;
 use foregate_proxy::settings::{Action, Listen, ListenAddress, Route, Server, SiteOptions, Upstream};
 use parking_lot::Mutex;
 
-/// The most that a request may allocate on average. Two would still be fine, none is needed: what is left is room for
-/// what the process does now and then.
+/// The largest average number of allocations of a request. Two would still be fine, none is needed:
+/// the rest is room for occasional work of the process.
 const LIMIT: f64 = 0.5;
-/// Requests on the connection before counting starts: pools, buffers and tables have their size then.
+/// Requests on the connection before counting starts: pools, buffers and tables have their size
+/// then.
 const WARM_UP: usize = 200;
 const REQUESTS: usize = 2_000;
 const BODY: usize = 1024;
@@ -51,7 +53,7 @@ static BYTES: AtomicU64 = AtomicU64::new(0);
 static STACKS: Mutex<Option<HashMap<String, u64>>> = Mutex::new(None);
 
 thread_local! {
-    /// Whether this thread is left out: those of the test, and any while it notes a stack.
+    /// Set if this thread is excluded: those of the test, and any while it records a stack.
     static LEFT_OUT: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -61,8 +63,8 @@ static ALLOCATOR: Counting = Counting;
 /// The system's allocator, counted.
 struct Counting;
 
-// SAFETY: all memory is the system allocator's; what is done besides uses atomics and thread-locals without
-// destructors, and notes a stack only where that cannot call itself.
+// SAFETY: all memory is the system allocator's; what is done besides uses atomics and thread-locals
+// without destructors, and notes a stack only where that cannot call itself.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
@@ -173,8 +175,8 @@ fn measure(name: &str, exchange: &Exchange, access_log: Option<PathBuf>) -> f64 
     count / requests
 }
 
-/// Sends one request and reads its answer to the end. The proxy passes chunks on as they are or as others, so only
-/// the end of a chunked body is looked at.
+/// Sends one request and reads its answer to the end. The proxy passes chunks on as they are or as
+/// others, so only the end of a chunked body is looked at.
 fn ask(client: &mut TcpStream, exchange: &Exchange, buffer: &mut [u8]) {
     client.write_all(&exchange.request).unwrap();
     let mut filled = 0;

@@ -1,6 +1,7 @@
 //! Steps of modules on a running proxy: isolation, heavy work, fetches, bodies, replaced responses.
 //!
-//! The steps are this test's own. Each runs only where a request has its field, so that one proxy serves all tests.
+//! The steps are this test's own. Each runs only where a request has its field, so that one proxy
+//! serves all tests.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests stop at what they do not expect")]
 
@@ -122,7 +123,7 @@ step!(
     }
 );
 
-/// Writes every byte twice, in upper case; what is behind a tilde passes by.
+/// Writes every byte twice, in upper case; the text behind a tilde passes.
 #[derive(Default)]
 struct Louder(bool);
 impl BodyFilter for Louder {
@@ -275,7 +276,7 @@ pipeline! {
     }
 }
 
-/// A proxy in front of an origin that answers with what it got, and of one that is silent.
+/// A proxy in front of an origin that echoes its input, and of a silent one.
 struct Front {
     address: SocketAddr,
     metrics: SocketAddr,
@@ -331,7 +332,8 @@ fn start(queue: usize) -> Front {
     Front { address, metrics, log, lines }
 }
 
-/// An origin that answers with the head and the body that it got; with 500 on `/broken`, with 206 on `/partly`.
+/// An origin that answers with the head and the body that it got; with 500 on `/broken`, with 206
+/// on `/partly`.
 fn echo() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -365,7 +367,7 @@ fn answer(mut stream: TcpStream) {
     stream.write_all(&[head.as_bytes(), &got].concat()).unwrap();
 }
 
-/// Whether a request has come with all of its body.
+/// Returns true if a request has arrived with all of its body.
 fn is_whole(got: &[u8]) -> bool {
     let text = String::from_utf8_lossy(got).to_lowercase();
     let Some((head, body)) = text.split_once("\r\n\r\n") else { return false };
@@ -432,7 +434,8 @@ fn a_panic_costs_one_request() {
         let answer = receive(send(&front, "GET", "/", "x-none", ""));
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     }
-    // However often: whoever can cause a panic must not be able to take the step away from all.
+    // Any number of times: a client that can cause a panic must not be able to disable the step for
+    // all.
     assert_eq!(metric(&front, "foregate_step_panics_total{step=\"Panics\"}"), 7);
     assert_eq!(metric(&front, "foregate_step_broken_total{step=\"Panics\"}"), 0);
 }
@@ -552,7 +555,7 @@ fn parts_of_bodies_pass_filters_that_change_lengths_and_are_counted() {
     assert_eq!(count(), before + 1);
 }
 
-/// The lengths of the chunks of an answer, and what they hold.
+/// The lengths of a response's chunks, and their content.
 fn unchunked(answer: &str) -> (Vec<usize>, String) {
     let mut rest = answer.split_once("\r\n\r\n").unwrap().1;
     let (mut lengths, mut text) = (Vec::new(), String::new());

@@ -21,13 +21,15 @@ use crate::proxy::Config;
 use crate::time::clock;
 use crate::time::timer::Timer;
 
-/// How long a connection that has gone quiet keeps the memory for its next request: longer than the gaps of a client
-/// that is busy, and short, because many clients come at once and then fall silent.
+/// How long a connection that has gone quiet keeps the memory for its next request: longer than the
+/// gaps of a client that is busy, and short, because many clients come at once and then fall
+/// silent.
 const LINGER: Duration = Duration::from_millis(50);
 
-/// Serves the connection until it ends. `began` is when the first byte of the first request came, if it was a while ago.
+/// Serves the connection until it ends. `began` is the arrival of the first request's first byte,
+/// if it was a while ago.
 ///
-/// No `async fn`: its future would have room for what it is given beside what it makes of that.
+/// No `async fn`: its future would reserve room for the arguments beside the state made of them.
 pub(super) fn serve(
     connection: Connection,
     link: Box<H1Link>,
@@ -38,7 +40,8 @@ pub(super) fn serve(
     client.half_close = connection.half_close;
     let mut session = Session { connection, client, timer, requests: 0, began, cut: false };
     async move {
-        // While the connection is idle only this small future exists; what requests need comes and goes with them.
+        // An idle connection consists of this small future alone; the state for requests is created
+        // on demand.
         while session.wait(None).await {
             if !Box::pin(session.burst()).await {
                 return;
@@ -55,17 +58,18 @@ struct Session {
     requests: u64,
     /// When the first byte of the next request came, if that was before its head is received.
     began: Option<Instant>,
-    /// What nobody takes is still to come: the rest of a head whose start was dropped, or the body of a request that was refused.
+    /// Unwanted input follows: the rest of a head that was cut off, or the body of a refused
+    /// request.
     cut: bool,
 }
 
 /// Why there is no request.
 enum NoHead {
-    /// The client has gone, or sent what is no head.
+    /// The client has gone, or sent a malformed head.
     Fault(HeadFault<RequestError>),
     /// Its time is up.
     Late,
-    /// It asks for more memory than there is.
+    /// There is not enough memory for it.
     Memory,
 }
 
@@ -89,8 +93,8 @@ impl Session {
         }
     }
 
-    /// Waits for the first byte of a request, at most `span` or as long as an idle connection is kept. Whether
-    /// there is one; if not and there was no `span`, the connection is over.
+    /// Waits for the first byte of a request, at most `span` or as long as an idle connection is
+    /// kept. Whether there is one; if not and there was no `span`, the connection is over.
     async fn wait(&mut self, span: Option<Duration>) -> bool {
         let timeouts = &self.connection.terms.timeouts;
         let mut deadline = clock::now() + span.unwrap_or(timeouts.keep_alive);
@@ -103,7 +107,7 @@ impl Session {
             if let Poll::Ready(more) = link.poll_ahead(cx) {
                 return Poll::Ready(matches!(more, Ok(true)));
             }
-            // Who has just connected is about to ask something.
+            // A new client is about to send a request.
             if span.is_none()
                 && !told
                 && self.connection.registered.poll_told(cx)
@@ -114,12 +118,12 @@ impl Session {
                 deadline = deadline.min(clock::now() + grace);
             }
             let tight = self.requests > 0 && pressure::is_tight(self.connection.registered.holdings());
-            // What has come is served, also where the event loop has not heard of it yet.
+            // Input that has arrived is served even if the event loop has not reported it yet.
             let over = tight || self.timer.poll(cx, deadline).is_ready();
             if !over || span.is_none() && link.has_unread() {
                 return Poll::Pending;
             }
-            // Those that are only waited for a moment come here once more.
+            // Connections that were only polled for a moment come here once more.
             if tight && span.is_none() {
                 pressure::DRAINED.inc();
             }
@@ -128,7 +132,8 @@ impl Session {
         .await
     }
 
-    /// Serves requests for as long as they come close after each other. Whether the connection goes on.
+    /// Serves requests for as long as they come close after each other. Whether the connection goes
+    /// on.
     async fn burst(&mut self) -> bool {
         let mut scratch = Scratch::take();
         let end = self.serve_each(&mut scratch).await;
@@ -190,14 +195,15 @@ impl Session {
             Err(NoHead::Fault(HeadFault::Closed | HeadFault::Link(_))) => return Outcome::Abort,
             Err(NoHead::Memory) => Err(Error::Memory),
             Err(NoHead::Late) => Err(Error::HeadTimeout),
-            // Most likely a broken preface of HTTP/2, for which the connection ends (RFC 9113, section 3.4).
+            // Most likely a broken preface of HTTP/2, for which the connection ends (RFC 9113,
+            // section 3.4).
             Err(NoHead::Fault(HeadFault::Malformed(RequestError::BadRequestLine)))
                 if self.requests == 1 && names_another_protocol(self.link().ahead()) =>
             {
                 return Outcome::Abort;
             }
             Err(NoHead::Fault(HeadFault::Malformed(error))) => {
-                // What is left of the head, and a body that it announces, may be under way.
+                // The rest of the head, and a body that it announces, may be under way.
                 self.cut = true;
                 Err(Error::Request(error))
             }
@@ -205,7 +211,7 @@ impl Session {
         match understood {
             Ok(()) => self.link().begin_receive(request.length, &config.head_limits),
             Err(_) => {
-                // What follows cannot be told apart from a body: nothing of it may become a request.
+                // The following bytes may belong to a body: none of them may become a request.
                 self.client.close = true;
                 request.length = BodyLength::Empty;
                 self.cut |= announces_body(&request.head.headers);
@@ -228,7 +234,7 @@ impl Session {
         .await
     }
 
-    /// Receives a request's head, whose first byte came when it `began`, within its time.
+    /// Receives a request's head within its time limit, which runs from its first byte at `began`.
     async fn receive(
         &mut self,
         config: &Config,
@@ -248,7 +254,7 @@ impl Session {
             if let Poll::Ready(result) = polled {
                 return Poll::Ready(result.map_err(NoHead::Fault));
             }
-            // What is not there yet must not hold too much.
+            // An incomplete head must not hold too much memory.
             if held > 0 && !pressure::allows_head(held) {
                 link.discard();
                 link.release();
@@ -260,7 +266,7 @@ impl Session {
         .await
     }
 
-    /// What may be spent on the rest of a request that has been answered.
+    /// The limits for reading the rest of an answered request.
     fn drain(&self) -> Drain {
         let terms = &self.connection.terms;
         Drain {
@@ -270,7 +276,8 @@ impl Session {
         }
     }
 
-    /// Reads and drops what is left of the request's body. Whether that was little, and came soon.
+    /// Reads and drops the rest of the request's body. Returns true if it was short and arrived
+    /// soon.
     async fn drain_body(&mut self, drain: &mut Drain) -> bool {
         poll_fn(|cx| {
             let Link::H1(link) = &mut self.client.link else { return Poll::Ready(false) };
@@ -294,7 +301,8 @@ impl Session {
         .await
     }
 
-    /// Ends a connection on which nothing is to be sent any more: under TLS that is told. What does not go out at once is left.
+    /// Ends a connection without further output, with a close_notify under TLS. Bytes that cannot
+    /// be sent at once are dropped.
     async fn goodbye(&mut self) {
         poll_fn(|cx| {
             let _ = self.link().poll_goodbye(cx);
@@ -303,9 +311,10 @@ impl Session {
         .await;
     }
 
-    /// Ends the connection so that the client gets the whole response: a close while bytes of the client are
-    /// unread is a reset, which can overtake the response, and drops what of it has not left the system. So they are read, up to a
-    /// limit; beyond it they wait unread, until the client has had the time for the response (RFC 9112, 9.6).
+    /// Ends the connection such that the client gets the whole response: a close with unread bytes
+    /// of the client causes a reset, which can overtake the response and drops its unsent part. So
+    /// they are read, up to a limit; further ones stay unread until the client has had time for the
+    /// response (RFC 9112, 9.6).
     async fn close(&mut self, mut drain: Drain) {
         let all_read = !self.cut && self.link().is_received() && self.link().ahead().is_empty();
         let mut shut = false;
@@ -344,7 +353,7 @@ impl Session {
         }
     }
 
-    /// Gives the client the time that is left to take what is on its way to it.
+    /// Gives the client the remaining time to read the response.
     async fn linger(&mut self, mut drain: Drain) {
         let Link::H1(link) = &self.client.link else { return };
         let failed = link.stream().socket().failed();
@@ -357,7 +366,7 @@ impl Session {
     }
 }
 
-/// What is left to spend on reading and dropping what a client goes on sending behind its answer.
+/// The remaining budget for reading and dropping a client's data behind its response.
 struct Drain {
     deadline: Instant,
     left: usize,
@@ -383,8 +392,8 @@ impl Drain {
     }
 }
 
-/// Whether the first line has the shape of a request line with an unknown method, and something else than a version of
-/// HTTP at its end. A known method asks for an answer, whatever stands behind it.
+/// Returns true if the first line looks like a request line with an unknown method and without an
+/// HTTP version at its end. A known method gets a response regardless.
 fn names_another_protocol(ahead: &[u8]) -> bool {
     let line = ahead.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let mut words = line.trim_ascii_end().split(|&byte| byte == b' ');
@@ -399,7 +408,7 @@ fn names_another_protocol(ahead: &[u8]) -> bool {
     !protocol.is_empty() && !is_http && words.next().is_none()
 }
 
-/// Whether a head, right or wrong, says that a body comes behind it.
+/// Returns true if a head, valid or not, announces a body.
 fn announces_body(headers: &HeaderList) -> bool {
     headers.contains(NameId::TransferEncoding)
         || headers.get_all(NameId::ContentLength).any(|length| length.iter().any(|digit| *digit != b'0'))

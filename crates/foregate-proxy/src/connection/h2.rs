@@ -30,24 +30,29 @@ use crate::time::timer::Timer;
 use crate::transport::buffer::Buffer;
 use crate::transport::stream::Stream;
 
-/// With so much waiting to be written, bytes, nothing more is read from the client, since that may want an answer. Bodies and heads alone are
-/// never as much: a PING, or the reset of a download, is not to wait for what goes before.
+/// The amount of pending output, bytes, at which reading pauses, since input may require responses.
+/// Bodies and heads alone never reach it: a PING, or the reset of a download, does not have to wait
+/// for earlier output.
 const PAUSE: usize = 4 * COLLECT;
-/// What is read at a time at most, bytes: all of a frame, and what others may come with it.
+/// The size of a read, bytes: a whole frame, and others behind it.
 const READ: usize = 64 * 1024;
 /// Reads in a row before others of the worker have their turn.
 const READS: u32 = 4;
-/// How long a client may be silent at the end of a connection on which it has got something just now.
+/// How long a client may be silent at the end of a connection on which it has got something just
+/// now.
 const LINGER: Duration = Duration::from_secs(5);
-/// How long the end of a connection may take whatever a client still sends or takes, in times of `write-stall`.
+/// How long the end of a connection may take whatever a client still sends or takes, in times of
+/// `write-stall`.
 const LONGEST: u32 = 4;
-/// How long after the response, or the last that came of the request, a stream is reset of which the request has not ended.
+/// How long after the response, or the last that came of the request, a stream is reset of which
+/// the request has not ended.
 const RESET_AFTER: Duration = Duration::from_millis(200);
 /// How long a client may take to go away after it was told why.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// The most requests of one connection that are begun before those of others have their turn, and before it is looked at whether their
-/// client is still there: one that asks for a hundred things and leaves would have us connect to origins for all of them. A connection
-/// begins with one, and twice as many each time.
+/// The most requests of one connection that are begun before those of others have their turn, and
+/// before it is looked at whether their client is still there: one that asks for a hundred things
+/// and leaves would have us connect to origins for all of them. A connection begins with one, and
+/// twice as many each time.
 const BEGUN_IN_A_ROW: u32 = 16;
 
 /// Serves the connection until it ends.
@@ -83,20 +88,21 @@ pub(super) async fn serve(connection: Connection, stream: Stream) {
 struct Session {
     shared: Arc<Shared>,
     stream: Stream,
-    /// What was read and is no whole frame yet, or is held back.
+    /// Input that is an incomplete frame, or is held back.
     input: Buffer,
-    /// It is to be looked at once the requests before it have been begun.
+    /// The input is to be read once the requests before it have been started.
     held_back: bool,
-    /// What is being written.
+    /// The output being written.
     output: Buffer,
-    /// Since when the client takes nothing of what we have for it, and how much the system had taken by then.
+    /// The time since which the client accepts no output, and the number of bytes that the system
+    /// had accepted by then.
     blocked: Option<(Instant, u64)>,
-    /// TLS holds some of what was written.
+    /// TLS buffers some of the output.
     unflushed: bool,
     /// When the client has last sent something, or was seen to have some still to take.
     seen_at: Instant,
     registered: Registered,
-    /// Whether streams that are ready to run have been let run before their output is written.
+    /// Set while ready streams run before their output is written.
     gathering: bool,
     timer: Timer,
     streams: Arc<AtomicUsize>,
@@ -107,7 +113,7 @@ struct Session {
     busy_at: Instant,
     /// When the client was told that the connection is ending.
     told_at: Instant,
-    /// It takes no more streams than the client opens before it knows.
+    /// It accepts only streams that the client opens before it learns of the end.
     ending: bool,
     peer: Arc<Peer>,
     proxy: Arc<Proxy>,
@@ -115,8 +121,8 @@ struct Session {
     born: Instant,
 }
 
-/// Its streams are tasks of their own, to which a connection that was cut off would look like one that the client has ended. One that
-/// has come to its end has told them before.
+/// Its streams are tasks of their own, to which a connection that was cut off would look like one
+/// that the client has ended. One that has come to its end has told them before.
 impl Drop for Session {
     fn drop(&mut self) {
         self.shared.fail(LinkError::CutOff);
@@ -126,11 +132,11 @@ impl Drop for Session {
 enum Event {
     /// The client has begun something.
     Arrived(Arrived),
-    /// It does what no connection survives.
+    /// A connection error.
     Fault(Reason),
-    /// What it has begun, or was told, takes it too long.
+    /// A head, or an acknowledgement, takes the client too long.
     Stalled,
-    /// It reads nothing.
+    /// The client reads nothing.
     Blocked,
     /// It is gone.
     Gone(LinkError),
@@ -143,7 +149,8 @@ impl Session {
         let (mut begun, mut heads, mut most) = (0, 0, 1);
         loop {
             match poll_fn(|cx| self.poll_event(cx)).await {
-                // The client has not even acknowledged that the connection is ending; what it opens may be asked elsewhere.
+                // The client has not acknowledged the end of the connection in time; it may retry
+                // elsewhere.
                 Event::Arrived(Arrived::Request(asked)) if self.has_ended() => {
                     ClientStream::new(&self.shared, asked.stream).refuse();
                     asked.scratch.give();
@@ -169,7 +176,7 @@ impl Session {
                 Event::Stalled => return self.expel(Reason::NO_ERROR).await,
                 Event::Blocked => {
                     self.shared.fail(LinkError::Io(ErrorKind::TimedOut));
-                    // What it does not take would stay in the system's memory for minutes.
+                    // Unread output would stay in the system's memory for minutes.
                     return self.stream.reset_on_close();
                 }
                 Event::Gone(error) => {
@@ -193,7 +200,8 @@ impl Session {
         }
         if self.gives_way() {
             pressure::REFUSED_BODIES.inc();
-            // It takes a moment to end, in which others would be asked for the same.
+            // Ending takes a moment, in which other connections would be asked to release memory
+            // too.
             self.shared.give_up_holding();
             return Poll::Ready(Event::Fault(Reason::ENHANCE_YOUR_CALM));
         }
@@ -226,19 +234,21 @@ impl Session {
         self.poll_limits(cx, now)
     }
 
-    /// Takes what there is to read, before the next request is begun: who opens streams and resets them, or leaves, would have us connect
-    /// to origins at no cost of its own. All of it is read before any of it is looked at, as far as it fits: nobody waits for what a
-    /// client wanted that has gone, of which there are many where more come than can be served. Ready where there may be more.
+    /// Reads available input before the next request is started: a client that opens streams and
+    /// resets them, or leaves, would otherwise make us connect to origins at no cost of its own.
+    /// All of it is read before any of it is processed, as far as it fits: no time is spent on
+    /// requests of clients that have left, which are many under overload. Ready if there may be
+    /// more.
     ///
-    /// Not where the heads that wait are large, or memory gets short: a client that is to get no further requests would have us hold
-    /// all of those that it has sent meanwhile.
+    /// Does nothing if the pending heads are large, or memory is short: a client that is to get no
+    /// further requests would otherwise make us hold all those that it has sent meanwhile.
     fn poll_input(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Event>> {
         let mut unseen = false;
         let mut has_more = true;
         for _ in 0..READS {
             let heads = self.shared.waiting_heads();
             if self.waiting() >= PAUSE || heads >= HEADS || heads > 0 && pressure::is_felt() {
-                // Whoever has left has, whatever has not been read.
+                // A client that has left is gone even if some input is unread.
                 if heads > 0 && self.stream.socket().has_ended(cx) {
                     return Poll::Ready(Err(Event::Gone(LinkError::Io(ErrorKind::BrokenPipe))));
                 }
@@ -268,7 +278,7 @@ impl Session {
         if has_more || self.held_back { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// Takes what was read.
+    /// Processes input.
     fn receive(&mut self) -> Result<(), Reason> {
         self.seen_at = clock::now();
         let limits = self.proxy.config().head_limits;
@@ -294,12 +304,12 @@ impl Session {
         }
     }
 
-    /// What waits to be written, bytes.
+    /// Pending output, bytes.
     fn waiting(&self) -> usize {
         self.output.len() + self.shared.output()
     }
 
-    /// Whether there is something that has not left the process.
+    /// Returns true if some output has not left the process.
     fn has_output(&self) -> bool {
         self.unflushed || self.waiting() > 0
     }
@@ -344,7 +354,8 @@ impl Session {
         }
     }
 
-    /// Whether memory is short, its client holds the most of it, and this connection has a part in that.
+    /// Returns true if memory is short, its client holds the most of it, and this connection has a
+    /// part in that.
     fn gives_way(&self) -> bool {
         let takes_back = |client: &Arc<Holdings>| client.takes_back(|| self.shared.holding());
         pressure::is_short() && self.registered.holdings().is_some_and(takes_back)
@@ -361,24 +372,26 @@ impl Session {
         }
         if idle || old || self.requests >= limits.requests_per_connection || told || tight {
             self.shared.begin_to_end();
-            // Streams at work have time limits of their own; who has told us may cut them short.
+            // Active streams have time limits of their own; a client that sent GOAWAY may reset
+            // them.
             self.ending = true;
             self.told_at = now;
         }
     }
 
-    /// Whether the client has known for long that the connection is ending. Streams are taken until a PING has come back, for which an
-    /// honest client needs a round trip.
+    /// Returns true if the client has known of the end for long. Streams are accepted until a PING
+    /// has come back, for which an honest client needs a round trip.
     fn has_ended(&self) -> bool {
         let known = clock::now().saturating_duration_since(self.told_at);
         self.ending && known >= self.terms.timeouts.write_stall
     }
 
-    /// Whether what the client makes us wait for takes too long.
+    /// Ready if the client exceeds a time limit.
     fn poll_limits(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<Event> {
         let timeouts = &self.terms.timeouts;
         let quiet = self.quiet;
-        // A peer that reads nothing gets nothing written: little is read from it, and it is given up in time.
+        // A peer that reads nothing gets nothing written: little is read from it, and it is given
+        // up in time.
         let blocked = self.blocked.map(|(since, _)| since + timeouts.write_stall);
         if blocked.is_some_and(|deadline| deadline <= now) {
             return Poll::Ready(Event::Blocked);
@@ -393,7 +406,8 @@ impl Session {
         if self.ending && quiet {
             let since = self.busy_at.max(self.told_at);
             let longest = since + LONGEST * timeouts.write_stall;
-            // Who was idle only has to go; others may have to read first what they have got, to where they learn of the end.
+            // An idle client only has to close; others may first have to read output up to the
+            // GOAWAY.
             let was_idle =
                 self.requests == 0 || self.told_at.saturating_duration_since(self.busy_at) >= LINGER;
             let silence = match was_idle {
@@ -437,14 +451,14 @@ impl Session {
         tokio::spawn(Watched::new(Box::pin(task), Arc::clone(&self.proxy.metrics)));
     }
 
-    /// Has a request logged whose stream was reset.
+    /// Logs a request with a refused stream.
     fn refuse(&mut self, refused: RefusedHead) {
         let mut scratch = Scratch::take();
         scratch.request.describe_h2(&refused.fields, self.peer.is_secure());
         self.log_refused(scratch, refused.error);
     }
 
-    /// The same for all that are left where the connection ends.
+    /// Logs all remaining requests at the end of the connection.
     fn refuse_rest(&mut self) {
         while let Some(arrived) = self.shared.next() {
             match arrived {
@@ -458,7 +472,7 @@ impl Session {
         }
     }
 
-    /// Drops what a client that has gone has asked: no origin is to have work with that.
+    /// Drops the requests of a client that has gone, without sending them to an origin.
     fn drop_rest(&mut self) {
         while let Some(arrived) = self.shared.next() {
             match arrived {
@@ -488,7 +502,7 @@ impl Session {
         self.say_farewell().await;
     }
 
-    /// Sends what there is, and the end. Whether it comes through or not, the connection is over.
+    /// Sends pending output, and the end. The connection is over in any case.
     async fn say_farewell(&mut self) {
         let gone = poll_fn(|cx| {
             ready!(self.poll_flush(cx))?;
@@ -497,13 +511,14 @@ impl Session {
         let _ = tokio::time::timeout(FAREWELL, gone).await;
     }
 
-    /// Ends a connection on which all is answered, once the client has read it, or has ended its side: were it closed over a window that
-    /// the client opens, what that has not taken of the last responses would be lost with it.
+    /// Ends a connection without open streams, once the client has read all output, or has closed
+    /// its side: a close while the client still updates windows would destroy the unread part of
+    /// the last responses.
     async fn end(&mut self) {
         self.shared.ask_whether_read();
         self.seen_at = clock::now();
         let until = self.seen_at + LONGEST * self.terms.timeouts.write_stall;
-        // Whether the system could send all can be seen until it is told of the end.
+        // The system reports unsent output only before the end is sent.
         while self.is_awaited(until) {
             match poll_fn(|cx| Poll::Ready(self.poll_flush(cx))).await {
                 Poll::Ready(Ok(())) if self.stream.is_sent() => break,
@@ -522,14 +537,14 @@ impl Session {
         }
     }
 
-    /// Whether it is worth while to wait for a client that has not read all.
+    /// Returns true if it is worth waiting for a client that has not read everything.
     fn is_awaited(&self, until: Instant) -> bool {
         let now = clock::now();
         let silence = now.saturating_duration_since(self.seen_at);
         now < until && silence < self.terms.timeouts.write_stall && !self.shared.has_read_all()
     }
 
-    /// Reads what comes next, after at most so long a silence. What there is to say in return is written where something may be.
+    /// Reads the next input, after at most this silence. With `writes`, replies are written.
     async fn hear(&mut self, silence: Duration, writes: bool) -> Heard {
         let heard = poll_fn(|cx| {
             if writes && matches!(self.poll_flush(cx), Poll::Ready(Err(_))) {
@@ -544,13 +559,13 @@ impl Session {
     }
 }
 
-/// What came of a client.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 enum Heard {
     Something,
-    /// It was silent.
+    /// Silence.
     Nothing,
-    /// It is gone, or does what no connection survives.
+    /// It is gone, or caused a connection error.
     End,
 }
 
@@ -598,13 +613,15 @@ async fn serve_stream(
     {
         Box::pin(drain(stream, &config.settings, &mut timer)).await;
     }
-    // What is left of the request is not needed: dropping the stream says so (RFC 9113, section 8.1).
+    // The rest of the request is not needed: dropping the stream signals that (RFC 9113, section
+    // 8.1).
     drop(client);
     drop(place);
 }
 
-/// Reads and drops what is left of a request that has been answered. Clients such as curl 7.88 lose a response if they read it
-/// together with the reset behind it: so there is none where little is left, and beyond that it comes later.
+/// Reads and drops the rest of an answered request. Clients such as curl 7.88 lose a response if
+/// they read it together with the reset behind it: so a short rest is read without a reset, and a
+/// longer one is reset later.
 async fn drain(stream: &mut ClientStream, settings: &Settings, timer: &mut Timer) {
     let latest = clock::now() + settings.timeouts.early_response_drain;
     let mut deadline = latest.min(clock::now() + RESET_AFTER);
@@ -624,7 +641,7 @@ async fn drain(stream: &mut ClientStream, settings: &Settings, timer: &mut Timer
                 Poll::Pending => return timer.poll(cx, deadline),
             }
         }
-        // What has ended needs no reset, however much of it is unread.
+        // A stream that has ended needs no reset, even with unread data.
         if stream.poll_abandoned(cx).is_ready() || !stream.is_answered_early() {
             return Poll::Ready(());
         }
@@ -633,7 +650,7 @@ async fn drain(stream: &mut ClientStream, settings: &Settings, timer: &mut Timer
     .await;
 }
 
-/// Logs a request whose head was refused, and shows it to steps that ask for such.
+/// Logs a request with a refused head, and shows it to steps that read such.
 async fn serve_refused_stream(
     proxy: Arc<Proxy>,
     peer: Arc<Peer>,

@@ -9,12 +9,13 @@ use tokio::time::timeout;
 use crate::tls::{Accepted, Acceptor, HandshakeError};
 use crate::transport::stream::Socket;
 
-/// What a client is told that does not know that the port speaks TLS: an alert of TLS would say nothing to whoever uses it.
+/// The text for a client without TLS: a TLS alert would be meaningless to its user.
 const ADVICE: &str = "This port takes requests over TLS alone: use https://\n";
 /// How long such a client may take to read that and to go away.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Performs a handshake; a client that speaks HTTP without TLS gets a 400. The caller limits the time.
+/// Performs a handshake; a client that speaks HTTP without TLS gets a 400. The caller limits the
+/// time.
 ///
 /// # Errors
 ///
@@ -22,7 +23,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub async fn accept(acceptor: &Acceptor, socket: Socket) -> Result<Accepted<Socket>, HandshakeError> {
     // Methods begin with a capital letter, records of TLS with a number below 32.
     if socket.next_byte().await?.is_some_and(|byte| byte.is_ascii_uppercase()) {
-        // Whether it listens or not, it was no handshake.
+        // The handshake has failed in any case.
         let _ = timeout(FAREWELL, advise(socket)).await;
         return Err(HandshakeError::NotTls);
     }
@@ -34,7 +35,7 @@ async fn advise(mut socket: Socket) -> io::Result<()> {
     let head = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length:";
     socket.write_all(format!("{head} {length}\r\n\r\n{ADVICE}").as_bytes()).await?;
     socket.shutdown().await?;
-    // A close over what is unread would take the answer from it.
+    // A close with unread input would destroy the response.
     while socket.read(&mut [0; 512]).await? > 0 {}
     Ok(())
 }

@@ -25,10 +25,11 @@ use crate::time::timer::Timer;
 use crate::tls::{Alpn, HandshakeError};
 use crate::transport::stream::{Socket, Stream};
 
-/// What an HTTP/2 client sends first (RFC 9113, section 3.4).
+/// The preface of an HTTP/2 client (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// How long a connection that is told to end before its first request still waits for that: its client connects to ask something.
+/// How long a connection that is told to end before its first request still waits for that: its
+/// client connects to ask something.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A connection that has just been accepted.
@@ -66,7 +67,7 @@ impl Drop for Active {
 
 /// Serves a connection until it ends.
 ///
-/// No `async fn`: its future would have room for what it is given twice.
+/// No `async fn`: its future would reserve room for the arguments twice.
 pub fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) -> impl Future<Output = ()> {
     let Accepted { mut socket, remote, local, registered, active } = accepted;
     let (mut client, mut local) = (remote, local);
@@ -141,7 +142,8 @@ pub fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) -> impl
                     }
             }
         };
-        // Idle connections of HTTP/1 are many: what they do not need is kept out of the task's future.
+        // Idle HTTP/1 connections are many: state that they do not need is kept out of the task's
+        // future.
         if is_h2 {
             let (stream, ahead) = link.into_parts();
             Box::pin(h2::serve(connection, stream.read_again(ahead))).await;
@@ -151,7 +153,7 @@ pub fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) -> impl
     }
 }
 
-/// A connection whose protocol is about to be served.
+/// A connection with a known protocol.
 struct Connection {
     proxy: Arc<Proxy>,
     terms: Arc<Terms>,
@@ -162,8 +164,9 @@ struct Connection {
 }
 
 impl Connection {
-    /// Tells HTTP/2 with prior knowledge from HTTP/1 by the first bytes; `None` if none come. `began` is set where the first
-    /// came before it could be told: the time of a head runs from there. What is not told until it is up is HTTP/1, late.
+    /// Tells HTTP/2 with prior knowledge from HTTP/1 by the first bytes; `None` if none arrive.
+    /// `began` is set if the first byte came before the decision: the time limit of a head runs
+    /// from there. A connection that is undecided at the limit is HTTP/1, late.
     async fn sniff(&self, link: &mut H1Link, began: &mut Option<Instant>) -> Option<bool> {
         let mut timer = Timer::new(self.terms.timeouts.keep_alive);
         let mut until = clock::now() + self.terms.timeouts.keep_alive;
@@ -205,7 +208,7 @@ mod tests {
         size_of::<F>()
     }
 
-    /// It is most of what an idle connection costs.
+    /// It is most of the cost of an idle connection.
     #[test]
     fn a_connection_holds_little() {
         let size = size(serve);

@@ -8,7 +8,7 @@ use tokio::io::AsyncReadExt;
 
 use crate::transport::stream::Socket;
 
-/// The longest header, in bytes: what is read ahead never exceeds it by much.
+/// The longest header, in bytes: read-ahead never exceeds it by much.
 const LONGEST: usize = 16 + MAX_V2_PAYLOAD;
 
 /// Why a header was refused.
@@ -38,7 +38,8 @@ impl HeaderError {
     }
 }
 
-/// The addresses that the header states: client and destination. `None` where it leaves them to the socket.
+/// The addresses that the header states: client and destination. `None` where it leaves them to the
+/// socket.
 ///
 /// # Errors
 ///

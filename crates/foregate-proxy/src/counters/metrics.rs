@@ -1,7 +1,8 @@
 //! Counters of the process.
 //!
-//! What is counted for each request is spread over [`SHARDS`] cache lines, and a scrape adds them up. The first [`OWN`] threads have
-//! one each, which nobody else writes: that takes no locked instruction. The others share the rest.
+//! Counters of requests are spread over [`SHARDS`] cache lines, and a scrape adds them up. The
+//! first [`OWN`] threads have one each, with a single writer: that takes no locked instruction. The
+//! others share the rest.
 
 mod histogram;
 mod labelled;
@@ -24,8 +25,8 @@ use self::labelled::{Labelled, OTHER, UNROUTED};
 use super::cache::CacheCounters;
 use super::steps::{BLOCKED, StepCounters};
 
-/// Errors that a site counts apart, by kind, side and upstream. Beyond, they count for the upstream [`OTHER`]; the kinds are a few
-/// dozen.
+/// Errors that a site counts apart, by kind, side and upstream. Beyond, they count for the upstream
+/// [`OTHER`]; the kinds are a few dozen.
 const ERRORS_LIMIT: usize = 64;
 /// Between the two labels of a server.
 pub(crate) const BETWEEN: char = '\0';
@@ -97,7 +98,7 @@ impl Counter {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// What was counted so far.
+    /// The count so far.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -123,7 +124,7 @@ impl Gauge {
         self.0.store(i64::try_from(n).unwrap_or(i64::MAX), Ordering::Relaxed);
     }
 
-    /// What it stands at.
+    /// The current value.
     pub fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -139,7 +140,7 @@ impl ShardedCounter {
         add_in_shard(|shard| self.0.get(shard).map(|shard| &shard.0), 1);
     }
 
-    /// What was counted so far.
+    /// The count so far.
     pub fn get(&self) -> u64 {
         self.0.iter().map(|shard| shard.0.load(Ordering::Relaxed)).sum()
     }
@@ -150,12 +151,13 @@ impl ShardedCounter {
 pub struct ShardedGauge([Padded<AtomicU64>; SHARDS]);
 
 impl ShardedGauge {
-    /// Adds `n`, which may be negative. What one thread adds another may take off: only the sum means something.
+    /// Adds `n`, which may be negative. Another thread may subtract a value that one has added:
+    /// only the sum is meaningful.
     pub fn add(&self, n: i64) {
         add_in_shard(|shard| self.0.get(shard).map(|shard| &shard.0), n.cast_unsigned());
     }
 
-    /// What it stands at.
+    /// The current value.
     pub fn get(&self) -> i64 {
         let sum = |sum: u64, shard: &Padded<AtomicU64>| sum.wrapping_add(shard.0.load(Ordering::Relaxed));
         self.0.iter().fold(0, sum).cast_signed()
@@ -217,9 +219,9 @@ pub struct Metrics {
     sites: Labelled<SiteCounters>,
     upstreams: Labelled<UpstreamCounters>,
     servers: Labelled<ServerCounters>,
-    /// Handshakes with clients that failed, by what went wrong.
+    /// Failed handshakes with clients, by reason.
     handshake_failures: Kinds,
-    /// PROXY protocol headers that were refused, by what was wrong with them.
+    /// Refused PROXY protocol headers, by reason.
     proxy_headers_refused: Kinds,
 }
 
@@ -253,14 +255,16 @@ pub struct SiteCounters {
 struct SiteShard {
     /// Requests by [`STATUS_CLASSES`].
     classes: [AtomicU64; STATUS_CLASSES.len()],
-    /// Requests by the first of [`DURATION_BUCKETS`] that they fit into; the last bucket has no end.
+    /// Requests by the first of [`DURATION_BUCKETS`] that they fit into; the last bucket has no
+    /// end.
     durations: [AtomicU64; DURATION_BUCKETS.len() + 1],
     /// The sum of the durations.
     micros: AtomicU64,
 }
 
 impl SiteCounters {
-    /// Counts a request by the status of its response, `None` if there was none, and by its duration.
+    /// Counts a request by the status of its response, `None` if there was none, and by its
+    /// duration.
     pub fn request(&self, status: Option<u16>, duration: Duration) {
         let class = match status {
             None => 0,
@@ -275,7 +279,8 @@ impl SiteCounters {
         add_in_shard(|shard| self.shards.get(shard).map(|shard| &shard.0.micros), micros);
     }
 
-    /// Counts a failed request by the kind of its error, the side at fault and the upstream that it went to.
+    /// Counts a failed request by the kind of its error, the side at fault and the upstream that it
+    /// went to.
     pub fn error(&self, kind: &'static str, side: &'static str, upstream: Option<&Arc<str>>) {
         let name = upstream.map_or(UNROUTED, |upstream| upstream);
         let mut errors = self.errors.lock();
@@ -324,7 +329,8 @@ pub struct UpstreamCounters {
     pub reused: ShardedCounter,
     /// Connections that could not be opened.
     pub failed: Counter,
-    /// Connections closed behind a response without a body, since their server had sent bytes behind another one.
+    /// Connections closed behind a response without a body, since their server had sent bytes
+    /// behind another one.
     pub distrusted: Counter,
     /// Requests for which all servers were passed over, so that one of them was tried all the same.
     pub all_down: Counter,
@@ -335,7 +341,7 @@ pub struct UpstreamCounters {
 pub struct ServerCounters {
     /// Attempts that have failed in a way that says something about the server.
     pub failures: Counter,
-    /// Whether the server is passed over because it failed.
+    /// Set while the server is avoided because it failed.
     pub is_down: AtomicBool,
     /// Times that it was taken out for its share of failures, its latency, or because it hung.
     pub ejections: Counter,
@@ -349,7 +355,7 @@ pub struct ServerCounters {
     pub connections: Gauge,
     /// See `in_flight`.
     pub weight: Gauge,
-    /// Those of its name, where it has one.
+    /// The counters of its name, if it has one.
     pub name: ArcSwapOption<NameCounters>,
 }
 
@@ -372,9 +378,10 @@ pub struct NameLookups {
 }
 
 impl Metrics {
-    /// Makes `names` the sites that are shown, and no others: those that are shown already go on counting, and the
-    /// first of the others get counters as long as there are fewer than 1,000; the rest share those of the label
-    /// `other`. The result is the counters, and for each name in turn the index of its own.
+    /// Makes `names` the sites that are shown, and no others: those that are shown already go on
+    /// counting, and the first of the others get counters as long as there are fewer than 1,000;
+    /// the rest share those of the label `other`. The result is the counters, and for each name in
+    /// turn the index of its own.
     pub fn set_sites<'n>(
         &self,
         names: impl Iterator<Item = &'n Arc<str>> + Clone,
@@ -387,24 +394,24 @@ impl Metrics {
         self.sites.get(UNROUTED)
     }
 
-    /// The counters of the upstream `name`: the same ones for the same name, as long as anything holds them. Beyond
-    /// 1,000 names they are shared under the label `other`.
+    /// The counters of the upstream `name`: the same ones for the same name, as long as anything
+    /// holds them. Beyond 1,000 names they are shared under the label `other`.
     pub fn upstream(&self, name: &str) -> Arc<UpstreamCounters> {
         self.upstreams.get(name)
     }
 
-    /// The same for a server of it, by its address.
+    /// The counters of a server, by its address.
     pub fn server(&self, upstream: &str, server: &str) -> Arc<ServerCounters> {
         self.servers.get(&format!("{upstream}{BETWEEN}{server}"))
     }
 
-    /// Counts a handshake with a client that failed, by what went wrong. Few fixed names, please.
+    /// Counts a failed handshake with a client, by its reason: one of few fixed names.
     pub fn handshake_failed(&self, kind: &'static str) {
         self.handshake_failures.count(kind);
     }
 
-    /// Counts a connection that ended because its PROXY protocol header was refused, by what was wrong with that. Few fixed names,
-    /// please.
+    /// Counts a connection that ended because its PROXY protocol header was refused, by the reason:
+    /// one of few fixed names.
     pub fn proxy_header_refused(&self, kind: &'static str) {
         self.proxy_headers_refused.count(kind);
     }
@@ -537,7 +544,7 @@ mod tests {
         assert_eq!(indices[LABELS_LIMIT - 2] as usize, LABELS_LIMIT - 2);
         assert!(indices[LABELS_LIMIT - 1..].iter().all(|index| *index as usize == LABELS_LIMIT - 1));
         assert!(Arc::ptr_eq(&counters[LABELS_LIMIT - 1], &metrics.sites.other));
-        // Who was shown before stays so.
+        // Sites that were shown before stay so.
         let (counters, indices) = metrics.set_sites(names.iter().rev());
         assert!(Arc::ptr_eq(&counters[indices[0] as usize], &metrics.sites.other));
         assert!(!Arc::ptr_eq(&counters[indices[LABELS_LIMIT + 1] as usize], &metrics.sites.other));

@@ -1,5 +1,5 @@
-//! What the steps of modules did, which of them are not run for a while because they panicked, and which run on the
-//! threads for heavy work for a while because they held a worker.
+//! Counters of the steps of modules; steps that are suspended because they panicked, and steps that
+//! run on the threads for heavy work because they blocked a worker.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -18,22 +18,25 @@ const PANICS: u64 = 5;
 const PANIC_SPAN: u64 = 10_000;
 /// How long a step is not run after that, milliseconds; then it is tried again.
 const OPEN: u64 = 10_000;
-/// Names that one step may have counted. They are constants of the program; the limit is there to be one.
+/// Names that one step may have counted. They are constants of the program; the limit is there to
+/// be one.
 const EVENTS: usize = 64;
-/// Parts of the configuration that one step may have counted, each with an event. Beyond, they are counted together.
+/// Parts of the configuration that one step may have counted, each with an event. Beyond, they are
+/// counted together.
 const TALLIES: usize = 1000;
-/// What parts beyond that are counted as.
+/// The name under which further parts are counted.
 const OTHERS: &[u8] = b"(others)";
 /// A step that held its worker for longer than this is counted as having blocked it.
 pub(crate) const BLOCKED: Duration = Duration::from_millis(10);
-/// One in so many phases with steps is timed: looking at the clock costs as much as many a step. A prime number, so that it
-/// is not always the same phase where all requests have as many.
+/// One in so many phases with steps is timed: looking at the clock costs as much as many a step. A
+/// prime number, so that it is not always the same phase where all requests have as many.
 const SAMPLE: u32 = 17;
 /// How long all phases are timed after a task has held its worker, milliseconds.
 const CLOSE_LOOK: u64 = 5_000;
 /// How long a step that seems to have held its worker is suspected of it, milliseconds.
 const SUSPECTED: u64 = 60_000;
-/// How long a light step runs on the threads for heavy work after it has used the processor for [`BLOCKED`], milliseconds.
+/// How long a light step runs on the threads for heavy work after it has used the processor for
+/// [`BLOCKED`], milliseconds.
 const MOVED: u64 = 60_000;
 /// Settings of one step that are known to be slow. Beyond, all are taken for slow.
 const SLOW_SETTINGS: usize = 64;
@@ -46,11 +49,12 @@ pub struct StepCounters {
     runs: Box<[Box<[AtomicU64]>]>,
     /// Until when all phases are timed, milliseconds since [`START`].
     close_look: AtomicU64,
-    /// Until when any of the steps is suspected, slow or broken, at most; in milliseconds of the steady clock.
+    /// Until when any of the steps is suspected, slow or broken, at most; in milliseconds of the
+    /// steady clock.
     watched: Arc<AtomicU64>,
 }
 
-/// What [`StepCounters::close_look`] counts from.
+/// The zero of [`StepCounters::close_look`].
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Counters of one step.
@@ -86,7 +90,8 @@ pub struct StepCounter {
     pub timed: Counter,
     /// How long these took, nanoseconds.
     pub nanos: Counter,
-    /// Runs among these that held a worker for more than 10 ms, and bodies of which a piece has held its filter so long.
+    /// Runs among these that held a worker for more than 10 ms, and bodies of which a piece has
+    /// held its filter so long.
     pub blocked: Counter,
     /// Requests on which it ran on the threads for heavy work although it is said to be light.
     pub moved: Counter,
@@ -98,11 +103,12 @@ pub struct StepCounter {
     watched: Arc<AtomicU64>,
 }
 
-/// Until when the step is suspected of holding its worker, and until when any of its settings are known to; in milliseconds of
-/// the steady clock.
+/// The time until which the step is suspected of blocking its worker, and the time until which it
+/// is known to with some settings; in milliseconds of the steady clock.
 ///
-/// Suspected is who was at work while much time passed. That may be the system's doing, which let another process run. So
-/// the processor time of a suspect is taken, which costs a call of the system before and after each of its runs.
+/// A step that ran while much time passed is suspected. The system may have run another process
+/// instead, so the processor time of a suspect is measured, which costs a system call before and
+/// after each of its runs.
 #[derive(Debug, Default)]
 struct Slowness {
     suspected: AtomicU64,
@@ -110,20 +116,23 @@ struct Slowness {
     of_settings: Mutex<Vec<Slow>>,
 }
 
-/// Settings with which a step is slow: one regular expression of one site must not cost the others their workers.
+/// Settings with which a step is slow: one regular expression of one site must not cost the others
+/// their workers.
 #[derive(Debug)]
 struct Slow {
     settings: usize,
     until: u64,
-    /// The least that it was slow with, bytes. What is less than half of it takes less than half of the time, as steps look
-    /// at their input once: it is none that harms others, and need not wait behind that.
+    /// The smallest slow input, bytes. An input of less than half of it takes less than half of the
+    /// time, as steps read their input once: it delays no one, and need not wait behind larger
+    /// ones.
     from: usize,
 }
 
-/// What a step is run with, as far as that says how long it takes.
+/// The part of a step's input that determines its run time.
 #[derive(Debug, Clone, Copy)]
 pub struct Input {
-    /// Which settings: an address of theirs. One that is another's after a reload is forgotten in time.
+    /// Which settings: an address of theirs. One that is another's after a reload is forgotten in
+    /// time.
     pub settings: usize,
     /// How much there is to look at, bytes.
     pub size: usize,
@@ -132,7 +141,8 @@ pub struct Input {
 /// Counts by event and part.
 type Tallies = HashMap<(&'static str, Box<[u8]>), u64, foldhash::fast::RandomState>;
 
-/// Panics so far within the present span, and until when the step is not run; in milliseconds of the steady clock.
+/// Panics so far within the present span, and until when the step is not run; in milliseconds of
+/// the steady clock.
 #[derive(Debug, Default)]
 struct Breaker {
     panics: AtomicU64,
@@ -151,14 +161,16 @@ impl StepCounters {
         Self { steps: names.map(step).collect(), runs, close_look: AtomicU64::new(0), watched }
     }
 
-    /// Whether any step may be [watched](Self::is_watched) now; in milliseconds of the steady clock.
+    /// Returns true if any step may be [watched](Self::is_watched) now; in milliseconds of the
+    /// steady clock.
     #[inline]
     pub fn any_is_watched(&self, now: u64) -> bool {
         let until = self.watched.load(Ordering::Relaxed);
         until != 0 && now < until
     }
 
-    /// Whether a step is [suspected](StepCounter::is_suspected), [slow](StepCounter::is_slow) with some settings, or
+    /// Returns true if a step is [suspected](StepCounter::is_suspected),
+    /// [slow](StepCounter::is_slow) with some settings, or
     /// [broken](StepCounter::is_broken) now; in milliseconds of the steady clock.
     pub fn is_watched(&self, step: u16, now: u64) -> bool {
         let is_watched =
@@ -171,7 +183,7 @@ impl StepCounters {
         self.close_look.store(since_start(Instant::now()) + CLOSE_LOOK, Ordering::Relaxed);
     }
 
-    /// Whether the steps of a phase are timed. The time may be as old as the poll.
+    /// Returns true if the steps of a phase are timed. The time may be as old as the poll.
     #[inline]
     pub fn is_timed(&self, now: impl FnOnce() -> Instant) -> bool {
         thread_local! {
@@ -187,7 +199,7 @@ impl StepCounters {
         self.steps.get(usize::from(step))
     }
 
-    /// Those of the step with this name.
+    /// The counters of the step with this name.
     pub fn named(&self, name: &str) -> Option<&StepCounter> {
         self.steps.iter().find(|step| step.name == name)
     }
@@ -235,7 +247,7 @@ impl StepCounter {
         }
     }
 
-    /// Counts what the step wants to have counted.
+    /// Counts an event of the step.
     pub fn count(&self, event: &'static str, times: u64) {
         let mut events = self.events.lock();
         if let Some((_, count)) = events.iter_mut().find(|(known, _)| *known == event) {
@@ -245,7 +257,7 @@ impl StepCounter {
         }
     }
 
-    /// Counts what a filter of the step has moved.
+    /// Counts the traffic of a filter of the step.
     pub fn filtered(&self, traffic: Traffic) {
         self.filter_in.add(traffic.taken);
         self.filter_out.add(traffic.given);
@@ -255,7 +267,7 @@ impl StepCounter {
         }
     }
 
-    /// What was counted so for the step.
+    /// The events of the step.
     pub(crate) fn events(&self) -> Vec<(&'static str, u64)> {
         self.events.lock().clone()
     }
@@ -272,7 +284,7 @@ impl StepCounter {
         *tallies.entry((event, part.into())).or_default() += 1;
     }
 
-    /// What was counted so for parts of the configuration.
+    /// The events of the step for parts of the configuration.
     pub(crate) fn tallies(&self) -> Vec<(&'static str, String, u64)> {
         let tallies = self.tallies.lock();
         let shown = tallies
@@ -284,7 +296,7 @@ impl StepCounter {
         shown
     }
 
-    /// Whether anything was counted besides runs.
+    /// Returns true if anything besides runs was counted.
     pub(crate) fn has_news(&self) -> bool {
         let faults = [&self.panics, &self.broken, &self.shed, &self.bails, &self.breaks];
         faults.iter().any(|counter| counter.get() > 0) || !self.events.lock().is_empty()
@@ -300,27 +312,27 @@ impl StepCounter {
         }
     }
 
-    /// Has the step looked at more closely until then, for what `since` stands for.
+    /// Watches the step until then, for the reason of `since`.
     fn watch(&self, since: &AtomicU64, until: u64) {
         since.store(until, Ordering::Relaxed);
         self.watched.fetch_max(until, Ordering::Relaxed);
     }
 
-    /// Whether [`used`](Self::used) is to be told of its next run.
+    /// Returns true if [`used`](Self::used) has to be called for its next run.
     #[inline]
     pub fn is_suspected(&self, now: u64) -> bool {
         let until = self.slowness.suspected.load(Ordering::Relaxed);
         until != 0 && now < until
     }
 
-    /// Whether it is said to be light and is not, with some settings.
+    /// Returns true if it is declared light and is not, with some settings.
     #[inline]
     fn may_be_slow(&self, now: u64) -> bool {
         let until = self.slowness.known.load(Ordering::Relaxed);
         until != 0 && now < until
     }
 
-    /// Whether it is said to be light and is not, with this input.
+    /// Returns true if it is declared light and is not, with this input.
     #[inline]
     pub fn is_slow(&self, input: impl FnOnce() -> Input, now: u64) -> bool {
         self.may_be_slow(now) && self.slowness.holds(input(), now)
@@ -343,7 +355,7 @@ impl StepCounter {
         self.watch(&self.slowness.known, now + MOVED);
     }
 
-    /// Whether the step is not to be run now. `now` is in milliseconds of the steady clock.
+    /// Returns true if the step is suspended. `now` is in milliseconds of the steady clock.
     #[inline]
     pub fn is_broken(&self, now: u64) -> bool {
         let until = self.breaker.until.load(Ordering::Relaxed);

@@ -66,7 +66,7 @@ pub(super) async fn relay_interim(exchange: &mut Exchange<'_>) -> Result<(), Err
     exchange.down.client.send_interim(exchange.request, status, headers).map_err(Error::Client)
 }
 
-/// Makes the response of an origin what the client shall see.
+/// Turns the response of an origin into the one for the client.
 pub(super) fn take(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLength) -> Next {
     if length == BodyLength::Tunnel {
         return Ok(exchange.agree_on_tunnel(origin));
@@ -93,8 +93,8 @@ pub(super) fn take(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLeng
     Ok(shape_or_send(exchange, source))
 }
 
-/// To which protocols the client has to switch: the origin must say so with 426 (RFC 9110, section 15.5.22), and the client can only ask
-/// for it over HTTP/1.1.
+/// To which protocols the client has to switch: the origin must say so with 426 (RFC 9110, section
+/// 15.5.22), and the client can only ask for it over HTTP/1.1.
 fn required_upgrade(exchange: &Exchange<'_>) -> Option<Vec<u8>> {
     let can_switch =
         matches!(exchange.down.client.link, Link::H1(_)) && exchange.request.head.version == Version::Http11;
@@ -125,7 +125,7 @@ impl Asker for ClientAsks<'_, '_> {
 
     fn begin_body(&mut self, now: Instant) {
         self.down.upload.resume();
-        // What steps have looked at, or an earlier attempt has taken, goes first.
+        // Bytes that steps have read, or an earlier attempt has taken, are sent first.
         self.down.upload.start_over();
         self.down.progress.restart(now);
     }
@@ -162,7 +162,8 @@ impl Asker for ClientAsks<'_, '_> {
         down.progress.observe(down.upload.moved, 0, now);
         let awaited = match down.upload.waiting {
             _ if !self.has_room => Awaited::ClientRead,
-            // Whoever waits for a 100 has to send its body all the same once that takes too long, and the origin need not answer before.
+            // A client that waits for a 100 has to send its body after a while anyway, and the
+            // origin need not answer before.
             Waiting::Source if self.request.expect_continue && down.upload.moved == 0 => {
                 Awaited::ExpectedBody
             }
@@ -182,7 +183,8 @@ impl Asker for ClientAsks<'_, '_> {
         if !self.down.upload.is_at_hand() {
             return false;
         }
-        // The origin takes the steps of a handshake on one connection alone: its client has to begin anew.
+        // The origin takes the steps of a handshake on one connection alone: its client has to
+        // begin anew.
         let ends_handshake = error.side() == Side::Upstream
             && !error.is_before_sending()
             && authentication::has_credentials(&self.request.head.headers);

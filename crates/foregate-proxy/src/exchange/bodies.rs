@@ -1,4 +1,4 @@
-//! What steps put before bodies: filters, and what trailers go through.
+//! Filters of bodies and checks of trailers, set up by steps.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(super) fn take_response_filters(exchange: &mut Exchange<'_>) -> Vec<Filtered
     filters
 }
 
-/// Counts what filters have moved and found, and what they could not do.
+/// Counts the traffic, events and failures of filters.
 pub(super) fn count_filters(exchange: &Exchange<'_>, filter: &mut Filter) {
     let faults = &filter.faults;
     let count = |step: &str, counter: fn(&StepCounter) -> &Counter| {
@@ -64,8 +64,8 @@ pub(super) fn count_filters(exchange: &Exchange<'_>, filter: &mut Filter) {
     filter.chain.report(&mut moved, &mut found);
 }
 
-/// Has the origin send a whole response where a step makes another one of it each time, or may need it and could not ask
-/// again.
+/// Has the origin send a whole response where a step makes another one of it each time, or may need
+/// it and could not ask again.
 pub(super) fn renew(exchange: &mut Exchange<'_>) {
     let Some(plan) = exchange.plan() else { return };
     let (renews, tries_parts) = (plan.renews(), !plan.parts().is_empty());
@@ -99,13 +99,14 @@ pub(super) fn filter_request(exchange: &mut Exchange<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// What fields of interim responses and trailers go through on their way to the client; `None` if nothing.
+/// The checks for fields of interim responses and trailers on their way to the client; `None` if
+/// there are none.
 pub(super) fn sweep(exchange: &mut Exchange<'_>) -> Option<Sweep> {
     let nothing = exchange.plan()?.sweeps().is_empty();
     if nothing { None } else { sweep_of(exchange, Of::Response) }
 }
 
-/// What the trailers of the request go through, once its head is what the origin gets.
+/// The checks for the trailers of the request, once its head is final.
 pub(super) fn sweep_request(exchange: &mut Exchange<'_>) {
     let length = exchange.request.length;
     let may_have = length == BodyLength::Chunked || exchange.down.client.link.is_h2();

@@ -22,28 +22,29 @@ use crate::time::timer::Timer;
 use crate::tls;
 use crate::upstream::Own;
 
-/// How long after the start of its request it is not looked after an HTTP/1 client that waits, and makes no difference that it has
-/// ended its side.
+/// How long after the start of its request it is not looked after an HTTP/1 client that waits, and
+/// makes no difference that it has ended its side.
 const UNWATCHED: Duration = Duration::from_millis(200);
 
-/// What is known of a client's connection.
+/// The facts about a client's connection.
 #[derive(Debug)]
 pub struct Peer {
     /// Where the client is, after the PROXY protocol; `None` for a Unix socket.
     pub client: Option<SocketAddr>,
     /// Its address as text, as origins are told; empty for a Unix socket.
     pub client_text: Box<str>,
-    /// What it has, with its other connections.
+    /// The resources that it and its other connections hold.
     pub holdings: Option<Arc<Holdings>>,
     /// Where it connected to.
     pub local: Option<SocketAddr>,
     /// Connections to origins that are for it alone, once there are some.
     pub own: OnceLock<Arc<Own>>,
-    /// Its handshake, over TLS. The listener's present acceptor decides which names the handshake covers.
+    /// Its handshake, over TLS. The listener's present acceptor decides which names the handshake
+    /// covers.
     pub tls: Option<Arc<tls::TlsInfo>>,
     /// The listener that it came to, as it was then.
     pub listen: Option<Arc<Listen>>,
-    /// The handshake does not satisfy any more what its own name asks for: the client has to connect anew.
+    /// The handshake no longer satisfies the settings of its own name: the client has to reconnect.
     pub outdated: AtomicBool,
 }
 
@@ -63,7 +64,7 @@ impl Peer {
         }
     }
 
-    /// The same, for who cannot borrow it.
+    /// A copy for a task that cannot borrow it.
     pub fn copied(&self) -> Self {
         Self {
             client: self.client,
@@ -77,7 +78,7 @@ impl Peer {
         }
     }
 
-    /// What stands for the host in a request of HTTP/1.0 that names none.
+    /// The host for an HTTP/1.0 request without one.
     pub fn stands_in(&self) -> StandIn<'_> {
         StandIn { name: self.tls.as_ref().and_then(|info| info.sni.as_deref()), local: self.local }
     }
@@ -90,7 +91,7 @@ impl Peer {
         }
     }
 
-    /// Whether the connection is under TLS.
+    /// Returns true if the connection uses TLS.
     pub fn is_secure(&self) -> bool {
         self.tls.is_some()
     }
@@ -110,13 +111,14 @@ fn text_of(address: IpAddr) -> String {
 pub struct Client {
     /// Bodies come and go here.
     pub link: Link,
-    /// Whether any byte of a final head has been handed over.
+    /// Set once any byte of a final head has been handed over.
     pub head_sent: bool,
-    /// Whether the connection ends after this response.
+    /// Set if the connection ends after this response.
     pub close: bool,
-    /// The same, as its age or number of requests demands.
+    /// Set if the connection should end after this response because of its age or number of
+    /// requests.
     pub close_soon: bool,
-    /// Whether a client over HTTP/1 that has ended its side still takes its answer.
+    /// Set if an HTTP/1 client that has closed its sending side still gets its response.
     pub half_close: bool,
     /// From when on the present request is watched.
     watched_from: Instant,
@@ -138,19 +140,20 @@ impl Client {
         }
     }
 
-    /// A request begins, whose first byte came then.
+    /// Begins a request; its first byte arrived at `began`.
     pub fn begin(&mut self, began: Instant) {
         self.watched_from = began + UNWATCHED;
     }
 
-    /// When it is time to look if the client is still there; `None` where it is now. Most answers come so soon that looking would
-    /// cost more than it saves; streams of HTTP/2 are always watched, because their resets are a way to attack.
+    /// When it is time to look if the client is still there; `None` where it is now. Most answers
+    /// come so soon that looking would cost more than it saves; streams of HTTP/2 are always
+    /// watched, because their resets are a way to attack.
     pub fn unwatched_until(&self, now: Instant) -> Option<Instant> {
         (!self.link.is_h2() && now < self.watched_from).then_some(self.watched_from)
     }
 
-    /// Sends the head of the final response. `length` is how the body will come from its source; returns how it
-    /// has to be sent.
+    /// Sends the head of the final response. `length` is how the body will come from its source;
+    /// returns how it has to be sent.
     ///
     /// # Errors
     ///
@@ -185,7 +188,8 @@ impl Client {
                     BodyLength::Empty | BodyLength::UntilClose => {}
                 }
                 if framing != BodyLength::Tunnel {
-                    // It is meant for the next hop alone, and says so (RFC 9110, section 7.8).
+                    // It is meant for the next hop alone, and declares that (RFC 9110, section
+                    // 7.8).
                     let requires_upgrade = head.headers.contains(NameId::Upgrade);
                     match (self.close, requires_upgrade) {
                         (true, true) => write_field(out, b"Connection", b"upgrade, close"),
@@ -235,8 +239,8 @@ impl Client {
         }
     }
 
-    /// Reads and drops what comes of a body that nobody wants, `most` bytes of the request at most: an HTTP/1 client that writes all of
-    /// it before it reads anything would not come to the response.
+    /// Reads and drops an unwanted body, `most` bytes of the request at most: an HTTP/1 client that
+    /// writes all of it before it reads would not reach the response.
     pub fn drop_body(&mut self, cx: &mut Context<'_>, most: usize) {
         let Link::H1(link) = &mut self.link else { return };
         while self.dropped < most {
@@ -255,7 +259,8 @@ impl Client {
         }
     }
 
-    /// Ready once the client has given up on the exchange. Where it has ended its side, `timer` tells when that counts.
+    /// Ready once the client has given up on the exchange. Where it has ended its side, `timer`
+    /// tells when that counts.
     pub fn poll_abandoned(&mut self, cx: &mut Context<'_>, timer: &mut Timer) -> Poll<LinkError> {
         if let Poll::Ready(error) = self.link.poll_abandoned(cx) {
             return Poll::Ready(error);
@@ -268,14 +273,15 @@ impl Client {
         }
     }
 
-    /// Breaks the exchange off so that the client cannot take what it has for a whole response.
+    /// Breaks the exchange off so that the client cannot mistake the part for a whole response.
     pub fn abort(&mut self) {
         self.close = true;
         self.link.abort();
     }
 }
 
-/// How a body is framed for an HTTP/1 client, and whether the connection ends with it (RFC 9112, section 6).
+/// How a body is framed for an HTTP/1 client, and whether the connection ends with it (RFC 9112,
+/// section 6).
 fn h1_framing(request: &Request, status: u16, length: BodyLength, close: bool) -> (BodyLength, bool) {
     let close = close || !request.keep_alive;
     // A second guard: bytes after a head that has no body would be the next response to the client.
@@ -288,7 +294,7 @@ fn h1_framing(request: &Request, status: u16, length: BodyLength, close: bool) -
         }
         BodyLength::Chunked | BodyLength::UntilClose => (BodyLength::Chunked, close),
         BodyLength::Tunnel => (BodyLength::Tunnel, true),
-        // The field says what a GET would have got; it stays among the others.
+        // The field describes the response to a GET; it stays among the others.
         BodyLength::Empty if request.head.method == foregate_wire::Method::Head || status == 304 => {
             (BodyLength::Empty, close)
         }

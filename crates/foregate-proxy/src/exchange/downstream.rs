@@ -1,4 +1,5 @@
-//! The client's side of an exchange: its connection, both bodies, and the deadlines by which they have to move.
+//! The client's side of an exchange: its connection, both bodies, and the deadlines by which they
+//! have to move.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -20,7 +21,7 @@ pub(super) struct Downstream<'a> {
     pub client: &'a mut Client,
     pub timer: &'a mut Timer,
     pub timeouts: &'a Timeouts,
-    /// Those of the route for the origin.
+    /// The route's timeouts for the origin.
     pub route_timeouts: Option<&'a RouteTimeouts>,
     /// By when all of the exchange must be over.
     pub total: Option<Instant>,
@@ -54,12 +55,13 @@ impl<'a> Downstream<'a> {
         self.client.poll_abandoned(cx, self.timer).map(Error::Client)
     }
 
-    /// The same where a request may be so young that looking is not worth it yet.
+    /// Like `poll_gone`, if a request may be too young to be worth the check.
     pub fn poll_gone_at(&mut self, cx: &mut Context<'_>, now: Instant) -> Poll<Error> {
         if self.client.unwatched_until(now).is_some() { Poll::Pending } else { self.poll_gone(cx) }
     }
 
-    /// Waits until the client's connection has room for a head: without, those of its streams would pile up where it does not read.
+    /// Waits until the client's connection has room for a head: without, those of its streams would
+    /// pile up where it does not read.
     pub async fn room(&mut self) -> Result<(), Error> {
         let since = clock::now();
         poll_fn(|cx| {
@@ -75,11 +77,11 @@ impl<'a> Downstream<'a> {
         .await
     }
 
-    /// Moves what is left of the request's body to the origin.
+    /// Moves the rest of the request's body to the origin.
     ///
     /// # Errors
     ///
-    /// The request cannot become whole.
+    /// The request cannot be completed.
     pub fn poll_upload(&mut self, cx: &mut Context<'_>, origin: &mut Link) -> Result<(), Error> {
         if self.upload.is_done() {
             return Ok(());
@@ -88,7 +90,8 @@ impl<'a> Downstream<'a> {
         let now = clock::now();
         self.progress.observe_given(self.upload.sent, now);
         match moved {
-            // The wait for an answer begins with the end of the request, which may come long after its last byte.
+            // The wait for an answer begins with the end of the request, which may come long after
+            // its last byte.
             Poll::Ready(Ok(())) => self.progress.uploaded_all(now),
             Poll::Ready(Err(CopyError::Sink(_))) => {
                 // The origin does not want the rest; it may have answered already.
@@ -104,7 +107,8 @@ impl<'a> Downstream<'a> {
         Ok(())
     }
 
-    /// Waits for the earliest deadline of those by which `awaited` must have happened. Those of an origin come from its `upstream`.
+    /// Waits for the earliest deadline of those by which `awaited` must have happened. Those of an
+    /// origin come from its `upstream`.
     pub fn poll_deadline(
         &mut self,
         cx: &mut Context<'_>,
@@ -149,7 +153,8 @@ impl<'a> Downstream<'a> {
         }))
     }
 
-    /// Until when `awaited` must have happened. An origin that takes nothing has less time where a window that has grown waits for it.
+    /// Until when `awaited` must have happened. An origin that takes nothing has less time where a
+    /// window that has grown waits for it.
     fn deadline_of(
         &mut self,
         awaited: Awaited,

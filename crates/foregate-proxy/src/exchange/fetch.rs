@@ -18,7 +18,7 @@ use crate::proxy::{Config, Proxy};
 use crate::settings;
 use crate::upstream::Upstream;
 
-/// The client on whose account a fetch is made: its place, its memory, and the connection.
+/// The client that pays for a fetch: its place, its memory, and the connection.
 #[derive(Debug, Clone)]
 pub(super) struct Asker {
     pub account: Account,
@@ -40,8 +40,8 @@ impl From<FetchResult> for Fetched {
     }
 }
 
-/// Makes a request for a step and waits for its answer, or takes one that was kept. `authority` is that of the client's
-/// request.
+/// Makes a request for a step and waits for its answer, or takes one that was kept. `authority` is
+/// that of the client's request.
 pub(super) async fn fetch(
     proxy: &Proxy,
     config: &Arc<Config>,
@@ -61,7 +61,7 @@ pub(super) async fn fetch(
             }
         }
         Some(whom) => {
-            // What serves other clients must not depend on what this one has put into its Host.
+            // A shared answer must not depend on the Host of one client.
             ask.authority.get_or_insert_with(|| authority_of(&whom).into());
             from_kept(proxy, config, asker, whom, ask, deadline).await.into()
         }
@@ -73,7 +73,7 @@ pub(super) async fn fetch(
     result
 }
 
-/// Who answers a question, by the configuration of the request.
+/// The upstream of a fetch, by the configuration of the request.
 fn whom(config: &Config, ask: &FetchRequest) -> Option<UpstreamKey> {
     let upstream = match ask.target {
         FetchTarget::Upstream(upstream) => upstream.0 as usize,
@@ -93,7 +93,8 @@ pub(super) fn count(proxy: &Proxy, step: &'static str, error: Option<&FetchError
     }
 }
 
-/// The host that an upstream is asked for where a step names none: the upstream's, else its first server's.
+/// The host that an upstream is asked for where a step names none: the upstream's, else its first
+/// server's.
 fn authority_of(whom: &UpstreamKey) -> String {
     let UpstreamKey(upstream) = whom;
     let server = upstream.servers.first().map(|server| &server.address);
@@ -120,13 +121,13 @@ async fn from_kept(
     let answer =
         tokio::time::timeout_at(deadline.into(), ask_in_turn(proxy, &entry, config, asker, whom, &ask));
     answer.await.unwrap_or_else(|_| {
-        // Whose time is over before that of whoever asks takes what is there.
+        // A step with a shorter deadline takes the stale answer.
         let stale = entry.stale(&ask);
         stale.ok_or(FetchError::Timeout)
     })
 }
 
-/// Asks, once those who have asked before have their answer, unless that serves here as well.
+/// Fetches once earlier fetches have finished, unless their answer serves here as well.
 async fn ask_in_turn(
     proxy: &Proxy,
     entry: &Arc<SharedAnswer>,
@@ -141,7 +142,7 @@ async fn ask_in_turn(
     }
     let memory = Arc::clone(&proxy.filter_memory);
     let place = Called { config, asker: &asker, memory: &memory }.place(&whom)?;
-    // It has all of its time, whoever waits for it and leaves.
+    // It has its full time, even if the waiting request leaves.
     let (entry, config, ask) = (Arc::clone(entry), Arc::clone(config), ask.clone());
     let asked = tokio::spawn(async move {
         let _turn = turn;
@@ -172,8 +173,8 @@ impl Called<'_> {
         same.or_else(named).ok_or(FetchError::BadRequest)
     }
 
-    /// A place among what is asked of an upstream. Each upstream has places of its own, so that one that is silent does not hold up the
-    /// others, and each client has its part of them.
+    /// A place among the fetches of an upstream. Each upstream has places of its own, so that a
+    /// silent one does not block others, and each client has a share of them.
     fn place(&self, whom: &UpstreamKey) -> Result<Place, FetchError> {
         let UpstreamKey(settings) = whom;
         let percent = self.config.settings.limits.filter_per_client;

@@ -27,7 +27,7 @@ use crate::routing::HostId;
 use crate::settings::Route;
 use crate::time::clock;
 
-/// What has come of waiting for a heavy step.
+/// The result of waiting for a heavy step.
 enum Waited {
     /// It was run; `None` if its thread ended.
     Told(Option<Box<Done>>),
@@ -37,25 +37,26 @@ enum Waited {
     Late,
 }
 
-/// What comes back from another thread.
+/// The result from another thread.
 struct Done {
     moved: Moved,
     /// An error where the body that the step reads could not be read from its file.
     verdict: std::thread::Result<std::io::Result<Verdict>>,
     took: Duration,
-    /// What of that the thread ran on a processor.
+    /// The processor time that the thread used for it.
     processor: Duration,
 }
 
-/// What of an exchange is elsewhere, while a heavy step runs or waits for a thread.
+/// The part of an exchange that is elsewhere while a heavy step runs or waits for a thread.
 pub(super) struct Away {
-    /// Whoever takes it out first has it: the thread, or the exchange when the time is up or the client has gone, or when it ends itself.
+    /// Owned by the first to take it: the thread, or the exchange at a timeout, when the client has
+    /// gone, or at its end.
     moved: Mutex<Option<Moved>>,
-    /// Whom the steps so far take the request to come from.
+    /// The effective client so far.
     pub client: Option<IpAddr>,
 }
 
-/// What a heavy step takes along to another thread.
+/// The state that a heavy step takes to another thread.
 struct Moved {
     request: Request,
     response: Response,
@@ -66,10 +67,11 @@ struct Moved {
     route: Option<Arc<Route>>,
 }
 
-/// How often a place in the queue is asked for by those who wait for one.
+/// The interval at which waiting steps ask for a place in the queue.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// Runs a step on the threads for heavy work, with everything that it may see. It waits at most `wait` for one.
+/// Runs a step on the threads for heavy work, with everything that it may see. It waits at most
+/// `wait` for one.
 ///
 /// # Errors
 ///
@@ -191,7 +193,7 @@ async fn wait_for_place<'a>(exchange: &mut Exchange<'a>, until: Instant) -> Resu
     }
 }
 
-/// Takes back what a heavy step was to take along, if no thread has it yet: then the step does not run.
+/// Takes back the state of a heavy step if no thread has it yet: then the step does not run.
 pub(super) fn call_back(exchange: &mut Exchange<'_>) -> bool {
     let moved = exchange.modules.away.as_ref().and_then(|away| away.moved.lock().take());
     moved.map(|moved| take_back(exchange, moved)).is_some()

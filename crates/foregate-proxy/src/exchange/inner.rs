@@ -1,8 +1,9 @@
 //! Requests for other documents of the site, judged as requests of the client.
 //!
-//! A fragment that a document asks for is named by text that the origin wrote, or one of its users. So the site, the readings of the
-//! path, the route and the steps of the request decide about it exactly as if the client had sent it: with the client's address,
-//! certificate and fields. While they run, the request of the fragment stands in the place of the client's own.
+//! A fragment that a document asks for is named by text that the origin wrote, or one of its users.
+//! So the site, the readings of the path, the route and the steps of the request decide about it
+//! exactly as if the client had sent it: with the client's address, certificate and fields. While
+//! they run, the request of the fragment stands in the place of the client's own.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,7 +24,8 @@ use crate::message::response::Response;
 use crate::proxy::Config;
 use crate::settings::{Action, FixedResponse, Route};
 
-/// Fields that belong to the body, the range, the freshness or the connection of the client's own request.
+/// Fields that belong to the body, the range, the freshness or the connection of the client's own
+/// request.
 const LEFT_OUT: [NameId; 13] = [
     NameId::Host,
     NameId::ContentLength,
@@ -175,7 +177,7 @@ fn dispatch_inner(exchange: &mut Exchange<'_>, route: &Route, ask: FetchRequest)
     ask_route(route, upstream, exchange.request, ask)
 }
 
-/// Asks for a target whoever answers for a route.
+/// Fetches a target as the route itself would.
 fn ask_route(route: &Route, chosen: Option<UpstreamId>, request: &Request, ask: FetchRequest) -> Answers {
     let chosen = chosen.map(|upstream| upstream.0 as usize);
     let upstream = match (&route.action, chosen) {

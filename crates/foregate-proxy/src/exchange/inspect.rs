@@ -23,15 +23,16 @@ use crate::time::clock;
 /// The most of a response's body that is received for steps before its head is sent, bytes.
 const HELD: usize = 1 << 20;
 
-/// How long a response is held for that at most: a stream that has the media type of something else must get going.
+/// How long a response is held for that at most: a stream that has the media type of something else
+/// must get going.
 const HELD_FOR: Duration = Duration::from_secs(10);
 
-/// The pause in a body of unknown length after which steps that only watch see what has come: its client may wait for an answer to
-/// that part. One whose length is known is hardly such a stream.
+/// The pause in a body of unknown length after which watching steps see the received part: its
+/// client may wait for a response to that part. A body of known length is hardly such a stream.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How long a body of unknown length is held at most where a pause ends that: one that says something all the time may be a stream
-/// as well.
+/// How long a body of unknown length is held at most where a pause ends that: one that says
+/// something all the time may be a stream as well.
 const STREAM_HELD_FOR: Duration = Duration::from_millis(250);
 
 /// Why steps do not see all of such a body.
@@ -48,16 +49,16 @@ enum Taken {
     Paused,
 }
 
-/// What is received at a time, bytes. Beyond, other tasks of the worker have their turn.
+/// The amount received at a time, bytes. After it, other tasks of the worker run.
 const BURST: usize = 64 << 10;
 
-/// Whether steps ask for the start of the request's body, and there is one.
+/// Returns true if steps need the start of the request's body, and there is one.
 pub(super) fn wants_start(exchange: &Exchange<'_>) -> bool {
     exchange.plan().is_some_and(|plan| plan.body() > 0) && !exchange.request.length.is_empty()
 }
 
-/// Receives as much of the request's body as the steps of the route ask for. It is sent to the origin like one that
-/// an earlier attempt has taken from the client; what is too long to be held in memory is sent from its file.
+/// Receives as much of the request's body as the steps of the route need. It is sent to the origin
+/// like a body that an earlier attempt has read; a body too long for memory is sent from its file.
 pub(super) async fn receive_start(exchange: &mut Exchange<'_>) -> Result<(), Error> {
     let Some(plan) = exchange.plan() else { return Ok(()) };
     let wanted = plan.body();
@@ -75,7 +76,8 @@ pub(super) async fn receive_start(exchange: &mut Exchange<'_>) -> Result<(), Err
     let received = poll_fn(|cx| poll_start(exchange, cx, most, &mut start, &mut share, since)).await;
     let is_full = match &received {
         Ok(taken) => *taken == Taken::Full && most < wanted,
-        // Where memory is short the rest goes where there is room, unless that would hardly make any.
+        // Where memory is short the rest goes where there is room, unless that would hardly make
+        // any.
         Err(Error::FilterMemory) => may_use_file && start.len() >= PIECE,
         Err(_) => false,
     };
@@ -98,9 +100,9 @@ pub(super) async fn receive_start(exchange: &mut Exchange<'_>) -> Result<(), Err
     if whole {
         exchange.down.upload.source_ended();
     }
-    // What room there is beyond it would be held for as long as the request takes.
+    // Unused capacity would be held as long as the request.
     start.shrink_to_fit();
-    // Steps read what the origin gets.
+    // Steps read the origin's bytes.
     let held = Arc::new(Held { bytes: start, share: Some(share) });
     if let Some(run) = &mut exchange.modules.run {
         run.facts.body_is_whole = whole;
@@ -110,7 +112,7 @@ pub(super) async fn receive_start(exchange: &mut Exchange<'_>) -> Result<(), Err
     Ok(())
 }
 
-/// What follows where the body cannot be kept for steps: those that only watch do without.
+/// Handles a body that cannot be kept for steps: steps that only watch go without.
 fn go_on_after(exchange: &mut Exchange<'_>, error: Error) -> Result<(), Error> {
     let is_ours = matches!(error, Error::FilterMemory | Error::FilterFiles | Error::TemporaryFile);
     let Some(run) = exchange.modules.run.as_mut().filter(|_| is_ours) else { return Err(error) };
@@ -119,7 +121,7 @@ fn go_on_after(exchange: &mut Exchange<'_>, error: Error) -> Result<(), Error> {
     if is_optional { Ok(()) } else { Err(error) }
 }
 
-/// The request goes on with what has come of its body, and with what its client sends from now on.
+/// Lets the request go on with the received part of its body, and the rest from the client.
 fn go_on_unseen(exchange: &mut Exchange<'_>) {
     if let Some(run) = &mut exchange.modules.run {
         run.facts.unseen = Some(PAUSED);
@@ -127,9 +129,9 @@ fn go_on_unseen(exchange: &mut Exchange<'_>) {
     exchange.down.progress.restart(clock::now());
 }
 
-/// Receives the rest of what steps ask for into a file, behind the part of it that is there already. The origin gets it
-/// from there, and so do the steps; what is in memory meanwhile counts for `share`. Where nothing could be put into a file
-/// and the request goes on, that part comes back.
+/// Receives the rest that steps need into a file, behind the part that is already there. The origin
+/// and the steps read it from there; memory in the meantime counts for `share`. If nothing could be
+/// written to the file and the request goes on, that part is returned.
 async fn receive_into_file(
     exchange: &mut Exchange<'_>,
     wanted: usize,
@@ -164,7 +166,8 @@ async fn receive_into_file(
     Ok(None)
 }
 
-/// Receives into a file, `piece` first. Whether that is all of the body; what could not be put there is left in `piece`.
+/// Receives into a file, `piece` first. Returns true at the end of the body; unwritten bytes are
+/// left in `piece`.
 async fn fill_file(
     exchange: &mut Exchange<'_>,
     (spool, wanted): (&Arc<Spool>, usize),
@@ -194,8 +197,8 @@ async fn fill_file(
     }
 }
 
-/// Receives all of the request's body before an origin is asked, into memory where it is short, else into a file. Its length is known
-/// then, whatever the client has said of it.
+/// Receives all of the request's body before an origin is asked, into memory where it is short,
+/// else into a file. Its length is known then, whatever the client has said of it.
 pub(super) async fn buffer_request(exchange: &mut Exchange<'_>, limit: u64) -> Result<(), Error> {
     if matches!(exchange.request.length, BodyLength::Fixed(length) if length > limit) {
         return Err(Error::BodyTooLarge);
@@ -219,12 +222,12 @@ pub(super) async fn buffer_request(exchange: &mut Exchange<'_>, limit: u64) -> R
     Ok(())
 }
 
-/// The rest of a body whose start lies in a file already.
+/// Receives the rest of a body that starts in a file.
 async fn buffer_rest(exchange: &mut Exchange<'_>, reader: Reader, limit: usize) -> Result<u64, Error> {
     let (spool, mut piece, mut share) =
         (reader.spool(), Vec::new(), exchange.proxy.filter_memory.share(exchange.account()));
     let left = limit.saturating_sub(usize::try_from(reader.len()).unwrap_or(usize::MAX));
-    // What could not be put into the file stands behind it.
+    // Bytes that could not be written to the file come behind it.
     let whole = match reader.has_rest() {
         true => {
             poll_fn(|cx| poll_start(exchange, cx, 0, &mut piece, &mut share, None)).await? == Taken::Whole
@@ -239,7 +242,7 @@ async fn buffer_rest(exchange: &mut Exchange<'_>, reader: Reader, limit: usize) 
     Ok(length)
 }
 
-/// A body of which nothing lies in a file: what steps have looked at is in memory.
+/// Receives a body outside of files: the part that steps have read is in memory.
 async fn buffer_whole(exchange: &mut Exchange<'_>, limit: usize) -> Result<u64, Error> {
     let mut share = exchange.proxy.filter_memory.share(exchange.account());
     if let Some(kept) = exchange.down.upload.kept.as_ref().filter(|_| exchange.down.upload.is_done()) {
@@ -280,8 +283,8 @@ async fn buffer_whole(exchange: &mut Exchange<'_>, limit: usize) -> Result<u64, 
     Ok(length)
 }
 
-/// Receives some of the start of a body. Where steps look at it, since the time `since`, a pause may end that; a body that is to be
-/// whole has none.
+/// Receives some of the start of a body. Where steps look at it, since the time `since`, a pause
+/// may end that; a body that is to be whole has none.
 fn poll_start(
     exchange: &mut Exchange<'_>,
     cx: &mut Context<'_>,
@@ -358,7 +361,7 @@ fn poll_start(
     }
 }
 
-/// Receives as much of the response's body as steps have asked for. It is sent to the client before what follows.
+/// Receives as much of the response's body as steps need. It is sent to the client before the rest.
 pub(super) async fn hold_response(
     exchange: &mut Exchange<'_>,
     origin: &mut Link,

@@ -1,7 +1,8 @@
 //! Bodies of HTTP/2 that turn out to be none.
 //!
-//! A client may end a stream with an empty DATA frame behind its HEADERS, also where it has said `content-length: 0`. An origin over
-//! HTTP/1.1 would get that as a chunked body, for which many answer 411.
+//! A client may end a stream with an empty DATA frame behind its HEADERS, also where it has said
+//! `content-length: 0`. An origin over HTTP/1.1 would get that as a chunked body, for which many
+//! answer 411.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -14,8 +15,9 @@ use crate::link::copy::Copy;
 use crate::link::{LinkError, Received};
 use crate::time::clock;
 
-/// Looks whether the body of a request is empty, for its length to be said as what it is: where the end is there already, and where
-/// the client has announced it. That is waited for, since what does not keep to it must not reach an origin as a whole request.
+/// Checks if the body of a request is empty, so that its length is exact: if the end has arrived,
+/// or the client has announced it. An announced end is awaited, since a violation must not reach an
+/// origin as a whole request.
 pub(super) async fn settle_length(exchange: &mut Exchange<'_>, next: Step) -> Next {
     let goes_on = matches!(next, Step::Screen | Step::Prepare(_) | Step::Files { .. });
     let is_open =
@@ -37,7 +39,8 @@ pub(super) async fn settle_length(exchange: &mut Exchange<'_>, next: Step) -> Ne
     Ok(next)
 }
 
-/// Whether the body has ended without a byte and without trailers; as far as is known, unless its end `is_announced`.
+/// Ready with true if the body has ended without a byte and without trailers; does not wait for
+/// more unless its end `is_announced`.
 fn poll_empty(
     exchange: &mut Exchange<'_>,
     cx: &mut Context<'_>,

@@ -11,7 +11,7 @@ use crate::link::LinkError;
 use crate::telemetry::access_log::Entry;
 use crate::upstream::Ask;
 
-/// What the log and the metrics are told.
+/// The input of the log and the metrics.
 #[derive(Debug)]
 pub(super) struct Record {
     pub start: Instant,
@@ -19,7 +19,7 @@ pub(super) struct Record {
     /// The action of the route that has answered, or was about to.
     pub action: Option<Acted>,
     pub error: Option<Error>,
-    /// Who has ended a tunnel, or left before the response was whole.
+    /// The side that ended a tunnel, or left before the response was complete.
     pub ended_by: Option<Side>,
     /// Bytes that are not HTTP have been moved.
     pub tunnel: bool,
@@ -138,8 +138,9 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
     });
 }
 
-/// Either side may end a tunnel, and a client may leave once its response has begun, unless it owes the rest of its request and
-/// does not say that it takes it back. Neither is an error of anybody's.
+/// Either side may end a tunnel, and a client may leave once its response has begun, unless it owes
+/// the rest of its request and does not say that it takes it back. Neither is an error of
+/// anybody's.
 fn excuse_leaving(exchange: &mut Exchange<'_>) {
     let Some(error) = exchange.record.error.filter(Error::is_leaving) else { return };
     let is_whole = exchange.down.upload.is_done() && !exchange.down.upload.gave_up()

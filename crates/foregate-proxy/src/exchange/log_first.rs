@@ -1,4 +1,5 @@
-//! Steps of the phase `log` that run before the response begins, so that their lines are in their files by then.
+//! Steps of the phase `log` that run before the response begins, so that their lines are in their
+//! files by then.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -13,10 +14,12 @@ use super::modules::Which;
 use super::received::show_refused_first;
 use crate::time::clock;
 
-/// How long a response waits for lines to be written: a disk may be slow or stuck, and the response is worth more.
+/// How long a response waits for lines to be written: a disk may be slow or stuck, and the response
+/// is worth more.
 const WRITTEN_WITHIN: Duration = Duration::from_millis(100);
 
-/// Runs those steps once for an exchange, and waits until their lines are written. Costs a look at the plan where there are none.
+/// Runs those steps once for an exchange, and waits until their lines are written. Costs a look at
+/// the plan where there are none.
 #[inline]
 pub(super) async fn log_first(exchange: &mut Exchange<'_>) {
     if exchange.record.refused.is_some() {
@@ -36,7 +39,7 @@ async fn run_first_logs(exchange: &mut Exchange<'_>) {
     wait_until_written(exchange, &logs).await;
 }
 
-/// Waits until these files have what was added to them, at most [`WRITTEN_WITHIN`] for all.
+/// Waits until these files contain the added lines, at most [`WRITTEN_WITHIN`] for all.
 pub(super) async fn wait_until_written(exchange: &mut Exchange<'_>, logs: &[LogId]) {
     if logs.is_empty() {
         return;

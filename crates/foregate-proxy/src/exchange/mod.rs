@@ -61,20 +61,23 @@ use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::upstream::{Ask, Origin, Upstream};
 
-/// The life of a request. Each step is the function of this name in a file of its own, named after it; it takes what the one before has made,
-/// and gives the next step. Steps of modules run in those that name phases.
+/// The life of a request. Each step is the function of this name in a file of the same name; it
+/// takes the result of the previous one, and returns the next step. Steps of modules run in those
+/// that name phases.
 enum Step {
     /// Find the site and the route.
     Route,
-    /// `request-early` .. `upstream-select`: run the steps of the request, and decide where it goes.
+    /// `request-early` .. `upstream-select`: run the steps of the request, and decide where it
+    /// goes.
     Screen,
     /// Answer with a file of this folder; without one, ask this upstream.
     Files { folder: usize, upstream: Option<usize> },
-    /// `upstream-request`: make the request what the origin shall see.
+    /// `upstream-request`: makes the request for the origin.
     Prepare(usize),
     /// Look into the cache, and ask this upstream for what is not there.
     Cached(usize),
-    /// Ask the upstream, with as many attempts as are allowed, and make the response what the client shall see.
+    /// Asks the upstream, with as many attempts as are allowed, and makes the response for the
+    /// client.
     Ask,
     /// Put a reply that was made here in the place of whatever was to be the response.
     Reply(Box<Reply>),
@@ -94,7 +97,7 @@ enum Step {
     Done,
 }
 
-/// What a step gives: the next one, or how a step of a module, or an error, has ended the usual way.
+/// The result of a step: the next one, or an early end by a module's step or an error.
 type Next = Result<Step, Ended>;
 
 impl From<Error> for Ended {
@@ -103,12 +106,12 @@ impl From<Error> for Ended {
     }
 }
 
-/// What becomes of the client's connection.
+/// The treatment of the client's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// It may serve another request, once the rest of this one's body has been read.
     Reusable,
-    /// It ends, after everything has been sent.
+    /// It ends after all output has been sent.
     Close,
     /// It ends at once.
     Abort,
@@ -142,23 +145,24 @@ struct Routed<'a> {
 #[derive(Default)]
 struct Modules<'a> {
     plan: Option<&'a Arc<Plan>>,
-    /// What they have written and said.
+    /// The values and effects of steps.
     run: Option<Box<Run>>,
-    /// What a heavy step has taken along.
+    /// The state that a heavy step has taken.
     away: Option<Arc<Away>>,
     /// The client's own request, while that of a fragment is judged in its place.
     outer: Option<Box<Outer<'a>>>,
 }
 
-/// An exchange that has begun is logged, also where its task is dropped in the middle of it: as the process ends.
+/// An exchange that has begun is logged, also where its task is dropped in the middle of it: as the
+/// process ends.
 impl Drop for Exchange<'_> {
     fn drop(&mut self) {
         if !self.record.logged && !std::thread::panicking() {
             self.record.error = Some(Error::Shutdown);
-            // Nobody would look at what a step that waits for a thread had to say.
+            // The result of a step that waits for a thread would be dropped.
             call_back(self);
             end_inner(self);
-            // What ends with the connection would look whole.
+            // A response that ends with the connection would look complete.
             if let Link::H1(link) = &mut self.down.client.link {
                 link.abort();
             }
@@ -170,7 +174,7 @@ impl Drop for Exchange<'_> {
 
 /// A request and all that it is served with.
 pub struct Served<'a> {
-    /// What the process shares.
+    /// The shared state of the process.
     pub proxy: &'a Proxy,
     /// The configuration that the request keeps.
     pub config: &'a Arc<Config>,
@@ -178,7 +182,7 @@ pub struct Served<'a> {
     pub peer: &'a Peer,
     /// The client's end.
     pub client: &'a mut Client,
-    /// What it asks for.
+    /// The request.
     pub request: &'a mut Request,
     /// Memory for the response's head.
     pub response: &'a mut Response,
@@ -189,18 +193,18 @@ pub struct Served<'a> {
 /// Why a request is not to be served.
 #[derive(Debug, Clone, Copy)]
 pub enum Unserved {
-    /// It could not be understood.
+    /// It is malformed.
     Malformed(Error),
     /// There is no memory for it.
     NotAdmitted(Error),
 }
 
-/// Whether a request is to be served, of which it is known whether it could be understood. Its head counts for its client from here
-/// on, if it has not before, so that who begins many at once is asked again for each.
+/// Admission control, for a request that was understood or not. Its head counts for its client from
+/// here on, if it has not before, so that a client that begins many at once is checked for each.
 ///
 /// # Errors
 ///
-/// It is not: [`serve`] tells the client. One for which there is no memory has been counted.
+/// It is refused: [`serve`] tells the client. One for which there is no memory has been counted.
 pub fn admit(request: &mut Request, peer: &Peer, understood: Result<(), Error>) -> Result<(), Unserved> {
     let client = peer.holdings.as_ref();
     if let Some(client) = client {
@@ -212,7 +216,8 @@ pub fn admit(request: &mut Request, peer: &Peer, understood: Result<(), Error>) 
 
 /// Serves a request, or tells the client why it is not served.
 ///
-/// A panic is the end of this request alone: it is counted, and the client gets a 500 if it has got nothing yet.
+/// A panic is the end of this request alone: it is counted, and the client gets a 500 if it has got
+/// nothing yet.
 pub async fn serve(served: Served<'_>, admitted: Result<(), Unserved>) -> Outcome {
     let mut exchange = Exchange::new(served);
     let first = match admitted {
@@ -252,10 +257,11 @@ pub async fn serve(served: Served<'_>, admitted: Result<(), Unserved>) -> Outcom
     }
 }
 
-/// Logs a request that got no answer but a reset of its stream, and shows it to the steps that ask for what was refused.
+/// Logs a request that got only a reset of its stream, and shows it to the steps that read refused
+/// requests.
 pub async fn refuse(served: Served<'_>, error: Error) {
     let mut exchange = Exchange::new(served);
-    // Whose connection has failed would have been answered with nothing.
+    // A failed connection would have received no response.
     exchange.record.status = (error != Error::Client(LinkError::H2)).then(|| error.status());
     exchange.record.error = Some(error);
     exchange.record.refused = Some(error);
@@ -319,7 +325,7 @@ impl<'a> Exchange<'a> {
                 Step::Broken(error) => {
                     self.record.error = Some(error);
                     if error == Error::WriteStall {
-                        // What it does not take would stay in the system's memory for minutes.
+                        // Unread output would stay in the system's memory for minutes.
                         self.down.client.link.reset_on_close();
                     }
                     log_first(self).await;
@@ -344,7 +350,7 @@ impl<'a> Exchange<'a> {
         self.ask.as_ref().map(|ask| ask.upstream)
     }
 
-    /// What the client is told of `error`.
+    /// The reply for `error`.
     fn failed(&mut self, error: Error) -> Step {
         self.record.error = Some(error);
         if self.down.client.head_sent {

@@ -42,13 +42,13 @@ thread_local! {
 /// How much of it a thread keeps.
 const SHELVED: usize = 32;
 
-/// What an exchange has beside its heads when its route uses steps.
+/// The state of an exchange with steps, beside its heads.
 pub(super) struct Run {
-    /// What steps have written.
+    /// The values of steps.
     pub state: State,
-    /// What they have said of the exchange.
+    /// Their effects on the exchange.
     pub facts: Facts,
-    /// What the client has asked, where steps will look at that.
+    /// The client's request as received, if steps read it.
     pub asked: Asked,
     /// How far they have come.
     pub runner: Runner,
@@ -120,17 +120,17 @@ impl<'a> Exchange<'a> {
         self.modules.run.as_ref().and(self.modules.plan)
     }
 
-    /// Whether any step is planned in the phases from `first` to `last`.
+    /// Returns true if any step is planned in the phases from `first` to `last`.
     pub(super) fn has_steps(&self, first: PhaseId, last: PhaseId) -> bool {
         self.plan().is_some_and(|plan| plan.has_any(first, last))
     }
 
-    /// Whether a body goes through filters.
+    /// Returns true if a body is filtered.
     pub(super) fn has_filters(&self) -> bool {
         self.down.upload.filter.is_some() || self.down.download.filter.is_some()
     }
 
-    /// Whom the request is taken to come from.
+    /// The effective client address.
     pub(super) fn client_address(&self) -> Option<IpAddr> {
         let said = match &self.modules.run {
             Some(run) => run.facts.client,
@@ -139,7 +139,7 @@ impl<'a> Exchange<'a> {
         said.or_else(|| self.peer.client.map(|client| client.ip()))
     }
 
-    /// The client on whose account the request holds memory and places.
+    /// The account on which the request holds memory and places.
     pub(super) fn account(&self) -> Account {
         Account::of(self.client_address())
     }
@@ -151,7 +151,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Tells steps who has made the response that they are about to see.
+    /// Sets the source of the response for later steps.
     pub(super) fn response_is_from(&mut self, source: Source<'static>) {
         if let Some(run) = &mut self.modules.run {
             run.facts.source = source;
@@ -185,7 +185,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Waits for what stands in the way of the next steps.
+    /// Does the work that the next steps wait for.
     async fn wait_for(&mut self, next: Next<'_>) -> Result<(), Ended> {
         match next {
             Next::Done | Next::Ended(_) => {}
@@ -223,8 +223,8 @@ impl<'a> Exchange<'a> {
         })
     }
 
-    /// Runs steps of the phase `log`, wherever they want to; gives the files that their lines have gone to. Nothing is left that they
-    /// could end.
+    /// Runs steps of the phase `log`, wherever they want to; gives the files that their lines have
+    /// gone to. Nothing is left that they could end.
     pub(super) async fn run_log(&mut self, plan: &Plan, which: Which) -> Vec<LogId> {
         let pipeline = &self.config.settings.pipeline;
         let mut runner = Runner::of_log();
@@ -238,24 +238,24 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// The response is to be another one: what steps have done to the head of the old one, they do to that of the new one.
+    /// Starts over for a replaced response: the steps for the old head run again over the new one.
     pub(super) fn start_over(&mut self) {
         let Some(plan) = self.modules.plan else { return };
         let Some(run) = self.modules.run.as_mut().filter(|_| !self.record.logged) else { return };
         run.runner.start_over(&self.config.settings.pipeline, plan, None, &mut run.state);
     }
 
-    /// Whether a page takes the place of an error now.
+    /// Returns true while a page replaces an error.
     pub(super) fn is_at_error_page(&self) -> bool {
         self.modules.run.as_ref().is_some_and(|run| run.runner.next() == PhaseId::ResponseErrorPage.order())
     }
 
-    /// What a step may see and change; `None` where the route uses none.
+    /// The state that a step may see and change; `None` if the route uses none.
     pub(super) fn view(&mut self) -> Option<(View<'_>, &mut State)> {
         self.parts().map(|(view, state, _)| (view, state))
     }
 
-    /// The same, and how far the steps have come.
+    /// The state, and the progress of the steps.
     fn parts(&mut self) -> Option<(View<'_>, &mut State, &mut Runner)> {
         let run = self.modules.run.as_deref_mut()?;
         let view = View {
@@ -277,14 +277,14 @@ impl<'a> Exchange<'a> {
         self.modules.run.as_ref().map_or(0, |run| run.facts.now.steady_ms)
     }
 
-    /// Whether a step reads a body that is long, wherever it lies: it waits for a thread in its turn.
+    /// Returns true if a step reads a long body, in memory or in a file: it queues for a thread.
     pub(super) fn is_long(&mut self, planned: &Planned) -> bool {
         let entry = self.config.settings.pipeline.entries().get(usize::from(planned.step));
         entry.zip(self.view()).is_some_and(|(entry, (view, _))| view.is_long(entry))
     }
 
-    /// What a step has that is said to be light, where it has held a worker lately, with these settings and at most twice as much to
-    /// look at.
+    /// The input of a step that is declared light, if it has blocked a worker lately with these
+    /// settings and at most half of this input.
     pub(super) fn slow_with(&mut self, planned: &Planned) -> Option<Input> {
         let counters = self.proxy.steps.get(planned.step)?;
         let (view, _) = self.view()?;
@@ -292,7 +292,7 @@ impl<'a> Exchange<'a> {
         counters.is_slow(|| input, view.facts.now.steady_ms).then_some(input)
     }
 
-    /// Performs what the steps of the phase have asked for, all at once, unless the client gives up.
+    /// Makes the fetches of the phase's steps in parallel, unless the client gives up.
     async fn fetch_all(&mut self) -> Result<(), Ended> {
         let Some(run) = &mut self.modules.run else { return Ok(()) };
         let asked: Vec<(u16, &str, Question)> = std::mem::take(&mut run.state.fetches)
@@ -347,7 +347,7 @@ impl<'a> Exchange<'a> {
         fetch::Asker { account: self.account(), holdings: self.peer.holdings.clone() }
     }
 
-    /// What became of the exchange so far.
+    /// The outcome of the exchange so far.
     pub(super) fn summary(&self) -> Summary {
         Summary {
             bytes_in: self.down.upload.moved,

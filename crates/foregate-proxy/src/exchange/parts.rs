@@ -9,8 +9,8 @@ use super::reply::Source;
 use super::shape::drop_source;
 use super::{Exchange, Step};
 
-/// Whether the origin has sent a part of a body of which a step needs all. That is asked for once: the request has no `Range`
-/// then.
+/// Returns true if the origin has sent a part of a body of which a step needs all. That happens
+/// once: the request has no `Range` then.
 pub(super) fn needs_whole(exchange: &mut Exchange<'_>) -> bool {
     let tries_parts = exchange.plan().is_some_and(|plan| !plan.parts().is_empty());
     if !tries_parts || !exchange.request.length.is_empty() || !asks_for_part(exchange) {
@@ -36,13 +36,14 @@ pub(super) fn needs_whole(exchange: &mut Exchange<'_>) -> bool {
     }
 }
 
-/// Whether the request asks for a part of what is there (RFC 9110, section 14.2).
+/// Returns true if the request asks for a part of the resource (RFC 9110, section 14.2).
 pub(super) fn asks_for_part(exchange: &Exchange<'_>) -> bool {
     let head = &exchange.request.head;
     matches!(head.method, Method::Get | Method::Head) && head.headers.contains(NameId::Range)
 }
 
-/// Asks the origin again, for all of the body of which it has sent a part; no step of the response has seen that.
+/// Asks the origin again, for all of the body of which it has sent a part; no step of the response
+/// has seen that.
 pub(super) fn ask_whole(exchange: &mut Exchange<'_>, source: Source) -> Step {
     drop_source(exchange, source, None);
     exchange.request.ask_for_all();

@@ -1,4 +1,5 @@
-//! The request as the origin gets it: what belongs to one hop goes, and the steps of `upstream-request` run.
+//! The request for the origin: hop-by-hop fields are removed, and the steps of `upstream-request`
+//! run.
 
 use foregate_module::PhaseId;
 use foregate_wire::{NameId, Version, connection};
@@ -15,10 +16,10 @@ use crate::link::start::Kept;
 use crate::settings::UpstreamProtocol;
 use crate::upstream::{Addresses, Ask, Terms};
 
-/// The fields that decide on framing or routing: they are written from what was understood, never copied.
+/// Fields for framing and routing: they are generated, never copied.
 const FRAMING: [NameId; 3] = [NameId::ContentLength, NameId::TransferEncoding, NameId::Host];
 
-/// Makes the request what the origin shall see.
+/// Makes the request for the origin.
 pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> Next {
     let Some(upstream) = exchange.config.upstreams.get(upstream) else { return Err(Error::Internal.into()) };
     exchange.record.action = Some(Acted::Proxy);
@@ -47,7 +48,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> Next {
         || upstream.settings.protocol != UpstreamProtocol::Http1
         || upstream.settings.retry.iter().any(|rule| rule.allows_method(method));
     if keeps && !exchange.down.upload.is_done() {
-        // What steps have looked at already has to be sent first.
+        // The part that steps have read is sent first.
         let kept = exchange.down.upload.kept.take();
         let share = || exchange.proxy.filter_memory.share(exchange.account());
         let mut kept = kept.unwrap_or_else(|| Kept::new(0, share()));

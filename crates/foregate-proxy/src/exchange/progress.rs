@@ -1,4 +1,4 @@
-//! Whether bodies make progress, and until when the next must be seen.
+//! Progress of bodies, and its deadlines.
 
 use std::time::{Duration, Instant};
 
@@ -25,22 +25,24 @@ struct Rate {
     graced: bool,
 }
 
-/// What is being waited for, as far as time limits are concerned.
+/// The event being awaited, as far as time limits are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Awaited {
     /// The client's body.
     ClientBody,
-    /// That body, for which the client may wait until the origin has said something (RFC 9110, section 10.1.1).
+    /// That body, for which the client may wait until the origin has said something (RFC 9110,
+    /// section 10.1.1).
     ExpectedBody,
-    /// The client, to take what we have for it.
+    /// The client has to read our output.
     ClientRead,
-    /// The origin, to take what we have for it.
+    /// The origin has to read our output.
     OriginRead,
     /// The head of the origin's response.
     FirstByte,
     /// The origin's body.
     OriginBody,
-    /// Either body, once the final response has begun: what each side has to say next may depend on what the other says.
+    /// Either body, once the final response has begun: the next data of each side may depend on the
+    /// other's.
     EitherBody,
 }
 
@@ -58,7 +60,7 @@ impl Progress {
         }
     }
 
-    /// Starts anew: what is waited for now was not waited for before.
+    /// Restarts, for another awaited event.
     pub fn restart(&mut self, now: Instant) {
         self.uploaded_at = now;
         self.downloaded_at = now;
@@ -67,7 +69,7 @@ impl Progress {
         self.rate.span_bytes = self.uploaded;
     }
 
-    /// Takes note of what has been moved so far in each direction.
+    /// Records the bytes moved so far in each direction.
     pub fn observe(&mut self, uploaded: u64, downloaded: u64, now: Instant) {
         if uploaded != self.uploaded {
             self.uploaded = uploaded;
@@ -79,7 +81,8 @@ impl Progress {
         }
     }
 
-    /// Takes note of what the origin has been given so far: what lies in memory or in a file moves without the client.
+    /// Records the bytes that the origin has received so far: data in memory or in a file moves
+    /// without the client.
     pub fn observe_given(&mut self, given: u64, now: Instant) {
         if given != self.given {
             self.given = given;
@@ -87,8 +90,8 @@ impl Progress {
         }
     }
 
-    /// Takes note of what the client has been given so far, whether it is waited for, and when it has taken something of other streams
-    /// of its connection last.
+    /// Records the bytes that the client has received so far, if it is being waited for, and the
+    /// last progress of other streams of its connection.
     pub fn observe_client(&mut self, given: u64, waits: bool, left_at: Option<Instant>, now: Instant) {
         self.client.observe(given, waits, now);
         self.client.has_left(left_at);
@@ -99,7 +102,7 @@ impl Progress {
         self.uploaded_at = now;
     }
 
-    /// The client was not being waited for: what it sends is not judged by this span.
+    /// The client was not being waited for: this span does not count for its rate.
     pub fn excuse_client(&mut self, now: Instant) {
         self.rate.span_began = now;
         self.rate.span_bytes = self.uploaded;
@@ -128,7 +131,8 @@ impl Progress {
         })
     }
 
-    /// When a byte was last moved in either direction. Nothing is taken for downloaded before the response has begun.
+    /// When a byte was last moved in either direction. Nothing is taken for downloaded before the
+    /// response has begun.
     pub fn moved_at(&self) -> Instant {
         self.uploaded_at.max(self.downloaded_at)
     }
@@ -139,8 +143,8 @@ impl Progress {
         idle.min(self.rate_deadline(timeouts, now))
     }
 
-    /// The end of the present span, or a time that has passed when the last one was too slow. Spans begin behind the grace, and what
-    /// has come in it counts for none.
+    /// The end of the present span, or a past time if the last one was too slow. Spans begin behind
+    /// the grace period, which counts for none.
     fn rate_deadline(&mut self, timeouts: &Timeouts, now: Instant) -> Instant {
         let rate = &mut self.rate;
         let grace = if rate.graced { Duration::ZERO } else { timeouts.body_rate_grace };

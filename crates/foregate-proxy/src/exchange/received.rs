@@ -1,4 +1,5 @@
-//! What a client sent, for steps that judge it as it came; and requests that were refused before they had a route.
+//! The request as received, for steps that judge it in its original form; and requests that were
+//! refused before they had a route.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use crate::error::Error;
 use crate::link::Link;
 use crate::message::request::Request;
 
-/// Lines of a head that cannot be parsed that are looked at as fields. Those beyond are in its bytes alone.
+/// Lines of a head that cannot be parsed that are looked at as fields. Those beyond are in its
+/// bytes alone.
 const UNPARSED_FIELDS: usize = 1024;
 
 /// The head of a request, as it was received.
@@ -51,11 +53,11 @@ impl Fields for Head {
 pub(super) struct Refused {
     kind: &'static str,
     reason: String,
-    /// What can be read of a head that cannot be parsed.
+    /// The readable parts of a malformed head.
     unparsed: Option<Unparsed>,
 }
 
-/// The bytes of a head that cannot be parsed, and what of them looks like a part of one.
+/// The bytes of a malformed head, and its apparent parts.
 #[derive(Debug, Default)]
 struct Unparsed {
     bytes: Vec<u8>,
@@ -87,7 +89,8 @@ fn part<'b>(bytes: &'b [u8], range: &Range<usize>) -> &'b [u8] {
 }
 
 impl Parts {
-    /// Reads what may be a head, whatever its faults: words of the first line, then lines up to an empty one.
+    /// Reads a possible head despite its errors: words of the first line, then lines up to an empty
+    /// one.
     fn read(bytes: &[u8]) -> Self {
         let mut parts = Self::default();
         let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
@@ -155,7 +158,7 @@ fn trim(bytes: &[u8], mut range: Range<usize>) -> Range<usize> {
     range
 }
 
-/// What steps are shown of a request as it was received.
+/// The request as received, for steps.
 pub(super) fn show<'r>(
     request: &'r Request,
     kept: Option<&'r Head>,
@@ -194,8 +197,8 @@ pub(super) fn show<'r>(
     }
 }
 
-/// Shows a request that was refused before it had a route to the steps that ask for such; it has been answered. Those that
-/// run before the response have seen it.
+/// Shows a request that was refused before it had a route to the steps that ask for such; it has
+/// been answered. Those that run before the response have seen it.
 pub(super) async fn show_refused(exchange: &mut Exchange<'_>, error: Error) {
     if !exchange.record.logged_first
         && let Some(plan) = take_refused(exchange, error, |_| true)
@@ -204,7 +207,8 @@ pub(super) async fn show_refused(exchange: &mut Exchange<'_>, error: Error) {
     }
 }
 
-/// The same before the response begins, where a step of the plan runs then, and waits until its lines are written.
+/// Shows a refused request to the plan's steps that run before the response begins, and waits until
+/// their lines are written.
 pub(super) async fn show_refused_first(exchange: &mut Exchange<'_>) {
     let Some(error) = exchange.record.refused.filter(|_| !exchange.record.logged_first) else { return };
     // Where there are no files there are no lines to wait for.
@@ -217,13 +221,13 @@ pub(super) async fn show_refused_first(exchange: &mut Exchange<'_>) {
     wait_until_written(exchange, &logs).await;
 }
 
-/// Takes the plan for a refused request along, if it is one that is wanted, with what its steps are shown of the request.
+/// Takes the plan for a refused request, if it is wanted, and the steps' view of the request.
 fn take_refused<'a>(
     exchange: &mut Exchange<'a>,
     error: Error,
     wants: fn(&Plan) -> bool,
 ) -> Option<&'a Arc<Plan>> {
-    // What could not be parsed has not been consumed.
+    // A malformed head has not been consumed.
     let raw = match (&error, &exchange.down.client.link) {
         (Error::Request(_) | Error::HeadTimeout, Link::H1(link)) => Some(link.ahead()),
         _ => None,
@@ -246,9 +250,8 @@ fn take_refused<'a>(
     Some(plan)
 }
 
-/// The plan of the route that a refused request seems to ask for, of its site where no route fits, or that of the top of
-/// the file; `None` where none of
-/// its steps looks at such requests.
+/// The plan of the route that a refused request seems to ask for, of its site where no route fits,
+/// or that of the top of the file; `None` where none of its steps looks at such requests.
 fn plan_of_refused<'a>(
     exchange: &Exchange<'a>,
     raw: Option<&[u8]>,

@@ -1,4 +1,4 @@
-//! Replies: what the client gets, whoever has made it; and those that are made here, fixed ones and those that tell of an error.
+//! Replies: responses to the client from any source, including fixed ones and errors.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::link::Link;
 use crate::settings::FixedResponse;
 use crate::upstream::Origin;
 
-/// What is allowed of methods, where it is we who are asked.
+/// The allowed methods in our own responses.
 const ALLOW: &[u8] = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 /// The methods of files.
 pub(super) const ALLOW_OF_FILES: &[u8] = b"GET, HEAD, OPTIONS";
@@ -41,15 +41,17 @@ pub(super) fn date() -> [u8; 29] {
 pub(super) fn run(exchange: &mut Exchange<'_>, reply: Reply) -> Step {
     let Reply { mut head, body, made_by } = reply;
     let before = exchange.modules.run.as_ref().map_or(MadeBy::Nobody, |run| run.facts.source);
-    // An error is no step's fault, or it has been said there: steps may have seen the head of the origin's response. Those that have
-    // run over a reply of ours do not run again, so that this comes to an end.
+    // An error is no step's fault, or it has been said there: steps may have seen the head of the
+    // origin's response. Those that have run over a reply of ours do not run again, so that this
+    // comes to an end.
     if matches!(made_by, MadeBy::Error(_)) && matches!(before, MadeBy::Nobody | MadeBy::Upstream) {
         exchange.start_over();
     }
     // Which protocol has to be spoken instead no page says (RFC 9110, section 15.5.22).
     let stays = before == MadeBy::Upstream && exchange.response.status == 426 && head.status == 426;
     let protocols = exchange.response.headers.get(NameId::Upgrade).filter(|_| stays).map(<[u8]>::to_vec);
-    // A page keeps the fields of the error that it stands for, also in that they do not name us any more.
+    // A page keeps the fields of the error that it stands for, also in that they do not name us any
+    // more.
     let is_page = matches!(made_by, MadeBy::Step { .. }) && exchange.is_at_error_page();
     if is_page && !exchange.response.headers.contains(NameId::Server) {
         head.headers.remove(NameId::Server);
@@ -66,14 +68,15 @@ pub(super) fn run(exchange: &mut Exchange<'_>, reply: Reply) -> Step {
     shape_or_send(exchange, body)
 }
 
-/// A reply that does not come from an origin. The head of one that does is in its place already: it is received there.
+/// A reply that does not come from an origin. The head of one that does is in its place already: it
+/// is received there.
 #[derive(Debug)]
 pub struct Reply {
     /// Without framing.
     pub head: ResponseHead,
     /// The body.
     pub body: Source,
-    /// Who made it.
+    /// Its source.
     pub made_by: MadeBy<'static>,
 }
 
@@ -84,7 +87,8 @@ pub enum Source {
     Origin(Origin, BodyLength),
     /// Memory.
     Bytes(Text),
-    /// A file, with the length of the body; `None` for the answer to a HEAD, whose field says what a GET would get.
+    /// A file, with the length of the body; `None` for the answer to a HEAD, whose field says what
+    /// a GET would get.
     File(Option<Box<FileBody>>, BodyLength),
     /// The cache, framed like this: a stored response, or a fetch that several requests share.
     Cached(Link, BodyLength),
@@ -172,8 +176,8 @@ impl Reply {
         reply
     }
 
-    /// The answer to OPTIONS or TRACE that must not be handed on: we are whom it is for (RFC 9110, section 7.6.2). TRACE would
-    /// show a script what it may not read, and is refused.
+    /// The response to OPTIONS or TRACE with a last hop of zero: it is addressed to us (RFC 9110,
+    /// section 7.6.2). TRACE would reveal fields to scripts, and is refused.
     pub fn last_hop(method: &[u8]) -> Self {
         let status = if method == b"OPTIONS" { 200 } else { 405 };
         let mut reply = Self::new(status, "", Text::EMPTY, MadeBy::Route);
@@ -181,7 +185,7 @@ impl Reply {
         reply
     }
 
-    /// What the client is told of an error: the status, and no more than whose turn it is to look for the cause.
+    /// The response to an error: the status, and only a hint at the side of the cause.
     pub fn error(error: &Error) -> Self {
         let status = error.status();
         if matches!(error, Error::Memory) {

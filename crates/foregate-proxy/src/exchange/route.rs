@@ -1,4 +1,5 @@
-//! Routing: which site and which route a request belongs to. Conditions of routes are held against the request as the client has sent it.
+//! Routing: which site and which route a request belongs to. Conditions of routes are held against
+//! the request as the client has sent it.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -115,7 +116,8 @@ fn challenge(automatic: &Automatic, path: &[u8]) -> Option<FixedResponse> {
     Some(FixedResponse { status: 200, body: body.into() })
 }
 
-/// The redirect of a request in the clear, where its site wants that. Steps may find out that another proxy has taken it over TLS.
+/// The redirect of a request in the clear, where its site wants that. Steps may find out that
+/// another proxy has taken it over TLS.
 pub(super) fn redirect_to_https(exchange: &Exchange<'_>) -> Option<Box<Reply>> {
     let port = exchange.config.settings.sites.redirects(exchange.routed.site?)?;
     let request = &exchange.request;
@@ -156,11 +158,11 @@ fn find_site(exchange: &Exchange<'_>) -> Option<HostId> {
 /// The other readings of the path, as far as they matter, and the route.
 type Found<'a> = (Option<Vec<Vec<u8>>>, &'a Arc<Route>);
 
-/// Finds the route of the request in a site whose routes have conditions.
+/// Finds the route of the request in a site with conditional routes.
 ///
 /// # Errors
 ///
-/// There is none, or the path, as some origin may read it, leads to another one.
+/// There is none, or another reading of the path leads to another one.
 pub(super) fn route_by_conditions<'a>(exchange: &mut Exchange<'a>, site: HostId) -> Result<Found<'a>, Error> {
     let (config, peer) = (exchange.config, exchange.peer);
     let sites = &config.settings.sites;
@@ -190,7 +192,8 @@ pub(super) fn route_by_conditions<'a>(exchange: &mut Exchange<'a>, site: HostId)
     Ok((readings, route.ok_or(Error::NoRoute)?))
 }
 
-/// No route takes the request: the answer to it goes through the steps that hold for its site, or for all.
+/// No route takes the request: the answer to it goes through the steps that hold for its site, or
+/// for all.
 fn unrouted(exchange: &mut Exchange<'_>, error: Error) -> Next {
     let settings = &exchange.config.settings;
     let plan = match exchange.routed.site {

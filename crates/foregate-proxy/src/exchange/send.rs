@@ -1,4 +1,4 @@
-//! Sending a reply to the client, whoever has made it.
+//! Sending a reply to the client, from any source.
 
 use foregate_wire::{BodyLength, Method, NameId};
 
@@ -78,7 +78,7 @@ fn begin_body(exchange: &mut Exchange<'_>, source: Source) -> Step {
     }
 }
 
-/// Whether the client was never told to go on, so that it is not known whether its body will come.
+/// Returns true if the client was never told to continue, so that its body may not arrive.
 fn body_may_not_come(exchange: &Exchange<'_>) -> bool {
     exchange.request.expect_continue && (!exchange.down.upload.is_done() || exchange.down.upload.gave_up())
 }
@@ -86,7 +86,7 @@ fn body_may_not_come(exchange: &Exchange<'_>) -> bool {
 /// Sends the head of the final response.
 pub(super) fn send_head(exchange: &mut Exchange<'_>, length: BodyLength) -> Result<(), LinkError> {
     exchange.record.status = Some(match (&exchange.down.client.link, exchange.response.status) {
-        // What agrees to an upgrade there (RFC 8441, section 5).
+        // The status that accepts an upgrade there (RFC 8441, section 5).
         (Link::Client(_), 101) => 200,
         (_, status) => status,
     });

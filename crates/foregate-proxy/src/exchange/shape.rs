@@ -1,4 +1,4 @@
-//! Shaping a reply: the steps of the response run over it, whoever has made it.
+//! Shaping a reply: the steps of the response run over it, from any source.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -22,10 +22,11 @@ use crate::time::clock;
 use crate::transport::outcome::CopyError;
 use crate::upstream::Origin;
 
-/// How long a response whose filters may be refused their memory waits for the first piece of its body before its head is sent.
+/// The time that a response with filters waits for the first piece of its body before its head is
+/// sent, since filters may be refused memory.
 const BEGINS_WITHIN: Duration = Duration::from_secs(1);
 
-/// Whether steps of the response are planned.
+/// Returns true if steps of the response are planned.
 pub(super) fn shapes(exchange: &Exchange<'_>) -> bool {
     exchange.has_steps(PhaseId::UpstreamResponse, PhaseId::ResponseBody)
 }
@@ -76,7 +77,7 @@ async fn run_response(exchange: &mut Exchange<'_>, source: &mut Source) -> Resul
                 let bytes = std::mem::take(&mut run.facts.response_body).into();
                 exchange.down.download.front = Front::new(bytes, run.facts.response_share.take());
             }
-            // What passes through a tunnel is no body.
+            // Bytes in a tunnel are no body.
             if filters.is_empty() || *length == BodyLength::Tunnel {
                 return Ok(());
             }
@@ -118,7 +119,7 @@ fn hold_bytes(exchange: &mut Exchange<'_>, body: &Text) -> Result<(), Ended> {
     Ok(())
 }
 
-/// Puts a body in memory through filters, as a whole, so that its length is known, and fetches what they ask for.
+/// Filters a body in memory as a whole, so that its length is known, with the fetches of filters.
 async fn filter_bytes(
     exchange: &mut Exchange<'_>,
     filters: Vec<Filtered>,
@@ -157,8 +158,9 @@ async fn filter_whole(
     Ok(filter.take_output())
 }
 
-/// Puts filters before the body of an origin or of a file, and has them take what is at hand of it: where their memory is refused, which decoders
-/// only know once they have seen how a body begins, the client gets an error instead of the head of a response that breaks off.
+/// Puts filters before the body of an origin or of a file, and has them take what is at hand of it:
+/// where their memory is refused, which decoders only know once they have seen how a body begins,
+/// the client gets an error instead of the head of a response that breaks off.
 async fn filter_response(
     exchange: &mut Exchange<'_>,
     mut origin: Option<&mut Link>,
@@ -206,8 +208,8 @@ fn poll_begin(
     exchange.down.timer.poll(cx, until).map(Ok)
 }
 
-/// Nobody needs the body of a response any more. Where it was not lost by a peer, the rest of it is read, if that is little, so that
-/// the origin's connection can be kept.
+/// Nobody needs the body of a response any more. Where it was not lost by a peer, the rest of it is
+/// read, if that is little, so that the origin's connection can be kept.
 pub(super) fn drop_source(exchange: &Exchange<'_>, source: Source, error: Option<&Error>) {
     let Source::Origin(mut origin, length) = source else { return };
     // A response that is too long for a step may be short enough for that.

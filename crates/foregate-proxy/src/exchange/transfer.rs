@@ -14,7 +14,7 @@ use crate::link::Link;
 use crate::link::copy::Waiting;
 use crate::time::clock;
 
-/// Moves the bodies: that of the response from an origin, or what is at hand of it.
+/// Moves the bodies: that of the response from an origin, or the available bytes.
 pub(super) async fn run(exchange: &mut Exchange<'_>, mut sender: Option<Sender>) -> Next {
     exchange.down.progress.restart(clock::now());
     loop {
@@ -41,7 +41,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, mut sender: Option<Sender>)
     Ok(Step::Done)
 }
 
-/// Fetches what a filter of the response needs; the body waits.
+/// Makes the fetch of a response filter; the body waits.
 async fn fetch_for_filter(exchange: &mut Exchange<'_>, question: FetchRequest) -> Result<(), Error> {
     let step = exchange.down.download.filter.as_ref().map_or("", |filter| filter.asking());
     let answer = exchange.fetch_one(step, question).await.map_err(Error::Client)?;
@@ -49,7 +49,7 @@ async fn fetch_for_filter(exchange: &mut Exchange<'_>, question: FetchRequest) -
     filter.answer(answer).map_err(Error::of_download)
 }
 
-/// Moves what is left of the request's body while the response is on its way.
+/// Moves the rest of the request's body while the response is being sent.
 pub(super) fn poll_upload(
     exchange: &mut Exchange<'_>,
     cx: &mut Context<'_>,
@@ -94,8 +94,9 @@ fn poll_transfer(
     exchange.down.progress.observe(exchange.down.upload.moved, exchange.down.download.progress(), now);
     let down = match exchange.down.download.waiting {
         Waiting::Sink => Awaited::ClientRead,
-        // While the origin still takes a body it may well have nothing to say, and a client that has its answer (gRPC's streams
-        // in both directions) need not either: the least rate is for requests that are not answered yet.
+        // While the origin still takes a body it may well have nothing to say, and a client that
+        // has its answer (gRPC's streams in both directions) need not either: the least rate is for
+        // requests that are not answered yet.
         _ if exchange.down.upload.waiting == Waiting::Source => Awaited::EitherBody,
         _ => Awaited::OriginBody,
     };

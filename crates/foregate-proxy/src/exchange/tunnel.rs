@@ -1,4 +1,5 @@
-//! Upgrades and CONNECT: bytes both ways that are not HTTP (RFC 9110, sections 7.8 and 9.3.6; RFC 8441).
+//! Upgrades and CONNECT: bytes both ways that are not HTTP (RFC 9110, sections 7.8 and 9.3.6; RFC
+//! 8441).
 
 use std::future::poll_fn;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use crate::time::clock;
 use crate::upstream::Origin;
 
 impl Exchange<'_> {
-    /// The origin has agreed: makes its response what the client shall see.
+    /// Turns the origin's agreement into the response for the client.
     pub(super) fn agree_on_tunnel(&mut self, origin: Origin) -> Step {
         let key = self.request.head.headers.get_name(b"sec-websocket-key").map(<[u8]>::to_vec);
         let headers = &mut self.response.headers;

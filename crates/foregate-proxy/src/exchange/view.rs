@@ -23,16 +23,16 @@ use crate::routing::HostId;
 use crate::settings::{Route, TlsVersion};
 use crate::time::clock;
 
-/// What steps have said of an exchange, and what they are told of it beside its heads.
+/// The effects of steps on an exchange, and facts for them beside its heads.
 #[derive(Debug)]
 pub(super) struct Facts {
-    /// What servers may take the path for; nothing as long as no condition has asked.
+    /// The other readings of the path; computed when a condition asks.
     pub other_paths: OnceLock<Option<Vec<Vec<u8>>>>,
-    /// Whether a condition comes to something else for one of them.
+    /// Set if a condition has another result for one of them.
     pub path_is_in_doubt: AtomicBool,
-    /// Whether a step has asked for a path that cannot be one.
+    /// Set if a step has set an invalid path.
     pub target_is_wrong: bool,
-    /// Whom a step takes the request to come from.
+    /// The effective client address set by a step.
     pub client: Option<IpAddr>,
     /// The upstream that a step has chosen.
     pub upstream: Option<UpstreamId>,
@@ -42,9 +42,9 @@ pub(super) struct Facts {
     pub body: Option<Arc<Held>>,
     /// The file that it is in.
     pub spool: Option<Arc<Spool>>,
-    /// What values of steps hold of that memory, as they say.
+    /// The memory held by values of steps, by their own account.
     pub held: Option<(usize, Share)>,
-    /// Whether that is all of it.
+    /// Set if that is all of it.
     pub body_is_whole: bool,
     /// Why a step that reads it has not run, or has not got all of it.
     pub unseen: Option<&'static str>,
@@ -54,19 +54,20 @@ pub(super) struct Facts {
     pub refused: Option<Box<Refused>>,
     /// The start of the response's body, received for the steps.
     pub response_body: Vec<u8>,
-    /// What it holds of the memory that all share.
+    /// Its share of the common memory.
     pub response_share: Option<Share>,
-    /// What else the exchange holds of that memory until it is over, such as answers to fetches.
+    /// Other shares of that memory that the exchange holds until its end, such as answers to
+    /// fetches.
     pub shares: Vec<Share>,
-    /// Whether that is all of it.
+    /// Set if that is all of it.
     pub response_body_is_whole: bool,
-    /// Who has made the response.
+    /// The source of the response.
     pub source: Source<'static>,
-    /// What became of the exchange.
+    /// The outcome of the exchange.
     pub summary: Summary,
     /// The time of the present phase.
     pub now: Now,
-    /// Whether filters should hold no more than they have to.
+    /// Set if filters should hold no more than necessary.
     pub memory_is_short: bool,
 }
 
@@ -110,9 +111,9 @@ pub(super) fn now() -> Now {
     const RECKONED: Duration = Duration::from_millis(500);
     static START: OnceLock<Instant> = OnceLock::new();
     thread_local! {
-        /// When the clock of the wall was read last, and what it said.
+        /// The last reading of the wall clock, and its time.
         static READ: Cell<Option<(Instant, Duration)>> = const { Cell::new(None) };
-        /// What was answered last: of one poll, all phases are told the same.
+        /// The last answer: all phases of one poll get the same time.
         static TOLD: Cell<Option<(Instant, Now)>> = const { Cell::new(None) };
     }
     let now = clock::now();
@@ -121,7 +122,8 @@ pub(super) fn now() -> Now {
     {
         return told;
     }
-    // A steady clock that starts with the process would repeat times that a step has kept over a restart; nothing is kept.
+    // A steady clock that starts with the process would repeat times that a step has kept over a
+    // restart; nothing is kept.
     let steady = now.saturating_duration_since(*START.get_or_init(|| now));
     let known = READ.get().and_then(|(at, said)| Some((now.checked_duration_since(at)?, said)));
     let since = match known {
@@ -148,7 +150,7 @@ pub(super) struct View<'a> {
     pub facts: &'a mut Facts,
     /// The client's fields, where they were kept.
     pub asked: &'a Asked,
-    /// Whether the step runs on a thread for heavy work.
+    /// Set if the step runs on a thread for heavy work.
     pub away: bool,
 }
 
@@ -231,7 +233,7 @@ impl module::Exchange for View<'_> {
     }
 
     fn request_fields(&self) -> &dyn Fields {
-        // Once there is a response, those of the request are what the origin was told.
+        // Once there is a response, the request's fields are those sent to the origin.
         if self.has_response() && self.asked.fields().is_some() { self.asked } else { &*self.request }
     }
 
@@ -322,7 +324,7 @@ impl module::Exchange for View<'_> {
         if !self.request.path().starts_with(b"/") {
             return false;
         }
-        // It was made of what a client sent.
+        // It may contain client input.
         let rewritten = !path.is_some_and(module::has_parent_segment)
             && self.request.rewrite(path, query, self.slashes()).is_ok();
         // As it came, the origin must not see it: perhaps it was to be kept within a folder.

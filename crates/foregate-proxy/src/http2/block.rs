@@ -1,4 +1,4 @@
-//! Header blocks: put together, decoded, and what becomes of them.
+//! Header blocks: assembling, decoding, and dispatch.
 
 use std::cell::RefCell;
 use std::time::Instant;
@@ -17,8 +17,8 @@ use crate::message::scratch::Scratch;
 use crate::transport::frames::{Frame, flag};
 use crate::transport::outcome::LinkError;
 
-/// What the fields of a block may have together, by what is allowed for a head: what is only too large concerns its stream alone.
-/// Beyond, the connection ends.
+/// The limit on the fields of a block, as a multiple of the limit of a head: a head that is only
+/// too large concerns its stream alone. Beyond, the connection ends.
 pub const LIST_FACTOR: usize = 4;
 /// From so many bytes on, a header block that has not ended is refused where memory is short.
 const LARGE_BLOCK: usize = 4 * 1024;
@@ -35,7 +35,7 @@ pub struct Block {
     charge: Charge,
 }
 
-/// What HEADERS say beside their block.
+/// The parameters of HEADERS beside their block.
 #[derive(Debug, Clone, Copy)]
 struct Head {
     stream: u32,
@@ -172,7 +172,8 @@ impl State {
         self.streams.holding.counts_head(&mut asked.scratch.request);
         self.input.arrives(Arrived::Request(asked));
         if is_too_large {
-            // It is answered, but to decode it costs more than any other request: who goes on is refused as one who forces resets.
+            // It gets a response, but decoding it costs more than any other request: repetition
+            // counts like forced resets.
             self.meter.reset(now)?;
         }
         Ok(())
@@ -189,7 +190,8 @@ impl State {
         Ok(self.refuse(head.stream, Reason::PROTOCOL_ERROR, now)?)
     }
 
-    /// Whether a stream was opened by a client that knew that the connection is ending. It is ignored (section 6.8).
+    /// Returns true if a stream was opened by a client that knew of the connection's end. It is
+    /// ignored (section 6.8).
     fn is_beyond(&self, stream: u32) -> bool {
         matches!(self.ending, Ending::Last(last) if stream > last)
     }
@@ -228,11 +230,11 @@ impl State {
     }
 }
 
-/// What a header block is.
+/// The kind of a header block.
 enum Judged {
     /// A request, and the length of its body.
     Request(Asked, Option<u64>),
-    /// The head of one that is refused, and what is to be logged of it.
+    /// The head of a refused request, and its log entry.
     Refused(Option<RefusedHead>),
     /// Trailers; `None` if nobody may have them.
     Trailers(Option<HeaderList>),
@@ -243,7 +245,8 @@ impl Block {
         self.head.stream
     }
 
-    /// Takes more of it, in not much more memory than that needs, but without copying all of it for each byte that comes.
+    /// Takes more of it, in not much more memory than that needs, but without copying all of it for
+    /// each byte that comes.
     fn append(&mut self, fragment: &[u8]) -> Result<(), Reason> {
         if self.bytes.capacity() - self.bytes.len() < fragment.len() {
             self.bytes.reserve_exact(fragment.len().max(self.bytes.len() / 4));

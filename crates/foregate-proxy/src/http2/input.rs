@@ -1,4 +1,4 @@
-//! What comes, in frames.
+//! Input, in frames.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -18,15 +18,16 @@ use crate::transport::frames::{Frame, HEADER, PREFACE, flag, kind};
 
 /// Requests for which a connection keeps memory while none arrives.
 const KEPT: usize = 4;
-/// DATA of fewer bytes for a stream that was reset makes no progress: somebody may send nothing else.
+/// DATA of fewer bytes for a stream that was reset makes no progress: somebody may send nothing
+/// else.
 const SMALL_DATA: usize = 256;
 /// Bytes of one setting (RFC 9113, section 6.5.1).
 const SETTING: usize = 6;
 
-/// What a client sends first (RFC 9113, section 3.4).
+/// The preface of a client (RFC 9113, section 3.4).
 const GREETING: &[u8; PREFACE] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// How far what comes has been understood.
+/// The state of the input.
 #[derive(Debug)]
 pub struct Input {
     /// The preface has come, and SETTINGS behind it.
@@ -35,20 +36,22 @@ pub struct Input {
     pub decoder: Inspector,
     /// The header block that is coming.
     pub block: Option<Block>,
-    /// The frame whose payload is coming, where that need not be there as a whole.
+    /// The frame with the present payload, if the payload is processed in parts.
     passing: Option<Passing>,
-    /// What has been begun, and nobody has begun to serve.
+    /// Requests that have arrived and not been started.
     arrived: VecDeque<Arrived>,
-    /// What the heads of that have, bytes.
+    /// The size of their heads, bytes.
     pub arrived_bytes: usize,
-    /// What was decoded of header blocks since more was taken last, bytes.
+    /// The bytes of header blocks decoded since the last read.
     pub decoded: usize,
-    /// Since when the peer has been within a head (its preface is one), or within the header of a frame.
+    /// Since when the peer has been within a head (its preface is one), or within the header of a
+    /// frame.
     pub head_since: Option<Instant>,
     /// For trailers, and the bytes of heads.
     pub limits: HeadLimits,
-    /// What a block may take from the dynamic table, bytes: as much as that holds. A client that has each entry once needs no more; one that
-    /// repeats them would have us send the origin 64 KiB for some thirty bytes.
+    /// The amount that a block may take from the dynamic table, bytes: its content. A client that
+    /// has each entry once needs no more; one that repeats them would make us send the origin 64
+    /// KiB for some thirty bytes.
     pub repeated_limit: usize,
 }
 
@@ -64,11 +67,11 @@ struct Passing {
 /// Where a payload goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum To {
-    /// It is of the body of a stream, which may end with it.
+    /// It is part of the body of a stream, which may end with it.
     Body { stream: u32, ends: bool },
     /// Nobody wants it. It has taken of the connection's window.
     Window,
-    /// It is nothing that is known.
+    /// It is unknown.
     Nobody,
 }
 
@@ -100,8 +103,8 @@ impl Input {
         self.arrived.push_back(arrived);
     }
 
-    /// Whether another frame may be taken. A few bytes may stand for a header block of 64 KiB: what is behind one waits as it came, until
-    /// those before it have been begun.
+    /// Returns true if another frame may be processed. A few bytes may stand for a header block of
+    /// 64 KiB: input behind one waits until the requests before it have been started.
     fn takes_more(&self) -> bool {
         let heads = self.arrived_bytes;
         self.decoded < HEADS && heads < HEADS && (heads == 0 || !pressure::is_felt())
@@ -131,7 +134,8 @@ impl Input {
         }
     }
 
-    /// Whether the bytes behind the last frame that was taken begin a head, or the header of a frame.
+    /// Returns true if the bytes behind the last processed frame begin a head, or the header of a
+    /// frame.
     fn is_amid_head(&self, rest: &[u8]) -> bool {
         let kind = rest.first_chunk().map(|header| Frame::parse(header).kind);
         let begins = match kind {
@@ -143,8 +147,9 @@ impl Input {
 }
 
 impl State {
-    /// Takes what was read, up to the start of a frame that has to be there as a whole and is not; how much. Whether it is to be shown
-    /// the rest again in any case, since heads before it are to be begun first.
+    /// Processes input, up to the start of an incomplete frame; returns the length, and true if it
+    /// has to be called again with the rest in any case, since requests before it have to be
+    /// started first.
     pub(super) fn receive(
         &mut self,
         bytes: &[u8],
@@ -171,12 +176,13 @@ impl State {
         }
         let amid = self.input.is_amid_head(bytes.get(at..).unwrap_or_default());
         let since = self.input.head_since.filter(|_| !begun);
-        // Who has sent what is held back is not to blame that it is not looked at.
+        // The client is not to blame for the delay of held input.
         self.input.head_since = (amid && !held_back).then(|| since.unwrap_or(now));
         Ok((at, held_back))
     }
 
-    /// Takes the next frame, or some of it: how much, and whether a frame has begun that goes on with no other.
+    /// Takes the next frame, or some of it: how much, and whether a frame has begun that goes on
+    /// with no other.
     fn next(&mut self, bytes: &[u8], now: Instant, terms: &HeadTerms) -> Result<(usize, bool), Reason> {
         if !self.input.greeted {
             let Some(greeting) = bytes.first_chunk() else {
@@ -200,7 +206,8 @@ impl State {
         if frame.length > FRAME {
             return Err(Reason::FRAME_SIZE_ERROR);
         }
-        // Nothing may come within a header block (RFC 9113, section 6.10), and nothing before SETTINGS (section 3.4).
+        // Nothing may come within a header block (RFC 9113, section 6.10), and nothing before
+        // SETTINGS (section 3.4).
         let within = self.input.block.as_ref().map(Block::stream);
         if within.is_some_and(|stream| frame.kind != kind::CONTINUATION || frame.stream != stream)
             || !self.input.settled && (frame.kind != kind::SETTINGS || frame.has(flag::ACK))
@@ -211,7 +218,7 @@ impl State {
         if frame.kind == kind::DATA {
             return Ok((self.data(&frame, behind, now)?, begins));
         }
-        // What is not known is to be ignored (section 4.1).
+        // Unknown frames are ignored (section 4.1).
         if frame.kind > kind::CONTINUATION {
             self.meter.without_progress(now)?;
             self.go_on(Passing { to: To::Nobody, left: frame.length, padding: 0 });
@@ -248,7 +255,7 @@ impl State {
         if content == 0 && !ends {
             self.meter.without_progress(now)?;
         }
-        // What is no content is used up at once.
+        // Padding is used up at once.
         self.give_back(beside);
         let to = match self.may_have(stream, length, content, ends) {
             Ok(true) => {
@@ -258,7 +265,7 @@ impl State {
                 To::Body { stream, ends }
             }
             Ok(false) => {
-                // What was under way is as large as its client has made it.
+                // The client chose the sizes of frames in flight.
                 if content > 0 && content < SMALL_DATA {
                     self.meter.without_progress(now)?;
                 }
@@ -276,7 +283,8 @@ impl State {
         Ok(HEADER + usize::from(padding.is_some()))
     }
 
-    /// Whether DATA of so many bytes, `content` of them of the body, are of use for a stream.
+    /// Returns true if DATA of so many bytes, `content` of them of the body, are useful for a
+    /// stream.
     fn may_have(&mut self, stream: u32, length: usize, content: usize, ends: bool) -> Result<bool, Reason> {
         let was_reset = self.streams.was_reset(stream);
         let entry = self.streams.entry(stream).filter(|entry| entry.end.is_none() && entry.receives);
@@ -356,7 +364,7 @@ impl State {
             kind::WINDOW_UPDATE => self.window_update(frame.stream, payload, now),
             kind::PRIORITY => {
                 self.meter.without_progress(now)?;
-                // It says nothing to us (section 5.3.2), but has to be one.
+                // It is ignored (section 5.3.2), but has to be valid.
                 let reason = match <&[u8; PRIORITY]>::try_from(payload) {
                     Ok(priority) if depends_on(priority) != frame.stream => return Ok(()),
                     Ok(_) => Reason::PROTOCOL_ERROR,
@@ -369,7 +377,7 @@ impl State {
                 })
             }
             kind::GOAWAY if payload.len() < 8 => Err(Reason::FRAME_SIZE_ERROR.into()),
-            // What it has asked is answered.
+            // Its earlier requests are answered.
             kind::GOAWAY => {
                 self.leaving = true;
                 Ok(self.meter.without_progress(now)?)

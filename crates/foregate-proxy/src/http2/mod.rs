@@ -1,11 +1,13 @@
 //! The server's side of an HTTP/2 connection (RFC 9113), without I/O.
 //!
-//! One [`State`] holds all that is known of a connection: what comes for its streams and was not taken, what is to be sent, windows,
-//! tables, and what the client has done too much of. It is shared by the connection's task, which reads into it and writes what it has
-//! ready ([`Shared::receive`], [`Shared::take_output`]), and by the tasks of its streams, each of which has a [`ClientStream`].
+//! One [`State`] holds the state of a connection: unread input of its streams, pending output,
+//! windows, tables, and the budgets for client behaviour. It is shared by the connection's task,
+//! which feeds input and writes output ([`Shared::receive`], [`Shared::take_output`]), and by the
+//! tasks of its streams, each of which has a [`ClientStream`].
 //!
-//! Nothing is queued for a stream: what it sends is written, as frames, into the one buffer that the connection's task writes next, and
-//! who finds no room there, or no window, waits. So a client that reads nothing costs that buffer, however many streams it has.
+//! Nothing is queued for a stream: its output is written, as frames, into the one buffer that the
+//! connection's task writes next, and a stream without room there, or without window, waits. So a
+//! client that reads nothing costs that buffer, for any number of streams.
 
 mod block;
 mod input;
@@ -42,40 +44,44 @@ use crate::transport::frames::kind;
 use crate::transport::meter::{Flood, Meter};
 use crate::transport::outcome::LinkError;
 
-/// The largest frame that either side sends, in bytes: every peer takes frames of this size (RFC 9113, section 6.5.2).
+/// The largest frame that either side sends, in bytes: every peer takes frames of this size (RFC
+/// 9113, section 6.5.2).
 pub const FRAME: usize = 16 * 1024;
-/// What a field of a head has beside its bytes.
+/// The overhead of a field beside its bytes.
 const FIELD_COST: usize = 16;
-/// With heads of so many bytes waiting for their requests to be begun, or so much decoded at once, nothing more is taken.
+/// With heads of so many bytes waiting for their requests to be begun, or so much decoded at once,
+/// nothing more is taken.
 pub const HEADS: usize = 64 * 1024;
 /// The window of a stream, and of a connection, of which nothing was announced.
 const WINDOW: i64 = 65_535;
 /// The largest window that there may be.
 const LARGEST_WINDOW: i64 = (1 << 31) - 1;
-/// The last stream that there may be, with which clients are told that a connection is ending (section 6.8).
+/// The last stream that there may be, with which clients are told that a connection is ending
+/// (section 6.8).
 const LAST_STREAM: u32 = (1 << 31) - 1;
-/// What our PING says that asks whether a client knows that its connection is ending.
+/// The payload of the PING that checks if a client knows of the connection's end.
 const ENDING: [u8; 8] = *b"foregate";
-/// What the one says that asks whether it has read all of it.
+/// The payload of the PING that checks if it has read all output.
 const ENDED: [u8; 8] = *b"the-last";
 
 /// A connection that its task and its streams share.
 #[derive(Debug)]
 pub struct Shared(Mutex<State>);
 
-/// What has become of what was read.
+/// The result for input.
 #[derive(Debug)]
 pub struct Taken {
-    /// How much of it was taken. The rest has to be shown again with what comes behind it. Where it is an error, the connection has to
-    /// end for that.
+    /// The processed length. The rest has to be passed again with the input behind it. On an error,
+    /// the connection has to end.
     pub bytes: Result<usize, Reason>,
-    /// The rest is to be shown again once what waits has been begun, whether more comes or not.
+    /// The rest has to be passed again once pending requests have been started, even without more
+    /// input.
     pub held_back: bool,
     /// Requests that were over before they were begun: nobody hears more of them.
     pub withdrawn: u64,
 }
 
-/// What a client has begun.
+/// A request or stream that a client has opened.
 #[derive(Debug)]
 pub enum Arrived {
     /// A request.
@@ -85,7 +91,7 @@ pub enum Arrived {
 }
 
 impl Arrived {
-    /// What its head has, bytes. Not what memory holds it: that may be left from another's.
+    /// The size of its head, bytes. Not its memory, which may be left from another.
     pub fn size(&self) -> usize {
         let (fields, target) = match self {
             Self::Request(asked) => {
@@ -98,21 +104,21 @@ impl Arrived {
     }
 }
 
-/// A request whose head has come.
+/// A request with a complete head.
 #[derive(Debug)]
 pub struct Asked {
     /// Its stream.
     pub stream: u32,
     /// Where it is, with memory for its response.
     pub scratch: Box<Scratch>,
-    /// What is wrong with it, if something is.
+    /// The error in it, if there is one.
     pub understood: Result<(), Error>,
 }
 
-/// A request whose head is malformed.
+/// A request with a malformed head.
 #[derive(Debug)]
 pub struct RefusedHead {
-    /// What is wrong with it.
+    /// The error in it.
     pub error: Error,
     /// Its fields as they came, pseudo-fields included, whatever bytes they hold.
     pub fields: HeaderList,
@@ -127,7 +133,7 @@ struct State {
     openings: HeldOpenings,
     /// The task of the connection.
     task: Option<Waker>,
-    /// It has been woken since it looked last.
+    /// It has been woken since its last poll.
     woken: bool,
     /// Why nothing more comes or goes.
     over: Option<LinkError>,
@@ -137,22 +143,22 @@ struct State {
     leaving: bool,
     /// Requests that were over before they were begun, and have not been told of.
     withdrawn: u64,
-    /// Whether the client has read all that was sent; `None` before it is asked.
+    /// True if the client has read all output; `None` before it is asked.
     has_read_all: Option<bool>,
 }
 
 /// How far the end of a connection has come (RFC 9113, section 6.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
-    /// It takes requests.
+    /// It accepts requests.
     No,
-    /// The client has been told; what it opened before it knows is taken.
+    /// GOAWAY was sent; streams that the client opened before it arrived are accepted.
     Told,
-    /// It knows: streams beyond this one are not taken.
+    /// The client knows: streams beyond this one are refused.
     Last(u32),
 }
 
-/// What is wrong with what a client has sent.
+/// An error in a client's input.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     /// The connection ends.
@@ -174,7 +180,8 @@ impl From<Reason> for Fault {
 }
 
 impl Shared {
-    /// A connection of which nothing has come. What its client holds counts as `holdings`, and what its windows grow by is of `windows`.
+    /// A new connection. Its client's resources count as `holdings`, and its windows grow by
+    /// reservations in `windows`.
     pub fn new(limits: &Limits, holdings: Option<Arc<Holdings>>, windows: Option<Share>) -> Arc<Self> {
         let now = clock::now();
         let mut state = State {
@@ -195,7 +202,7 @@ impl Shared {
         Arc::new(Self(Mutex::new(state)))
     }
 
-    /// Who is woken when there is something to write. Until it asks again, once.
+    /// Registers the waker for output. It is used once, until the next call.
     pub fn poll_by(&self, cx: &Context<'_>) {
         let mut state = self.0.lock();
         state.woken = false;
@@ -205,10 +212,10 @@ impl Shared {
         }
     }
 
-    /// Takes what was read.
+    /// Processes input.
     pub fn receive(&self, bytes: &[u8], terms: &HeadTerms) -> Taken {
         let mut state = self.0.lock();
-        // Whoever is woken for it is not the one that is here.
+        // The task that it would wake is the present one.
         let woken = std::mem::replace(&mut state.woken, true);
         let taken = state.receive(bytes, clock::now(), terms);
         state.woken = woken;
@@ -217,60 +224,64 @@ impl Shared {
         Taken { bytes: taken.map(|(bytes, _)| bytes), held_back, withdrawn }
     }
 
-    /// The next of what the client has begun.
+    /// The next request or stream of the client.
     pub fn next(&self) -> Option<Arrived> {
         self.0.lock().input.next_arrived()
     }
 
-    /// What the heads have that [`Self::next`] has to hand out, bytes.
+    /// The size of the heads that [`Self::next`] has yet to return, bytes.
     pub fn waiting_heads(&self) -> usize {
         self.0.lock().input.arrived_bytes
     }
 
-    /// Since when the client has been sending a head, or the header of a frame; `None` if it is not within one.
+    /// Since when the client has been sending a head, or the header of a frame; `None` if it is not
+    /// within one.
     pub fn head_since(&self) -> Option<Instant> {
         self.0.lock().input.head_since
     }
 
-    /// The client was not listened to until now: what it has sent of a head meanwhile could not be seen.
+    /// The client was not read from until now: delays of its head are not its fault.
     pub fn excuse_head(&self) {
         let input = &mut self.0.lock().input;
         input.head_since = input.head_since.map(|_| clock::now());
     }
 
-    /// How much waits to be written, bytes, beside what was taken.
+    /// The pending output, bytes, without the part that was taken.
     pub fn output(&self) -> usize {
         self.0.lock().output.waiting()
     }
 
-    /// Takes what is to be written into an empty buffer.
+    /// Moves output into an empty buffer.
     pub fn take_output(&self, into: &mut Buffer) {
         self.0.lock().output.take(into);
     }
 
-    /// So much of what was taken has been written.
+    /// Records that this much of the taken output has been written.
     pub fn wrote(&self, bytes: usize) {
         let mut state = self.0.lock();
         state.output.wrote(bytes, clock::now());
         state.offer();
     }
 
-    /// Lets streams go on for whose windows little was opened, once it is time. When it will be, if any wait for that.
+    /// Releases streams with small window updates, once it is time. Returns the next time, if any
+    /// wait for it.
     pub fn release_openings(&self, now: Instant) -> Option<Instant> {
         self.0.lock().release_openings(now)
     }
 
-    /// What came of bodies and nobody has taken, and what the streams have, bytes.
+    /// The unread input of bodies, and the memory of streams, bytes.
     pub fn holding(&self) -> usize {
         self.0.lock().streams.holding.held()
     }
 
-    /// The connection is about to end, and with it all that has come: nobody shall count on it any more.
+    /// The connection is about to end, and with it all that has come: nobody shall count on it any
+    /// more.
     pub fn give_up_holding(&self) {
         self.0.lock().streams.holding.give_up();
     }
 
-    /// Whether there are no streams, and none is to come any more: the client knows that the connection is ending, or has said so.
+    /// Returns true if there are no streams, and none will be accepted: the client knows of the
+    /// end, or has sent GOAWAY.
     pub fn is_done(&self) -> bool {
         let mut state = self.0.lock();
         if !state.streams.is_empty() {
@@ -282,7 +293,7 @@ impl Shared {
         matches!(state.ending, Ending::Last(_))
     }
 
-    /// Tells the client that the connection is ending. What it asks before it knows is taken.
+    /// Sends GOAWAY. Requests that the client sends before it arrives are accepted.
     pub fn begin_to_end(&self) {
         let mut state = self.0.lock();
         if state.ending == Ending::No {
@@ -302,7 +313,7 @@ impl Shared {
         state.has_read_all = Some(false);
     }
 
-    /// Whether it has said so.
+    /// Returns true if it has acknowledged that.
     pub fn has_read_all(&self) -> bool {
         self.0.lock().has_read_all == Some(true)
     }
@@ -323,7 +334,7 @@ impl Shared {
 }
 
 impl State {
-    /// What a server says first (RFC 9113, section 3.4).
+    /// Sends the preface of a server (RFC 9113, section 3.4).
     fn greet(&mut self, limits: &Limits) {
         let mut settings = Vec::new();
         for (id, value) in [
@@ -368,7 +379,7 @@ impl State {
         self.reset(stream, reason);
         self.withdraw(stream);
         let flood = match reason {
-            // What was on its way when the answer came is to be ignored (RFC 9113, section 5.1).
+            // Frames that crossed the response are ignored (RFC 9113, section 5.1).
             Reason::STREAM_CLOSED if !is_open || !answers => self.meter.without_progress(now),
             _ => self.meter.reset(now),
         };
@@ -383,7 +394,7 @@ impl State {
         self.wake();
     }
 
-    /// So much of the connection's window is not needed any more for what came: the client may send as much again.
+    /// Returns this much of the connection's window to the client.
     fn give_back(&mut self, bytes: usize) {
         let streams = &mut self.streams;
         let update = streams.window.give_back(bytes);
@@ -433,7 +444,8 @@ impl State {
         }
     }
 
-    /// Waits until some of the connection's output may be this stream's: how much. `what` it is to be.
+    /// Waits for room in the connection's output for this stream; returns the amount. `what` is the
+    /// kind of output.
     fn poll_room(&mut self, stream: u32, what: output::What, cx: &Context<'_>) -> Poll<usize> {
         let Some(entry) = self.streams.entry(stream) else { return Poll::Ready(0) };
         let had_turn = std::mem::take(&mut entry.turn);
@@ -455,7 +467,7 @@ impl State {
     }
 }
 
-/// Runs a client and streams that do what `data` chooses.
+/// Runs a client and streams scripted by `data`.
 #[cfg(fuzzing)]
 pub fn fuzz(data: &[u8]) {
     tests::random::chaos(tests::random::Choices::from(data), 0);

@@ -1,4 +1,4 @@
-//! What is sent, in frames, and who waits to send.
+//! Output, in frames, and the queue of its senders.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -14,16 +14,18 @@ use crate::transport::buffer::Buffer;
 use crate::transport::frames::{HEADER, flag, kind};
 use crate::transport::taking::LEAST_TAKEN;
 
-/// What may wait to be written of bodies that are amid, in bytes. What may come beside it fits into a large buffer as well.
+/// The pending output at which bodies in progress wait, in bytes. Other output beside it fits into
+/// a large buffer as well.
 pub const COLLECT: usize = 56 * 1024;
-/// Heads, and bodies that begin, may go beyond that by this factor: small responses need not wait behind large ones.
+/// Heads, and bodies that begin, may go beyond that by this factor: small responses need not wait
+/// behind large ones.
 const BEGINNING: usize = 2;
-/// What a stream may send at a time where others wait for their turn.
+/// The amount that a stream may send at a time while others wait for their turn.
 const TURN: usize = 32 * 1024;
 /// The least that a stream may send at a time, however little room there is.
 const LEAST: usize = 4 * 1024;
 
-/// What a stream has to send, in the order in which who waits gets a turn.
+/// The kinds of a stream's output, in the order in which waiters get a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// A head, or trailers, for which no window is needed.
@@ -38,18 +40,18 @@ pub enum What {
 #[derive(Debug)]
 pub struct Output {
     buffer: Buffer,
-    /// What the task of the connection has taken of it and not written.
+    /// The part that the connection's task has taken and not written.
     writing: usize,
-    /// What all bodies together may be.
+    /// The window for all bodies together.
     pub window: SendWindow,
     /// The window that new streams have.
     pub stream_window: i64,
     pub encoder: Encoder,
-    /// Streams that wait for room, by what they have to send. Those that are gone are passed over when it is their turn.
+    /// Streams that wait for room, by kind of output. Streams that are gone are skipped.
     waiting: [VecDeque<u32>; 3],
     /// Streams that have been told that there is room, and have not used it.
     pub turns: usize,
-    /// When something was written last that counts as progress of all who wait.
+    /// The last write that counts as progress of all waiters.
     pub left_at: Option<Instant>,
     /// Bytes of bodies that were sent since then.
     given: u64,
@@ -70,7 +72,7 @@ impl Output {
         }
     }
 
-    /// What waits to be taken, bytes.
+    /// The output that waits to be taken, bytes.
     pub fn waiting(&self) -> usize {
         self.buffer.len()
     }
@@ -83,10 +85,10 @@ impl Output {
         self.buffer.release();
     }
 
-    /// So much of what was taken has been written.
+    /// Records that this much of the taken output has been written.
     pub fn wrote(&mut self, bytes: usize, now: Instant) {
-        // Who waits for room gets on with whatever leaves; who waits for the window of the connection, by what others were given
-        // of it: a turn comes to each, unless it is opened a few bytes at a time.
+        // Any write helps waiters for room; waiters for the connection's window progress when
+        // others use it: a turn comes to each, unless the window opens a few bytes at a time.
         let was_full = self.used() >= Self::limit(What::Amid);
         self.writing = self.writing.saturating_sub(bytes);
         if was_full || !self.waiting[What::Head as usize].is_empty() || self.given >= LEAST_TAKEN {
@@ -104,7 +106,7 @@ impl Output {
         if what == What::Amid { amid } else { BEGINNING * amid }
     }
 
-    /// How much may be sent now, bytes, by a stream whose turn it is or is not.
+    /// The amount that a stream may send now, bytes; `has_turn` says that it is its turn.
     pub fn room(&self, what: What, has_turn: bool) -> Option<usize> {
         let left = Self::limit(what).checked_sub(self.used()).filter(|left| *left > 0)?;
         let windowless = what == What::Head;
@@ -125,7 +127,7 @@ impl Output {
         self.waiting[what as usize].push_back(stream);
     }
 
-    /// Whether streams wait to send what needs the connection's window.
+    /// Returns true if streams wait for the connection's window.
     pub fn awaits_window(&self) -> bool {
         let waits = |what: What| !self.waiting[what as usize].is_empty();
         waits(What::Begin) || waits(What::Amid)
@@ -133,7 +135,7 @@ impl Output {
 
     /// The next stream for which there is room.
     pub fn next_turn(&mut self) -> Option<u32> {
-        // Those that were told of room before will take some of it.
+        // Streams that were promised room will use some of it.
         let used = self.used() + self.turns * TURN;
         for what in [What::Head, What::Begin, What::Amid] {
             let promised = i64::try_from(self.turns * TURN).unwrap_or(i64::MAX);
@@ -176,8 +178,8 @@ impl Output {
         self.frame(kind::DATA, flags, stream, data);
     }
 
-    /// Appends the head of a response, or trailers where there is no `status`. With a `length` that is its Content-Length, whatever
-    /// the fields say.
+    /// Appends the head of a response, or trailers where there is no `status`. With a `length` that
+    /// is its Content-Length, whatever the fields say.
     pub fn head(
         &mut self,
         stream: u32,
@@ -195,7 +197,8 @@ impl Output {
         }
         for field in fields.iter() {
             match field.id {
-                // What HTTP/2 cannot carry was taken out before; a field that is left all the same must not cross.
+                // Fields that HTTP/2 cannot carry were removed before; any that is left must not
+                // cross.
                 NameId::Connection
                 | NameId::KeepAlive
                 | NameId::ProxyConnection
@@ -245,7 +248,8 @@ fn header(length: usize, kind: u8, flags: u8, stream: u32) -> [u8; HEADER] {
 mod tests {
     use super::*;
 
-    /// An output with streams that wait for the window of the connection, of which all that leaves has been written.
+    /// An output with streams that wait for the window of the connection, of which all that leaves
+    /// has been written.
     fn starved() -> Output {
         let mut output = Output::new();
         output.window = SendWindow::new(0);

@@ -1,9 +1,11 @@
-//! The windows in which a client may send, and how they follow the pace of its uploads.
+//! The windows in which a client may send, and their adaptation to its uploads.
 //!
-//! A window of 64 KiB is as much as a client gets through in one round trip: 0.6 MB/s where that takes 100 ms. So while a body comes, round
-//! trips are measured by PING, and a stream of which the origin has taken most of a window within one gets a larger window for the next.
-//! An origin that takes less than comes has bytes wait here: by these the window shrinks again. What windows have beyond their base is
-//! reserved in a budget that all connections share, by client, so that many uploads together cannot have more waiting than that.
+//! A window of 64 KiB limits a client to that amount in one round trip: 0.6 MB/s at 100 ms. So
+//! during uploads, round trips are measured by PING, and a stream with an origin that has taken
+//! most of a window within one gets a larger window for the next. If an origin takes less than
+//! arrives, bytes wait here: then the window shrinks again. The parts of windows beyond their base
+//! are reserved in a budget that all connections share, by client, which bounds the waiting bytes
+//! of many uploads together.
 
 use std::time::{Duration, Instant};
 
@@ -16,26 +18,31 @@ use crate::transport::frames::kind;
 
 /// The payload of the PING that measures a round trip.
 pub const MEASURES: [u8; 8] = *b"uploaded";
-/// A longer round trip says nothing: the PING has waited behind what the client sends, or the client holds it back.
+/// A longer round trip is meaningless: the PING has waited behind the client's data, or the client
+/// delays it.
 const LONGEST_ROUND: Duration = Duration::from_secs(1);
-/// How long nothing is measured after a round that has changed nothing; twice as long each time, up to the longest.
+/// How long nothing is measured after a round that has changed nothing; twice as long each time, up
+/// to the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
-/// Windows become so many times as large at once: clients that have waited for a few round trips may be done.
+/// Windows become so many times as large at once: clients that have waited for a few round trips
+/// may be done.
 const GROWTH: usize = 8;
 /// A window that has changed is given back in so many steps.
 const STEPS: u32 = 8;
-/// The windows of one connection may have so many times the largest window of a stream beyond their base together.
+/// The windows of one connection may have so many times the largest window of a stream beyond their
+/// base together.
 const LARGEST_SUM: usize = 2;
 
 /// The window in which a peer may send.
 #[derive(Debug, Clone, Copy)]
 pub struct ReceiveWindow {
     size: u32,
-    /// What the peer may send still.
+    /// The amount that the peer may still send.
     left: i64,
-    /// What has been used up since it was told last. Below 0 where the window has shrunk: so much is not to be given back.
+    /// The amount used up since the last update. Below 0 after the window has shrunk: so much is
+    /// not returned.
     used: i64,
-    /// What has to be used up before the peer is told.
+    /// The amount to be used up before the next update.
     step: i64,
 }
 
@@ -57,7 +64,7 @@ impl ReceiveWindow {
     /// The peer has sent so much; whether it may.
     pub fn take(&mut self, bytes: usize) -> bool {
         self.left -= bytes as i64;
-        // What has no bytes needs no window, also where what had come before the window was known is beyond it.
+        // An empty frame needs no window, even if earlier data is beyond a later limit.
         bytes == 0 || self.left >= 0
     }
 
@@ -66,18 +73,18 @@ impl ReceiveWindow {
         self.left -= by;
     }
 
-    /// Whether the peer has sent more than a little of what it may.
+    /// Returns true if the peer has used more than a little of its window.
     fn is_in_use(&self) -> bool {
         self.left + FRAME as i64 <= i64::from(self.size)
     }
 
-    /// So much has been used up. What the peer is to be told, once that is worth a frame.
+    /// Records used bytes. Returns an update for the peer, once it is worth a frame.
     pub fn give_back(&mut self, bytes: usize) -> Option<u32> {
         self.used += bytes as i64;
         if self.used < self.step { None } else { self.announce() }
     }
 
-    /// What the peer does not know yet that it may send.
+    /// The unannounced part of the window.
     pub fn announce(&mut self) -> Option<u32> {
         let told = u32::try_from(self.used).ok().filter(|told| *told > 0)?;
         self.used = 0;
@@ -85,12 +92,12 @@ impl ReceiveWindow {
         Some(told)
     }
 
-    /// What has come and has not been used up, bytes.
+    /// The unused input, bytes.
     fn waiting(&self) -> usize {
         usize::try_from(i64::from(self.size) - self.left - self.used).unwrap_or(0)
     }
 
-    /// It has this size from now on. What the peer knows of is taken back as it is used up.
+    /// Sets the size. Announced window is taken back as it is used up.
     fn resize(&mut self, size: usize) {
         let size = u32::try_from(size).unwrap_or(u32::MAX).min(LARGEST_WINDOW as u32);
         self.used += i64::from(size) - i64::from(self.size);
@@ -100,7 +107,7 @@ impl ReceiveWindow {
     }
 }
 
-/// What origins have taken within the round trip that is measured.
+/// The amounts that origins have taken within the measured round trip.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Consumption {
     round: u32,
@@ -140,12 +147,13 @@ pub struct Growth {
     /// The window of a stream that has not grown, and the largest.
     base: usize,
     largest: usize,
-    /// The window of the connection without what follows.
+    /// The window of the connection without the growth.
     base_connection: usize,
-    /// What the windows of streams have beyond their base, and what the window of the connection has for all of them, bytes.
+    /// The growth of the windows of streams, and of the window of the connection for all of them,
+    /// bytes.
     streams: usize,
     connection: usize,
-    /// What of the budget is reserved for that. Without one nothing grows.
+    /// The reservation for that in the budget. Without one nothing grows.
     share: Option<Share>,
     /// The round that is measured, or was last; since when, while it is.
     pub round: u32,
@@ -180,7 +188,8 @@ impl Growth {
         LARGEST_SUM * self.largest.saturating_sub(self.base)
     }
 
-    /// Reserves so much for the windows of streams and that of the connection. What they have stays where there is not as much.
+    /// Reserves this growth for the windows of streams and that of the connection. Without enough
+    /// budget the present growth stays.
     fn reserve(&mut self, streams: usize, connection: usize) -> bool {
         let sum = streams + connection;
         let grows = sum > self.streams + self.connection;
@@ -196,7 +205,8 @@ impl Growth {
 }
 
 impl Streams {
-    /// The window of a stream that is over is an ordinary one again, and so is that of the connection once there is none.
+    /// The window of a stream that is over is an ordinary one again, and so is that of the
+    /// connection once there is none.
     pub(super) fn end_growth(&mut self, window: &ReceiveWindow) {
         let growth = &mut self.growth;
         let beyond = window.size().saturating_sub(growth.base);
@@ -208,7 +218,7 @@ impl Streams {
         self.window.resize(growth.base_connection + growth.streams + growth.connection);
     }
 
-    /// A round trip is over: windows become as large as what was taken within it says.
+    /// Ends a round trip: windows are sized by the amounts taken within it.
     fn end_round(&mut self, told: &mut Vec<(u32, u32)>) {
         let growth = &mut self.growth;
         let round = growth.round;
@@ -281,7 +291,7 @@ impl State {
         }
         let growth = &mut self.streams.growth;
         if growth.streams + growth.connection > before {
-            // What comes within the next round trip was sent in the windows as they were.
+            // Input of the next round trip was sent in the present windows.
             (growth.pause, growth.next) =
                 (PAUSES[0], Some(now + now.saturating_duration_since(since) * 3 / 4));
         } else {

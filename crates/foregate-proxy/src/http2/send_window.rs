@@ -1,8 +1,9 @@
 //! The windows in which we may send, as the client opens them (RFC 9113, section 6.9).
 //!
-//! A client that opens its windows a few bytes at a time would have us send a frame, and wake two tasks, for each update. So where a
-//! stream waits for a window, an opening that is too small for a useful frame is held back: until others make it useful, or for a moment.
-//! All that comes within that moment is sent as one frame for each stream.
+//! A client that opens its windows a few bytes at a time would have us send a frame, and wake two
+//! tasks, for each update. So where a stream waits for a window, an opening that is too small for a
+//! useful frame is held back: until others make it useful, or for a moment. All that comes within
+//! that moment is sent as one frame for each stream.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,8 @@ use h2::Reason;
 use super::{Fault, LARGEST_WINDOW, State};
 use crate::transport::meter::Meter;
 
-/// A window of so many bytes is worth a frame at once; a smaller one is if all that waits fits in it.
+/// A window of so many bytes is worth a frame at once; a smaller one is if all that waits fits in
+/// it.
 const USEFUL: i64 = 4096;
 /// How long an opening is held back that is not.
 const HOLD: Duration = Duration::from_millis(10);
@@ -19,13 +21,13 @@ const HOLD: Duration = Duration::from_millis(10);
 /// A window in which we may send.
 #[derive(Debug, Clone, Copy)]
 pub struct SendWindow {
-    /// What may be sent now, bytes; below 0 there is a debt.
+    /// The amount that may be sent now, bytes; below 0 there is a debt.
     open: i64,
-    /// What the client has opened beside, and is held back.
+    /// A further amount of window that is held back.
     held: i64,
 }
 
-/// What an update of a window has led to.
+/// The result of a window update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opening {
     /// There is a window now, or still.
@@ -41,7 +43,7 @@ impl SendWindow {
         Self { open: size, held: 0 }
     }
 
-    /// What may be sent now, bytes; below 0 there is a debt.
+    /// The amount that may be sent now, bytes; below 0 there is a debt.
     pub fn open(&self) -> i64 {
         self.open
     }
@@ -51,7 +53,8 @@ impl SendWindow {
         self.open -= bytes as i64;
     }
 
-    /// The client opens the window further, or closes it where `by` is less than 0. `wanted` is what waits for it, bytes, if anything does.
+    /// The client opens the window further, or closes it if `by` is less than 0. `wanted` is the
+    /// waiting amount, bytes, if there is any.
     pub fn add(&mut self, by: i64, wanted: Option<usize>) -> Opening {
         let was_open = self.open > 0;
         self.held += by;
@@ -70,7 +73,7 @@ impl SendWindow {
         self.open > 0
     }
 
-    /// Whether it is larger than a window may be.
+    /// Returns true if it exceeds the maximum of a window.
     pub fn is_beyond(&self) -> bool {
         self.open + self.held > LARGEST_WINDOW
     }
@@ -91,8 +94,9 @@ impl HeldOpenings {
         {
             self.streams.push(stream);
         }
-        // A client that opens its windows for what it has got, however small they are, shall not run out of the frames that it may
-        // send: where many are gone, it gets something as often as the budget pays for updates of both windows.
+        // A client that returns windows in small updates must not exhaust its budget of frames:
+        // when the budget is low, it gets data only as often as the budget allows updates of both
+        // windows.
         let mut pause = || meter.scarce(now).map_or(HOLD, |frame| (2 * frame).max(HOLD));
         self.until.get_or_insert_with(|| now + pause());
     }
@@ -159,7 +163,7 @@ impl State {
         if fits { Ok(()) } else { Err(Reason::FLOW_CONTROL_ERROR) }
     }
 
-    /// Lets go what is held back, once it is time. When it will be.
+    /// Releases held window, once it is time. Returns the next time.
     pub(super) fn release_openings(&mut self, now: Instant) -> Option<Instant> {
         if let Some(until) = self.openings.until.filter(|until| now < *until) {
             return Some(until);

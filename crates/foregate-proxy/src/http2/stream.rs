@@ -12,13 +12,13 @@ use super::{Shared, State};
 use crate::limits::pressure::Charge;
 use crate::transport::outcome::{LinkError, Received};
 
-/// A stream on which a client's request has come. Once it is dropped the client knows that nothing more comes, and that nothing more is
-/// needed.
+/// A stream on which a client's request has come. Once it is dropped the client knows that nothing
+/// more comes, and that nothing more is needed.
 #[derive(Debug)]
 pub struct ClientStream {
     shared: Arc<Shared>,
     id: u32,
-    /// What was taken of the body, and how much of that has been used up.
+    /// The input of the body, and the used part of it.
     chunk: Vec<u8>,
     used: usize,
     /// All has been taken.
@@ -27,7 +27,7 @@ pub struct ClientStream {
     /// The memory of them.
     trailers_charge: Charge,
     sending: Sending,
-    /// There was no room for what it was to send last.
+    /// There was no room for its last output.
     awaits_room: bool,
 }
 
@@ -36,7 +36,8 @@ pub struct ClientStream {
 enum Sending {
     /// Its head has not been sent.
     Nothing,
-    /// So much of the body is left to be sent, with which the stream ends; `None` where the end is said.
+    /// So much of the body is left to be sent, with which the stream ends; `None` where the end is
+    /// said.
     Body { left: Option<u64>, begun: bool },
     /// All of it has been.
     Done,
@@ -71,8 +72,9 @@ impl ClientStream {
         if let Some(error) = entry.end {
             return Poll::Ready(Err(error));
         }
-        // The last of what was announced is held back until the stream has ended there: who gets it would have a whole message, of
-        // which the peer may still say that it was none (RFC 9113, section 8.1.1).
+        // The last of what was announced is held back until the stream has ended there: who gets it
+        // would have a whole message, of which the peer may still say that it was none (RFC 9113,
+        // section 8.1.1).
         let is_held = entry.receives && entry.expected == Some(0);
         if !entry.body.is_empty() && !is_held {
             std::mem::swap(&mut self.chunk, &mut entry.body);
@@ -91,7 +93,7 @@ impl ClientStream {
         Poll::Ready(Ok(Received::End))
     }
 
-    /// What has been received and not been consumed.
+    /// The received and unconsumed bytes.
     pub fn data(&self) -> &[u8] {
         self.chunk.get(self.used..).unwrap_or_default()
     }
@@ -134,7 +136,8 @@ impl ClientStream {
         Ok(())
     }
 
-    /// Sends the head of the response. `length` is that of the body; trailers may follow it where that says so.
+    /// Sends the head of the response. `length` is that of the body; trailers may follow it where
+    /// that says so.
     ///
     /// # Errors
     ///
@@ -200,7 +203,7 @@ impl ClientStream {
     /// Waits until a head, or trailers, may be sent.
     pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let state = &mut *self.shared.0.lock();
-        // Who sends on a stream that is over learns that from sending.
+        // A sender on a finished stream learns that from its write.
         let room = match state.sendable(self.id) {
             Ok(()) => state.poll_room(self.id, What::Head, cx),
             Err(_) => Poll::Ready(0),
@@ -212,14 +215,15 @@ impl ClientStream {
         room.map(|_| ())
     }
 
-    /// Whether more of the body waits to be taken than an ordinary window allows.
+    /// Returns true if more of the body waits than an ordinary window allows.
     pub fn holds_grown_window(&self) -> bool {
         let streams = &mut self.shared.0.lock().streams;
         let base = streams.growth.base();
         streams.entry(self.id).is_some_and(|entry| entry.body.len() + self.data().len() > base)
     }
 
-    /// When the peer has taken something of its connection last, if that is what is waited for and not this stream's own window.
+    /// The last progress of the connection, if the stream waits for that and not for its own
+    /// window.
     pub fn left_at(&self) -> Option<Instant> {
         if self.awaits_room { self.shared.0.lock().output.left_at } else { None }
     }
@@ -260,12 +264,12 @@ impl ClientStream {
         Poll::Pending
     }
 
-    /// Whether the response has been sent, and the request is still coming.
+    /// Returns true if the response has been sent, and the request is still arriving.
     pub fn is_answered_early(&self) -> bool {
         self.shared.0.lock().streams.state(self.id) == (true, false)
     }
 
-    /// Whether the client has been told that the connection is ending.
+    /// Returns true if GOAWAY was sent on the connection.
     pub fn is_of_ending_connection(&self) -> bool {
         self.shared.0.lock().ending != super::Ending::No
     }
@@ -292,7 +296,7 @@ impl Drop for ClientStream {
         state.streams.holding.sub(unused);
         state.give_back(unused);
         if let (true, answers) = state.streams.state(self.id) {
-            // What is left of a request is not needed once it has been answered (section 8.1).
+            // The rest of an answered request is not needed (section 8.1).
             state.reset(self.id, if answers { Reason::CANCEL } else { Reason::NO_ERROR });
         }
         if let Some(entry) = state.streams.remove(self.id) {
@@ -304,7 +308,7 @@ impl Drop for ClientStream {
                 state.offer();
             }
         }
-        // It may be the last that an ending connection has waited for.
+        // An ending connection may have waited for it.
         if state.streams.is_empty() {
             state.wake();
         }
@@ -312,7 +316,7 @@ impl Drop for ClientStream {
 }
 
 impl State {
-    /// Whether something can be sent on a stream.
+    /// Returns an error if nothing can be sent on a stream.
     fn sendable(&mut self, stream: u32) -> Result<(), LinkError> {
         match self.streams.entry(stream) {
             None => Err(LinkError::H2),

@@ -19,17 +19,19 @@ use crate::transport::outcome::LinkError;
 
 /// Streams that are remembered after we have reset them: more of them may be under way.
 const RESET: usize = 1024;
-/// Streams that are remembered since they were opened: what comes for them is late, where for others it is out of order.
+/// The number of opened streams that are remembered: frames for them are late, frames for others
+/// are out of order.
 const RECENT: usize = 128;
-/// Streams may be there, those included that are over and whose tasks have still to end, so many times as may be open.
+/// The factor for the number of streams, including finished ones whose tasks have yet to end, over
+/// the limit of open ones.
 const LINGERING: usize = 2;
 
 /// From so many bytes on that wait, memory for them does not double any more.
 const LONG_BODY: usize = 64 * 1024;
 /// Streams for which a connection without any keeps memory.
 const KEPT: usize = 4;
-/// What a stream has beside its head and its bodies, bytes: its task, its exchange, and what the allocator makes of these. Clients may have
-/// tens of thousands that wait for a window.
+/// The memory of a stream beside its head and its bodies, bytes: its task, its exchange, and the
+/// allocator's overhead. Clients may have tens of thousands that wait for a window.
 const STREAM: usize = 3584;
 /// So many of them come or go before a connection counts them.
 const COUNTED_STREAMS: usize = 4;
@@ -38,21 +40,21 @@ const COUNTED_STREAMS: usize = 4;
 #[derive(Debug)]
 pub struct Streams {
     pub(super) entries: HashMap<u32, Entry, RandomState>,
-    /// Those that are open, as far as their limit is concerned.
+    /// The number of open streams, for their limit.
     open: usize,
     limit: usize,
     /// The last that the client has opened.
     pub last: u32,
     recent: VecDeque<u32>,
     reset: VecDeque<u32>,
-    /// What the client may send on all of them.
+    /// The window of the client for all of them.
     pub window: ReceiveWindow,
-    /// What origins take of all of them.
+    /// The consumption by origins of all of them.
     pub consumed: Consumption,
     pub growth: Growth,
-    /// What it may send on each.
+    /// The window of the client for each.
     stream_window: u32,
-    /// It knows of that.
+    /// The client has acknowledged it.
     settled: bool,
     pub holding: Holding,
 }
@@ -60,30 +62,30 @@ pub struct Streams {
 /// A stream, until its task is done with it.
 #[derive(Debug)]
 pub struct Entry {
-    /// Who has its [`super::ClientStream`].
+    /// The task with its [`super::ClientStream`].
     task: Option<Waker>,
-    /// What came of the body and was not taken.
+    /// The unread input of the body.
     pub body: Vec<u8>,
     /// Bytes of the body that were announced and have not come.
     pub expected: Option<u64>,
     /// More is to come.
     pub receives: bool,
     pub trailers: Option<HeaderList>,
-    /// It carries what is not HTTP: nothing but DATA may come (RFC 9113, section 8.5).
+    /// A tunnel: only DATA is valid (RFC 9113, section 8.5).
     pub is_tunnel: bool,
     pub received: ReceiveWindow,
     pub consumed: Consumption,
     pub window: SendWindow,
-    /// What of the body waits for that window, bytes; 0 where nothing does.
+    /// The part of the body that waits for that window, bytes; 0 for none.
     pub awaits_window: usize,
     /// The response has not been sent to its end.
     pub sends: bool,
-    /// It is among those that wait for room, and it has been told that there is some.
+    /// It is in the queue for room, and was told that there is some.
     pub queued: bool,
     pub turn: bool,
     /// Why nothing more comes or goes.
     pub end: Option<LinkError>,
-    /// It counts among those that are open.
+    /// It counts as open.
     counts: bool,
 }
 
@@ -95,7 +97,7 @@ impl Entry {
         }
     }
 
-    /// Its task is woken by what happens next.
+    /// Registers its task to be woken by the next event.
     pub fn wait(&mut self, cx: &Context<'_>) {
         match &mut self.task {
             Some(task) if task.will_wake(cx.waker()) => {}
@@ -126,7 +128,7 @@ impl Entry {
     }
 }
 
-/// What a connection holds for its client, as memory: what came of bodies and nobody has taken, and its streams.
+/// The memory that a connection holds for its client: unread input of bodies, and its streams.
 #[derive(Debug)]
 pub struct Holding {
     bytes: usize,
@@ -134,7 +136,7 @@ pub struct Holding {
     streams: usize,
     given_up: bool,
     charge: Charge,
-    /// Among whose it counts.
+    /// The client's resources in which it counts.
     client: Option<Arc<Holdings>>,
 }
 
@@ -154,7 +156,8 @@ impl Holding {
         self.count();
     }
 
-    /// Takes note that there are so many streams. They are counted by four: most connections have few, and a request is to change no counter.
+    /// Takes note that there are so many streams. They are counted by four: most connections have
+    /// few, and a request is to change no counter.
     fn count_streams(&mut self, streams: usize) {
         if streams.abs_diff(self.streams) >= COUNTED_STREAMS || streams == 0 && self.streams > 0 {
             self.streams = streams;
@@ -162,14 +165,14 @@ impl Holding {
         }
     }
 
-    /// It is not counted any more.
+    /// Stops counting it.
     pub fn give_up(&mut self) {
         self.given_up = true;
         self.count();
     }
 
-    /// The head of a request counts for the client before anybody has begun to serve it: who holds much gets no more, and what it has
-    /// sent at once may be all of it.
+    /// Counts the head of a request for the client before it is started: a client that holds much
+    /// gets no more, and it may have sent all of it at once.
     pub fn counts_head(&self, request: &mut Request) {
         if let Some(client) = &self.client {
             request.belongs_to(client);
@@ -195,14 +198,14 @@ impl Drop for Holding {
     }
 }
 
-/// What a stream is that something has come for.
+/// The state of a stream with an arriving frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
-    /// It is there.
+    /// It is open.
     There,
-    /// We have reset it: what comes was sent before the client knew.
+    /// We have reset it: the frame was sent before the client knew.
     Reset,
-    /// It is over.
+    /// It is closed.
     Closed,
     /// It was never opened, and cannot be any more.
     Skipped,
@@ -240,7 +243,7 @@ impl Streams {
         self.entries.get_mut(&stream)
     }
 
-    /// What this stream of a client's is.
+    /// The state of this stream of a client.
     pub fn known(&self, stream: u32) -> Known {
         match () {
             // Clients' streams have odd numbers (RFC 9113, section 5.1.1).
@@ -252,12 +255,12 @@ impl Streams {
         }
     }
 
-    /// Whether there is no such stream any more, for its client.
+    /// Returns true if the stream does not exist any more, for its client.
     pub fn is_over(&self, stream: u32) -> bool {
         self.entries.get(&stream).is_none_or(|entry| entry.end.is_some())
     }
 
-    /// Whether a stream is open, and whether its response is not complete.
+    /// Returns two flags: the stream is open; its response is incomplete.
     pub fn state(&self, stream: u32) -> (bool, bool) {
         self.entries.get(&stream).map_or((false, false), |entry| (entry.is_open(), entry.sends))
     }
@@ -271,7 +274,7 @@ impl Streams {
         let received = if self.settled {
             ReceiveWindow::new(size, size.into())
         } else {
-            // It sends by what is usual until it has been told.
+            // The client uses the default until it has seen the settings.
             ReceiveWindow::of_unsettled(size, WINDOW)
         };
         let entry = Entry {
@@ -344,7 +347,7 @@ impl Streams {
         unread
     }
 
-    /// The same where it is reset by us.
+    /// Resets a stream from this side.
     pub fn reset(&mut self, stream: u32, error: LinkError) -> usize {
         let receives = self.entries.get(&stream).is_none_or(|entry| entry.end.is_none() && entry.receives);
         if receives && !self.reset.contains(&stream) {
@@ -356,7 +359,7 @@ impl Streams {
         self.end(stream, error)
     }
 
-    /// Whether we have reset a stream.
+    /// Returns true if we have reset a stream.
     pub fn was_reset(&self, stream: u32) -> bool {
         self.reset.contains(&stream)
     }

@@ -23,14 +23,14 @@ const GET: &[u8] = b"\x82\x84\x86\x41\x01a";
 const POST: &[u8] = b"\x83\x84\x86\x41\x01a";
 const WHOLE: u8 = flag::END_HEADERS | flag::END_STREAM;
 
-/// What was sent: kind, flags, stream and payload.
+/// A sent frame: kind, flags, stream and payload.
 type Sent = (u8, u8, u32, Vec<u8>);
 
 /// A client.
 struct Peer {
     shared: Arc<Shared>,
     now: Instant,
-    /// What of its frames was not taken.
+    /// The unprocessed rest of its frames.
     rest: Vec<u8>,
     decoder: Inspector,
     fault: Option<Reason>,
@@ -89,7 +89,7 @@ impl Peer {
         frames
     }
 
-    /// What it gets of one kind.
+    /// The received frames of one kind.
     fn gets_of(&mut self, wanted: u8) -> Vec<Sent> {
         self.gets().into_iter().filter(|(kind, ..)| *kind == wanted).collect()
     }
@@ -487,7 +487,7 @@ fn streams_beyond_the_limit_are_refused_until_others_are_over() {
     assert_eq!(peer.resets(), [(201, Reason::REFUSED_STREAM.into())]);
     head(&mut streams[0], BodyLength::Empty);
     drop(peer.asks(203));
-    // Who resets its streams has room for others, while their tasks come to an end.
+    // A client that resets its streams has room for others, while their tasks come to an end.
     for stream in (3..21).step_by(2) {
         peer.sends(kind::RST_STREAM, 0, stream, &[0, 0, 0, 8]);
     }
@@ -522,7 +522,7 @@ fn a_stream_that_is_dropped_says_how() {
     let mut expected: Vec<(u32, u32)> = reset.map(|(stream, reason)| (stream, reason.into())).to_vec();
     expected.push((13, Reason::REFUSED_STREAM.into()));
     assert_eq!(peer.resets(), expected);
-    // What was under way is ignored.
+    // Frames in flight are ignored.
     assert_eq!(peer.sends(kind::DATA, flag::END_STREAM, 3, b"late"), None);
     assert_eq!(peer.resets(), []);
 }
@@ -531,7 +531,7 @@ fn a_stream_that_is_dropped_says_how() {
 fn windows_come_back_whatever_becomes_of_a_body() {
     let limits = Limits { h2_connection_window: 100_000, h2_stream_window: 50_000, ..Limits::default() };
     let mut peer = Peer::with(&limits);
-    // What the client may send on the connection.
+    // The client's window on the connection.
     let mut window = 100_000_i64;
     for round in 0..400 {
         let stream = 2 * round + 1;
@@ -600,7 +600,7 @@ fn a_client_is_held_to_its_windows_and_to_no_others() {
     assert_eq!(peer.sends(kind::DATA, 0, 3, &[0; 70_001 - 4 * FRAME]), Some(Reason::FLOW_CONTROL_ERROR));
 }
 
-/// What it does not read costs a buffer, however many streams it has.
+/// A client that does not read costs one buffer, for any number of streams.
 #[test]
 fn output_that_nobody_takes_is_bounded() {
     let mut peer = Peer::new();
@@ -619,7 +619,7 @@ fn output_that_nobody_takes_is_bounded() {
     assert!(peer.shared.output() < 120_000, "{}", peer.shared.output());
 }
 
-/// Those that wait for a window hold no output, but have memory of their own.
+/// Streams that wait for a window hold no output, but have memory of their own.
 #[test]
 fn streams_count_for_their_client_where_they_are_many() {
     let client = Arc::new(Holdings::new(std::net::IpAddr::from([192, 0, 2, 1])));
@@ -656,7 +656,7 @@ fn a_connection_ends_once_its_client_knows_and_all_is_answered() {
     drop((stream, late));
     assert!(peer.shared.is_done());
     peer.gets();
-    // The last that it gets asks whether it has read what came before.
+    // The last frame checks if the client has read everything before it.
     assert_eq!(peer.sends(kind::PING, flag::ACK, 0, &ENDED), None);
     peer.shared.ask_whether_read();
     let [(kind::PING, 0, 0, last)] = &peer.gets()[..] else { panic!() };

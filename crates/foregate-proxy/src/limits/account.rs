@@ -1,8 +1,8 @@
 //! The clients on whose account requests hold memory, places and descriptors.
 //!
-//! Everything that a request makes the process hold, and of which there is a bounded amount, is taken on an [`Account`].
-//! There is no way to take memory of a [`Budget`](crate::limits::budget::Budget) or a place of [`Places`] without one, so that code
-//! that forgets the client does not compile.
+//! Every bounded resource that a request makes the process hold is taken on an [`Account`]. There
+//! is no way to take memory of a [`Budget`](crate::limits::budget::Budget) or a place of [`Places`]
+//! without one, so that code that forgets the client does not compile.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,12 +22,12 @@ const SHARDS: usize = 16;
 pub struct Account(Option<NonZeroU64>);
 
 impl Account {
-    /// The process itself, for what it keeps for the requests of all clients, such as answers of fetches that are kept. Its
-    /// users have bounds of their own.
+    /// The process itself, for resources that serve requests of all clients, such as kept answers
+    /// of fetches. Their users have bounds of their own.
     pub const PROCESS: Self = Self(None);
 
-    /// The account of the client with this address. Clients without one come over a Unix socket, from a proxy in front that
-    /// stands for many: they are not bounded as one client.
+    /// The account of the client with this address. Clients without one come over a Unix socket,
+    /// from a proxy in front that stands for many: they are not bounded as one client.
     pub fn of(address: Option<IpAddr>) -> Self {
         let bits = |address| match client_network(address) {
             // Among such as no IPv6 client has (RFC 4291, section 2.4).
@@ -37,7 +37,7 @@ impl Account {
         Self(address.map(|address| NonZeroU64::new(bits(address)).unwrap_or(NonZeroU64::MIN)))
     }
 
-    /// Whether it is bounded as one client.
+    /// Returns true if it is bounded as one client.
     pub fn is_client(self) -> bool {
         self.0.is_some()
     }
@@ -60,8 +60,9 @@ impl Ledger {
         account.0.map_or(0, |client| self.shard(client).lock().get(&client).copied().unwrap_or(0))
     }
 
-    /// Lets an account that holds `from` of something hold `to` instead, where `may` agrees, which is told what else the
-    /// client holds. `may` is asked with the client's entry locked, so that what it takes elsewhere and this entry agree.
+    /// Changes the amount of a resource that an account holds from `from` to `to`, if `may` agrees,
+    /// which receives the rest that the client holds. `may` is called with the client's entry
+    /// locked, so that its own accounting and this entry agree.
     pub fn change(&self, account: Account, from: usize, to: usize, may: impl FnOnce(usize) -> bool) -> bool {
         let Some(client) = account.0 else { return may(0) };
         let mut clients = self.shard(client).lock();
@@ -94,7 +95,8 @@ pub fn part(all: usize, percent: usize) -> usize {
     (all / 100 * percent + all % 100 * percent / 100).max(1)
 }
 
-/// Places of which there is a bounded number, such as for requests under way to an upstream. One client may have a part of them.
+/// Places of which there is a bounded number, such as for requests under way to an upstream. One
+/// client may have a part of them.
 #[derive(Debug)]
 pub struct Places {
     most: usize,
@@ -115,7 +117,8 @@ impl Places {
         Arc::new(Self { most, taken: AtomicUsize::new(0), clients: Ledger::default() })
     }
 
-    /// A place for this account, which may have so many `percent` of them; `None` where it has these, or all are taken.
+    /// A place for this account, which may have so many `percent` of them; `None` where it has
+    /// these, or all are taken.
     pub fn take(self: &Arc<Self>, account: Account, percent: usize) -> Option<Place> {
         let part = part(self.most, percent);
         let take = |taken: usize| (taken < self.most).then_some(taken + 1);

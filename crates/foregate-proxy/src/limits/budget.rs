@@ -1,9 +1,11 @@
-//! What filters of bodies, buffered starts of bodies and bodies kept for another attempt hold together.
+//! The memory of body filters, buffered starts of bodies and bodies kept for another attempt,
+//! together.
 //!
-//! Each of them has a bound of its own, but a thousand requests at the bound are a thousand times that. All of the process
-//! share one [`Budget`], and each takes its [`Share`] of it as it grows, on the [`Account`] of its client. One client may hold a
-//! part of the budget: beyond that it is refused, and others are not. The more is held, the smaller the largest share that is given
-//! out: requests that ask for much are refused long before those that ask for little.
+//! Each of them has a bound of its own, but a thousand requests at the bound are a thousand times
+//! that. The process has one [`Budget`], and each user takes its [`Share`] of it as it grows, on
+//! the [`Account`] of its client. One client may hold a part of the budget: beyond that it is
+//! refused, and others are not. The fuller the budget, the smaller the largest share that is given
+//! out: requests that need much are refused long before those that need little.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +14,7 @@ use crate::counters::metrics::Counter;
 use crate::limits::account::{Account, Ledger, part};
 use crate::limits::pressure::Charge;
 
-/// A share may be at most this part of what nobody else holds.
+/// A share may be at most this part of the rest that others leave.
 const LARGEST_SHARE: usize = 4;
 /// Shares grow and shrink by this much, bytes; less than that is not counted.
 const GRAIN: usize = 4096;
@@ -25,13 +27,14 @@ pub struct Budget {
     per_client: AtomicUsize,
     held: AtomicUsize,
     clients: Ledger,
-    /// Whether it is memory, which counts among what the process holds, and not room in files.
+    /// Set for memory, which counts for the process; unset for room in files.
     memory: bool,
     /// Shares that could not grow.
     pub refused: Counter,
 }
 
-/// The part of the budget that one body holds, on the account of its client. Given back when it is dropped.
+/// The part of the budget that one body holds, on the account of its client. Given back when it is
+/// dropped.
 #[derive(Debug)]
 pub struct Share {
     budget: Arc<Budget>,
@@ -46,7 +49,7 @@ impl Budget {
         Self { memory: true, ..Self::of_files(limit) }
     }
 
-    /// So many bytes that windows promise to peers: what comes in them is counted as memory when it comes.
+    /// A budget of bytes that windows promise to peers: they count as memory when they arrive.
     pub fn reserved(limit: usize) -> Self {
         Self::of_files(limit)
     }
@@ -63,7 +66,8 @@ impl Budget {
         }
     }
 
-    /// Changes how much there is, bytes, and the part of it that one client may hold, percent. What is held stays held.
+    /// Changes the size of the budget, bytes, and the part of one client, percent. Shares that
+    /// exceed it stay.
     pub fn set_limit(&self, limit: usize, per_client: usize) {
         self.limit.store(limit, Ordering::Relaxed);
         self.per_client.store(per_client, Ordering::Relaxed);
@@ -79,18 +83,18 @@ impl Budget {
         self.per_client.load(Ordering::Relaxed)
     }
 
-    /// Whether more than half is held, of all or of the part that this client may hold: requests that can do without more
-    /// should.
+    /// Returns true if more than half is held, of all or of the part of this client: optional users
+    /// should go without.
     pub fn is_short(&self, account: Account) -> bool {
         self.is_held(account, 2)
     }
 
-    /// The same for a quarter: a request that needs much may be refused.
+    /// Returns true if more than a quarter is held: a large request may be refused.
     pub fn is_felt(&self, account: Account) -> bool {
         self.is_held(account, 4)
     }
 
-    /// Whether more than one part in `parts` is held, of all or of the part that this client may hold.
+    /// Returns true if more than one part in `parts` is held, of all or of the part of this client.
     fn is_held(&self, account: Account, parts: usize) -> bool {
         let (held, limit) = (self.held(), self.limit.load(Ordering::Relaxed));
         let own = part(limit, self.per_client()) / parts;
@@ -98,8 +102,8 @@ impl Budget {
         held > limit / parts || held > own && self.clients.held(account) > own
     }
 
-    /// A share of nothing yet, on the account of a client. With all its shares together a client may hold no more than its
-    /// part, unless it has but one.
+    /// A share of nothing yet, on the account of a client. With all its shares together a client
+    /// may hold no more than its part, unless it has but one.
     pub fn share(self: &Arc<Self>, account: Account) -> Share {
         Share { budget: Arc::clone(self), held: 0, account, charge: Charge::new() }
     }
@@ -138,13 +142,13 @@ impl Share {
         self.budget.share(self.account)
     }
 
-    /// Bytes that it holds, without what is too little to be counted.
+    /// The bytes that it holds, without amounts too small to be counted.
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// Makes this the size of the share, bytes. False: there is not enough, and the share is what it was. To hold less is
-    /// always granted.
+    /// Sets the size of the share, bytes. Returns false, and changes nothing, if there is not
+    /// enough. A smaller size is always granted.
     #[must_use]
     pub fn hold(&mut self, bytes: usize) -> bool {
         let wanted = bytes - bytes % GRAIN;

@@ -1,4 +1,4 @@
-//! The connections of clients: how many there are, of whom, and how to reach them for a graceful end.
+//! The connections of clients: their number, their owners, and their graceful end.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ pub struct Registry {
     emptied: Notify,
     /// Connections that are told to end have their time for it.
     gentle: AtomicBool,
-    /// Whether a listener waits for a connection to end, and how it is told.
+    /// Set while a listener waits for a connection to end, with its notification.
     awaited: AtomicBool,
     left: Notify,
 }
@@ -38,18 +38,19 @@ struct Shard {
     clients: HashMap<IpAddr, Arc<Holdings>, foldhash::fast::RandomState>,
 }
 
-/// What the connections of one client, or of its network, have together.
+/// The resources of all connections of one client, or of its network.
 #[derive(Debug)]
 pub struct Holdings {
     network: IpAddr,
     connections: AtomicUsize,
     /// Connections to origins that serve it.
     pub origins: AtomicUsize,
-    /// What its connections hold over HTTP/2: what it has sent of bodies and nobody has taken, and their streams, bytes.
+    /// The memory that its connections hold over HTTP/2: unread input of bodies, and their streams,
+    /// bytes.
     streams: AtomicUsize,
     /// The heads of its requests, those that are large, bytes.
     heads: AtomicUsize,
-    /// What of that it has to give back.
+    /// The part of that which it has to release.
     owed: AtomicUsize,
 }
 
@@ -80,8 +81,8 @@ impl Holdings {
         self.streams.load(Ordering::Relaxed) + self.heads.load(Ordering::Relaxed)
     }
 
-    /// Whether a connection that holds so much is to end, for what the client has to give back. Those that hold least go on: with the
-    /// others there is half of all at least.
+    /// Returns true if a connection with this memory has to end, to release the client's excess.
+    /// The smallest ones stay: the others have at least half of it all.
     pub fn takes_back(&self, held: impl FnOnce() -> usize) -> bool {
         if self.owed.load(Ordering::Relaxed) == 0 {
             return false;
@@ -119,17 +120,17 @@ impl Drop for HeldHead {
 #[derive(Debug, Default)]
 struct Entry {
     listener: usize,
-    /// Those of its client, once it is known who that is.
+    /// The resources of its client, once it is known.
     holdings: OnceLock<Arc<Holdings>>,
     waker: Mutex<Option<Waker>>,
     told: AtomicBool,
     task: Mutex<ServedBy>,
 }
 
-/// What serves a connection.
+/// The protocol stage of a connection.
 #[derive(Debug, Default)]
 enum ServedBy {
-    /// It has been accepted just now.
+    /// It was accepted just now.
     #[default]
     Unknown,
     Task(AbortHandle),
@@ -175,8 +176,8 @@ impl Registry {
         Some(Arc::clone(holdings))
     }
 
-    /// Whether connections that are told to end keep their ordinary time limits: idle ones are not closed before, so that no request
-    /// can cross with the end.
+    /// Whether connections that are told to end keep their ordinary time limits: idle ones are not
+    /// closed before, so that no request can cross with the end.
     pub fn be_gentle(&self, gentle: bool) {
         self.gentle.store(gentle, Ordering::SeqCst);
     }
@@ -195,7 +196,7 @@ impl Registry {
         }
     }
 
-    /// Ends what is left of the connections of one listener at once; how many that were.
+    /// Ends the remaining connections of one listener at once; returns their number.
     pub fn cut(&self, listener: usize) -> usize {
         let mut cut = 0;
         for shard in &self.shards {
@@ -227,8 +228,8 @@ impl Registry {
         }
     }
 
-    /// Has the clients that hold the most over HTTP/2 end connections, until there are so many `bytes` less.
-    /// Those that hold less than `least` go on.
+    /// Makes the clients that hold the most over HTTP/2 end connections, until this number of
+    /// `bytes` is released. Those that hold less than `least` keep theirs.
     pub fn take_back(&self, bytes: usize, least: usize) {
         let mut largest = Vec::new();
         for shard in &self.shards {
@@ -269,7 +270,7 @@ impl Registry {
         let left = self.left.notified();
         self.awaited.store(true, Ordering::SeqCst);
         if self.count.load(Ordering::SeqCst) >= most {
-            // What is over by then is over: whoever waits looks again.
+            // The waiter checks again after the pause.
             let _ = tokio::time::timeout(pause, left).await;
         }
     }
@@ -283,7 +284,8 @@ impl Registry {
     }
 }
 
-/// A place among the connections, held until this value or the connection's [`Registered`] is dropped.
+/// A place among the connections, held until this value or the connection's [`Registered`] is
+/// dropped.
 #[derive(Debug)]
 pub struct Place(Arc<Registry>);
 
@@ -322,11 +324,11 @@ impl Registered {
         if self.holdings().is_some() {
             return true;
         }
-        // Only here, and by whoever serves the connection.
+        // Set only here, by the task that serves the connection.
         self.place.0.hold(client, most).is_some_and(|holdings| self.entry.holdings.set(holdings).is_ok())
     }
 
-    /// What the client has, with its other connections; `None` if it is not known who that is.
+    /// The resources of the client, with its other connections; `None` if it is unknown.
     pub fn holdings(&self) -> Option<&Arc<Holdings>> {
         self.entry.holdings.get()
     }
@@ -356,12 +358,13 @@ impl Registered {
         self.place.0.gentle.load(Ordering::SeqCst)
     }
 
-    /// Whether the connection shall end gracefully.
+    /// Returns true if the connection should end gracefully.
     pub fn is_told(&self) -> bool {
         self.entry.told.load(Ordering::SeqCst)
     }
 
-    /// Whether the connection shall end gracefully. The task is woken when it shall, or shall look again whether to go on.
+    /// Returns true if the connection should end gracefully. The task is woken for that, or to
+    /// check again.
     pub fn poll_told(&self, cx: &mut Context<'_>) -> bool {
         let mut waker = self.entry.waker.lock();
         match &mut *waker {
@@ -394,7 +397,7 @@ impl Drop for Registered {
         if let Some(holdings) = self.holdings() {
             let mut shard = registry.client_shard(holdings.network).lock();
             if holdings.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
-                // What its streams still have is about to end with the connection.
+                // The memory of its streams ends with the connection.
                 shard.clients.remove(&holdings.network);
             }
         }

@@ -1,6 +1,7 @@
-//! How many descriptors sockets of clients and origins and temporary files use, so that some are left for everything else.
+//! The descriptors used by sockets of clients and origins and by temporary files, so that some
+//! remain for other uses.
 //!
-//! Whoever is about to open something takes a place for it first: a thousand connects that are under way at once must not
+//! A place is taken before a descriptor is opened: a thousand concurrent connects must not
 //! all have found the last descriptor free.
 
 use std::io;
@@ -13,26 +14,31 @@ use rustix::process::{Resource, getrlimit};
 use crate::limits::account::{Account, Ledger, part};
 use crate::limits::clients::Holdings;
 
-/// Descriptors that connections and temporary files leave for health checks, admin, metrics, logs and configuration files.
+/// Descriptors that connections and temporary files leave for health checks, admin, metrics, logs
+/// and configuration files.
 pub const RESERVE: usize = 64;
-/// The part of the others that clients leave to origins, and origins to clients: a site whose origins are stuck must not keep the
-/// clients of others out, and clients who only wait must not keep others from their origins.
+/// The part of the rest that clients leave to origins, and origins to clients: a site with hanging
+/// origins must not keep the clients of others out, and idle clients must not keep others from
+/// their origins.
 const FOR_THE_OTHER_SIDE: usize = 8;
-/// The part that temporary files leave for connections: without these nothing would move on that a file waits for.
+/// The part that temporary files leave for connections: without these nothing would move on that a
+/// file waits for.
 const NOT_FOR_FILES: usize = 4;
 
-/// Connections to origins that may serve one client, however few are left for others: a page asks for as many things at once.
+/// Connections to origins that may serve one client, however few are left for others: a page asks
+/// for as many things at once.
 const FEW: usize = 64;
 
 static USED: AtomicUsize = AtomicUsize::new(0);
-/// Those of [`USED`] that connections to origins have.
+/// The part of [`USED`] that connections to origins hold.
 static OF_ORIGINS: AtomicUsize = AtomicUsize::new(0);
 /// The temporary files of each client.
 static FILES: LazyLock<Ledger> = LazyLock::new(Ledger::default);
 static ALLOWED: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Sees how many descriptors the process may have, and how many of them listeners, logs and the like have open: for when these
-/// have changed. They are what the reserve is for; where they have more than half of it open, it is the larger.
+/// Reads the limit of descriptors, and the number that listeners, logs and the like have open: to
+/// be called when these have changed. The reserve is for them; if they use more than half of it, it
+/// grows.
 pub fn look() {
     let limit = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok());
     // Without /proc only the reserve is left to them.
@@ -43,7 +49,7 @@ pub fn look() {
     ALLOWED.store(allowed.max(1), Ordering::Relaxed);
 }
 
-/// Whether an error says that there is no descriptor left.
+/// Returns true if an error means that there is no descriptor left.
 pub fn are_missing(error: &io::Error) -> bool {
     let code = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(code, Some(Errno::MFILE | Errno::NFILE))
@@ -54,7 +60,7 @@ pub fn used() -> usize {
     USED.load(Ordering::Relaxed)
 }
 
-/// Whether all are used that may be.
+/// Returns true if all available ones are used.
 pub fn are_scarce() -> bool {
     USED.load(Ordering::Relaxed) >= ALLOWED.load(Ordering::Relaxed)
 }
@@ -69,13 +75,14 @@ fn all_but(part: usize) -> usize {
     allowed - allowed / part
 }
 
-/// The place of one descriptor. It moves into what has the descriptor, and counts until that is dropped.
+/// The place of one descriptor. It moves into the owner of the descriptor, and counts until that is
+/// dropped.
 #[derive(Debug)]
 pub struct Used {
     of: Kind,
 }
 
-/// What has the descriptor.
+/// The owner of a descriptor.
 #[derive(Debug)]
 enum Kind {
     Client,
@@ -100,7 +107,8 @@ impl Used {
         Some(Self { of: Kind::Origin })
     }
 
-    /// A place for a temporary file on the account of a client, which may have so many `percent` of those that files may have.
+    /// A place for a temporary file on the account of a client, which may have so many `percent` of
+    /// those that files may have.
     pub fn take_for_file(account: Account, percent: usize) -> Option<Self> {
         let all = all_but(NOT_FOR_FILES);
         let took =
@@ -110,14 +118,15 @@ impl Used {
     }
 }
 
-/// A connection to an origin that serves a client alone. It counts as that client's until this is dropped: one that waits for the
-/// next request is nobody's.
+/// A connection to an origin that serves a client alone. It counts as that client's until this is
+/// dropped: one that waits for the next request is nobody's.
 #[derive(Debug)]
 pub struct OfClient(Arc<Holdings>);
 
 impl OfClient {
-    /// One more of them, unless the client has more than [`FEW`] and more than are left for others. So one client alone may have half
-    /// of all, two a third each. `idle` says how many serve nobody at present.
+    /// One more of them, unless the client has more than [`FEW`] and more than are left for others.
+    /// So one client alone may have half of all, two a third each. `idle` says how many serve
+    /// nobody at present.
     pub fn claim(client: &Arc<Holdings>, idle: impl FnOnce() -> usize) -> Option<Self> {
         let claimed = Self(Arc::clone(client));
         let before = client.origins.fetch_add(1, Ordering::Relaxed);
@@ -168,7 +177,8 @@ mod tests {
 
     use super::*;
 
-    /// How many each of so many clients gets of `all`, of which `idle` serve nobody, when they take turns.
+    /// How many each of so many clients gets of `all`, of which `idle` serve nobody, when they take
+    /// turns.
     fn shares(clients: usize, all: usize, idle: usize) -> Vec<usize> {
         let mut has = vec![0; clients];
         loop {

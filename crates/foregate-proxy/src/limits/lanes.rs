@@ -1,5 +1,5 @@
-//! Turns at something of which only so much may be under way, such as reads and writes of files: clients take turns, so that one
-//! that has much to do waits for itself.
+//! Turns at something of which only so much may be under way, such as reads and writes of files:
+//! clients take turns, so that one that has much to do waits for itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub struct Lanes(Mutex<Waiting>);
 struct Waiting {
     /// How many turns may begin at once.
     free: usize,
-    /// Those who wait, of each client.
+    /// The waiters of each client.
     lanes: HashMap<Account, VecDeque<oneshot::Sender<Turn>>, foldhash::fast::RandomState>,
     /// The clients that wait, the next one first.
     order: VecDeque<Account>,
@@ -53,12 +53,12 @@ impl Lanes {
         }
     }
 
-    /// Whether a turn may begin at once.
+    /// Returns true if a turn may begin at once.
     pub fn has_free(&self) -> bool {
         self.0.lock().free > 0
     }
 
-    /// Gives a turn that is over to the next who waits.
+    /// Passes a finished turn to the next waiter.
     fn hand_on(self: Arc<Self>) {
         let mut turn = Turn(Some(Arc::clone(&self)));
         loop {
@@ -79,12 +79,12 @@ impl Waiting {
         if lane.is_empty() {
             self.order.push_back(account);
         }
-        // Those who have left make room for those who come.
+        // Waiters that have left make room for new ones.
         lane.retain(|waits| !waits.is_closed());
         lane.push_back(tell);
     }
 
-    /// The next who waits; where there is none, a turn more may begin at once.
+    /// The next waiter; without one, another turn may begin at once.
     fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
         while let Some(account) = self.order.pop_front() {
             let Some(lane) = self.lanes.get_mut(&account) else { continue };

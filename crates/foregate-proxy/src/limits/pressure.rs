@@ -1,13 +1,15 @@
 //! How much memory peers make the process hold, and what that leads to.
 //!
-//! Each connection has bounds of its own, but ten thousand connections at their bounds are more than a machine has. So what
-//! they hold is counted where it is taken: buffers, heads that are being received, header blocks that are held back, what waits for
-//! streams of HTTP/2 in either direction, and what filters and starts of bodies hold ([`crate::limits::budget`]). As it grows towards the
-//! limit, the process does without what it can do without, cheapest first: keep-alive, requests, connections (see [`STAGES`]). Not
-//! the size of the process is looked at: that falls late, if at all, once memory has been given back.
+//! Each connection has bounds of its own, but ten thousand connections at their bounds are more
+//! than a machine has. So what they hold is counted where it is taken: buffers, heads that are
+//! being received, header blocks that are held back, what waits for streams of HTTP/2 in either
+//! direction, and what filters and starts of bodies hold ([`crate::limits::budget`]). As it grows
+//! towards the limit, the process does without what it can do without, cheapest first: keep-alive,
+//! requests, connections (see [`STAGES`]). Not the size of the process is looked at: that falls
+//! late, if at all, once memory has been given back.
 //!
-//! To count costs nearly nothing: each thread adds up what it takes and gives back, and tells of it in lumps, or when it is
-//! about to sleep.
+//! To count costs nearly nothing: each thread adds up what it takes and gives back, and tells of it
+//! in lumps, or when it is about to sleep.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -22,37 +24,41 @@ use crate::limits::buffer_size::{FIRST, LARGE, SMALL};
 use crate::limits::clients::{Holdings, Registry};
 use crate::time::notices::Notices;
 
-/// What a thread takes or gives back before it tells of it, bytes: several of the largest buffers, which come and go with each
-/// piece of a large body.
+/// The amount that a thread takes or releases before it reports it, bytes: several of the largest
+/// buffers, which come and go with each piece of a large body.
 const LUMP: isize = 256 * 1024;
 /// Where each stage begins, percent of the limit.
 const BEGINS: [usize; 3] = [50, 75, 100];
-/// Where requests are refused to everybody, percent of the limit. From the second stage on to those alone who have more connections
-/// than [`FEW`]: who makes the process hold much has many, as a connection has bounds of its own.
+/// The level at which all requests are refused, percent of the limit. From the second stage on,
+/// only clients with more connections than [`FEW`] are refused: a client that makes the process
+/// hold much has many, as a connection has bounds of its own.
 const FOR_ALL: usize = 90;
-/// Where everybody does without keep-alive, percent of the limit. From the first stage on those alone who have more connections.
+/// The level at which nobody gets keep-alive, percent of the limit. From the first stage on, only
+/// clients with more connections do without.
 const KEEP_ALIVE_FOR_ALL: usize = 85;
-/// Connections of somebody who does not make memory short.
+/// The number of connections of a client that does not make memory short.
 const FEW: usize = 8;
-/// A stage ends so much below its beginning, percent of the limit, so that one request does not make it come and go.
+/// A stage ends so much below its beginning, percent of the limit, so that one request does not
+/// make it come and go.
 const HYSTERESIS: usize = 10;
-/// From so much on, percent of the limit, buffers for bodies are no larger than [`SMALL`] or [`FIRST`]: those who do not read what
-/// they have asked for hold the fewer bytes the more of them there are.
+/// The levels, percent of the limit, from which buffers for bodies are at most [`SMALL`] or
+/// [`FIRST`]: the more clients do not read their responses, the fewer bytes each holds.
 const BUFFERS: [(usize, usize); 2] = [(40, FIRST), (25, SMALL)];
-/// What of our output may wait for one connection of HTTP/2, bytes: as much as a hundred streams hand over to `h2` before any of it is
-/// written.
+/// The pending output of one HTTP/2 connection, bytes: the amount that a hundred streams pass to
+/// `h2` before any of it is written.
 const UNSENT: usize = 4 * 1024 * 1024;
 /// How much of it from so much on, percent of the limit.
 const LESS_UNSENT: [(usize, usize); 4] = [(40, SMALL), (25, LARGE), (10, 256 * 1024), (5, 1024 * 1024)];
-/// A head that does not come at once may hold this part of what is left until requests are refused: whoever sends much of one
-/// and then waits is refused long before anybody whose requests come whole.
+/// A head that arrives slowly may hold this part of the room before requests are refused: a client
+/// that sends much of one and then waits is refused long before clients with complete requests.
 const LARGEST_HEAD: usize = 256;
 /// How often the stage is looked at by itself, and how often while requests are refused.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY_SHORT: Duration = Duration::from_millis(50);
-/// From the second stage on clients whose bodies nobody takes, or who take nothing themselves, have connections ended, those first that
-/// hold the most, until it is over: what was let in while there was enough may grow by the windows. And from the first stage on those
-/// who hold more than is left until the second get no further requests. Who holds less than this part of the limit is left alone.
+/// From the second stage on, connections of clients with unread bodies, or of clients that do not
+/// read, are ended, largest holders first, until the stage is over: earlier admissions may grow by
+/// their windows. From the first stage on, clients that hold more than the room below the second
+/// stage get no further requests. A client with less than this part of the limit is left alone.
 const LARGE_HOLDER: usize = 64;
 
 /// The names of the stages, as metrics have them.
@@ -64,7 +70,8 @@ pub static DRAINED: Counter = Counter::new();
 pub static REFUSED_REQUESTS: Counter = Counter::new();
 /// Heads that were refused before they were complete.
 pub static REFUSED_HEADS: Counter = Counter::new();
-/// Connections of HTTP/2 that ended because their clients held the most of bodies that nobody had taken, and of streams.
+/// Connections of HTTP/2 that ended because their clients held the most of bodies that nobody had
+/// taken, and of streams.
 pub static REFUSED_BODIES: Counter = Counter::new();
 /// Connections that were closed as they came.
 pub static REFUSED_CONNECTIONS: Counter = Counter::new();
@@ -74,11 +81,11 @@ static MEMORY: Accounts = Accounts::new();
 static CHANGED: Notify = Notify::const_new();
 
 thread_local! {
-    /// What this thread has not told of yet.
+    /// The unreported balance of this thread.
     static BALANCE: Cell<isize> = const { Cell::new(0) };
 }
 
-/// What the process holds.
+/// The memory that the process holds.
 struct Accounts {
     held: AtomicIsize,
     limit: AtomicUsize,
@@ -101,7 +108,7 @@ impl Accounts {
     }
 
     fn held(&self) -> usize {
-        // What one thread has told of is given back by another, which may be the first to tell.
+        // Memory reported by one thread may be released by another, which may report first.
         usize::try_from(self.held.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
@@ -138,7 +145,7 @@ impl Accounts {
         self.look()
     }
 
-    /// What has to be given back until the second stage is over; 0 where it has not been reached.
+    /// The excess over the second stage; 0 below it.
     fn excess(&self) -> usize {
         match self.stage.load(Ordering::Relaxed) {
             0 | 1 => 0,
@@ -167,7 +174,7 @@ impl Accounts {
         }
     }
 
-    /// What is left until requests are refused.
+    /// The room until requests are refused.
     fn left(&self) -> usize {
         self.share(BEGINS[1]).saturating_sub(self.held())
     }
@@ -227,7 +234,7 @@ fn note(bytes: isize) {
         balance.set(if told { 0 } else { sum });
         if told { sum } else { 0 }
     });
-    // A thread whose balance is gone tells of each change at once.
+    // A thread without a balance reports each change at once.
     tell(lump.unwrap_or(bytes));
 }
 
@@ -237,7 +244,7 @@ fn tell(bytes: isize) {
     }
 }
 
-/// Tells of what this thread has taken and given back so far. For threads that are about to sleep.
+/// Reports this thread's balance. For threads that are about to sleep.
 pub fn settle() {
     tell(BALANCE.replace(0));
 }
@@ -260,7 +267,7 @@ pub fn reached() -> [u64; 3] {
     [0, 1, 2].map(|stage: usize| MEMORY.reached.get(stage).map_or(0, Counter::get))
 }
 
-/// Whether so little is held that nobody has to do with less than is of use.
+/// Returns true if memory is plentiful.
 pub fn has_plenty() -> bool {
     largest_buffer() == LARGE
 }
@@ -275,22 +282,22 @@ pub fn largest_unsent() -> usize {
     MEMORY.largest_unsent()
 }
 
-/// Whether this client, if it is known, is to do without keep-alive.
+/// Returns true if this client, if it is known, gets no keep-alive.
 pub fn is_tight(client: Option<&Arc<Holdings>>) -> bool {
     MEMORY.ends_keep_alive(|| client.map(|client| client.connections()))
 }
 
-/// Whether the first stage has been reached: those who hold much get no further requests.
+/// Returns true from the first stage on: large holders get no further requests.
 pub fn is_felt() -> bool {
     MEMORY.stage.load(Ordering::Relaxed) >= 1
 }
 
-/// Whether requests are refused, to some at least.
+/// Returns true if requests of some or all clients are refused.
 pub fn is_short() -> bool {
     MEMORY.stage.load(Ordering::Relaxed) >= 2
 }
 
-/// Whether new connections are to be closed.
+/// Returns true if new connections are closed.
 pub fn refuses_connections() -> bool {
     MEMORY.stage.load(Ordering::Relaxed) >= 3
 }
@@ -299,11 +306,12 @@ pub fn refuses_connections() -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shortage;
 
-/// Whether a new request of this client, if it is known, may be served.
+/// Admits a new request of this client, if it is known.
 ///
 /// # Errors
 ///
-/// New requests are refused at present, or those of clients with as many; this one has been counted.
+/// New requests are refused at present, or those of clients with as many; this one has been
+/// counted.
 pub fn admit(client: Option<&Arc<Holdings>>) -> Result<(), Shortage> {
     let connections = || client.map(|client| client.connections());
     if MEMORY.admits(connections, || client.map_or(0, |client| client.held())) {
@@ -313,7 +321,7 @@ pub fn admit(client: Option<&Arc<Holdings>>) -> Result<(), Shortage> {
     Err(Shortage)
 }
 
-/// Whether a head, of which more has to come, may hold so many bytes. If not, that has been counted.
+/// Returns true if an incomplete head may hold so many bytes. If not, that has been counted.
 pub fn allows_head(bytes: usize) -> bool {
     let allows = MEMORY.allows_head(bytes);
     if !allows {
@@ -322,12 +330,13 @@ pub fn allows_head(bytes: usize) -> bool {
     allows
 }
 
-/// Follows the stages: wakes idle connections, and those of clients that hold the most, which end by themselves, and tells the log.
+/// Follows the stages: wakes idle connections, and those of clients that hold the most, which end
+/// by themselves, and tells the log.
 pub async fn watch(registry: Arc<Registry>) {
     let (mut last, mut for_all, mut told) = (0, false, 0);
     let notices = Notices::default();
     loop {
-        // What has changed is waited for; what threads raced for is found soon.
+        // Stable levels are polled rarely; races between threads show up soon.
         let pause = if last < 2 { LOOK_EVERY } else { LOOK_EVERY_SHORT };
         let _ = tokio::time::timeout(pause, CHANGED.notified()).await;
         MEMORY.look();
@@ -342,7 +351,7 @@ pub async fn watch(registry: Arc<Registry>) {
             registry.take_back(excess, MEMORY.large_holding());
         }
         let now = Instant::now();
-        // What is worse is told at once, each stage once in a while.
+        // A worse stage is reported at once, each stage once in a while.
         if stage != told && (stage > told || notices.take(now)) {
             notices.give(now);
             told = stage;

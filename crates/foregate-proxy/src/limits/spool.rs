@@ -1,8 +1,8 @@
-//! Bodies in temporary files: starts of bodies that steps look at and that are too long to be held in memory.
+//! Bodies in temporary files: starts of bodies that steps read and that are too long for memory.
 //!
-//! A file has no name (`O_TMPFILE`; where the file system has none of these, the name is taken away at once), so that nothing
-//! is left of it whatever becomes of the process, and nobody else can open it. All that touches it happens on other threads
-//! than the workers', as many at a time as [`TURNS`]: a disk that is slow holds up those who use it, and nobody else.
+//! A file has no name (`O_TMPFILE`; on file systems without it, the name is removed at once), so
+//! that nothing is left after a crash, and no other process can open it. All operations run outside
+//! of the workers, as many at a time as [`TURNS`]: a slow disk delays only its users.
 
 use std::fs::{File, Permissions};
 use std::future::Future;
@@ -27,16 +27,18 @@ use crate::limits::lanes::Lanes;
 use crate::limits::pressure::{self, Charge};
 use crate::time::notices::Notices;
 
-/// What is written or read at a time, bytes: a body that comes slowly holds as much in memory, at most.
+/// The size of a write or read, bytes: the most memory of a slow body.
 pub const PIECE: usize = 64 * 1024;
-/// Where no step asks for more than this of a body, bytes, it is never put into a file: without memory for it the answer is 503.
+/// Where no step asks for more than this of a body, bytes, it is never put into a file: without
+/// memory for it the answer is 503.
 pub const SHORT: usize = 128 * 1024;
 /// Reads and writes at a time, of all files; others wait for their turn.
 const TURNS: usize = 16;
 /// The longest that one of them may take, with the wait for its turn. Beyond, it has failed.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Whether starts of bodies may go into files for the steps of this plan: because they say so, or where memory is short.
+/// Returns true if starts of bodies may go into files for the steps of this plan: by their
+/// settings, or when memory is short.
 pub fn is_used_by(plan: &Plan) -> bool {
     plan.body_in_memory() < plan.body() || plan.body() > SHORT
 }
@@ -44,17 +46,18 @@ pub fn is_used_by(plan: &Plan) -> bool {
 /// Why a body could not be kept in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpoolError {
-    /// All files together hold as much as they may, or those of its client, or there are as many as there may be.
+    /// All files together hold as much as they may, or those of its client, or there are as many as
+    /// there may be.
     Limit,
     /// The file could not be made, written or read in time.
     Io,
 }
 
-/// What the files of the process share.
+/// The state shared by the files of the process.
 #[derive(Debug)]
 pub struct Spools {
     turns: Arc<Lanes>,
-    /// What they hold together.
+    /// Their total size.
     pub budget: Arc<Budget>,
     /// Files that could not be made, written or read.
     pub failed: Counter,
@@ -72,7 +75,7 @@ pub struct Spool {
     share: Mutex<Share>,
     account: Account,
     of: Arc<Spools>,
-    /// Whose threads read it for those that may block, but not for ever.
+    /// The runtime for reads that may block for a limited time.
     runtime: Handle,
 }
 
@@ -88,17 +91,18 @@ impl Spools {
         }
     }
 
-    /// Whether the disk has just taken too long. For [`LONGEST`] no further file is made then: whoever has a long body is told
-    /// at once, and does not add to what hangs.
+    /// Returns true if the disk was just too slow. For [`LONGEST`] no further file is made then:
+    /// clients with long bodies get an error at once, and do not add to the queue.
     fn is_stuck(&self) -> bool {
         self.stuck.lock().is_some_and(|since| since.elapsed() < LONGEST)
     }
 
-    /// Makes a file in this folder, on the account of a client.
+    /// Creates a file in this folder, on the account of a client.
     ///
     /// # Errors
     ///
-    /// It could not be made, or there is no descriptor for it, or the client has its part of them.
+    /// It could not be created, or there is no descriptor for it, or the client has used its part
+    /// of them.
     pub async fn create(self: &Arc<Self>, folder: &Path, account: Account) -> Result<Arc<Spool>, SpoolError> {
         if self.is_stuck() {
             self.failed.inc();
@@ -121,7 +125,8 @@ impl Spools {
         Ok(Arc::new(Spool { file: Some(file), length, share, account, of: Arc::clone(self), runtime }))
     }
 
-    /// Tries whether a file can be made in this folder, and tells if not: better at the start than with the first long body.
+    /// Tries whether a file can be made in this folder, and tells if not: better at the start than
+    /// with the first long body.
     pub async fn probe(&self, folder: PathBuf) {
         let path = folder.clone();
         let make = move || tempfile::tempfile_in(path).map(drop);
@@ -160,8 +165,9 @@ impl Default for Spools {
     }
 }
 
-/// Does something that may block, on a thread that may, in its turn, which lasts until it is over: what hangs keeps its place.
-/// Clients take turns, so that the files of one do not keep those of others waiting.
+/// Runs an operation that may block, on a thread for that, in its turn, which lasts until it is
+/// over: a hanging one keeps its place. Clients take turns, so that the files of one do not block
+/// those of others.
 #[expect(
     clippy::disallowed_methods,
     reason = "as many are under way as there are turns; others wait here, each for its own"
@@ -184,7 +190,8 @@ async fn in_turn<T: Send + 'static>(
 }
 
 impl Drop for Spool {
-    /// The system frees the room of a file when it is closed, which for a long one takes milliseconds. It counts until then.
+    /// The system frees the room of a file when it is closed, which for a long one takes
+    /// milliseconds. It counts until then.
     fn drop(&mut self) {
         let Some(file) = self.file.take() else { return };
         let none = self.of.budget.share(self.account);
@@ -233,7 +240,8 @@ impl Spool {
         Ok(())
     }
 
-    /// All of it. Blocks for as long as reading may take: for threads for heavy work, of which there are few.
+    /// All of it. Blocks for as long as reading may take: for threads for heavy work, of which
+    /// there are few.
     ///
     /// # Errors
     ///
@@ -268,7 +276,7 @@ type Reading = Pin<Box<dyn Future<Output = io::Result<Vec<u8>>> + Send>>;
 /// Reads the start of a body again, from its beginning.
 pub struct Reader {
     spool: Arc<Spool>,
-    /// What has been read of it.
+    /// The position.
     at: u64,
     piece: Vec<u8>,
     /// The memory of that.
@@ -276,7 +284,7 @@ pub struct Reader {
     /// How much of the piece has been consumed.
     gone: usize,
     reading: Option<Reading>,
-    /// What comes behind the file, and its share of the memory.
+    /// The bytes behind the file, and their share of the memory.
     rest: Option<Box<(Vec<u8>, Share)>>,
 }
 
@@ -286,7 +294,7 @@ impl Reader {
         Self { spool, at: 0, piece: Vec::new(), charge: Charge::new(), gone: 0, reading: None, rest: None }
     }
 
-    /// The same with bytes behind those of the file, which could not be put there.
+    /// Adds bytes behind those of the file, which could not be written to it.
     #[must_use]
     pub fn followed_by(self, rest: Vec<u8>, share: Share) -> Self {
         let rest = (!rest.is_empty()).then(|| Box::new((rest, share)));
@@ -303,7 +311,7 @@ impl Reader {
         Arc::clone(&self.spool)
     }
 
-    /// Whether bytes stand behind those of the file.
+    /// Returns true if there are bytes behind those of the file.
     pub fn has_rest(&self) -> bool {
         self.rest.is_some()
     }
@@ -313,12 +321,12 @@ impl Reader {
         self.spool.len() + self.rest.as_ref().map_or(0, |rest| rest.0.len() as u64)
     }
 
-    /// Whether all has been read and consumed.
+    /// Returns true if everything has been read and consumed.
     pub fn is_done(&self) -> bool {
         self.data().is_empty() && self.reading.is_none() && self.at >= self.len()
     }
 
-    /// What has been read and not been consumed.
+    /// The read and unconsumed bytes.
     pub fn data(&self) -> &[u8] {
         self.piece.get(self.gone..).unwrap_or_default()
     }
@@ -350,7 +358,8 @@ impl Reader {
             let (spool, at) = (Arc::clone(&self.spool), self.at);
             let turns = Arc::clone(&spool.of.turns);
             let mut piece = std::mem::take(&mut self.piece);
-            // As with other buffers: a peer that takes little holds the less the more of them there are.
+            // As with other buffers: a peer that takes little holds the less the more of them there
+            // are.
             let most = PIECE.min(pressure::largest_buffer());
             Box::pin(async move {
                 let account = spool.account;

@@ -1,4 +1,5 @@
-//! Moves a body from one peer to the other with backpressure: what is not consumed is not read.
+//! Moves a body from one peer to the other with backpressure: nothing is read before earlier bytes
+//! are consumed.
 
 use std::task::{Context, Poll, ready};
 
@@ -13,14 +14,14 @@ use super::{Link, Received};
 use crate::limits::budget::Share;
 use crate::transport::outcome::CopyError;
 
-/// Who is being waited for.
+/// The peer or event being waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
     /// The peer that sends the body.
     Source,
     /// The peer that receives it.
     Sink,
-    /// Whoever is asked for what a filter needs: see [`Copy::question`].
+    /// The answer to a filter's fetch: see [`Copy::question`].
     Answer,
     /// The file that holds the start of the body.
     File,
@@ -28,12 +29,12 @@ pub enum Waiting {
     Nobody,
 }
 
-/// Which trailers whose names have an underscore go on.
+/// The trailers with an underscore in their name that are forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Underscores {
     /// All of them.
     All,
-    /// Those that are no other spelling of a known name.
+    /// Names that are no other spelling of a known name.
     Own,
     /// None.
     None,
@@ -53,7 +54,7 @@ pub(super) enum End {
 /// A body on its way from one peer to another.
 #[derive(Debug)]
 pub struct Copy {
-    /// Who is being waited for.
+    /// The peer being waited for.
     pub waiting: Waiting,
     /// Bytes taken from the source so far.
     pub moved: u64,
@@ -61,16 +62,17 @@ pub struct Copy {
     pub sent: u64,
     /// The most that may be moved.
     pub limit: u64,
-    /// Bytes kept for another attempt, and the most that may be kept; `None` once more than that was moved. What of them the
-    /// present sink has not got yet goes before all else.
+    /// Bytes kept for another attempt, and their limit; `None` once more than that was moved. The
+    /// part that the present sink has not received yet goes first.
     pub kept: Option<Kept>,
-    /// Which trailers whose names have an underscore go on.
+    /// The trailers with an underscore in their name that are forwarded.
     pub underscores: Underscores,
-    /// What trailers go through.
+    /// The checks of trailers.
     pub(super) trailers: Option<Box<Trailers>>,
     /// Filters of modules that the body goes through.
     pub filter: Option<Box<Filter>>,
-    /// What was taken from the source before, and goes first; counted as moved when it is, or already where it is in a file.
+    /// Bytes that were taken from the source before, and go first; counted as moved then, or
+    /// earlier if they are in a file.
     pub front: Option<Front>,
     pub(super) end: End,
     gave_up: bool,
@@ -78,12 +80,13 @@ pub struct Copy {
     broken: Option<CopyError>,
 }
 
-/// What is taken and given at a time, bytes. Beyond, other tasks of the worker have their turn: a peer that is always ready would
-/// hold it for milliseconds.
+/// The amount moved at a time, bytes. After it, other tasks of the worker run: a peer that is
+/// always ready would hold it for milliseconds.
 const BURST: u64 = 128 * 1024;
-/// What is given at a time of a body that is at hand, bytes.
+/// The amount moved at a time of a body that is at hand, bytes.
 const KEPT_PIECE: usize = 64 * 1024;
-/// The same for a body that goes through filters that are not quick, which may need a millisecond for half of it.
+/// The amount moved at a time through filters that are not quick, which may need a millisecond for
+/// half of it.
 const FILTERED_BURST: u64 = 32 * 1024;
 
 impl Copy {
@@ -110,7 +113,7 @@ impl Copy {
         Self { waiting: Waiting::Nobody, end: End::Told, ..Self::new() }
     }
 
-    /// Whether the whole body has been received and handed to the sink.
+    /// Returns true if the whole body has been received and handed to the sink.
     pub fn is_done(&self) -> bool {
         self.waiting == Waiting::Nobody
     }
@@ -120,7 +123,7 @@ impl Copy {
         (self.front, self.filter, self.broken) = (front, None, None);
     }
 
-    /// Puts filters before the body. What is kept of it already, because nothing was sent yet, goes through them now.
+    /// Adds filters. Kept bytes, which were not sent yet, are filtered now.
     ///
     /// # Errors
     ///
@@ -129,7 +132,7 @@ impl Copy {
         let filter = Filter::new(chain, share)?;
         let filter = self.filter.insert(Box::new(filter));
         if let Some(kept) = &mut self.kept {
-            // What lies in a file goes through them when it is sent.
+            // Bytes in a file are filtered when they are sent.
             for piece in kept.take().bytes.chunks(Chain::PIECE) {
                 filter.write(piece)?;
             }
@@ -141,11 +144,13 @@ impl Copy {
         Ok(())
     }
 
-    /// Has filters that are about to be put before the body take its first piece, before the head is sent. Pending: it has not come.
+    /// Has filters that are about to be put before the body take its first piece, before the head
+    /// is sent. Pending: it has not come.
     ///
     /// # Errors
     ///
-    /// Filters need more memory than there is. Other faults of the body break it off behind its head.
+    /// Filters need more memory than there is. Other faults of the body break it off behind its
+    /// head.
     pub fn poll_begin(
         &mut self,
         cx: &mut Context<'_>,
@@ -166,7 +171,7 @@ impl Copy {
                 (written, count)
             }
             (None, Some(source)) => {
-                // What fails here fails again when it is moved.
+                // An error here recurs when the body is moved.
                 let Ok(Received::Data) = ready!(source.poll_receive(cx)) else { return Poll::Ready(Ok(())) };
                 let piece = filter.start.piece(source.data());
                 let (written, count) = (filter.write(piece), piece.len());
@@ -186,12 +191,12 @@ impl Copy {
 
     /// The filters, if the body goes through them: the rest of one may pass by.
     fn filtering(&mut self) -> Option<&mut Filter> {
-        // What was taken before goes the same way from its start to its end.
+        // Earlier bytes take the same way from start to end.
         let front = self.front.is_some();
         self.filter.as_deref_mut().filter(|filter| front || !filter.is_over())
     }
 
-    /// What a filter needs before it can go on, unless it has been asked for.
+    /// The fetch that a filter needs before it can go on, unless it was taken.
     pub fn question(&mut self) -> Option<FetchRequest> {
         self.filter.as_mut()?.chain.question()
     }
@@ -201,7 +206,7 @@ impl Copy {
         self.moved.wrapping_add(self.sent)
     }
 
-    /// The source has come to its end before anything was moved; what is kept is all of the body.
+    /// The source ended before anything was moved; the kept bytes are the whole body.
     pub fn source_ended(&mut self) {
         self.end = End::Reached;
         self.waiting = Waiting::Nobody;
@@ -213,20 +218,20 @@ impl Copy {
         self.waiting = Waiting::Nobody;
     }
 
-    /// Another sink takes what the last one did not want.
+    /// Another sink takes the bytes that the last one did not take.
     pub fn resume(&mut self) {
         if std::mem::take(&mut self.gave_up) {
             self.waiting = Waiting::Source;
         }
     }
 
-    /// Whether some of the body was not moved although it may have come.
+    /// Returns true if some of the body was not moved although it may have arrived.
     pub fn gave_up(&self) -> bool {
         self.gave_up
     }
 
-    /// Moves what can be moved, to the end of `source`, or of what is at hand where there is none. Pending means that [`Self::waiting`]
-    /// has to act.
+    /// Moves the available bytes, to the end of `source`, or of the bytes at hand if there is none.
+    /// Pending means that [`Self::waiting`] has to act.
     pub fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -262,7 +267,7 @@ impl Copy {
             if self.progress().wrapping_sub(start) >= burst {
                 give_way(cx);
                 if quick.is_some() {
-                    // What was gathered goes with what comes at once.
+                    // Gathered bytes are sent together with bytes that arrive at once.
                     self.waiting = Waiting::Source;
                     return Poll::Pending;
                 }
@@ -287,7 +292,7 @@ impl Copy {
                 Poll::Ready(Ok(())) if self.end == End::Told => continue,
                 Poll::Ready(Ok(())) => {}
                 Poll::Pending if self.waiting == Waiting::Answer => {
-                    // What was written so far must not wait for the answer.
+                    // The output so far must not wait for the answer.
                     return match self.poll_flush(cx, sink, Waiting::Answer) {
                         Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                         _ => Poll::Pending,
@@ -313,7 +318,7 @@ impl Copy {
                             continue;
                         }
                     }
-                    // What was taken from the source must not wait for what it sends next.
+                    // Moved bytes must not wait for the next ones of the source.
                     return match self.poll_flush(cx, sink, Waiting::Source) {
                         Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                         _ => Poll::Pending,
@@ -365,7 +370,7 @@ impl Copy {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends what filters have written, if it is due; then nothing more is taken from the source before that.
+    /// Sends filtered output, if it is due; nothing more is read from the source before that.
     fn poll_filtered(
         &mut self,
         cx: &mut Context<'_>,
@@ -438,7 +443,7 @@ impl Copy {
         sent
     }
 
-    /// Notes what the sink has taken, and keeps it for another attempt.
+    /// Records the bytes that the sink has taken, and keeps them for another attempt.
     fn took(&mut self, data: &[u8]) {
         self.sent += data.len() as u64;
         if let Some(kept) = &mut self.kept
@@ -448,7 +453,7 @@ impl Copy {
         }
     }
 
-    /// Sends some of what was kept to a sink that has not got it yet.
+    /// Sends kept bytes to a sink that has not received them yet.
     fn poll_kept(&mut self, cx: &mut Context<'_>, sink: &mut Link) -> Poll<Result<(), CopyError>> {
         let Some(kept) = &mut self.kept else { return Poll::Ready(Ok(())) };
         let due = kept.due();
@@ -462,7 +467,7 @@ impl Copy {
         Poll::Ready(Ok(()))
     }
 
-    /// Moves some of what was taken from the source before.
+    /// Moves bytes that were taken from the source before.
     fn poll_front(&mut self, cx: &mut Context<'_>, sink: &mut Link) -> Poll<Result<(), CopyError>> {
         let Some(front) = &mut self.front else { return Poll::Ready(Ok(())) };
         match front.poll_fill(cx) {

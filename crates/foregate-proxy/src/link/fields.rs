@@ -6,7 +6,8 @@ use bytes::Bytes;
 use foregate_wire::{HeaderList, NameId};
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// The largest list whose values share an allocation. `h2` keeps values for its compression, each of which holds on to all of it.
+/// The largest list with values that share an allocation. `h2` keeps values for its compression,
+/// each of which keeps all of it alive.
 const SHARED: usize = 2 * 1024;
 
 /// Appends the fields of `map` to `list`, in order.
@@ -39,7 +40,7 @@ pub fn to_map(list: &HeaderList) -> HeaderMap {
     for field in list.iter() {
         let value = values.slice(at..at + field.value.len());
         at += field.value.len();
-        // Both were checked when they were parsed; what http refuses all the same must not cross.
+        // Both were checked when they were parsed; a field that http refuses must not cross.
         if let (Some(name), Ok(value)) = (name(field.id, field.name), HeaderValue::from_maybe_shared(value)) {
             map.append(name, value);
         }
@@ -48,7 +49,8 @@ pub fn to_map(list: &HeaderList) -> HeaderMap {
 }
 
 fn name(id: NameId, name: &[u8]) -> Option<HeaderName> {
-    /// The known names in the order of their ids. Making one looks at each of its bytes; a copy does not.
+    /// The known names in the order of their ids. Making one looks at each of its bytes; a copy
+    /// does not.
     static KNOWN: LazyLock<Vec<HeaderName>> =
         LazyLock::new(|| NameId::all().map(|id| HeaderName::from_static(id.as_str())).collect());
     match (id as usize).checked_sub(1) {

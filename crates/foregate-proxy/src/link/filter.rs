@@ -1,4 +1,4 @@
-//! Filters of modules that a body goes through, and what they have written.
+//! Filters of a body by modules, and their output.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
@@ -10,7 +10,8 @@ use crate::limits::budget::Share;
 use crate::limits::buffer_size;
 use crate::transport::outcome::CopyError;
 
-/// Filters behind each other, with a clock to measure them by. A panic of one in a dry run is caught.
+/// Filters behind each other, with a clock to measure them by. A panic of one in a dry run is
+/// caught.
 pub fn chain(filters: Vec<Filtered>) -> Chain {
     Chain::guarded(filters, |run| catch_unwind(AssertUnwindSafe(run)).is_ok()).clock(|| {
         static START: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -18,7 +19,7 @@ pub fn chain(filters: Vec<Filtered>) -> Chain {
     })
 }
 
-/// Filters, and what they have written that is still to be sent.
+/// Filters, and their pending output.
 pub struct Filter {
     /// The filters.
     pub chain: Chain,
@@ -30,22 +31,22 @@ pub struct Filter {
     pub(super) ended: bool,
     /// Filters hold nothing back that could be sent now.
     flushed: bool,
-    /// What was written is sent at once.
+    /// The output is to be sent at once.
     hurried: bool,
-    /// What has become of filters, to be counted.
+    /// Failures of filters, to be counted.
     pub faults: Faults,
     /// They may make another body than its sender has described in trailers.
     pub rewrites: bool,
     /// How the start of the body is sent.
     pub(super) start: Start,
-    /// What it holds of the memory for filters.
+    /// Its share of the memory for filters.
     share: Share,
 }
 
-/// What filters have made of a piece.
+/// The result of filters for a piece.
 type Ran = Result<Passed, (Bail, &'static str)>;
 
-/// What has become of filters, by the names of their steps.
+/// Failures of filters, by the names of their steps.
 #[derive(Debug, Default)]
 pub struct Faults {
     /// They have let the rest of their body pass unchanged.
@@ -56,13 +57,13 @@ pub struct Faults {
     pub panicked: Option<&'static str>,
 }
 
-/// What a buffer of filters may keep of its memory once it is empty, bytes. So much is gathered at first.
+/// The capacity that an empty buffer of filters keeps, bytes. This amount is gathered at first.
 const FILTER_KEPT: usize = buffer_size::SMALL;
 /// So much is gathered once that was too little: every piece that is sent wakes its receiver.
 const FILTER_LARGE: usize = buffer_size::LARGE;
 
 impl Filter {
-    /// Filters behind each other, which hold what they do on behalf of `share`.
+    /// A chain of filters with memory from `share`.
     ///
     /// # Errors
     ///
@@ -86,15 +87,15 @@ impl Filter {
         Ok(filter)
     }
 
-    /// The same for a body whose start is sent [by itself](Start::SOON).
+    /// For a body whose start is sent [by itself](Start::SOON).
     #[must_use]
     pub fn begins_soon(mut self) -> Self {
         self.start = Start::SOON;
         self
     }
 
-    /// Filters a piece of a body that is whole, or its end; to be called again after each answer, without a piece, until
-    /// nothing is asked for any more.
+    /// Filters a piece of a body that is whole, or its end; to be called again after each answer,
+    /// without a piece, until nothing is asked for any more.
     ///
     /// # Errors
     ///
@@ -110,25 +111,25 @@ impl Filter {
         Ok(self.chain.question())
     }
 
-    /// The step whose filter waits for an answer.
+    /// The step with the waiting filter.
     pub fn asking(&self) -> &'static str {
         self.chain.asking().unwrap_or_default()
     }
 
-    /// What filters have made of a body.
+    /// Takes the output of filters.
     pub fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.out)
     }
 
-    /// Ends the filters; what is left is the share of the bytes that they have written and that were [taken](Self::take_output).
+    /// Ends the filters; the remaining share covers the output that was [taken](Self::take_output).
     pub fn into_share(self, bytes: usize) -> Share {
         let mut share = self.share;
-        // It has counted them until now, and what the filters held besides.
+        // It has counted them until now, together with the memory of filters.
         let _ = share.hold(bytes);
         share
     }
 
-    /// Gives filters what they have asked for.
+    /// Passes the answer to a filter's fetch.
     ///
     /// # Errors
     ///
@@ -138,7 +139,7 @@ impl Filter {
         self.run(|chain, out| chain.answer(answer, out))
     }
 
-    /// What was written and not sent.
+    /// The unsent output.
     pub(super) fn pending(&self) -> &[u8] {
         self.out.get(self.sent..).unwrap_or_default()
     }
@@ -158,25 +159,26 @@ impl Filter {
         }
     }
 
-    /// Whether the rest of the body passes by all filters, and they have nothing more that is to be sent before.
+    /// Returns true if the rest of the body bypasses all filters, and no output is left to send
+    /// before it.
     pub(super) fn is_over(&self) -> bool {
         self.chain.is_over() && self.pending().is_empty()
     }
 
-    /// Whether what was written is to be sent before more is filtered. As long as the source has more, it is gathered, so
-    /// that there are fewer and larger pieces.
+    /// Returns true if output has to be sent before more is filtered. While the source has more,
+    /// output is gathered, to make fewer and larger pieces.
     pub(super) fn is_due(&self) -> bool {
         let full = self.pending().len() + Chain::PIECE > self.room;
         let stops = self.ended || self.chain.is_pending() || self.chain.is_waiting() || self.chain.is_over();
         !self.pending().is_empty() && (full || stops || self.hurried)
     }
 
-    /// What was written is the last of the body.
+    /// Returns true if the output is the last of the body.
     pub(super) fn is_last(&self) -> bool {
         self.ended && !self.chain.is_pending() && !self.chain.is_waiting()
     }
 
-    /// What was written is to be sent, although the source may have more soon. Whether there is any.
+    /// Makes the output due, although the source may have more soon. Returns true if there is any.
     pub(super) fn hurry(&mut self) -> bool {
         self.hurried = !self.pending().is_empty();
         self.hurried
@@ -206,7 +208,7 @@ impl Filter {
         Ok(true)
     }
 
-    /// Nothing more comes for now: has filters write what they hold back. Whether that was anything.
+    /// Flushes the filters, as no input is available. Returns true if there is output.
     pub(super) fn flush(&mut self) -> Result<bool, CopyError> {
         if std::mem::replace(&mut self.flushed, true) {
             return Ok(false);
@@ -221,9 +223,10 @@ impl Filter {
         self.run(|chain, out| chain.end(out))
     }
 
-    /// Has the filters do something, and notes what has become of them.
+    /// Runs the filters, and records failures.
     fn run(&mut self, work: impl FnOnce(&mut Chain, &mut Vec<u8>) -> Ran) -> Result<(), CopyError> {
-        // What has been sent must not pile up where it is never all that was written, as with a window that opens bit by bit.
+        // Sent bytes must not pile up if output is never sent completely, as with a window that
+        // opens bit by bit.
         if self.sent > 0 && self.sent >= self.pending().len() {
             self.out.drain(..self.sent);
             self.sent = 0;
@@ -257,7 +260,8 @@ impl Filter {
         }
     }
 
-    /// Has the share follow what is held. Where there is not enough, the filter that holds most is asked to do without.
+    /// Updates the share to the held memory. If there is not enough, the filter that holds most
+    /// gives up.
     fn account(&mut self) -> Result<(), CopyError> {
         if self.share.hold(self.chain.held() + self.out.capacity()) {
             return Ok(());

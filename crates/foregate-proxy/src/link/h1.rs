@@ -18,12 +18,12 @@ use crate::tls::Refusal;
 use crate::transport::buffer::Buffer;
 use crate::transport::stream::{IdleState, Stream, poll_write_both};
 
-/// What is ever read of a head, in bytes, whatever the limits say.
+/// The most bytes of a head that are read, regardless of the limits.
 const MOST_OF_A_HEAD: usize = 128 * 1024;
-/// Pieces of a body up to this size are copied behind what waits to be written, so that a head and a small body
-/// leave in one system call; larger ones are written from where they are.
+/// Pieces of a body up to this size are copied behind pending output, so that a head and a small
+/// body leave in one system call; larger ones are written in place.
 const COPY_AT_MOST: usize = 4 * 1024;
-/// What waits to be written before it is written, in bytes.
+/// The pending output that triggers a write, in bytes.
 const WAIT_AT_MOST: usize = 16 * 1024;
 
 /// Why no head could be received.
@@ -37,7 +37,7 @@ pub enum HeadFault<E> {
     Malformed(E),
 }
 
-/// What is left to send of the present message's body.
+/// The rest of the present message's body to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sending {
     Nothing,
@@ -102,13 +102,13 @@ impl H1Link {
         (self.stream, ahead)
     }
 
-    /// Bytes that have been received and belong to nothing yet: the start of the next message, or what should
-    /// not be there.
+    /// Received bytes that belong to no message yet: the start of the next message, or excess
+    /// bytes.
     pub fn ahead(&self) -> &[u8] {
         &self.input.unread()[self.data + self.after_data..]
     }
 
-    /// Whether there is more, decrypted, behind that: see [`Stream::holds_back`].
+    /// Returns true if more bytes, decrypted, are behind that: see [`Stream::holds_back`].
     pub fn holds_back(&mut self) -> bool {
         self.stream.holds_back()
     }
@@ -116,7 +116,8 @@ impl H1Link {
     /// Waits for more bytes to come in ahead of the next message; `false` at the end of the stream.
     pub fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, LinkError>> {
         let count = match ready!(self.input.poll_fill(cx, &mut self.stream, MOST_OF_A_HEAD)) {
-            // Requests say how long they are: nothing is lost where TLS was not told of the end between them.
+            // Requests say how long they are: nothing is lost where TLS was not told of the end
+            // between them.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && self.stream.is_tls_server() => 0,
             filled => filled?,
         };
@@ -124,13 +125,13 @@ impl H1Link {
         Poll::Ready(Ok(count > 0))
     }
 
-    /// Whether the peer has sent something that has not been read, or has ended, asking the kernel: the event loop may not have heard
-    /// of it yet, but will.
+    /// Returns true if the peer has sent unread bytes, or has ended, according to the kernel: the
+    /// event loop may not have reported it yet.
     pub fn has_unread(&self) -> bool {
         self.stream.socket().look_now() != IdleState::Quiet
     }
 
-    /// Bytes of memory in which it keeps what has been received.
+    /// The memory for received bytes.
     pub fn held(&self) -> usize {
         self.input.held()
     }
@@ -237,7 +238,7 @@ impl H1Link {
         if self.ended { Poll::Ready(Ok(0)) } else { self.input.poll_fill(cx, &mut self.stream, LARGE) }
     }
 
-    /// What has been received of the body and not been consumed.
+    /// The received and unconsumed bytes of the body.
     pub fn data(&self) -> &[u8] {
         &self.input.unread()[..self.data]
     }
@@ -265,12 +266,12 @@ impl H1Link {
         }
     }
 
-    /// Whether the whole body has been received and consumed.
+    /// Returns true if the whole body has been received and consumed.
     pub fn is_received(&self) -> bool {
         self.data == 0 && self.decoder.is_done()
     }
 
-    /// Whether the peer has ended its side of the connection.
+    /// Returns true if the peer has closed its side of the connection.
     pub fn has_ended(&self) -> bool {
         self.ended
     }
@@ -327,10 +328,10 @@ impl H1Link {
         Poll::Ready(Ok(taken))
     }
 
-    /// Takes the last of a body in chunks behind what waits, if that is not too much to be copied, so that the end of the body
-    /// leaves in the same system call. Whether it has.
+    /// Copies the last data of a chunked body behind pending output if it is small, so that the end
+    /// of the body leaves in the same system call. Returns true if it did.
     pub fn gather_last(&mut self, data: &[u8]) -> bool {
-        // With room for what stands around it.
+        // With room for the chunk's framing.
         let fits = self.output.len() + data.len() <= WAIT_AT_MOST - 64;
         let gathers = self.sending == Sending::Chunks(0) && !data.is_empty() && fits;
         if gathers {
@@ -342,7 +343,7 @@ impl H1Link {
         gathers
     }
 
-    /// Writes what waits and then the start of `data`; at least one byte of `data` is taken.
+    /// Writes pending output and then the start of `data`; consumes at least one byte of `data`.
     fn poll_write_through(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, LinkError>> {
         loop {
             let waiting = self.output.len();
@@ -392,7 +393,8 @@ impl H1Link {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends our side of a connection that is closed next: under TLS its end has to be told (RFC 8446, 6.1).
+    /// Ends our side of a connection that is closed next: under TLS its end has to be told (RFC
+    /// 8446, 6.1).
     pub fn poll_goodbye(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
         match self.stream {
             Stream::Plain(_) => self.poll_flush(cx),
@@ -400,7 +402,8 @@ impl H1Link {
         }
     }
 
-    /// Whether the connection may serve another message: nothing of the last one is left over.
+    /// Returns true if the connection may serve another message: nothing of the last one is left
+    /// over.
     pub fn is_clean(&self) -> bool {
         !self.ended
             && self.is_received()
@@ -409,7 +412,8 @@ impl H1Link {
             && self.sending == Sending::Nothing
     }
 
-    /// What has become of a connection that nobody uses. Consumes some of what there is: unless it is quiet, it has to be closed.
+    /// The state of an idle connection. Consumes available bytes: unless it is quiet, the
+    /// connection has to be closed.
     pub fn look(&mut self) -> IdleState {
         if !self.stream.is_tls() {
             return self.stream.socket().look();
@@ -425,12 +429,14 @@ impl H1Link {
         }
     }
 
-    /// The same, asking the kernel: the event loop may not have heard of all that has come.
+    /// The state of an idle connection according to the kernel: the event loop may not have
+    /// reported all input yet.
     pub fn look_now(&mut self) -> IdleState {
         self.stream.look_now()
     }
 
-    /// Whether TLS has decrypted bytes that nobody has asked for, or has ended: neither the input nor the socket shows that.
+    /// Returns true if TLS has decrypted unread bytes, or has ended: neither the input nor the
+    /// socket shows that.
     pub fn is_ahead_in_tls(&mut self) -> bool {
         self.stream.is_tls() && self.poll_ahead(&mut Context::from_waker(Waker::noop())).is_ready()
     }
@@ -444,8 +450,8 @@ impl H1Link {
         self.trailers_charge.set(0);
     }
 
-    /// Ready once the connection has failed while nothing was to be received. A peer that has only ended its own
-    /// side still waits for us.
+    /// Ready once the connection has failed while nothing was to be received. A peer that has only
+    /// ended its own side still waits for us.
     pub fn poll_abandoned(&mut self, cx: &mut Context<'_>) -> Poll<LinkError> {
         if self.ended || !self.input.is_empty() || !self.decoder.is_done() {
             return Poll::Pending;
@@ -456,11 +462,11 @@ impl H1Link {
         }
     }
 
-    /// Breaks the message off that is being sent: what was taken leaves if it can, and where a plain close could
-    /// be misread as the end of the message, the connection is reset.
+    /// Breaks off the message being sent: accepted bytes leave if possible, and if a plain close
+    /// could be misread as the end of the message, the connection is reset.
     pub fn abort(&mut self) {
         let mut nobody = Context::from_waker(Waker::noop());
-        // What cannot leave at once is lost, as is its message.
+        // Bytes that cannot leave at once are lost, as is their message.
         let _ = self.poll_flush(&mut nobody);
         if self.sending == Sending::UntilClose {
             self.stream.reset_on_close();

@@ -18,25 +18,26 @@ use crate::limits::pressure::Charge;
 #[derive(Debug)]
 pub struct H2Link {
     receive: Option<RecvStream>,
-    /// The stream, while the head of its response has not come: what follows may have come before anybody asks.
+    /// The stream, before the head of its response has arrived: the body may arrive before it is
+    /// polled.
     awaited: Option<u32>,
-    /// Where what it takes is counted.
+    /// The counter of its input.
     unread: Option<Arc<Unread>>,
     chunk: Bytes,
-    /// What comes behind it and was put together.
+    /// Gathered input behind that.
     gathered: Vec<u8>,
     turn: Turn,
-    /// What comes is no body: the message has none.
+    /// The message may not have a body, but bytes arrive.
     refused: Option<Bodiless>,
     trailers: HeaderList,
     /// The memory of them.
     trailers_charge: Charge,
     send: Option<SendStream<Piece>>,
-    /// Where what it sends is counted until it has left.
+    /// The counter of its output until that has left.
     unsent: Option<Arc<Unsent>>,
     /// Some of a body has been sent.
     begun: bool,
-    /// What is left to send when the length is known and no trailers can follow.
+    /// The length left to send, if it is known and no trailers can follow.
     left: Option<u64>,
 }
 
@@ -50,7 +51,8 @@ pub enum Bodiless {
 }
 
 impl H2Link {
-    /// A stream, and where bodies come from and go to so far as that is known; see [`Self::set_receive`] and [`Self::begin_send`].
+    /// A stream, and where bodies come from and go to so far as that is known; see
+    /// [`Self::set_receive`] and [`Self::begin_send`].
     pub fn new(receive: Option<RecvStream>, send: Option<SendStream<Piece>>) -> Self {
         Self {
             receive,
@@ -69,17 +71,17 @@ impl H2Link {
         }
     }
 
-    /// Has what it takes counted.
+    /// Sets the counter of its input.
     pub fn count_in(&mut self, unread: Arc<Unread>) {
         self.unread = Some(unread);
     }
 
-    /// Has what it sends counted.
+    /// Sets the counter of its output.
     pub fn count_out(&mut self, unsent: Arc<Unsent>) {
         self.unsent = Some(unsent);
     }
 
-    /// Where what it sends is counted.
+    /// The counter of its output.
     pub fn unsent(&self) -> Option<&Arc<Unsent>> {
         self.unsent.as_ref()
     }
@@ -102,8 +104,8 @@ impl H2Link {
         self.receive = Some(receive);
     }
 
-    /// Our head has been sent, and this is where its body goes. With a known length and without trailers the
-    /// last byte ends the stream; with `None` it is ended by [`Self::finish`].
+    /// Our head has been sent, and this is where its body goes. With a known length and without
+    /// trailers the last byte ends the stream; with `None` it is ended by [`Self::finish`].
     pub fn begin_send(&mut self, send: Option<SendStream<Piece>>, length: BodyLength) {
         self.send = send;
         self.left = match length {
@@ -146,7 +148,8 @@ impl H2Link {
                     if !connection || !self.unread.as_ref().is_some_and(has_all) {
                         return Poll::Ready(Err(error.into()));
                     }
-                    // To `h2` a stream on which we still send is broken by the end of its connection, though its response is whole.
+                    // To `h2` a stream on which we still send is broken by the end of its
+                    // connection, though its response is whole.
                     self.stop_receiving();
                 }
                 None => {
@@ -166,25 +169,27 @@ impl H2Link {
         let (Some(receive), Some(unread)) = (&mut self.receive, &self.unread) else { return };
         let stream = receive.stream_id().as_u32();
         while unread.is_many(stream, cx.waker()) {
-            // How it ends is found by whoever receives the rest.
+            // The reader of the rest finds the end.
             let Poll::Ready(Some(Ok(chunk))) = receive.poll_data(cx) else { return };
             unread.took_frame(stream);
             self.gathered.extend_from_slice(&chunk);
         }
     }
 
-    /// Takes no body, whatever the origin sends: the message has none. The stream may end behind it nevertheless, see
-    /// [`Self::take_refused`].
+    /// Takes no body, whatever the origin sends: the message has none. The stream may end behind it
+    /// nevertheless, see [`Self::take_refused`].
     pub fn refuse_body(&mut self, why: Bodiless) {
         self.refused = self.receive.is_some().then_some(why);
     }
 
-    /// From here on what was refused is received, so that the stream can end without a reset; why it was, if there is something.
+    /// Accepts the refused body from here on, so that the stream can end without a reset; returns
+    /// the reason, if there is one.
     pub fn take_refused(&mut self) -> Option<Bodiless> {
         self.refused.take()
     }
 
-    /// Waits for what comes behind a head that has no body: whether it is one. The stream ends with it.
+    /// Waits for input behind a head without a body; returns true if there is a body. The stream
+    /// ends with it.
     pub fn poll_refused(&mut self, why: Bodiless, cx: &mut Context<'_>) -> Poll<bool> {
         Poll::Ready(match ready!(self.poll_receive(cx)) {
             Ok(Received::Data) => {
@@ -193,7 +198,8 @@ impl H2Link {
                 true
             }
             Ok(_) => false,
-            // `h2` looks itself behind HEAD. Behind the others it minds a length that nothing follows, which is as it should be.
+            // `h2` looks itself behind HEAD. Behind the others it minds a length that nothing
+            // follows, which is as it should be.
             Err(error) => why != Bodiless::Status && error == LinkError::Reset(Reason::PROTOCOL_ERROR),
         })
     }
@@ -206,7 +212,7 @@ impl H2Link {
         }
     }
 
-    /// What has been received and not been consumed.
+    /// The received and unconsumed bytes.
     pub fn data(&self) -> &[u8] {
         &self.chunk
     }
@@ -238,7 +244,7 @@ impl H2Link {
         self.trailers_charge.set(0);
     }
 
-    /// Whether the whole body has been received and consumed.
+    /// Returns true if the whole body has been received and consumed.
     pub fn is_received(&self) -> bool {
         self.chunk.is_empty()
             && self.gathered.is_empty()
@@ -260,7 +266,7 @@ impl H2Link {
             None => usize::MAX,
             Some(unsent) => match unsent.poll_room(cx, !self.begun) {
                 Poll::Ready(room) => room,
-                // Whoever waits for others to be sent has to learn that its own stream is over.
+                // A waiter has to learn that its own stream is over.
                 Poll::Pending => return send.poll_reset(cx).map(|reset| Err(reset?.into())),
             },
         };

@@ -1,10 +1,11 @@
-//! Lets what an HTTP/2 origin sends through to `h2`, but no header block that is malformed or too large.
+//! Passes an HTTP/2 origin's frames to `h2`, except header blocks that are malformed or too large.
 //!
-//! Between its HPACK decoder and the types that it hands out, `h2` ends the whole connection for some malformed fields,
-//! and drops others while the response goes on; of trailers that are too large it drops the last. So blocks are judged before it
-//! sees them ([`Inspector`]). One that is malformed or too large is replaced by one for which `h2` resets the stream (RFC 9113,
-//! section 8.1.1), and which leaves its dynamic table in step with the origin's. Everything else passes untouched, where it was
-//! read, up to a flood of frames that make no progress: `h2` would answer all of them. Without I/O.
+//! Between its HPACK decoder and its types, `h2` ends the whole connection for some malformed
+//! fields, and drops others while the response goes on; of trailers that are too large it drops the
+//! last. So blocks are judged before ([`Inspector`]). A malformed or large one is replaced by one
+//! for which `h2` resets the stream (RFC 9113, section 8.1.1), and which leaves its dynamic table
+//! in step with the origin's. Everything else passes unchanged and in place, up to a flood of
+//! frames without progress: `h2` would answer all of them. Without I/O.
 
 mod block;
 mod doubts;
@@ -24,23 +25,25 @@ use crate::transport::buffer::Buffer;
 use crate::transport::frames::{Frame, HEADER, flag, kind};
 use crate::transport::meter::Meter;
 
-/// What the fields of a block may have together, by what is allowed for a head: what is only too large concerns its stream alone.
-/// Beyond, the connection ends.
+/// The limit on the fields of a block, as a multiple of the limit of a head: a head that is only
+/// too large concerns its stream alone. Beyond, the connection ends.
 const LIST_FACTOR: usize = 4;
-/// What they may always have together, as many clients share the connection.
+/// The minimum of that limit, as many clients share the connection.
 const LIST: usize = 256 * 1024;
-/// The first byte of a block that begins with `:status: 200`, as nearly all do (RFC 7541, appendix A).
+/// The first byte of a block that begins with `:status: 200`, as nearly all do (RFC 7541, appendix
+/// A).
 const STATUS_200: u8 = 0x88;
-/// CONTINUATION frames that `h2` gets as they came. It ends a connection for more than five in one block; where there are more, the
-/// block goes on in as few as can be.
+/// CONTINUATION frames that `h2` gets as they came. It ends a connection for more than five in one
+/// block; where there are more, the block goes on in as few as can be.
 const CONTINUATIONS: usize = 4;
-/// By how much the memory for what is held grows at least, in bytes.
+/// The smallest growth of the memory for held input, in bytes.
 const STEP: usize = 4 * 1024;
 /// Frames of a block, by which it is bounded while it is held.
 const BLOCK_FRAMES: usize = 24;
 /// Bytes that WINDOW_UPDATE has (RFC 9113, section 6.9).
 const WINDOW: usize = 4;
-/// Bytes of SETTINGS that are looked at, at most: there are some ten settings, of six bytes each (section 6.5.1).
+/// Bytes of SETTINGS that are looked at, at most: there are some ten settings, of six bytes each
+/// (section 6.5.1).
 const SETTINGS: usize = 20 * SETTING;
 const SETTING: usize = 6;
 /// Which of them is the window of new streams (section 6.5.2).
@@ -58,24 +61,25 @@ pub struct HeadGate {
     meter: Meter,
     /// Of frames that it cannot judge.
     doubts: Doubts,
-    /// What padding that was dropped has taken of windows.
+    /// The window used by dropped padding.
     padding: Padding,
-    /// What has come and cannot be judged yet; it begins with a frame.
+    /// Input that cannot be judged yet; it begins with a frame.
     held: Vec<u8>,
     /// The memory of that.
     charge: Charge,
-    /// What `h2` gets next.
+    /// The next input for `h2`.
     ready: Buffer,
-    /// The streams whose head was too large.
+    /// The streams with heads that were too large.
     too_large: Vec<u32>,
-    /// For heads, of which only the bytes are judged here, and trailers. The bytes are those of the list.
+    /// For heads, of which only the bytes are judged here, and trailers. The bytes are those of the
+    /// list.
     limits: HeadLimits,
     /// The largest frame that the origin may send.
     frame_limit: usize,
     fault: Option<Reason>,
-    /// The stream whose frame is at fault.
+    /// The stream of the offending frame.
     culprit: Option<u32>,
-    /// It has said GOAWAY.
+    /// It has sent GOAWAY.
     leaving: bool,
 }
 
@@ -84,7 +88,7 @@ pub struct HeadGate {
 struct Streams {
     /// The last that was opened.
     last: u32,
-    /// Those whose response has not come to its end; and whether its head has, but for interim ones.
+    /// The streams with incomplete responses; true once the final head has arrived.
     awaited: Vec<(u32, bool)>,
 }
 
@@ -101,12 +105,12 @@ impl Streams {
         self.awaited.len()
     }
 
-    /// Whether a response, or the rest of it, is to come on a stream.
+    /// Returns true if a response, or the rest of it, is awaited on a stream.
     fn has(&self, stream: u32) -> bool {
         self.awaited.iter().any(|(open, _)| *open == stream)
     }
 
-    /// Whether a response on a stream has to begin with its head.
+    /// Returns true if a response on a stream has to begin with its head.
     fn awaits_head(&self, stream: u32) -> bool {
         self.awaited.contains(&(stream, false))
     }
@@ -121,7 +125,8 @@ impl Streams {
         stream % 2 == 1 && stream <= self.last && !self.awaits_head(stream)
     }
 
-    /// What the block of this frame is; `None` for one that `h2` takes for neither, since its stream has been closed or never was.
+    /// The section of this frame's block; `None` if its stream has been closed or never existed, so
+    /// that `h2` reads it as neither.
     fn section(&mut self, frame: &Frame) -> Option<Section> {
         let begun = self.awaited.iter().find(|(open, _)| *open == frame.stream);
         let section = begun.map(|(_, begun)| if *begun { Section::Trailers } else { Section::Response });
@@ -132,19 +137,19 @@ impl Streams {
     }
 }
 
-/// What becomes of the next bytes.
+/// The treatment of the next bytes.
 enum Turn {
     /// So many pass.
     Pass(usize),
-    /// So many have been replaced by what is ready, or by nothing.
+    /// This many were replaced by the ready input, or by nothing.
     Replaced(usize),
     /// More must come.
     Wait,
 }
 
 impl HeadGate {
-    /// For a new connection, whose heads and trailers have these limits, and its frames `frame_limit` bytes. Its dynamic table is as
-    /// large as it is without SETTINGS.
+    /// For a new connection with these limits on heads and trailers, and frames of at most
+    /// `frame_limit` bytes. Its dynamic table has the default size.
     pub fn new(limits: HeadLimits, frame_limit: usize) -> Self {
         let list = limits.bytes.saturating_mul(LIST_FACTOR).max(LIST);
         Self {
@@ -166,8 +171,8 @@ impl HeadGate {
         }
     }
 
-    /// Looks at bytes that were read and says how many of the first may go on to `h2` as they are. The others are kept;
-    /// [`Self::ready`] has them once they have been judged.
+    /// Looks at bytes that were read and says how many of the first may go on to `h2` as they are.
+    /// The others are kept; [`Self::ready`] has them once they have been judged.
     pub fn pass(&mut self, bytes: &[u8]) -> usize {
         let passed = self.let_pass(bytes);
         self.charge.set(self.held.capacity());
@@ -201,12 +206,12 @@ impl HeadGate {
         at
     }
 
-    /// What `h2` gets before anything else that is read.
+    /// The input for `h2` before any further bytes.
     pub fn ready(&mut self) -> &mut Buffer {
         &mut self.ready
     }
 
-    /// The streams whose response was refused since the last call, as its head was too large.
+    /// The streams that were refused since the last call because their head was too large.
     pub fn take_too_large(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.too_large)
     }
@@ -216,17 +221,17 @@ impl HeadGate {
         self.fault
     }
 
-    /// Whether the origin has flooded the connection with frames.
+    /// Returns true if the origin has flooded the connection with frames.
     pub fn is_flood(&self) -> bool {
         self.fault == Some(Reason::ENHANCE_YOUR_CALM)
     }
 
-    /// The stream whose frame is the reason for that, if it belongs to one.
+    /// The stream of the frame that caused that, if it belongs to one.
     pub fn culprit(&self) -> Option<u32> {
         self.culprit.filter(|stream| *stream > 0)
     }
 
-    /// Whether the origin has said GOAWAY.
+    /// Returns true if the origin has sent GOAWAY.
     pub fn is_leaving(&self) -> bool {
         self.leaving
     }
@@ -253,14 +258,15 @@ impl HeadGate {
         self.meter.awaits_ack();
     }
 
-    /// We have reset a stream: what comes for it is `h2`'s to ignore.
+    /// Records a reset of ours: `h2` ignores later frames of the stream.
     pub fn stream_is_reset(&mut self, stream: u32) {
         self.streams.close(stream);
         self.doubts.reset();
     }
 
-    /// What becomes of DATA that says nothing; `None` for all other frames. `h2` ends a connection after a hundred of them in its life,
-    /// and with it the streams of many clients. Those that no stream may have are `h2`'s to judge.
+    /// The treatment of empty DATA; `None` for all other frames. `h2` ends a connection after a
+    /// hundred of them in its life, and with it the streams of many clients. Frames of invalid
+    /// streams are left to `h2`.
     fn says_nothing(&mut self, input: &[u8], frame: &Frame) -> Option<Turn> {
         let short = frame.kind == kind::DATA && frame.length <= MOST_PADDING && !frame.has(flag::END_STREAM);
         let is_padded = frame.has(flag::PADDED);
@@ -282,7 +288,7 @@ impl HeadGate {
         Some(Turn::Replaced(HEADER + frame.length))
     }
 
-    /// Appends frames that give back what padding which was dropped has taken of windows, since `h2` does not know of it.
+    /// Appends frames that return the window used by dropped padding, of which `h2` does not know.
     pub fn give_back(&mut self, out: &mut Buffer) {
         let streams = &self.streams;
         self.padding.give_back(out, |stream| streams.has(stream));
@@ -344,7 +350,8 @@ impl HeadGate {
         Ok(Turn::Pass(count))
     }
 
-    /// Takes note of a frame that is no block and that passes, and whose stream, if it has one, `was_open`.
+    /// Records a frame that is no block and that passes; `was_open` is the state of its stream, if
+    /// it has one.
     fn measure(&mut self, frame: &Frame, was_open: bool) -> Result<(), Reason> {
         match frame.kind {
             kind::GOAWAY => return Ok(()),
@@ -361,7 +368,8 @@ impl HeadGate {
     fn begin(&mut self, input: &[u8], frame: &Frame) -> Result<Option<Turn>, Reason> {
         match frame.kind {
             kind::HEADERS => return self.head(input, frame).map(Some),
-            // A block begins with HEADERS, and nobody may push to us (RFC 9113, sections 6.10 and 8.4).
+            // A block begins with HEADERS, and nobody may push to us (RFC 9113, sections 6.10 and
+            // 8.4).
             kind::CONTINUATION | kind::PUSH_PROMISE => return Err(Reason::PROTOCOL_ERROR),
             kind::DATA if self.streams.awaits_head(frame.stream) => return Err(Reason::PROTOCOL_ERROR),
             kind::DATA if !frame.has(flag::END_STREAM) => {}
@@ -376,7 +384,7 @@ impl HeadGate {
                     return Err(Reason::FLOW_CONTROL_ERROR);
                 }
             }
-            // `h2` would end the connection, and not say whose fault it was.
+            // `h2` would end the connection, without naming the stream.
             kind::WINDOW_UPDATE if frame.length == WINDOW && self.streams.has(frame.stream) => {
                 match input.get(HEADER..HEADER + WINDOW) {
                     None => return Ok(Some(Turn::Wait)),
@@ -449,8 +457,9 @@ impl HeadGate {
             if section == Some(Section::Response) && !inspected.is_interim() {
                 self.streams.head_has_come(frame.stream);
             }
-            // There should be none in an interim response (RFC 9110, section 8.6), and `h2` would hold the body of the final one to it;
-            // that of a 304 whose stream ends with a frame of its own, as well.
+            // An interim response should have none (RFC 9110, section 8.6), and `h2` would apply it
+            // to the body of the final one; likewise for a 304 whose stream ends with a frame of
+            // its own.
             let has_none = |decoded: &mut Vec<u8>| {
                 inspected.is_interim()
                     || !frame.has(flag::END_STREAM)
@@ -480,14 +489,15 @@ impl HeadGate {
     }
 }
 
-/// Whether the head says that nothing has changed (RFC 9110, section 15.4.5).
+/// Returns true if the head has the status 304 (RFC 9110, section 15.4.5).
 fn is_not_modified(head: &Inspected<'_>, decoded: &mut Vec<u8>) -> bool {
     let mut is = false;
     head.fields(decoded, |name, value| is |= name == b":status" && value == b"304");
     is
 }
 
-/// Whether settings give streams a larger window than there may be (RFC 9113, section 6.5.2).
+/// Returns true if settings give streams a larger window than the maximum (RFC 9113, section
+/// 6.5.2).
 fn sets_window_beyond(settings: &[u8]) -> bool {
     let mut windows =
         settings.chunks_exact(SETTING).filter_map(|setting| setting.strip_prefix(&INITIAL_WINDOW_SIZE));

@@ -1,4 +1,4 @@
-//! One peer's end of an exchange: what can be received from it and sent to it, whatever the protocol.
+//! One peer's end of an exchange: receiving and sending, for any protocol.
 //!
 //! Clients and origins look the same from here, so that the exchange has one way to move a body.
 
@@ -57,7 +57,7 @@ impl Link {
         each!(self, link => link.poll_receive(cx))
     }
 
-    /// Whether it is a stream of an HTTP/2 connection.
+    /// Returns true for a stream of an HTTP/2 connection.
     pub fn is_h2(&self) -> bool {
         matches!(self, Self::H2(_) | Self::Client(_))
     }
@@ -69,7 +69,7 @@ impl Link {
         }
     }
 
-    /// Whether bytes have come behind the head of CONNECT, also such as wait to be read.
+    /// Returns true if bytes have arrived behind the head of CONNECT, including unread ones.
     pub fn has_more(&mut self) -> bool {
         let mut nobody = Context::from_waker(std::task::Waker::noop());
         match self {
@@ -83,14 +83,15 @@ impl Link {
         }
     }
 
-    /// Where what an origin sends has to wait: puts small pieces of it together, which cost more memory than their bytes.
+    /// Gathers small pieces of an origin's body that has to wait, since they cost more memory than
+    /// their bytes.
     pub fn gather(&mut self, cx: &mut Context<'_>) {
         if let Self::H2(link) = self {
             link.gather(cx);
         }
     }
 
-    /// What has been received and not been consumed.
+    /// The received and unconsumed bytes.
     pub fn data(&self) -> &[u8] {
         each!(self, link => link.data())
     }
@@ -115,7 +116,7 @@ impl Link {
         each!(self, link => link.poll_send(cx, data))
     }
 
-    /// The same for data that is the last of a body, so that it may leave with its end.
+    /// Sends the last data of a body, which may leave together with the end.
     pub fn poll_send_last(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, LinkError>> {
         if let Self::H1(link) = self
             && link.gather_last(data)
@@ -125,7 +126,8 @@ impl Link {
         self.poll_send(cx, data)
     }
 
-    /// Waits until a head, or trailers, may be sent; HTTP/1 always has room for the one that it sends.
+    /// Waits until a head, or trailers, may be sent; HTTP/1 always has room for the one that it
+    /// sends.
     pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Self::H1(_) | Self::Cached(_) => Poll::Ready(()),
@@ -134,7 +136,7 @@ impl Link {
         }
     }
 
-    /// Whether more of a body waits here than fits in an ordinary window.
+    /// Returns true if more of a body waits here than fits in an ordinary window.
     pub fn holds_grown_window(&self) -> bool {
         match self {
             Self::H1(_) | Self::H2(_) | Self::Cached(_) => false,
@@ -142,7 +144,7 @@ impl Link {
         }
     }
 
-    /// When the peer has taken something of other streams last, while there is no room for what this one is to send.
+    /// The last progress of the peer's other streams, while there is no room for this one's output.
     pub fn left_at(&self) -> Option<Instant> {
         match self {
             // Nobody asks that of an origin.
@@ -155,7 +157,7 @@ impl Link {
     pub fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
         match self {
             Self::H1(link) => link.poll_flush(cx),
-            // The connection's own task writes what was taken.
+            // The connection's own task writes accepted bytes.
             Self::H2(_) | Self::Client(_) | Self::Cached(_) => Poll::Ready(Ok(())),
         }
     }
@@ -175,7 +177,7 @@ impl Link {
         }
     }
 
-    /// Breaks the exchange off so that the peer cannot take what it has for a whole message.
+    /// Breaks the exchange off so that the peer cannot mistake the part for a whole message.
     pub fn abort(&mut self) {
         each!(self, link => link.abort());
     }

@@ -1,4 +1,4 @@
-//! The start of a body: what was taken of it before, and what is kept.
+//! The start of a body: bytes taken before, and bytes that are kept.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,7 +11,7 @@ use crate::limits::budget::Share;
 use crate::limits::spool::Reader;
 use crate::transport::outcome::CopyError;
 
-/// Bytes of a body, for several who read them, with what they hold of the memory that all share.
+/// Bytes of a body with several readers, with their share of the common memory.
 #[derive(Debug)]
 pub struct Held {
     /// The bytes.
@@ -23,7 +23,7 @@ pub struct Held {
 /// The start of a body, kept in case it has to be sent again.
 #[derive(Debug)]
 pub struct Kept {
-    /// What has been taken from the source, and gone through filters.
+    /// The bytes taken from the source, after filters.
     held: Arc<Held>,
     /// How many of them the present sink has got.
     gone: usize,
@@ -37,7 +37,7 @@ impl Kept {
         Self { limit, ..Self::start(Arc::new(Held { bytes: Vec::new(), share: Some(share) })) }
     }
 
-    /// What was taken from the source before, and no sink has got. No more is kept.
+    /// Bytes that were taken from the source before and not sent. No more is kept.
     pub fn start(held: Arc<Held>) -> Self {
         Self { limit: held.bytes.len(), gone: 0, held }
     }
@@ -47,7 +47,7 @@ impl Kept {
         self.held.bytes.len()
     }
 
-    /// What the present sink has not got yet.
+    /// The bytes that the present sink has not received yet.
     pub fn due(&self) -> &[u8] {
         self.held.bytes.get(self.gone..).unwrap_or_default()
     }
@@ -62,7 +62,8 @@ impl Kept {
         self.gone = 0;
     }
 
-    /// Keeps also what the sink has just got. False: that is too much, and nothing is to be kept any more.
+    /// Also keeps the bytes just sent. Returns false if that is too much; nothing is kept from then
+    /// on.
     #[must_use]
     pub fn append(&mut self, data: &[u8]) -> bool {
         let length = self.len() + data.len();
@@ -78,13 +79,13 @@ impl Kept {
         true
     }
 
-    /// Takes what is kept out.
+    /// Takes the kept bytes.
     pub fn take(&mut self) -> Arc<Held> {
         let share = self.held.share.as_ref().map(Share::another);
         std::mem::replace(&mut self.held, Arc::new(Held { bytes: Vec::new(), share }))
     }
 
-    /// Makes what is kept ours alone, to become so long: steps may still read the same.
+    /// Makes the kept bytes unique, with room for `length`: steps may still read the same ones.
     fn own(&mut self, length: usize) -> bool {
         if Arc::get_mut(&mut self.held).is_some() {
             return true;
@@ -98,8 +99,9 @@ impl Kept {
     }
 }
 
-/// Appends to bytes that become `most` at the utmost, for which no room is made beyond that, and counts them in their share. False:
-/// there is no memory for that. Room that nothing has been written to is none that the system has given.
+/// Appends to bytes that become `most` at the utmost, for which no room is made beyond that, and
+/// counts them in their share. False: there is no memory for that. Room that nothing has been
+/// written to is none that the system has given.
 #[must_use]
 pub fn extend(bytes: &mut Vec<u8>, data: &[u8], most: usize, share: Option<&mut Share>) -> bool {
     let length = bytes.len() + data.len();
@@ -117,13 +119,13 @@ pub fn extend(bytes: &mut Vec<u8>, data: &[u8], most: usize, share: Option<&mut 
 /// The start of a body that was taken from its source before.
 #[derive(Debug)]
 pub enum Front {
-    /// It is in memory, and gone once it has been sent.
+    /// It is in memory, and dropped once it has been sent.
     Memory {
         /// The bytes.
         bytes: Text,
         /// How many of them have gone.
         gone: usize,
-        /// What they hold of the memory that all share.
+        /// Their share of the common memory.
         _share: Option<Share>,
     },
     /// It is in a file, and can be sent again.
@@ -138,7 +140,7 @@ impl Front {
         (!bytes.is_empty()).then_some(Self::Memory { bytes, gone: 0, _share: share })
     }
 
-    /// What can be sent now.
+    /// The bytes that can be sent now.
     pub fn data(&self) -> &[u8] {
         match self {
             Self::Memory { bytes, gone, .. } => bytes.get(*gone..).unwrap_or_default(),
@@ -169,7 +171,7 @@ impl Front {
         }
     }
 
-    /// Whether all of it has gone.
+    /// Returns true if all of it has been sent.
     pub fn is_done(&self) -> bool {
         match self {
             Self::Memory { .. } => self.data().is_empty(),
@@ -180,8 +182,8 @@ impl Front {
 }
 
 impl Copy {
-    /// A sink gets the body that has got nothing of it: what is at hand is sent from its beginning, be it kept in memory or, unless
-    /// filters have seen it, in a file.
+    /// Starts again for a new sink: the bytes at hand are sent from the beginning, from memory or,
+    /// unless filters have read it, from a file.
     pub fn start_over(&mut self) {
         match (&mut self.front, &mut self.kept) {
             (Some(Front::File(reader)), _) if self.filter.is_none() => {
@@ -200,7 +202,7 @@ impl Copy {
         }
     }
 
-    /// Whether all that was taken from the source can be sent again.
+    /// Returns true if all bytes taken from the source can be sent again.
     pub fn is_at_hand(&self) -> bool {
         let in_file = || match &self.front {
             Some(Front::File(reader)) => self.filter.is_none() && reader.len() == self.moved,
@@ -219,7 +221,7 @@ mod tests {
     #[test]
     fn no_room_is_made_for_what_never_comes() {
         for (most, ends) in [(usize::MAX, 1_050_000), (100_000, 100_000), (600_000, 600_000)] {
-            // A share may have a quarter of what there is.
+            // A share may have a quarter of the rest.
             let budget = Arc::new(Budget::new(4 << 20));
             let (mut share, mut bytes) = (budget.share(Account::PROCESS), Vec::new());
             while bytes.len() < most && extend(&mut bytes, &[0; 10_000], most, Some(&mut share)) {

@@ -16,16 +16,18 @@ pub struct Sweep {
     pub pipeline: Arc<Pipeline>,
     /// The route's plan.
     pub plan: Arc<Plan>,
-    /// Whose fields they are.
+    /// The owner of the fields.
     pub of: Of,
-    /// Which of the steps, by their number in their list of the plan, do not count for this exchange.
+    /// Which of the steps, by their number in their list of the plan, do not count for this
+    /// exchange.
     pub left_out: Steps,
 }
 
-/// Whose fields go through a [`Sweep`].
+/// The owner of fields that pass a [`Sweep`].
 pub enum Of {
-    /// The trailers of a request. Names that its head has, each with a line end: an origin may take the trailers for fields
-    /// (RFC 9110, section 6.5.1), and those of the head may be what steps have set or let pass.
+    /// The trailers of a request. Names in its head, each with a line end: an origin may merge the
+    /// trailers into fields (RFC 9110, section 6.5.1), and those of the head may have been set or
+    /// checked by steps.
     Request(Vec<u8>),
     /// The trailers of a response, and interim responses.
     Response,
@@ -42,8 +44,8 @@ impl Of {
 }
 
 impl Sweep {
-    /// Takes away the fields that one of the steps does not keep, and those of a request that its head may not have either. If a
-    /// step panics, all of them go.
+    /// Takes away the fields that one of the steps does not keep, and those of a request that its
+    /// head may not have either. If a step panics, all of them go.
     pub fn clean(&self, swept: Swept, fields: &mut HeaderList) {
         let steps = self.of.steps(&self.plan).iter().enumerate();
         let steps = || steps.clone().filter(|(number, _)| !self.left_out.contains(*number));
@@ -56,7 +58,8 @@ impl Sweep {
         }
     }
 
-    /// Whether no field of the head has this name, and none is kept for modules that tell the origin who the client is.
+    /// Returns true if no field of the head has this name, and it is not reserved for modules that
+    /// identify the client to the origin.
     fn is_free(&self, name: &[u8]) -> bool {
         let Of::Request(head) = &self.of else { return true };
         let mut taken =
@@ -73,7 +76,8 @@ pub(super) struct Trailers {
 }
 
 impl Copy {
-    /// Trailers do not go on if Connection of the body's head has named them (RFC 9110, section 7.6.1).
+    /// Trailers do not go on if Connection of the body's head has named them (RFC 9110, section
+    /// 7.6.1).
     pub fn leave_out(&mut self, named: Option<Named>) {
         if named.is_some() || self.trailers.is_some() {
             self.trailers.get_or_insert_default().named = named;

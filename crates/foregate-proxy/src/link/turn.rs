@@ -3,12 +3,13 @@
 use std::pin::pin;
 use std::task::{Context, Poll};
 
-/// Pieces that are received in a row. A chunk or a frame of one byte takes as long as one of hundreds, so who counts bytes alone
-/// would hold the worker for milliseconds.
+/// The number of pieces received in a row. A chunk or a frame of one byte takes as long as one of
+/// hundreds, so counting only bytes would hold the worker for milliseconds.
 pub const PIECES: u32 = 512;
 
-/// Lets others have their turn before the task is polled again: the tasks of the worker that can run, and those whose sockets have become
-/// ready meanwhile. A task that merely wakes itself is polled several times before the worker looks at its sockets.
+/// Yields to the runnable tasks of the worker, and to tasks whose sockets have become ready in the
+/// meantime. A task that merely wakes itself is polled several times before the worker polls its
+/// sockets.
 pub fn give_way(cx: &mut Context<'_>) {
     // Polled once it has left the task with the runtime, to be woken after the next look.
     let _ = pin!(tokio::task::yield_now()).poll(cx);
@@ -19,7 +20,8 @@ pub fn give_way(cx: &mut Context<'_>) {
 pub struct Turn(u32);
 
 impl Turn {
-    /// Before a piece is received. Pending when it is for others to have their turn: see [`give_way`].
+    /// Before a piece is received. Pending when it is for others to have their turn: see
+    /// [`give_way`].
     pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.0 == PIECES {
             self.0 = 0;

@@ -1,7 +1,8 @@
-//! What an origin has sent of bodies on an HTTP/2 connection and no stream has taken.
+//! Unread bodies of an HTTP/2 origin connection.
 //!
-//! Windows bound the bytes, but not the frames that they come in: each waits in `h2` with memory of its own, and a byte a frame
-//! costs hundreds. So both are counted, by stream: a stream that has many waiting takes them out and puts their bytes together.
+//! Windows bound the bytes, but not the frames: each waits in `h2` with memory of its own, and a
+//! byte a frame costs hundreds. So both are counted, by stream: a stream with many waiting frames
+//! takes them out and joins their bytes.
 
 use std::collections::HashMap;
 use std::task::Waker;
@@ -11,48 +12,48 @@ use parking_lot::Mutex;
 use crate::limits::pressure::Charge;
 use crate::transport::frames::{Frame, flag, kind};
 
-/// What a DATA frame costs in `h2` beside its bytes, about.
+/// The approximate overhead of a DATA frame in `h2`.
 const FRAME: usize = 256;
-/// What trailers cost in `h2` beside their bytes, about.
+/// The approximate overhead of trailers in `h2`.
 const TRAILERS: usize = 1024;
 /// With more frames than this waiting for a stream it is time to put them together.
 const MANY: usize = 32;
 /// Streams that are told apart. `h2` has fewer of them at a time.
 const STREAMS: usize = 4096;
 
-/// What has come on one connection.
+/// The unread input of one connection.
 #[derive(Debug, Default)]
 pub struct Unread(Mutex<Streams>);
 
 #[derive(Debug, Default)]
 struct Streams {
-    /// Those on which more may come, or that somebody reads.
+    /// The streams with input to come, or with a reader.
     streams: HashMap<u32, Waiting>,
     bytes: usize,
     frames: usize,
     trailers: usize,
-    /// The memory of all of it, about. It changes with what comes and with what streams take: a connection that falls silent
-    /// says nothing by which that could be noticed.
+    /// The approximate memory of all of it. It changes with input and with reads: a silent
+    /// connection gives no other occasion to notice.
     charge: Charge,
 }
 
-/// What has come for one stream.
+/// The unread input of one stream.
 #[derive(Debug, Default)]
 struct Waiting {
     bytes: usize,
     frames: usize,
-    /// What trailers, behind what waits of the body, cost.
+    /// The memory of trailers behind the waiting body.
     trailers: usize,
     /// All has come.
     ended: bool,
-    /// Nobody reads it any more: what still comes is dropped at once.
+    /// It has no reader any more: further input is dropped at once.
     gone: bool,
-    /// Who puts frames together.
+    /// The task that joins frames.
     reader: Option<Waker>,
 }
 
 impl Unread {
-    /// A stream begins on which the origin will send. What comes for others is `h2`'s to refuse or to drop.
+    /// Records a stream on which the origin will send. Frames of others are left to `h2`.
     pub fn opened(&self, stream: u32) {
         self.0.lock().open(stream);
     }
@@ -71,7 +72,7 @@ impl Unread {
 
     fn come(&self, frame: &Frame, ends: bool) {
         let reader = self.0.lock().come(frame, ends);
-        // Not under the lock, which whoever is woken may take.
+        // Outside of the lock, which the woken task may take.
         if let Some(reader) = reader {
             reader.wake();
         }
@@ -100,7 +101,8 @@ impl Unread {
         self.0.lock().take(stream, bytes, 0);
     }
 
-    /// Whether all that an origin sends on a stream has come, its end too, and was taken. Of one that was reset nobody knows.
+    /// Returns true if an origin's whole output on a stream, with its end, has arrived and been
+    /// taken. Unknown for one that was reset.
     pub(super) fn has_given_all(&self, stream: u32) -> bool {
         self.0.lock().streams.get(&stream).is_some_and(|waiting| waiting.ended && waiting.is_empty())
     }
@@ -110,7 +112,8 @@ impl Unread {
         self.0.lock().forget(stream);
     }
 
-    /// Whether so many frames wait for a stream that they should be put together. If not, `reader` is woken when they do.
+    /// Returns true if so many frames wait for a stream that they should be joined. If not,
+    /// `reader` is woken when they do.
     pub(super) fn is_many(&self, stream: u32, reader: &Waker) -> bool {
         let mut streams = self.0.lock();
         let Some(waiting) = streams.streams.get_mut(&stream) else { return false };
@@ -137,7 +140,7 @@ impl Streams {
         }
     }
 
-    /// Counts what has come; who is to be woken for it.
+    /// Counts input; returns the task to wake.
     fn come(&mut self, frame: &Frame, ends: bool) -> Option<Waker> {
         let waiting = self.streams.get_mut(&frame.stream)?;
         if frame.kind == kind::DATA && !waiting.gone && !waiting.ended {

@@ -1,10 +1,11 @@
-//! What we have for an origin on an HTTP/2 connection and has not left.
+//! Pending output of an HTTP/2 origin connection.
 //!
-//! It lies in `h2`, which takes tens of kilobytes of each body. An origin that opens its windows and does not read would have those of
-//! a hundred requests. So all of it is counted as memory, and there is a bound for each connection, beyond which streams wait.
+//! It is buffered in `h2`, which takes tens of kilobytes of each body. An origin that opens its
+//! windows and does not read would hold those of a hundred requests. So all of it is counted as
+//! memory, and there is a bound for each connection, beyond which streams wait.
 //!
-//! DATA is counted by the [`Piece`]s that it consists of, for as long as `h2` has them. Heads and trailers are maps in `h2` until their
-//! frames are written; those are looked out for.
+//! DATA is counted by its [`Piece`]s, as long as `h2` has them. Heads and trailers are maps in `h2`
+//! until their frames are written, which is watched for.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,21 +19,23 @@ use parking_lot::Mutex;
 use crate::limits::pressure::{self, Charge};
 use crate::transport::frames::{Frame, kind};
 
-/// What a frame costs in `h2` beside its bytes, about.
+/// The approximate overhead of a frame in `h2`.
 const FRAME: usize = 256;
-/// What a head costs in `h2` beside its bytes, about, and each of its fields.
+/// The approximate overhead of a head in `h2`, and of each of its fields.
 const HEAD: usize = 512;
 const FIELD: usize = 128;
 /// The least that a stream may send at a time, however little room there is.
 const LEAST: usize = 4 * 1024;
-/// What a stream may send at a time where others wait for their turn.
+/// The amount that a stream may send at a time while others wait for their turn.
 const TURN: usize = 16 * 1024;
-/// Who begins may go beyond the bound by this factor: small bodies need not wait behind large ones that take turns.
+/// The factor by which a starting stream may exceed the bound: small bodies need not wait behind
+/// large ones that take turns.
 const BEGINNING: usize = 2;
-/// Once no more than this part of the bound is held, all who wait are woken: those who were woken one by one have left room.
+/// Once no more than this part of the bound is used, all waiters are woken: those woken one by one
+/// have left room.
 const LITTLE: usize = 8;
 
-/// What has not left of one connection.
+/// The pending output of one connection.
 #[derive(Debug, Default)]
 pub struct Unsent {
     bytes: AtomicUsize,
@@ -42,7 +45,7 @@ pub struct Unsent {
     heads: Mutex<Heads>,
 }
 
-/// Who waits for room, in the order in which they came.
+/// The waiters for room, in order.
 #[derive(Debug, Default)]
 struct Waiting {
     beginning: VecDeque<Waker>,
@@ -61,13 +64,14 @@ struct Heads {
 }
 
 impl Unsent {
-    /// How much a stream may send now, bytes; none beyond the bound. It is woken when there may be room.
+    /// How much a stream may send now, bytes; none beyond the bound. It is woken when there may be
+    /// room.
     pub fn poll_room(&self, cx: &mut Context<'_>, begins: bool) -> Poll<usize> {
         if let Some(room) = self.room(begins) {
             return Poll::Ready(room);
         }
         self.register(cx.waker(), begins);
-        // What has left in between found nobody waiting.
+        // Output that left in between found nobody waiting.
         self.room(begins).map_or(Poll::Pending, Poll::Ready)
     }
 
@@ -101,8 +105,8 @@ impl Unsent {
         }
     }
 
-    /// Wakes one of those who wait, as what has left is mostly about what one of them has; all of them before nothing is left whose
-    /// leaving could wake anybody.
+    /// Wakes one waiter: a departing frame usually frees about one stream's worth of budget. Wakes
+    /// all of them before no output is left whose departure could wake another.
     fn wake(&self, left: usize) {
         let limit = pressure::largest_unsent();
         let mut waiting = self.waiting.lock();
@@ -148,7 +152,8 @@ impl Unsent {
         sent
     }
 
-    /// A head was sent, which has opened this stream; it may have left already. All heads of the connection are told.
+    /// A head was sent, which has opened this stream; it may have left already. All heads of the
+    /// connection are told.
     pub fn opened(&self, stream: u32, list: &HeaderList) {
         let bytes = size(list);
         let mut heads = self.heads.lock();
@@ -170,7 +175,7 @@ impl Unsent {
         self.release(left);
     }
 
-    /// Takes note of a frame that has come: `h2` drops what it has for a stream that the origin resets.
+    /// Records an arriving frame: `h2` drops the output of a stream that the origin resets.
     pub fn received(&self, frame: &Frame) {
         if frame.kind == kind::RST_STREAM {
             let left = self.heads.lock().remove_all(frame.stream);
@@ -185,7 +190,7 @@ impl Unsent {
     }
 }
 
-/// What the map of a list costs, about.
+/// The approximate memory of a list's map.
 fn size(list: &HeaderList) -> usize {
     HEAD + list.arena_len() + list.len() * FIELD
 }

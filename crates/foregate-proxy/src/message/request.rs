@@ -1,6 +1,6 @@
-//! The canonical request: what routing, rules, cache and forwarding all read.
+//! The canonical request, which routing, rules, cache and forwarding all read.
 //!
-//! What goes to the origin is serialised from it and never copied from the client's bytes.
+//! The origin's request is serialised from it and never copied from the client's bytes.
 
 mod onward;
 mod understand;
@@ -21,8 +21,8 @@ use crate::limits::clients::{HeldHead, Holdings};
 use crate::limits::pressure::Charge;
 use crate::settings::{self, NewPath};
 
-/// How many servers of that name a request may have passed. An upstream that leads back here would have it go round until its
-/// head is too large.
+/// How many servers of that name a request may have passed. An upstream that leads back here would
+/// have it go round until its head is too large.
 const HOPS_MOST: usize = 10;
 
 /// The part of a path that was taken off.
@@ -36,12 +36,13 @@ pub enum Stripped {
     All,
 }
 
-/// A request that has been understood. Its memory is used again for the next request of a connection.
+/// A request that has been understood. Its memory is used again for the next request of a
+/// connection.
 #[derive(Debug)]
 pub struct Request {
     /// As it was received; the fields are edited on the way to the origin.
     pub head: RequestHead,
-    /// Whether the method of the head was understood; if not, what stands there is nobody's.
+    /// Set if the method of the head was understood; otherwise the value is meaningless.
     pub has_method: bool,
     /// When its first byte came, where that was before it was understood.
     pub began: Option<Instant>,
@@ -51,15 +52,16 @@ pub struct Request {
     pub expect_continue: bool,
     /// The protocol that the connection or stream is to be switched to.
     pub upgrade: Option<Vec<u8>>,
-    /// The key that an HTTP/1 origin needs when the client's handshake had none (RFC 8441, section 5.1).
+    /// The key that an HTTP/1 origin needs when the client's handshake had none (RFC 8441, section
+    /// 5.1).
     pub websocket_key: Option<String>,
-    /// Whether the client's connection may serve another request after this one.
+    /// Set if the client's connection may serve another request after this one.
     pub keep_alive: bool,
-    /// Whether the client's connection is under TLS, or that to a trusted proxy which says so.
+    /// Set if the client's connection uses TLS, or that to a trusted proxy which forwards so.
     pub secure: bool,
     authority: String,
     host_len: usize,
-    /// What the last Host was understood as: most requests of a connection have the same.
+    /// The last Host with its parsed form: most requests of a connection have the same.
     last_host: Option<Box<LastHost>>,
     told: Told,
     target: Vec<u8>,
@@ -71,16 +73,17 @@ pub struct Request {
     origin_authority: String,
     /// Which of [`onward::CLIENT_CLAIMS`] a module has set, one bit each.
     claimed: u8,
-    /// The fields that the client's `Connection` names and that steps have set, while its steps run that see what it names.
+    /// Fields in the client's `Connection` that steps have set, while its steps run that see the
+    /// named fields.
     vouched: Option<Vec<Box<[u8]>>>,
-    /// The length of the fields' memory before a step added any: what lies behind comes from steps.
+    /// The length of the fields' memory before a step added any: later fields come from steps.
     pub sent: usize,
     /// The memory of the head.
     charge: Charge,
     of_client: Option<HeldHead>,
 }
 
-/// What of a request is changed for another upstream.
+/// The parts of a request that are changed for another upstream.
 #[derive(Debug)]
 pub struct Present {
     headers: HeaderList,
@@ -120,7 +123,8 @@ impl Request {
         }
     }
 
-    /// The method as it was sent, also where the rest of the head was refused; empty if none was understood.
+    /// The method as it was sent, also where the rest of the head was refused; empty if none was
+    /// understood.
     pub fn method(&self) -> &[u8] {
         if self.has_method { self.head.method.as_bytes() } else { b"" }
     }
@@ -145,17 +149,18 @@ impl Request {
         &self.authority[..self.host_len.min(self.authority.len())]
     }
 
-    /// Host and port as the origin is told them: what a module has set, else what the upstream says, else the client's.
+    /// Host and port for the origin: those of a module, else of the upstream, else the client's.
     pub fn origin_authority<'r>(&'r self, upstream: &'r settings::Upstream) -> &'r str {
         match (&*self.origin_authority, &upstream.host) {
-            // What CONNECT asks for is no host of the origin's.
+            // The target of CONNECT is no host of the origin's.
             ("", Some(host)) if self.head.method != Method::Connect => host,
             ("", _) => &self.authority,
             (set, _) => set,
         }
     }
 
-    /// Makes the request one for another path or query, brought into their normal form; an empty query goes.
+    /// Makes the request one for another path or query, brought into their normal form; an empty
+    /// query goes.
     ///
     /// # Errors
     ///
@@ -193,8 +198,8 @@ impl Request {
         Ok(())
     }
 
-    /// Takes the start off the path where it is `prefix` up to the end or to a slash: of `/api/users` and `/api` remain `/users` and
-    /// `/`.
+    /// Takes the start off the path where it is `prefix` up to the end or to a slash: of
+    /// `/api/users` and `/api` remain `/users` and `/`.
     pub fn strip_prefix(&mut self, prefix: Option<&str>) {
         let Some(prefix) = prefix else { return };
         let Some(rest) = self.path().strip_prefix(prefix.as_bytes()) else { return };
@@ -210,7 +215,7 @@ impl Request {
         }
     }
 
-    /// Changes the request for another upstream; what it was before comes back by [`return_to`](Self::return_to).
+    /// Changes the request for another upstream; [`return_to`](Self::return_to) restores it.
     pub fn divert(&mut self, to: &settings::Elsewhere) {
         Edits::shared(&to.edits).apply(self);
         if let Some(host) = &to.host {
@@ -228,7 +233,7 @@ impl Request {
         }
     }
 
-    /// What [`divert`](Self::divert) changes, as it is now.
+    /// The present values of the parts that [`divert`](Self::divert) changes.
     pub fn present(&self) -> Present {
         Present {
             headers: self.head.headers.clone(),
@@ -239,7 +244,7 @@ impl Request {
         }
     }
 
-    /// Makes the request what it was before.
+    /// Restores the request.
     pub fn return_to(&mut self, present: Present) {
         let Present { headers, target, path_len, authority, claimed } = present;
         self.head.headers = headers;
@@ -272,25 +277,27 @@ impl Request {
         self.is_rewritten
     }
 
-    /// Whether what follows the heads is no longer HTTP if the origin agrees.
+    /// Returns true if the bytes behind the heads are no longer HTTP once the origin agrees.
     pub fn opens_tunnel(&self) -> bool {
         self.upgrade.is_some() || self.head.method == Method::Connect
     }
 
-    /// Whether HTTP/2 can carry the switch of protocols that is offered (RFC 8441): to WebSocket alone, and with nothing before it, as a
-    /// tunnel begins there with the head.
+    /// Returns true if HTTP/2 can carry the offered protocol switch (RFC 8441): to WebSocket alone,
+    /// and without a body, since a tunnel begins there with the head.
     pub fn fits_extended_connect(&self) -> bool {
         self.head.method == Method::Get
             && self.length.is_empty()
             && self.upgrade.as_ref().is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
     }
 
-    /// Whether the client takes trailers, so far as it says so: over HTTP/2 they need no permission.
+    /// Returns true if the client accepts trailers, as far as it says so: over HTTP/2 they need no
+    /// permission.
     pub fn takes_trailers(&self) -> bool {
         self.head.version == Version::Http2 || self.head.headers.contains(NameId::Te)
     }
 
-    /// How often OPTIONS or TRACE may still be handed on, where the client says so (RFC 9110, section 7.6.2).
+    /// How often OPTIONS or TRACE may still be handed on, where the client says so (RFC 9110,
+    /// section 7.6.2).
     pub fn hops_left(&self) -> Option<u32> {
         let headers = &self.head.headers;
         let limited = matches!(self.head.method.as_bytes(), b"OPTIONS" | b"TRACE");
@@ -303,19 +310,21 @@ impl Request {
         self.head.headers.set(NameId::MaxForwards, hops.to_string().as_bytes());
     }
 
-    /// Whether the request may be sent again although the origin may have seen it (RFC 9110, section 9.2.2).
+    /// Returns true if the request may be sent again although the origin may have seen it (RFC
+    /// 9110, section 9.2.2).
     pub fn is_repeatable(&self) -> bool {
         self.head.method.is_idempotent() && self.head.method != Method::Connect
     }
 
-    /// Whether it has passed servers of our name so often that most likely it comes back to the same one.
+    /// Returns true if it has passed servers of our name so often that it most likely loops.
     pub fn goes_in_circles(&self) -> bool {
         let via = self.head.headers.get_all(NameId::Via);
         let members = via.flat_map(|value| value.split(|byte| *byte == b','));
         members.filter(|member| member.trim_ascii().ends_with(OWN_NAME)).count() >= HOPS_MOST
     }
 
-    /// A copy for a fetch of the same target by GET, once it is what the origin gets. It has no body.
+    /// A copy for a fetch of the same target by GET, once it is what the origin gets. It has no
+    /// body.
     pub fn for_fetch(&self) -> Self {
         let mut copy = Self::new();
         copy.head.version = Version::Http11;
@@ -332,7 +341,7 @@ impl Request {
         copy
     }
 
-    /// What the access log says of it, for as long as the request itself is elsewhere.
+    /// The parts for the access log, while the request itself is elsewhere.
     pub fn shown(&self) -> Self {
         let mut shown = Self::new();
         shown.head.version = self.head.version;
@@ -350,8 +359,8 @@ impl Request {
         shown
     }
 
-    /// Takes the request for one that was made by `https`, or else `http`, whatever the client's connection is: the port that is
-    /// the scheme's own is none of the authority.
+    /// Takes the request for one that was made by `https`, or else `http`, whatever the client's
+    /// connection is: the port that is the scheme's own is none of the authority.
     pub fn set_secure(&mut self, secure: bool) {
         self.secure = secure;
         let own = if secure { ":443" } else { ":80" };
@@ -390,7 +399,7 @@ impl Request {
         self.count();
     }
 
-    /// Forgets it, to lie ready for whoever needs one next: with the memory of a usual one, which is held by no peer until then.
+    /// Clears it for reuse, with the memory of a usual one, which no peer holds until then.
     pub fn put_away(&mut self) {
         self.clear();
         self.shrink();

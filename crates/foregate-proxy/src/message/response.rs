@@ -7,7 +7,7 @@ use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead};
 
 use crate::limits::pressure::Charge;
 
-/// Fields that tell what a body is, byte by byte (RFC 9530; RFC 1864).
+/// Fields that identify a body byte by byte (RFC 9530; RFC 1864).
 const DIGESTS: [&[u8]; 4] = [b"content-digest", b"repr-digest", b"digest", b"content-md5"];
 
 /// The head of a response. Its memory is used again for the next response of a connection.
@@ -23,13 +23,13 @@ impl Response {
         Self { head: ResponseHead::new(), charge: Charge::new() }
     }
 
-    /// Counts its memory, which it has until the client has read what belongs to it.
+    /// Counts its memory, which it holds until the client has read its response.
     #[inline]
     pub fn count(&mut self) {
         self.charge.set(self.head.memory());
     }
 
-    /// Forgets it, to lie ready for whoever needs one next: with the memory of a usual one, which is held by no peer until then.
+    /// Clears it for reuse, with the memory of a usual one, which no peer holds until then.
     pub fn put_away(&mut self) {
         const KEPT: usize = 4096;
         self.head.clear();
@@ -37,8 +37,9 @@ impl Response {
         self.charge.set(0);
     }
 
-    /// Says that the body will not be the one that its origin described: its length, validators and ranges are not
-    /// true any more (RFC 9110, sections 8.6, 8.8.1 and 14.3; RFC 9530). Returns how it has to be framed.
+    /// Says that the body will not be the one that its origin described: its length, validators and
+    /// ranges are not true any more (RFC 9110, sections 8.6, 8.8.1 and 14.3; RFC 9530). Returns how
+    /// it has to be framed.
     pub fn body_changes(&mut self, length: BodyLength) -> BodyLength {
         let headers = &mut self.head.headers;
         headers.remove(NameId::ContentLength);
@@ -48,8 +49,8 @@ impl Response {
     }
 }
 
-/// Takes away what is not true any more once filters have changed a body, of a head or of trailers: digests go, and validators
-/// become weak (RFC 9110, section 8.8.1).
+/// Removes fields that are wrong for a changed body, of a head or of trailers: digests are removed,
+/// and validators become weak (RFC 9110, section 8.8.1).
 pub fn clean_rewritten(fields: &mut HeaderList) {
     for digest in DIGESTS {
         fields.remove_name(digest);
@@ -116,7 +117,7 @@ impl FieldsMut for Response {
     }
 }
 
-/// No fields at all: what stands for a response that there is not yet.
+/// No fields: a placeholder before there is a response.
 #[derive(Debug, Default)]
 pub(crate) struct Nothing(HeaderList);
 

@@ -8,10 +8,10 @@ use super::response::Response;
 /// How many a thread keeps.
 const KEPT: usize = 128;
 
-/// A request and its response, of which nothing is known when it is taken.
+/// A request and its response, empty when taken.
 ///
-/// It may come from another connection. What it remembers of that is what origins were told of the client, which is used again for
-/// the same address alone, and so says nothing to others.
+/// It may come from another connection. It remembers the forwarding fields of that, which are used
+/// again for the same address alone, and so reveal nothing to others.
 #[derive(Debug)]
 pub struct Scratch {
     /// The request.

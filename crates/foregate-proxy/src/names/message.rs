@@ -1,5 +1,5 @@
-//! Messages of DNS (RFC 1035): a question for the addresses of a name or the servers of a service, and the answer to it. Bytes in, values
-//! out.
+//! Messages of DNS (RFC 1035): a question for the addresses of a name or the servers of a service,
+//! and the answer to it. Bytes in, values out.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -84,8 +84,8 @@ impl Content {
 pub struct Name(Vec<u8>);
 
 impl Name {
-    /// The name that `text` is, without search list; a dot at the end changes nothing. `None` where a label or the whole has a
-    /// length that no name has.
+    /// The name that `text` is, without search list; a dot at the end changes nothing. `None` where
+    /// a label or the whole has a length that no name has.
     pub fn new(text: &str) -> Option<Self> {
         let mut wire = Vec::with_capacity(text.len() + 2);
         for label in text.strip_suffix('.').unwrap_or(text).split('.') {
@@ -116,8 +116,8 @@ impl Name {
         !self.is_root()
     }
 
-    /// Reads a name at `at`, following pointers; also returns the position behind it. Pointers only lead backwards, so that
-    /// there is an end.
+    /// Reads a name at `at`, following pointers; also returns the position behind it. Pointers only
+    /// lead backwards, so that there is an end.
     fn read(message: &[u8], at: usize) -> Option<(Self, usize)> {
         let (mut wire, mut at, mut behind) = (Vec::new(), at, None);
         let mut before = at;
@@ -181,7 +181,7 @@ pub enum Reply {
     Addresses(Vec<IpAddr>, u32),
     /// The servers of the service, and how long the records are valid.
     Targets(Vec<Target>, u32),
-    /// The name is an alias of one whose records the server has not added.
+    /// The name is an alias of one without records in the answer.
     Alias(Name, u32),
     /// The name has no record of this type.
     NoRecord,
@@ -208,7 +208,8 @@ impl Question {
         message
     }
 
-    /// The answer that a message is to this question; `None` where it belongs to another one, or to none.
+    /// The answer that a message is to this question; `None` where it belongs to another one, or to
+    /// none.
     pub fn reply(&self, message: &[u8]) -> Option<Reply> {
         let header = |number: usize| number_at(message, number * 2);
         let (id, flags) = (header(0)?, header(1)?);
@@ -218,7 +219,8 @@ impl Question {
         let code = flags & CODE;
         let [questions, answers, authorities, additional] = [header(2)?, header(3)?, header(4)?, header(5)?];
         if questions == 0 && code != 0 {
-            // Some servers do not repeat a question that they do not answer. An answer of this kind changes nothing.
+            // Some servers do not repeat a question that they do not answer. An answer of this kind
+            // changes nothing.
             return Some(if code == CODE_NO_NAME { Reply::Malformed } else { Reply::Code(code) });
         }
         let (name, at) = Name::read(message, HEADER)?;

@@ -1,10 +1,12 @@
 //! Addresses of origins' names, looked up off the request path.
 //!
-//! Each name has one task that looks it up again when its records expire, and at once when the system's files change. A request reads
-//! the addresses that are known; it never waits for a lookup, unless it is the first.
+//! Each name has one task that looks it up again when its records expire, and at once when the
+//! system's files change. A request reads the addresses that are known; it never waits for a
+//! lookup, unless it is the first.
 //!
-//! Pure are `hosts.rs` and `resolv_conf.rs` (the system's files), `message.rs` (questions and answers) and `schedule.rs` (what is
-//! believed, and when to ask again). `services.rs` keeps the servers of services. `stub.rs` asks nameservers, `system.rs` reads files.
+//! Pure are `hosts.rs` and `resolv_conf.rs` (the system's files), `message.rs` (questions and
+//! answers) and `schedule.rs` (what is believed, and when to ask again). `services.rs` keeps the
+//! servers of services. `stub.rs` asks nameservers, `system.rs` reads files.
 
 mod hosts;
 mod message;
@@ -45,11 +47,13 @@ use crate::random;
 const CONCURRENT_LOOKUPS: usize = 16;
 /// How often the system's files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// While nothing is known of a name, the second family is waited for so long after the first (RFC 8305, section 3).
+/// While nothing is known of a name, the second family is waited for so long after the first (RFC
+/// 8305, section 3).
 const PATIENCE_AT_FIRST: Duration = Duration::from_millis(50);
-/// The same once addresses are known.
+/// The patience once addresses are known.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A request for a name without addresses brings the next lookup forward, to so long after the last one.
+/// A request for a name without addresses brings the next lookup forward, to so long after the last
+/// one.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// How often operators are told of the same trouble with a name.
 const TOLD_EVERY: Duration = Duration::from_secs(30);
@@ -66,14 +70,15 @@ struct Shared {
     services: Mutex<HashMap<NameKey, Weak<Service>>>,
 }
 
-/// A name as it is configured, and the servers that are asked for it, where they are not the system's.
+/// A name as it is configured, and the servers that are asked for it, where they are not the
+/// system's.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct NameKey {
     host: Arc<str>,
     servers: Option<Arc<[SocketAddr]>>,
 }
 
-/// Where addresses come from, and whose turn it is to ask.
+/// The source of addresses, and the turns of lookups.
 struct Source {
     lookup: Box<dyn Lookup>,
     turns: Semaphore,
@@ -99,12 +104,12 @@ pub struct Resolved {
     absent: AtomicBool,
     /// The addresses are all that it has.
     complete: AtomicBool,
-    /// Whether a lookup has ended, well or not.
+    /// True once a lookup has ended, well or not.
     looked_up: watch::Sender<bool>,
     /// A request needs the name.
     wanted: Arc<Notify>,
     counters: Arc<NameCounters>,
-    /// What the name's task needs; taken when it starts.
+    /// The parameters of the name's task; taken when it starts.
     start: Mutex<Option<Arc<Source>>>,
 }
 
@@ -134,8 +139,8 @@ impl Resolver {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Starts to keep the servers of the service `name` (such as `_http._tcp.app.internal`, in lower case); the same value for the same
-    /// name. `servers` are as for [`Self::resolve`].
+    /// Starts to keep the servers of the service `name` (such as `_http._tcp.app.internal`, in
+    /// lower case); the same value for the same name. `servers` are as for [`Self::resolve`].
     pub fn service(&self, name: &str, servers: Option<&Arc<[SocketAddr]>>) -> Arc<Service> {
         let key = NameKey { host: name.into(), servers: servers.cloned() };
         let mut services = self.shared.services.lock();
@@ -154,11 +159,13 @@ impl Resolver {
         self.shared.source.services.subscribe()
     }
 
-    /// Starts to keep `host` (in lower case) resolved; the same value for the same name. A dot at its end says that no search list
-    /// is used. `servers` are asked instead of the system's; no file is read for them. `localhost` and addresses need no lookup.
-    /// A name that does not resolve is tried again and again.
+    /// Starts to keep `host` (in lower case) resolved; the same value for the same name. A dot at
+    /// its end says that no search list is used. `servers` are asked instead of the system's; no
+    /// file is read for them. `localhost` and addresses need no lookup. A name that does not
+    /// resolve is tried again and again.
     ///
-    /// Outside of a runtime no lookup is made; [`Resolved::start`] or the first [`Resolved::wait`] starts it then.
+    /// Outside of a runtime no lookup is made; [`Resolved::start`] or the first [`Resolved::wait`]
+    /// starts it then.
     pub fn resolve(&self, host: &str, servers: Option<&Arc<[SocketAddr]>>) -> Arc<Resolved> {
         let key = NameKey { host: host.into(), servers: servers.cloned() };
         let mut names = self.shared.names.lock();
@@ -196,18 +203,18 @@ fn fixed_addresses(host: &str) -> Option<Arc<[IpAddr]>> {
 }
 
 impl Resolved {
-    /// Its addresses, the families in turns; `None` when none are known (yet, or any more). Costs little more than a pointer read.
-    /// The same `Arc` as long as the set is the same.
+    /// Its addresses, alternating between the families; `None` if none are known (yet, or any
+    /// more). Costs little more than a pointer read. The same `Arc` as long as the set is the same.
     pub fn addresses(&self) -> Option<Arc<[IpAddr]>> {
         self.current.load().as_deref().cloned()
     }
 
-    /// Whether the nameservers say that it has no address, and not only nothing is known.
+    /// Returns true if the nameservers say that it has no address, rather than nothing being known.
     pub fn is_absent(&self) -> bool {
         self.absent.load(Ordering::Relaxed)
     }
 
-    /// Whether its addresses are all that it has, and not a part of many.
+    /// Returns true if its addresses are complete, and not a part of many.
     pub fn is_complete(&self) -> bool {
         self.complete.load(Ordering::Relaxed)
     }
@@ -217,13 +224,13 @@ impl Resolved {
         &self.counters
     }
 
-    /// Its addresses, waiting at most `limit` for the first lookup to end; later calls do not wait. Where there are none it is soon
-    /// looked up again.
+    /// Its addresses, waiting at most `limit` for the first lookup to end; later calls do not wait.
+    /// Where there are none it is soon looked up again.
     pub async fn wait(self: &Arc<Self>, limit: Duration) -> Option<Arc<[IpAddr]>> {
         if !*self.looked_up.borrow() {
             self.start();
             let mut looked_up = self.looked_up.subscribe();
-            // Late or never: what is known is what counts.
+            // After the time limit, the known addresses count.
             let _ = tokio::time::timeout(limit, looked_up.wait_for(|done| *done)).await;
         } else if self.current.load().is_none() {
             self.wanted.notify_one();
@@ -315,12 +322,13 @@ async fn watch_files(source: Weak<Source>) {
     }
 }
 
-/// What operators were told of a name.
+/// The last report to operators about a name.
 #[derive(Debug, Default)]
 struct Trouble(Option<(String, Instant)>);
 
 impl Trouble {
-    /// Tells operators of a lookup that did not give all that it should have, and when it does again.
+    /// Tells operators of a lookup that did not give all that it should have, and when it does
+    /// again.
     fn tell(&mut self, host: &str, outcome: &Outcome, knowledge: &Knowledge, now: Instant) {
         let reason = match outcome {
             Outcome::Found(Found { doubt: None, .. }) => {
@@ -342,7 +350,7 @@ impl Trouble {
         }
     }
 
-    /// Whether operators were not told of this a moment ago. They are from here on.
+    /// Returns true if operators did not get this report a moment ago, and records it.
     fn is_news(&mut self, told: String, now: Instant) -> bool {
         let last = self.0.as_ref();
         let is_news =
@@ -359,7 +367,8 @@ type LookupFuture<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
 
 /// Where addresses come from.
 trait Lookup: Send + Sync {
-    /// Looks a name up. Where one family has been found, the other one is waited for as long as `patience` says.
+    /// Looks a name up. Where one family has been found, the other one is waited for as long as
+    /// `patience` says.
     fn lookup<'a>(&'a self, key: &'a NameKey, patience: Duration) -> LookupFuture<'a>;
 
     /// Looks for the servers of a service.

@@ -47,16 +47,17 @@ impl Nameservers {
 pub struct ResolvConf {
     /// The servers. Never empty.
     pub nameservers: Nameservers,
-    /// The domains in which a name is looked for, without the dots at their ends. An empty one is the root.
+    /// The domains in which a name is looked for, without the dots at their ends. An empty one is
+    /// the root.
     pub search: Vec<String>,
     /// A name with so many dots is asked for as it is before the search list is used.
     pub ndots: usize,
 }
 
 impl ResolvConf {
-    /// Reads a file. Its servers listen on `port`. The search list of a file without one is the domain of `hostname`. Where it names no
-    /// server, one on this machine is asked. `interface` gives the number of a network interface. What is not understood is passed
-    /// over. All of it as libc does.
+    /// Parses a file. Its servers listen on `port`. The default search list is the domain of
+    /// `hostname`. Without a server, one on this machine is asked. `interface` gives the number of
+    /// a network interface. Unknown lines are skipped. All of it as libc does.
     pub fn parse(text: &str, port: u16, hostname: &str, interface: impl Fn(&str) -> Option<u32>) -> Self {
         let domain = hostname.trim().split_once('.').map(|(_, domain)| domain);
         let search = domain.into_iter().filter_map(search_domain).collect();
@@ -102,7 +103,8 @@ impl ResolvConf {
         }
     }
 
-    /// The absolute names that `host` may stand for, in the order in which they are asked for. One that ends in a dot stands for itself.
+    /// The absolute names that `host` may stand for, in the order in which they are asked for. One
+    /// that ends in a dot stands for itself.
     pub fn candidates(&self, host: &str) -> Vec<String> {
         if let Some(absolute) = host.strip_suffix('.') {
             return vec![absolute.to_owned()];

@@ -1,4 +1,5 @@
-//! What is believed of a name, and when it is looked up again. Pure: outcomes and the time in, addresses and waits out.
+//! The addresses believed for a name, and the time of the next lookup. Pure: outcomes and the time
+//! in, addresses and waits out.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -9,7 +10,8 @@ pub const TTL_MIN: Duration = Duration::from_secs(1);
 pub const TTL_MAX: Duration = Duration::from_secs(300);
 /// How long addresses are used after the last lookup that gave them, while further ones fail.
 pub const LAST_GOOD: Duration = Duration::from_secs(3600);
-/// Answers in a row by which a name that had addresses has none. A single one may come from a nameserver that has just started.
+/// Answers in a row by which a name that had addresses has none. A single one may come from a
+/// nameserver that has just started.
 pub const ABSENCES: u32 = 3;
 /// The wait between them.
 pub const CONFIRM_AFTER: Duration = Duration::from_secs(5);
@@ -34,15 +36,16 @@ pub enum Outcome {
 /// The addresses of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Those of IPv4; `None` where the question for them failed.
+    /// Those of IPv4; `None` if the query for them failed.
     pub v4: Option<Vec<IpAddr>>,
-    /// The same for IPv6.
+    /// Those of IPv6; `None` if the query for them failed.
     pub v6: Option<Vec<IpAddr>>,
     /// How long the records are valid.
     pub valid_for: Duration,
     /// They are all that the name has. Nameservers may give a part of many, another one each time.
     pub complete: bool,
-    /// A name of the search list that comes before this one could not be asked for, and may be the one that is meant: why not.
+    /// A name of the search list that comes before this one could not be asked for, and may be the
+    /// one that is meant: why not.
     pub doubt: Option<String>,
 }
 
@@ -60,18 +63,18 @@ pub enum Absence {
     WithoutServer,
 }
 
-/// What is known of a name.
+/// The knowledge about a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Knowledge {
     /// Its addresses. Never none.
     Addresses(Vec<IpAddr>),
-    /// It has none.
+    /// It has no address.
     Absent,
     /// Nothing.
     Unknown,
 }
 
-/// What earlier lookups of a name gave.
+/// The results of earlier lookups of a name.
 #[derive(Debug, Default)]
 pub struct Schedule {
     v4: LastGood,
@@ -102,8 +105,8 @@ impl LastGood {
 }
 
 impl Schedule {
-    /// Takes note of a lookup; returns what is known from now on, and how long to wait for the next lookup. `random` spreads the
-    /// lookups of many names.
+    /// Records a lookup; returns the knowledge from now on, and the time until the next lookup.
+    /// `random` spreads the lookups of many names.
     pub fn next(&mut self, now: Instant, outcome: Outcome, random: u64) -> (Knowledge, Duration) {
         let wait = match outcome {
             Outcome::Found(found) if found.doubt.is_none() || !self.has_addresses(now) => {
@@ -172,7 +175,8 @@ pub fn doubled(times: u32) -> Duration {
     RETRY_MIN.saturating_mul(1 << times.min(16)).min(RETRY_MAX)
 }
 
-/// The same addresses with the two families in turns, the family of the first one first (RFC 8305, section 4).
+/// The addresses alternating between the families, starting with the family of the first one (RFC
+/// 8305, section 4).
 pub fn interleave(addresses: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {
     let mut addresses = addresses.peekable();
     let first_is_v4 = addresses.peek().is_some_and(IpAddr::is_ipv4);

@@ -30,7 +30,7 @@ pub enum ServiceOutcome {
         /// Why an earlier name of the search list could not be asked for.
         doubt: Option<String>,
     },
-    /// It has none, by the word of a server that knows.
+    /// It has none, according to an authoritative server.
     Absent(Absence),
     /// Nobody could say: the reason.
     Failed(String),
@@ -75,7 +75,8 @@ impl Service {
         }
     }
 
-    /// Its servers, those of the first rank first; none while none are known. The same `Arc` as long as they are the same.
+    /// Its servers, those of the first rank first; none while none are known. The same `Arc` as
+    /// long as they are the same.
     pub fn servers(&self) -> Option<Arc<[ServiceServer]>> {
         self.current.load().as_deref().cloned()
     }
@@ -167,7 +168,8 @@ async fn keep(service: Weak<Service>, source: Arc<Source>) {
 }
 
 impl Trouble {
-    /// Tells operators why a lookup of a service did not give all that it should have, and when it does again.
+    /// Tells operators why a lookup of a service did not give all that it should have, and when it
+    /// does again.
     fn tell_of(&mut self, service: &str, reason: Option<String>, has_servers: bool, now: Instant) {
         let Some(reason) = reason else {
             if self.0.take().is_some() {
@@ -183,7 +185,7 @@ impl Trouble {
     }
 }
 
-/// What is believed of a service, and when it is looked up again. Pure.
+/// The servers believed for a service, and the time of the next lookup. Pure.
 #[derive(Debug, Default)]
 struct ServiceSchedule {
     known: Option<(Vec<ServiceServer>, Instant)>,
@@ -240,8 +242,8 @@ impl ServiceSchedule {
     }
 }
 
-/// The servers in one order, whatever order the nameserver has. Targets that are no host are left out, such as the root, which says that
-/// the service is not offered.
+/// The servers in one order, whatever order the nameserver has. Targets that are no host are left
+/// out, such as the root, which says that the service is not offered.
 fn ordered(mut targets: Vec<Target>) -> Vec<ServiceServer> {
     targets.sort();
     targets.dedup_by(|one, other| (one.port, &one.name) == (other.port, &other.name));

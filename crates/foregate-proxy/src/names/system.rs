@@ -1,4 +1,5 @@
-//! The system's files: `/etc/hosts` and `/etc/resolv.conf`, which are read again when they have changed.
+//! The system's files: `/etc/hosts` and `/etc/resolv.conf`, which are read again when they have
+//! changed.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -47,7 +48,8 @@ pub struct System {
     current: Mutex<Option<(Stamps, Arc<Contents>)>>,
 }
 
-/// What tells that a file is another one than before: device, number, size, times of change in seconds and nanoseconds.
+/// The identity of a file's content: device, number, size, times of change in seconds and
+/// nanoseconds.
 type Stamp = [i128; 7];
 type Stamps = [Option<Stamp>; 2];
 
@@ -65,7 +67,8 @@ impl System {
         self.look().0
     }
 
-    /// Reads the files if they have changed; also says whether their contents mean something else now.
+    /// Reads the files if they have changed; also says whether their contents mean something else
+    /// now.
     pub fn look(&self) -> (Arc<Contents>, bool) {
         let mut current = self.current.lock();
         // Before they are read: a change meanwhile is seen the next time.
@@ -137,7 +140,7 @@ mod tests {
         fs::write(&beside, "192.0.2.2 a\n").unwrap();
         fs::rename(&beside, &hosts).unwrap();
         assert!(system.look().1);
-        // The same again, in place.
+        // The same content, written in place.
         fs::write(&hosts, "192.0.2.2  a\n").unwrap();
         assert!(!system.look().1);
         fs::write(&resolv_conf, "nameserver 192.0.2.53\nsearch a.test\n").unwrap();

@@ -1,8 +1,10 @@
-//! Relays: bytes both ways between two streams, until both directions have ended, a stream fails, or nothing moves any more.
+//! Relays: bytes both ways between two streams, until both directions have ended, a stream fails,
+//! or nothing moves any more.
 //!
-//! A relay knows nothing of HTTP. Its ends are streams behind [`RelayEnd`]; tunnels (CONNECT, upgrades, extended CONNECT) use it with the
-//! links of an exchange. All bytes of a direction pass [`Way::poll`]: a way that moves them inside the kernel (`splice`), where both ends
-//! are plain sockets, belongs beside it.
+//! A relay knows nothing of HTTP. Its ends are streams behind [`RelayEnd`]; tunnels (CONNECT,
+//! upgrades, extended CONNECT) use it with the links of an exchange. All bytes of a direction pass
+//! [`Way::poll`]: a way that moves them inside the kernel (`splice`), where both ends are plain
+//! sockets, belongs beside it.
 
 mod link_end;
 #[cfg(test)]
@@ -31,7 +33,8 @@ pub trait RelayEnd {
     /// Drops the first `count` bytes of [`Self::data`].
     fn consume(&mut self, count: usize);
 
-    /// Sends the start of `data`, or takes it into a small buffer; returns how many bytes were taken.
+    /// Sends the start of `data`, or takes it into a small buffer; returns how many bytes were
+    /// taken.
     fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, Self::Error>>;
 
     /// Waits until everything that was taken has left.
@@ -67,9 +70,10 @@ pub enum RelaySide {
 pub struct RelayTimes {
     /// Longest time in which nothing moves in either direction.
     pub idle: Duration,
-    /// Longest time in which the near peer takes next to nothing of what waits for it ([`crate::transport::taking::LEAST_TAKEN`]).
+    /// The longest time in which the near peer takes next to nothing of its output
+    /// ([`crate::transport::taking::LEAST_TAKEN`]).
     pub near_takes: Duration,
-    /// The same for the far peer.
+    /// The longest time for the far peer.
     pub far_takes: Duration,
 }
 
@@ -80,7 +84,7 @@ pub enum RelayFault<E> {
     Failed(RelaySide, E),
     /// Nothing has moved in either direction for too long.
     Idle,
-    /// A peer does not take what waits for it.
+    /// A peer does not read its output.
     Stalled(RelaySide),
 }
 
@@ -117,8 +121,8 @@ impl Relay {
 
     /// Moves bytes until both directions have ended.
     ///
-    /// Once the near peer has all that the far one had to say, nothing is lost with what it goes on saying: a fault of the far side ends
-    /// the relay in order then.
+    /// Once the near peer has received everything from the far one, its own further bytes are
+    /// irrelevant: a fault of the far side then ends the relay in order.
     ///
     /// # Errors
     ///
@@ -192,7 +196,8 @@ impl Relay {
     /// When the relay ends unless something moves, and why.
     fn deadline<E>(&self) -> (Instant, RelayFault<E>) {
         let RelayTimes { idle, near_takes, far_takes } = self.times;
-        // A far peer that has ended its direction still reads, or has gone: only the bytes that are sent to it can tell.
+        // A far peer that has ended its direction still reads, or has gone: only the bytes that are
+        // sent to it can tell.
         let idle = if self.down.is_shut() { idle.min(far_takes) } else { idle };
         let mut first = (self.up.moved_at().max(self.down.moved_at()) + idle, RelayFault::Idle);
         for (way, limit, side) in

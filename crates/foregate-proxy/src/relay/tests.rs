@@ -13,9 +13,9 @@ use tokio::io::{
 use super::way::BURST;
 use super::*;
 
-/// What a stream in memory takes before it is read, bytes.
+/// The buffer of an in-memory stream, bytes.
 const ROOM: usize = 16 * 1024;
-/// What an end receives at a time, bytes.
+/// The size of a receive, bytes.
 const PIECE: usize = 4096;
 
 /// One end of a relay, over a stream in memory.
@@ -247,7 +247,8 @@ async fn nothing_moves_for_too_long() {
     let (result, ()) = tokio::join!(poll_fn(|cx| scene.poll(cx)), speaks);
     assert_eq!(result, Err(RelayFault::Idle));
     assert!(start.elapsed() >= Duration::from_millis(150) + times.idle);
-    // Behind the end of the far peer only as long as it may take: it may have gone, and nothing is lost.
+    // Behind the end of the far peer only as long as it may take: it may have gone, and nothing is
+    // lost.
     times = RelayTimes { idle: MINUTE, near_takes: MINUTE, far_takes: Duration::from_millis(50) };
     let mut scene = Scene::waiting(times);
     scene.far.shutdown().await.unwrap();
@@ -310,7 +311,7 @@ async fn a_reset_ends_both_directions_and_says_where() {
         Some(Err(RelayFault::Failed(RelaySide::Far, io::ErrorKind::ConnectionReset)))
     );
     assert_eq!(scene.relay.record().up, 7, "what came before it was passed on");
-    // A peer that is gone is found by what is sent to it.
+    // A write finds out that a peer is gone.
     let mut scene = Scene::new();
     drop(scene.far);
     scene.far = duplex(1).0;
@@ -330,7 +331,7 @@ async fn nothing_is_lost_with_what_is_said_to_a_far_peer_that_has_ended_and_gone
     assert_eq!(scene.run().await, Some(Ok(())));
     assert_eq!(rest_of(&mut scene.near).await, "all");
     assert_eq!(scene.relay.record().ended_by, Some(RelaySide::Far));
-    // A near peer that is gone loses what it was to get.
+    // The output for a near peer that is gone is lost.
     let mut scene = Scene::new();
     scene.near.shutdown().await.unwrap();
     assert_eq!(scene.run().await, None);

@@ -7,15 +7,15 @@ use super::RelayEnd;
 use crate::link::turn::give_way;
 use crate::transport::taking::Taking;
 
-/// Bytes that are moved at a time. Beyond, other tasks of the worker have their turn: peers that are always ready would hold it for
-/// milliseconds.
+/// Bytes that are moved at a time. Beyond, other tasks of the worker have their turn: peers that
+/// are always ready would hold it for milliseconds.
 pub(super) const BURST: u64 = 64 * 1024;
 
 /// The end at which a direction has failed.
 pub(super) enum WayFault<E> {
-    /// It could not be received from.
+    /// Receiving failed.
     Source(E),
-    /// It could not be sent to.
+    /// Sending failed.
     Sink(E),
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Way {
     moved: u64,
     /// The sink takes nothing for now.
     is_held: bool,
-    /// What had moved when this was last observed.
+    /// The moved bytes at the last observation.
     observed: u64,
     moved_at: Instant,
     taking: Taking,
@@ -67,22 +67,22 @@ impl Way {
         self.moved_at
     }
 
-    /// Whether all bytes of the source have left.
+    /// Returns true if all bytes of the source have left.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Flushed | Stage::Shut)
     }
 
-    /// Whether the sink has been told of the end besides.
+    /// Returns true if the sink was also told of the end.
     pub(super) fn is_shut(&self) -> bool {
         self.stage == Stage::Shut
     }
 
-    /// Since when the sink takes next to nothing of what waits for it.
+    /// The time since which the sink takes next to nothing of its output.
     pub(super) fn stuck(&self) -> Option<Instant> {
         self.taking.stuck()
     }
 
-    /// Takes note of what has moved. `left_at` is when the sink took something else of its connection.
+    /// Records progress. `left_at` is the last progress of the sink's connection elsewhere.
     pub(super) fn observe(&mut self, left_at: Option<Instant>, now: Instant) {
         if self.moved != self.observed {
             self.observed = self.moved;
@@ -94,7 +94,7 @@ impl Way {
         self.taking.has_left(left_at);
     }
 
-    /// Moves what can be moved now.
+    /// Moves the available bytes.
     pub(super) fn poll<S, K>(
         &mut self,
         cx: &mut Context<'_>,
@@ -140,7 +140,7 @@ impl Way {
                 return self.flush(cx, sink).map(|_| ());
             }
             match source.poll_receive(cx) {
-                // What was taken must not wait for what comes next.
+                // Accepted bytes must not wait for the next ones.
                 Poll::Pending => return self.flush(cx, sink).map(|_| ()),
                 Poll::Ready(Err(error)) => return Err(WayFault::Source(error)),
                 Poll::Ready(Ok(false)) => {
@@ -161,7 +161,7 @@ impl Way {
         }
     }
 
-    /// Whether everything that was taken has left.
+    /// Returns true if all accepted bytes have left.
     fn flush<K: RelayEnd>(&mut self, cx: &mut Context<'_>, sink: &mut K) -> Result<bool, WayFault<K::Error>> {
         match sink.poll_flush(cx) {
             Poll::Ready(flushed) => flushed.map_err(WayFault::Sink)?,

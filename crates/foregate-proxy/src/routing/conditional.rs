@@ -1,7 +1,8 @@
 //! Routes with conditions beside their paths.
 //!
-//! They are few, and stand beside the compiled matcher of their site: one after the other is tried, as far as it stands before the
-//! route that the matcher has found. Sites without such routes have nothing to do with them.
+//! They are few, and stand beside the compiled matcher of their site: one after the other is tried,
+//! as far as it stands before the route that the matcher has found. Sites without such routes have
+//! nothing to do with them.
 
 use std::sync::Arc;
 
@@ -23,7 +24,8 @@ pub struct ConditionalRoute {
     place: Place,
 }
 
-/// Where a route stands in the order in which routes are tried: those without wildcards first, then in the order of the file.
+/// Where a route stands in the order in which routes are tried: those without wildcards first, then
+/// in the order of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     /// Its pattern has wildcards.
@@ -33,16 +35,17 @@ pub(super) struct Place {
 }
 
 impl ConditionalRoute {
-    /// Whether it is tried behind a route without conditions.
+    /// Returns true if it is tried behind a route without conditions.
     pub(super) fn is_behind(&self, plain: Place) -> bool {
         self.place > plain
     }
 
-    /// Those of a site's routes that have conditions, in the order in which they are tried.
+    /// The conditional routes of a site, in the order in which they are tried.
     ///
     /// # Errors
     ///
-    /// Those that no request can reach: an earlier one without conditions, or with the same, takes all of their paths.
+    /// Unreachable ones: an earlier one without conditions, or with the same, matches all of their
+    /// paths.
     pub(super) fn order(
         all: &[(PathPattern, RouteId, Option<Arc<RouteConditions>>)],
     ) -> Result<Conditional, Vec<Unreachable>> {

@@ -9,8 +9,8 @@ use crate::address::is_host_name;
 /// Which hosts a site answers for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum HostPattern {
-    /// One name or address: lower case, without a port or a trailing dot; IPv6 in brackets and in its shortest
-    /// form (RFC 5952).
+    /// One name or address: lower case, without a port or a trailing dot; IPv6 in brackets and in
+    /// its shortest form (RFC 5952).
     Exact(String),
     /// `*.example.com`: every name below `example.com`, at any depth, but not `example.com` itself.
     Below(String),
@@ -30,7 +30,7 @@ pub enum HostPatternError {
     /// Names are compared as they are sent.
     #[error("a host is written in its ASCII form: `xn--bcher-kva.example`, not `bücher.example`")]
     NotAscii,
-    /// What NGINX has for all hosts.
+    /// NGINX's name for all hosts.
     #[error("`_` is the name of no host")]
     Underscore,
     /// Not a name, and not an address.

@@ -1,7 +1,8 @@
 //! The host patterns of all sites, in one hash table.
 //!
-//! A request to a site that no cache of the processor holds waits for memory twice: for a slot, and for what it leads
-//! to, the entry and the routes at once. An entry is one cache line, which holds the name and all else that is needed.
+//! A request to a site outside of the processor's caches waits for memory twice: for a slot, and
+//! for its entry and routes at once. An entry is one cache line, which holds the name and
+//! everything else that is needed.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -39,7 +40,7 @@ pub(super) const EVERYWHERE: u16 = 0;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostId(u32);
 
-/// What a host pattern leads to, in one cache line.
+/// The target of a host pattern, in one cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Entry {
@@ -62,7 +63,7 @@ struct Slot {
     /// So that hardly any entry is looked at in vain.
     hash: u64,
     entry: u32,
-    /// The same as in the entry, for whoever does not want to wait for it.
+    /// A copy from the entry, to avoid waiting for it.
     routes: RouteSet,
 }
 
@@ -71,7 +72,8 @@ struct Slot {
 pub(super) struct HostTable {
     entries: Store<Entry>,
     long_names: Vec<u8>,
-    /// Open addressing with linear probing, a power of two, at most [`FULL`] full: four slots are one cache line.
+    /// Open addressing with linear probing, a power of two, at most [`FULL`] full: four slots are
+    /// one cache line.
     slots: Store<Slot>,
     /// The entries of `*`, each for a listener or for all.
     any: Vec<(u16, HostId)>,
@@ -90,7 +92,7 @@ pub(super) struct Owner<'a> {
     pub(super) routes: RouteSet,
     /// Its options.
     pub(super) options: &'a SiteOptions,
-    /// Whether routes of it have conditions beside their paths.
+    /// Set if routes of it have conditions beside their paths.
     pub(super) has_conditions: bool,
     /// The listener that the pattern is for, or [`EVERYWHERE`].
     pub(super) listener: u16,
@@ -117,14 +119,15 @@ impl Entry {
         self.bits & FORWARD_AMBIGUOUS != 0
     }
 
-    /// Whether routes of its site have conditions beside their paths.
+    /// Returns true if routes of its site have conditions beside their paths.
     pub(super) fn has_conditions(&self) -> bool {
         self.bits & HAS_CONDITIONS != 0
     }
 }
 
 impl HostTable {
-    /// The pattern for a listener that is `host` itself. `likely` is told its routes before that is certain.
+    /// The pattern for a listener that is `host` itself. `likely` is told its routes before that is
+    /// certain.
     #[inline]
     pub(super) fn exact(&self, host: &[u8], listener: u16, likely: impl Fn(RouteSet)) -> Option<HostId> {
         self.find(host, 0, listener, likely)
@@ -132,7 +135,7 @@ impl HostTable {
 
     /// The longest pattern `*.` and a name that `host` ends with, be it for a listener or for all.
     pub(super) fn below(&self, host: &[u8], listener: u16) -> Option<HostId> {
-        // In brackets there is an address, whose last part may have dots.
+        // An address in brackets may have dots in its last part.
         if self.depths == 0 || host.first() == Some(&b'[') {
             return None;
         }

@@ -1,9 +1,9 @@
-//! Which site and which route a request belongs to.
+//! Finding the site and the route of a request.
 //!
-//! Sites are found by a hash table over whole hosts, and by one look for each depth at which there are wildcards;
-//! routes by a compiled matcher. What a lookup costs depends on the length of the host and of the path, not on how
-//! many sites or routes there are, and it waits for memory as few times as can be: see `hosts.rs` and `routes.rs`.
-//! Sites whose routes are the same share them.
+//! Sites are found by a hash table over whole hosts, and by one look for each depth at which there
+//! are wildcards; routes by a compiled matcher. The cost of a lookup depends on the length of the
+//! host and of the path, not on the number of sites or routes, and it waits for memory as rarely as
+//! possible: see `hosts.rs` and `routes.rs`. Sites with equal routes share them.
 
 mod conditional;
 mod host;
@@ -37,7 +37,7 @@ pub struct SiteTable {
     hosts: HostTable,
     routes: RouteTable,
     sites: Vec<Site>,
-    /// What entries of `hosts` refer to by their index.
+    /// The counters to which entries of `hosts` refer by index.
     counters: Vec<Arc<SiteCounters>>,
     /// The listeners that have sites of their own: entries of `hosts` have their numbers, from 1.
     listeners: Vec<ListenAddress>,
@@ -48,7 +48,7 @@ pub struct SiteTable {
 pub struct Site {
     /// Its first host as written, the label of its metrics and log lines.
     pub name: Arc<str>,
-    /// What it has besides hosts and routes.
+    /// Its options beside hosts and routes.
     pub options: SiteOptions,
     /// Its host patterns in their normal form, as handshakes need them.
     pub hosts: Vec<Arc<str>>,
@@ -57,7 +57,7 @@ pub struct Site {
     routes: RouteSet,
 }
 
-/// What of a host led to its site.
+/// The kind of match of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostMatch {
     /// The name itself.
@@ -69,8 +69,8 @@ pub enum HostMatch {
 }
 
 impl SiteTable {
-    /// The pattern for a host (lower case, without port or trailing dot; IPv6 in brackets and in its shortest form):
-    /// the exact name, else the longest wildcard, else `*`.
+    /// The pattern for a host (lower case, without port or trailing dot; IPv6 in brackets and in
+    /// its shortest form): the exact name, else the longest wildcard, else `*`.
     #[inline]
     pub fn find(&self, host: &[u8]) -> Option<HostId> {
         self.explain(host).map(|(id, _)| id)
@@ -86,14 +86,14 @@ impl SiteTable {
             .or_else(|| self.hosts.any(EVERYWHERE).map(|id| (id, HostMatch::Any)))
     }
 
-    /// Whether some sites are there on some listeners alone.
+    /// Returns true if some sites are bound to listeners.
     #[inline]
     pub fn depends_on_listener(&self) -> bool {
         !self.listeners.is_empty()
     }
 
-    /// The same as [`explain`](Self::explain) for a request that comes through this listener. Of two equal patterns, that of a site
-    /// which names the listener goes before that of a site which is there on all.
+    /// Like [`explain`](Self::explain), for a request of this listener. Of two equal patterns, that
+    /// of a site bound to the listener precedes that of a site on all.
     pub fn explain_on(&self, host: &[u8], listener: &ListenAddress) -> Option<(HostId, HostMatch)> {
         let Some(number) = self.listeners.iter().position(|known| known == listener) else {
             return self.explain(host);
@@ -113,22 +113,22 @@ impl SiteTable {
         &self.sites[self.hosts.entry(id).site as usize]
     }
 
-    /// The route of a pattern's site for a normalised path: an exact pattern first, then the first pattern with
-    /// wildcards of the file. A path that does not start with a slash (`*`, or the empty one of CONNECT) is taken by
-    /// `/**` alone.
+    /// The route of a pattern's site for a normalised path: an exact pattern first, then the first
+    /// pattern with wildcards of the file. A path that does not start with a slash (`*`, or the
+    /// empty one of CONNECT) is taken by `/**` alone.
     #[inline]
     pub fn route(&self, id: HostId, path: &[u8]) -> Option<&Arc<Route>> {
         self.routes.find(self.hosts.entry(id).routes, path)
     }
 
-    /// Whether routes of a pattern's site have conditions beside their paths.
+    /// Returns true if routes of a pattern's site have conditions beside their paths.
     #[inline]
     pub fn has_conditions(&self, id: HostId) -> bool {
         self.hosts.entry(id).has_conditions()
     }
 
-    /// The same as [`route`](Self::route) where routes have conditions, of which `holds` decides: those that do not hold are passed
-    /// over.
+    /// Like [`route`](Self::route), for routes with conditions: routes for which `holds` returns
+    /// false are skipped.
     pub fn route_if(
         &self,
         id: HostId,
@@ -139,7 +139,8 @@ impl SiteTable {
         conditional.find(|(conditions, _)| holds(conditions)).map(|(_, route)| route).or(plain)
     }
 
-    /// The route without conditions for a normalised path, and those with conditions that are tried before it, in their order.
+    /// The route without conditions for a normalised path, and those with conditions that are tried
+    /// before it, in their order.
     pub fn candidates<'s, 'p>(
         &'s self,
         id: HostId,
@@ -157,7 +158,7 @@ impl SiteTable {
         (plain.map(|(_, route)| route), conditional)
     }
 
-    /// The same as [`readings`](Self::readings) where routes have conditions.
+    /// Like [`readings`](Self::readings), for routes with conditions.
     ///
     /// # Errors
     ///
@@ -180,12 +181,12 @@ impl SiteTable {
         other_readings(path, slashes, same).map(Some).ok_or(Ambiguous)
     }
 
-    /// What servers may take a normalised path for, where that could make a difference to its route: see [`other_readings`] and
-    /// [`SiteOptions::forward_ambiguous`].
+    /// The other readings of a normalised path, where they could make a difference to its route:
+    /// see [`other_readings`] and [`SiteOptions::forward_ambiguous`].
     ///
     /// # Errors
     ///
-    /// The path is to be refused: servers may take it for one of another route.
+    /// The path has to be refused: servers may read it as one of another route.
     #[inline]
     pub fn readings(&self, id: HostId, path: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Ambiguous> {
         let entry = self.hosts.entry(id);
@@ -203,7 +204,8 @@ impl SiteTable {
         other_readings(path, slashes, |reading| route(reading) == own).map(Some).ok_or(Ambiguous)
     }
 
-    /// What [`other_readings`] a normalised path has that conditions are to be held against; none where the site
+    /// The [`other_readings`] of a normalised path for which conditions have to be evaluated; none
+    /// if the site
     /// [forwards ambiguous paths](SiteOptions::forward_ambiguous).
     pub fn other_paths(&self, id: HostId, path: &[u8]) -> Option<Vec<Vec<u8>>> {
         let entry = self.hosts.entry(id);

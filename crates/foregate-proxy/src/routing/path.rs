@@ -22,7 +22,8 @@ const NONE: u32 = u32::MAX;
 ///
 /// - `/a/b` takes exactly that path;
 /// - `*` in the place of a segment takes any one segment that is not empty: `/users/*/posts`;
-/// - `/**` at the end takes the rest, however deep: `/static/**` takes `/static`, `/static/` and everything below.
+/// - `/**` at the end takes the rest, however deep: `/static/**` takes `/static`, `/static/` and
+///   everything below.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PathPattern(Arc<str>);
 
@@ -91,13 +92,14 @@ impl PathPattern {
         &self.0
     }
 
-    /// Whether it has an empty segment before its end, which no path has after duplicate slashes were merged.
+    /// Returns true if it has an empty segment before its end, which no path has after duplicate
+    /// slashes were merged.
     pub fn has_duplicate_slash(&self) -> bool {
         self.0.contains("//")
     }
 
-    /// Whether some path is both one of this pattern's and one of `other`'s, which may be any text with `*` for a segment
-    /// and `/**` at its end.
+    /// Returns true if some path matches both this pattern and `other`, which may be any text with
+    /// `*` for a segment and `/**` at its end.
     pub fn meets(&self, other: &str) -> bool {
         let rest_of = |text: &str| text.ends_with("/**");
         let (rest, other_rest) = (rest_of(&self.0), rest_of(other));
@@ -129,7 +131,7 @@ impl PathPattern {
         (text.split('/').skip(1), rest)
     }
 
-    /// Whether it has no wildcards.
+    /// Returns true if it has no wildcards.
     pub(super) fn is_literal(&self) -> bool {
         !self.0.contains('*')
     }
@@ -147,7 +149,7 @@ impl fmt::Display for PathPattern {
     }
 }
 
-/// What ends at a node: indices into the list of patterns.
+/// The patterns that end at a node: indices into the list.
 #[derive(Debug, Clone, Copy)]
 struct Ends {
     /// A pattern without wildcards.
@@ -164,10 +166,12 @@ struct Ends {
 
 const NOTHING: Ends = Ends { literal: NONE, whole: NONE, rest: NONE, star: NONE, least: NONE };
 
-/// The patterns of a large set, compiled: a pattern without wildcards first, then the first of the list.
+/// The patterns of a large set, compiled: a pattern without wildcards first, then the first of the
+/// list.
 ///
-/// A lookup takes one step per segment of the path. Where `*` and a name stand at the same place, both ways are
-/// tried, so that the cost can rise with the number of such places, but never above the number of nodes.
+/// A lookup takes one step per segment of the path. Where `*` and a name stand at the same place,
+/// both ways are tried, so that the cost can rise with the number of such places, but never above
+/// the number of nodes.
 #[derive(Debug, Default)]
 pub(super) struct PathMatcher {
     trie: Trie,
@@ -205,8 +209,8 @@ impl PathMatcher {
         matcher
     }
 
-    /// The index of the pattern for `path`. A path that does not start with a slash (`*`, or the empty one of
-    /// CONNECT) is taken by `/**` alone.
+    /// The index of the pattern for `path`. A path that does not start with a slash (`*`, or the
+    /// empty one of CONNECT) is taken by `/**` alone.
     #[inline]
     pub(super) fn find(&self, path: &[u8]) -> Option<usize> {
         let mut best = self.ends.first()?.rest;
@@ -231,7 +235,8 @@ impl PathMatcher {
         (best != NONE).then_some(best as usize)
     }
 
-    /// The least index below `best` of a pattern with wildcards. Its depth is that of the deepest pattern.
+    /// The least index below `best` of a pattern with wildcards. Its depth is that of the deepest
+    /// pattern.
     fn search(&self, node: Node, rest: Option<&[u8]>, mut best: u32) -> u32 {
         let ends = &self.ends[node as usize];
         if ends.least >= best {
@@ -252,7 +257,8 @@ impl PathMatcher {
         best
     }
 
-    /// The least index of a pattern that takes every path of the one with `segments` and, when `open`, more.
+    /// The least index of a pattern that takes every path of the one with `segments` and, when
+    /// `open`, more.
     fn covering(&self, node: Node, segments: &[&[u8]], open: bool) -> u32 {
         let ends = &self.ends[node as usize];
         let Some((segment, rest)) = segments.split_first() else {

@@ -1,7 +1,8 @@
 //! Routes, and the sets of them that sites have.
 //!
-//! A small set is a run of bytes: its patterns and which routes they lead to, compared one after the other. That is
-//! one or two cache lines, where the nodes of a tree would be five or more. A large set has a tree.
+//! A small set is a run of bytes: its patterns and which routes they lead to, compared one after
+//! the other. That is one or two cache lines, where the nodes of a tree would be five or more. A
+//! large set has a tree.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -16,7 +17,7 @@ use crate::settings::Route;
 
 /// Up to this many patterns are compared one after the other.
 const SMALL: usize = 8;
-/// The longest pattern of a small set, bytes: what its length has bits for.
+/// The longest pattern of a small set, bytes: the range of its length field.
 const SMALL_PATTERN: usize = LENGTH as usize;
 /// Stands for the number of patterns where a set is a large one; its index follows.
 const IS_LARGE: u8 = u8::MAX;
@@ -98,7 +99,7 @@ impl RouteTable {
     /// Has the processor fetch a set that will be wanted, without waiting for it.
     #[inline]
     pub(super) fn fetch(&self, set: RouteSet) {
-        // A load whose result nobody needs holds nobody up; safe code has no other way to say this.
+        // A load without a use delays nothing; safe code has no other prefetch.
         let at = set.0 as usize;
         for at in [at, at + CACHE_LINE] {
             std::hint::black_box(self.sets.get(at).copied());
@@ -132,7 +133,7 @@ enum Set<'t> {
     Large(&'t LargeSet),
 }
 
-/// A set whose patterns are compared in turn.
+/// A set of patterns that are compared in turn.
 struct SmallSet<'t> {
     heads: &'t [[u8; HEAD]],
     /// The texts of the patterns without `/**`, each right after the one before.
@@ -166,7 +167,7 @@ impl SmallSet<'_> {
     }
 }
 
-/// Whether a pattern with wildcards takes a path.
+/// Returns true if a pattern with wildcards matches a path.
 #[inline]
 fn takes(text: &[u8], bits: u16, path: &[u8]) -> bool {
     if path.first() != Some(&b'/') {
@@ -179,7 +180,7 @@ fn takes(text: &[u8], bits: u16, path: &[u8]) -> bool {
 }
 
 impl PathPattern {
-    /// Whether it takes a normalised path.
+    /// Returns true if it matches a normalised path.
     pub(super) fn takes(&self, path: &[u8]) -> bool {
         if self.is_literal() {
             return self.as_str().as_bytes() == path;
@@ -191,7 +192,8 @@ impl PathPattern {
     }
 }
 
-/// Whether all paths of a later pattern belong to an earlier one: those without wildcards are tried first.
+/// Returns true if an earlier pattern matches all paths of a later one: patterns without wildcards
+/// are tried first.
 pub(super) fn hides(earlier: &PathPattern, later: &PathPattern) -> bool {
     if later.is_literal() || earlier.is_literal() {
         return later == earlier;
@@ -200,7 +202,8 @@ pub(super) fn hides(earlier: &PathPattern, later: &PathPattern) -> bool {
     covers(earlier.as_bytes(), open, text.as_bytes(), rest)
 }
 
-/// Whether a pattern with wildcards takes all that another pattern, or a path, stands for.
+/// Returns true if a pattern with wildcards matches everything that another pattern, or a path,
+/// stands for.
 fn covers(text: &[u8], open: bool, other: &[u8], other_open: bool) -> bool {
     let mut segments = text.split(|byte| *byte == b'/').skip(1);
     let mut others = other.split(|byte| *byte == b'/').skip(1);
@@ -220,7 +223,8 @@ fn covers(text: &[u8], open: bool, other: &[u8], other_open: bool) -> bool {
 pub(super) struct RouteTableBuilder {
     table: RouteTable,
     hash: RandomState,
-    /// By their hashes; of two different ones with the same hash, the second is not found again, and is not shared.
+    /// By their hashes; of two different ones with the same hash, the second is not found again,
+    /// and is not shared.
     routes: HashMap<u64, RouteId, RandomState>,
     sets: HashMap<u64, RouteSet, RandomState>,
     matchers: HashMap<Box<[PathPattern]>, Arc<PathMatcher>, RandomState>,
@@ -241,7 +245,8 @@ impl RouteTableBuilder {
         id
     }
 
-    /// Compiles routes, each with its pattern: those without conditions to a set, beside those with conditions.
+    /// Compiles routes, each with its pattern: those without conditions to a set, beside those with
+    /// conditions.
     pub(super) fn all_of(
         &mut self,
         routes: Vec<(PathPattern, RouteId)>,
@@ -254,7 +259,7 @@ impl RouteTableBuilder {
         let conditional = ConditionalRoute::order(&all);
         let patterns: Vec<_> = plain.iter().map(|number| all[*number].0.clone()).collect();
         let ids: Vec<_> = plain.iter().map(|number| all[*number].1).collect();
-        // What is told are places among those without conditions.
+        // The reported places are among those without conditions.
         let among_all = |found: Unreachable| Unreachable { index: plain[found.index], by: plain[found.by] };
         match (self.set(&patterns, &ids), conditional) {
             (Ok(set), Ok(conditional)) => Ok((set, conditional)),
@@ -338,7 +343,7 @@ impl RouteTableBuilder {
     }
 }
 
-/// Those of a few patterns that no request can reach, as [`PathMatcher::compile`] would tell.
+/// The unreachable ones of a few patterns, as [`PathMatcher::compile`] would report.
 fn unreachable(patterns: &[PathPattern]) -> Vec<Unreachable> {
     let mut unreachable = Vec::new();
     for (index, later) in patterns.iter().enumerate() {

@@ -187,8 +187,8 @@ fn a_lookup_costs_the_same_with_many_sites() {
         let mut found = 0_u64;
         let mut host = String::new();
         for round in 0..rounds {
-            // A stride that has no factor in common with the number of hosts visits all of them. The text is written
-            // anew, so that it is not what is waited for.
+            // A stride without a common factor with the number of hosts visits all of them. The
+            // text is rewritten, so that reading it does not dominate.
             host.clear();
             host.push_str("host");
             host.push_str(itoa::Buffer::new().format(round * 7919 % count));
@@ -201,7 +201,7 @@ fn a_lookup_costs_the_same_with_many_sites() {
     }
 }
 
-/// Whether `pattern` takes `path`, by the words of the documentation.
+/// Returns true if `pattern` matches `path`, by the words of the documentation.
 fn takes(pattern: &str, path: &str) -> bool {
     if !path.starts_with('/') {
         return pattern == "/**";
@@ -229,7 +229,7 @@ proptest! {
         let mut kept: Vec<&str> = Vec::new();
         for pattern in &patterns {
             kept.push(pattern);
-            // What is told as unreachable is never chosen by the rules either.
+            // A route that is reported as unreachable is never chosen by the rules either.
             if site_of(&kept).is_err() {
                 kept.pop();
                 for path in &paths {

@@ -1,8 +1,9 @@
 //! The thread that reads configurations and lets them go, beside the workers.
 //!
-//! With 100,000 sites each of the two takes so long that requests would wait for it on a worker. Both are done by one
-//! thread that stays: the allocator gives memory back to the system when the thread that asked for it looks through its
-//! pages, and those of a thread that has ended would stay until another one comes upon them.
+//! With 100,000 sites each of the two takes so long that requests would wait for it on a worker.
+//! Both are done by one thread that stays: the allocator gives memory back to the system when the
+//! thread that asked for it looks through its pages, and those of a thread that has ended would
+//! stay until another one comes upon them.
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -13,14 +14,14 @@ use tokio::sync::oneshot::{self, Receiver};
 
 use crate::sys;
 
-/// The priority of the thread below that of workers, in the steps of `nice`: a reload may take a little longer, while a
-/// worker that has just been given a request must not wait for a turn. Where workers take all there is, a quarter of a
-/// core is left for it.
+/// The priority of the thread below that of workers, in the steps of `nice`: a reload may take a
+/// little longer, while a worker that has just been given a request must not wait for a turn. Where
+/// workers take all there is, a quarter of a core is left for it.
 const NICE: i32 = 5;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A hand on the thread, which ends with it once it has done what it was given.
+/// A handle of the thread, which ends with its last handle after its work.
 pub(super) struct Aside {
     jobs: Sender<Job>,
 }
@@ -36,7 +37,7 @@ impl Aside {
         thread::Builder::new().name("foregate-reload".to_owned()).spawn(move || {
             sys::yield_to_workers(NICE);
             for job in given {
-                // The panic has been told of, and whoever waits for the job gets an error; the next one is done.
+                // The panic has been reported, and the waiter gets an error; the next job runs.
                 let _ = panic::catch_unwind(AssertUnwindSafe(job));
                 sys::collect_memory();
             }
@@ -47,7 +48,7 @@ impl Aside {
     /// Has the thread do `job` after those that it has; an error stands for a job that panicked.
     pub(super) fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
         let (sender, receiver) = oneshot::channel();
-        // Whoever waits may be gone. The thread is not: it ends after this hand on it.
+        // The waiter may be gone. The thread is not: it ends after this handle.
         let _ = self.jobs.send(Box::new(move || drop(sender.send(job()))));
         receiver
     }

@@ -26,14 +26,15 @@ impl Signals {
     }
 }
 
-/// Has the signals that are not meant to end the process (HUP, USR1, USR2) no longer do so, from before the configuration is
-/// read: that may take long, and whoever rotates logs does not know of it. [`super::run`] answers those that came.
+/// Prevents the signals HUP, USR1 and USR2 from ending the process, from before the configuration
+/// is read: that may take long, and log rotation does not know of it. [`super::run`] answers those
+/// that came.
 ///
 /// # Errors
 ///
 /// The system's refusal.
 pub fn catch_early() -> io::Result<()> {
-    // What catches signals stays when the runtime that it was set up in has gone.
+    // Signal handlers stay when their runtime is gone.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let _inside = runtime.enter();
     for kind in [SignalKind::hangup(), SignalKind::user_defined1(), SignalKind::user_defined2()] {
@@ -42,7 +43,8 @@ pub fn catch_early() -> io::Result<()> {
     Ok(())
 }
 
-/// To NGINX this signal is the start of an upgrade, so that people send it; by default it would kill the process.
+/// To NGINX this signal is the start of an upgrade, so that people send it; by default it would
+/// kill the process.
 pub(super) fn say_no_upgrade(draining: bool) {
     if draining {
         tracing::warn!("USR2: this process is draining, so that a new one can be started now");

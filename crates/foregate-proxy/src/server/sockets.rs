@@ -74,7 +74,8 @@ pub(super) struct Side {
 }
 
 impl Server {
-    /// Binds those listeners that are not there yet; nothing changes if one of them cannot be bound.
+    /// Binds those listeners that are not there yet; nothing changes if one of them cannot be
+    /// bound.
     pub(super) fn bind(&self, settings: &Settings) -> io::Result<Vec<Bound>> {
         let mut bound = Vec::new();
         for listen in &settings.listeners {
@@ -119,7 +120,8 @@ impl Server {
         Ok(bound)
     }
 
-    /// The socket that a former process has bound for a listener. Its file goes with this process only if that serves.
+    /// The socket that a former process has bound for a listener. Its file goes with this process
+    /// only if that serves.
     fn held(&self, listen: &Listen) -> io::Result<Option<(Arc<Listener>, Option<SocketFile>)>> {
         let held = self.membership.take_held(Purpose::Clients, &listen.address.to_string());
         let Some(descriptor) = held else { return Ok(None) };
@@ -128,8 +130,8 @@ impl Server {
         Ok(Some((listener, file)))
     }
 
-    /// The socket that was passed for a listener. One of all IPv6 addresses that takes IPv4 as well, as `ListenStream=8080`
-    /// makes it, is that of both halves of `listen ":8080"`.
+    /// The socket that was passed for a listener. One of all IPv6 addresses that takes IPv4 as
+    /// well, as `ListenStream=8080` makes it, is that of both halves of `listen ":8080"`.
     fn passed(&self, listen: &Listen, all: &[Listen]) -> Option<&Arc<Listener>> {
         if let Some(listener) = self.inherited.get(&listen.address) {
             return Some(listener);
@@ -141,7 +143,8 @@ impl Server {
         self.inherited.get(&other_half.address).filter(|listener| is_half && listener.takes_both_families())
     }
 
-    /// A socket at work that has the same port on all addresses, or on one where `address` means all.
+    /// A socket at work that has the same port on all addresses, or on one where `address` means
+    /// all.
     fn overlapping(&self, address: &ListenAddress) -> Option<&ListenAddress> {
         let ListenAddress::Tcp(wanted) = address else { return None };
         self.listening.keys().find(|held| match held {
@@ -185,7 +188,8 @@ impl Server {
     }
 }
 
-/// Whether a socket cannot be bound because the system has no IPv6, and its other half serves all clients that there are.
+/// Returns true if a socket cannot be bound because the system has no IPv6, and its other half
+/// serves all clients.
 fn can_do_without(listen: &Listen, error: &io::Error) -> bool {
     let is_v6 = matches!(listen.address, ListenAddress::Tcp(SocketAddr::V6(_)));
     // The kernel has no IPv6, or has been told not to use it.

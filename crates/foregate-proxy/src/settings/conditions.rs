@@ -9,7 +9,7 @@ use foregate_module::{Condition, Exchange, Pipeline, State, View};
 
 use super::{ListenAddress, Upstream};
 
-/// What a request must satisfy, beside its path, to belong to a route.
+/// The conditions of a route beside its path.
 #[derive(Clone)]
 pub struct RouteConditions {
     /// The conditions as they are written, for `explain`. Two that are written alike are equal.
@@ -32,7 +32,7 @@ pub struct Entrance<'a> {
 }
 
 impl RouteConditions {
-    /// Whether a request satisfies them.
+    /// Returns true if a request satisfies them.
     pub fn hold(&self, exchange: &dyn Exchange, pipeline: &Pipeline, entrance: Entrance<'_>) -> bool {
         let on_listener = self.listeners.is_empty()
             || entrance.listener.is_some_and(|listener| self.listeners.contains(listener));
@@ -75,8 +75,8 @@ pub struct RouteTimeouts {
     pub first_byte: Option<Duration>,
     /// Silence in a response. Default: the upstream's.
     pub idle: Option<Duration>,
-    /// From the request's head to the end of the response, all attempts included. Beyond: 504, or the response is broken off.
-    /// Default: no limit.
+    /// From the request's head to the end of the response, all attempts included. Beyond: 504, or
+    /// the response is broken off. Default: no limit.
     pub total: Option<Duration>,
 }
 

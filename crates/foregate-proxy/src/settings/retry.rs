@@ -13,12 +13,14 @@ pub struct Retry {
     pub on: RetryOn,
     /// The most further attempts by this rule. Default: 1.
     pub attempts: u32,
-    /// How long an attempt may take up to the head of its response where this rule allows another one. Default (`None`): as long as the
-    /// upstream's time limits say.
+    /// How long an attempt may take up to the head of its response where this rule allows another
+    /// one. Default (`None`): as long as the upstream's time limits say.
     pub try_timeout: Option<Duration>,
-    /// Methods that may be repeated although an origin may have seen the request, beside those that are idempotent. Default: none.
+    /// Methods that may be repeated although an origin may have seen the request, beside those that
+    /// are idempotent. Default: none.
     pub methods: Vec<Box<[u8]>>,
-    /// Another upstream, and the changes to the request for it. Default (`None`): the next server of the same upstream.
+    /// Another upstream, and the changes to the request for it. Default (`None`): the next server
+    /// of the same upstream.
     pub elsewhere: Option<Elsewhere>,
 }
 
@@ -36,7 +38,7 @@ pub struct RetryOn {
 }
 
 impl RetryOn {
-    /// Whether a status is one of these.
+    /// Returns true if a status is one of these.
     pub fn has_status(&self, status: u16) -> bool {
         self.statuses.iter().any(|range| range.contains(&status))
     }
@@ -65,7 +67,8 @@ pub enum NewPath {
 }
 
 impl Retry {
-    /// Whether a request with this method may be repeated by this rule although an origin may have seen it.
+    /// Returns true if a request with this method may be repeated by this rule although an origin
+    /// may have seen it.
     pub fn allows_method(&self, method: &[u8]) -> bool {
         self.methods.iter().any(|allowed| **allowed == *method)
     }

@@ -1,6 +1,6 @@
 //! The access log: one JSON object per request and line.
 //!
-//! A line is formatted by the thread that served the request; see [`LogFile`] for what happens to it then.
+//! A line is formatted by the thread that served the request, and then passed to a [`LogFile`].
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -18,13 +18,13 @@ pub struct AccessLog {
     file: LogFile,
 }
 
-/// One line of the access log. What is `None` is left out of the line; the names of the fields in the line are
-/// those of the members, but for what is said there.
+/// One line of the access log. `None` is omitted; the names of the fields in the line are
+/// those of the members, with the documented exceptions.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry<'a> {
     /// When the request began: `time`, RFC 3339 in UTC with milliseconds.
     pub time: SystemTime,
-    /// Who sent it, after the PROXY protocol.
+    /// The client, after the PROXY protocol.
     pub client: Option<IpAddr>,
     /// Its method, any bytes; empty where none was understood.
     pub method: &'a [u8],
@@ -36,7 +36,8 @@ pub struct Entry<'a> {
     pub path: &'a [u8],
     /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`.
     pub protocol: &'static str,
-    /// The status that was sent; `None` when none was. 400 also for a malformed request over HTTP/2, whose stream is reset.
+    /// The status that was sent; `None` without one. 400 also for a malformed request over HTTP/2,
+    /// whose stream is reset.
     pub status: Option<u16>,
     /// Bytes of the request's body.
     pub bytes_in: u64,
@@ -59,17 +60,18 @@ pub struct Entry<'a> {
     /// From the start of the last attempt to the first byte of the origin's response:
     /// `upstream_first_byte_us`.
     pub upstream_first_byte: Option<Duration>,
-    /// Whether the last attempt used a kept connection.
+    /// True if the last attempt used a kept connection.
     pub upstream_reused: Option<bool>,
     /// How the cache handled it.
     pub cache: Option<&'a str>,
     /// Why, where that is not plain.
     pub cache_reason: Option<&'a str>,
-    /// What went wrong.
+    /// The error.
     pub error: Option<&'a str>,
-    /// Whose fault that was: `downstream`, `upstream` or `internal`.
+    /// The side of the error: `downstream`, `upstream` or `internal`.
     pub error_side: Option<&'a str>,
-    /// Who has ended a tunnel, or left before the response was whole, where nothing went wrong: `client` or `origin`.
+    /// The side that ended a tunnel, or left before the response was complete, without an error:
+    /// `client` or `origin`.
     pub ended_by: Option<&'static str>,
     /// `TLSv1.2` or `TLSv1.3`.
     pub tls: Option<&'static str>,
@@ -77,7 +79,8 @@ pub struct Entry<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// The field `Referer`, any bytes.
     pub referer: Option<&'a [u8]>,
-    /// What steps of modules say, as an object: of a name that stands there twice the last value counts for most readers.
+    /// The notes of modules' steps, as an object: of a repeated name most readers take the last
+    /// value.
     pub notes: &'a [(Text, Text)],
 }
 
@@ -87,7 +90,8 @@ impl AccessLog {
         Self { file }
     }
 
-    /// Adds a line. Never blocks on the file: beyond a backlog of 4 MiB the line is dropped and counted.
+    /// Adds a line. Never blocks on the file: beyond a backlog of 4 MiB the line is dropped and
+    /// counted.
     pub fn record(&self, entry: &Entry<'_>) {
         thread_local! {
             static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };

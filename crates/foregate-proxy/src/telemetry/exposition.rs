@@ -32,12 +32,13 @@ use crate::limits::spool::Spools;
 pub enum ExpositionFormat {
     /// OpenMetrics 1.0.0.
     OpenMetrics,
-    /// The text format of Prometheus, version 0.0.4: what tools such as `promtool check metrics` read.
+    /// The text format of Prometheus, version 0.0.4, for tools such as `promtool check metrics`.
     Prometheus,
 }
 
 impl ExpositionFormat {
-    /// The format that a scraper asks for by `Accept`: OpenMetrics if the field names it, else that of Prometheus.
+    /// The format that a scraper asks for by `Accept`: OpenMetrics if the field names it, else that
+    /// of Prometheus.
     pub fn for_accept(accept: &str) -> Self {
         let openmetrics = |part: &str| {
             let mut parameters = part.split(';').map(str::trim);
@@ -147,8 +148,8 @@ impl Collector for Exposition {
     }
 }
 
-/// The text format of Prometheus, version 0.0.4, made of that of OpenMetrics: a counter's family has the name of its samples there,
-/// and neither units nor an end are known.
+/// The text format of Prometheus, version 0.0.4, made of that of OpenMetrics: a counter's family
+/// has the name of its samples there, and neither units nor an end are known.
 fn prometheus_text(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
     // The help of a family stands before its type.
@@ -207,7 +208,7 @@ fn requests(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resu
         encoder.encode_descriptor("request_duration", help, Some(&Unit::Seconds), MetricType::Histogram)?;
     for (site, counters) in &sites {
         let (counts, micros) = counters.durations();
-        // It takes many lines, so it is there from the first request on.
+        // It takes many lines, so it appears with the first request.
         if counts.iter().all(|count| *count == 0) {
             continue;
         }

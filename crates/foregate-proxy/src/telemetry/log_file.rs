@@ -1,7 +1,7 @@
-//! Files that lines are added to: the access log, and those of modules.
+//! Files to which lines are appended: the access log, and those of modules.
 //!
-//! Whoever has a line copies it into a buffer; a thread of the file's own writes the buffer to it. A file that is slow or
-//! full therefore never delays a request: beyond a backlog of 4 MiB lines are dropped and counted.
+//! A line is copied into a buffer; a thread of the file writes the buffer. A slow or full file
+//! therefore never delays a request: beyond a backlog of 4 MiB lines are dropped and counted.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ mod writer;
 #[cfg(test)]
 pub(super) use self::writer::BACKLOG_LIMIT;
 
-/// The log files that are open: those of the present configuration, and those of earlier ones whose requests are still under way.
+/// The open log files: those of the present configuration, and those of earlier ones with requests
+/// in progress.
 #[derive(Debug, Default)]
 pub struct LogFiles {
     known: Mutex<Vec<Known>>,
@@ -28,17 +29,19 @@ pub struct LogFiles {
 struct Known {
     path: PathBuf,
     handle: Weak<Handle>,
-    /// There for as long as its writer is, which may still write what came before the handle went.
+    /// Lives as long as the writer, which may still write earlier lines after the handle is gone.
     shared: Weak<Shared>,
 }
 
 impl LogFiles {
-    /// The log file at this path, where it is open with the same counter; otherwise opens it (creates it with mode 0640, appends to
-    /// it) and starts its writer's thread, `foregate-log`. Lines that are lost are counted in `dropped`.
+    /// The log file at this path, if it is open with the same counter; otherwise opens it (creates
+    /// it with mode 0640, appends to it) and starts its writer's thread, `foregate-log`. Lost lines
+    /// are counted in `dropped`.
     ///
     /// # Errors
     ///
-    /// The file cannot be opened (a pipe that nobody reads is not waited for) or the thread cannot be started.
+    /// The file cannot be opened (a pipe without a reader is not waited for) or the thread cannot
+    /// be started.
     pub fn open(&self, path: &Path, dropped: &Arc<Counter>) -> io::Result<LogFile> {
         let mut known = self.known.lock();
         known.retain(|known| known.shared.strong_count() > 0);
@@ -53,14 +56,14 @@ impl LogFiles {
         Ok(LogFile { handle })
     }
 
-    /// Has each writer write out what there is, then open its path anew (after a rotation). Where that fails, it
-    /// is logged, and the old file is written on.
+    /// Makes each writer write pending lines, then reopen its path (after a rotation). A failure
+    /// is logged, and the old file stays in use.
     pub fn reopen(&self) {
         self.writers().iter().for_each(|shared| shared.reopen());
     }
 
-    /// Writes out what there is and waits for it, at most `limit` for all; whether it was done by then. Blocks the
-    /// thread: for the end of the process.
+    /// Writes pending lines, and waits at most `limit` for all; returns true if that was enough.
+    /// Blocks the thread: for the end of the process.
     pub fn flush(&self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         let writers = self.writers();
@@ -73,8 +76,8 @@ impl LogFiles {
     }
 }
 
-/// A log file. A clone writes to the same file; when the last one is dropped, the writer writes out what there is and
-/// ends.
+/// A log file. A clone writes to the same file; when the last one is dropped, the writer writes
+/// pending lines and ends.
 #[derive(Debug, Clone)]
 pub struct LogFile {
     handle: Arc<Handle>,
@@ -93,14 +96,14 @@ impl Drop for Handle {
 }
 
 impl LogFile {
-    /// Adds bytes that are whole lines, ends included. Never blocks on the file: beyond a backlog of 4 MiB they are
-    /// dropped, and counted as one.
+    /// Adds bytes that are whole lines, ends included. Never blocks on the file: beyond a backlog
+    /// of 4 MiB they are dropped, and counted as one.
     pub fn push(&self, lines: &[u8]) {
         self.handle.shared.push(lines);
     }
 
-    /// Has what was added so far written without delay. The future ends when the file has taken or refused it, which on a
-    /// slow file may be late: wait for a limited time.
+    /// Makes the writer write pending lines without delay. The future ends when the file has
+    /// accepted or refused them, which on a slow file may be late: wait for a limited time.
     pub fn settle(&self) -> impl Future<Output = ()> + use<> {
         self.handle.shared.settle()
     }

@@ -1,4 +1,5 @@
-//! The metrics of the process under their standard names, as the client libraries of Prometheus show them.
+//! The metrics of the process under their standard names, as the client libraries of Prometheus
+//! show them.
 
 use std::fmt;
 use std::fs;
@@ -11,7 +12,7 @@ use prometheus_client::metrics::MetricType;
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Shows the `process_*` metrics. What `/proc` does not tell is left out.
+/// The `process_*` metrics. Values missing in `/proc` are omitted.
 #[derive(Debug)]
 pub(super) struct ProcessExposition {
     /// When the process started.
@@ -55,7 +56,8 @@ fn status_value(status: &str, key: &str) -> Option<u64> {
 }
 
 fn open_descriptors() -> Option<u64> {
-    // Since Linux 6.2 the folder's size is the number of its entries. Reading them takes a while where there are many.
+    // Since Linux 6.2 the folder's size is the number of its entries. Reading them takes a while
+    // where there are many.
     let size = fs::metadata("/proc/self/fd").ok()?.size();
     if size > 0 {
         return Some(size);

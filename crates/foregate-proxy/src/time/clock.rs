@@ -9,32 +9,35 @@ thread_local! {
     static POLL: Cell<Option<Instant>> = const { Cell::new(None) };
     /// When this thread's last poll ended, if it is known that it has not slept since.
     static LAST: Cell<Option<Instant>> = const { Cell::new(None) };
-    /// It tells before it sleeps.
+    /// It reports before it sleeps.
     static TELLS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The time at which the current poll of a [`super::poll_length::Watched`] task began; outside of one, the time. Polls that follow each
-/// other begin when the one before has ended, so that the clock is read once for each: it may be somewhat before what has woken
-/// the task, and before what the task was told on another thread. So it never tells that a timer has not gone off.
+/// The time at which the current poll of a [`super::poll_length::Watched`] task began; outside of
+/// one, the time. Polls that follow each other begin when the one before has ended, so that the
+/// clock is read once for each: it may be somewhat before what has woken the task, and before what
+/// the task was told on another thread. So it never tells that a timer has not gone off.
 ///
 /// Good for deadlines, which do not mind the length of a poll; not for measuring.
 pub fn now() -> Instant {
     POLL.get().unwrap_or_else(Instant::now)
 }
 
-/// Whether `age` has not passed yet since `since`.
+/// Returns true if `age` has not passed yet since `since`.
 pub fn is_within(now: Instant, since: Instant, age: Duration) -> bool {
     since.checked_add(age).is_none_or(|end| now < end)
 }
 
-/// How long this thread has run on a processor so far. A call of the system, unlike the other clocks.
+/// How long this thread has run on a processor so far. A call of the system, unlike the other
+/// clocks.
 pub fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let nanos = u32::try_from(time.tv_nsec).unwrap_or(0);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), nanos)
 }
 
-/// This thread calls [`rest`] whenever it is about to sleep. Threads on which a worker blocks in place do not (`clippy.toml`).
+/// This thread calls [`rest`] whenever it is about to sleep. Threads on which a worker blocks in
+/// place do not (`clippy.toml`).
 pub fn tells_of_rests() {
     TELLS.set(true);
 }

@@ -14,7 +14,7 @@ pub struct Notices {
 }
 
 impl Notices {
-    /// Whether one is due now. It then counts as given.
+    /// Returns true if a notice is due now, and counts it as given.
     pub fn take(&self, now: Instant) -> bool {
         let mut last = self.last.lock();
         let due = last.is_none_or(|last| now.saturating_duration_since(last) >= PAUSE);

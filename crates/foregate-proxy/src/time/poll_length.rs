@@ -10,10 +10,10 @@ use super::clock::Polling;
 use crate::counters::metrics::Metrics;
 
 pin_project! {
-    /// A task whose polls are measured: each goes into the `event_loop_blocked` histogram. While it is polled,
-    /// [`super::clock::now`] costs next to nothing.
+    /// A task with measured polls: each goes into the `event_loop_blocked` histogram. While it is
+    /// polled, [`super::clock::now`] costs next to nothing.
     ///
-    /// Wrap what is given to `tokio::spawn`, not futures within it: those would be counted twice.
+    /// Wrap the argument of `tokio::spawn`, not futures within it: those would be counted twice.
     #[derive(Debug)]
     pub struct Watched<F> {
         #[pin]

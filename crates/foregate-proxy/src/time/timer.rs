@@ -1,8 +1,9 @@
-//! One timer for a connection or stream whose deadline moves all the time.
+//! One timer for a connection or stream with a deadline that moves all the time.
 //!
-//! Nearly every deadline is moved before it is reached. Moving one to a later time costs nothing here: the timer
-//! stays armed for the earlier time, finds out then that it is too early, and arms itself again. For the same
-//! reason an armed timer is handed on to the next connection of its thread.
+//! Nearly every deadline is moved before it is reached. Moving one to a later time costs nothing
+//! here: the timer stays armed for the earlier time, finds out then that it is too early, and arms
+//! itself again. For the same reason an armed timer is handed on to the next connection of its
+//! thread.
 
 use std::cell::RefCell;
 use std::pin::{Pin, pin};
@@ -23,7 +24,7 @@ thread_local! {
 struct Armed {
     sleep: Pin<Box<Sleep>>,
     at: Instant,
-    /// Whom it wakes.
+    /// The waker that it calls.
     waker: Option<Waker>,
 }
 
@@ -35,7 +36,7 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// A timer whose first deadline is likely to be this far away.
+    /// A timer with a first deadline that is likely to be this far away.
     pub fn new(likely: Duration) -> Self {
         let kept = KEPT.with_borrow_mut(Vec::pop);
         let armed = kept.unwrap_or_else(|| {
@@ -71,8 +72,8 @@ impl Timer {
 }
 
 impl Armed {
-    /// Not on the task's budget: a task that has used it up would be told to wait and its waker not be taken, and whoever
-    /// remembers the waker as taken would never be woken.
+    /// Outside of the task's budget: without budget, a task would be told to wait without its waker
+    /// being registered, and a caller that remembers the waker as registered would never be woken.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         pin!(unconstrained(self.sleep.as_mut())).poll(cx)
     }
@@ -137,7 +138,8 @@ mod tests {
         assert!(start.elapsed() >= Duration::from_millis(30));
     }
 
-    /// Where the runtime looks at its timers between two polls, a task may begin at a time before that for which it was woken.
+    /// Where the runtime looks at its timers between two polls, a task may begin at a time before
+    /// that for which it was woken.
     #[test]
     fn a_task_that_begins_early_is_not_forgotten() {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();

@@ -26,12 +26,12 @@ use super::store::{CertificateStore, TlsError};
 use crate::settings::automatic::Automatic;
 use crate::settings::{CertificateFiles, Limits, ListenTls, SiteTls, TlsVersion};
 
-/// Tickets sent after a full TLS 1.3 handshake, and after a resumed one. A ticket is used once (RFC 8446,
-/// appendix C.4), so a client that opens two connections at a time can resume both.
+/// Tickets sent after a full TLS 1.3 handshake, and after a resumed one. A ticket is used once (RFC
+/// 8446, appendix C.4), so a client that opens two connections at a time can resume both.
 const TICKETS: usize = 2;
 /// Tickets that a client may ask for (RFC 9149).
 const TICKETS_LIMIT: usize = 4;
-/// What `rustls` itself allows a ClientHello to have; beyond, it ends the handshake.
+/// The largest ClientHello that `rustls` accepts; beyond, it ends the handshake.
 const HELLO_LIMIT: usize = 0xffff;
 
 /// A client's connection after its handshake.
@@ -40,18 +40,20 @@ pub type ServerStream<IO> = tokio_rustls::server::TlsStream<IO>;
 /// A site, as far as handshakes are concerned.
 #[derive(Debug, Clone, Copy)]
 pub struct SiteHosts<'a> {
-    /// Its host patterns as in the configuration: `a.example`, `*.example` (any depth) or `*`; lower case.
+    /// Its host patterns as in the configuration: `a.example`, `*.example` (any depth) or `*`;
+    /// lower case.
     pub hosts: &'a [Arc<str>],
     /// Its own certificates and policy; `None`: the listener's.
     pub tls: Option<&'a SiteTls>,
 }
 
-/// Accepts TLS connections of one listener. Share it by an `Arc`; it never changes but for its certificates.
+/// Accepts TLS connections of one listener. Share it by an `Arc`; it never changes but for its
+/// certificates.
 #[derive(Debug)]
 pub struct Acceptor {
     certificates: Arc<CertificateTable>,
     default: PolicyConfig,
-    /// Hosts whose policy is not the listener's.
+    /// Hosts with a policy other than the listener's.
     own: HostMap<PolicyConfig>,
     client_hello_limit: usize,
     /// For certificates that the proxy obtains itself, where it does.
@@ -69,13 +71,13 @@ struct PolicyConfig {
 pub struct Accepted<IO> {
     /// Plain bytes in and out.
     pub stream: ServerStream<IO>,
-    /// What to speak.
+    /// The negotiated protocol.
     pub alpn: Alpn,
-    /// What else is known.
+    /// Further facts.
     pub info: Arc<TlsInfo>,
 }
 
-/// What a handshake agreed on.
+/// The parameters agreed on in a handshake.
 #[derive(Debug, Clone)]
 pub struct TlsInfo {
     /// The name that the client asked for, lower case, without a dot at its end.
@@ -114,7 +116,7 @@ pub enum HandshakeError {
     /// The connection failed or ended.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// Its time was up: for whoever limits that.
+    /// The handshake timed out: for callers that limit its time.
     #[error("it took too long")]
     Timeout,
     /// It was an authority's challenge (RFC 8737), which ends with the handshake.
@@ -165,8 +167,8 @@ impl HandshakeError {
 impl Acceptor {
     /// Loads certificates and authorities and builds one configuration per policy.
     ///
-    /// `sites` are all sites of the configuration; it is walked once, and a second time only when a site with
-    /// a wildcard has a policy of its own.
+    /// `sites` are all sites of the configuration; it is walked once, and a second time only when a
+    /// site with a wildcard has a policy of its own.
     ///
     /// # Errors
     ///
@@ -263,15 +265,15 @@ impl Acceptor {
         self.own.find(host).unwrap_or(&self.default)
     }
 
-    /// Whether a request for `host` (lower case, without port) may be served on a connection that was
-    /// accepted with `info`; otherwise it gets a 421 (RFC 9110, section 15.5.20).
+    /// Whether a request for `host` (lower case, without port) may be served on a connection that
+    /// was accepted with `info`; otherwise it gets a 421 (RFC 9110, section 15.5.20).
     ///
     /// It may when both hold:
     ///
     /// - the connection's handshake satisfies the policy of `host`;
-    /// - the client asked for that very name or, having connected to an address, for none; or the certificate
-    ///   that it got carries the name, or is of the files that the site of `host` states. Where a session was resumed,
-    ///   it is the one that it would have got.
+    /// - the client asked for that very name or, having connected to an address, for none; or the
+    ///   certificate that it got carries the name, or is of the files that the site of `host`
+    ///   states. Where a session was resumed, it is the one that it would have got.
     pub fn covers(&self, info: &TlsInfo, host: &[u8]) -> bool {
         if !self.policy(host).is_satisfied_by(info) {
             return false;
@@ -285,7 +287,8 @@ impl Acceptor {
         }
     }
 
-    /// Whether a handshake still satisfies what the name that it was for asks for, which a reload may have changed.
+    /// Returns true if a handshake still satisfies the policy of its name, which a reload may have
+    /// changed.
     pub fn holds(&self, info: &TlsInfo) -> bool {
         self.policy(info.sni.as_deref().unwrap_or_default().as_bytes()).is_satisfied_by(info)
     }
@@ -329,7 +332,8 @@ fn load_certificates<'a>(
         for host in site.hosts.iter().filter(|host| automatic.names.contains_key(&***host)) {
             let certificates = load(&[automatic.certificate(host)])?;
             if listener.is_empty() {
-                // A client that names no host, or an unknown one, sees a certificate rather than an alert.
+                // A client that names no host, or an unknown one, sees a certificate rather than an
+                // alert.
                 listener.clone_from(&certificates);
             }
             own.push(SiteCertificates { hosts: vec![Arc::clone(host)], certificates });
@@ -338,7 +342,7 @@ fn load_certificates<'a>(
     Ok(Arc::new(CertificateTable::new(listener, own)))
 }
 
-/// The hosts whose policy is not the listener's.
+/// The hosts with a policy other than the listener's.
 fn own_policies<'a>(
     sites: impl Iterator<Item = SiteHosts<'a>> + Clone,
     listener: &Policy,
@@ -348,7 +352,7 @@ fn own_policies<'a>(
     let mut own = HostMap::default();
     for site in sites.clone() {
         let Some(tls) = site.tls else { continue };
-        // What a site does not say holds as the listener says it.
+        // Settings that a site omits are the listener's.
         let policy = match &tls.client_certificates {
             None => listener.with_minimum(tls.minimum_version),
             Some(_) => Policy::load(&tls.policy(listener.id.policy()), site.hosts.first())?,
@@ -359,7 +363,8 @@ fn own_policies<'a>(
         }
     }
     if own.has_wildcards() {
-        // A site without a policy may lie below the wildcard of one that has one; it keeps the listener's.
+        // A site without a policy may lie below the wildcard of one that has one; it keeps the
+        // listener's.
         for host in sites.filter(|site| is_default(site, default)).flat_map(|site| site.hosts) {
             let below = host.strip_prefix("*.").unwrap_or(host);
             if host.as_ref() != "*" && own.find(below.as_bytes()).is_some_and(|found| found.id != default.id)
@@ -413,7 +418,8 @@ impl Policies<'_> {
             .expect("the provider has cipher suites of both versions")
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::clone(self.certificates) as _);
-        // RFC 7301 has a name for HTTP/1.0 as well: a client that offers nothing else would be refused.
+        // RFC 7301 has a name for HTTP/1.0 as well: a client that offers nothing else would be
+        // refused.
         config.alpn_protocols = vec![b"http/1.1".to_vec(), b"http/1.0".to_vec()];
         if self.http2 {
             config.alpn_protocols.insert(0, b"h2".to_vec());
@@ -455,8 +461,8 @@ impl TlsInfo {
     }
 }
 
-/// A stream that fails when more than so many bytes have been read. Whatever is read before the ClientHello is
-/// complete counts; a client sends nothing after it before it has an answer.
+/// A stream that fails when more than so many bytes have been read. Whatever is read before the
+/// ClientHello is complete counts; a client sends nothing after it before it has an answer.
 struct Limited<IO> {
     io: IO,
     left: usize,

@@ -23,8 +23,8 @@ use crate::settings::{UpstreamProtocol, UpstreamTls};
 /// A connection to an origin after its handshake.
 pub type ClientStream<IO> = tokio_rustls::client::TlsStream<IO>;
 
-/// Performs handshakes with the servers of one upstream. A clone shares its sessions. Two of them are equal
-/// when a connection made by one may be used in place of the other's, across reloads too.
+/// Performs handshakes with the servers of one upstream. A clone shares its sessions. Two of them
+/// are equal when a connection made by one may be used in place of the other's, across reloads too.
 #[derive(Debug, Clone)]
 pub struct Connector {
     shared: Arc<Shared>,
@@ -33,7 +33,7 @@ pub struct Connector {
 #[derive(Debug)]
 struct Shared {
     config: Arc<ClientConfig>,
-    /// The same for a connection that must not be of HTTP/2, where others may be.
+    /// The configuration for a connection that must not be HTTP/2, where others may be.
     http1: Option<Arc<ClientConfig>>,
     server_name: Option<String>,
     http2_only: bool,
@@ -66,7 +66,7 @@ pub enum ConnectError {
     Certificate {
         /// The name that was checked.
         host: String,
-        /// What is wrong with it.
+        /// The error.
         problem: String,
     },
     /// HTTP/2 is required but was not agreed on.
@@ -98,8 +98,9 @@ impl ConnectError {
 }
 
 impl Connector {
-    /// Loads the files that `tls` names; the system's authorities are loaded once per process, when the first
-    /// connector needs them. HTTP/1.1, HTTP/2 or both are offered by ALPN, as `protocol` says.
+    /// Loads the files that `tls` names; the system's authorities are loaded once per process, when
+    /// the first connector needs them. HTTP/1.1, HTTP/2 or both are offered by ALPN, as `protocol`
+    /// says.
     ///
     /// # Errors
     ///
@@ -154,8 +155,8 @@ impl Connector {
         Ok(Self { shared: Arc::new(Shared { config, http1, server_name, http2_only, identity }) })
     }
 
-    /// Performs a handshake with `host` (an address without brackets), or with `server_name` of the settings. `http1`: where ALPN may
-    /// choose, it is to be HTTP/1.1. The caller limits its time.
+    /// Performs a handshake with `host` (an address without brackets), or with `server_name` of the
+    /// settings. `http1`: where ALPN may choose, it is to be HTTP/1.1. The caller limits its time.
     ///
     /// # Errors
     ///
@@ -183,21 +184,21 @@ impl Connector {
     }
 }
 
-/// With what a server has ended a handshake that was over for us: with TLS 1.3 it judges the client's certificate afterwards. It has not
-/// taken any of what was sent.
+/// The alert with which a server ended a handshake that was complete for us: with TLS 1.3 it judges
+/// the client's certificate afterwards. It has not processed any sent bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the server refuses our certificate, or that we show none: {0:?}")]
 pub struct Refusal(AlertDescription);
 
 impl Refusal {
-    /// What a read that has failed tells of it.
+    /// The alert in the error of a read.
     pub fn of(error: &io::Error) -> Option<Self> {
         Self::of_tls(error.get_ref()?.downcast_ref()?)
     }
 
-    /// The same of a connection that has failed.
+    /// The alert of a connection that has failed.
     pub fn of_stream<IO>(stream: &mut ClientStream<IO>) -> Option<Self> {
-        // Says again what it has said to the read.
+        // Repeats the error of the read.
         stream.get_mut().1.process_new_packets().err().as_ref().and_then(Self::of_tls)
     }
 
@@ -224,7 +225,7 @@ impl Refusal {
     }
 }
 
-/// What `openssl req -x509` makes unless it is told otherwise.
+/// The default of `openssl req -x509`.
 const CA_AS_SERVER: &str = "it is the certificate of an authority (CA:TRUE), which no server may show: make one with \
      `openssl req -x509 -addext basicConstraints=critical,CA:FALSE ...`, or have the authority sign one for the server";
 
@@ -294,7 +295,7 @@ impl ServerCertVerifier for Unverified {
     }
 }
 
-/// What makes a test's client believe everything.
+/// A verifier that accepts everything, for tests.
 #[cfg(test)]
 pub(super) fn unverified() -> Arc<dyn ServerCertVerifier> {
     Arc::new(Unverified)

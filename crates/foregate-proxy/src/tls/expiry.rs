@@ -1,8 +1,9 @@
-//! No session outlives the certificate that its client has shown.
+//! No session outlives the certificate of its client.
 //!
-//! A resumed handshake has no certificates in it, and each gives new tickets: without a bound, one that has expired would do
-//! forever. A ticket says until when its client's certificate lasts. After that it resumes nothing, so that the client is asked
-//! for a certificate anew. What passes between the verifier and the tickets is [noted](super::noted).
+//! A resumed handshake contains no certificates, and each issues new tickets: without a bound, an
+//! expired certificate would be accepted forever. A ticket holds the expiry of its client's
+//! certificate. After that it resumes nothing, so that the client is asked for a certificate again.
+//! The verifier passes the expiry to the tickets by a [note](super::noted).
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

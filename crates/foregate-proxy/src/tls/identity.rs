@@ -1,4 +1,4 @@
-//! Who a client is, by its verified certificate.
+//! The identity of a client, from its verified certificate.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,8 @@ const NAMES_LIMIT: usize = 64;
 /// A client's certificate after verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientIdentity {
-    /// The distinguished name as text, such as `O=Example, CN=alice`; no two names are the same text.
+    /// The distinguished name as text, such as `O=Example, CN=alice`; no two names are the same
+    /// text.
     pub subject: String,
     /// The subject's alternative names, in the certificate's order, at most 64.
     pub names: Vec<AlternativeName>,

@@ -1,7 +1,8 @@
-//! Measurements, run by hand:
-//! `cargo test --release -p foregate-proxy --lib -- --ignored --nocapture --test-threads 1 tls::measure`.
+//! Measurements, run by hand: `cargo test --release -p foregate-proxy --lib -- --ignored
+//! --nocapture --test-threads 1 tls::measure`.
 //!
-//! Times are those of the server's steps alone, the least of several rounds: other work on the machine only adds.
+//! Times are those of the server's steps alone, the least of several rounds: other work on the
+//! machine only adds.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -128,7 +129,7 @@ fn handshakes() {
     }
 }
 
-/// What looking at the ClientHello first costs: the whole handshake, both ends, in memory.
+/// The cost of reading the ClientHello first: the whole handshake, both ends, in memory.
 #[tokio::test]
 #[ignore = "a measurement"]
 async fn choosing_by_name() {
@@ -201,7 +202,7 @@ async fn memory_of_idle_connections() {
             idle.push(tokio::join!(far_end, near_end).1);
         }
         let each = (resident() - before) / CONNECTIONS;
-        // Kept, because what the next ones find freed would not be counted.
+        // Kept, because freed memory that is reused would not be counted.
         kept.push(idle);
         println!("{name}: {each} bytes an idle connection, of them in place {}", size_of_val(&kept[0][0]));
     }

@@ -1,4 +1,4 @@
-//! Host names: what a certificate carries, and values by host pattern.
+//! Host names: the names in a certificate, and values by host pattern.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,7 +8,8 @@ use rustls::pki_types::CertificateDer;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// The names that a certificate is valid for (its subject alternative names; RFC 9525 has retired the CN).
+/// The names that a certificate is valid for (its subject alternative names; RFC 9525 has retired
+/// the CN).
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CertificateNames {
     /// Lower case; a wildcard as its suffix, without `*.`.
@@ -58,7 +59,8 @@ impl CertificateNames {
         i64::try_from(now.as_secs()).is_ok_and(|now| now > self.not_after)
     }
 
-    /// Whether the certificate is valid for `host` (lower case; an IPv6 address with or without brackets).
+    /// Returns true if the certificate is valid for `host` (lower case; an IPv6 address with or
+    /// without brackets).
     pub(super) fn cover(&self, host: &[u8]) -> bool {
         let parent = parent(host);
         self.exact.iter().any(|name| name.as_bytes() == host)
@@ -76,8 +78,8 @@ pub(super) fn address(bytes: &[u8]) -> Option<IpAddr> {
         .ok()
 }
 
-/// The name that a client asks for, empty where it names none. A dot at its end must not be there (RFC 6066, section 3), and
-/// would mean the same.
+/// The name that a client asks for, empty where it names none. A dot at its end must not be there
+/// (RFC 6066, section 3), and would mean the same.
 pub(super) fn asked_name(sni: Option<&str>) -> &str {
     let name = sni.unwrap_or_default();
     name.strip_suffix('.').unwrap_or(name)

@@ -1,7 +1,8 @@
-//! What is noted of a handshake while it is performed.
+//! Notes on a handshake while it is performed.
 //!
-//! `rustls` asks for certificates, has clients verified and makes tickets, and tells those who do it nothing of the handshake; all
-//! handshakes of a policy share them. So what one has come across goes along with its task.
+//! `rustls` calls resolvers of certificates, verifiers and ticketers without telling them the
+//! handshake; all handshakes of a policy share them. So the notes of a handshake travel with its
+//! task.
 
 use std::cell::Cell;
 
@@ -28,12 +29,13 @@ pub(super) async fn noting<T>(handshake: impl Future<Output = T>) -> (T, Option<
     NOTED.scope(noted, whole).await
 }
 
-/// Notes until when the client's certificates last, seconds since 1970. Outside of a handshake nothing is noted.
+/// Notes until when the client's certificates last, seconds since 1970. Outside of a handshake
+/// nothing is noted.
 pub(super) fn note_expiry(seconds: i64) {
     let _ = NOTED.try_with(|noted| noted.expiry.set(seconds));
 }
 
-/// What was noted so; `None` outside of a handshake.
+/// The note; `None` outside of a handshake.
 pub(super) fn expiry() -> Option<i64> {
     NOTED.try_with(|noted| noted.expiry.get()).ok()
 }

@@ -1,6 +1,8 @@
-//! PEM files (RFC 7468): blocks of Base64 between `-----BEGIN X-----` and `-----END X-----`, with text around them.
+//! PEM files (RFC 7468): blocks of Base64 between `-----BEGIN X-----` and `-----END X-----`, with
+//! text around them.
 //!
-//! Read like OpenSSL reads them, or refused with the line at fault: a block that is silently left out would be missed only by clients.
+//! Read like OpenSSL reads them, or refused with the line at fault: a block that is silently left
+//! out would be missed only by clients.
 
 use std::fmt;
 
@@ -12,11 +14,11 @@ use base64::engine::general_purpose::STANDARD;
 pub(super) struct PemBlock<'f> {
     /// The line on which it begins, from 1.
     pub line: usize,
-    /// What stands behind `BEGIN`, such as `CERTIFICATE`.
+    /// The text behind `BEGIN`, such as `CERTIFICATE`.
     pub label: &'f str,
-    /// It has fields before its content that say so (RFC 1421, section 4.6).
+    /// Fields before its content mark it as encrypted (RFC 1421, section 4.6).
     pub encrypted: bool,
-    /// What it holds.
+    /// Its content.
     pub content: Vec<u8>,
 }
 
@@ -110,7 +112,8 @@ pub(super) fn blocks(file: &[u8]) -> Result<Vec<PemBlock<'_>>, PemFault> {
     let mut blocks = Vec::new();
     let mut open: Option<Open<'_>> = None;
     for (number, line) in lines(text) {
-        // Files that were put together without a line break between them have two boundaries on one line.
+        // Files that were put together without a line break between them have two boundaries on one
+        // line.
         for line in parts(line.trim_ascii_end()) {
             match (boundary(line), &mut open) {
                 (Some(Boundary::Begin(label)), None) => open = Some(Open::new(number, label)),
@@ -132,7 +135,7 @@ pub(super) fn blocks(file: &[u8]) -> Result<Vec<PemBlock<'_>>, PemFault> {
     }
 }
 
-/// A block whose end has not come.
+/// An unfinished block.
 struct Open<'f> {
     line: usize,
     label: &'f str,
@@ -166,7 +169,7 @@ impl<'f> Open<'f> {
     }
 
     fn close(self) -> Result<PemBlock<'f>, PemFault> {
-        // What is encrypted is of no use to anybody here.
+        // Encrypted content is of no use here.
         let content = match self.encrypted {
             true => Vec::new(),
             false => STANDARD.decode(self.digits).map_err(|_| PemFault::Cut(self.line))?,
@@ -212,7 +215,8 @@ fn boundary(line: &[u8]) -> Option<Boundary<'_>> {
     line.strip_prefix("END ").filter(|label| is_label(label)).map(Boundary::End)
 }
 
-/// Whether somebody took a line for a boundary which is none: too few dashes, spaces before it, text beside it.
+/// Returns true if a line was probably meant as a boundary: too few dashes, spaces before it, text
+/// beside it.
 fn is_nearly_boundary(line: &[u8]) -> bool {
     [&b"-BEGIN "[..], b"-END ", b"--BEGIN", b"--END"]
         .iter()

@@ -1,4 +1,4 @@
-//! What a handshake must satisfy.
+//! The requirements for a handshake.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use super::crypto::{provider, sha256};
 use super::store::{TlsError, read_authority_certificates};
 use crate::settings::{ClientCertificates, TlsPolicy, TlsVersion};
 
-/// Identifies the policy that a handshake satisfied. Equal across listeners and reloads when the policy, the
-/// authorities that it trusts and, with client certificates, the site that asks for them are the same. Comparing
-/// two of one configuration costs a comparison of pointers.
+/// Identifies the policy that a handshake satisfied. Equal across listeners and reloads when the
+/// policy, the authorities that it trusts and, with client certificates, the site that asks for
+/// them are the same. Comparing two of one configuration costs a comparison of pointers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PolicyId(Arc<Key>);
 
@@ -22,12 +22,12 @@ struct Key {
     policy: TlsPolicy,
     /// SHA-256 of the authorities' certificates.
     authorities: Option<[u8; 32]>,
-    /// The site, where clients' certificates are asked for: an identity that one site has asked for is
-    /// nothing that another one may build on.
+    /// The site, where clients' certificates are asked for: an identity that one site has asked for
+    /// is nothing that another one may build on.
     site: Option<Arc<str>>,
 }
 
-/// A policy with what it was built from.
+/// A policy with its settings.
 #[derive(Debug, Clone)]
 pub(super) struct Policy {
     pub(super) id: PolicyId,
@@ -35,8 +35,8 @@ pub(super) struct Policy {
 }
 
 impl Policy {
-    /// Reads the authorities; `site` is the first host of the site that asks for clients' certificates, `None` where a
-    /// listener does.
+    /// Reads the authorities; `site` is the first host of the site that asks for clients'
+    /// certificates, `None` where a listener does.
     pub(super) fn load(policy: &TlsPolicy, site: Option<&Arc<str>>) -> Result<Self, TlsError> {
         let (verifier, authorities): (Arc<dyn ClientCertVerifier>, _) = match &policy.client_certificates {
             None => (Arc::new(NoClientAuth), None),
@@ -50,7 +50,7 @@ impl Policy {
         Ok(Self { id, verifier })
     }
 
-    /// The same, with another lowest version where one is given.
+    /// The policy with another minimum version, if one is given.
     pub(super) fn with_minimum(&self, version: Option<TlsVersion>) -> Self {
         let Some(minimum_version) = version else { return self.clone() };
         let Key { policy, authorities, site } = &*self.id.0;
@@ -66,7 +66,7 @@ impl PolicyId {
     }
 }
 
-/// Whether the authorities of clients can be used, without keeping them.
+/// Checks that the authorities of clients can be used, without keeping them.
 ///
 /// # Errors
 ///

@@ -22,8 +22,8 @@ pub(super) struct CertificateTable {
     demanded: RwLock<HashMap<Box<str>, Arc<Certificate>>>,
 }
 
-/// Certificates that were obtained in handshakes and are held at the same time. Beyond, another one makes room: it is read
-/// from its file again when a client asks for it.
+/// Certificates that were obtained in handshakes and are held at the same time. Beyond, another one
+/// makes room: it is read from its file again when a client asks for it.
 const DEMANDED_MOST: usize = 10_000;
 
 /// Certificates of one site.
@@ -33,7 +33,8 @@ pub(super) struct SiteCertificates {
     pub(super) certificates: Vec<Arc<Certificate>>,
 }
 
-/// Several certificates may serve one name: of those, the first whose key the client can verify is taken.
+/// Several certificates may serve one name: the first one with a key that the client can verify is
+/// used.
 type Candidates = Vec<Arc<Certificate>>;
 
 /// By host; built anew when a certificate's names change.
@@ -95,8 +96,8 @@ impl CertificateTable {
         self.demanded.read().get(name).cloned()
     }
 
-    /// Whether the certificate that a client got may also serve `host`: it carries that name, or it is of the
-    /// files that the site of `host` states.
+    /// Returns true if the client's certificate may also serve `host`: it contains that name, or it
+    /// is of the files in the site of `host`.
     pub(super) fn covers(&self, served: &Served, host: &[u8]) -> bool {
         let is_served = |own: &Arc<Certificate>| std::ptr::eq(Arc::as_ptr(own), served.certificate.as_ptr());
         served.names.cover(host)

@@ -28,13 +28,13 @@ use crate::watch::FolderWatch;
 /// Bytes of a PEM file. Beyond, it is refused: no chain, key or list of authorities is that large.
 const PEM_LIMIT: u64 = 4 * 1024 * 1024;
 
-/// A file that cannot be used, and what to do about it.
+/// A file that cannot be used, with advice.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{problem}; {fix}", self.file_shown())]
 pub struct TlsError {
     /// The file at fault; empty where none is.
     pub file: PathBuf,
-    /// What is wrong with it.
+    /// The error.
     pub problem: String,
     /// How to put it right.
     pub fix: &'static str,
@@ -49,13 +49,13 @@ impl TlsError {
         Self::new(file, format!("line {}: {problem}", block.line), fix)
     }
 
-    /// The file, if one is at fault, and what stands between it and the problem.
+    /// The file, if one is at fault, with the text between it and the problem.
     pub fn file_shown(&self) -> String {
         if self.file.as_os_str().is_empty() { String::new() } else { format!("{}: ", self.file.display()) }
     }
 }
 
-/// What is known of a certificate.
+/// The facts about a certificate.
 #[derive(Debug)]
 pub struct Inspected {
     /// The names and addresses that it carries: lower case, wildcards with their `*.`.
@@ -64,7 +64,7 @@ pub struct Inspected {
     pub expired: bool,
 }
 
-/// Whether a certificate and its key can be used together, without keeping them.
+/// Checks that a certificate and its key can be used together, without keeping them.
 ///
 /// # Errors
 ///
@@ -74,8 +74,8 @@ pub fn check_certificate(files: &CertificateFiles) -> Result<Inspected, TlsError
     Ok(Inspected { names: names.shown(), expired: names.expired() })
 }
 
-/// The certificates of the process, each read once however many listeners and sites use it. A clone shares
-/// them.
+/// The certificates of the process, each read once however many listeners and sites use it. A clone
+/// shares them.
 #[derive(Debug, Clone, Default)]
 pub struct CertificateStore {
     shared: Arc<Shared>,
@@ -111,15 +111,15 @@ impl CertificateStore {
         self.shared.keeper.get()
     }
 
-    /// Starts the thread that watches the files of this store, `foregate-certs`. Without it, files are only
-    /// looked at by [`Self::check`] and [`Self::load`]. Where the thread or the kernel's notification is not to
-    /// be had, that is logged, and so it stays.
+    /// Starts the thread that watches the files of this store, `foregate-certs`. Without it, files
+    /// are only looked at by [`Self::check`] and [`Self::load`]. Where the thread or the kernel's
+    /// notification is not to be had, that is logged, and so it stays.
     pub fn watch(&self) {
         let mut watch = self.shared.watch.lock();
         if watch.is_some() {
             return;
         }
-        // The thread holds what it checks only while it checks.
+        // The thread holds the store only while it checks it.
         let shared = Arc::downgrade(&self.shared);
         let look = move || shared.upgrade().map(|shared| shared.check()).is_some();
         match FolderWatch::start("foregate-certs", look) {
@@ -162,8 +162,8 @@ impl CertificateStore {
         Ok(certificate)
     }
 
-    /// Reads changed files again; what cannot be used is logged, and the old certificate stays. Returns how
-    /// many certificates were replaced.
+    /// Rereads changed files; errors are logged, and the old certificate stays. Returns the
+    /// number of replaced certificates.
     pub fn check(&self) -> usize {
         self.shared.check()
     }
@@ -189,7 +189,8 @@ impl CertificateStore {
         tables.push(Arc::downgrade(table));
     }
 
-    /// The keys of session tickets, for another process that serves the same clients; `None` where there are none.
+    /// The keys of session tickets, for another process that serves the same clients; `None` where
+    /// there are none.
     pub fn ticket_keys(&self) -> Option<Vec<u8>> {
         self.shared.tickets.keys()
     }
@@ -236,7 +237,7 @@ impl Shared {
 pub struct Certificate {
     files: CertificateFiles,
     current: ArcSwap<Loaded>,
-    /// What the files looked like when they were last read, whether or not they could be used.
+    /// The stamps of the files when they were last read, successfully or not.
     seen: Mutex<Stamps>,
 }
 
@@ -251,7 +252,7 @@ type Stamps = (Option<Stamp>, Option<Stamp>);
 impl Certificate {
     fn read(files: &CertificateFiles) -> Result<Self, TlsError> {
         let seen = stamps(files);
-        // Whether it has expired is told with the configuration that names it.
+        // Expiry is reported with the configuration that names it.
         let loaded = Loaded::read(files)?;
         let current = ArcSwap::from_pointee(loaded);
         Ok(Self { files: files.clone(), current, seen: Mutex::new(seen) })
@@ -266,7 +267,8 @@ impl Certificate {
         &self.files
     }
 
-    /// Reads the files if they changed since they were last looked at; `true` when they were replaced.
+    /// Reads the files if they changed since they were last looked at; `true` when they were
+    /// replaced.
     fn refresh(&self) -> Result<bool, TlsError> {
         let mut seen = self.seen.lock();
         let now = stamps(&self.files);
@@ -322,7 +324,8 @@ pub(super) const KEY_FIX: &str =
 const DECRYPT_FIX: &str =
     "decrypt it: `openssl pkey -in FILE -out FILE.key`, in a file that only the proxy can read";
 
-/// Reads a PEM file with at least one certificate. Blocks of another kind, such as a key, are none of it.
+/// Reads a PEM file with at least one certificate. Blocks of another kind, such as a key, are none
+/// of it.
 pub(super) fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read = |file: &Path, block: &PemBlock<'_>| {
         // OpenSSL's own kind of block has its notes on trust behind the certificate.
@@ -421,7 +424,7 @@ pub(super) fn read_file(file: &Path) -> Result<Vec<u8>, TlsError> {
     Ok(bytes)
 }
 
-/// What tells a changed file from an unchanged one without reading it.
+/// The identity of a file's content, without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     device: u64,

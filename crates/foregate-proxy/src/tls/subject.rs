@@ -6,8 +6,9 @@ use x509_parser::asn1_rs::{Any, BmpString, Tag, ToDer as _};
 use x509_parser::objects::{oid_registry, oid2abbrev};
 use x509_parser::x509::X509Name;
 
-/// Writes a name in the form of RFC 4514, but in the certificate's own order, with a space after each comma and around each
-/// plus, as it has been shown ever since: `O=Example, CN=alice`. No two names are the same text.
+/// Writes a name in the form of RFC 4514, but in the certificate's own order, with a space after
+/// each comma and around each plus, as it has been shown ever since: `O=Example, CN=alice`. No two
+/// names are the same text.
 pub(super) fn text(name: &X509Name<'_>) -> String {
     let mut out = String::new();
     for part in name.iter() {
@@ -28,7 +29,7 @@ pub(super) fn text(name: &X509Name<'_>) -> String {
     out
 }
 
-/// What is no text is its encoding in hexadecimal digits (RFC 4514, section 2.4).
+/// A value that is no text appears as its encoding in hexadecimal digits (RFC 4514, section 2.4).
 fn push_value(out: &mut String, value: &Any<'_>) {
     let text = match value.tag() {
         Tag::NumericString
@@ -77,7 +78,8 @@ mod tests {
 
     use super::*;
 
-    /// A sequence of sets, each with one attribute of the last arc of `2.5.4`, its tag and its bytes.
+    /// A sequence of sets, each with one attribute of the last arc of `2.5.4`, its tag and its
+    /// bytes.
     fn name(parts: &[(u8, u8, &[u8])]) -> Vec<u8> {
         let der = |tag: u8, content: &[u8]| [&[tag, content.len() as u8], content].concat();
         let part = |&(kind, tag, value): &(u8, u8, &[u8])| {

@@ -1,7 +1,7 @@
-//! Byte buffers whose memory is shared by all connections of a thread.
+//! Byte buffers with memory that all connections of a thread share.
 //!
-//! A connection that waits for its next request holds no buffer at all: memory is taken when bytes come and goes
-//! back as soon as they are used up.
+//! A connection that waits for its next request holds no buffer at all: memory is taken when bytes
+//! arrive and returned as soon as they are used up.
 
 use std::cell::RefCell;
 use std::io;
@@ -60,7 +60,7 @@ pub struct Buffer {
     start: usize,
     /// How much is taken for the next read into an empty buffer.
     next: usize,
-    /// Its memory, as far as it is counted: what is appended may make it grow, which is counted with the next change.
+    /// Its counted memory: appending may grow it, which is counted with the next change.
     charge: Charge,
 }
 
@@ -80,7 +80,7 @@ impl Buffer {
         self.bytes.len() - self.start
     }
 
-    /// Whether none wait.
+    /// Returns true if no bytes wait.
     pub fn is_empty(&self) -> bool {
         self.start == self.bytes.len()
     }
@@ -111,7 +111,7 @@ impl Buffer {
             self.bytes = take(SMALL);
         }
         self.count();
-        // What has been consumed must not pile up in a buffer that never becomes empty.
+        // Consumed bytes must not pile up in a buffer that never becomes empty.
         if self.start > 0 && self.start >= self.len() {
             self.bytes.drain(..self.start);
             self.start = 0;
@@ -125,7 +125,8 @@ impl Buffer {
         self.count();
     }
 
-    /// Where to append about so many bytes, in the memory of a larger buffer where they would not fit. [`Self::count`] is to follow.
+    /// Where to append about so many bytes, in the memory of a larger buffer where they would not
+    /// fit. [`Self::count`] is to follow.
     pub fn room_for(&mut self, bytes: usize) -> &mut Vec<u8> {
         if self.next == LARGE && self.bytes.capacity() == 0 {
             self.bytes = take(LARGE);
@@ -135,7 +136,7 @@ impl Buffer {
             let mut larger = take(LARGE);
             larger.extend_from_slice(tail);
             give(std::mem::replace(tail, larger));
-            // Who has filled a small one will do so again.
+            // A peer that has filled a small one will do so again.
             self.next = LARGE;
         }
         &mut self.bytes
@@ -163,9 +164,11 @@ impl Buffer {
         unread
     }
 
-    /// Reads once from `stream`, holding at most `limit` bytes that wait. `Ok(0)` is the end of the stream.
+    /// Reads once from `stream`, holding at most `limit` bytes that wait. `Ok(0)` is the end of the
+    /// stream.
     ///
-    /// Callers never ask for more while `limit` bytes wait; if they do, that is an error of kind `OutOfMemory`.
+    /// Callers never ask for more while `limit` bytes wait; if they do, that is an error of kind
+    /// `OutOfMemory`.
     pub fn poll_fill(
         &mut self,
         cx: &mut Context<'_>,
@@ -173,7 +176,8 @@ impl Buffer {
         limit: usize,
     ) -> Poll<io::Result<usize>> {
         loop {
-            // Memory is taken when there is something to be put into it, as far as that can be told.
+            // Memory is taken when there is something to be put into it, as far as that can be
+            // told.
             if stream.poll_readable(cx)?.is_pending() {
                 self.release();
                 return Poll::Pending;
@@ -199,7 +203,7 @@ impl Buffer {
 
     fn make_room(&mut self, limit: usize) -> io::Result<()> {
         if self.is_empty() {
-            // What a fast peer has been given, it gives back when memory gets short.
+            // A fast peer loses its large buffer when memory gets short.
             let most = if self.next == FIRST { usize::MAX } else { pressure::largest_buffer() };
             let wanted = self.next.min(most).min(limit.max(FIRST));
             if self.bytes.capacity() < wanted || self.bytes.capacity() > most {

@@ -68,7 +68,7 @@ impl Frame {
         }
     }
 
-    /// Whether it has this flag.
+    /// Returns true if it has this flag.
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
@@ -119,7 +119,7 @@ impl Frames {
         Self { state: State::Skip(skipped) }
     }
 
-    /// Takes bytes up to the next frame whose header, and whose wanted payload, is there.
+    /// Takes bytes up to the next frame with a complete header and wanted payload.
     pub fn next(&mut self, bytes: &mut &[u8], wanted: fn(&Frame) -> usize) -> Option<Frame> {
         loop {
             match &mut self.state {

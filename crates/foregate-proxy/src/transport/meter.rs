@@ -1,14 +1,17 @@
-//! Counts what an HTTP/2 peer does that makes no progress, and tells when it floods.
+//! Counts the frames of an HTTP/2 peer that make no progress, and detects floods.
 //!
-//! - *Frames without progress* (PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA, unknown types ...) draw on
-//!   a token bucket. An honest peer sends many of them as well, but in answer to what it gets: each request and
-//!   the DATA that we send earn credits, and only what no credit covers is drawn from the bucket. DATA that a window has cut short
-//!   earns them by its bytes alone: updates that open hardly anything are not paid for by what is sent for them. SETTINGS
-//!   are drawn from it always, and the more the more streams are open.
-//! - *Premature resets* draw on a second bucket, and have a total: a RST_STREAM of the peer for a stream whose
-//!   response is not complete, and one of ours whose error code blames the peer. What comes late for a stream that has been answered
-//!   early is no fault: a reset that says so is only a frame without progress.
-//! - *CONTINUATION* frames are without progress where a header block has many of them, and its bytes have a limit.
+//! - *Frames without progress* (PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA, unknown types
+//!   ...) draw on a token bucket. An honest peer sends many of them as well, but in answer to our
+//!   frames: each request and the DATA that we send earn credits, and only frames without credit
+//!   are drawn from the bucket. DATA limited by a window earns credits by its bytes alone: tiny
+//!   window updates are not paid for by the DATA that they allow. SETTINGS are drawn from it
+//!   always, and the more the more streams are open.
+//! - *Premature resets* draw on a second bucket, and have a total: a RST_STREAM of the peer for a
+//!   stream whose response is not complete, and one of ours whose error code blames the peer. Late
+//!   frames for a stream with an early response are no fault: a reset that says so is only a frame
+//!   without progress.
+//! - *CONTINUATION* frames are without progress if a header block has many of them, and its bytes
+//!   have a limit.
 
 use std::time::{Duration, Instant};
 
@@ -16,26 +19,29 @@ use h2::Reason;
 
 use crate::settings::Limits;
 
-/// CONTINUATION frames of one header block. Those beyond are frames without progress. With frames of 16 KiB, 128 KiB need eight.
+/// CONTINUATION frames of one header block. Those beyond are frames without progress. With frames
+/// of 16 KiB, 128 KiB need eight.
 const CONTINUATIONS: u32 = 16;
-/// A header block may be so many times as large as the decoded list: what is only a little too large gets its
-/// 431.
+/// The size of a header block relative to the decoded list: a request that is only a little too
+/// large gets its 431.
 const BLOCK_FACTOR: usize = 2;
 /// A peer cannot save up more credits than this.
 const CREDITS_LIMIT: u32 = 4096;
 /// Credits of one request: a window for its stream, and its priority.
 const CREDITS_PER_REQUEST: u32 = 2;
-/// DATA of ours earns this beside a credit for each [`CREDIT_BYTES`], unless it is as little as it is because the peer has opened a window no
-/// further: a window for the stream, one for the connection.
+/// DATA of ours earns this beside a credit for each [`CREDIT_BYTES`], unless it is as little as it
+/// is because the peer has opened a window no further: a window for the stream, one for the
+/// connection.
 const CREDITS_PER_DATA: u32 = 2;
 /// SETTINGS are as much work as a frame without progress for so many open streams.
 const STREAMS_FOR_A_FRAME: usize = 8;
 /// And for so many settings.
 const SETTINGS_FOR_A_FRAME: usize = 32;
-/// Bytes of DATA that earn a credit: a peer that opens a window of 1 KiB each time it is used up, and that of the connection, makes progress.
+/// Bytes of DATA that earn a credit: a peer that opens a window of 1 KiB each time it is used up,
+/// and that of the connection, makes progress.
 const CREDIT_BYTES: usize = 512;
 
-/// What a peer does too much of.
+/// The excess of a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flood {
     /// Frames without progress.
@@ -52,7 +58,7 @@ impl From<Flood> for Reason {
     }
 }
 
-/// Follows one connection. Each method says whether the peer floods with what it is told of.
+/// Follows one connection. Each method returns an error if the peer floods with the recorded frame.
 #[derive(Debug)]
 pub struct Meter {
     control: TokenBucket,
@@ -97,15 +103,16 @@ impl Meter {
         self.sent_all_that_may_be(bytes);
     }
 
-    /// DATA of so many bytes was sent, which are as few as they are because the peer has opened a window no further.
+    /// DATA of so many bytes was sent, which are as few as they are because the peer has opened a
+    /// window no further.
     pub fn sent_all_that_may_be(&mut self, bytes: usize) {
         let all = self.uncredited.saturating_add(bytes);
         self.uncredited = all % CREDIT_BYTES;
         self.earn(u32::try_from(all / CREDIT_BYTES).unwrap_or(u32::MAX));
     }
 
-    /// How long the peer has to wait until it may send another frame without progress, if it has sent so many that less than half of
-    /// the burst is left.
+    /// How long the peer has to wait until it may send another frame without progress, if it has
+    /// sent so many that less than half of the burst is left.
     pub fn scarce(&mut self, now: Instant) -> Option<Duration> {
         self.control.scarce(now)
     }
@@ -126,9 +133,10 @@ impl Meter {
         }
     }
 
-    /// The peer has sent so many `settings` in one frame, while so many streams are open. No DATA of ours is answered by those, so that no
-    /// credit pays for them. Each that `resizes` changes the window of each open stream, and may have each send a byte (CVE-2019-9511);
-    /// one frame may hold 2,730 of them.
+    /// The peer has sent so many `settings` in one frame, while so many streams are open. No DATA
+    /// of ours is answered by those, so that no credit pays for them. Each that `resizes` changes
+    /// the window of each open stream, and may have each send a byte (CVE-2019-9511); one frame may
+    /// hold 2,730 of them.
     pub fn settings(
         &mut self,
         now: Instant,
@@ -150,7 +158,7 @@ impl Meter {
         if bytes == 0 && !ends { self.without_progress(now) } else { Ok(()) }
     }
 
-    /// It goes on with so many bytes.
+    /// The block continues with so many bytes.
     pub fn continuation(&mut self, now: Instant, bytes: usize) -> Result<(), Flood> {
         self.continuations += 1;
         self.block = self.block.saturating_add(bytes);
@@ -169,7 +177,8 @@ impl Meter {
         self.control.take(1, now).then_some(()).ok_or(Flood::Control)
     }
 
-    /// A stream was reset before its response was complete: by the peer, or by us through its fault.
+    /// A stream was reset before its response was complete: by the peer, or by us through its
+    /// fault.
     pub fn reset(&mut self, now: Instant) -> Result<(), Flood> {
         self.resets_left = self.resets_left.checked_sub(1).ok_or(Flood::Resets)?;
         self.resets.take(1, now).then_some(()).ok_or(Flood::Resets)

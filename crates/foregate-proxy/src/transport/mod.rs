@@ -1,5 +1,5 @@
-//! Bytes of one peer, below HTTP: sockets and TLS, buffers, frames of HTTP/2 and their floods, and whether a peer takes what
-//! waits for it.
+//! Bytes of one peer, below HTTP: sockets and TLS, buffers, frames of HTTP/2 and their floods, and
+//! the progress of a peer that reads.
 
 pub mod buffer;
 pub mod frames;

@@ -1,4 +1,5 @@
-//! The outcomes of receiving from a peer, of sending to it, and of moving a body from one to the other.
+//! The outcomes of receiving from a peer, of sending to it, and of moving a body from one to the
+//! other.
 
 use std::io;
 
@@ -31,7 +32,7 @@ pub enum LinkError {
 }
 
 impl LinkError {
-    /// Whether the peer has closed its connection, or reset its stream without a complaint.
+    /// Returns true if the peer has closed its connection, or reset its stream without an error.
     pub fn is_leaving(self) -> bool {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, UnexpectedEof};
         match self {
@@ -75,7 +76,7 @@ impl From<h2::Reason> for LinkError {
     }
 }
 
-/// What has been received.
+/// The result of receiving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
     /// [`Link::data`](crate::link::Link::data) holds some of the body.
@@ -87,11 +88,11 @@ pub enum Received {
 /// On which side a body stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CopyError {
-    /// It could not be received.
+    /// Receiving failed.
     Source(LinkError),
-    /// It could not be sent.
+    /// Sending failed.
     Sink(LinkError),
-    /// It is longer than the route allows.
+    /// It exceeds the route's limit.
     TooLarge,
     /// A filter cannot go on; the name of its step.
     Filter(&'static str),

@@ -18,23 +18,26 @@ use crate::limits::descriptors;
 use crate::limits::pressure::Charge;
 use crate::tls;
 
-/// What of a peer's data the kernel takes before it can send it, bytes. By itself it takes up to 4 MiB for each peer that reads
-/// slowly (`net.ipv4.tcp_wmem`), and once 500 or so have that, all connections of the machine are reset for lack of memory.
+/// The amount of a peer's data that the kernel buffers, bytes. By default it buffers up to 4 MiB
+/// for each peer that reads slowly (`net.ipv4.tcp_wmem`), and with 500 or so of those, all
+/// connections of the machine are reset for lack of memory.
 const UNSENT: u32 = 128 << 10;
 /// Reads of records that hold nothing for us before an idle connection is given up.
 const RECORDS_AT_ONCE: usize = 8;
-/// What TLS holds at most of what a peer does not take, bytes: the limit of `rustls`.
+/// The largest amount of unsent data in TLS, bytes: the limit of `rustls`.
 const HELD: usize = 64 << 10;
 
-/// The congestion control for peers on this machine, which every kernel has and lets everybody use. Nothing between them can be
-/// congested: what others do for it, such as BBR, which sends at a measured pace by timers, costs two thirds more processor for large bodies.
+/// The congestion control for peers on this machine, which every kernel has and permits. There is
+/// no congestion between them: others, such as BBR, which paces by timers, cost two thirds more
+/// processor time for large bodies.
 const NO_NETWORK: &[u8] = b"reno";
 
-/// Sets up a TCP socket: one for a connection to `address`, or one that listens there. Those that it accepts are set up as it is.
+/// Sets up a TCP socket: one for a connection to `address`, or one that listens there. Accepted
+/// sockets inherit its options.
 ///
 /// # Errors
 ///
-/// What the system says.
+/// The system's error.
 pub fn prepare(socket: &socket2::Socket, address: Option<SocketAddr>) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
     // A system without them does without them.
@@ -45,16 +48,16 @@ pub fn prepare(socket: &socket2::Socket, address: Option<SocketAddr>) -> io::Res
     Ok(())
 }
 
-/// Whether to close it is to reset its connection.
+/// Sets if closing it resets its connection.
 ///
 /// # Errors
 ///
-/// What the system says.
+/// The system's error.
 pub fn set_reset(socket: &socket2::Socket, resets: bool) -> io::Result<()> {
     socket.set_linger(resets.then_some(std::time::Duration::ZERO))
 }
 
-/// What has become of a connection that nobody uses.
+/// The state of an idle connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdleState {
     /// Nothing has come.
@@ -70,9 +73,9 @@ pub enum IdleState {
 pub struct Socket {
     kind: SocketKind,
     ahead: Option<Box<Ahead>>,
-    /// What the system has taken, bytes.
+    /// The bytes that the system has accepted.
     sent: u64,
-    /// What TLS holds because the system took no more.
+    /// The unsent data in TLS.
     held: Charge,
     _descriptor: descriptors::Used,
 }
@@ -106,7 +109,7 @@ impl From<TcpStream> for Socket {
     }
 }
 
-/// The same for a Unix socket.
+/// A Unix socket.
 impl From<UnixStream> for Socket {
     fn from(stream: UnixStream) -> Self {
         Self::unix(stream, descriptors::Used::new())
@@ -120,12 +123,12 @@ impl AsFd for Socket {
 }
 
 impl Socket {
-    /// A socket for whose descriptor a place has been taken.
+    /// A socket with a place for its descriptor.
     pub fn tcp(stream: TcpStream, place: descriptors::Used) -> Self {
         Self::new(SocketKind::Tcp(stream), place)
     }
 
-    /// The same for a Unix socket.
+    /// A Unix socket with a place for its descriptor.
     pub fn unix(stream: UnixStream, place: descriptors::Used) -> Self {
         Self::new(SocketKind::Unix(stream), place)
     }
@@ -134,7 +137,7 @@ impl Socket {
         Self { kind, ahead: None, sent: 0, held: Charge::new(), _descriptor: place }
     }
 
-    /// Counts what was written, and tells it.
+    /// Counts written bytes, and returns the result.
     fn count_sent(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(bytes)) = &written {
             self.sent += *bytes as u64;
@@ -142,7 +145,7 @@ impl Socket {
         written
     }
 
-    /// TLS has taken so much, and still holds some of what it has, or nothing.
+    /// TLS has accepted this much, and `holds` says that some data is unsent.
     fn count_held(&mut self, taken: usize, holds: bool) {
         self.held.set(if holds { HELD.min(self.held.bytes() + taken) } else { 0 });
     }
@@ -210,30 +213,32 @@ impl Socket {
         }
     }
 
-    /// Whether the peer has ended its side, or the connection has failed, so far as the event loop knows: there may be more to read.
+    /// Returns true if the peer has closed its side, or the connection has failed, as far as the
+    /// event loop knows: there may be more to read.
     pub fn has_ended(&self, cx: &mut Context<'_>) -> bool {
         let ready = each_kind!(&self.kind, stream => pin!(stream.ready(Interest::READABLE)).poll(cx));
         matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 
-    /// Waits until the connection has failed, without reading: what has come before may be unread.
+    /// Waits until the connection has failed, without reading: earlier bytes may be unread.
     pub async fn failed(&self) {
         // What makes it end is a failure as well.
         let _ = each_kind!(&self.kind, stream => stream.ready(Interest::ERROR).await);
     }
 
-    /// Reads once and appends to `bytes`, which has room. 0 is the end of the stream; `None`: there is nothing now.
+    /// Reads once and appends to `bytes`, which has room. 0 is the end of the stream; `None`: there
+    /// is nothing now.
     ///
-    /// The C library's functions are points of cancellation, which costs on each call in a process of several
-    /// threads; these are not.
+    /// The C library's functions are points of cancellation, which costs on each call in a process
+    /// of several threads; these are not.
     fn receive(&self, bytes: &mut Vec<u8>) -> io::Result<Option<usize>> {
         let room = bytes.capacity() - bytes.len();
         let mut received = None;
         let result = each_kind!(&self.kind, stream => stream.try_io(Interest::READABLE, || {
             let (count, _) = recv(stream, spare_capacity(bytes), RecvFlags::DONTWAIT)?;
             received = Some(count);
-            // Less than there is room for is all there was: the next bytes announce themselves, and a read
-            // that would only find nothing is spared.
+            // Less than there is room for is all there was: the next bytes announce themselves, and
+            // a read that would only find nothing is spared.
             if count > 0 && count < room { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
         }));
         match (received, result) {
@@ -249,8 +254,8 @@ impl Socket {
         }))
     }
 
-    /// What has become of an idle connection, as far as the event loop knows; costs no system call while nothing has happened. A byte
-    /// that has come is consumed.
+    /// What has become of an idle connection, as far as the event loop knows; costs no system call
+    /// while nothing has happened. A byte that has come is consumed.
     pub fn look(&self) -> IdleState {
         match self.try_read(&mut [0]) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => IdleState::Quiet,
@@ -259,7 +264,8 @@ impl Socket {
         }
     }
 
-    /// The same, asking the kernel: what has come since the event loop looked last counts as well. Nothing is consumed.
+    /// The state according to the kernel: includes input since the event loop polled last. Nothing
+    /// is consumed.
     pub fn look_now(&self) -> IdleState {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         let mut byte = [0u8; 1];
@@ -271,7 +277,7 @@ impl Socket {
     }
 }
 
-/// Reads what the kernel has for a socket, whether or not the event loop has heard of it.
+/// Reads the kernel's data of a socket, even before the event loop has reported it.
 struct FromKernel<'a>(&'a Socket);
 
 impl io::Read for FromKernel<'_> {
@@ -371,12 +377,12 @@ impl Stream {
         }
     }
 
-    /// Whether it is under TLS.
+    /// Returns true if it uses TLS.
     pub fn is_tls(&self) -> bool {
         !matches!(self, Self::Plain(_))
     }
 
-    /// Whether it is TLS with a client.
+    /// Returns true if it is TLS with a client.
     pub fn is_tls_server(&self) -> bool {
         matches!(self, Self::TlsServer(_))
     }
@@ -389,8 +395,8 @@ impl Stream {
         }
     }
 
-    /// Reads once and appends to `bytes`, which has room. `Some(0)` is the end of the stream; after `None`, ask
-    /// [`Self::poll_readable`] again.
+    /// Reads once and appends to `bytes`, which has room. `Some(0)` is the end of the stream; after
+    /// `None`, ask [`Self::poll_readable`] again.
     pub fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
@@ -413,17 +419,18 @@ impl Stream {
         }
     }
 
-    /// Whether bytes of a server's have been decrypted that nobody has read: it has sent more than fitted where it was read to.
+    /// Returns true if decrypted bytes of a server are unread: it has sent more than fitted into
+    /// the buffer.
     pub fn holds_back(&mut self) -> bool {
         let Self::TlsClient(stream) = self else { return false };
         let session = stream.get_mut().1;
-        // It wants nothing either once its peer has said goodbye.
+        // It wants no more either once its peer has sent close_notify.
         !session.wants_read()
             && session.process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() > 0)
     }
 
-    /// What has become of an idle connection to an origin, asking the kernel. Records that hold nothing for us, such as tickets, are read on
-    /// the way: they are no answer to anything.
+    /// The state of an idle connection to an origin, according to the kernel. Records without
+    /// application data, such as tickets, are read on the way: they belong to no response.
     pub fn look_now(&mut self) -> IdleState {
         let Self::TlsClient(stream) = self else { return self.socket().look_now() };
         let (socket, session) = stream.get_mut();
@@ -443,7 +450,7 @@ impl Stream {
         IdleState::Ended
     }
 
-    /// The same stream with bytes before those that are still to come. Under TLS there are none to put back: its
+    /// Puts bytes back before the unread ones. Under TLS there are none to put back: its
     /// protocol is known before anything is read.
     pub fn read_again(mut self, bytes: Vec<u8>) -> Self {
         if let Self::Plain(socket) = &mut self {
@@ -452,13 +459,13 @@ impl Stream {
         self
     }
 
-    /// What the system has taken of it so far, bytes.
+    /// The bytes that the system has accepted so far.
     pub fn sent(&self) -> u64 {
         self.socket().sent
     }
 
-    /// Whether the system has sent all that it has taken. What it still holds of that is lost where a connection is closed on a peer
-    /// that has more to say, such as what windows it opens.
+    /// Returns true if the system has sent everything that it has accepted. A close loses the
+    /// unsent part if the peer sends more, such as window updates.
     pub fn is_sent(&self) -> bool {
         let SocketKind::Tcp(stream) = &self.socket().kind else { return true };
         let socket = socket2::SockRef::from(stream);
@@ -472,7 +479,7 @@ impl Stream {
         writable != Ok(0)
     }
 
-    /// Takes note of what TLS holds, after it was to take so much.
+    /// Records the unsent data in TLS, after it was given this much.
     fn note_held<T>(&mut self, taken: usize, result: T) -> T {
         let (socket, holds) = match self {
             Self::Plain(_) => return result,
@@ -489,8 +496,8 @@ impl Stream {
         result
     }
 
-    /// Makes the close a reset (RST): the peer cannot take what it has for a whole message then, and the system does not keep the port for
-    /// a minute. What the system has not sent is lost.
+    /// Makes the close a reset (RST): the peer cannot mistake its part for a whole message then,
+    /// and the system does not keep the port for a minute. Unsent data is lost.
     pub fn reset_on_close(&self) {
         self.socket().set_reset(true);
     }
@@ -550,7 +557,8 @@ fn taken(written: &Poll<io::Result<usize>>) -> usize {
     }
 }
 
-/// Writes `first` and then `second`, as one system call where possible; returns how much of both was taken.
+/// Writes `first` and then `second`, as one system call where possible; returns how much of both
+/// was taken.
 pub fn poll_write_both(
     stream: &mut Stream,
     cx: &mut Context<'_>,
@@ -594,7 +602,7 @@ mod tests {
         assert!(control("[::ffff:127.0.0.1]:80").starts_with(b"reno"));
         assert_eq!(control("192.0.2.1:80"), of_system);
         assert_eq!(control("0.0.0.0:80"), of_system);
-        // Those that a socket accepts are set up as it is.
+        // Accepted sockets inherit the options.
         let listener = socket();
         listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
         prepare(&listener, listener.local_addr().unwrap().as_socket()).unwrap();

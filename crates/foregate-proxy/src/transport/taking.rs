@@ -1,22 +1,23 @@
-//! Whether a peer takes what waits for it.
+//! Progress of a peer that reads.
 
 use std::time::Instant;
 
-/// What counts as progress of a peer that takes what waits for it, bytes: an HTTP/2 window that is opened a byte at a time must not
-/// keep a response, and the origin's connection behind it, for ever.
+/// The smallest progress of a peer that reads, bytes: an HTTP/2 window that is opened a byte at a
+/// time must not hold a response, and the origin's connection behind it, for ever.
 pub const LEAST_TAKEN: u64 = 1024;
 
-/// Whether a peer takes what there is for it.
+/// Tracks if a peer reads its output.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Taking {
-    /// Since when it has taken less than [`LEAST_TAKEN`], and not all, of what waits.
+    /// The time since which it has read less than [`LEAST_TAKEN`], and not all, of the pending
+    /// output.
     stuck: Option<Instant>,
-    /// What it had taken by then.
+    /// The bytes read by then.
     before: u64,
 }
 
 impl Taking {
-    /// Takes note of what it has taken so far, and whether there is more that it does not take.
+    /// Records the bytes read so far, and if more is pending.
     pub fn observe(&mut self, taken: u64, waits: bool, now: Instant) {
         let progressed = taken.saturating_sub(self.before) >= LEAST_TAKEN;
         if !waits {
@@ -27,7 +28,7 @@ impl Taking {
         }
     }
 
-    /// It has taken something else of the same connection, behind which what it is to get waits.
+    /// It has read other output of the same connection, behind which this output waits.
     pub fn has_left(&mut self, at: Option<Instant>) {
         self.stuck = self.stuck.map(|since| at.map_or(since, |at| at.max(since)));
     }

@@ -1,6 +1,8 @@
-//! One request to an upstream, with all of its attempts: connecting, sending, waiting for the head of a response, and trying again.
+//! One request to an upstream, with all of its attempts: connecting, sending, waiting for the head
+//! of a response, and trying again.
 //!
-//! It knows no client and no exchange: an [`Asker`] gives the request and moves its body. Interim responses come out as events.
+//! It knows no client and no exchange: an [`Asker`] provides the request and moves its body.
+//! Interim responses are events.
 
 use std::future::poll_fn;
 use std::sync::{Arc, OnceLock};
@@ -18,7 +20,8 @@ use crate::message::request::Request;
 use crate::settings::{self, UpstreamProtocol};
 use crate::time::clock;
 
-/// The most that is taken of interim responses before the final one, bytes of their heads. Beyond: 502.
+/// The most that is taken of interim responses before the final one, bytes of their heads. Beyond:
+/// 502.
 const INTERIM_BYTES: u32 = 64 * 1024;
 
 /// The pause between two looks at whether a server hangs.
@@ -35,14 +38,16 @@ pub trait Asker {
     /// An origin has got the head of the request: the body follows, from its beginning.
     fn begin_body(&mut self, now: Instant);
 
-    /// Moves as much of the body as the origin takes. False: there is no room for the head of a response yet.
+    /// Moves as much of the body as the origin takes. False: there is no room for the head of a
+    /// response yet.
     ///
     /// # Errors
     ///
     /// The request cannot become whole.
     fn poll_body(&mut self, cx: &mut Context<'_>, origin: &mut Link) -> Result<bool, Error>;
 
-    /// Whether the origin has got all of the body; pending as long as more of it is to be moved.
+    /// Ready with true once the origin has the whole body; pending as long as more of it has to be
+    /// moved.
     fn body_is_whole(&self) -> Poll<bool>;
 
     /// Waits for the deadline of whatever comes next, once nothing moves.
@@ -55,7 +60,7 @@ pub trait Asker {
     /// Ready once `until` has passed.
     fn poll_until(&mut self, cx: &mut Context<'_>, until: Instant) -> Poll<()>;
 
-    /// Whether the request is still at hand for another attempt after `error`.
+    /// Returns true if the request is still available for another attempt after `error`.
     fn may_repeat(&mut self, error: &Error) -> bool;
 }
 
@@ -75,12 +80,12 @@ pub struct Ask<'a> {
     pub upstream: &'a Arc<Upstream>,
     /// How long the last attempt has waited for the first byte of a response, if one has come.
     pub first_byte: Option<Duration>,
-    /// Whether the connection of the last attempt had served others before.
+    /// True if the connection of the last attempt had served others before.
     pub reused: Option<bool>,
     terms: Terms<'a>,
     active: Active<'a>,
     attempts: Attempts,
-    /// What the rules for further attempts have led to, where there are such rules.
+    /// The state of the rules for further attempts, if there are any.
     rules: Option<Box<Rules<'a>>>,
     /// When the last attempt began.
     began: Instant,
@@ -90,12 +95,13 @@ pub struct Ask<'a> {
     interim: u32,
     /// When the last attempt had a connection, microseconds after it began.
     opened: u32,
-    /// When it is looked at next whether the server hangs, milliseconds after the attempt began; 0 before the first time.
+    /// When it is looked at next whether the server hangs, milliseconds after the attempt began; 0
+    /// before the first time.
     look_at: u32,
 }
 
 impl<'a> Ask<'a> {
-    /// A request of which nothing was sent yet. `terms` say on whose behalf it is made; the rest of them follows from the request.
+    /// A new request on the account of `terms`, which are completed by the request.
     pub fn new(upstream: &'a Arc<Upstream>, terms: Terms<'a>) -> Self {
         let now = clock::now();
         Self {
@@ -114,7 +120,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// The same where further attempts may go to one of these upstreams.
+    /// Allows further attempts at these upstreams.
     #[must_use]
     pub fn or_elsewhere(self, others: &'a [Arc<Upstream>]) -> Self {
         let rules = self.rules.map(|rules| rules.or_elsewhere(others));
@@ -131,12 +137,13 @@ impl<'a> Ask<'a> {
         self.upstream.servers.get(self.attempts.last()?)
     }
 
-    /// Waits until something of a response has come. Where an attempt fails, others follow as far as that is safe and the upstream allows
-    /// them.
+    /// Waits until a response has begun. After a failed attempt, others follow as far as that is
+    /// safe and the upstream allows them.
     ///
     /// # Errors
     ///
-    /// Why the last attempt has failed. What may follow is up to [`Error::is_before_sending`] and [`Error::is_before_response`].
+    /// The error of the last attempt. [`Error::is_before_sending`] and
+    /// [`Error::is_before_response`] tell if the caller may repeat it.
     pub async fn answer<A: Asker>(&mut self, asker: &mut A) -> Result<Answer, Error> {
         loop {
             let error = match self.attempt(asker).await {
@@ -154,7 +161,8 @@ impl<'a> Ask<'a> {
                         self.end_attempt(&error);
                         self.enter_next();
                     } else if let Some(rules) = self.rules.as_mut().filter(|_| error == Error::TryTimeout) {
-                        // No other attempt may follow: this one has the time that the upstream gives it.
+                        // No other attempt may follow: this one has the time that the upstream
+                        // gives it.
                         rules.until = None;
                     }
                     continue;
@@ -175,7 +183,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Whether a request that HTTP/2 does not take may go over HTTP/1.1 instead.
+    /// Returns true if a request that HTTP/2 does not accept may be sent over HTTP/1.1 instead.
     fn may_use_http1(&self) -> bool {
         !self.terms.http1 && self.upstream.settings.protocol == UpstreamProtocol::Auto
     }
@@ -197,14 +205,15 @@ impl<'a> Ask<'a> {
             200.. => self.begin_final(asker),
             101 => {
                 agree_on_protocol(request, head)?;
-                // What of the request is still to come would pass for the other protocol (RFC 9110, section 7.8).
+                // The rest of the request would be read as the other protocol (RFC 9110, section
+                // 7.8).
                 poll_fn(|cx| self.poll_rest(cx, asker)).await?;
                 self.begin_final(asker)
             }
             _ => {
                 self.count_interim(head)?;
-                // It has no body, whatever it says; but one that contradicts itself may be read as another message (RFC 9112, section
-                // 6.3).
+                // It has no body, regardless of its fields; but contradictory fields may be read as
+                // another message (RFC 9112, section 6.3).
                 response_length(&request.head.method, head).map_err(Error::ResponseFraming)?;
                 Ok(Answer::Interim)
             }
@@ -274,7 +283,7 @@ impl<'a> Ask<'a> {
                 Ok(())
             }
             Err(error) => {
-                // Others need not wait for what comes of a request that nobody waits for any more.
+                // Others need not wait for the result of an abandoned request.
                 if let Error::Client(_) = error {
                     upstream.failed(server, self.began, clock::now(), &error);
                 } else if is_late {
@@ -305,7 +314,8 @@ impl<'a> Ask<'a> {
         self.poll_hanging(cx, asker)
     }
 
-    /// Ready with an error once the server hangs and another one may have the request instead. If none may, the attempt goes on.
+    /// Ready with an error once the server hangs and another one may have the request instead. If
+    /// none may, the attempt goes on.
     fn poll_hanging<A: Asker>(&mut self, cx: &mut Context<'_>, asker: &mut A) -> Poll<Result<(), Error>> {
         let Some(patience) = self.upstream.patience().filter(|_| !self.terms.authenticates) else {
             return Poll::Pending;
@@ -326,7 +336,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Moves what is left of the request's body.
+    /// Moves the rest of the request's body.
     fn poll_rest<A: Asker>(&mut self, cx: &mut Context<'_>, asker: &mut A) -> Poll<Result<(), Error>> {
         let Some(origin) = &mut self.origin else { return Poll::Ready(Err(Error::Internal)) };
         asker.poll_body(cx, &mut origin.link)?;
@@ -411,7 +421,7 @@ impl<'a> Ask<'a> {
         upstream.failed(server, self.began, now, &Error::FirstByteTimeout);
     }
 
-    /// The same for the body of a response.
+    /// Records that the body of a response timed out.
     pub fn ran_out_on(&self, origin: &Origin) {
         origin.gave_up_after(self.opened_at().elapsed());
     }
@@ -421,13 +431,14 @@ impl<'a> Ask<'a> {
         self.began + Duration::from_micros(self.opened.into())
     }
 
-    /// Another request is to be sent, since the response to this one does not serve: that is no failure, and it has as many attempts.
+    /// Another request is to be sent, since the response to this one does not serve: that is no
+    /// failure, and it has as many attempts.
     pub fn start_over(&mut self) {
         self.attempts.start_over();
     }
 
     fn may_go_on<A: Asker>(&mut self, asker: &mut A, error: &Error) -> bool {
-        // What has begun is not repeated.
+        // A response that has begun is not repeated.
         if self.first_byte.is_some() || !asker.may_repeat(error) {
             return false;
         }
@@ -442,7 +453,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Whether a response is dropped for another attempt, by its status; then it has been.
+    /// Returns true if a response was dropped for another attempt, by its status.
     fn is_unwanted<A: Asker>(&mut self, asker: &mut A) -> bool {
         let Some(rules) = &mut self.rules else { return false };
         let (request, head) = asker.heads();
@@ -462,7 +473,7 @@ impl<'a> Ask<'a> {
         true
     }
 
-    /// Ends an attempt whose response does not serve: its server has answered.
+    /// Ends an attempt with an unwanted response: its server has answered.
     fn drop_response<A: Asker>(&mut self, asker: &mut A) {
         let is_whole = matches!(asker.body_is_whole(), Poll::Ready(true));
         let (request, head) = asker.heads();

@@ -1,4 +1,5 @@
-//! The attempts at one request, and the rule for further ones: the same for what clients ask and for what steps ask.
+//! The attempts at one request, and the rule for further ones: the same for requests of clients and
+//! of steps.
 
 use std::time::Instant;
 
@@ -12,17 +13,17 @@ const UNPROCESSED_MOST: u8 = 3;
 #[derive(Debug, Default)]
 pub struct Attempts {
     tried: Tried,
-    /// What of the request decides on its server.
+    /// The hash of the request's balancing key.
     key: Option<u64>,
     made: u32,
     next: Next,
     races: Races,
-    /// How many attempts there had been when the present request was first sent: for another that was answered, but not with what
-    /// is needed.
+    /// The number of attempts before the present request: an earlier one was answered, but not
+    /// usably.
     answered: u32,
 }
 
-/// What the next attempt has to observe; each observes that of the one before alone.
+/// The constraints on the next attempt; each depends on the previous attempt alone.
 #[derive(Debug, Clone, Copy, Default)]
 struct Next {
     /// A kept connection has turned out to be dead: use a new one.
@@ -33,8 +34,8 @@ struct Next {
     server: Option<usize>,
 }
 
-/// Connections that have served others and ended just as this request came, and refusals. To repeat it elsewhere asks no more of an
-/// origin than it was asked before, so that no budget is needed.
+/// Connections that have served others and ended just as this request came, and refusals. To repeat
+/// it elsewhere asks no more of an origin than it was asked before, so that no budget is needed.
 #[derive(Debug, Clone, Copy, Default)]
 struct Races {
     /// How often the origin has said that it has not looked at the request.
@@ -44,8 +45,9 @@ struct Races {
 }
 
 impl Attempts {
-    /// Begins the next attempt: at which server, and whether that needs a connection of its own since a kept one was dead.
-    /// The first one is at the server that the client is `bound` to, if to any. None if the upstream has no server.
+    /// Begins the next attempt: at which server, and whether that needs a connection of its own
+    /// since a kept one was dead. The first one is at the server that the client is `bound` to, if
+    /// to any. None if the upstream has no server.
     pub fn begin(
         &mut self,
         upstream: &Upstream,
@@ -72,7 +74,7 @@ impl Attempts {
         Some((server, next.fresh))
     }
 
-    /// Takes note that a connection, and not what was asked, may be at fault; whether it is.
+    /// Records a failure of a connection rather than of the request; returns true if it is one.
     pub fn failed_on(&mut self, origin: &Origin, error: &Error) -> bool {
         self.next.fresh = origin.is_race(error);
         self.next.refused_alone = origin.is_refused_alone(error);
@@ -84,7 +86,8 @@ impl Attempts {
         self.made = self.made.saturating_sub(1);
     }
 
-    /// Another request is to be sent, since the answer to this one does not serve: that is no failure, and it has as many attempts.
+    /// Another request is to be sent, since the answer to this one does not serve: that is no
+    /// failure, and it has as many attempts.
     pub fn start_over(&mut self) {
         (self.next, self.races, self.answered) = (Next::default(), Races::default(), self.made);
     }
@@ -94,7 +97,7 @@ impl Attempts {
         self.tried.last()
     }
 
-    /// The server whose response is dropped: the last one, where another is chosen already.
+    /// The server of the dropped response: the last one, if another is chosen already.
     pub fn last_before(&self) -> Option<usize> {
         self.tried.last()
     }
@@ -104,8 +107,9 @@ impl Attempts {
         *self = Self { made: self.made, answered: self.answered, ..Self::default() };
     }
 
-    /// Whether the attempt is repeated since no origin is asked for more than it was asked before: a kept connection has ended just
-    /// as the request came, or the origin has said that it has not looked at it.
+    /// Returns true if a repetition is free, since no origin gets more than before: a kept
+    /// connection ended just as the request arrived, or the origin declares the request
+    /// unprocessed.
     pub fn may_repeat_for_free(
         &mut self,
         upstream: &Upstream,
@@ -132,13 +136,15 @@ impl Attempts {
         true
     }
 
-    /// Whether there is a server for a further attempt in the same upstream. `same` is whether that may be the last one again.
+    /// Returns true if there is a server for a further attempt in the same upstream. `same` allows
+    /// the last one again.
     pub fn may_choose_again(&self, upstream: &Upstream, same: bool, now: Instant) -> bool {
         same && self.tried.last().is_some_and(|last| upstream.is_up(last, now))
             || upstream.has_other(&self.tried, now)
     }
 
-    /// Chooses the server for a further attempt in the same upstream. `same` is whether that may be the last one again.
+    /// Chooses the server for a further attempt in the same upstream. `same` is whether that may be
+    /// the last one again.
     pub fn choose_again(&mut self, upstream: &Upstream, same: bool, now: Instant) -> bool {
         let same = same && self.tried.last().is_some_and(|last| upstream.is_up(last, now));
         let next = upstream.other(self.key, &self.tried, now);
@@ -153,8 +159,9 @@ impl Attempts {
         self.made
     }
 
-    /// Whether there is to be another after `error`, where nothing of a response has come and all of the request is still at hand.
-    /// `repeatable` is whether the origin may see it twice (RFC 9110, section 9.2.2).
+    /// Returns true if another attempt should follow `error`, if no response has begun and all of
+    /// the request is still available. `repeatable` says that the origin may see it twice (RFC
+    /// 9110, section 9.2.2).
     pub fn may_go_on(
         &mut self,
         active: &mut Active<'_>,
@@ -163,8 +170,8 @@ impl Attempts {
         now: Instant,
     ) -> bool {
         let upstream = active.upstream;
-        // Where the server has died, a connection that was kept tells of it first; the one that was to take its place had nothing of
-        // the request.
+        // Where the server has died, a connection that was kept tells of it first; the one that was
+        // to take its place had nothing of the request.
         let has_other = upstream.has_other(&self.tried, now);
         let dead = self.races.lost && (error.is_about_connecting() || has_other);
         let free = u32::from(self.races.unprocessed) + self.answered + u32::from(dead);
@@ -172,7 +179,8 @@ impl Attempts {
         if !safe || self.made.saturating_sub(free) > upstream.settings.retries {
             return false;
         }
-        // Only servers that are thought to be up are asked once more; the last one too, if it took the connection.
+        // Only servers that are thought to be up are asked once more; the last one too, if it took
+        // the connection.
         let same_server = !error.is_of_the_server()
             && self.tried.last().is_some_and(|last| self.next.fresh || upstream.is_up(last, now));
         if !same_server && !has_other {

@@ -1,24 +1,26 @@
-//! Authentication schemes that bind a user to a connection in place of a request: NTLM and Negotiate (RFC 4559).
+//! Authentication schemes that bind a user to a connection in place of a request: NTLM and
+//! Negotiate (RFC 4559).
 //!
-//! The origin takes every later request on such a connection for one of the same user, whatever fields it has.
+//! The origin takes every later request on such a connection for one of the same user, whatever
+//! fields it has.
 
 use foregate_wire::{HeaderList, NameId};
 
-/// What the names of these schemes begin with: `NTLM`, `Negotiate` and `Nego2`.
+/// The prefixes of these schemes: `NTLM`, `Negotiate` and `Nego2`.
 const SCHEMES: [&[u8]; 2] = [b"ntlm", b"nego"];
 
-/// Whether a request has credentials of such a scheme.
+/// Returns true if a request has credentials of such a scheme.
 pub fn has_credentials(headers: &HeaderList) -> bool {
     names_a_scheme(headers, [NameId::Authorization, NameId::ProxyAuthorization])
 }
 
-/// Whether a response asks for such credentials, or goes on with a handshake.
+/// Returns true if a response asks for such credentials, or continues a handshake.
 pub fn has_challenge(headers: &HeaderList) -> bool {
     names_a_scheme(headers, [NameId::WwwAuthenticate, NameId::ProxyAuthenticate])
 }
 
-/// A comma within a quoted string counts as one between challenges: a realm may pass for a challenge, which costs a connection, but no
-/// challenge passes for a part of a realm.
+/// A comma within a quoted string counts as one between challenges: a realm may pass for a
+/// challenge, which costs a connection, but no challenge passes for a part of a realm.
 fn names_a_scheme(headers: &HeaderList, names: [NameId; 2]) -> bool {
     names.into_iter().filter(|name| headers.contains(*name)).any(|name| {
         let mut members = headers.get_all(name).flat_map(|value| value.split(|byte| *byte == b','));

@@ -31,17 +31,18 @@ use crate::transport::stream::{Socket, Stream};
 
 /// The flow-control windows that origins are given, in bytes.
 const STREAM_WINDOW: u32 = 64 * 1024;
-/// What all streams of a connection may have together: as much as each of them, so that clients who do not read what has come for
-/// them hold back nobody else's.
+/// The window of all streams of a connection together: the sum of theirs, so that clients that do
+/// not read hold back no others.
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS_PER_CONNECTION;
-/// What is buffered per stream for an origin that does not read, in bytes.
+/// The buffer per stream for an origin that does not read, in bytes.
 const SEND_BUFFER: usize = 32 * 1024;
-/// The largest frame that origins may send, in bytes: what HTTP/2 begins with.
+/// The largest frame that origins may send, in bytes: the default of HTTP/2.
 const FRAME: usize = 16 * 1024;
 /// How long a connection that nobody uses any more may take to end.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// How long the origin may still send for a stream that we have reset before it is told again, and how many such streams there may
-/// be: each frame for one that is forgotten would make another reset.
+/// How long the origin may still send for a stream that we have reset before it is told again, and
+/// how many such streams there may be: each frame for one that is forgotten would make another
+/// reset.
 const REMEMBERED: Duration = Duration::from_secs(30);
 const REMEMBERED_MOST: u32 = RESETS_PER_CONNECTION + STREAMS_PER_CONNECTION;
 
@@ -83,7 +84,7 @@ impl Upstream {
             Err(_) => Err(Error::ConnectTimeout),
         };
         match &connected {
-            // Whether the server is well shows when it answers.
+            // The server's health shows in its response.
             Ok(_) => self.counters.opened.inc(),
             Err(Error::NoDescriptors) => server.record.health.inconclusive(began, Instant::now()),
             Err(error) => {
@@ -99,8 +100,9 @@ impl Upstream {
         connected
     }
 
-    /// A place for a descriptor. Where there is none, the connections that have been idle for longest make room, whatever upstream
-    /// they belong to. Those of HTTP/2 end a little later, so that only so many are asked for one place.
+    /// A place for a descriptor. Where there is none, the connections that have been idle for
+    /// longest make room, whatever upstream they belong to. Those of HTTP/2 end a little later, so
+    /// that only so many are asked for one place.
     async fn place(&self) -> Option<Used> {
         const EVICTED_MOST: usize = 4;
         const FAREWELL: Duration = Duration::from_millis(2);
@@ -119,8 +121,8 @@ impl Upstream {
         Used::take_for_origin()
     }
 
-    /// `suspects` are those of a name's addresses that have had the time so far, and may be what fails: those that are being connected
-    /// to, then the one that has taken the connection.
+    /// `suspects` are the addresses of a name that may be the cause of a delay: those being
+    /// connected to, then the one that has accepted the connection.
     pub(super) async fn establish(
         &self,
         server: &Server,
@@ -224,7 +226,8 @@ impl Upstream {
             .max_send_buffer_size(SEND_BUFFER)
             .max_concurrent_reset_streams(REMEMBERED_MOST as usize)
             .reset_stream_duration(REMEMBERED)
-            // Frames that wait for clients who do not read must not end the connection; windows bound them.
+            // Frames that wait for clients that do not read must not end the connection; windows
+            // bound them.
             .data_frame_budget(usize::MAX)
             .enable_push(false)
             .handshake::<_, Piece>(stream)
@@ -247,7 +250,8 @@ impl Upstream {
             }
         };
         tokio::spawn(Watched::new(driven, Arc::clone(&self.metrics)));
-        // A connection that starts with one client's PROXY header, or has its credentials, is for that client alone.
+        // A connection that starts with one client's PROXY header, or has its credentials, is for
+        // that client alone.
         if self.settings.send_proxy.is_none() && !authenticates {
             server.pool.share(shared);
         }
@@ -259,8 +263,8 @@ impl Upstream {
     }
 }
 
-/// Runs an HTTP/2 connection until it ends. It ends, too, once nobody can send on it any more; an origin that takes nothing does not
-/// keep it.
+/// Runs an HTTP/2 connection until it ends. It ends, too, once nobody can send on it any more; an
+/// origin that takes nothing does not keep it.
 async fn drive(
     mut connection: h2::client::Connection<Guarded<Stream>, Piece>,
     signs: &Signs,
@@ -279,10 +283,12 @@ async fn drive(
     }
 }
 
-/// A connection that is reset if it is closed, until [`Stream::close_in_order`]: also where its handshake fails.
+/// A connection that is reset if it is closed, until [`Stream::close_in_order`]: also where its
+/// handshake fails.
 pub(super) async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // If it is dropped while it is being made, the system may have made it already, and would keep its port for a minute.
+    // If it is dropped while it is being made, the system may have made it already, and would keep
+    // its port for a minute.
     stream::set_reset(&SockRef::from(&socket), true)?;
     stream::prepare(&SockRef::from(&socket), Some(address))?;
     socket.connect(address).await
@@ -322,7 +328,7 @@ mod tests {
         authenticates: false,
     };
 
-    /// An upstream whose only server's name has these addresses.
+    /// An upstream with one server, whose name has these addresses.
     fn upstream(upstreams: &mut Upstreams, addresses: &[IpAddr], port: u16) -> Upstream {
         upstreams.resolver = crate::names::tests::fixed(addresses);
         let address = ServerAddress::Name { host: "origin.test".into(), port };
@@ -355,7 +361,7 @@ mod tests {
         assert_eq!(upstream.servers[0].record.health.failures(), 0);
     }
 
-    /// A listener that takes no more connections, so that the kernel gives no answer to whoever comes.
+    /// A listener with a full queue, so that the kernel does not answer.
     async fn full(address: Ipv4Addr, port: u16) -> (TcpListener, Vec<TcpStream>) {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((address, port).into()).unwrap();
@@ -415,7 +421,7 @@ mod tests {
             let link = connect(&upstream).await;
             assert_eq!(link.stream().socket().peer_address(), Some(address.into()));
         }
-        // It takes the connection, and no handshake.
+        // It accepts the connection, and no handshake.
         let tls = settings::UpstreamTls { verify: false, ..settings::UpstreamTls::default() };
         upstream.connector = Some(Connector::new(&tls, UpstreamProtocol::Http1).unwrap());
         let deadline = Instant::now() + Duration::from_millis(50);
@@ -428,7 +434,7 @@ mod tests {
         }
     }
 
-    /// An upstream of one server that takes connections, and what takes them.
+    /// An upstream of one server that accepts connections, with its listener.
     async fn taken(protocol: UpstreamProtocol) -> (Arc<Upstream>, TcpListener) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = ServerAddress::Ip(listener.local_addr().unwrap());
@@ -499,7 +505,7 @@ mod tests {
             let settings = written(kind::SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 10]);
             peer.write_all(&settings).await.unwrap();
             let mut bytes = Vec::new();
-            // What is asked is answered behind that.
+            // Requests are answered behind that.
             loop {
                 let ping = written(kind::PING, 0, 0, &[])[3..].to_vec();
                 if let Some(at) = bytes.windows(6).position(|part| part == ping)

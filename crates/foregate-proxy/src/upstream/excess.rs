@@ -1,8 +1,10 @@
-//! Bytes that an origin sends behind the end of a response: a body behind a head that has none, a second response, a stray line break.
+//! Bytes that an origin sends behind the end of a response: a body behind a head that has none, a
+//! second response, a stray line break.
 //!
-//! Bytes that have come end their connection. Bytes that come late, once the connection serves another request, cannot be told from that
-//! request's response. So a server that has sent such bytes loses the reuse of connections where they are likeliest to come late:
-//! behind responses that have no body whatever their heads say.
+//! Bytes that have come end their connection. Bytes that come late, once the connection serves
+//! another request, cannot be told from that request's response. So a server that has sent such
+//! bytes loses the reuse of connections where they are likeliest to come late: behind responses
+//! that have no body whatever their heads say.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -19,7 +21,7 @@ const DISTRUSTED_FOR: Duration = Duration::from_mins(10);
 /// Excess bytes of one server: the responses to be counted, and how long it is distrusted for them.
 #[derive(Debug)]
 pub(super) struct Excess {
-    /// Responses whose excess has not been counted yet.
+    /// The number of responses with excess bytes that have not been counted yet.
     uncounted: AtomicU64,
     /// Milliseconds after `epoch` until which the server is distrusted; 0 before the first time.
     until: AtomicU64,
@@ -48,7 +50,7 @@ impl Excess {
         }
     }
 
-    /// Whether the server has sent such bytes within the last ten minutes.
+    /// Returns true if the server has sent such bytes within the last ten minutes.
     pub(super) fn is_distrusted(&self, now: Instant) -> bool {
         match self.until.load(Ordering::Relaxed) {
             0 => false,
@@ -71,8 +73,8 @@ impl Excess {
 }
 
 impl Upstream {
-    /// Takes note of bytes behind the end of a response on a connection that goes out of use. Its client has the response whole, so it is a
-    /// failure of neither the request nor the server.
+    /// Takes note of bytes behind the end of a response on a connection that goes out of use. Its
+    /// client has the response whole, so it is a failure of neither the request nor the server.
     pub(super) fn note_excess(&self, origin: &mut Origin, now: Instant) {
         if !origin.has_excess() {
             return;
@@ -95,7 +97,8 @@ impl Upstream {
         }
     }
 
-    /// Counts the excess bytes of a server that were noted since the last time, and tells operators of the first ones.
+    /// Counts the excess bytes of a server that were noted since the last time, and tells operators
+    /// of the first ones.
     pub(super) fn report_excess(&self, server: &Server) {
         let Some((responses, is_news)) = server.pool.excess.take() else { return };
         self.count_excess(responses);
@@ -119,8 +122,8 @@ impl Upstream {
         }
     }
 
-    /// Whether a connection of HTTP/1 may be used again behind this response, as far as late bytes go. One that is closed for the
-    /// distrust of its server is counted.
+    /// Returns true if an HTTP/1 connection may be reused behind this response, as far as late
+    /// bytes are concerned. One that is closed because its server is distrusted is counted.
     pub(super) fn trusts_behind(
         &self,
         server: usize,
@@ -144,8 +147,9 @@ impl Upstream {
     }
 }
 
-/// Whether a response to another method than HEAD announces a body that its status forbids (RFC 9110, sections 15.3.5 and 15.4.5). The
-/// origin may send that body later, as if it were the response to the connection's next request.
+/// Returns true if a response to another method than HEAD announces a body that its status forbids
+/// (RFC 9110, sections 15.3.5 and 15.4.5). The origin may send that body later, as if it were the
+/// response to the connection's next request.
 fn announces_forbidden_body(method: &Method, head: &ResponseHead) -> bool {
     let has_length = || !matches!(foregate_wire::content_length(&head.headers), Ok(None | Some(0)));
     let has_coding = || head.headers.contains(NameId::TransferEncoding);
@@ -157,8 +161,8 @@ fn announces_forbidden_body(method: &Method, head: &ResponseHead) -> bool {
     }
 }
 
-/// Whether bytes may be the start of a response: where they are not, on a connection that has served others, they are what was
-/// left over of an earlier response.
+/// Returns true if bytes may be the start of a response: if they are not, on a connection that has
+/// served others, they are left over from an earlier response.
 pub(super) fn may_be_response(bytes: &[u8]) -> bool {
     const START: &[u8] = b"HTTP/";
     bytes.iter().zip(START).all(|(byte, expected)| byte == expected)

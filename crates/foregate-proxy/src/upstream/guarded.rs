@@ -1,4 +1,5 @@
-//! The byte stream of an HTTP/2 connection to an origin: what it tells of the connection, and without malformed header blocks.
+//! The byte stream of an HTTP/2 connection to an origin: its signs of life, without malformed
+//! header blocks.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -19,20 +20,21 @@ use crate::tls::Refusal;
 use crate::transport::buffer::Buffer;
 use crate::transport::frames::{Frame, Frames, PREFACE, flag, kind};
 
-/// WINDOW_UPDATE that opens the connection's window by nothing: `h2` answers it with GOAWAY (RFC 9113, section 6.9).
+/// WINDOW_UPDATE that opens the connection's window by nothing: `h2` answers it with GOAWAY (RFC
+/// 9113, section 6.9).
 const POISON: [u8; 13] = [0, 0, 4, kind::WINDOW_UPDATE, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// What is known of a connection by its bytes. Shared with those who have streams on it.
+/// The facts about a connection that its bytes reveal. Shared with its streams.
 #[derive(Debug)]
 pub struct Signs {
     born: Instant,
     /// Microseconds from `born` to the last read that gave something.
     read: AtomicU64,
-    /// The same to when a stream was opened, the first time since that read.
+    /// The time of the first stream that was opened since that read.
     asked: AtomicU64,
     /// The stream on which a header block came last; 0: none.
     answered: AtomicU32,
-    /// It takes no more streams.
+    /// It accepts no more streams.
     closed: AtomicBool,
     /// The stream that has broken it; 0: none that is known.
     culprit: AtomicU32,
@@ -42,14 +44,14 @@ pub struct Signs {
     blamed: AtomicU64,
     /// How many of its streams we have reset.
     resets: AtomicU32,
-    /// Those of them whose head was too large.
+    /// The streams with heads that were too large.
     too_large: Mutex<Vec<u32>>,
     /// The origin has ended the handshake after all.
     refusal: OnceLock<Refusal>,
 }
 
 impl Signs {
-    /// Those of a connection that is made now.
+    /// For a new connection.
     pub fn new(now: Instant) -> Self {
         Self {
             born: now,
@@ -76,12 +78,12 @@ impl Signs {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it takes no more streams.
+    /// Returns true if it accepts no more streams.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Whether it was ended since the origin has flooded it with frames.
+    /// Returns true if it was ended because the origin has flooded it with frames.
     pub fn is_flooded(&self) -> bool {
         self.flooded.load(Ordering::Relaxed)
     }
@@ -91,45 +93,47 @@ impl Signs {
         self.resets.load(Ordering::Relaxed)
     }
 
-    /// A stream is opened. A connection that has nothing to say is silent only from here on; one that was asked before, and has said
-    /// nothing since, is so from then on.
+    /// A stream is opened. A connection that has nothing to say is silent only from here on; one
+    /// that was asked before, and has said nothing since, is so from then on.
     pub fn was_asked(&self, now: Instant) {
         if self.asked.load(Ordering::Relaxed) <= self.read.load(Ordering::Relaxed) {
             self.asked.store(self.since_born(now), Ordering::Relaxed);
         }
     }
 
-    /// Whether it was asked something, and nothing has been read for this long.
+    /// Returns true if it got a request, and nothing has been read for this long.
     pub fn is_silent_for(&self, span: Duration, now: Instant) -> bool {
         let since = self.read.load(Ordering::Relaxed).max(self.asked.load(Ordering::Relaxed));
         now.saturating_duration_since(self.born + Duration::from_micros(since)) >= span
     }
 
-    /// Whether some of a response has come on this stream that may not have been told: a header block is told of once all of it is
-    /// there, and nothing comes in between (RFC 9113, section 4.3), so that only the last one can be a part.
+    /// Returns true if a part of a response on this stream may not have been reported: a header
+    /// block is reported once it is complete, and no other frame comes in between (RFC 9113,
+    /// section 4.3), so that only the last one can be a part.
     pub fn has_begun(&self, stream: u32) -> bool {
         self.answered.load(Ordering::Relaxed) == stream
     }
 
-    /// Whether it has answered anybody.
+    /// Returns true if it has answered any request.
     pub fn has_answered(&self) -> bool {
         self.answered.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether that a stream, opened at `opened`, was refused is to be held against the origin: nobody was answered yet. Streams that
-    /// are refused at once are refused for the same reason, which counts once.
+    /// Returns true if the refusal of a stream, opened at `opened`, counts against the origin:
+    /// nothing was answered yet. Streams that are refused at once have the same cause, which counts
+    /// once.
     pub fn is_to_blame(&self, opened: u64, now: Instant) -> bool {
         let now = self.since_born(now);
         let blame = |blamed| (opened >= blamed).then_some(now + 1);
         !self.has_answered() && self.blamed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, blame).is_ok()
     }
 
-    /// Whether the connection has failed for what came on this stream.
+    /// Returns true if the connection has failed because of this stream's frames.
     pub fn is_broken_by(&self, stream: u32) -> bool {
         self.culprit.load(Ordering::Relaxed) == stream
     }
 
-    /// Whether the stream was reset since its head was larger than our limit.
+    /// Returns true if the stream was reset because its head exceeded our limit.
     pub fn is_too_large(&self, stream: u32) -> bool {
         self.too_large.lock().contains(&stream)
     }
@@ -159,9 +163,9 @@ pub struct Guarded<IO> {
     sent: Frames,
     received: Frames,
     signs: Arc<Signs>,
-    /// What of bodies nobody has taken.
+    /// The unread bodies.
     unread: Arc<Unread>,
-    /// What we have for the origin and has not left.
+    /// The pending output for the origin.
     unsent: Arc<Unsent>,
     /// `h2` has been made to end the connection.
     poisoned: bool,
@@ -170,7 +174,8 @@ pub struct Guarded<IO> {
 }
 
 impl<IO> Guarded<IO> {
-    /// For a new connection, whose heads and trailers have these limits, and its frames `frame_limit` bytes.
+    /// For a new connection with these limits on heads and trailers, and frames of at most
+    /// `frame_limit` bytes.
     pub fn new(
         io: IO,
         (signs, unread, unsent): (Arc<Signs>, Arc<Unread>, Arc<Unsent>),
@@ -182,7 +187,8 @@ impl<IO> Guarded<IO> {
         Self { io, gate, sent, received, signs, unread, unsent, poisoned: false, own: Buffer::new() }
     }
 
-    /// Gives `h2` what was held back, or what has it end the connection; whether there was something.
+    /// Gives `h2` the held input, or input that makes it end the connection; returns true if there
+    /// was some.
     fn give_ready(&mut self, buffer: &mut ReadBuf<'_>) -> bool {
         let ready = self.gate.ready();
         if !ready.is_empty() {
@@ -389,7 +395,7 @@ mod tests {
         signs.has_read(second(1));
         signs.was_asked(second(60));
         assert!(!silent(&signs, 3, 61) && silent(&signs, 3, 63));
-        // Those who ask one after the other do not make it any better.
+        // Consecutive requests do not change that.
         signs.was_asked(second(62));
         assert!(silent(&signs, 3, 63));
         signs.has_read(second(64));

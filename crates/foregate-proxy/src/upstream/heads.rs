@@ -1,4 +1,5 @@
-//! Heads that origins get and send: those of HTTP/1 written from the canonical request, those of HTTP/2 as `h2` has them.
+//! Heads that origins get and send: those of HTTP/1 written from the canonical request, those of
+//! HTTP/2 as `h2` has them.
 
 use foregate_wire::serialise::{
     end_head, write_content_length, write_field, write_fields, write_request_line,
@@ -13,8 +14,8 @@ use crate::link::{LinkError, fields};
 use crate::message::request::Request;
 use crate::settings;
 
-/// Looks for what is no chunk in the part of a body that has come with its head: found now, it can still be answered with a status of
-/// its own; what comes later can only break the response off.
+/// Looks for what is no chunk in the part of a body that has come with its head: found now, it can
+/// still be answered with a status of its own; what comes later can only break the response off.
 pub(super) fn check_chunks(ahead: &[u8], limits: &HeadLimits) -> Result<(), Error> {
     let mut decoder = BodyDecoder::new(BodyLength::Chunked, limits);
     let mut trailers = HeaderList::default();
@@ -52,7 +53,8 @@ pub(super) fn write_head(out: &mut Vec<u8>, request: &Request, upstream: &settin
     match request.length {
         BodyLength::Fixed(length) => write_content_length(out, length),
         BodyLength::Chunked => write_field(out, b"Transfer-Encoding", b"chunked"),
-        // Origins may ask for a length of what usually has a body (RFC 9110, section 8.6).
+        // Origins may require a length for methods that usually have a body (RFC 9110, section
+        // 8.6).
         BodyLength::Empty if request.head.method.has_body_usually() => write_content_length(out, 0),
         _ => {}
     }
@@ -99,7 +101,7 @@ pub(super) fn fill_head(head: &mut ResponseHead, map: &http::HeaderMap, status: 
     fields::append(&mut head.headers, map);
 }
 
-/// What h2 does not mind an origin for, as for HTTP/1.
+/// Applies the limits that h2 does not check, as for HTTP/1.
 pub(super) fn is_within(fields: &http::HeaderMap, limits: &HeadLimits) -> Result<(), Error> {
     if fields.len() > limits.fields {
         return Err(Error::Response(ResponseError::TooManyFields));

@@ -1,4 +1,4 @@
-//! Whether a server is worth trying.
+//! The health of a server, from the results of requests.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,23 +9,27 @@ use crate::settings::Eject;
 
 /// Answers in a row after which it is no longer.
 const SUCCESSES_UNTIL_UP: u32 = 2;
-/// How long others wait for what comes of a request that tries a server again. One that hangs would get all of them
-/// otherwise until the first has given up.
+/// The time that other requests wait for the result of a trial. A hanging server would otherwise
+/// get all of them until the first has given up.
 const TRIAL: Duration = Duration::from_secs(10);
-/// A server that fails again within this time after it came up is passed over for longer than before.
+/// A server that fails again within this time after it came up is passed over for longer than
+/// before.
 const RELAPSE: Duration = Duration::from_secs(30);
 /// How often the span may double.
 const DOUBLED_MOST: u32 = 16;
-/// How long a server's failures are not told of again: one that fails and answers in turns would fill the log.
+/// How long a server's failures are not told of again: one that fails and answers in turns would
+/// fill the log.
 const TOLD_FOR: Duration = Duration::from_secs(10);
 
-/// Tells from what has become of requests whether a server is worth trying. After some failures in a row it is passed over
+/// Judges a server by the results of requests. After some failures in a row it is avoided
 /// for a while, then tried with one request at a time, until it has answered more than once.
 #[derive(Debug)]
 pub(super) struct Health {
-    /// Failures in a row. Written with `record` locked; a server that is well is known without a lock.
+    /// Failures in a row. Written with `record` locked; a server that is well is known without a
+    /// lock.
     failures: AtomicU32,
-    /// Milliseconds after `epoch` until which the server is passed over; 0 when it is up. Written with `record` locked.
+    /// Milliseconds after `epoch` until which the server is passed over; 0 when it is up. Written
+    /// with `record` locked.
     down_until: AtomicU64,
     record: Mutex<Record>,
     epoch: Instant,
@@ -35,7 +39,8 @@ pub(super) struct Health {
 struct Record {
     /// Answers in a row since it is passed over.
     successes: u32,
-    /// Since when a request tries whether it answers again; `down_until` is how long others wait for that.
+    /// Since when a request tries whether it answers again; `down_until` is how long others wait
+    /// for that.
     trial: Option<Instant>,
     /// Milliseconds after `epoch` before which failures are not told of.
     quiet_until: u64,
@@ -46,10 +51,10 @@ struct Record {
     relapses: u32,
 }
 
-/// What operators are to be told of a server.
+/// A report about a server to operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum News {
-    /// It has failed so often that it is passed over.
+    /// It has failed so often that it is avoided.
     Fails,
     /// It answers again.
     Answers,
@@ -71,18 +76,19 @@ impl Health {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// Whether the server is passed over, or on trial, because it failed.
+    /// Returns true if the server is avoided, or on trial, because it failed.
     pub(super) fn is_down(&self) -> bool {
         self.down_until.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether the server is up, or to be tried again.
+    /// Returns true if the server is up, or due for a trial.
     pub(super) fn is_up(&self, now: Instant) -> bool {
         let until = self.down_until.load(Ordering::Relaxed);
         until == 0 || until <= self.millis(now)
     }
 
-    /// Whether a request may go to the server now. One that is to be tried again gets this request alone for a while.
+    /// Returns true if a request may go to the server now. A trial admits this request alone for a
+    /// while.
     pub(super) fn admit(&self, now: Instant) -> bool {
         if self.down_until.load(Ordering::Relaxed) == 0 {
             return true;
@@ -91,7 +97,7 @@ impl Health {
         if !self.is_up(now) {
             return false;
         }
-        // It may have come up meanwhile.
+        // It may have come up in the meantime.
         if self.is_down() {
             record.trial = Some(now);
             self.pass_over(self.millis(now), TRIAL);
@@ -119,8 +125,9 @@ impl Health {
         std::mem::take(&mut record.told).then_some(News::Answers)
     }
 
-    /// Takes note of a request that was sent to the server when it `began`, and has ended without an answer and says nothing of it.
-    /// If it was to try the server again, the next one does so; those that are older were not.
+    /// Takes note of a request that was sent to the server when it `began`, and has ended without
+    /// an answer and says nothing of it. If it was to try the server again, the next one does so;
+    /// those that are older were not.
     pub(super) fn inconclusive(&self, began: Instant, now: Instant) {
         if self.down_until.load(Ordering::Relaxed) == 0 {
             return;

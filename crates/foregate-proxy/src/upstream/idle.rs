@@ -12,16 +12,18 @@ use super::record::OpenConnection;
 use crate::limits::descriptors::OfClient;
 use crate::link::H1Link;
 
-/// What is known of a connection of HTTP/1 from when it was made.
+/// The facts about an HTTP/1 connection from its start.
 #[derive(Debug)]
 pub struct Made {
     /// When that was.
     pub born: Instant,
-    /// Where it leads, if its server's name may have several addresses: once it is broken nobody can tell.
+    /// Where it leads, if its server's name may have several addresses: once it is broken nobody
+    /// can tell.
     pub address: Option<IpAddr>,
     /// Counts it among those that serve its client; one that waits is nobody's.
     pub of_client: Option<OfClient>,
-    /// The client's connection that it belongs to, where it is for no other. With one that is gone it serves nobody any more.
+    /// The client's connection that it belongs to, where it is for no other. With one that is gone
+    /// it serves nobody any more.
     pub own: Option<Weak<Own>>,
     /// The turn in which it is used, where the client authenticates on it.
     pub turn: Option<Turn>,
@@ -64,14 +66,14 @@ pub(super) struct Idle {
 }
 
 impl Idle {
-    /// Whether it belongs to this connection of a client.
+    /// Returns true if it belongs to this connection of a client.
     pub(super) fn is_of(&self, own: *const Own) -> bool {
         self.made.own.as_ref().is_some_and(|of| std::ptr::eq(of.as_ptr(), own))
     }
 }
 
-/// The idle connections of HTTP/1, each list from the one that has been idle for longest. Those of one client's connection stand apart,
-/// so that nobody else looks through them.
+/// The idle connections of HTTP/1, each list from the one that has been idle for longest. Those of
+/// one client's connection stand apart, so that nobody else looks through them.
 #[derive(Debug, Default)]
 pub(super) struct IdleLists {
     pub(super) common: VecDeque<Idle>,
@@ -89,14 +91,16 @@ impl IdleLists {
         list.push_back(entry);
     }
 
-    /// Makes room: the longer list loses its oldest, so that those of one kind do not push out the others.
+    /// Makes room: the longer list loses its oldest, so that those of one kind do not push out the
+    /// others.
     pub(super) fn pop_for_room(&mut self) -> Option<Idle> {
         if self.own.len() > self.common.len() { self.own.pop_front() } else { self.common.pop_front() }
     }
 
-    /// One that may serve all clients: the one used last. Where the origin has an idle limit, it is the oldest one once half of the limit is
-    /// over, as long as no more are open than the load needs. One that is beyond the limit comes first, as it has probably ended. `open` is
-    /// how many connections there are, those in use included.
+    /// One that may serve all clients: the one used last. Where the origin has an idle limit, it is
+    /// the oldest one once half of the limit is over, as long as no more are open than the load
+    /// needs. One that is beyond the limit comes first, as it has probably ended. `open` is how
+    /// many connections there are, those in use included.
     pub(super) fn pop_common(&mut self, limit: Option<Duration>, open: usize, now: Instant) -> Option<Idle> {
         let Some(limit) = limit else { return self.common.pop_back() };
         let idle = now.saturating_duration_since(self.common.front()?.since);

@@ -1,8 +1,9 @@
 //! How long an origin keeps an unused connection open, and how many connections the load needs.
 //!
-//! The connection used last is used first, so that those that are not needed grow old and end. An origin with a short idle limit then also
-//! closes connections that the next peak of the load needs. Once such closes have shown the limit, the oldest connections are used in turn
-//! before it, as many as were in use at a time a moment ago.
+//! The connection used last is used first, so that those that are not needed grow old and end. An
+//! origin with a short idle limit then also closes connections that the next peak of the load
+//! needs. Once such closes have shown the limit, the oldest connections are used in turn before it,
+//! as many as were in use at a time a moment ago.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -18,7 +19,8 @@ pub(super) struct IdleLimit {
 }
 
 impl IdleLimit {
-    /// The shortest time without a request after which a connection was found closed; `None` as long as none was.
+    /// The shortest time without a request after which a connection was found closed; `None` as
+    /// long as none was.
     pub(super) fn get(&self) -> Option<Duration> {
         match self.micros.load(Ordering::Relaxed) {
             0 => None,
@@ -34,7 +36,8 @@ impl IdleLimit {
         }
     }
 
-    /// A connection was found open after so long. A shorter limit was none: an origin that restarts closes all of its connections.
+    /// A connection was found open after so long. A shorter limit was none: an origin that restarts
+    /// closes all of its connections.
     pub(super) fn open_after(&self, idle: Duration) {
         if self.get().is_some_and(|limit| idle > limit) {
             self.micros.store(micros(idle * 2), Ordering::Relaxed);
@@ -87,11 +90,12 @@ mod tests {
 
     type Connection = (Box<H1Link>, Box<Made>);
 
-    /// Clients that think and ask, and an origin that answers after 10 ms and closes connections that are idle for 250 ms. The time is ours.
+    /// Clients that think and ask, and an origin that answers after 10 ms and closes connections
+    /// that are idle for 250 ms. The time is ours.
     struct Load {
         pool: Pool,
         now: Instant,
-        /// What comes next: a client asks, or its response is there, on this connection.
+        /// The next events: a client sends a request, or its response is there, on this connection.
         events: BTreeMap<(Instant, u32), Option<Connection>>,
         /// The origin's ends of idle connections, and since when they are idle.
         idle: Vec<(usize, Instant, UnixStream)>,
@@ -127,7 +131,8 @@ mod tests {
             Duration::from_micros(80_000 + (self.seed >> 33) % 20_000)
         }
 
-        /// Serves so many requests of clients below `clients`; how many connections were made for them.
+        /// Serves so many requests of clients below `clients`; how many connections were made for
+        /// them.
         fn serve(&mut self, requests: usize, clients: u32) -> usize {
             let (before, mut asked, mut swept) = (self.opened, 0, self.now);
             while asked < requests {

@@ -76,13 +76,14 @@ use tokio::sync::watch;
 /// How often pools are looked through for connections that are too old or have died.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// Requests that steps of modules may have under way to one upstream, those of one client a part of them. Beyond, they get none.
+/// Requests that steps of modules may have under way to one upstream, those of one client a part of
+/// them. Beyond, they get none.
 const FETCHES: usize = 1024;
 
 /// An upstream at work.
 #[derive(Debug)]
 pub struct Upstream {
-    /// What was configured.
+    /// The settings.
     pub settings: Arc<settings::Upstream>,
     /// Its servers, in the order of the configuration; those of a service in its place.
     pub servers: Vec<Server>,
@@ -100,7 +101,8 @@ pub struct Upstream {
     sticky: Option<Sticky>,
     /// There are zones or backups.
     has_tiers: bool,
-    /// Microseconds that a request waits before it is looked at whether its server hangs; 0 while nothing is known.
+    /// Microseconds that a request waits before it is looked at whether its server hangs; 0 while
+    /// nothing is known.
     patience: AtomicU64,
     all_down: Notices,
     connector: Option<Connector>,
@@ -116,7 +118,7 @@ pub struct Server {
     number: usize,
     /// Where it is.
     pub address: ServerAddress,
-    /// The same as text, for logs.
+    /// The address as text, for logs.
     pub label: Arc<str>,
     resolved: Option<Arc<Resolved>>,
     pool: Arc<Pool>,
@@ -153,7 +155,8 @@ impl Server {
         }
     }
 
-    /// Drops idle connections that are too old, have died, or lead to where its name has not led for a while.
+    /// Drops idle connections that are too old, have died, or lead to where its name has not led
+    /// for a while.
     fn sweep(&self, now: Instant, ages: Ages) {
         self.pool.sweep(now, ages);
         let Some(resolved) = &self.resolved else { return };
@@ -171,7 +174,7 @@ impl Server {
     }
 }
 
-/// All pools of the process and what is needed to make upstreams. Survives reloads.
+/// All pools of the process, and the parts for making upstreams. Survives reloads.
 #[derive(Debug)]
 pub struct Upstreams {
     resolver: Resolver,
@@ -196,7 +199,7 @@ impl Upstreams {
         &self.pools
     }
 
-    /// Puts `settings` to work. An upstream of `old` whose settings are the same goes on as it is: connections,
+    /// Puts `settings` to work. An upstream of `old` with equal settings is reused: connections,
     /// health and all.
     ///
     /// # Errors
@@ -236,7 +239,8 @@ impl Upstreams {
             .collect()
     }
 
-    /// The same upstreams with the servers that their services have now; `None` where these are the same.
+    /// The same upstreams with the present servers of their services; `None` if these are
+    /// unchanged.
     pub fn renew(&self, old: &[Arc<Upstream>]) -> Option<Vec<Arc<Upstream>>> {
         if old.iter().all(|old| old.is_current()) {
             return None;
@@ -253,7 +257,7 @@ impl Upstreams {
         self.resolver.service_changes()
     }
 
-    /// Puts an upstream to work. What is known of servers that the `old` one has as well stays known.
+    /// Puts an upstream to work. The state of servers that the `old` one has as well is kept.
     fn start(
         &self,
         settings: &Arc<settings::Upstream>,
@@ -354,7 +358,8 @@ impl Upstreams {
     }
 }
 
-/// Looks through the pools of the present upstreams once a second, for as long as the process lives.
+/// Looks through the pools of the present upstreams once a second, for as long as the process
+/// lives.
 pub async fn sweep(mut present: impl FnMut() -> Vec<Arc<Upstream>>) {
     let mut ticks = tokio::time::interval(SWEEP_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -374,7 +379,7 @@ pub async fn sweep(mut present: impl FnMut() -> Vec<Arc<Upstream>>) {
 }
 
 impl Upstream {
-    /// Whether it has the servers that its services have now.
+    /// Returns true if it has the present servers of its services.
     fn is_current(&self) -> bool {
         self.expanded.is_current()
     }
@@ -403,14 +408,15 @@ impl Upstream {
         Ages { idle: self.settings.keep_alive, total: self.settings.connection_age }
     }
 
-    /// The server on one of whose connections the client authenticates: it knows the client nowhere else.
+    /// The server with a connection on which the client authenticates: the client is known nowhere
+    /// else.
     pub fn bound_server(&self, own: Option<&Arc<Own>>) -> Option<usize> {
         let own = own?;
         self.servers.iter().position(|server| own.is_bound_to(&server.pool))
     }
 
-    /// The address that a connection leads to has answered, where its name has several. Those that are kept lead to where a new one
-    /// may not.
+    /// The address that a connection leads to has answered, where its name has several. Those that
+    /// are kept lead to where a new one may not.
     pub fn address_answered(&self, server: usize, origin: &Origin) {
         if let Some(server) = self.servers.get(server).filter(|_| !origin.reused) {
             server.remembered.turns.answered(|| origin.address());
@@ -446,7 +452,8 @@ impl<'a> Active<'a> {
         self.upstream
     }
 
-    /// Whether the budget of the upstream allows this request a further attempt. One that is denied is counted.
+    /// Returns true if the budget of the upstream allows this request a further attempt. A denial
+    /// is counted.
     pub fn may_retry(&mut self) -> bool {
         if self.retrying {
             return true;
@@ -465,7 +472,8 @@ impl<'a> Active<'a> {
         self.retrying
     }
 
-    /// The request has its answer: what it took of the budget is there for others, however long the rest takes.
+    /// The request has its response: its part of the budget is free for others, regardless of the
+    /// rest.
     pub fn answered(&mut self) {
         if std::mem::take(&mut self.retrying) {
             self.upstream.retrying.fetch_sub(1, Ordering::Relaxed);

@@ -20,11 +20,11 @@ pub struct Terms<'a> {
     pub fresh: bool,
     /// For the PROXY protocol.
     pub addresses: Addresses,
-    /// The address on whose behalf the request is made, as modules have it. Balancing may go by it.
+    /// The effective client address of the request, which balancing may use.
     pub behalf: Option<IpAddr>,
-    /// Who is served, if a client is.
+    /// The client that is served, if there is one.
     pub client: Option<&'a Arc<Holdings>>,
-    /// Who uses connections that are for one connection of a client alone, once there are some.
+    /// The user of connections that are for one connection of a client alone, once there are some.
     pub own: Option<&'a OnceLock<Arc<Own>>>,
     /// Where ALPN may choose, it is to be HTTP/1.1.
     pub http1: bool,
@@ -37,8 +37,8 @@ impl Upstream {
     ///
     /// # Errors
     ///
-    /// [`Error::Internal`] when there is no such server. Otherwise why no connection could be had: nothing of the request
-    /// was sent, and [`Error::is_before_sending`] holds.
+    /// [`Error::Internal`] when there is no such server. Otherwise why no connection could be had:
+    /// nothing of the request was sent, and [`Error::is_before_sending`] holds.
     pub async fn open(
         self: &Arc<Self>,
         server: usize,
@@ -84,15 +84,16 @@ impl Upstream {
         Box::pin(self.share(server, *terms, now)).await
     }
 
-    /// Whether the client has been asked to authenticate its connection to a server, or has done so. HTTP/2 alone has no place for that:
-    /// there the credentials are those of their request.
+    /// Returns true if the client was asked to authenticate its connection to a server, or has done
+    /// so. HTTP/2 alone has no place for that: there the credentials are those of each request.
     fn is_authenticating(&self, server: &Server, own: Option<&OnceLock<Arc<Own>>>) -> bool {
         self.settings.protocol != UpstreamProtocol::Http2
             && own.and_then(OnceLock::get).is_some_and(|own| own.is_authenticating_at(&server.pool))
     }
 
-    /// A connection on which the client may authenticate, and nobody else is served: its own, kept or new; where there is no client, a new
-    /// one that ends with the request. It speaks HTTP/1 where it can: streams of HTTP/2 are for everybody.
+    /// A connection on which the client may authenticate, and nobody else is served: its own, kept
+    /// or new; where there is no client, a new one that ends with the request. It speaks HTTP/1
+    /// where it can: streams of HTTP/2 are for everybody.
     async fn open_authenticated(
         self: &Arc<Self>,
         server: &Server,
@@ -121,15 +122,16 @@ impl Upstream {
         Ok(origin)
     }
 
-    /// Has a connection on which the origin asks its client to authenticate be that client's alone from here on. Where it is shared, the
-    /// client's next request gets one of its own.
+    /// Has a connection on which the origin asks its client to authenticate be that client's alone
+    /// from here on. Where it is shared, the client's next request gets one of its own.
     pub fn bind(&self, origin: &mut Origin, own: &OnceLock<Arc<Own>>) {
         let Some(server) = self.servers.get(origin.server()).filter(|_| origin.binds()) else { return };
         let own = own.get_or_init(Arc::default);
         own.authenticates_at(&server.pool);
         if origin.is_for_all() {
             let turn = own.first_turn(&server.pool);
-            // Of streams that are challenged at the same time one gives its client the connection; those of the others end.
+            // Of streams that are challenged at the same time one gives its client the connection;
+            // those of the others end.
             origin.authenticates(Some(own).filter(|_| turn.is_some()), turn);
         }
     }
@@ -159,7 +161,8 @@ impl Upstream {
         Ok(kept.map(|(link, made)| Origin::new(server, Connected::H1(link), true, Some(made), of_client)))
     }
 
-    /// Counts a connection that serves a client alone as its own, unless it has so many that too few are left for others.
+    /// Counts a connection that serves a client alone as its own, unless it has so many that too
+    /// few are left for others.
     pub(super) fn claim(&self, server: &Server, terms: Terms<'_>) -> Result<Option<OfClient>, Error> {
         let Some(client) = terms.client else { return Ok(None) };
         let claimed = OfClient::claim(client, || self.pools.idle());
@@ -171,7 +174,8 @@ impl Upstream {
         claimed.map(Some).ok_or(Error::NoDescriptors)
     }
 
-    /// The same for a stream of a shared connection, where those to this server take so few that each is nearly a connection.
+    /// Claims a stream of a shared connection, if the server's connections take so few that each
+    /// stream is nearly a connection.
     pub(super) fn claim_stream(&self, server: &Server, terms: Terms<'_>) -> Result<Option<OfClient>, Error> {
         if server.pool.takes_few_streams() { self.claim(server, terms) } else { Ok(None) }
     }
@@ -188,14 +192,15 @@ impl Upstream {
         let binds = origin.binds();
         let Some((link, mut made)) = origin.into_idle() else { return };
         let own = made.own.as_ref().and_then(Weak::upgrade);
-        // Were the client's connection gone, nobody would use it. If it goes now, this ends with it below.
+        // Were the client's connection gone, nobody would use it. If it goes now, this ends with it
+        // below.
         if (made.own.is_some() || binds || self.settings.send_proxy.is_some())
             && !own.as_ref().is_some_and(|own| own.keeps_in(&server.pool))
         {
             return;
         }
         made.of_client = None;
-        // Whoever has the next turn finds it.
+        // The next in turn finds it.
         let turn = made.turn.take();
         server.pool.put(link, made, now, self.settings.keep_alive_connections);
         drop(turn);

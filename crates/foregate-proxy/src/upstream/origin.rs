@@ -27,9 +27,10 @@ use crate::settings::{self, UpstreamProtocol};
 use crate::time::clock;
 use crate::tls::Refusal;
 
-/// How long an HTTP/2 connection on which something is asked has to say nothing before it is taken for dead. An origin may be slower
-/// than a request was to wait for it: were its connection given up for each of those that were not answered in 50 ms, all others would
-/// connect anew as often. A packet that was lost is there after a second or two, sent again.
+/// How long an HTTP/2 connection on which something is asked has to say nothing before it is taken
+/// for dead. An origin may be slower than a request was to wait for it: were its connection given
+/// up for each of those that were not answered in 50 ms, all others would connect anew as often. A
+/// packet that was lost is there after a second or two, sent again.
 const DEAD_AFTER: Duration = Duration::from_secs(3);
 
 /// A connection to an origin, or a stream of one, that serves one request.
@@ -37,7 +38,7 @@ const DEAD_AFTER: Duration = Duration::from_secs(3);
 pub struct Origin {
     /// Bodies go and come here.
     pub link: Link,
-    /// Whether the connection has served requests before.
+    /// Set if the connection has served requests before.
     pub reused: bool,
     /// Of a connection of HTTP/1.
     made: Option<Box<Made>>,
@@ -46,7 +47,8 @@ pub struct Origin {
     keep_alive: bool,
     /// A head has come, if only an interim one.
     answered: bool,
-    /// The origin may take the connection for one user's: it has asked for credentials, or has got some.
+    /// The origin may take the connection for one user's: it has asked for credentials, or has got
+    /// some.
     binds: bool,
     /// The origin has sent something behind the end of its response.
     excess: bool,
@@ -129,7 +131,8 @@ impl Origin {
         }
     }
 
-    /// The client may authenticate on the connection, in this turn; without a client it serves this request alone.
+    /// The client may authenticate on the connection, in this turn; without a client it serves this
+    /// request alone.
     pub(super) fn authenticates(&mut self, own: Option<&Arc<Own>>, turn: Option<Turn>) {
         self.binds = true;
         if let Some(made) = &mut self.made {
@@ -138,12 +141,12 @@ impl Origin {
         }
     }
 
-    /// Whether the origin may take the connection for one user's.
+    /// Returns true if the origin may bind the connection to one user.
     pub(super) fn binds(&self) -> bool {
         self.binds
     }
 
-    /// Whether the connection is one of HTTP/1 that may serve all clients.
+    /// Returns true for an HTTP/1 connection that may serve all clients.
     pub(super) fn is_for_all(&self) -> bool {
         self.made.as_ref().is_some_and(|made| made.own.is_none())
     }
@@ -165,8 +168,8 @@ impl Origin {
         self.server
     }
 
-    /// Whether the origin has sent something behind the end of its response, so far as it has come: a body behind a head that has none,
-    /// another response, a stray line break. Its connection of HTTP/1 serves nobody any more.
+    /// Returns true if bytes behind the end of the response have arrived: a body behind a head that
+    /// has none, another response, a stray line break. The HTTP/1 connection is not reused then.
     pub(super) fn has_excess(&mut self) -> bool {
         if let Link::H1(link) = &mut self.link {
             self.excess |= link.is_received() && (!link.ahead().is_empty() || link.holds_back());
@@ -196,11 +199,12 @@ impl Origin {
                     refused(&attempt.lease)
                 })?;
                 if request.upgrade.is_some() && !sender.is_extended_connect_protocol_enabled() {
-                    // SETTINGS come before the first answer (RFC 9113, section 3.4); that `h2` may look at both just now does no harm
-                    // where the request can go another way.
+                    // SETTINGS come before the first answer (RFC 9113, section 3.4); that `h2` may
+                    // look at both just now does no harm where the request can go another way.
                     let has_said = attempt.lease.signs().has_answered();
                     if !has_said || upstream.protocol != UpstreamProtocol::Auto {
-                        // The first request of a connection may be here before the origin's SETTINGS are.
+                        // The first request of a connection may be here before the origin's
+                        // SETTINGS are.
                         let settled = tokio::time::timeout(upstream.connect_timeout, attempt.lease.settled());
                         // Rare, and large: kept out of the future that every request has.
                         let _ = Box::pin(settled).await;
@@ -250,12 +254,13 @@ impl Origin {
         }
     }
 
-    /// Whether the connection has ended, or takes no more requests, in the instant when this one came: it has served others, so
-    /// that `error` says nothing about the server.
+    /// Returns true if the connection ended, or stopped accepting requests, just as this one
+    /// arrived: it has served others, so that `error` says nothing about the server.
     pub fn is_race(&self, error: &Error) -> bool {
         let ended = match error {
             Error::OriginClosed | Error::Leftover => true,
-            // Of a connection that goes on, the origin refuses a stream because it has enough to do.
+            // Of a connection that goes on, the origin refuses a stream because it has enough to
+            // do.
             Error::OriginRefused => {
                 self.signs().is_some_and(|signs| signs.is_closed() && signs.has_answered())
             }
@@ -264,13 +269,15 @@ impl Origin {
         self.reused && ended && !self.has_begun()
     }
 
-    /// Whether the origin has refused the request on a connection that goes on, or has answered others.
+    /// Returns true if the origin has refused the request on a connection that continues, or has
+    /// answered others.
     pub fn is_refused_alone(&self, error: &Error) -> bool {
         let is_alone = |signs: &Signs| !signs.is_closed() || signs.has_answered();
         *error == Error::OriginRefused && self.signs().is_some_and(is_alone)
     }
 
-    /// Whether the server has failed on the request, so far as can be told: also one that refuses all that it is asked.
+    /// Returns true if the server has failed on the request, as far as is known: also if it refuses
+    /// every request.
     pub fn is_failure_of_the_server(&self, error: &Error, now: Instant) -> bool {
         let refuses = |attempt: &H2Attempt| attempt.lease.signs().is_to_blame(attempt.opened, now);
         error.is_failure_of_the_server()
@@ -287,10 +294,11 @@ impl Origin {
         self.h2.as_ref().map(|attempt| attempt.lease.signs())
     }
 
-    /// The request is given up for `error`. If nothing has come for it in time, an HTTP/2 connection from which nothing at all has come for
-    /// as long, and for [`DEAD_AFTER`], may be dead without a word: no other request shall find out the same way. If it is its client
-    /// that ends it, a connection of HTTP/1 is reset: clients that ask and leave would have the system run out of ports, each of
-    /// which it keeps for a minute after a plain close.
+    /// The request is given up for `error`. If nothing has come for it in time, an HTTP/2
+    /// connection from which nothing at all has come for as long, and for [`DEAD_AFTER`], may be
+    /// dead without a word: no other request shall find out the same way. If it is its client that
+    /// ends it, a connection of HTTP/1 is reset: clients that ask and leave would have the system
+    /// run out of ports, each of which it keeps for a minute after a plain close.
     pub fn gave_up(&self, error: &Error, settings: &settings::Upstream) {
         if error.side() == Side::Downstream {
             self.link.reset_on_close();
@@ -303,7 +311,7 @@ impl Origin {
         self.gave_up_after(span);
     }
 
-    /// The same when nothing has come for it for `span`.
+    /// Records that no response has begun for `span`.
     pub fn gave_up_after(&self, span: Duration) {
         if let Some(H2Attempt { lease, .. }) = self.h2.as_deref()
             && lease.signs().is_silent_for(span.max(DEAD_AFTER), Instant::now())
@@ -312,7 +320,7 @@ impl Origin {
         }
     }
 
-    /// Whether something of a response has come, if only a part of its head, or an interim one.
+    /// Returns true if a response has begun, with a part of its head or an interim one.
     pub fn has_begun(&self) -> bool {
         let ahead = match (&self.link, self.h2.as_deref()) {
             (Link::H1(link), _) => !link.ahead().is_empty(),
@@ -383,11 +391,11 @@ impl Origin {
         }
     }
 
-    /// Prepares for the body of the final head just received, and tells how it is framed.
+    /// Prepares for the body behind the final head just received, and returns its framing.
     ///
     /// # Errors
     ///
-    /// Lengths that contradict each other, or a chunked body that begins with what is no chunk.
+    /// Contradictory lengths, or a chunked body with an invalid start.
     pub fn begin_body(
         &mut self,
         upstream: &Upstream,
@@ -407,7 +415,7 @@ impl Origin {
                     _ => None,
                 };
                 if let Some(why) = bodiless.filter(|_| !tunnel) {
-                    // What comes later is found when the exchange is over.
+                    // Later input is found at the end of the exchange.
                     let found = link.poll_refused(why, &mut Context::from_waker(Waker::noop()));
                     self.excess = found == Poll::Ready(true);
                     match self.excess {
@@ -421,7 +429,8 @@ impl Origin {
                     _ if link.is_received() => BodyLength::Empty,
                     Some(0) => match link.poll_receive(&mut Context::from_waker(Waker::noop())) {
                         Poll::Ready(Ok(Received::End)) if link.trailers().is_empty() => BodyLength::Fixed(0),
-                        // Trailers may come behind it, which have no place behind a length in HTTP/1.
+                        // Trailers may come behind it, which have no place behind a length in
+                        // HTTP/1.
                         Poll::Ready(Ok(Received::End)) | Poll::Pending if request.takes_trailers() => {
                             BodyLength::Chunked
                         }
@@ -475,7 +484,8 @@ fn h2_error(error: h2::Error, stream: u32, lease: &Lease) -> Error {
     if lease.signs().refusal().is_some() && !lease.signs().has_answered() {
         return Error::OriginTls;
     }
-    // The origin names the last stream that it has looked at; `h2` has only those beyond fail for that.
+    // The origin names the last stream that it has looked at; `h2` has only those beyond fail for
+    // that.
     let beyond_the_last = error.is_go_away() && error.is_remote();
     if beyond_the_last || error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM) {
         return Error::OriginRefused;
@@ -486,7 +496,7 @@ fn h2_error(error: h2::Error, stream: u32, lease: &Lease) -> Error {
     {
         return Error::OriginReset(reason);
     }
-    // Otherwise the origin has ended the connection, or what came on another stream, or on none.
+    // Otherwise the origin has ended the connection, or another stream's frames have.
     let broken_here = lease.signs().is_broken_by(stream);
     if connection && !broken_here { Error::OriginClosed } else { Error::Origin(error.into()) }
 }

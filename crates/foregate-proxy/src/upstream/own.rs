@@ -1,5 +1,5 @@
-//! Connections to origins that belong to one connection of a client and serve no other: their PROXY header names it, or its user has
-//! authenticated on them.
+//! Connections to origins that belong to one connection of a client and serve no other: their PROXY
+//! header names it, or its user has authenticated on them.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,7 +9,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Pool;
 
-/// Servers at which a client's connection has such connections wait for its next request. At others they end with the request.
+/// Servers at which a client's connection has such connections wait for its next request. At others
+/// they end with the request.
 const SERVERS_MOST: usize = 16;
 
 /// The connections to origins of one connection of a client. They are closed with it.
@@ -30,8 +31,8 @@ impl OwnServer {
     }
 }
 
-/// The right to use the connection on which a client authenticates. Its streams over HTTP/2 take turns: a handshake has several
-/// requests, all of which have to be on one connection.
+/// The right to use the connection on which a client authenticates. Its streams over HTTP/2 take
+/// turns: a handshake has several requests, all of which have to be on one connection.
 #[derive(Debug)]
 pub struct Turn {
     _permit: OwnedSemaphorePermit,
@@ -44,36 +45,39 @@ impl From<OwnedSemaphorePermit> for Turn {
 }
 
 impl Own {
-    /// Whether a connection may be kept in this pool.
+    /// Returns true if a connection may be kept in this pool.
     pub(super) fn keeps_in(&self, pool: &Arc<Pool>) -> bool {
         self.with(pool, |_| {}).is_some()
     }
 
-    /// Takes note that the client authenticates at this server. From here on it uses connections of its own there.
+    /// Takes note that the client authenticates at this server. From here on it uses connections of
+    /// its own there.
     pub(super) fn authenticates_at(&self, pool: &Arc<Pool>) {
         self.with(pool, |server| {
             server.turn.get_or_insert_with(|| Arc::new(Semaphore::new(1)));
         });
     }
 
-    /// Whether the client authenticates at this server.
+    /// Returns true if the client authenticates at this server.
     pub(super) fn is_authenticating_at(&self, pool: &Arc<Pool>) -> bool {
         self.turns_at(pool).is_some()
     }
 
-    /// Whether it has a connection for that now, in use or idle.
+    /// Returns true if it has a connection for that now, in use or idle.
     pub(super) fn is_bound_to(self: &Arc<Self>, pool: &Arc<Pool>) -> bool {
         self.turns_at(pool).is_some_and(|turns| turns.available_permits() == 0 || pool.has_own(self))
     }
 
-    /// Waits for the turn to use the connection on which the client authenticates. `None` where that takes longer than `patience`, as
-    /// behind a response that does not end: the request goes over a further connection.
+    /// Waits for the turn to use the connection on which the client authenticates. `None` where
+    /// that takes longer than `patience`, as behind a response that does not end: the request goes
+    /// over a further connection.
     pub(super) async fn turn(&self, pool: &Arc<Pool>, patience: Duration) -> Option<Turn> {
         let turns = self.turns_at(pool)?;
         tokio::time::timeout(patience, turns.acquire_owned()).await.ok()?.ok().map(Turn::from)
     }
 
-    /// The turn of the first connection on which the client is asked to authenticate; `None` where it has another one already.
+    /// The turn of the first connection on which the client is asked to authenticate; `None` where
+    /// it has another one already.
     pub(super) fn first_turn(self: &Arc<Self>, pool: &Arc<Pool>) -> Option<Turn> {
         if self.is_bound_to(pool) {
             return None;
@@ -85,13 +89,14 @@ impl Own {
         self.0.lock().iter().find(|server| server.is_at(pool))?.turn.clone()
     }
 
-    /// What `with` returns for the entry of a server, which is made; `None` where there are too many.
+    /// The result of `with` for the entry of a server, which is created; `None` if there are too
+    /// many.
     fn with<R>(&self, pool: &Arc<Pool>, with: impl FnOnce(&mut OwnServer) -> R) -> Option<R> {
         let mut servers = self.0.lock();
         if let Some(server) = servers.iter_mut().find(|server| server.is_at(pool)) {
             return Some(with(server));
         }
-        // Those of servers that are gone, with a reload or as names changed, have nothing any more.
+        // Entries of servers that are gone, after a reload or as names changed, are empty.
         if servers.len() >= SERVERS_MOST {
             servers.retain(|server| server.pool.strong_count() > 0);
         }

@@ -1,8 +1,8 @@
 //! Connections to one origin server that wait for their next request, shared by all threads.
 //!
-//! HTTP/1 connections are used last-in first-out: the warmest first, and those that are not needed grow old. Where the origin closes
-//! connections soon, those that the load needs take turns (`idle_limit.rs`).
-//! HTTP/2 connections are shared by stream.
+//! HTTP/1 connections are used last-in first-out: the warmest first, and those that are not needed
+//! grow old. Where the origin closes connections soon, those that the load needs take turns
+//! (`idle_limit.rs`). HTTP/2 connections are shared by stream.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,12 +24,14 @@ use crate::link::H1Link;
 use crate::time::clock;
 use crate::transport::stream::IdleState;
 
-/// Where a connection takes no more streams than this, each counts as a connection of its client's: a client must not use up the
-/// descriptors of others by one stream after the other either.
+/// Where a connection takes no more streams than this, each counts as a connection of its client's:
+/// a client must not use up the descriptors of others by one stream after the other either.
 const FEW_STREAMS: u32 = 8;
-/// How long after a connection has borne all its resets the next one is made before those that are there are full.
+/// How long after a connection has borne all its resets the next one is made before those that are
+/// there are full.
 const WEARS_FOR: Duration = Duration::from_secs(10);
-/// How long a connection that has no more room is waited for to say that it has. Its SETTINGS come with its first bytes.
+/// How long a connection that has no more room is waited for to say that it has. Its SETTINGS come
+/// with its first bytes.
 const SETTLED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Connections to one origin server.
@@ -40,7 +42,7 @@ pub struct Pool {
     open: Arc<AtomicUsize>,
     idle_limit: IdleLimit,
     shared: Mutex<Vec<Arc<Shared>>>,
-    /// Who waits for a connection to share.
+    /// The waiters for a connection to share.
     pub(super) queue: Arc<Queue>,
     /// The connection that was made last speaks HTTP/1.
     pub(super) speaks_http1: AtomicBool,
@@ -70,7 +72,7 @@ impl Pool {
         }
     }
 
-    /// Whether nothing has come on an idle connection, which is in this state. What has is taken note of.
+    /// Returns true if an idle connection in this state has no input. Input is recorded.
     fn is_quiet(&self, state: IdleState, now: Instant) -> bool {
         if state == IdleState::Excess {
             self.excess.note(now);
@@ -94,10 +96,10 @@ impl Pool {
         made.open = Some(Open::count(&self.open));
     }
 
-    /// The connection used last, or the oldest where the origin would close it (see `idle_limit.rs`), and how it was made; of those that
-    /// are for one connection of a client alone, where that is `own`.
-    /// Those that have died while idle, or on which anything has come, are dropped on the way: the kernel is asked, since bytes that
-    /// the event loop has not heard of yet would become the response to the next request.
+    /// The connection used last, or the oldest if the origin would close it (see `idle_limit.rs`),
+    /// with its facts; of those that are for one connection of a client alone, only those of `own`.
+    /// Those that have died while idle, or have input, are dropped on the way: the kernel is asked,
+    /// since unreported bytes would become the response to the next request.
     pub fn take(&self, now: Instant, ages: Ages, own: Option<&Arc<Own>>) -> Option<(Box<H1Link>, Box<Made>)> {
         loop {
             let limit = self.idle_limit.get();
@@ -116,7 +118,7 @@ impl Pool {
         }
     }
 
-    /// Whether one is idle that belongs to this connection of a client.
+    /// Returns true if one is idle that belongs to this connection of a client.
     pub(super) fn has_own(&self, own: &Arc<Own>) -> bool {
         let own = Arc::as_ptr(own);
         self.idle.lock().own.iter().any(|entry| entry.is_of(own))
@@ -158,7 +160,8 @@ impl Pool {
         });
     }
 
-    /// Drops idle connections that were made before `moved` and lead to an address that is `gone`. Those of HTTP/2 take no more streams.
+    /// Drops idle connections that were made before `moved` and lead to an address that is `gone`.
+    /// Those of HTTP/2 take no more streams.
     pub fn retire(&self, moved: Instant, gone: impl Fn(IpAddr) -> bool) {
         retain(&mut self.shared.lock(), |shared| {
             let retired = shared.born < moved && shared.address.is_some_and(&gone);
@@ -204,7 +207,7 @@ impl Pool {
     pub fn evict(&self) -> bool {
         let oldest = self.oldest();
         let mut shared = self.shared.lock();
-        // Streams are opened only on what is found in the list.
+        // Streams are opened only on connections in the list.
         let is_oldest = |shared: &Arc<Shared>| shared.idle_since().is_some_and(|since| Some(since) == oldest);
         if let Some(at) = shared.iter().position(is_oldest) {
             let evicted = shared.remove(at);
@@ -233,7 +236,7 @@ impl Pool {
             .find_map(Shared::lease)
     }
 
-    /// Waits for a moment for what the origin of the latest connection says of its streams, unless it has.
+    /// Waits for a moment for the stream limit of the latest connection, unless it is known.
     pub async fn settled(&self) {
         let latest = self.shared.lock().last().filter(|shared| shared.is_to_be_waited_for()).cloned();
         if let Some(shared) = latest {
@@ -241,7 +244,8 @@ impl Pool {
         }
     }
 
-    /// How many streams a new connection takes before its origin has said so, and where that is to be told.
+    /// How many streams a new connection takes before its origin has said so, and where that is to
+    /// be told.
     pub fn streams_at_first(&self) -> (u32, Arc<AtomicU32>) {
         let said = self.streams.load(Ordering::Relaxed);
         (if said == 0 { STREAMS_AT_FIRST } else { said }, Arc::clone(&self.streams))
@@ -252,18 +256,19 @@ impl Pool {
         Some(self.streams.load(Ordering::Relaxed)).filter(|said| *said > 0)
     }
 
-    /// Whether connections take but a few streams.
+    /// Returns true if connections accept only a few streams.
     pub(super) fn takes_few_streams(&self) -> bool {
         self.streams_said().is_some_and(|said| said <= FEW_STREAMS)
     }
 
-    /// Whether a connection has borne all its resets not long ago.
+    /// Returns true if a connection has recently reached its limit of resets.
     pub(super) fn wears_out(&self, now: Instant) -> bool {
         let last = self.wear.lock().last;
         last.is_some_and(|(last, _)| now.saturating_duration_since(last) < WEARS_FOR)
     }
 
-    /// How many connections should be made beside those that are there, so that one takes the place of each that has borne all its resets.
+    /// How many connections should be made beside those that are there, so that one takes the place
+    /// of each that has borne all its resets.
     pub(super) fn missing(&self, now: Instant) -> u32 {
         let is_fresh = |shared: &&Arc<Shared>| shared.takes_more() && !shared.is_short();
         let fresh = self.shared.lock().iter().filter(is_fresh).count();
@@ -275,7 +280,7 @@ impl Pool {
         self.wear.lock().failed = Some(now);
     }
 
-    /// Takes note of what a connection speaks, and how long it has taken to make it.
+    /// Records the protocol of a connection, and the time that it took to open.
     pub(super) fn has_made(&self, made: &Connected, took: Duration) {
         self.speaks_http1.store(matches!(made, Connected::H1(_)), Ordering::Relaxed);
         let mut wear = self.wear.lock();
@@ -297,7 +302,7 @@ impl Drop for Pool {
     }
 }
 
-/// Drops what is not to be kept.
+/// Drops the others.
 fn retain(shared: &mut Vec<Arc<Shared>>, is_kept: impl Fn(&Shared) -> bool) {
     shared.retain(|shared| {
         let is_kept = is_kept(shared);

@@ -1,4 +1,4 @@
-//! The pools of all upstreams, found by what connections to a server have in common.
+//! The pools of all upstreams, found by the common parameters of connections to a server.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -13,7 +13,8 @@ use crate::counters::metrics::ShardedGauge;
 use crate::settings::{ProxyProtocolVersion, UpstreamProtocol};
 use crate::tls::Connector;
 
-/// What must be equal for two servers to share connections, across upstreams and reloads.
+/// The parameters that must be equal for two servers to share connections, across upstreams and
+/// reloads.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct PoolKey {
     pub address: ServerAddress,
@@ -50,8 +51,9 @@ impl Pools {
         self.pools.lock().retain(|_, pool| pool.strong_count() > 0);
     }
 
-    /// Closes the connection that has been idle for longest, whoever it belongs to, to make room for another; whether there was
-    /// one. Looks at all pools, if anything is idle: for when descriptors are scarce.
+    /// Closes the connection of any pool that has been idle for longest, to make room for another;
+    /// returns false if there was none. Scans all pools, if any connection is idle: for when
+    /// descriptors are scarce.
     pub fn evict(&self) -> bool {
         while self.idle() > 0 {
             let oldest = {
@@ -69,9 +71,10 @@ impl Pools {
         false
     }
 
-    /// How many connections are idle. Looks at no pool, since every request may ask that a busy client makes.
+    /// How many connections are idle. Looks at no pool, since every request may ask that a busy
+    /// client makes.
     pub fn idle(&self) -> usize {
-        // What is being taken and given meanwhile may have been seen in part.
+        // Concurrent changes may have been seen in part.
         usize::try_from(self.idle.get()).unwrap_or(0)
     }
 }
@@ -106,7 +109,7 @@ mod tests {
         ((link, Made::new(born, None)), peer)
     }
 
-    /// What is idle, one by one.
+    /// The number of idle connections, one by one.
     fn looked_at(pools: &Pools) -> usize {
         pools.pools.lock().values().filter_map(Weak::upgrade).map(|pool| pool.count_idle()).sum()
     }
@@ -136,7 +139,7 @@ mod tests {
             shared.push(Shared::unanswered(now).await);
         }
         let ages = |second| Ages { idle: Duration::from_secs(second), total: Duration::from_secs(60) };
-        // Threads, so that what two of them do to a connection at once is counted once.
+        // Threads, so that concurrent changes of a connection are counted once.
         std::thread::scope(|scope| {
             for seed in 0..4 {
                 let mut connections: Vec<_> = connections.drain(..EACH).collect();

@@ -6,8 +6,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// How many wait, and how many connections are being made for them: one at a time as long as nobody knows how many requests it will take,
-/// and as many as it needs for all afterwards.
+/// How many wait, and how many connections are being made for them: one at a time as long as nobody
+/// knows how many requests it will take, and as many as it needs for all afterwards.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     counts: Mutex<Counts>,
@@ -27,7 +27,8 @@ impl Queue {
         Place { queue: Arc::clone(self) }
     }
 
-    /// The right to make a connection that nobody waits for yet, unless as many as `most` are being made.
+    /// The right to make a connection that nobody waits for yet, unless as many as `most` are being
+    /// made.
     pub fn make_ahead(self: &Arc<Self>, most: u32) -> Option<Making> {
         self.make(|counts| counts.making < most)
     }
@@ -54,8 +55,9 @@ impl Place {
         self.queue.over.notified()
     }
 
-    /// The right to make a connection, where those that are being made are too few for all who wait. Each takes so many `requests`;
-    /// `None` where that is not known, or one after the other shall be tried.
+    /// The right to make a connection, if those being made are too few for all waiters. Each
+    /// accepts so many `requests`; `None` if that is unknown, or one after the other should be
+    /// tried.
     pub fn make(&self, requests: Option<u32>) -> Option<Making> {
         self.queue.make(|Counts { waiting, making }| {
             *making == 0 || requests.is_some_and(|requests| making.saturating_mul(requests) < *waiting)
@@ -69,7 +71,7 @@ impl Drop for Place {
     }
 }
 
-/// A connection that is being made. Those who wait look again once it is dropped.
+/// A connection that is being made. The waiters check again once it is dropped.
 #[derive(Debug)]
 pub(super) struct Making {
     queue: Arc<Queue>,

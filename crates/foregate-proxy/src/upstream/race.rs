@@ -1,4 +1,5 @@
-//! Connects to one of the addresses of a server's name: the next one is tried beside one that is slow (RFC 8305).
+//! Connects to one of the addresses of a server's name: the next one is tried beside one that is
+//! slow (RFC 8305).
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
@@ -14,14 +15,17 @@ use super::connect::tcp;
 use super::{Server, Upstream};
 use crate::limits::descriptors::{self, Used};
 
-/// How long a connection is waited for before the next address is tried as well (RFC 8305, section 5).
+/// How long a connection is waited for before the next address is tried as well (RFC 8305, section
+/// 5).
 const NEXT_AFTER: Duration = Duration::from_millis(250);
-/// The least time that an address has before its attempt makes room for those of others. So there are few at a time.
+/// The least time that an address has before its attempt makes room for those of others. So there
+/// are few at a time.
 const SHARE_MIN: Duration = Duration::from_secs(1);
 
 impl Upstream {
-    /// A connection to the first of these addresses that takes one. They take turns to be tried first. `suspects` are those that are
-    /// being tried, in the order in which they were begun; at the end the one that has taken the connection.
+    /// A connection to the first of these addresses that takes one. They take turns to be tried
+    /// first. `suspects` are those that are being tried, in the order in which they were begun; at
+    /// the end the one that has taken the connection.
     pub(super) async fn first_of(
         &self,
         server: &Server,
@@ -30,7 +34,8 @@ impl Upstream {
         place: Used,
         suspects: &mut Vec<IpAddr>,
     ) -> io::Result<(TcpStream, Used)> {
-        // A server that is down costs one attempt, at each of its addresses in turn: one that takes connections may be what fails.
+        // A server that is down costs one attempt, at each of its addresses in turn: the one that
+        // accepts connections may be the faulty one.
         let is_well = server.record.health.failures() == 0;
         let mut order = server.remembered.turns.order(found, is_well, Instant::now());
         order.truncate(if is_well { order.len() } else { 1 });
@@ -58,7 +63,8 @@ impl Upstream {
         won
     }
 
-    /// No request fails for an address that does not answer beside one that does: somebody has to be told.
+    /// No request fails for an address that does not answer beside one that does: somebody has to
+    /// be told.
     fn tell_of_address(&self, server: &Server, address: IpAddr, error: &str) {
         if server.remembered.address.take(Instant::now()) {
             tracing::warn!(
@@ -72,9 +78,10 @@ impl Upstream {
     }
 }
 
-/// Tries addresses in their order: the next one as soon as one has failed, or is slow while there is a descriptor for another. Each has
-/// its `share` of the time, but for the last one, which has all that is left. The first to take a connection wins. `lost` is told of each
-/// that has failed, or was overtaken by one that began later.
+/// Tries addresses in their order: the next one as soon as one has failed, or is slow while there
+/// is a descriptor for another. Each has its `share` of the time, but for the last one, which has
+/// all that is left. The first to take a connection wins. `lost` is told of each that has failed,
+/// or was overtaken by one that began later.
 async fn race(
     order: Vec<IpAddr>,
     port: u16,
@@ -124,7 +131,8 @@ async fn attempt(address: SocketAddr, limit: Duration, place: Used) -> (IpAddr, 
     (address.ip(), connected.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into())), place)
 }
 
-/// Whether the machine has no way to an address, such as one of IPv6 where it has none itself, or one of a link that is not named.
+/// Returns true if the machine has no route to an address, such as one of IPv6 without IPv6, or a
+/// link-local one without its link.
 fn is_without_route(error: &io::Error) -> bool {
     let code = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(code, Some(Errno::NETUNREACH | Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT | Errno::INVAL))

@@ -1,4 +1,5 @@
-//! What is remembered of a server beside its health: whose turn it is of its name's addresses, which it had, and what operators were told.
+//! The state of a server beside its health: the turns of its name's addresses, its former
+//! addresses, and reports to operators.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -8,16 +9,16 @@ use parking_lot::Mutex;
 use super::turns::Turns;
 use crate::time::notices::Notices;
 
-/// For how long connections to an address go on being used that the name has no more. Names whose answers are a part of many
-/// addresses, in turns, have it back by then.
+/// The time for which connections to a removed address of a name stay in use. Names that answer
+/// with varying parts of many addresses have it back by then.
 const MOVED_AFTER: Duration = Duration::from_secs(30);
 /// Addresses of a name that are remembered; beyond, those that were not seen for longest are not.
 const SEEN_MOST: usize = 256;
 
-/// What is remembered of a server.
+/// The state of a server.
 #[derive(Debug, Default)]
 pub(super) struct Remembered {
-    /// Whose turn it is of its name's addresses.
+    /// The turns of its name's addresses.
     pub turns: Turns,
     seen: Mutex<Seen>,
     /// A handshake has failed.
@@ -41,13 +42,14 @@ impl Remembered {
         self.tls_failure.lock().clone()
     }
 
-    /// Takes note of the addresses that the name has now. Connections that were made before the result, if there is one, may be to
-    /// an address that it has had no more for a while: [`Self::has`] tells.
+    /// Takes note of the addresses that the name has now. Connections that were made before the
+    /// result, if there is one, may be to an address that it has had no more for a while:
+    /// [`Self::has`] tells.
     pub fn see(&self, addresses: &[IpAddr], now: Instant) -> Option<Instant> {
         self.seen.lock().see(addresses, now)
     }
 
-    /// The same where the name has these addresses and no others: those that it had are gone at once.
+    /// Records that the name has these addresses and no others: former ones are gone at once.
     pub fn see_all(&self, addresses: &[IpAddr], now: Instant) -> Option<Instant> {
         let mut seen = self.seen.lock();
         let before = seen.addresses.len();
@@ -58,7 +60,7 @@ impl Remembered {
         seen.see(addresses, now)
     }
 
-    /// Whether the name has this address, or had it a while ago.
+    /// Returns true if the name has this address, or had it a while ago.
     pub fn has(&self, address: IpAddr) -> bool {
         self.seen.lock().addresses.iter().any(|(seen, _)| *seen == address)
     }

@@ -1,4 +1,4 @@
-//! What origins still send of responses that nobody needs any more.
+//! The rest of abandoned responses.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -8,20 +8,22 @@ use std::time::{Duration, Instant};
 use super::{Origin, Upstream};
 use crate::link::{Link, Received};
 
-/// The most that is read of it, bytes. Beyond, the origin's connection ends, or its stream is reset.
+/// The most that is read of it, bytes. Beyond, the origin's connection ends, or its stream is
+/// reset.
 const MOST: usize = 64 * 1024;
 
 /// How long that may take.
 const WITHIN: Duration = Duration::from_secs(2);
 
 impl Upstream {
-    /// The exchange with a server is over: its connection is kept for another one if it is fit for that.
+    /// The exchange with a server is over: its connection is kept for another one if it is fit for
+    /// that.
     pub fn recycle(self: &Arc<Self>, mut origin: Origin, now: Instant) {
         self.note_excess(&mut origin, now);
         let Link::H2(link) = &mut origin.link else { return self.keep(origin, now) };
         let Some(why) = link.take_refused() else { return };
-        // Origins may end a stream behind a head that has no body with a frame of its own. Were it reset instead, they would have
-        // had enough of us after some.
+        // Origins may end a stream behind a head that has no body with a frame of its own. Were it
+        // reset instead, they would have had enough of us after some.
         if let Poll::Ready(found) = link.poll_refused(why, &mut Context::from_waker(Waker::noop())) {
             return self.count_excess(u64::from(found));
         }
@@ -35,7 +37,8 @@ impl Upstream {
         tokio::spawn(tokio::time::timeout(WITHIN, end));
     }
 
-    /// What the origin still sends is read and dropped, if that is little, so that its connection can be kept.
+    /// Reads and drops the rest of a response, if that is short, so that its connection can be
+    /// kept.
     pub fn drop_rest(self: &Arc<Self>, mut origin: Origin) {
         if let Link::H2(link) = &mut origin.link {
             link.take_refused();
@@ -63,7 +66,8 @@ impl Upstream {
     }
 }
 
-/// Reads the rest of a body and drops it; `None` where that is more than `left`, or the origin fails.
+/// Reads the rest of a body and drops it; `None` where that is more than `left`, or the origin
+/// fails.
 fn poll_drop(origin: &mut Origin, left: &mut usize, cx: &mut Context<'_>) -> Poll<Option<()>> {
     loop {
         match ready!(origin.link.poll_receive(cx)) {

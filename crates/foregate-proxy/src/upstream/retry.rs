@@ -1,7 +1,7 @@
-//! Rules for further attempts: after which failure, whether it is safe, and where the request goes.
+//! Rules for further attempts: the failures that they cover, their safety, and the next upstream.
 //!
-//! A request counts what each rule has allowed it. Rules are those of the upstream that is asked: one that was asked in the place of
-//! another has its own.
+//! A request counts the attempts of each rule. The rules are those of the present upstream: one
+//! that replaces another has its own.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,7 +22,7 @@ pub enum Cause {
     Status(u16, bool),
 }
 
-/// What the rules have led to so far.
+/// The state of the rules for a request.
 #[derive(Debug, Default)]
 pub struct Rules<'a> {
     /// By when the present attempt must have brought a response, where another may follow.
@@ -33,7 +33,8 @@ pub struct Rules<'a> {
     pub next: Option<&'a Arc<Upstream>>,
     /// How many attempts each rule of the present upstream has allowed.
     used: Vec<u32>,
-    /// The changes to the request for the present upstream, those of an earlier one first: a field that was taken away stays away.
+    /// The changes to the request for the present upstream, those of an earlier one first: a field
+    /// that was taken away stays away.
     diversions: Vec<Elsewhere>,
     /// The request counts among those of the upstreams that were asked before.
     before: Vec<Active<'a>>,
@@ -63,12 +64,12 @@ impl Cause {
         }
     }
 
-    /// Whether an origin cannot have begun to process the request.
+    /// Returns true if an origin cannot have begun to process the request.
     fn is_before_sending(self) -> bool {
         matches!(self, Self::Error(error) if error.is_before_sending())
     }
 
-    /// Whether the same server may be asked once more.
+    /// Returns true if the same server may be asked once more.
     fn spares_server(self) -> bool {
         match self {
             Self::Error(error) => !error.is_of_the_server(),
@@ -76,7 +77,7 @@ impl Cause {
         }
     }
 
-    /// Whether the service as a whole has said that it wants to be left alone for a while (RFC 6585, section 4).
+    /// Returns true unless the service as a whole has asked for a pause (RFC 6585, section 4).
     fn spares_upstream(self) -> bool {
         !matches!(self, Self::Status(429, true))
     }
@@ -95,7 +96,8 @@ impl<'a> Rules<'a> {
         self
     }
 
-    /// The client has got an interim response: a response is not exchanged for another one any more.
+    /// The client has got an interim response: a response is not exchanged for another one any
+    /// more.
     pub fn has_relayed(&mut self) {
         self.relayed = true;
     }
@@ -123,12 +125,12 @@ impl<'a> Rules<'a> {
         self.until
     }
 
-    /// Whether any rule is about this.
+    /// Returns true if any rule covers this.
     pub fn is_about(&self, upstream: &settings::Upstream, cause: Cause) -> bool {
         !self.relayed && upstream.retry.iter().any(|rule| cause.is_covered_by(rule))
     }
 
-    /// Whether a rule allows another attempt; then it is known where.
+    /// Returns true if a rule allows another attempt, and chooses its place.
     pub fn allow(
         &mut self,
         (attempts, active): (&mut Attempts, &mut Active<'a>),
@@ -159,7 +161,7 @@ impl<'a> Rules<'a> {
                 return true;
             };
             let other = self.others.iter().find(|other| other.settings.name == elsewhere.upstream);
-            // What is down as well is not asked in the place of what is down.
+            // An upstream that is down as well is no replacement.
             let Some(other) = other.filter(|other| other.is_any_up(now)) else { continue };
             if !active.may_retry() {
                 return false;

@@ -1,4 +1,5 @@
-//! Servers of services: in an upstream at work, those that the SRV records name stand in the place of each `srv:`.
+//! Servers of services: in an upstream at work, those that the SRV records name stand in the place
+//! of each `srv:`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +63,7 @@ impl Expanded {
         expanded
     }
 
-    /// Whether the services still have the servers that were known.
+    /// Returns true if the services still have the known servers.
     pub(super) fn is_current(&self) -> bool {
         self.services.iter().all(|(service, known)| service.servers() == *known)
     }
@@ -70,7 +71,7 @@ impl Expanded {
     /// Waits for the first lookups of services to end, `limit` at most.
     pub(super) async fn looked_up(&self, limit: Duration) {
         let all = self.services.iter().map(|(service, _)| service.looked_up());
-        // What is not known by then is used when it is.
+        // Later answers are used when they arrive.
         let _ = tokio::time::timeout(limit, futures_util::future::join_all(all)).await;
     }
 
@@ -81,7 +82,8 @@ impl Expanded {
     }
 }
 
-/// A weight of up to 65,535 as one of ours. One of 0 is the least there is (RFC 2782 gives it a small chance beside others).
+/// A weight of up to 65,535 as one of ours. One of 0 is the least there is (RFC 2782 gives it a
+/// small chance beside others).
 fn scaled(weight: u16, largest: u16) -> u32 {
     let (weight, largest) = (u32::from(weight), u32::from(largest));
     let scaled = if largest > WEIGHT_MOST { weight * WEIGHT_MOST / largest } else { weight };

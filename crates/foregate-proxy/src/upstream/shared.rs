@@ -20,12 +20,14 @@ use crate::time::clock;
 
 /// Streams that are opened on one HTTP/2 connection at the same time, whatever the origin allows.
 pub(super) const STREAMS_PER_CONNECTION: u32 = 100;
-/// Streams of one HTTP/2 connection that we reset, because their clients have gone, before it gets no new ones. Many origins end
-/// a connection on which there are a few hundred, or many in a short time, and all that is under way on it with them. Streams that
-/// are open count as well, since each may come to be reset.
+/// Streams of one HTTP/2 connection that we reset, because their clients have gone, before it gets
+/// no new ones. Many origins end a connection on which there are a few hundred, or many in a short
+/// time, and all that is under way on it with them. Streams that are open count as well, since each
+/// may come to be reset.
 pub(super) const RESETS_PER_CONNECTION: u32 = 100;
-/// Streams that are opened on a connection before the origin has said how many it takes, where none has said so yet. Those that wait
-/// for more do so for little longer than a connection takes to be made; more might be refused.
+/// Streams that are opened on a connection before the origin has said how many it takes, where none
+/// has said so yet. Those that wait for more do so for little longer than a connection takes to be
+/// made; more might be refused.
 pub(super) const STREAMS_AT_FIRST: u32 = 8;
 
 /// An HTTP/2 connection to an origin server.
@@ -52,14 +54,14 @@ pub struct Shared {
     _used: oneshot::Sender<Infallible>,
 }
 
-/// Whether an HTTP/2 connection is idle. One that has ended counts until its pool is looked through.
+/// Tracks if an HTTP/2 connection is idle. One that has ended counts until its pool is scanned.
 #[derive(Debug)]
 pub(super) struct Rest {
     /// When its last stream ended.
     pub(super) since: Instant,
     /// Where it counts while it is idle, if others can find it.
     counts_in: Option<Arc<ShardedGauge>>,
-    /// It counts there.
+    /// It is counted there.
     counted: bool,
 }
 
@@ -91,7 +93,7 @@ impl Shared {
         }
     }
 
-    /// Whether it takes more requests, now or once others are over.
+    /// Returns true if it accepts more requests, now or once others are over.
     pub(super) fn takes_more(&self) -> bool {
         !self.signs.is_closed() && self.resets_left() > 0
     }
@@ -101,7 +103,7 @@ impl Shared {
         RESETS_PER_CONNECTION.saturating_sub(self.signs.resets())
     }
 
-    /// Whether it has little room for more streams, now and once those that are open are reset as well.
+    /// Returns true if it has little room for more streams, now and after resets of all open ones.
     pub(super) fn is_short(&self) -> bool {
         let allowed = self.streams_allowed();
         let room = allowed.min(self.resets_left()).saturating_sub(self.streams.load(Ordering::Relaxed));
@@ -132,18 +134,19 @@ impl Shared {
         allowed
     }
 
-    /// Whether its origin may not have said yet how many streams it takes. That is waited for once.
+    /// Returns true if its origin may not have stated its stream limit yet. That is awaited once.
     pub(super) fn is_to_be_waited_for(&self) -> bool {
         self.takes_more()
             && self.streams_allowed() == self.streams_at_first
             && !self.waited_for.swap(true, Ordering::Relaxed)
     }
 
-    /// Waits until the origin has said what it can do: its SETTINGS come before it answers anything (RFC 9113, section 3.4).
+    /// Waits for the origin's SETTINGS, which come before any response (RFC 9113, section 3.4).
     pub(super) async fn settled(&self) {
         let mut unsettled = self.unsettled.lock().await;
         if let Some(pings) = &mut *unsettled {
-            // One may be out for somebody who has stopped waiting. A failure is one of the connection, which the next use of it meets.
+            // A PING of an earlier waiter may be out. A failure is that of the connection, which
+            // its next use meets.
             let _ = pings.send_ping(Ping::opaque());
             let _ = poll_fn(|cx| pings.poll_pong(cx)).await;
             *unsettled = None;
@@ -173,8 +176,8 @@ impl Shared {
         }
     }
 
-    /// Has it count if it is idle now. Whoever changes its streams from or to none comes here behind that, one after the other, so
-    /// that the last one sees what is.
+    /// Counts it if it is idle now. Tasks that change its number of streams from or to zero call
+    /// this afterwards, one after the other, so that the last one sees the final state.
     fn count(&self, rest: &mut Rest) {
         let Some(all_idle) = &rest.counts_in else { return };
         let is_idle = self.streams.load(Ordering::Acquire) == 0;
@@ -202,27 +205,27 @@ impl Lease {
         self.shared.sender.clone()
     }
 
-    /// Where the stream counts what it takes of bodies.
+    /// The counter of the stream's unread bodies.
     pub fn unread(&self) -> Arc<Unread> {
         Arc::clone(&self.shared.unread)
     }
 
-    /// Where the stream counts what it sends.
+    /// The counter of the stream's output.
     pub fn unsent(&self) -> Arc<Unsent> {
         Arc::clone(&self.shared.unsent)
     }
 
-    /// Waits until the origin has said what it can do.
+    /// Waits for the origin's SETTINGS.
     pub async fn settled(&self) {
         self.shared.settled().await;
     }
 
-    /// Whether the connection may soon take no more streams.
+    /// Returns true if the connection may soon accept no more streams.
     pub fn is_short(&self) -> bool {
         self.shared.is_short()
     }
 
-    /// Whether streams of it were reset.
+    /// Returns true if streams of it were reset.
     pub fn is_worn(&self) -> bool {
         self.shared.resets_left() < RESETS_PER_CONNECTION
     }
@@ -237,7 +240,7 @@ impl Lease {
         self.shared.address
     }
 
-    /// What is known of the connection.
+    /// The facts about the connection.
     pub fn signs(&self) -> &Signs {
         &self.shared.signs
     }
@@ -255,7 +258,7 @@ impl Drop for Lease {
 
 #[cfg(test)]
 impl Shared {
-    /// A connection whose origin says nothing.
+    /// A connection with a silent origin.
     pub async fn unanswered(now: Instant) -> Arc<Self> {
         let (ours, _theirs) = tokio::io::duplex(1024);
         let (sender, mut connection) =

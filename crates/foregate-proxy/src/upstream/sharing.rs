@@ -1,4 +1,4 @@
-//! Connections to HTTP/2 origins that requests share by stream: made for all who wait, whoever has asked first.
+//! Connections to HTTP/2 origins that requests share by stream: made for all waiters together.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::time::clock;
 
 impl Terms<'_> {
-    /// Those of a connection that is made for whoever comes.
+    /// The terms of a connection that is made for all.
     const OF_NOBODY: Self = Self {
         fresh: true,
         addresses: Addresses { client: None, local: None },
@@ -41,9 +41,10 @@ impl Upstream {
         let deadline = began + self.settings.connect_timeout;
         // Where each request needs a connection of its own nobody waits for those of others.
         if !server.pool.speaks_http1.load(Ordering::Relaxed) {
-            // Requests that come while a connection is being made wait for it, each for as long as it may take to connect.
+            // Requests that come while a connection is being made wait for it, each for as long as
+            // it may take to connect.
             let Ok(origin) = timeout_at(deadline.into(), self.share_in_turn(server, terms, now)).await else {
-                // What is the matter with the server whoever connects finds out.
+                // Connecting will find the cause.
                 server.record.health.inconclusive(began, Instant::now());
                 return Err(Error::ConnectTimeout);
             };
@@ -60,8 +61,8 @@ impl Upstream {
         Ok(Origin::new(server, made, false, None, of_client))
     }
 
-    /// A stream on a connection that others have made meanwhile, or else one that is made now; `None` where the server turns out to want
-    /// a connection for each.
+    /// A stream on a connection that others have made meanwhile, or else one that is made now;
+    /// `None` where the server turns out to want a connection for each.
     async fn share_in_turn(
         self: &Arc<Self>,
         server: &Server,
@@ -88,7 +89,7 @@ impl Upstream {
         }
     }
 
-    /// Makes a connection for all who wait, unless the latest one turns out to have room.
+    /// Makes a connection for all waiters, unless the latest one turns out to have room.
     async fn make_shared(
         self: &Arc<Self>,
         server: &Server,
@@ -110,8 +111,8 @@ impl Upstream {
         Ok(Origin::new(server, made, false, None, of_client))
     }
 
-    /// Connects to a server and tells who has asked for it. It does not depend on that one's client, as others wait for the connection
-    /// too, and has all the time that connecting may take.
+    /// Connects to a server in a detached task: shared connections outlive the client that
+    /// triggered them, and have the full connect timeout.
     async fn connect_for_all(
         self: Arc<Self>,
         server: usize,
@@ -132,7 +133,8 @@ impl Upstream {
         }
     }
 
-    /// Makes the next connection before this one, some of whose streams were reset, takes no more: nobody has to wait for it then.
+    /// Makes the next connection before this one, some of whose streams were reset, accepts no
+    /// more: nobody has to wait for it then.
     pub(super) fn make_successor(self: &Arc<Self>, server: &Server, origin: &Origin) {
         let Some(lease) = origin.lease() else { return };
         let now = clock::now();
@@ -146,7 +148,7 @@ impl Upstream {
         }
     }
 
-    /// What others have made, or left.
+    /// A connection that others have made, or left.
     fn shared(&self, server: &Server, terms: Terms<'_>, now: Instant) -> Result<Option<Origin>, Error> {
         let origin = match server.pool.lease(now, self.ages()) {
             Some(lease) => {

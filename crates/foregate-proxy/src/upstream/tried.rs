@@ -22,7 +22,7 @@ impl Tried {
         self.last
     }
 
-    /// Whether `server` has been tried.
+    /// Returns true if `server` has been tried.
     pub fn contains(&self, server: usize) -> bool {
         self.last == Some(server) || self.before.contains(&server)
     }

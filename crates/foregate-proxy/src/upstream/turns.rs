@@ -8,15 +8,16 @@ use parking_lot::Mutex;
 
 use crate::names::interleave;
 
-/// How long an address is passed over at first that did not take a connection, or failed on a request. Then one connection tries it,
-/// and where it fails again, it is passed over for twice as long, up to [`HELD_LONGEST`]: one that drops what it gets costs the
-/// connection that tries it a share of its time.
+/// The time for which an address is avoided at first after it refused a connection, or failed on a
+/// request. Then one connection tries it, and after another failure it is avoided for twice as
+/// long, up to [`HELD_LONGEST`]: one that drops packets costs the trying connection a share of its
+/// time.
 const HELD_FIRST: Duration = Duration::from_secs(10);
 const HELD_LONGEST: Duration = Duration::from_mins(5);
 /// Addresses that are passed over. Beyond, that of the longest ago is tried again.
 const HELD_MOST: usize = 256;
 
-/// Whose turn it is.
+/// The turns of addresses.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     next: AtomicUsize,
@@ -30,13 +31,14 @@ struct Held {
     address: IpAddr,
     until: Instant,
     span: Duration,
-    /// It took connections, and failed on a request.
+    /// It accepted connections, and failed on a request.
     connects: bool,
 }
 
 impl Turns {
-    /// These addresses in the order in which a connection tries them: IPv4 and IPv6 in turns (RFC 8305, section 4), those that are
-    /// passed over last. Where it may `try_held`, one whose time is up comes first, for this connection alone.
+    /// These addresses in the order in which a connection tries them: IPv4 and IPv6 alternating
+    /// (RFC 8305, section 4), avoided ones last. With `try_held`, one whose time is up comes first,
+    /// for this connection alone.
     pub fn order(&self, addresses: &[IpAddr], try_held: bool, now: Instant) -> Vec<IpAddr> {
         let first = self.next.fetch_add(1, Ordering::Relaxed) % addresses.len().max(1);
         let turns = || addresses.iter().cycle().skip(first).take(addresses.len()).copied();

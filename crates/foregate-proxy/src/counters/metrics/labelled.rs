@@ -7,9 +7,10 @@ use parking_lot::Mutex;
 
 use super::ERRORS_LIMIT;
 
-/// Names that sites, upstreams and servers each may have as labels. Beyond, they share the label [`OTHER`].
+/// Names that sites, upstreams and servers each may have as labels. Beyond, they share the label
+/// [`OTHER`].
 pub(super) const LABELS_LIMIT: usize = 1000;
-/// The label of what has none of its own.
+/// The label of entries without a label of their own.
 pub(super) const OTHER: &str = "other";
 /// The label of requests that no site claims.
 pub(super) const UNROUTED: &str = "-";
@@ -96,7 +97,8 @@ impl<T: Default> Labelled<T> {
         (counters, indices)
     }
 
-    /// In the order of their names; `other` last, when it is in use. What nothing holds any more is let go.
+    /// The entries in the order of their names; `other` last, when it is in use. Unused entries are
+    /// dropped.
     pub(super) fn all(&self) -> Vec<(Arc<str>, Arc<T>)> {
         let mut named = self.named.lock();
         named.retain(|_, counters| is_in_use(counters));
@@ -111,7 +113,7 @@ impl<T: Default> Labelled<T> {
     }
 }
 
-/// Whether anything holds these counters besides the table that they stand in.
+/// Returns true if the counters are referenced outside of their table.
 fn is_in_use<T>(counters: &Arc<T>) -> bool {
     Arc::strong_count(counters) > 1
 }

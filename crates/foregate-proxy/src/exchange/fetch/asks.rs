@@ -81,8 +81,9 @@ impl Asker for StepAsks<'_> {
     }
 }
 
-/// Makes the request of a step, once or, as far as that is safe, more often. `client` is on whose account connections are made, `share`
-/// the memory of the answer's body. It takes no longer than to the deadline, which is `ask.timeout` away.
+/// Makes the fetch of a step, with retries as far as that is safe. Connections are made on the
+/// account of `client`, and `share` is the memory of the answer's body. It ends by the deadline,
+/// which is `ask.timeout` away.
 pub(super) async fn make(
     upstream: &Arc<Upstream>,
     (request, ask): (Request, &FetchRequest),
@@ -95,7 +96,8 @@ pub(super) async fn make(
         addresses: Addresses { client: None, local: None },
         behalf: None,
         client,
-        // Steps of different clients may ask the same: no user is bound to a connection that they have used.
+        // Steps of different clients may ask the same: no user is bound to a connection that they
+        // have used.
         own: None,
         http1: false,
         authenticates: false,

@@ -1,4 +1,4 @@
-//! The exchange as a platform of the runner: where steps run, and what is counted of them.
+//! The exchange as a platform of the runner: the threads of steps, and counting.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::time::clock;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::exchange) enum Which {
     All,
-    /// Those of the phase `log` that run before the response begins. Nothing waits for a thread.
+    /// Steps of the phase `log` that run before the response begins. Nothing waits for a thread.
     LoggedFirst,
-    /// Those of the phase `log` that have not. Nothing waits for a thread.
+    /// The other steps of the phase `log`. Nothing waits for a thread.
     Logged {
         first: bool,
     },
-    /// Those that look at requests which were refused before they had a route.
+    /// Steps that read requests which were refused before they had a route.
     OfRefused,
 }
 
@@ -39,11 +39,11 @@ pub(in crate::exchange) struct ExchangePlatform<'e> {
     which: Which,
     /// The steps are told the time.
     is_told: bool,
-    /// Whether any step is watched.
+    /// Set if any step is watched.
     is_watched: bool,
     /// When the last step has ended, if steps are timed.
     since: Option<Instant>,
-    /// A step whose processor time is taken, with the time before it has run.
+    /// A step under measurement of processor time, with the time before its run.
     suspect: Option<(&'e StepCounter, Input, Duration)>,
     /// Why a step that was away has no verdict.
     lost: Option<Error>,
@@ -89,17 +89,19 @@ impl<'e> ExchangePlatform<'e> {
         Place::Here
     }
 
-    /// Whether steps may run on another thread: the end of an exchange waits for none.
+    /// Returns true if steps may run on another thread: the end of an exchange waits for none.
     fn may_leave(&self) -> bool {
         matches!(self.which, Which::All | Which::OfRefused)
     }
 
-    /// Whether a step reads a body that lies in a file. No worker reads files, nor holds what it would have read.
+    /// Returns true if a step reads a body in a file. Workers neither read files nor hold their
+    /// contents.
     fn reads_file(&self, entry: &Entry) -> bool {
         self.view.facts.spool.is_some() && entry.reads_body()
     }
 
-    /// Takes the time before a suspected step runs, and what it is run with: it may make the head longer.
+    /// Measures the time before a suspected step runs, and its input: the step may lengthen the
+    /// head.
     fn suspect(&mut self, counters: &'e StepCounter, planned: &Planned) {
         if counters.is_suspected(self.began()) {
             self.suspect = Some((counters, self.view.input_of(planned), clock::thread_time()));
@@ -250,7 +252,8 @@ impl module::Platform for ExchangePlatform<'_> {
             Fault::Panicked => {
                 self.proxy.metrics.panics.inc();
                 counters.panics.inc();
-                // Requests need the others: to leave them out would make of one crafted request an outage for all.
+                // Requests need the others: to leave them out would make of one crafted request an
+                // outage for all.
                 if entry.decl().optional {
                     counters.panicked(now().steady_ms);
                 }
@@ -264,22 +267,23 @@ impl module::Platform for ExchangePlatform<'_> {
 }
 
 impl View<'_> {
-    /// What a step is run with: settings, and a request of some size, without what of it lies in a file: steps that read that are
-    /// never run on workers.
+    /// The input of a step: settings, and the size of the request, without the part in a file:
+    /// steps that read that never run on workers.
     pub(in crate::exchange) fn input_of(&self, planned: &Planned) -> Input {
         let head = self.request.head.headers.arena_len() + self.request.head.target().len();
         let size = head + self.facts.body().len();
         Input { settings: Arc::as_ptr(&planned.settings).addr(), size }
     }
 
-    /// Whether a step reads a body that is long, wherever it lies: it waits for a thread in its turn.
+    /// Returns true if a step reads a long body, in memory or in a file: it queues for a thread.
     pub(in crate::exchange) fn is_long(&self, entry: &Entry) -> bool {
         entry.reads_body() && (self.facts.spool.is_some() || self.facts.body().len() >= LONG_BODY)
     }
 }
 
 impl Exchange<'_> {
-    /// The exchange as a platform of some steps, and the runner of all; `None` where the route uses none.
+    /// The exchange as a platform of some steps, and the runner of all; `None` where the route uses
+    /// none.
     pub(in crate::exchange) fn platform(
         &mut self,
         which: Which,

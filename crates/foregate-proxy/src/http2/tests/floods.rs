@@ -1,10 +1,10 @@
-//! What a client does too much of.
+//! Floods of a client.
 
 use super::*;
 
 const CALM: Reason = Reason::ENHANCE_YOUR_CALM;
 
-/// A client with one stream, whose credits are used up.
+/// A client with one stream, and no credits left.
 fn peer() -> (Peer, ClientStream) {
     let mut peer = Peer::new();
     let stream = peer.posts(1);
@@ -94,7 +94,7 @@ fn premature_resets_have_a_burst_a_rate_and_a_total() {
         reset(peer, count);
     });
     assert_eq!(flood, (1000, CALM));
-    // What was answered to its end may be reset.
+    // A completely answered request may be reset.
     let mut peer = Peer::new();
     for count in 0..3000 {
         let mut stream = peer.posts(2 * count + 1);
@@ -192,7 +192,7 @@ fn a_head_counts_for_its_client_before_it_is_served() {
     let mut peer = Peer::of(&Limits::default(), Some(Arc::clone(&client)));
     peer.writes(GREETING);
     peer.sends(kind::SETTINGS, 0, 0, &[]);
-    // x: a field of 10,000 bytes, whose length takes three.
+    // x: a field of 10,000 bytes, with a length of three bytes.
     let block = [GET, b"\x00\x01x\x7f\x91\x4d", &[b'a'; 10_000]].concat();
     peer.sends(kind::HEADERS, WHOLE, 1, &block);
     let one = client.held();

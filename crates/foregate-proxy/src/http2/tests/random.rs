@@ -1,8 +1,8 @@
-//! What clients and streams do by chance.
+//! Random behaviour of clients and streams.
 
 use super::*;
 
-/// What is done next, by chance or as somebody has chosen.
+/// The source of choices: random, or given.
 pub enum Choices<'a> {
     Chance(u64),
     Chosen(&'a [u8]),
@@ -43,7 +43,8 @@ impl<'a> From<&'a [u8]> for Choices<'a> {
     }
 }
 
-/// Bodies over windows that open as they please: every byte comes in its order, none beyond a window, and nobody waits for ever.
+/// Bodies over windows that open as they please: every byte comes in its order, none beyond a
+/// window, and nobody waits for ever.
 #[test]
 fn every_body_comes_whole_through_whatever_windows() {
     for seed in 0..60 {
@@ -149,7 +150,7 @@ fn transfer(seed: u64) {
     assert!(state.streams.is_empty() && state.output.turns == 0);
 }
 
-/// Frames that make sense by chance, and streams that are served by chance: what is counted comes out even.
+/// Plausible frames and stream operations at random: the counts come out even.
 #[test]
 fn nothing_is_left_of_whatever_a_client_does() {
     let rounds: u32 = (1..400_u64).map(|seed| chaos(seed.into(), seed)).sum();
@@ -166,7 +167,8 @@ fn nothing_is_left_of_what_was_found_by_fuzzing() {
     }
 }
 
-/// What a client and its streams choose; for how many rounds. `seed` is told where it fails.
+/// Runs a client and its streams by these choices; returns the number of rounds. `seed` is printed
+/// at a failure.
 pub fn chaos(mut choices: Choices<'_>, seed: u64) -> u32 {
     let limits = Limits {
         h2_streams: 8,

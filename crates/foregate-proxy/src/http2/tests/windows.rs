@@ -4,7 +4,7 @@ use super::*;
 use crate::limits::account::Account;
 use crate::limits::budget::Budget;
 
-/// A stream whose window is used up, with data that waits for more of it.
+/// A stream without window, with data that waits for more of it.
 fn starved() -> (Peer, ClientStream) {
     let mut peer = Peer::new();
     let mut stream = peer.asks(1);
@@ -104,7 +104,7 @@ fn openings_pay_for_themselves_by_the_bytes_that_are_sent_for_them() {
     assert_eq!(counts[3..], [5000; 2]);
 }
 
-/// A client that opens its windows for what it has got, and waits for more before it does so again, is never ended.
+/// A client that returns its windows and waits for data before it does so again is never ended.
 #[test]
 fn a_receiver_with_little_memory_is_served_for_ever() {
     let (mut peer, mut stream) = starved();
@@ -128,7 +128,7 @@ fn each_change_of_all_windows_counts() {
     assert_eq!(peer.sends(kind::SETTINGS, 0, 0, &many), Some(Reason::ENHANCE_YOUR_CALM));
 }
 
-/// A client that sends what its windows allow, and whose PINGs take 100 ms.
+/// A client that uses its windows fully, with PINGs that take 100 ms.
 struct Uploader {
     peer: Peer,
     stream: ClientStream,

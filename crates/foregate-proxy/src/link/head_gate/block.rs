@@ -12,8 +12,8 @@ use crate::transport::frames::{Frame, HEADER, flag, kind};
 /// Memory for decoding that a thread keeps, in bytes.
 const KEPT_SCRATCH: usize = 64 * 1024;
 
-/// Whether a block is larger than it may be. How many fields a head has, and how long they are, is judged as for HTTP/1 by whoever
-/// gets it; of trailers nobody would ask any more.
+/// Returns true if a block exceeds its limits. The number and length of a head's fields are checked
+/// later, as for HTTP/1; trailers are checked here.
 pub(super) fn is_too_large(inspected: &Inspected<'_>, section: Option<Section>, limits: &HeadLimits) -> bool {
     match section {
         None => false,
@@ -26,7 +26,7 @@ pub(super) fn is_too_large(inspected: &Inspected<'_>, section: Option<Section>, 
     }
 }
 
-/// What `h2` gets for a block that it must not get, in one frame.
+/// The block, in one frame, that `h2` gets in place of one that it must not get.
 pub(super) fn replacement(
     inspected: &Inspected<'_>,
     section: Option<Section>,
@@ -38,14 +38,16 @@ pub(super) fn replacement(
         Some(_) => inspected.substitute(&mut block),
         None => inspected.harmless(&mut block),
     };
-    // A malformed message may end the connection (RFC 9113, section 5.4), and has to where no frame can stand in for it.
+    // A malformed message may end the connection (RFC 9113, section 5.4), and has to where no frame
+    // can stand in for it.
     if !made || block.len() > frame_limit {
         return Err(Reason::PROTOCOL_ERROR);
     }
     Ok(block)
 }
 
-/// What a HEADERS frame holds of its block, and the stream on which its own depends (RFC 9113, section 6.2).
+/// The part of a block in a HEADERS frame, and the stream on which its own depends (RFC 9113,
+/// section 6.2).
 pub(super) fn fragment<'f>(frames: &'f [u8], frame: &Frame) -> Result<(&'f [u8], Option<u32>), Reason> {
     let mut fragment = frames.get(HEADER..HEADER + frame.length).unwrap_or_default();
     let mut padding = 0;

@@ -1,22 +1,23 @@
-//! Frames that an origin sends as its own reads and writes go.
+//! Frames whose number depends on the timing of an origin's reads and writes.
 //!
-//! An honest one may open windows in small steps, send pieces that are empty, and go on for a moment with a stream that we have reset: on a
-//! connection that many clients share, these are many. So only what takes a good part of a processor, with nothing of ours that would
-//! explain it, is a flood.
+//! An honest origin may open windows in small steps, send empty pieces, and continue a stream for a
+//! moment after our reset: on a connection that many clients share, these are many. So only a rate
+//! that takes a good part of a processor, without an explanation by our own frames, is a flood.
 
 use std::time::Instant;
 
 use crate::transport::meter::{Flood, TokenBucket};
 
-/// Frames that nothing explains, at once and a second. `h2` takes some 100,000 of them a second with half of a processor.
+/// Frames that nothing explains, at once and a second. `h2` takes some 100,000 of them a second
+/// with half of a processor.
 const BURST: u32 = 20_000;
 const RATE: u32 = 2_000;
-/// What explains them, at most.
+/// The largest credit by explanations.
 const MOST: u64 = 1 << 20;
 /// A DATA frame of ours explains so many, and one for each of these bytes.
 const PER_DATA: u64 = 4;
 const BYTES: usize = 64;
-/// A stream that we have reset explains so many: what was on its way.
+/// The credit of a stream that we have reset, for frames in flight.
 const PER_RESET: u64 = 1024;
 
 /// Counts them.

@@ -1,4 +1,4 @@
-//! Padding that is kept from `h2`, and what it has taken of windows.
+//! Padding that is hidden from `h2`, and the window that it used.
 
 use crate::transport::buffer::Buffer;
 use crate::transport::frames::kind;
@@ -6,7 +6,7 @@ use crate::transport::frames::kind;
 /// The most by which a WINDOW_UPDATE opens a window (RFC 9113, section 6.9.1).
 const LARGEST_WINDOW: u32 = u32::MAX >> 1;
 
-/// What padding has taken of windows and has not been given back.
+/// The window used by padding and not returned.
 #[derive(Debug, Default)]
 pub(super) struct Padding {
     /// Of the connection's.

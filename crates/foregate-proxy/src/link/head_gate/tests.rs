@@ -35,7 +35,7 @@ fn gate(streams: &[u32], limits: HeadLimits) -> HeadGate {
     gate
 }
 
-/// What comes of bytes, why the connection ends, and for which stream.
+/// The output, the reason for which the connection ends, and the stream.
 type Answered = (Vec<u8>, Option<Reason>, Option<u32>);
 
 /// Passes bytes in pieces, the first of which has `first` bytes and the others `others`.
@@ -53,7 +53,8 @@ fn passed(streams: &[u32], bytes: &[u8], first: usize, others: usize) -> Answere
     (out, gate.fault(), gate.culprit())
 }
 
-/// What a gate makes of frames once requests have been sent on these streams; it must not depend on how they are split.
+/// The output of a gate for frames after requests on these streams; it must not depend on the
+/// split.
 fn answered(streams: &[u32], frames: &[&[u8]]) -> Answered {
     let bytes = frames.concat();
     let whole = passed(streams, &bytes, bytes.len(), 1);
@@ -255,7 +256,7 @@ fn a_length_that_no_body_has_is_left_out() {
     untouched(&[1], &[&head(flag::END_HEADERS, &[OK, LENGTH])]);
 }
 
-/// What `h2` says of a block on a stream that is not open does not depend on its fields.
+/// The answer of `h2` to a block on a closed stream does not depend on its fields.
 #[test]
 fn blocks_on_closed_streams_pass() {
     let (one, three) = (headers(WHOLE, 1, &[OK]), headers(flag::END_HEADERS, 3, &[OK]));
@@ -348,7 +349,7 @@ fn a_window_beyond_the_largest_is_a_fault_of_flow_control() {
     assert_eq!(answered(&[], &[&settings(1 << 31)]).1, Some(Reason::FLOW_CONTROL_ERROR));
 }
 
-/// What comes of so many of these frames on a connection with one request.
+/// The result of this many frames on a connection with one request.
 fn flooded(frames: &[u8], times: usize) -> Option<Reason> {
     let mut gate = gate(&[1], HeadLimits::default());
     gate.pass(&headers(flag::END_HEADERS, 1, &[OK]));
@@ -387,7 +388,7 @@ fn a_flood_without_progress_ends_the_connection() {
         assert_eq!(flooded(&doubtful, 15_000), None, "{doubtful:?}");
         assert_eq!(flooded(&doubtful, 50_000), Some(Reason::ENHANCE_YOUR_CALM), "{doubtful:?}");
     }
-    // It answers what we send.
+    // It answers our frames.
     let mut gate = gate(&[1], HeadLimits::default());
     for _ in 0..2000 {
         gate.data_was_sent(16 * 1024);
@@ -450,7 +451,7 @@ impl Encoder {
 #[derive(Debug, Clone)]
 struct Sent {
     fields: Vec<(String, Vec<u8>, bool)>,
-    /// Whether it has a path, as only requests do.
+    /// Set if it has a path, as only requests do.
     path: bool,
 }
 
@@ -465,8 +466,8 @@ fn sent() -> impl Strategy<Value = Sent> {
     (fields, prop::bool::weighted(0.15)).prop_map(|(fields, path)| Sent { fields, path })
 }
 
-/// Has `h2` ask for so many things, each of which these bytes answer: the fields that it has understood, in order, but for those of
-/// responses that are malformed.
+/// Has `h2` ask for so many things, each of which these bytes answer: the fields that it has
+/// understood, in order, but for those of responses that are malformed.
 async fn understood(bytes: &[u8], count: usize) -> Vec<Option<Vec<String>>> {
     let (near, mut far) = tokio::io::duplex(1024 * 1024);
     let (mut sender, connection) = h2::client::handshake(near).await.unwrap();
@@ -477,7 +478,7 @@ async fn understood(bytes: &[u8], count: usize) -> Vec<Option<Vec<String>>> {
         let request = http::Request::get("http://a/").body(()).unwrap();
         responses.push(sender.send_request(request, true).unwrap().0);
     }
-    // It has to have asked before it is answered.
+    // It has to request before it is answered.
     let (mut asked, mut frames, mut piece) = (0, Frames::after(PREFACE), [0; 4096]);
     while asked < count {
         let read = far.read(&mut piece).await.unwrap();

@@ -1,12 +1,12 @@
-//! From the canonical request to the one that the origin gets: what belongs to one hop goes, what we say of the client comes, and
-//! modules change fields.
+//! From the canonical request to the origin's: hop-by-hop fields are removed, forwarding fields are
+//! added, and modules change fields.
 
 use foregate_module::{Fields, FieldsMut, Text};
 use foregate_wire::{FieldName, HeaderList, NameId, Version, connection, parse_authority};
 
 use super::Request;
 
-/// The fields in which proxies tell who the client is (RFC 7239 and what was used before it).
+/// The fields with which proxies identify the client (RFC 7239 and its predecessors).
 pub(super) const CLIENT_CLAIMS: [NameId; 5] = [
     NameId::Forwarded,
     NameId::XForwardedFor,
@@ -15,15 +15,15 @@ pub(super) const CLIENT_CLAIMS: [NameId; 5] = [
     NameId::XRealIp,
 ];
 
-/// The bit of `Request::claimed` that says that a module removed `Via`: the origin gets none of ours either. The bits below it
-/// belong to [`CLIENT_CLAIMS`].
+/// The bit of `Request::claimed` that says that a module removed `Via`: the origin gets none of
+/// ours either. The bits below it belong to [`CLIENT_CLAIMS`].
 const VIA_REMOVED: u8 = 1 << 7;
 
 /// How we call ourselves in `Via`.
 pub(super) const OWN_NAME: &[u8] = b" foregate";
 
-/// What an origin is told of a client and how its request came, and the fields that say so. Most requests of a connection have
-/// them in common.
+/// The facts for an origin about a client and the way of its request, with the fields that state
+/// them. Most requests of a connection share them.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     client: String,
@@ -55,7 +55,7 @@ impl Told {
 /// Adds one of [`CLIENT_CLAIMS`] if there is something to say in it, or if it was `asked` for.
 fn claim(list: &mut HeaderList, id: NameId, asked: bool, client: &str, secure: bool, authority: &str) {
     match id {
-        // Only who asks for it gets it: most origins do not look at it.
+        // Only sent to upstreams that ask for it: most origins do not read it.
         NameId::XRealIp if asked && !client.is_empty() => list.push_id(id, client.as_bytes()),
         NameId::XForwardedFor if !client.is_empty() => list.push_id(id, client.as_bytes()),
         NameId::XForwardedProto => list.push_id(id, if secure { b"https" } else { b"http" }),
@@ -75,8 +75,8 @@ fn via(version: Version) -> &'static [u8] {
 }
 
 impl Request {
-    /// Tells the origin who the client is and how it came. What the client claims about that itself goes: it is
-    /// not trusted.
+    /// Tells the origin the client's address, scheme and protocol. The client's own claims about
+    /// them are removed: they are not trusted.
     pub fn tell_origin(&mut self, client: &str, secure: bool, version: Version) {
         let headers = &mut self.head.headers;
         let asked = headers.contains(NameId::XRealIp);
@@ -86,7 +86,7 @@ impl Request {
             return;
         }
         for (number, id) in CLIENT_CLAIMS.into_iter().enumerate() {
-            // What a module says instead holds.
+            // A module's value has precedence.
             if self.claimed >> number & 1 == 0 {
                 headers.remove(id);
                 claim(headers, id, asked, client, secure, &self.authority);
@@ -97,7 +97,7 @@ impl Request {
         }
     }
 
-    /// Takes away the fields in which only modules say who the client is.
+    /// Removes the fields in which only modules identify the client.
     pub fn remove_identity(&mut self, names: &[Text]) {
         if !names.is_empty() {
             self.head
@@ -106,7 +106,8 @@ impl Request {
         }
     }
 
-    /// Removes the fields whose names differ from this one in `_` and `-` alone: CGI programs take them for it.
+    /// Removes the fields whose names differ from this one in `_` and `-` alone: CGI programs
+    /// cannot distinguish them.
     fn remove_spellings(&mut self, name: FieldName<'_>) {
         let headers = &mut self.head.headers;
         if headers.may_have_underscores() || name.has_underscore() {
@@ -117,15 +118,15 @@ impl Request {
         }
     }
 
-    /// From here on it is noted which of the fields that `Connection` names are set by steps: [`end_hop`](Self::end_hop) removes
-    /// none of these.
+    /// From here on it is noted which of the fields that `Connection` names are set by steps:
+    /// [`end_hop`](Self::end_hop) removes none of these.
     pub fn begin_hop(&mut self) {
         self.vouched = Some(Vec::new());
     }
 
-    /// Removes what belongs to the client's connection alone. Of the fields that it names, those stay that steps have set
-    /// meanwhile, be it to what they were. The first steps still need to see what the last hop has said, and nobody may
-    /// have fields removed that we vouch for.
+    /// Removes the parts that belong to the client's connection alone. Of the fields that it names,
+    /// those stay that steps have set in the meantime, even to the same value. The first steps
+    /// still see the fields of the last hop, and a client cannot remove fields that we vouch for.
     pub fn end_hop(&mut self) {
         let headers = &mut self.head.headers;
         let set = self.vouched.take().unwrap_or_default().into_iter().map(|name| {
@@ -143,7 +144,8 @@ impl Request {
         }
     }
 
-    /// Takes note that a step sets this field; true when it is the first to set one that `Connection` names.
+    /// Takes note that a step sets this field; true when it is the first to set one that
+    /// `Connection` names.
     fn vouch(&mut self, name: &[u8]) -> bool {
         let Some(vouched) = &mut self.vouched else { return false };
         let names = |value: &[u8]| {
@@ -159,7 +161,8 @@ impl Request {
         first
     }
 
-    /// Takes note that a module says who the client is, in place of us; what the client said of itself goes.
+    /// Records that a module identifies the client, in place of us; the client's own claims are
+    /// removed.
     fn claim(&mut self, known: FieldName<'_>) {
         if known.id() != NameId::Unknown
             && let Some(number) = CLIENT_CLAIMS.iter().position(|claim| *claim == known.id())
@@ -172,8 +175,8 @@ impl Request {
     }
 }
 
-/// Modules change the fields through this. `Host` is no field here: what origins are told is kept apart. Where a name is set
-/// or removed, its other spellings with `_` for `-` go.
+/// The interface for modules to change the fields. `Host` is no field here: the origin's host is
+/// kept apart. Setting or removing a name also removes its other spellings with `_` for `-`.
 impl Fields for Request {
     fn count(&self) -> usize {
         self.head.headers.len()

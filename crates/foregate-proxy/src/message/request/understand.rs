@@ -1,4 +1,4 @@
-//! From what a client has sent to the canonical request.
+//! From a client's request to the canonical one.
 
 use std::net::SocketAddr;
 
@@ -16,13 +16,14 @@ use crate::error::Error;
 /// The terms on which heads of an HTTP/2 connection are understood.
 #[derive(Debug, Clone, Copy)]
 pub struct HeadTerms {
-    /// Whether the connection is under TLS.
+    /// Set if the connection uses TLS.
     pub secure: bool,
     /// The limits of a head.
     pub limits: HeadLimits,
 }
 
-/// What stands for the host in a request of HTTP/1.0 that names none: what is known of where its client connected to.
+/// The host for an HTTP/1.0 request without one: the known facts about the address to which its
+/// client connected.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StandIn<'a> {
     /// The name that it asked for in its TLS handshake.
@@ -31,7 +32,7 @@ pub struct StandIn<'a> {
     pub local: Option<SocketAddr>,
 }
 
-/// A host with its port as it came, and what that was understood as. Empty before the first.
+/// A host with its port as received, and its parsed form. Empty before the first.
 #[derive(Debug, Default)]
 pub(super) struct LastHost {
     raw: Vec<u8>,
@@ -77,7 +78,8 @@ impl Request {
         connection::drop_named_content_fields(&mut self.head.headers);
         self.expect_continue = match connection::expects_continue(&self.head.headers) {
             Expectation::Unknown => return Err(Error::Expectation),
-            // A request without a body has nothing to wait for, and HTTP/1.0 knows no 100 (RFC 9110, 10.1.1).
+            // A request without a body has nothing to wait for, and HTTP/1.0 knows no 100 (RFC
+            // 9110, 10.1.1).
             Expectation::Continue => !self.length.is_empty() && self.head.version == Version::Http11,
             Expectation::None => false,
         };
@@ -86,7 +88,8 @@ impl Request {
             self.head.headers.remove(NameId::Expect);
         }
         if self.head.method == Method::Connect {
-            // A body would have no meaning (RFC 9110, section 9.3.6), and nothing sent early is forwarded.
+            // A body would have no meaning (RFC 9110, section 9.3.6), and nothing sent early is
+            // forwarded.
             self.length = BodyLength::Empty;
             self.keep_alive = false;
         } else if self.head.version == Version::Http11 {
@@ -160,7 +163,7 @@ impl Request {
         push_port(&mut self.authority, port, self.secure, &self.head.method);
         self.path_len = write_target(&target, Slashes::Merge, &self.authority, &mut self.target)?;
         if matches!(target.form, TargetForm::Absolute { .. }) {
-            // What the field says does not count (RFC 9112, section 3.2.2), so that nobody may judge by it.
+            // The field is overruled (RFC 9112, section 3.2.2), so nothing may use its value.
             self.head.headers.set_name(b"Host", self.authority.as_bytes());
         }
         Ok(())
@@ -187,11 +190,12 @@ impl Request {
         Ok(())
     }
 
-    /// Understands a request received over HTTP/2, whose head is well-formed. `ended` where it has no body. The memory is overwritten.
+    /// Understands a request received over HTTP/2, whose head is well-formed. `ended` if it has no
+    /// body. The memory is overwritten.
     ///
     /// # Errors
     ///
-    /// Whatever makes the request one that must not be forwarded.
+    /// Any reason for which the request must not be forwarded.
     pub fn understand_h2(
         &mut self,
         fields: &Inspected<'_>,
@@ -202,7 +206,7 @@ impl Request {
         self.head.clear();
         self.has_method = false;
         self.head.version = Version::Http2;
-        // What the connection is counts, not what the client says of it.
+        // The connection counts, not the client's claim.
         self.secure = terms.secure;
         self.upgrade = None;
         self.websocket_key = None;
@@ -235,8 +239,8 @@ impl Request {
         if fields.longest() > terms.limits.line {
             return Err(Error::Request(RequestError::LineTooLong));
         }
-        // What is written into a head of HTTP/1 must be a token, and nothing else than WebSocket is known to mean the same there
-        // (RFC 8441, section 5).
+        // A value in an HTTP/1 head must be a token, and only WebSocket is known to mean the same
+        // there (RFC 8441, section 5).
         match &self.upgrade {
             Some(protocol) if protocol != b"websocket" => {
                 return Err(Error::Pseudo("the protocol is not websocket"));
@@ -259,7 +263,8 @@ impl Request {
             // An origin is told that there is no body where the client has said so.
             Some(0) if ended => BodyLength::Fixed(0),
             _ if ended => BodyLength::Empty,
-            // The client has not said yet that this is all: an origin that is told so would have a whole request.
+            // The client has not said yet that this is all: an origin that is told so would have a
+            // whole request.
             Some(0) | None => BodyLength::Chunked,
             Some(length) => BodyLength::Fixed(length),
         };
@@ -287,7 +292,8 @@ impl Request {
         };
         let port = parse_authority(named, &mut self.authority).map_err(Error::Host)?.port;
         self.host_len = self.authority.len();
-        // A Host that names something else is an attempt to be routed by one and judged by the other.
+        // A Host that names something else is an attempt to be routed by one and judged by the
+        // other.
         if let Some(host) = other.filter(|host| !host.eq_ignore_ascii_case(named)) {
             let default = default_port(self.secure);
             let mut normal = String::new();
@@ -300,7 +306,7 @@ impl Request {
         let is_named = host.is_some();
         self.push_port(port);
         if !is_named {
-            // As it is over HTTP/1: whoever looks for the field finds the host that counts.
+            // As over HTTP/1: readers of the field find the effective host.
             self.head.headers.push(b"host", self.authority.as_bytes());
         }
         if self.head.method == Method::Connect {
@@ -311,7 +317,7 @@ impl Request {
         self.normalise(Slashes::Merge)
     }
 
-    /// Takes what can be taken of a head that was refused over HTTP/2, for those who look at such.
+    /// Takes the usable parts of a head that was refused over HTTP/2, for steps that read such.
     pub fn describe_h2(&mut self, head: &HeaderList, secure: bool) {
         self.clear();
         self.head.version = Version::Http2;

@@ -9,9 +9,9 @@ use foregate_module::Text;
 use super::Entry;
 use crate::address::write_ip;
 
-/// Bytes of one value, as it is written. What is longer is cut off.
+/// The limit of one value, bytes as written. Longer ones are cut off.
 const VALUE_LIMIT: usize = 16 * 1024;
-/// The same for what clients say of themselves.
+/// The limit of values that clients choose.
 const CLIENT_VALUE_LIMIT: usize = 2 * 1024;
 
 /// Appends the line of `entry`, its end included.
@@ -121,13 +121,14 @@ fn text(line: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     cut_text(line, key, value, VALUE_LIMIT);
 }
 
-/// A value of any bytes, of which at most `limit` bytes are written. What is UTF-8 stays as it is; a byte that is not part of UTF-8
+/// Writes a value of any bytes, at most `limit` of them. UTF-8 stays unchanged; an invalid byte
 /// appears as the character of its number (`\u00ff`), so that every line is valid JSON.
 fn cut_text(line: &mut Vec<u8>, key: &[u8], value: &[u8], limit: usize) {
     line.extend_from_slice(key);
     // No byte is written as less than one.
     let value = value.get(..limit).unwrap_or(value);
-    // Without an early end and without a branch, so that the compiler looks at many bytes at a time.
+    // Without an early end and without a branch, so that the compiler looks at many bytes at a
+    // time.
     if value.iter().fold(true, |plain, byte| plain & is_plain(*byte)) {
         line.extend_from_slice(value);
     } else {

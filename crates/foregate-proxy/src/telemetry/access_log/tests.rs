@@ -1,4 +1,4 @@
-//! Lines, and what becomes of them.
+//! Lines and their writing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -169,7 +169,7 @@ fn what_is_written_of_a_value_is_bounded() {
         assert_eq!(path, written.repeat(16 * 1024 / written.len()));
         assert!(line.ends_with("\"}\n"));
     }
-    // What stands before the cut may be of any length.
+    // The text before the cut may be of any length.
     for before in 0..7 {
         let long = ["a".repeat(2040 + before).as_bytes(), &b"\xff\"\\\xe2\x82\xac".repeat(9)].concat();
         let line = formatted(&Entry { user_agent: Some(&long), ..entry() });
@@ -306,7 +306,7 @@ fn a_file_is_open_once_and_for_as_long_as_somebody_writes_to_it() {
     assert!(files.flush(Duration::from_secs(5)));
     assert!(!file.0.exists(), "it was not opened a second time");
     assert_eq!(moved.lines(), 2);
-    // Nobody has it any more, but what there is has to be written.
+    // No handle is left, but pending lines have to be written.
     first.record(&entry());
     drop(first);
     assert!(files.flush(Duration::from_secs(5)));

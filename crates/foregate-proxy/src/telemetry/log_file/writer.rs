@@ -18,15 +18,15 @@ use crate::files;
 pub(in crate::telemetry) const BACKLOG_LIMIT: usize = 4 * 1024 * 1024;
 /// As soon as so many bytes wait, they are written.
 const BATCH: usize = 64 * 1024;
-/// The writer is up once in so long on average, else by [`BATCH`] alone. So a line is in the file soon after its answer, and where there
-/// are many, they share the cost of waking a thread.
+/// The writer is up once in so long on average, else by [`BATCH`] alone. So a line is in the file
+/// soon after its answer, and where there are many, they share the cost of waking a thread.
 const PERIOD: Duration = Duration::from_millis(5);
-/// What it has not used of that, it may use at once, so far back: a line that comes alone, or a few, do not wait.
+/// The unused part of the interval that may be used at once: a single line, or a few, do not wait.
 const UNUSED: Duration = Duration::from_millis(100);
 /// A buffer that has grown beyond this is given back when it is empty.
 const BUFFER_KEPT: usize = 256 * 1024;
 
-/// What the threads that serve requests share with the writer.
+/// The state shared by the serving threads and the writer.
 #[derive(Debug)]
 pub(super) struct Shared {
     state: Mutex<State>,
@@ -46,7 +46,7 @@ struct State {
     taken_in: u64,
     /// Bytes that the writer has taken and not written yet.
     in_flight: usize,
-    /// Whether the writer waits for a first line.
+    /// Set while the writer waits for a first line.
     idle: bool,
     hurry: bool,
     reopen: bool,
@@ -105,18 +105,18 @@ impl Shared {
         self.work.notify_one();
     }
 
-    /// Whether lines that are lost count there.
+    /// Returns true if lost lines count there.
     pub(super) fn counts_in(&self, counter: &Arc<Counter>) -> bool {
         Arc::ptr_eq(&self.dropped, counter)
     }
 
-    /// Has the writer write out what there is.
+    /// Makes the writer write pending lines.
     pub(super) fn hurry(&self) {
         self.state.lock().hurry = true;
         self.work.notify_one();
     }
 
-    /// Has the writer write out what there is; ends when that is done, whether the file took it or not.
+    /// Makes the writer write pending lines; ends when that is done, successfully or not.
     pub(super) fn settle(&self) -> impl Future<Output = ()> + use<> {
         let mut written = self.written.subscribe();
         let mut state = self.state.lock();
@@ -153,7 +153,7 @@ struct Writer {
     failing: bool,
 }
 
-/// The rest of a line whose start is in the file: it is written before all else, so that each line there is whole.
+/// The rest of a partly written line: it is written first, so that each line is whole.
 #[derive(Default)]
 struct Torn(Vec<u8>);
 
@@ -192,12 +192,13 @@ fn write_all(file: &mut impl io::Write, bytes: &[u8]) -> Result<(), (usize, io::
     Ok(())
 }
 
-/// Until when lines gather after a write: the generic cell rate algorithm, with [`PERIOD`] and [`UNUSED`].
+/// Until when lines gather after a write: the generic cell rate algorithm, with [`PERIOD`] and
+/// [`UNUSED`].
 fn next_rest(rest: Instant, now: Instant) -> Instant {
     now.checked_sub(UNUSED).map_or(rest, |oldest| rest.max(oldest)) + PERIOD
 }
 
-/// What the writer does next.
+/// The next work of the writer.
 struct Work {
     reopen: bool,
     closed: bool,

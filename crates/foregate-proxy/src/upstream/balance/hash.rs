@@ -8,17 +8,20 @@ use crate::settings::HashBy;
 
 /// Points on the ring for each unit of weight.
 const POINTS: usize = 256;
-/// The most points on a ring. Beyond, all servers have fewer for their weight; none has less than [`LEAST_POINTS`].
+/// The most points on a ring. Beyond, all servers have fewer for their weight; none has less than
+/// [`LEAST_POINTS`].
 const POINTS_MOST: usize = 1 << 16;
 /// The fewest points of a server.
 const LEAST_POINTS: usize = 16;
 
-/// A ring of points, many for each server. A request belongs to the server of the next point; where that server is out, to the one behind it.
-/// A server that comes or goes moves its own requests alone.
+/// A ring of points, many for each server. A request belongs to the server of the next point; where
+/// that server is out, to the one behind it. A server that comes or goes moves its own requests
+/// alone.
 #[derive(Debug)]
 pub(super) struct Hash {
     by: HashBy,
-    /// Sorted by the point. Points are made of addresses: the order in the configuration does not matter.
+    /// Sorted by the point. Points are made of addresses: the order in the configuration does not
+    /// matter.
     ring: Box<[(u64, u16)]>,
     servers: usize,
     /// For requests without that part.
@@ -97,8 +100,8 @@ pub fn cookie<'f>(field: &'f [u8], name: &str) -> Option<&'f [u8]> {
     })
 }
 
-/// A hash that is the same in each process and version: proxies side by side, and one that starts anew, have to agree (FNV-1a, with the last
-/// step of MurmurHash3 to spread what it makes of short texts).
+/// A hash that is the same in each process and version: several proxies, and one that restarts,
+/// have to agree (FNV-1a, with the last step of MurmurHash3 to spread its results for short texts).
 pub fn hash(parts: &[&[u8]]) -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for byte in parts.iter().copied().flatten() {

@@ -4,11 +4,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Balance, Choice, share};
 
-/// Least requests. Servers that are equally busy take turns by their weights, so that calm hours spread as others do.
+/// Least requests. Servers that are equally busy take turns by their weights, so that calm hours
+/// spread as others do.
 #[derive(Debug)]
 pub(super) struct LeastRequests {
     weights: Box<[u32]>,
-    /// The turns of first attempts, and those of further ones, so that these do not shift who is next for first ones.
+    /// The turns of first attempts, and those of further ones, so that the latter do not shift the
+    /// former.
     next: [AtomicUsize; 2],
 }
 
@@ -17,7 +19,7 @@ impl LeastRequests {
         Self { weights: weights.into(), next: Default::default() }
     }
 
-    /// The server whose turn it is among those for which `is_tied` holds.
+    /// The next server in turn among those for which `is_tied` holds.
     fn turn(&self, turn: usize, is_tied: &dyn Fn(usize) -> bool) -> Option<usize> {
         let tied = || self.weights.iter().enumerate().filter(|(server, _)| is_tied(*server));
         let total: usize = tied().map(|(_, weight)| *weight as usize).sum();
@@ -57,7 +59,8 @@ impl Balance for LeastRequests {
     }
 }
 
-/// The turn for a request whose first servers are out. They are out at certain turns alone: among the others, these turns have to spread.
+/// The turn for a request whose first servers are out. They are out at certain turns alone: among
+/// the others, these turns have to spread.
 fn turn_behind(turn: usize, refused: usize) -> usize {
     if refused == 0 { turn } else { (turn ^ refused << 24).wrapping_mul(0x9e37_79b9) >> 12 }
 }

@@ -1,7 +1,7 @@
 //! Methods of balancing: which server a request tries.
 //!
-//! A method sees the request once, for its key, and the requests in flight of each server. Health is not its concern: it offers servers in its
-//! order until one is admitted.
+//! A method sees the request once, for its key, and the requests in flight of each server. Health
+//! is not its concern: it offers servers in its order until one is admitted.
 
 mod hash;
 mod least_requests;
@@ -36,28 +36,31 @@ pub struct Asked<'a> {
 
 /// One choice of a server.
 pub(super) struct Choice<'a> {
-    /// What [`Balance::key`] has made of the request.
+    /// The result of [`Balance::key`] for the request.
     pub(super) key: Option<u64>,
     /// A further attempt, not the first.
     pub(super) is_further: bool,
-    /// The requests in flight of each server; where the method weighs time, the wait that they make, in microseconds.
+    /// The requests in flight of each server; where the method weighs time, the wait that they
+    /// make, in microseconds.
     pub(super) in_flight: &'a dyn Fn(usize) -> u32,
 }
 
-/// A method that spreads requests over the servers of an upstream, which are known by their numbers.
+/// A method that spreads requests over the servers of an upstream, which are known by their
+/// numbers.
 pub(super) trait Balance: Debug + Send + Sync {
     /// Whether the method weighs the latencies of servers. Averages are kept only where it does.
     fn weighs_time(&self) -> bool {
         false
     }
 
-    /// The part of a request that the method goes by, made into a number; `None` where it goes by none, or the request has none.
+    /// The part of a request that the method goes by, made into a number; `None` where it goes by
+    /// none, or the request has none.
     fn key(&self, _asked: &Asked<'_>) -> Option<u64> {
         None
     }
 
-    /// Offers servers in the method's order until one is admitted; returns that one. To admit a server may cost it its trial: it is
-    /// offered only if it is to be taken.
+    /// Offers servers in the method's order until one is admitted; returns that one. To admit a
+    /// server may cost it its trial: it is offered only if it is to be taken.
     fn choose(&self, choice: &Choice<'_>, admits: &mut dyn FnMut(usize) -> bool) -> Option<usize>;
 }
 
@@ -105,7 +108,7 @@ mod tests {
         shares
     }
 
-    /// Whether each share is within so many per cent of what was expected.
+    /// Returns true if each share is within `percent` of the expected one.
     pub(super) fn are_near(shares: &[usize], expected: &[usize], percent: usize) -> bool {
         shares
             .iter()

@@ -7,13 +7,14 @@ use super::{Balance, Choice};
 /// Most entries of the round: weights are scaled down to fit.
 const LONGEST_ROUND: u64 = 4096;
 
-/// Weighted round robin. The round is laid out once so that heavy servers are spread evenly over it.
+/// Weighted round robin. The round is laid out once so that heavy servers are spread evenly over
+/// it.
 #[derive(Debug)]
 pub(super) struct RoundRobin {
     round: Box<[u16]>,
     next: AtomicUsize,
-    /// Further attempts take their turns from another hand, so that they do not shift who is next for first ones: where
-    /// every second request is tried again, all others would start at the same server.
+    /// Further attempts take their turns from another counter, so that they do not shift first
+    /// ones: if every second request is tried again, all others would start at the same server.
     next_again: AtomicUsize,
 }
 
@@ -30,11 +31,12 @@ impl RoundRobin {
 }
 
 impl Balance for RoundRobin {
-    /// The turns of servers that are not admitted pass, so that the others share them by their weights.
+    /// The turns of servers that are not admitted pass, so that the others share them by their
+    /// weights.
     fn choose(&self, choice: &Choice<'_>, admits: &mut dyn FnMut(usize) -> bool) -> Option<usize> {
         let hand = if choice.is_further { &self.next_again } else { &self.next };
         let mut turns = self.round.iter().map_while(|_| self.take(hand));
-        // Others who take turns meanwhile may have had all those of the admitted servers.
+        // Concurrent requests may have taken all turns of the admitted servers.
         turns
             .find(|&server| admits(server))
             .or_else(|| self.round.iter().map(|&server| usize::from(server)).find(|&server| admits(server)))
@@ -58,7 +60,8 @@ pub(super) fn round(weights: &[u32]) -> Box<[u16]> {
     round.into()
 }
 
-/// The weights divided by their greatest common divisor, and scaled down if the round would still be too long.
+/// The weights divided by their greatest common divisor, and scaled down if the round would still
+/// be too long.
 fn reduced(weights: &[u32]) -> Vec<i64> {
     fn gcd(a: u64, b: u64) -> u64 {
         if b == 0 { a } else { gcd(b, a % b) }
