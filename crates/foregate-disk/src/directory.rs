@@ -271,15 +271,18 @@ impl OpenDirectory {
     pub(crate) fn stat(&self) -> Stat {
         let inner = &self.inner;
         let (counters, io) = (&inner.counters, inner.directory.counters());
-        // The writer may hold its lock while the disk is slow.
-        let writer = inner.writer.try_lock();
+        if let Some(writer) = inner.writer.try_lock() {
+            counters.ghosts.store(writer.ghosts.memory() as u64, Ordering::Relaxed);
+        }
+        // Otherwise the writer holds its lock, perhaps for long since the disk is slow: the figure of the time before.
+        let ghosts = get(&counters.ghosts) as usize;
         Stat {
             bytes: get(&counters.bytes),
             limit: inner.limit(),
             entries: inner.index.len(),
             segments: inner.slots.read().iter().count(),
-            files: writer.as_ref().map_or(0, |writer| writer.files.len()),
-            memory: inner.index.memory() + writer.as_ref().map_or(0, |writer| writer.ghosts.memory()),
+            files: get(&counters.files) as usize,
+            memory: inner.index.memory() + ghosts,
             hits: get(&counters.hits),
             misses: get(&counters.misses),
             stored: get(&counters.stored),

@@ -171,8 +171,7 @@ fn read_file(inner: &Inner, number: u64) -> Option<BigFile> {
 }
 
 fn enter_file(inner: &Inner, writer: &mut Writer, number: u64, file: BigFile) {
-    writer.files.insert(number, file);
-    writer.push(inner, file.log, Container::File(number));
+    writer.queue_file(inner, number, file);
     let place = Place::big(number);
     while let Err(other) = inner.index.set_first(file.fingerprint, place) {
         let newer = match other.as_big() {

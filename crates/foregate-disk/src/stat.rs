@@ -62,6 +62,9 @@ pub(crate) struct Counters {
     pub(crate) corrupt: AtomicU64,
     pub(crate) busy: AtomicU64,
     pub(crate) foreign: AtomicU64,
+    pub(crate) files: AtomicU64,
+    /// Bytes of memory for the keys of objects that went, when the figures were read last.
+    pub(crate) ghosts: AtomicU64,
 }
 
 /// Adds to a counter.

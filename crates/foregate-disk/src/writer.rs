@@ -346,17 +346,24 @@ impl Writer {
 
     /// Enters a file that has got its name.
     pub(crate) fn add_file(&mut self, inner: &Inner, number: u64, file: BigFile) {
-        self.files.insert(number, file);
-        self.push(inner, file.log, Container::File(number));
+        self.queue_file(inner, number, file);
         let before = inner.index.set(file.fingerprint, Place::big(number));
         if let Some(number) = before.and_then(Place::as_big) {
             self.remove_file(inner, number);
         }
     }
 
+    /// Counts a file, and puts it at the end of its queue.
+    pub(crate) fn queue_file(&mut self, inner: &Inner, number: u64, file: BigFile) {
+        self.files.insert(number, file);
+        inner.counters.files.store(self.files.len() as u64, Ordering::Relaxed);
+        self.push(inner, file.log, Container::File(number));
+    }
+
     /// Removes the file of an object that was replaced or is gone. Its place in the queue is skipped later.
     pub(crate) fn remove_file(&mut self, inner: &Inner, number: u64) {
         let Some(file) = self.files.remove(&number) else { return };
+        inner.counters.files.store(self.files.len() as u64, Ordering::Relaxed);
         self.bytes[file.log] = self.bytes[file.log].saturating_sub(file.bytes);
         inner.counters.bytes.fetch_sub(file.bytes, Ordering::Relaxed);
         let removed = inner.directory.blocking().unlink(&crate::big::path(number));
