@@ -30,7 +30,7 @@ pub(crate) struct Header {
 #[derive(Debug)]
 pub(crate) enum Content<'a> {
     Object(&'a Object),
-    /// Selecting fields, as [`encode_list`] writes them.
+    /// An encoded list of selecting fields (`Vary`).
     List(&'a [u8]),
 }
 

@@ -375,7 +375,8 @@ pub(crate) fn hide_pairs(text: &[u8]) -> Vec<u8> {
     hide_pairs_and(text, &Masks::default())
 }
 
-/// Like [`hide_pairs`], with the masks of rules.
+/// Hides the values of secret arguments and fields in a text, and the names that the masks of rules add. If name and
+/// value are encoded together, all of it is hidden.
 pub(crate) fn hide_pairs_and(text: &[u8], masks: &Masks) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
