@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use foregate_waf::body::{Documents, File, Limits, Sink, json, multipart, urlencoded, xml};
 use foregate_waf::injection::{sqli, xss};
-use foregate_waf::scan::{Found, Options, Pattern, Scan};
+use foregate_waf::scan::{Pattern, PatternOptions, Scan, ScanHits};
 use foregate_waf::transform::{Bytes, Transformation};
 
 /// Each transformation, and each other after it: output is bounded, and unchanged values are predicted correctly.
@@ -114,7 +114,9 @@ pub(crate) fn patterns(data: &[u8]) {
     let Some(end) = data.iter().position(|byte| *byte == b'\n').filter(|end| *end <= MAX_PATTERN) else {
         return;
     };
-    let Ok(pattern) = Pattern::new(&data[..end], Options { captures: true, ..Options::default() }) else {
+    let Ok(pattern) =
+        Pattern::new(&data[..end], PatternOptions { captures: true, ..PatternOptions::default() })
+    else {
         return;
     };
     let value = &data[end + 1..];
@@ -124,7 +126,7 @@ pub(crate) fn patterns(data: &[u8]) {
     assert_eq!(groups.as_ref().and_then(|groups| groups[0].clone()), pattern.find(value));
     if let Some(literals) = pattern.required() {
         let Ok(scan) = Scan::new([(7, literals.texts())]) else { return };
-        let mut found = Found::new();
+        let mut found = ScanHits::new();
         scan.scan(value, &mut found);
         assert!(found.has(7) || !matches, "a match was lost");
     }

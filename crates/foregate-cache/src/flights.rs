@@ -62,7 +62,7 @@ pub struct Flights {
 /// The part of the table that leaders and followers know.
 #[derive(Debug)]
 struct Shared {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Mutex<FlightShard>]>,
     limits: FlightLimits,
     /// Bytes of all pieces that are kept.
     memory: AtomicUsize,
@@ -71,7 +71,7 @@ struct Shared {
 type Map<V> = HashMap<Key, V, BuildHasherDefault<KeyHasher>>;
 
 #[derive(Debug, Default)]
-struct Shard {
+struct FlightShard {
     flights: Map<Arc<Flight>>,
     /// Fetches under way for each address, all variants counted.
     addresses: Map<usize>,
@@ -172,7 +172,7 @@ pub fn other_variant(head: &Stored, address: Key, request: &HeaderList, secret: 
 }
 
 impl Shared {
-    fn shard(&self, key: Key) -> &Mutex<Shard> {
+    fn shard(&self, key: Key) -> &Mutex<FlightShard> {
         let at = (key.0 >> 64) as usize & (SHARDS - 1);
         self.shards.get(at).expect("the number of a shard is masked")
     }

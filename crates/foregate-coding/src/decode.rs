@@ -217,13 +217,13 @@ impl Decode for Gzip {
 }
 
 /// deflate with the head of zlib, or without; the first two bytes tell.
-pub(super) struct Deflate {
+pub(super) struct DeflateDecoder {
     first: Option<u8>,
     state: Option<Decompress>,
     ended: bool,
 }
 
-impl Deflate {
+impl DeflateDecoder {
     pub(super) fn new() -> Self {
         Self { first: None, state: None, ended: false }
     }
@@ -238,7 +238,7 @@ impl Deflate {
     }
 }
 
-impl Decode for Deflate {
+impl Decode for DeflateDecoder {
     fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Moved, Broken> {
         if self.ended {
             return if input.is_empty() { Ok(Moved::default()) } else { Err(Broken) };
@@ -275,14 +275,14 @@ impl Decode for Deflate {
     }
 }
 
-/// Brotli, without large windows.
-pub(super) struct Brotli {
+/// BrotliDecoder, without large windows.
+pub(super) struct BrotliDecoder {
     state: Box<BrotliState<Counted, Counted, Counted>>,
     memory: Counted,
     ended: bool,
 }
 
-impl Brotli {
+impl BrotliDecoder {
     pub(super) fn new() -> Self {
         let memory = Counted::default();
         let state = BrotliState::new_strict(memory.clone(), memory.clone(), memory.clone());
@@ -290,7 +290,7 @@ impl Brotli {
     }
 }
 
-impl Decode for Brotli {
+impl Decode for BrotliDecoder {
     fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Moved, Broken> {
         if self.ended {
             return if input.is_empty() { Ok(Moved::default()) } else { Err(Broken) };
@@ -332,13 +332,13 @@ impl Decode for Brotli {
 }
 
 /// Zstandard frames, one after the other; frames to skip are skipped.
-pub(super) struct Zstd {
+pub(super) struct ZstdDecoder {
     /// `None`: there was no memory for it.
     state: Option<DCtx<'static>>,
     ended: bool,
 }
 
-impl Zstd {
+impl ZstdDecoder {
     pub(super) fn new() -> Self {
         let mut state = DCtx::try_create();
         if let Some(created) = &mut state
@@ -350,7 +350,7 @@ impl Zstd {
     }
 }
 
-impl Decode for Zstd {
+impl Decode for ZstdDecoder {
     fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Moved, Broken> {
         if self.ended && input.is_empty() {
             return Ok(Moved::default());

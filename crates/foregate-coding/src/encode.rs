@@ -137,16 +137,18 @@ impl Encoder {
         let level = Compression::new(self.level);
         let deflate_window = self.window_log(DEFLATE_LEAST_WINDOW_LOG) as u8;
         Ok(match self.coding {
-            ContentCoding::Gzip => Box::new(Deflate(Compress::new_gzip(level, deflate_window))),
+            ContentCoding::Gzip => Box::new(DeflateEncoder(Compress::new_gzip(level, deflate_window))),
             ContentCoding::Deflate => {
-                Box::new(Deflate(Compress::new_with_window_bits(level, true, deflate_window)))
+                Box::new(DeflateEncoder(Compress::new_with_window_bits(level, true, deflate_window)))
             }
             ContentCoding::Brotli => {
                 let deep = self.level >= BROTLI_DEEP_LEVEL;
                 let least = if deep { BROTLI_DEEP_LEAST_WINDOW_LOG } else { BROTLI_LEAST_WINDOW_LOG };
-                Box::new(Brotli::new(self.level, self.window_log(least), self.length.unwrap_or(0)))
+                Box::new(BrotliEncoder::new(self.level, self.window_log(least), self.length.unwrap_or(0)))
             }
-            ContentCoding::Zstd => Box::new(Zstd::new(self.level, self.window_log(ZSTD_LEAST_WINDOW_LOG))?),
+            ContentCoding::Zstd => {
+                Box::new(ZstdEncoder::new(self.level, self.window_log(ZSTD_LEAST_WINDOW_LOG))?)
+            }
         })
     }
 
@@ -212,9 +214,9 @@ impl BodyFilter for Encoder {
 }
 
 /// gzip, or deflate with the head of zlib.
-struct Deflate(Compress);
+struct DeflateEncoder(Compress);
 
-impl Encode for Deflate {
+impl Encode for DeflateEncoder {
     fn encode(&mut self, aim: Aim, input: &[u8], output: &mut [u8]) -> Result<(Moved, bool), Broken> {
         let flush = match aim {
             Aim::Gather => FlushCompress::None,
@@ -241,13 +243,13 @@ impl Encode for Deflate {
     }
 }
 
-/// Brotli.
-struct Brotli {
+/// BrotliEncoder.
+struct BrotliEncoder {
     state: Box<BrotliEncoderStateStruct<Counted>>,
     memory: Counted,
 }
 
-impl Brotli {
+impl BrotliEncoder {
     fn new(level: u32, window_log: u32, length: u64) -> Self {
         let memory = Counted::default();
         let mut state = Box::new(BrotliEncoderStateStruct::new(memory.clone()));
@@ -260,7 +262,7 @@ impl Brotli {
     }
 }
 
-impl Encode for Brotli {
+impl Encode for BrotliEncoder {
     fn encode(&mut self, aim: Aim, input: &[u8], output: &mut [u8]) -> Result<(Moved, bool), Broken> {
         let operation = match aim {
             Aim::Gather => BrotliEncoderOperation::BROTLI_OPERATION_PROCESS,
@@ -295,16 +297,16 @@ impl Encode for Brotli {
     }
 }
 
-impl Drop for Brotli {
+impl Drop for BrotliEncoder {
     fn drop(&mut self) {
         BrotliEncoderDestroyInstance(&mut self.state);
     }
 }
 
 /// Zstandard.
-struct Zstd(CCtx<'static>);
+struct ZstdEncoder(CCtx<'static>);
 
-impl Zstd {
+impl ZstdEncoder {
     fn new(level: u32, window_log: u32) -> Result<Self, Broken> {
         let mut state = CCtx::try_create().ok_or(Broken)?;
         // Levels are below ten.
@@ -315,7 +317,7 @@ impl Zstd {
     }
 }
 
-impl Encode for Zstd {
+impl Encode for ZstdEncoder {
     fn encode(&mut self, aim: Aim, input: &[u8], output: &mut [u8]) -> Result<(Moved, bool), Broken> {
         let room = output.len();
         let (mut source, mut target) = (InBuffer::around(input), OutBuffer::around(output));

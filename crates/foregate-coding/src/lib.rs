@@ -160,9 +160,15 @@ pub fn response_decoder(name: &'static str, coding: ContentCoding, limits: Limit
 fn decoding(name: &'static str, coding: ContentCoding, limits: Limits, behind: Behind) -> Filtered {
     let (filter, budget) = match coding {
         ContentCoding::Gzip => (decode::filter(decode::Gzip::new, limits, behind), DEFLATE_MEMORY),
-        ContentCoding::Deflate => (decode::filter(decode::Deflate::new, limits, behind), DEFLATE_MEMORY),
-        ContentCoding::Brotli => (decode::filter(decode::Brotli::new, limits, behind), BROTLI_DECODER_MEMORY),
-        ContentCoding::Zstd => (decode::filter(decode::Zstd::new, limits, behind), ZSTD_DECODER_MEMORY),
+        ContentCoding::Deflate => {
+            (decode::filter(decode::DeflateDecoder::new, limits, behind), DEFLATE_MEMORY)
+        }
+        ContentCoding::Brotli => {
+            (decode::filter(decode::BrotliDecoder::new, limits, behind), BROTLI_DECODER_MEMORY)
+        }
+        ContentCoding::Zstd => {
+            (decode::filter(decode::ZstdDecoder::new, limits, behind), ZSTD_DECODER_MEMORY)
+        }
     };
     Filtered { name, filter, budget: budget + REST_ROOM, keeps_length: false, dry: false }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use foregate_module::settings::{Argument, Node, Scalar};
 
 use crate::context::missing_list;
-use crate::document::{EntryRef, Kind, Span};
+use crate::document::{EntryRef, ScalarKind, Span};
 use crate::elsewhere;
 use crate::foreign;
 use crate::load::{Item, Tree};
@@ -420,7 +420,7 @@ impl<'p> Decoder<'p> {
         read: impl FnOnce(&Value<'_>) -> Result<T, Wrong>,
     ) -> Option<T> {
         let text = match entry.kind() {
-            Kind::String => {
+            ScalarKind::String => {
                 let problems = &mut *self.problems;
                 value::expand(entry.text(), item.base(), &mut |reference, value| {
                     problems.hide(reference, value);
@@ -448,7 +448,7 @@ pub fn turns_off(item: Item<'_>) -> bool {
 /// The word with which the node of a module seems to turn it off, where the key takes no text alone.
 fn off<'t>(key: &Key, item: Item<'t>) -> Option<&'t str> {
     let mut entries = item.node.entries();
-    let entry = entries.next().filter(|entry| entry.key().is_none() && entry.kind() == Kind::String)?;
+    let entry = entries.next().filter(|entry| entry.key().is_none() && entry.kind() == ScalarKind::String)?;
     let alone = entries.next().is_none() && item.node.children().next().is_none();
     let takes_text = key.args.0 > 0 && !key.props.iter().any(|prop| prop.required);
     (alone && !takes_text && value::is_off(entry.text())).then(|| item.source_of(entry.span()))
@@ -463,7 +463,7 @@ fn commented_out(item: Item<'_>) -> Option<String> {
 }
 
 fn is_false(entry: EntryRef<'_>) -> bool {
-    entry.key().is_none() && entry.kind() == Kind::Bool(false)
+    entry.key().is_none() && entry.kind() == ScalarKind::Bool(false)
 }
 
 /// A place as modules hand it back.

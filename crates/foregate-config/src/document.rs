@@ -3,7 +3,7 @@
 //! A file of 100,000 sites has more than a million nodes, so the tree is two flat arrays with texts that are
 //! slices of the file: about 60 bytes a node with one argument.
 
-pub use foregate_module::settings::value::Kind;
+pub use foregate_module::settings::value::ScalarKind;
 
 /// Bytes of one configuration file: some ten times those of 100,000 sites. Every position fits into 32 bits.
 pub(super) const FILE_LIMIT: usize = 256 << 20;
@@ -56,18 +56,18 @@ impl Text {
 
 /// An argument or a property.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry {
+pub(super) struct TreeEntry {
     key: Text,
     text: Text,
     /// The kind of the value.
-    pub kind: Kind,
+    pub kind: ScalarKind,
     /// Where the value is.
     pub span: Span,
 }
 
-impl Entry {
+impl TreeEntry {
     /// A value; `key` makes it a property.
-    pub(super) fn new(key: Option<Text>, kind: Kind, text: Text, span: Span) -> Self {
+    pub(super) fn new(key: Option<Text>, kind: ScalarKind, text: Text, span: Span) -> Self {
         Self { key: key.unwrap_or(Text::ABSENT), text, kind, span }
     }
 }
@@ -88,7 +88,7 @@ pub(super) struct Document {
     source: String,
     decoded: String,
     nodes: Vec<Node>,
-    entries: Vec<Entry>,
+    entries: Vec<TreeEntry>,
 }
 
 /// A mistake in the syntax of a file.
@@ -165,7 +165,7 @@ impl Document {
     }
 
     /// Adds an entry to the node that was started last.
-    pub(super) fn push_entry(&mut self, entry: Entry) {
+    pub(super) fn push_entry(&mut self, entry: TreeEntry) {
         self.entries.push(entry);
     }
 
@@ -276,7 +276,7 @@ impl<'d> NodeRef<'d> {
 #[derive(Debug, Clone, Copy)]
 pub struct EntryRef<'d> {
     document: &'d Document,
-    entry: &'d Entry,
+    entry: &'d TreeEntry,
 }
 
 impl<'d> EntryRef<'d> {
@@ -286,7 +286,7 @@ impl<'d> EntryRef<'d> {
     }
 
     /// The kind of the value.
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> ScalarKind {
         self.entry.kind
     }
 

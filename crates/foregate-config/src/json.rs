@@ -4,7 +4,9 @@
 //! optionally, `args` (an array of texts, numbers, booleans, null), `props` (an object of the same) and
 //! `children` (an array of nodes).
 
-use super::document::{DEPTH_LIMIT, Document, Entry, FILE_LIMIT, Kind, Span, SyntaxError, TOO_LONG, Text};
+use super::document::{
+    DEPTH_LIMIT, Document, FILE_LIMIT, ScalarKind, Span, SyntaxError, TOO_LONG, Text, TreeEntry,
+};
 
 /// Reads a file.
 ///
@@ -16,7 +18,7 @@ pub(super) fn read(source: String) -> Result<Document, (SyntaxError, String)> {
     let result = if source.len() > FILE_LIMIT {
         Err(SyntaxError::new(Span::new(0, 0), TOO_LONG))
     } else {
-        let mut reader = Reader { source: &source, at: 0, document: &mut document };
+        let mut reader = JsonReader { source: &source, at: 0, document: &mut document };
         reader.file()
     };
     match result {
@@ -30,7 +32,7 @@ pub(super) fn read(source: String) -> Result<Document, (SyntaxError, String)> {
 
 const MEMBERS: &str = "a node is an object with `name`, `args`, `props` and `children`";
 
-struct Reader<'s, 'd> {
+struct JsonReader<'s, 'd> {
     source: &'s str,
     at: usize,
     document: &'d mut Document,
@@ -45,7 +47,7 @@ struct Parts {
     children: Option<usize>,
 }
 
-impl Reader<'_, '_> {
+impl JsonReader<'_, '_> {
     fn file(&mut self) -> Result<(), SyntaxError> {
         self.nodes(0)?;
         self.space();
@@ -136,7 +138,7 @@ impl Reader<'_, '_> {
         let start = self.at;
         let rest = &self.source.as_bytes()[start..];
         let (kind, text) = match rest.first() {
-            Some(b'"') => (Kind::String, Some(self.string()?)),
+            Some(b'"') => (ScalarKind::String, Some(self.string()?)),
             Some(b'-' | b'0'..=b'9') => {
                 let part = |b: &u8| matches!(b, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
                 self.at += rest.iter().take_while(|byte| part(byte)).count();
@@ -144,10 +146,14 @@ impl Reader<'_, '_> {
                 if text.parse::<f64>().is_err() || text.trim_start_matches('-').starts_with('.') {
                     return Err(SyntaxError::new(Span::new(start, self.at), "this is not a number"));
                 }
-                (Kind::Number, None)
+                (ScalarKind::Number, None)
             }
             _ => {
-                let words = [("true", Kind::Bool(true)), ("false", Kind::Bool(false)), ("null", Kind::Null)];
+                let words = [
+                    ("true", ScalarKind::Bool(true)),
+                    ("false", ScalarKind::Bool(false)),
+                    ("null", ScalarKind::Null),
+                ];
                 let word = words.into_iter().find(|(word, _)| rest.starts_with(word.as_bytes()));
                 let Some((word, kind)) = word else {
                     return Err(self.unexpected("a text, a number, a boolean or null"));
@@ -157,7 +163,7 @@ impl Reader<'_, '_> {
             }
         };
         let span = Span::new(start, self.at);
-        self.document.push_entry(Entry::new(key, kind, text.unwrap_or(Text::of(span)), span));
+        self.document.push_entry(TreeEntry::new(key, kind, text.unwrap_or(Text::of(span)), span));
         Ok(())
     }
 

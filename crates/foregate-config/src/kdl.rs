@@ -5,7 +5,9 @@
 //! to choose, and so are bare words that begin with `'`, and those that end in `:` before a comment: a text in the wrong quotes,
 //! and a URL without any.
 
-use super::document::{DEPTH_LIMIT, Document, Entry, FILE_LIMIT, Kind, Span, SyntaxError, TOO_LONG, Text};
+use super::document::{
+    DEPTH_LIMIT, Document, FILE_LIMIT, ScalarKind, Span, SyntaxError, TOO_LONG, Text, TreeEntry,
+};
 use super::problem::line_and_column;
 use super::scan::{Scanner, Token};
 use super::string;
@@ -31,13 +33,13 @@ fn read_into(source: &str, document: &mut Document) -> Result<(), SyntaxError> {
         return Err(SyntaxError::new(Span::new(0, 0), TOO_LONG));
     }
     let mut reader =
-        Reader { scanner: Scanner::new(source), document, token: Token::End, span: Span::new(0, 0) };
+        KdlReader { scanner: Scanner::new(source), document, token: Token::End, span: Span::new(0, 0) };
     reader.advance()?;
     reader.version()?;
     reader.nodes(0, None)
 }
 
-struct Reader<'s, 'd> {
+struct KdlReader<'s, 'd> {
     scanner: Scanner<'s>,
     document: &'d mut Document,
     /// The token that is looked at, and where it is.
@@ -45,7 +47,7 @@ struct Reader<'s, 'd> {
     span: Span,
 }
 
-impl Reader<'_, '_> {
+impl KdlReader<'_, '_> {
     fn advance(&mut self) -> Result<(), SyntaxError> {
         (self.token, self.span) = self.scanner.next()?;
         Ok(())
@@ -181,7 +183,7 @@ impl Reader<'_, '_> {
         self.advance()?;
         let spaced = self.node_space()?;
         if self.token != Token::Equals {
-            self.document.push_entry(Entry::new(None, kind(token), text, span));
+            self.document.push_entry(TreeEntry::new(None, kind(token), text, span));
             return Ok(spaced);
         }
         if !token.is_string() {
@@ -198,7 +200,7 @@ impl Reader<'_, '_> {
         }
         let (token, span) = (self.token, self.span);
         let value = self.value()?;
-        self.document.push_entry(Entry::new(Some(text), kind(token), value, span));
+        self.document.push_entry(TreeEntry::new(Some(text), kind(token), value, span));
         self.advance()?;
         self.node_space()
     }
@@ -335,11 +337,11 @@ impl Reader<'_, '_> {
     }
 }
 
-fn kind(token: Token) -> Kind {
+fn kind(token: Token) -> ScalarKind {
     match token {
-        Token::Number => Kind::Number,
-        Token::Bool(value) => Kind::Bool(value),
-        Token::Null => Kind::Null,
-        _ => Kind::String,
+        Token::Number => ScalarKind::Number,
+        Token::Bool(value) => ScalarKind::Bool(value),
+        Token::Null => ScalarKind::Null,
+        _ => ScalarKind::String,
     }
 }

@@ -32,7 +32,7 @@ pub mod value;
 use std::path::Path;
 
 pub use self::block::{Decoder, ModuleNodes, Nodes, turns_off};
-pub use self::document::{EntryRef, Kind, NodeRef, Siblings, Span};
+pub use self::document::{EntryRef, NodeRef, ScalarKind, Siblings, Span};
 pub use self::files::{Files, open};
 pub use self::format::format;
 pub use self::glob::expand;

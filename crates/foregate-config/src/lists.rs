@@ -1,6 +1,6 @@
 //! `list`.
 
-use foregate_module::settings::value::{Kind, text_of_file};
+use foregate_module::settings::value::{ScalarKind, text_of_file};
 use foregate_rules::{List, ListError, Lists};
 
 use super::block::Decoder;
@@ -134,7 +134,7 @@ fn entries(decoder: &mut Decoder<'_>, item: Item<'_>, skip: usize, list: &mut En
     for (number, entry) in arguments.iter().enumerate().skip(skip) {
         let text = decoder.read(item, number, |value| {
             // Numbers are entries as they are written.
-            let text = if value.kind == Kind::Number { &value.text } else { value::string(value)? };
+            let text = if value.kind == ScalarKind::Number { &value.text } else { value::string(value)? };
             if text.trim().is_empty() || text.contains(['\n', '\r', '#']) {
                 return Err(Wrong::new("an entry is not empty, and has neither `#` nor a line break"));
             }

@@ -282,13 +282,13 @@ fn as_text(bytes: Vec<u8>) -> Result<String, (SyntaxError, String)> {
 
 /// The arguments of an `include` node; anything else there is a problem.
 fn include_arguments<'d>(file: u32, node: NodeRef<'d>, problems: &mut Problems) -> Vec<EntryRef<'d>> {
-    use super::document::Kind;
+    use super::document::ScalarKind;
     let wrong = |span: Span, message: &str| {
         Problem::new(Some(Place { file, span }), message).help("write `include \"sites/*.kdl\"`")
     };
     let mut arguments = Vec::new();
     for entry in node.entries() {
-        if entry.key().is_some() || entry.kind() != Kind::String {
+        if entry.key().is_some() || entry.kind() != ScalarKind::String {
             problems.push(wrong(entry.span(), "`include` takes the paths of files"));
         } else {
             arguments.push(entry);

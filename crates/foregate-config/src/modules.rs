@@ -97,14 +97,14 @@ pub struct Scope(Rc<Told>);
 #[derive(Default)]
 struct Told {
     /// In the order of the keys' numbers.
-    entries: Vec<Entry>,
+    entries: Vec<ScopeEntry>,
     /// For a route that asks an upstream, and for one that does not.
     plans: [OnceCell<Arc<Plan>>; 2],
 }
 
 /// One key that is told something.
 #[derive(Clone)]
-struct Entry {
+struct ScopeEntry {
     key: usize,
     /// The nodes so far, for a key that may stand several times.
     said: Option<Rc<Said>>,
@@ -193,7 +193,7 @@ impl<'t> Modules<'t> {
         self.compile(decoder, (item, key), |context, argument| {
             let cookie = argument.text().ok().and_then(of_cookie);
             let short = cookie.map(|text| {
-                let text = settings::Scalar { kind: settings::value::Kind::String, text: text.into() };
+                let text = settings::Scalar { kind: settings::value::ScalarKind::String, text: text.into() };
                 Argument::new(text, argument.place())
             });
             context.expression(short.as_ref().unwrap_or(argument), phase)
@@ -306,9 +306,9 @@ impl<'t> Modules<'t> {
         &mut self,
         decoder: &mut Decoder<'_>,
         key: usize,
-        outer: Option<Entry>,
+        outer: Option<ScopeEntry>,
         items: &[Item<'_>],
-    ) -> Entry {
+    ) -> ScopeEntry {
         let many = self.keys[key].key.many;
         let mut said = Said { key, ..Said::default() };
         if many && let Some(outer) = outer {
@@ -323,7 +323,7 @@ impl<'t> Modules<'t> {
             settings = self.decode(decoder, &said);
         }
         let said = (many && settings.is_some()).then(|| Rc::new(said));
-        Entry { key, said, settings }
+        ScopeEntry { key, said, settings }
     }
 
     /// Adds nodes to a key; `None` after an error.

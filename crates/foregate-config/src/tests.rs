@@ -6,7 +6,7 @@ use std::path::Path;
 use kdl::{KdlDocument, KdlEntry, KdlNode, KdlValue};
 use proptest::prelude::*;
 
-use super::document::{Document, EntryRef, Kind, NodeRef, same};
+use super::document::{Document, EntryRef, NodeRef, ScalarKind, same};
 use super::schema::{Block, LIST_KEY};
 use super::{Decoder, format, json, kdl as reader, read_text};
 
@@ -17,10 +17,10 @@ static ROOT: Block = Block { keys: &[LIST_KEY], later: &[] };
 fn shown(document: &Document) -> String {
     fn value(entry: EntryRef<'_>) -> String {
         match entry.kind() {
-            Kind::String => format!("{:?}", entry.text()),
-            Kind::Number => number(entry.text()),
-            Kind::Bool(value) => value.to_string(),
-            Kind::Null => "null".into(),
+            ScalarKind::String => format!("{:?}", entry.text()),
+            ScalarKind::Number => number(entry.text()),
+            ScalarKind::Bool(value) => value.to_string(),
+            ScalarKind::Null => "null".into(),
         }
     }
     fn one(node: NodeRef<'_>, out: &mut String) {

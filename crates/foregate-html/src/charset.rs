@@ -261,10 +261,10 @@ fn prescan(bytes: &[u8]) -> Prescan {
         }
         let Some(tag) = tag(rest) else { return Prescan::RanOut };
         match tag {
-            Tag::None => rest = rest.get(1..).unwrap_or_default(),
-            Tag::HeadEnds => return Prescan::Nothing,
-            Tag::Other(length) => rest = rest.get(length..).unwrap_or_default(),
-            Tag::Meta(attributes, length) => {
+            PrescanTag::None => rest = rest.get(1..).unwrap_or_default(),
+            PrescanTag::HeadEnds => return Prescan::Nothing,
+            PrescanTag::Other(length) => rest = rest.get(length..).unwrap_or_default(),
+            PrescanTag::Meta(attributes, length) => {
                 if let Some(encoding) = named_by(&attributes) {
                     return Prescan::Found(encoding, bytes.len() - rest.len() + length);
                 }
@@ -280,7 +280,7 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 }
 
 /// The kind of construct behind a `<`.
-enum Tag {
+enum PrescanTag {
     /// Nothing.
     None,
     /// The end of the head, or the start of the body.
@@ -292,27 +292,31 @@ enum Tag {
 }
 
 /// The tag at the start of these bytes; `None` if its end has not come.
-fn tag(bytes: &[u8]) -> Option<Tag> {
+fn tag(bytes: &[u8]) -> Option<PrescanTag> {
     let (closing, name_at) = match bytes.get(1)? {
         b'/' => (true, 2),
-        b'!' | b'?' => return Some(Tag::Other(memchr::memchr(b'>', bytes)? + 1)),
+        b'!' | b'?' => return Some(PrescanTag::Other(memchr::memchr(b'>', bytes)? + 1)),
         _ => (false, 1),
     };
     if !bytes.get(name_at)?.is_ascii_alphabetic() {
-        return Some(if closing { Tag::Other(memchr::memchr(b'>', bytes)? + 1) } else { Tag::None });
+        return Some(if closing {
+            PrescanTag::Other(memchr::memchr(b'>', bytes)? + 1)
+        } else {
+            PrescanTag::None
+        });
     }
     let name_end = bytes.iter().skip(name_at).position(|byte| is_blank(*byte) || b"/>".contains(byte))?;
     let mut at = name_at + name_end;
     let name = bytes.get(name_at..at)?;
     if name.eq_ignore_ascii_case(b"body") || closing && name.eq_ignore_ascii_case(b"head") {
-        return Some(Tag::HeadEnds);
+        return Some(PrescanTag::HeadEnds);
     }
     let mut attributes = Vec::new();
     while let Some(attribute) = attribute(bytes, &mut at)? {
         attributes.push(attribute);
     }
     let is_meta = !closing && name.eq_ignore_ascii_case(b"meta");
-    Some(if is_meta { Tag::Meta(attributes, at) } else { Tag::Other(at) })
+    Some(if is_meta { PrescanTag::Meta(attributes, at) } else { PrescanTag::Other(at) })
 }
 
 fn is_blank(byte: u8) -> bool {

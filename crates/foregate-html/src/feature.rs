@@ -246,7 +246,7 @@ fn stand_apart(html: &str) {
 
 /// The actions of a handler, and if it is allowed to act.
 #[derive(Debug, Default)]
-pub(crate) struct Deed {
+pub(crate) struct HandlerEffect {
     pub include: Option<Box<Fragment>>,
     /// The element goes, with its content.
     pub remove: bool,
@@ -264,7 +264,7 @@ pub(crate) struct Deed {
 /// An element, by its start tag. In a dry run nothing that is done to it has an effect.
 pub struct Element<'a, 'r, 'i> {
     pub(crate) inner: &'a mut send::Element<'r, 'i>,
-    pub(crate) deed: Deed,
+    pub(crate) deed: HandlerEffect,
 }
 
 impl Element<'_, '_, '_> {
@@ -451,7 +451,7 @@ impl Element<'_, '_, '_> {
 /// An end tag.
 pub struct EndTag<'a, 'i> {
     pub(crate) inner: &'a mut lol_html::html_content::EndTag<'i>,
-    pub(crate) deed: Deed,
+    pub(crate) deed: HandlerEffect,
 }
 
 impl EndTag<'_, '_> {
@@ -481,7 +481,7 @@ impl EndTag<'_, '_> {
 /// A comment.
 pub struct Comment<'a, 'i> {
     pub(crate) inner: &'a mut lol_html::html_content::Comment<'i>,
-    pub(crate) deed: Deed,
+    pub(crate) deed: HandlerEffect,
 }
 
 impl Comment<'_, '_> {
@@ -526,7 +526,7 @@ impl Comment<'_, '_> {
 /// The end of a document.
 pub struct End<'a, 'd> {
     pub(crate) inner: &'a mut lol_html::html_content::DocumentEnd<'d>,
-    pub(crate) deed: Deed,
+    pub(crate) deed: HandlerEffect,
     /// The document ends within a tag or the like, or nobody knows.
     pub(crate) unfinished: bool,
 }

@@ -11,11 +11,11 @@ use crate::charset::Charset;
 use crate::references;
 use crate::scan::names::{EMPTY, Name};
 use crate::selector::Selector;
-use crate::splice::{Next, Place, close_to, inserted, may_lack_its_end, text_of};
+use crate::splice::{Next, SpliceTarget, close_to, inserted, may_lack_its_end, text_of};
 use crate::tree::select::{self, Known, Select, Subject};
 use crate::tree::{
-    BODY, Content, DEPTH, Event, FRAMESET, Found, Id, Mode, Node, Origin, Space, TEMPLATE, Token, Tokens,
-    Tree, adjusted, attributes,
+    BODY, Content, DEPTH, Event, FRAMESET, FoundToken, Id, Mode, Node, Origin, Space, TEMPLATE, Token,
+    Tokens, Tree, adjusted, attributes,
 };
 
 /// How much of a document is held back at most until it is clear that no `frameset` takes the place of a body, bytes.
@@ -59,7 +59,7 @@ pub enum Act {
 
 /// An operation at a place of the document.
 #[derive(Debug, Clone)]
-pub(crate) enum Deed {
+pub(crate) enum Operation {
     /// Markup is written.
     Insert(Arc<str>),
     /// Hold the following text, which may be removed.
@@ -85,7 +85,7 @@ pub(crate) enum Tally {
 #[derive(Debug)]
 struct Op {
     at: u64,
-    deed: Deed,
+    deed: Operation,
     /// Void if a `frameset` takes the place of the body.
     undecided: bool,
     /// The `<` before it is text, and has to be written as such.
@@ -94,12 +94,12 @@ struct Op {
 }
 
 impl Op {
-    fn new(at: u64, deed: Deed, tally: Tally) -> Self {
+    fn new(at: u64, deed: Operation, tally: Tally) -> Self {
         Self { at, deed, undecided: false, opens: false, tally }
     }
 }
 
-struct Running {
+struct FollowedFeature {
     act: Act,
     html: Arc<str>,
     feature: usize,
@@ -109,7 +109,7 @@ struct Running {
 
 /// The operations behind a part of a document.
 pub(crate) struct Due {
-    pub deed: Deed,
+    pub deed: Operation,
     /// A `<` was left out before it that is text.
     pub opens: bool,
     /// The counts then: the rewriter may give up before.
@@ -160,7 +160,7 @@ pub(crate) struct Follower {
     /// So much of that the rewriter has got since.
     gone: usize,
     base: u64,
-    rules: Vec<Running>,
+    rules: Vec<FollowedFeature>,
     selects: Vec<Select>,
     counts_names: bool,
     changes: bool,
@@ -206,7 +206,7 @@ impl Follower {
                 Act::Before(html) | Act::After(html) | Act::Prepend(html) | Act::Append(html) => &**html,
                 Act::Remove | Act::Tell(_) => "",
             };
-            Running { html: html.into(), act: rule.act, feature, dry, left: rule.limit }
+            FollowedFeature { html: html.into(), act: rule.act, feature, dry, left: rule.limit }
         });
         Self {
             tokens: Tokens::new(),
@@ -335,7 +335,7 @@ impl Follower {
             for op in self.ops.iter_mut().filter(|op| op.undecided) {
                 match done {
                     true => op.undecided = false,
-                    false => *op = Op::new(op.at, Deed::Nothing, Tally::Left),
+                    false => *op = Op::new(op.at, Operation::Nothing, Tally::Left),
                 }
             }
         }
@@ -421,7 +421,7 @@ impl Follower {
             + self.ops.capacity() * size_of::<Op>()
     }
 
-    fn token(&mut self, found: &Found, raw: &[u8]) {
+    fn token(&mut self, found: &FoundToken, raw: &[u8]) {
         let is_tag = matches!(found.token, Token::Start(..) | Token::End(_));
         let watches = !self.watched.is_empty() || self.removal.is_some();
         if self.changes && (watches || is_tag) {
@@ -432,7 +432,7 @@ impl Follower {
         let (opens, refers) = (found.opens, found.refers);
         if self.loosened && matches!(found.token, Token::Start(FRAMESET, _)) {
             // In the body this says that there is one, and nothing else.
-            let deed = Deed::Insert("<body>".into());
+            let deed = Operation::Insert("<body>".into());
             let at = self.base + found.start as u64;
             self.push(Op { opens, ..Op::new(at, deed, Tally::Nothing) });
         }
@@ -570,7 +570,7 @@ impl Follower {
             Act::Before(_) => {
                 let state = std::mem::replace(&mut self.before, Tree::new());
                 let next = Next { token: at.token, then: &self.tree };
-                let place = Place { parent: node.parent, depth };
+                let place = SpliceTarget { parent: node.parent, depth };
                 let found = inserted(&state, place, &html, Some(&next), at.from, &mut self.work)
                     .filter(|_| !at.joins(&html));
                 self.before = state;
@@ -578,7 +578,7 @@ impl Follower {
             }
             Act::Prepend(_) if !is_open => return,
             Act::Prepend(_) => {
-                let place = Place { parent: node.id, depth: None };
+                let place = SpliceTarget { parent: node.id, depth: None };
                 let found = inserted(&self.tree, place, &html, None, self.tree.next_id(), &mut self.work);
                 // Insertions at the start of the tag come before that.
                 let before = std::mem::replace(&mut self.before, Tree::new());
@@ -610,14 +610,14 @@ impl Follower {
         Doing { feature, dry, opens }: Doing,
     ) -> bool {
         let Some((closers, tree, undecided)) = found else {
-            self.push(Op::new(at, Deed::Nothing, if dry { Tally::Nothing } else { Tally::Left }));
+            self.push(Op::new(at, Operation::Nothing, if dry { Tally::Nothing } else { Tally::Left }));
             return false;
         };
         if dry {
-            self.push(Op::new(at, Deed::Nothing, Tally::Match(feature)));
+            self.push(Op::new(at, Operation::Nothing, Tally::Match(feature)));
             return true;
         }
-        let deed = Deed::Insert(if closers.is_empty() {
+        let deed = Operation::Insert(if closers.is_empty() {
             Arc::clone(html)
         } else {
             format!("{closers}{html}").into()
@@ -630,11 +630,11 @@ impl Follower {
 
     /// Returns true if nothing has been inserted here yet.
     fn is_first(&self, at: u64) -> bool {
-        !self.ops.iter().rev().any(|op| op.at == at && !matches!(op.deed, Deed::Nothing))
+        !self.ops.iter().rev().any(|op| op.at == at && !matches!(op.deed, Operation::Nothing))
     }
 
     fn push(&mut self, op: Op) {
-        if let Deed::Insert(html) = &op.deed {
+        if let Operation::Insert(html) = &op.deed {
             self.inserted += html.len() as u64;
         }
         self.undecided = self.undecided.or(op.undecided.then_some(op.at));
@@ -646,14 +646,14 @@ impl Follower {
     fn begin_removal(&mut self, node: Node, depth: Option<usize>, doing: Doing, at: &At) {
         let tally = Tally::Match(doing.feature);
         if doing.dry {
-            return self.push(Op::new(at.start, Deed::Nothing, tally));
+            return self.push(Op::new(at.start, Operation::Nothing, tally));
         }
         let before = self.before.clone();
         let mut closed = before.clone();
         self.work += 2 * before.size();
         let closers = close_to(&mut closed, depth).filter(|closers| !closers.is_empty());
         let opens = doing.opens && self.is_first(at.start);
-        self.push(Op { opens, ..Op::new(at.start, Deed::Hold, tally) });
+        self.push(Op { opens, ..Op::new(at.start, Operation::Hold, tally) });
         let closed = closers.map(|closers| (closed, closers));
         self.removal = Some(Removal { node, start: at.start, before, closed });
     }
@@ -711,8 +711,8 @@ impl Follower {
                 }
                 let (html, dry, feature) = (Arc::clone(&rule.html), rule.dry, rule.feature);
                 let place = match after {
-                    true => Place { parent: node.parent, depth: position },
-                    false => Place { parent: node.id, depth: position.map(|position| position + 1) },
+                    true => SpliceTarget { parent: node.parent, depth: position },
+                    false => SpliceTarget { parent: node.id, depth: position.map(|position| position + 1) },
                 };
                 let next = Next { token: at.token, then: &self.tree };
                 let found = inserted(&self.before, place, &html, Some(&next), at.from, &mut self.work)
@@ -752,7 +752,7 @@ impl Follower {
             for watched in all {
                 let Some(rule) = self.rules.get(watched.rule) else { continue };
                 let (html, dry, feature) = (Arc::clone(&rule.html), rule.dry, rule.feature);
-                let place = Place { parent: node.parent, depth: None };
+                let place = SpliceTarget { parent: node.parent, depth: None };
                 let behind = state.as_ref().unwrap_or(&self.tree);
                 let found = inserted(behind, place, &html, None, self.tree.next_id(), &mut self.work);
                 let before = std::mem::replace(&mut self.before, Tree::new());
@@ -780,8 +780,8 @@ impl Follower {
             self.goes_on_without(&then, node.id).map(|loosens| (without, closers, loosens))
         });
         self.push(match &way {
-            Some((_, closers, _)) => Op::new(place, Deed::Cut(closers.clone()), Tally::Nothing),
-            None => Op::new(place, Deed::Keep, Tally::Left),
+            Some((_, closers, _)) => Op::new(place, Operation::Cut(closers.clone()), Tally::Nothing),
+            None => Op::new(place, Operation::Keep, Tally::Left),
         });
         if let Some((without, _, loosens)) = way {
             self.loosened |= loosens;
@@ -808,8 +808,8 @@ impl Follower {
         let at = self.base + (self.held.len() - self.gone) as u64;
         if let Some(removal) = self.removal.take() {
             self.push(match may_lack_its_end(&removal.node) {
-                true => Op::new(at, Deed::Cut(String::new()), Tally::Nothing),
-                false => Op::new(at, Deed::Keep, Tally::Left),
+                true => Op::new(at, Operation::Cut(String::new()), Tally::Nothing),
+                false => Op::new(at, Operation::Keep, Tally::Left),
             });
         }
         let mut state = self.tree.clone();
@@ -827,8 +827,8 @@ impl Follower {
                 };
                 let (html, dry, feature) = (Arc::clone(&rule.html), rule.dry, rule.feature);
                 let place = match after {
-                    true => Place { parent: node.parent, depth: Some(position) },
-                    false => Place { parent: node.id, depth: Some(position + 1) },
+                    true => SpliceTarget { parent: node.parent, depth: Some(position) },
+                    false => SpliceTarget { parent: node.id, depth: Some(position + 1) },
                 };
                 let found =
                     inserted(&state, place, &html, None, state.next_id(), &mut self.work).filter(|_| may);

@@ -134,11 +134,11 @@ pub(crate) struct Frame {
 }
 
 /// Marks the place of a fragment, once the text before it has been written.
-pub(crate) struct Mark {
+pub(crate) struct FragmentMark {
     pub fragment: Fragment,
 }
 
-impl StreamingHandler for Mark {
+impl StreamingHandler for FragmentMark {
     fn write_all(
         self: Box<Self>,
         _: &mut StreamingHandlerSink<'_>,

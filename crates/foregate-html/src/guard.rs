@@ -8,7 +8,7 @@
 //! at text that looks like such tags behind it: one of them is right. In scripts this is frequent. If a scanner reads such a text, the
 //! reader of the document is asked if it is in the text of a script as well.
 
-use crate::scan::{Root, Scanner, Watched, Watching};
+use crate::scan::{Root, Scanner, WatchState, Watching};
 
 /// The largest number of scanners. Only crafted documents need as many.
 const SCANNERS: usize = 8;
@@ -62,7 +62,7 @@ impl Why {
 pub(crate) struct Guard {
     scanners: Vec<Scanner>,
     /// How much of a tag has begun at the end of the last piece.
-    begun: Begun,
+    begun: TrailingBytes,
     /// The length read so far of a possible element name.
     name: Option<usize>,
     /// Names have been read up to so far behind the last piece.
@@ -83,7 +83,7 @@ pub(crate) struct Guard {
 
 /// The end of the last piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Begun {
+enum TrailingBytes {
     #[default]
     Nothing,
     /// `<`
@@ -92,7 +92,7 @@ enum Begun {
     Letter(u8),
 }
 
-impl Begun {
+impl TrailingBytes {
     /// The state at the end of this piece.
     fn behind(self, bytes: &[u8]) -> Self {
         match bytes {
@@ -105,7 +105,7 @@ impl Begun {
 }
 
 /// Where in a piece somebody is.
-struct Place {
+struct Position {
     /// Up to here all scanners have gone.
     done: usize,
     /// Up to here names have been read, and there is none here.
@@ -152,19 +152,19 @@ impl Guard {
 
     fn find(&mut self, bytes: &[u8], limit: usize, text: bool) -> Result<(), (usize, Why)> {
         let Some(first) = bytes.first() else { return Ok(()) };
-        let mut place = Place { done: 0, read: std::mem::take(&mut self.ahead), closes: false };
+        let mut place = Position { done: 0, read: std::mem::take(&mut self.ahead), closes: false };
         self.text = text;
         let begun = std::mem::take(&mut self.begun);
         match (begun, bytes) {
-            (Begun::Opens, [first, second, ..]) if may_begin(*first, *second) => {
+            (TrailingBytes::Opens, [first, second, ..]) if may_begin(*first, *second) => {
                 self.begin(b"<", 2, self.in_text, text)?;
             }
-            (Begun::Letter(first), [second, ..]) if may_begin(first, *second) => {
+            (TrailingBytes::Letter(first), [second, ..]) if may_begin(first, *second) => {
                 self.begin(&[b'<', first], 1, self.in_text, text)?;
             }
             _ => {}
         }
-        if begun == Begun::Opens && first.is_ascii_alphabetic() {
+        if begun == TrailingBytes::Opens && first.is_ascii_alphabetic() {
             self.name.get_or_insert(0);
         }
         if self.name.is_some() {
@@ -174,9 +174,9 @@ impl Guard {
         self.begun = begun.behind(bytes);
         self.read_names(bytes, &mut place, bytes.len(), limit)?;
         let before = match self.begun {
-            Begun::Nothing => None,
-            Begun::Opens => Some(1),
-            Begun::Letter(_) => Some(2),
+            TrailingBytes::Nothing => None,
+            TrailingBytes::Opens => Some(1),
+            TrailingBytes::Letter(_) => Some(2),
         };
         if let Some(at) = before.and_then(|before| bytes.len().checked_sub(before)) {
             self.go(bytes, &mut place, at)?;
@@ -187,7 +187,7 @@ impl Guard {
 
     /// Finds possible starts of tags of interest. A function of its own, since its cost for each byte dominates.
     #[inline(never)]
-    fn find_tags(&mut self, bytes: &[u8], place: &mut Place, limit: usize) -> Result<(), (usize, Why)> {
+    fn find_tags(&mut self, bytes: &[u8], place: &mut Position, limit: usize) -> Result<(), (usize, Why)> {
         let mut start = 0;
         while let Some(window) = bytes.get(start..).and_then(<[u8]>::first_chunk::<{ BLOCK + 2 }>) {
             // All at once, so that they are a handful of instructions.
@@ -215,7 +215,7 @@ impl Guard {
         bytes: &[u8],
         window: &[u8; BLOCK + 2],
         start: usize,
-        place: &mut Place,
+        place: &mut Position,
         limit: usize,
     ) -> Result<(), (usize, Why)> {
         let mut last = 0;
@@ -259,14 +259,14 @@ impl Guard {
         &mut self,
         bytes: &[u8],
         at: usize,
-        place: &mut Place,
+        place: &mut Position,
         limit: usize,
     ) -> Result<(), (usize, Why)> {
         self.read_names(bytes, place, at, limit)?;
         self.go(bytes, place, at)?;
         let in_text = self.may_be_text();
         if at > 0 && in_text {
-            self.begun = Begun::Nothing.behind(bytes.get(..at).unwrap_or_default());
+            self.begun = TrailingBytes::Nothing.behind(bytes.get(..at).unwrap_or_default());
             self.ahead = place.read - at;
             return Err((at, Why::Unknown));
         }
@@ -285,7 +285,7 @@ impl Guard {
     fn read_names(
         &mut self,
         bytes: &[u8],
-        place: &mut Place,
+        place: &mut Position,
         to: usize,
         limit: usize,
     ) -> Result<(), (usize, Why)> {
@@ -303,7 +303,7 @@ impl Guard {
 
     /// Reads a possible name, of which a part may have been read before. An error if names then take
     /// too many bytes.
-    fn read_name(&mut self, bytes: &[u8], place: &mut Place, limit: usize) -> Result<(), (usize, Why)> {
+    fn read_name(&mut self, bytes: &[u8], place: &mut Position, limit: usize) -> Result<(), (usize, Why)> {
         let at = place.read;
         let (rest, read) = (bytes.get(at..).unwrap_or_default(), self.name.unwrap_or_default());
         let end = rest.iter().position(|byte| ends_name(*byte));
@@ -350,7 +350,7 @@ impl Guard {
 
     /// Advances all scanners; finished ones are removed. Also returns an error behind a tag with which a style or script of
     /// SVG begins or ends, or SVG itself if that matters, since the readers of the following text have to know.
-    fn go(&mut self, bytes: &[u8], place: &mut Place, to: usize) -> Result<(), (usize, Why)> {
+    fn go(&mut self, bytes: &[u8], place: &mut Position, to: usize) -> Result<(), (usize, Why)> {
         while place.done < to && !self.scanners.is_empty() {
             let mut next = to;
             let foreign = self.how.removes || self.scanners.iter().any(Scanner::is_foreign);
@@ -364,7 +364,7 @@ impl Guard {
             let changes = (in_code, root) != (self.in_code, self.root);
             (self.in_code, self.root) = (in_code, root);
             if changes && next < bytes.len() {
-                (self.begun, self.ahead) = (Begun::Nothing, place.read.saturating_sub(next));
+                (self.begun, self.ahead) = (TrailingBytes::Nothing, place.read.saturating_sub(next));
                 return Err((next, Why::Unknown));
             }
         }
@@ -372,17 +372,17 @@ impl Guard {
         Ok(())
     }
 
-    fn step(&mut self, bytes: &[u8], place: &mut Place, to: usize) -> Result<(), (usize, Why)> {
+    fn step(&mut self, bytes: &[u8], place: &mut Position, to: usize) -> Result<(), (usize, Why)> {
         let from = std::mem::replace(&mut place.done, to);
         let bytes = bytes.get(..to).unwrap_or_default();
         let mut ambiguous: Option<usize> = None;
         self.scanners.retain_mut(|scanner| {
             let mut at = from;
             let watched = scanner.watch(bytes, &mut at);
-            if watched == Watched::Ambiguous {
+            if watched == WatchState::Ambiguous {
                 ambiguous = Some(ambiguous.map_or(at, |other| other.min(at)));
             }
-            watched == Watched::On
+            watched == WatchState::On
         });
         ambiguous.map_or(Ok(()), |at| Err((at, Why::Ambiguous)))
     }

@@ -5,10 +5,10 @@ use foregate_module::{Finding, Sink};
 use crate::charset::Charset;
 use crate::edges::Edges;
 use crate::feature::joins;
-use crate::scan::{Begins, Scanner, What};
+use crate::scan::{Begins, Scanner, TagKind};
 
 /// A feature at work.
-struct Running {
+struct InsertingFeature {
     step: &'static str,
     dry: bool,
     edges: Edges,
@@ -18,7 +18,7 @@ struct Running {
 /// The pass.
 pub(crate) struct Insertion {
     scanner: Scanner,
-    running: Vec<Running>,
+    running: Vec<InsertingFeature>,
     charset: Charset,
     /// A tag that has begun.
     held: Vec<u8>,
@@ -32,7 +32,7 @@ impl Insertion {
     /// One for features of these steps; each with whether it is in a dry run.
     pub fn new(features: impl Iterator<Item = (&'static str, bool, Edges)>, charset: Charset) -> Self {
         let running: Vec<_> =
-            features.map(|(step, dry, edges)| Running { step, dry, edges, matches: 0 }).collect();
+            features.map(|(step, dry, edges)| InsertingFeature { step, dry, edges, matches: 0 }).collect();
         let firsts = running.iter().any(|running| running.edges.begins_head());
         Self {
             scanner: Scanner::new(firsts),
@@ -86,12 +86,12 @@ impl Insertion {
     }
 
     /// Handles a tag; `rest` follows the held part.
-    fn found(&mut self, what: What, rest: &[u8], out: &mut dyn Sink) {
+    fn found(&mut self, what: TagKind, rest: &[u8], out: &mut dyn Sink) {
         let mut behind = Vec::new();
         for running in &mut self.running {
             let (before, inside) = match what {
-                What::Start(mark) => running.edges.start(mark),
-                What::End(mark) => ([running.edges.end(mark), None], None),
+                TagKind::Start(mark) => running.edges.start(mark),
+                TagKind::End(mark) => ([running.edges.end(mark), None], None),
             };
             for html in before.into_iter().flatten() {
                 running.insert(&html, self.charset, &mut self.opens, out);
@@ -170,7 +170,7 @@ impl Insertion {
     }
 }
 
-impl Running {
+impl InsertingFeature {
     /// Inserts markup; `opens` says whether it comes behind a `<` that has not been written.
     fn insert(&mut self, html: &str, charset: Charset, opens: &mut bool, out: &mut dyn Sink) {
         self.matches += 1;

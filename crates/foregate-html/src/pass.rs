@@ -56,7 +56,7 @@ impl Default for Terms {
 
 /// The pass. See [`Pass::filter`].
 pub struct Pass {
-    state: State,
+    state: PassState,
     /// Unprocessed input, from `at` on.
     queue: Vec<u8>,
     at: usize,
@@ -105,7 +105,7 @@ struct Asking {
     question: Option<FetchRequest>,
 }
 
-enum State {
+enum PassState {
     /// The encoding is not known yet.
     Begins(Vec<(Chosen, bool)>),
     Rewrites(Box<HtmlRewriter<'static, Output>>),
@@ -132,7 +132,7 @@ impl Pass {
             features.iter().map(|(chosen, _)| chosen.feature.growth()).fold(1, usize::saturating_add);
         let most = (ROOM / growth).clamp(SLICE.0, SLICE.1);
         Self {
-            state: State::Begins(features),
+            state: PassState::Begins(features),
             queue: Vec::new(),
             at: 0,
             begun: false,
@@ -172,7 +172,7 @@ impl Pass {
 
     /// Rewrites a slice of the queued input and returns the size of the output; `None` if that has to wait for more.
     fn slice(&mut self, out: &mut dyn Sink) -> Result<Option<usize>, Bail> {
-        let State::Rewrites(rewriter) = &mut self.state else { return Ok(None) };
+        let PassState::Rewrites(rewriter) = &mut self.state else { return Ok(None) };
         let Some(shared) = &mut self.shared else { return Ok(None) };
         let rest = self.queue.get(self.at..).unwrap_or_default();
         let slice = rest.get(..self.slice).unwrap_or(rest);
@@ -241,7 +241,7 @@ impl Pass {
 
     /// Writes the text held by features and the rewriter unchanged, and stops changing anything.
     fn stop(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
-        let State::Rewrites(rewriter) = std::mem::replace(&mut self.state, State::Over) else {
+        let PassState::Rewrites(rewriter) = std::mem::replace(&mut self.state, PassState::Over) else {
             return Ok(());
         };
         if let Some(shared) = &mut self.shared {
@@ -264,7 +264,7 @@ impl Pass {
 
     /// The rewriter has failed, and has written all that it was given.
     fn failed(&mut self, error: &RewritingError, out: &mut dyn Sink) -> Result<(), Bail> {
-        self.state = State::Over;
+        self.state = PassState::Over;
         self.shared.iter_mut().for_each(|shared| shared.let_go());
         self.gave_up = Some(match error {
             RewritingError::MemoryLimitExceeded(_) => "memory-exceeded",
@@ -310,7 +310,7 @@ impl Pass {
 
     /// Finds the encoding and the kind of the body, and begins to rewrite once both are known.
     fn begin(&mut self, whole: bool, out: &mut dyn Sink) -> Result<(), Bail> {
-        if !matches!(self.state, State::Begins(_)) {
+        if !matches!(self.state, PassState::Begins(_)) {
             return Ok(());
         }
         if !self.sniffed {
@@ -334,7 +334,7 @@ impl Pass {
             }
             Some(BodyKind::Other) => self.pass_all("not-html", out),
             Some(BodyKind::Empty) => {
-                self.state = State::Over;
+                self.state = PassState::Over;
                 Ok(())
             }
             Some(kind) => {
@@ -346,7 +346,7 @@ impl Pass {
 
     /// The body passes as it is.
     fn pass_all(&mut self, event: &'static str, out: &mut dyn Sink) -> Result<(), Bail> {
-        self.state = State::Over;
+        self.state = PassState::Over;
         self.gave_up = Some(event);
         self.hand_on(out);
         Err(Bail::Pass)
@@ -360,7 +360,7 @@ impl Pass {
     /// Begins to rewrite.
     fn start(&mut self, kind: BodyKind) {
         let page = self.page(self.terms.path.clone(), kind);
-        let State::Begins(features) = &mut self.state else { return };
+        let PassState::Begins(features) = &mut self.state else { return };
         let (mut features, charset) = (std::mem::take(features), self.charset);
         if charset.is_told() && !self.marked {
             let content_type = self.terms.content_type.as_deref();
@@ -372,7 +372,7 @@ impl Pass {
             .collect();
         if let Some(edges) = edges {
             self.insertion = Some(Box::new(Insertion::new(edges.into_iter(), charset)));
-            self.state = State::Inserts;
+            self.state = PassState::Inserts;
             self.guard.how.alone = true;
             return;
         }
@@ -404,7 +404,7 @@ impl Pass {
             shared.follower = Some(Box::new(follower));
         }
         self.shared = Some(shared);
-        self.state = State::Rewrites(rewriter);
+        self.state = PassState::Rewrites(rewriter);
     }
 
     /// Returns true if more input is needed before more can be written.
@@ -415,7 +415,7 @@ impl Pass {
     /// Passes the rewriter's output on, up to the first fragment, and returns its size. A `<` at the end stays while
     /// the rewriter is at work, since the following text may be removed.
     fn hand_over(&mut self, out: &mut dyn Sink) -> usize {
-        let all = !matches!(self.state, State::Rewrites(_));
+        let all = !matches!(self.state, PassState::Rewrites(_));
         let Some(Shared { written, .. }) = self.shared.as_deref_mut() else { return 0 };
         let count = written.bytes.len();
         if let Some(cut) = written.cut.filter(|_| written.holes.is_empty() && self.frames.is_empty()) {
@@ -559,7 +559,7 @@ impl Pass {
             (piece, rest) = fits.and_then(|(fits, _)| rest.split_at_checked(fits)).unwrap_or((rest, &[]));
             insertion.write(piece, out);
             if insertion.is_done() {
-                self.state = State::Over;
+                self.state = PassState::Over;
                 out.write(rest);
                 return Ok(());
             }
@@ -578,11 +578,11 @@ impl Pass {
 
     /// Goes on after a piece, an answer, or the end.
     fn go_on(&mut self, out: &mut dyn Sink) -> Result<(), Bail> {
-        if matches!(self.state, State::Inserts) {
+        if matches!(self.state, PassState::Inserts) {
             let queue = std::mem::take(&mut self.queue);
             self.insert(&queue, out)?;
             if self.ending {
-                self.state = State::Over;
+                self.state = PassState::Over;
                 self.insertion.iter_mut().for_each(|insertion| insertion.end(out));
             }
             return Ok(());
@@ -591,14 +591,14 @@ impl Pass {
         if self.is_held_up() {
             return Ok(());
         }
-        if matches!(self.state, State::Over) {
+        if matches!(self.state, PassState::Over) {
             self.hand_on(out);
         }
         self.work(false, out)?;
         if !self.ending || self.is_held_up() || self.at < self.queue.len() {
             return Ok(());
         }
-        let State::Rewrites(mut rewriter) = std::mem::replace(&mut self.state, State::Over) else {
+        let PassState::Rewrites(mut rewriter) = std::mem::replace(&mut self.state, PassState::Over) else {
             return Ok(());
         };
         if let Some(follower) = self.shared.as_mut().and_then(|shared| shared.follower.as_mut()) {
@@ -648,7 +648,7 @@ impl BodyFilter for Pass {
             out.write(piece);
             return Ok(());
         }
-        if matches!(self.state, State::Inserts) {
+        if matches!(self.state, PassState::Inserts) {
             return self.insert(piece, out);
         }
         self.begun &= piece.is_empty();
@@ -658,18 +658,18 @@ impl BodyFilter for Pass {
     }
 
     fn pending(&self) -> bool {
-        let begun = !matches!(self.state, State::Begins(_));
+        let begun = !matches!(self.state, PassState::Begins(_));
         let comes = self.at < self.queue.len() && !self.begun;
         begun && self.asking.is_none() && (comes || !self.frames.is_empty())
-            || self.ending && self.asking.is_none() && matches!(self.state, State::Rewrites(_))
+            || self.ending && self.asking.is_none() && matches!(self.state, PassState::Rewrites(_))
     }
 
     fn is_over(&self) -> bool {
-        matches!(self.state, State::Over) && self.queue.is_empty() && !self.is_held_up()
+        matches!(self.state, PassState::Over) && self.queue.is_empty() && !self.is_held_up()
     }
 
     fn is_quick(&self) -> bool {
-        matches!(self.state, State::Inserts | State::Over)
+        matches!(self.state, PassState::Inserts | PassState::Over)
     }
 
     fn question(&mut self) -> Option<FetchRequest> {
@@ -725,8 +725,8 @@ impl BodyFilter for Pass {
         let follower = self.shared.as_ref().and_then(|shared| shared.follower.as_ref());
         let written = written + follower.map_or(0, |follower| follower.held());
         let rewriter = match self.state {
-            State::Rewrites(_) => self.holding.held(self.terms.budget, self.guard.names()),
-            State::Inserts => self.insertion.as_ref().map_or(0, |insertion| insertion.held()),
+            PassState::Rewrites(_) => self.holding.held(self.terms.budget, self.guard.names()),
+            PassState::Inserts => self.insertion.as_ref().map_or(0, |insertion| insertion.held()),
             _ => 0,
         };
         self.queue.capacity() + frames + written + rewriter + self.guard.held()

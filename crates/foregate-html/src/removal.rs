@@ -86,9 +86,9 @@ fn is_html(element: &send::Element<'_, '_>) -> bool {
 }
 
 /// A marker: output from here on is held.
-struct Begins;
+struct HeldStart;
 
-impl StreamingHandler for Begins {
+impl StreamingHandler for HeldStart {
     fn write_all(
         self: Box<Self>,
         _: &mut StreamingHandlerSink<'_>,
@@ -135,7 +135,7 @@ pub(crate) fn begin(element: &mut send::Element<'_, '_>, dry: bool) {
         number
     });
     if !dry {
-        element.streaming_before(Box::new(Begins));
+        element.streaming_before(Box::new(HeldStart));
     }
     let ended = element.on_end_tag(Box::new(move |tag| {
         end(number, &name, tag);

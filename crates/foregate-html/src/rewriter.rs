@@ -13,10 +13,10 @@ use lol_html::{HandlerResult, OutputSink};
 
 use crate::charset::Charset;
 use crate::feature::{
-    Chosen, Comment, Deed as Done, Element, End, EndTag, Feature, Page, Reads, Rewrite, joins,
+    Chosen, Comment, Element, End, EndTag, Feature, HandlerEffect as Done, Page, Reads, Rewrite, joins,
 };
-use crate::follow::{Deed, Due, Follower};
-use crate::fragments::{Mark, Written};
+use crate::follow::{Due, Follower, Operation};
+use crate::fragments::{FragmentMark, Written};
 use crate::removal::{self, Removing};
 use crate::scan::{Root, Scanner};
 use crate::selector::Selector;
@@ -288,7 +288,7 @@ impl Shared {
     pub fn perform(&mut self, due: Due, charset: Charset) {
         let Due { deed: due, opens, tally } = due;
         self.follower.iter_mut().for_each(|follower| follower.count(tally));
-        if matches!(due, Deed::Nothing) {
+        if matches!(due, Operation::Nothing) {
             return;
         }
         self.ran = true;
@@ -296,28 +296,28 @@ impl Shared {
             self.written.bytes.extend_from_slice(&charset.bytes_of(&held));
         }
         if opens {
-            let joined = !matches!(&due, Deed::Insert(html) if !joins(html));
+            let joined = !matches!(&due, Operation::Insert(html) if !joins(html));
             self.written.bytes.extend_from_slice(if joined { b"&lt;" } else { b"<" });
         }
         match due {
-            Deed::Insert(html) => {
+            Operation::Insert(html) => {
                 if joins(&html) {
                     self.written.end_text();
                 }
                 self.written.bytes.extend_from_slice(&charset.bytes_of(&html));
             }
-            Deed::Hold => {
+            Operation::Hold => {
                 self.written.end_text();
                 self.written.cut = Some(self.written.bytes.len());
                 self.removing = Some(Removing::followed());
             }
-            Deed::Cut(closers) => {
+            Operation::Cut(closers) => {
                 self.written.cut_off();
                 self.written.bytes.extend_from_slice(closers.as_bytes());
                 self.removing = None;
             }
-            Deed::Keep => self.let_go(),
-            Deed::Nothing => {}
+            Operation::Keep => self.let_go(),
+            Operation::Nothing => {}
         }
     }
 
@@ -455,7 +455,7 @@ fn element_handler(
             element.deed
         });
         if let Some(fragment) = deed.include {
-            inner.streaming_before(Box::new(Mark { fragment: *fragment }));
+            inner.streaming_before(Box::new(FragmentMark { fragment: *fragment }));
         }
         if deed.remove {
             removal::begin(inner, deed.dry);
@@ -542,7 +542,7 @@ fn comment(shared: &mut Shared, inner: &mut lol_html::html_content::Comment<'_>)
             comment.deed
         });
         if let Some(fragment) = deed.include {
-            inner.streaming_replace(Box::new(Mark { fragment: *fragment }));
+            inner.streaming_replace(Box::new(FragmentMark { fragment: *fragment }));
         }
     }
 }

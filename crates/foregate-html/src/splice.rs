@@ -24,7 +24,7 @@ pub(crate) struct Next<'t> {
 
 /// The target of markup: an element, after its open content is closed.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct SpliceTarget {
     pub parent: Id,
     pub depth: Option<usize>,
 }
@@ -36,7 +36,7 @@ const COPIES: u64 = 4;
 /// absence of a `frameset`. Adds its cost to `work`.
 pub(crate) fn inserted(
     state: &Tree,
-    place: Place,
+    place: SpliceTarget,
     html: &str,
     next: Option<&Next<'_>>,
     from: Id,
@@ -52,7 +52,7 @@ pub(crate) fn inserted(
 fn insert_into(
     tree: &mut Tree,
     state: &Tree,
-    place: Place,
+    place: SpliceTarget,
     html: &str,
     next: Option<&Next<'_>>,
     from: Id,

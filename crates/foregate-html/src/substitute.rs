@@ -62,7 +62,7 @@ static BLOCK: Block = Block {
 
 /// The settings of `substitute`.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct ReplaceSettings {
     types: Vec<MediaType>,
     substitutes: Option<Arc<Substitutes>>,
 }
@@ -73,7 +73,7 @@ struct Substitutes {
     instead: Vec<String>,
 }
 
-impl FromNode for Settings {
+impl FromNode for ReplaceSettings {
     const KEY: Option<&'static Key> = Some(&KEY);
 
     fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
@@ -95,7 +95,7 @@ impl FromNode for Settings {
     }
 }
 
-impl Settings {
+impl ReplaceSettings {
     /// The replacements for this response, if there are any.
     fn of(&self, status: u16, response: &dyn foregate_module::Fields) -> Option<&Arc<Substitutes>> {
         let fits = |value: &[u8]| self.types.iter().any(|kind| kind.fits(value));
@@ -110,7 +110,7 @@ pub struct AskForPlain;
 
 impl Step for AskForPlain {
     type At = phase::ResponseBody;
-    type Settings = Settings;
+    type Settings = ReplaceSettings;
     type In<'r> = (RequestFields<'r>, ResponseFields<'r>, Status);
     type Out = (Add<PlainBody>, EditResponse);
     type Stop = Never;
@@ -121,7 +121,7 @@ impl Step for AskForPlain {
 
     fn run(
         &self,
-        settings: &Settings,
+        settings: &ReplaceSettings,
         (RequestFields(request), ResponseFields(response), Status(status)): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
         if status == 304 {
@@ -138,7 +138,7 @@ pub struct Substitute;
 
 impl Step for Substitute {
     type At = phase::ResponseBody;
-    type Settings = Settings;
+    type Settings = ReplaceSettings;
     type In<'r> = (Added<'r, DecodedBody>, ResponseFields<'r>, Status, DryRun);
     type Out = (FilterResponseBody, Count);
     type Stop = Never;
@@ -148,7 +148,7 @@ impl Step for Substitute {
 
     fn run(
         &self,
-        settings: &Settings,
+        settings: &ReplaceSettings,
         (decoded, ResponseFields(response), Status(status), DryRun(dry)): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
         let Some(substitutes) = settings.of(status, response) else {
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
     use crate::tests::Boxed;
 
-    fn of(pairs: &[(&str, &str)]) -> Settings {
+    fn of(pairs: &[(&str, &str)]) -> ReplaceSettings {
         let replace = |(from, to): &(&str, &str)| node("replace").arg_literal(*from).arg_literal(*to);
         let node = pairs.iter().map(replace).fold(node(STEP), |node, child| node.with_child(child));
         settings(&[node]).unwrap()
@@ -266,7 +266,7 @@ mod tests {
     fn a_text_is_replaced_by_one_other() {
         let replace = |from: &str, to: &str| node("replace").arg_literal(from).arg_literal(to);
         let twice = node(STEP).with_child(replace("a", "b")).with_child(replace("a", "c"));
-        let problem = settings::<Settings>(&[twice]).unwrap_err();
+        let problem = settings::<ReplaceSettings>(&[twice]).unwrap_err();
         assert_eq!(problem.message, "this text is replaced by an earlier line already");
     }
 
@@ -329,7 +329,7 @@ mod tests {
             node("replace").arg_literal("").arg_literal("b"),
             node("replace").arg_literal("a").arg_literal(&*"b".repeat(70_000)),
         ] {
-            assert!(settings::<Settings>(&[node(STEP).with_child(child)]).is_err());
+            assert!(settings::<ReplaceSettings>(&[node(STEP).with_child(child)]).is_err());
         }
     }
 }

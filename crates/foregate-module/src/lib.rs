@@ -89,7 +89,7 @@ pub use output::{
 pub use phase_id::{Phase, PhaseId, phase};
 pub use pipeline::{Entry, Group, Pipeline, TooLate, ValueInfo, group, groups};
 pub use plan::{Condition, Conditions, Configured, Expression, Plan, PlanBuilder, Planned, Steps, Untakable};
-pub use runner::{Ended, Fault, Next, Place, Platform, Runner};
+pub use runner::{Ended, Fault, Next, Platform, Runner, StepPlace};
 pub use settings::{Argument, Context, FromNode, Key, LogId, Node, Problem, UpstreamId};
 pub use state::{Added, Question, Read, Slots, State, Take};
 pub use step::{Erased, Filter, Load, Step, Swept, Verdict, Weight, WhenFull, erase};

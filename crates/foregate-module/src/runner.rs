@@ -102,7 +102,7 @@ pub enum Fault {
 
 /// Where a step runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum StepPlace {
     /// On this thread.
     Here,
     /// As it says itself: see [`Pipeline::load`] and [`Platform::load`].
@@ -132,8 +132,8 @@ pub trait Platform {
     fn begins(&mut self, _anew: bool) {}
 
     /// The thread for the next step. Default: by its declaration.
-    fn place(&mut self, _entry: &Entry, _planned: &Planned) -> Place {
-        Place::Asked
+    fn place(&mut self, _entry: &Entry, _planned: &Planned) -> StepPlace {
+        StepPlace::Asked
     }
 
     /// Where a step runs that has asked for `load`. Default: there.
@@ -353,10 +353,11 @@ impl Runner {
                 is_here = false;
                 continue;
             }
-            let place = if mem::take(&mut is_here) { Place::Here } else { platform.place(entry, planned) };
+            let place =
+                if mem::take(&mut is_here) { StepPlace::Here } else { platform.place(entry, planned) };
             match place {
-                Place::Here => {}
-                Place::Off => continue,
+                StepPlace::Here => {}
+                StepPlace::Off => continue,
                 place => match leaves(pipeline, entry, planned, place, platform) {
                     Leaves::Passed => continue,
                     Leaves::Came(came) => return came,
@@ -469,7 +470,7 @@ fn leaves(
     pipeline: &Pipeline,
     entry: &Entry,
     planned: &Planned,
-    place: Place,
+    place: StepPlace,
     platform: &mut impl Platform,
 ) -> Leaves {
     let (exchange, state) = platform.parts();
@@ -477,8 +478,8 @@ fn leaves(
         return Leaves::Passed;
     }
     let load = match place {
-        Place::Broken => return Leaves::Came(Came::Verdict(Err(Fault::Broken))),
-        Place::Elsewhere { when_full, wait } => Load::Heavy { when_full, wait },
+        StepPlace::Broken => return Leaves::Came(Came::Verdict(Err(Fault::Broken))),
+        StepPlace::Elsewhere { when_full, wait } => Load::Heavy { when_full, wait },
         _ => pipeline.load(planned, exchange, state),
     };
     match platform.load(entry, planned, load) {

@@ -20,7 +20,7 @@ use crate::value::Value;
 /// Values that own nothing, such as numbers, keep their memory when the slots are cleared: the next exchange writes into it.
 #[derive(Default)]
 pub struct Slots {
-    all: Vec<Slot>,
+    all: Vec<StateSlot>,
     /// The slots that may have been written since they were cleared.
     touched: Vec<u16>,
 }
@@ -29,7 +29,7 @@ pub struct Slots {
 const KEPT: usize = 64;
 
 #[derive(Default)]
-struct Slot {
+struct StateSlot {
     value: Option<Box<dyn Any + Send + Sync>>,
     /// Set if `value` belongs to this exchange. If not, only its memory is kept.
     written: bool,
@@ -39,7 +39,7 @@ struct Slot {
     plain: bool,
 }
 
-impl Slot {
+impl StateSlot {
     /// Keeps memory that can serve again.
     fn unwrite(&mut self) {
         self.written = false;
@@ -63,7 +63,7 @@ impl Slots {
 
     /// Writes a value.
     pub fn put(&mut self, slot: u16, value: Box<dyn Any + Send + Sync>) {
-        *self.at(slot) = Slot { value: Some(value), written: true, dry: false, plain: false };
+        *self.at(slot) = StateSlot { value: Some(value), written: true, dry: false, plain: false };
     }
 
     /// Writes a value, in a dry run or not.
@@ -102,7 +102,7 @@ impl Slots {
     /// Puts back the values that a step has not kept.
     pub(crate) fn put_back(&mut self, taken: Taken, dry: bool) {
         for (slot, value) in taken.0.into_inner() {
-            *self.at(slot) = Slot { value: Some(value), written: true, dry, plain: false };
+            *self.at(slot) = StateSlot { value: Some(value), written: true, dry, plain: false };
         }
     }
 
@@ -111,7 +111,7 @@ impl Slots {
         if let Some(slot) = self.all.get_mut(usize::from(slot)).filter(|slot| slot.written && !slot.plain)
             && !slot.value.as_deref_mut().is_some_and(shrink)
         {
-            *slot = Slot::default();
+            *slot = StateSlot::default();
         }
     }
 
@@ -124,10 +124,10 @@ impl Slots {
 
     /// A slot that is about to be written.
     #[inline]
-    fn at(&mut self, number: u16) -> &mut Slot {
+    fn at(&mut self, number: u16) -> &mut StateSlot {
         let place = usize::from(number);
         if self.all.len() <= place {
-            self.all.resize_with(place + 1, Slot::default);
+            self.all.resize_with(place + 1, StateSlot::default);
         }
         let slot = &mut self.all[place];
         if !slot.written {
@@ -157,7 +157,7 @@ impl Slots {
 
     /// Takes the question out of the slot of a fetch.
     pub fn take_question(&mut self, slot: u16) -> Option<Question> {
-        let Slot { value, dry, .. } =
+        let StateSlot { value, dry, .. } =
             core::mem::take(self.all.get_mut(usize::from(slot)).filter(|slot| slot.written)?);
         Some(Question { request: *value?.downcast().ok()?, dry })
     }

@@ -9,9 +9,9 @@ use foregate_module::settings::{Context, FromNode, Key, Node, Problem, UpstreamI
 use foregate_module::testing::Sample;
 use foregate_module::{
     Abort, Configured, EditRequest, EditResponse, Edits, Either, Emit, Ended, Entry, Exchange, Fault, Fetch,
-    FetchKey, FetchRequest, Filter, Holds, Never, Next, PhaseId, Pipeline, Place, Plan, PlanBuilder, Planned,
-    Platform, Replace, RequestFields, Respond, Response, Runner, State, Step, Steps, Take, Value, Verdict,
-    Weight, WhenFull, erase, phase,
+    FetchKey, FetchRequest, Filter, Holds, Never, Next, PhaseId, Pipeline, Plan, PlanBuilder, Planned,
+    Platform, Replace, RequestFields, Respond, Response, Runner, State, Step, StepPlace, Steps, Take, Value,
+    Verdict, Weight, WhenFull, erase, phase,
 };
 
 /// Settings of steps that some routes have in a dry run.
@@ -168,11 +168,11 @@ impl Platform for Script {
         (&mut self.sample, &mut self.state)
     }
 
-    fn place(&mut self, _: &Entry, planned: &Planned) -> Place {
+    fn place(&mut self, _: &Entry, planned: &Planned) -> StepPlace {
         match usize::from(planned.step) {
-            step if self.off.contains(step) => Place::Off,
-            step if self.broken.contains(step) => Place::Broken,
-            _ => Place::Asked,
+            step if self.off.contains(step) => StepPlace::Off,
+            step if self.broken.contains(step) => StepPlace::Broken,
+            _ => StepPlace::Asked,
         }
     }
 

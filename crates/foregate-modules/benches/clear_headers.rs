@@ -12,7 +12,7 @@ use std::hint::black_box;
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use foregate_module::testing::{List, Sample, node, settings};
 use foregate_module::{Fields, FieldsMut, RequestFields, Step};
-use foregate_modules::clear_headers::trie::Names;
+use foregate_modules::clear_headers::trie::NameSet;
 use foregate_modules::clear_headers::{ClearHeaders, ClearRequest, builtin};
 use trie_hard::TrieHard;
 
@@ -92,9 +92,9 @@ fn hashed<S: BuildHasher + Default>() -> HashSet<&'static str, S> {
 }
 
 fn matching(criterion: &mut Criterion) {
-    let ours = Names::new(builtin().map(str::as_bytes), []).expect("few");
+    let ours = NameSet::new(builtin().map(str::as_bytes), []).expect("few");
     let with_prefixes =
-        Names::new(builtin().map(str::as_bytes), [&b"x-internal-"[..], b"x-debug-", b"cf-int-"])
+        NameSet::new(builtin().map(str::as_bytes), [&b"x-internal-"[..], b"x-debug-", b"cf-int-"])
             .expect("few");
     let trie_hard: TrieHard<'_, &str> = builtin().collect();
     let hash_set: HashSet<&str> = hashed();

@@ -26,7 +26,7 @@ use core::ops::ControlFlow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use foregate_module::settings::value::{Kind as ScalarKind, text_of_file};
+use foregate_module::settings::value::{ScalarKind, text_of_file};
 use foregate_module::settings::{
     Argument, Block, Context, FromNode, Key, Mistakes, Node, Problem, Prop, Scalar, together,
 };

@@ -5,7 +5,7 @@
 //! clear-headers "x-internal-*" "x-debug-token" file="internal-headers.txt" builtin=#true responses=#true
 //! ```
 //!
-//! Names are exact, or prefixes with a `*` at the end; `_` counts as `-`, as it does for CGI programs. The fields are found in one
+//! NameSet are exact, or prefixes with a `*` at the end; `_` counts as `-`, as it does for CGI programs. The fields are found in one
 //! pass over the head, by a trie made at load (see [`trie`]), and removed in one pass, by their numbers.
 
 pub mod trie;
@@ -23,12 +23,12 @@ use foregate_module::{
     Problem, RequestFields, ResponseFields, Step, Swept, phase,
 };
 
-use self::trie::{LENGTH_LIMIT, NAMES_LIMIT, Names};
+use self::trie::{LENGTH_LIMIT, NAMES_LIMIT, NameSet};
 
 /// The largest file of names, bytes.
 const FILE_LIMIT: usize = 1 << 20;
 
-/// Names of fields that proxies, clouds and gateways set for servers that trust them, one to a line.
+/// NameSet of fields that proxies, clouds and gateways set for servers that trust them, one to a line.
 const BUILTIN: &str = include_str!("clear_headers/builtin.txt");
 
 const KEY: Key = Key {
@@ -76,7 +76,7 @@ const KEY: Key = Key {
 /// The settings: which names, and where.
 #[derive(Debug)]
 pub struct ClearHeaders {
-    names: Names,
+    names: NameSet,
     requests: bool,
     responses: bool,
 }
@@ -86,7 +86,7 @@ impl FromNode for ClearHeaders {
 
     fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
         let [node] = nodes else {
-            return Ok(Self { names: Names::default(), requests: false, responses: false });
+            return Ok(Self { names: NameSet::default(), requests: false, responses: false });
         };
         let mut mistakes = Mistakes::default();
         let cleared = mistakes.kept(cleared(node));
@@ -110,7 +110,7 @@ impl FromNode for ClearHeaders {
                 .wrong("`clear-headers` needs names")
                 .help("write names, file=FILE, or builtin=#true for those that ship"));
         }
-        let names = Names::new(patterns.exact, patterns.prefixes)
+        let names = NameSet::new(patterns.exact, patterns.prefixes)
             .ok_or_else(|| node.wrong(format!("more than {NAMES_LIMIT} names")))?;
         let (requests, responses) = cleared.unwrap_or_default();
         Ok(Self { names, requests, responses })
@@ -137,7 +137,7 @@ pub fn builtin() -> impl Iterator<Item = &'static str> {
     BUILTIN.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// Names as they are written.
+/// NameSet as they are written.
 #[derive(Default)]
 struct Patterns<'t> {
     exact: Vec<&'t [u8]>,
@@ -183,7 +183,7 @@ fn check(name: &[u8]) -> Result<(), FieldError> {
 }
 
 /// Removals of the fields with names in the set.
-fn found(names: &Names, fields: &dyn Fields) -> Edits {
+fn found(names: &NameSet, fields: &dyn Fields) -> Edits {
     let mut words: Vec<u64> = Vec::new();
     for number in 0..fields.count() {
         if fields.field(number).is_some_and(|(name, _)| names.contains(name)) {

@@ -105,7 +105,7 @@ enum Header {
 
 /// The client according to a trusted proxy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Hop {
+struct ForwardedHop {
     address: Option<IpAddr>,
     /// The scheme, if it is known: true for `https`, false for `http`.
     secure: Option<bool>,
@@ -179,20 +179,22 @@ impl TrustedProxies {
     }
 
     /// The client, if it is another than the peer, which is trusted.
-    fn client(&self, fields: &dyn Fields) -> Hop {
+    fn client(&self, fields: &dyn Fields) -> ForwardedHop {
         let (name, last): (_, Last) = match &self.header {
             Header::Forwarded => ("forwarded", last_element),
             Header::List(name) => (name, last_entry),
         };
-        let mut believed = Hop::default();
+        let mut believed = ForwardedHop::default();
         for entry in from_the_right(fields, name, last).take(HOPS_LIMIT) {
             let hop = match self.header {
                 Header::Forwarded => forwarded(entry),
-                Header::List(_) => listed(entry).map(|address| Hop { address: Some(address), secure: None }),
+                Header::List(_) => {
+                    listed(entry).map(|address| ForwardedHop { address: Some(address), secure: None })
+                }
             };
             let Some(hop) = hop else { return believed };
             // Of one that does not tell its client's address the scheme is believed.
-            believed = Hop { address: hop.address.or(believed.address), secure: hop.secure };
+            believed = ForwardedHop { address: hop.address.or(believed.address), secure: hop.secure };
             if hop.address.is_none() || !self.trusts(hop.address) {
                 return believed;
             }
@@ -201,7 +203,7 @@ impl TrustedProxies {
     }
 
     /// The scheme according to the last proxy that wrote it: true for `https`, false for `http`.
-    fn secure(&self, client: Hop, fields: &dyn Fields) -> Option<bool> {
+    fn secure(&self, client: ForwardedHop, fields: &dyn Fields) -> Option<bool> {
         match self.scheme.as_ref()? {
             Header::Forwarded => client.secure,
             Header::List(name) => from_the_right(fields, name, last_entry).next().and_then(is_secure),
@@ -279,7 +281,7 @@ fn listed(entry: &[u8]) -> Option<IpAddr> {
 
 /// Parses an element of `Forwarded`: the parameters `for` and `proto` (RFC 7239, section 4). `None` for an element that is
 /// malformed or has one of them twice; one that is `unknown` or obfuscated is no address.
-fn forwarded(element: &[u8]) -> Option<Hop> {
+fn forwarded(element: &[u8]) -> Option<ForwardedHop> {
     let mut address = None;
     let mut proto = None;
     let mut rest = element;
@@ -315,7 +317,7 @@ fn forwarded(element: &[u8]) -> Option<Hop> {
         if name.eq_ignore_ascii_case(b"proto") && proto.replace(value).is_some() {
             return None;
         }
-        let hop = Hop { address: address.flatten(), secure: proto.and_then(is_secure) };
+        let hop = ForwardedHop { address: address.flatten(), secure: proto.and_then(is_secure) };
         match after.trim_ascii_start() {
             [] => return Some(hop),
             [b';', more @ ..] if more.trim_ascii().is_empty() => return Some(hop),
@@ -355,7 +357,7 @@ impl Step for ClientAddress {
         (PeerAddress(peer), RequestFields(fields)): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
         let trusted = settings.trusts(peer);
-        let client = if trusted { settings.client(fields) } else { Hop::default() };
+        let client = if trusted { settings.client(fields) } else { ForwardedHop::default() };
         let secure = if trusted { settings.secure(client, fields) } else { None };
         ControlFlow::Continue((
             SetClientAddress(client.address),

@@ -130,13 +130,13 @@ pub struct Cors {
 /// The allowed origins.
 struct Origins {
     everybody: bool,
-    patterns: Vec<Pattern>,
+    patterns: Vec<OriginPattern>,
     condition: Option<Arc<dyn Condition>>,
 }
 
 /// An origin, in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Pattern {
+enum OriginPattern {
     Exactly(Vec<u8>),
     /// `https://` and `.example.com:8443`: any host between them.
     Subdomains(Vec<u8>, Vec<u8>),
@@ -229,8 +229,8 @@ impl Origins {
         }
         match text {
             "*" => self.everybody = true,
-            "null" => self.patterns.push(Pattern::Exactly(b"null".to_vec())),
-            text => self.patterns.push(Pattern::parse(text).ok_or_else(|| {
+            "null" => self.patterns.push(OriginPattern::Exactly(b"null".to_vec())),
+            text => self.patterns.push(OriginPattern::parse(text).ok_or_else(|| {
                 argument.wrong("this is not an origin").help(
                     "write scheme and host, and the port unless it is the scheme's own, without a path: \
                      \"https://example.com\", \"https://*.example.com\", \"http://localhost:3000\"",
@@ -247,7 +247,7 @@ impl Origins {
     }
 }
 
-impl Pattern {
+impl OriginPattern {
     fn parse(text: &str) -> Option<Self> {
         let text = text.to_ascii_lowercase();
         let (scheme, host) = text.split_once("://")?;

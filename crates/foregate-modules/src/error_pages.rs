@@ -34,7 +34,7 @@ use foregate_module::{
     Step, Text, UpstreamId, Value, phase,
 };
 
-use self::template::{Escape, Facts, Template, misspelt};
+use self::template::{Escape, Facts, PageTemplate, misspelt};
 use crate::coding::{FULL, quality};
 use crate::lists::{OF_SHARED_CACHES, vary};
 use crate::request_id::RequestId;
@@ -195,8 +195,8 @@ struct Page {
 
 #[derive(Debug)]
 enum Body {
-    Text(Template),
-    File(Template),
+    Text(PageTemplate),
+    File(PageTemplate),
     Fetched { upstream: UpstreamId, path: String, keep: Duration, timeout: Duration },
 }
 
@@ -207,7 +207,7 @@ pub struct ErrorPages {
     pages: Vec<Page>,
     /// For each status, the number of its page.
     by_status: Box<[u8]>,
-    json: Option<Template>,
+    json: Option<PageTemplate>,
 }
 
 /// No page.
@@ -341,13 +341,18 @@ fn read_body(node: &Node, escape: Escape, context: &mut dyn Context) -> Result<B
 }
 
 /// The template of a text that `argument` says or names.
-fn read_template(argument: &Argument, text: &[u8], escape: Escape, context: &mut dyn Context) -> Template {
+fn read_template(
+    argument: &Argument,
+    text: &[u8],
+    escape: Escape,
+    context: &mut dyn Context,
+) -> PageTemplate {
     if let Some((written, token)) = misspelt(text) {
         let warning =
             argument.wrong(format!("`{{{written}}}` is nothing that is replaced: it is sent as it stands"));
         context.warn(warning.help(format!("did you mean `{{{token}}}`?")));
     }
-    Template::new(text, escape)
+    PageTemplate::new(text, escape)
 }
 
 fn read_path(path: Option<&Argument>) -> Result<String, Problem> {
@@ -521,7 +526,7 @@ impl Page {
                     Some(content_type) => content_type.to_vec().into(),
                     None => self.content_type.clone(),
                 };
-                let template = Template::new(&answer.body, Escape::for_type(&content_type));
+                let template = PageTemplate::new(&answer.body, Escape::for_type(&content_type));
                 Some(Made::of(content_type, &template, facts))
             }
         }
@@ -537,7 +542,7 @@ struct Made {
 }
 
 impl Made {
-    fn of(content_type: Text, template: &Template, facts: &Facts<'_>) -> Self {
+    fn of(content_type: Text, template: &PageTemplate, facts: &Facts<'_>) -> Self {
         Self { content_type, body: template.fill(facts), personal: template.is_personal() }
     }
 }

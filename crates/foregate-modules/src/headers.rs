@@ -146,7 +146,7 @@ const KEY: Key = Key {
 
 /// The settings.
 #[derive(Default)]
-pub struct Headers {
+pub struct HeaderSettings {
     request: Changes,
     response: Changes,
     /// Names that request lines set or remove.
@@ -233,7 +233,7 @@ impl Verb {
     }
 }
 
-impl FromNode for Headers {
+impl FromNode for HeaderSettings {
     const KEY: Option<&'static Key> = Some(&KEY);
 
     fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
@@ -403,26 +403,26 @@ pub struct Request;
 
 impl Step for Request {
     type At = phase::RequestRewrite;
-    type Settings = Headers;
+    type Settings = HeaderSettings;
     type In<'r> = (View<'r>,);
     type Out = (EditRequest,);
     type Stop = Never;
     const NAME: &'static str = "headers-request";
     const ABOUT: &'static str = "Sets, adds and removes fields of the request.";
     const FILTERS: &'static [Filter] = &[];
-    fn is_idle(settings: &Headers) -> bool {
+    fn is_idle(settings: &HeaderSettings) -> bool {
         settings.request.is_empty()
     }
 
-    fn sweeps(settings: &Headers) -> bool {
+    fn sweeps(settings: &HeaderSettings) -> bool {
         !settings.of_requests.is_empty()
     }
 
-    fn keeps(&self, settings: &Headers, _: Swept, name: &[u8]) -> bool {
+    fn keeps(&self, settings: &HeaderSettings, _: Swept, name: &[u8]) -> bool {
         !settings.of_requests.contains(name)
     }
 
-    fn run(&self, settings: &Headers, (view,): (View<'_>,)) -> ControlFlow<Never, Self::Out> {
+    fn run(&self, settings: &HeaderSettings, (view,): (View<'_>,)) -> ControlFlow<Never, Self::Out> {
         ControlFlow::Continue((EditRequest(settings.request.edits(&view)),))
     }
 }
@@ -433,29 +433,29 @@ pub struct Response;
 
 impl Step for Response {
     type At = phase::ResponseHeaders;
-    type Settings = Headers;
+    type Settings = HeaderSettings;
     type In<'r> = (View<'r>,);
     type Out = (EditResponse,);
     type Stop = Never;
     const NAME: &'static str = "headers-response";
     const ABOUT: &'static str = "Sets, adds and removes fields of the response.";
     const FILTERS: &'static [Filter] = &[];
-    fn is_idle(settings: &Headers) -> bool {
+    fn is_idle(settings: &HeaderSettings) -> bool {
         settings.response.is_empty()
     }
 
-    fn sweeps(settings: &Headers) -> bool {
+    fn sweeps(settings: &HeaderSettings) -> bool {
         !settings.of_responses.is_empty()
     }
 
-    fn keeps(&self, settings: &Headers, swept: Swept, name: &[u8]) -> bool {
+    fn keeps(&self, settings: &HeaderSettings, swept: Swept, name: &[u8]) -> bool {
         match swept {
             Swept::Interim => !settings.removed.contains(name),
             Swept::Trailers => !settings.of_responses.contains(name),
         }
     }
 
-    fn run(&self, settings: &Headers, (view,): (View<'_>,)) -> ControlFlow<Never, Self::Out> {
+    fn run(&self, settings: &HeaderSettings, (view,): (View<'_>,)) -> ControlFlow<Never, Self::Out> {
         ControlFlow::Continue((EditResponse(settings.response.edits(&view)),))
     }
 }

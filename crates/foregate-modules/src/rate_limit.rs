@@ -36,8 +36,8 @@ use foregate_module::{
 use once_cell::race::OnceBox;
 use siphasher::sip::SipHasher13;
 
-pub use self::algorithm::{Algorithm, Rule, Standing};
-use self::table::{SETS, Table, UNTIL_MOST};
+pub use self::algorithm::{LimitAlgorithm, RateRule, Standing};
+use self::table::{KeyTable, SETS, UNTIL_MOST};
 
 /// The most limits that one route may have.
 const LIMITS_MOST: usize = 64;
@@ -132,7 +132,7 @@ enum By {
 
 /// One limit of a route.
 struct Limit {
-    rule: Rule,
+    rule: RateRule,
     by: By,
     ipv6_prefix: u8,
     when: Option<Arc<dyn Condition>>,
@@ -279,17 +279,20 @@ fn member(name: &str, standing: Standing) -> String {
     format!("\"{name}\";r={};t={}", standing.remaining, standing.reset.div_ceil(1000))
 }
 
-fn read_rule(node: &Node) -> Result<Rule, Problem> {
-    const WORDS: [(&str, Algorithm); 3] = [
-        ("fixed-window", Algorithm::FixedWindow),
-        ("sliding-window", Algorithm::SlidingWindow),
-        ("token-bucket", Algorithm::TokenBucket),
+fn read_rule(node: &Node) -> Result<RateRule, Problem> {
+    const WORDS: [(&str, LimitAlgorithm); 3] = [
+        ("fixed-window", LimitAlgorithm::FixedWindow),
+        ("sliding-window", LimitAlgorithm::SlidingWindow),
+        ("token-bucket", LimitAlgorithm::TokenBucket),
     ];
     let requests = |argument: &Argument| argument.number(1..=REQUESTS_MOST).map(|number| number as u32);
     let per = node.prop("per").ok_or_else(|| node.wrong("`rate-limit` needs `per`, such as per=\"1m\""));
-    let algorithm = node.prop("algorithm").map_or(Ok(Algorithm::SlidingWindow), |word| word.choice(&WORDS));
+    let algorithm =
+        node.prop("algorithm").map_or(Ok(LimitAlgorithm::SlidingWindow), |word| word.choice(&WORDS));
     let burst = match node.prop("burst") {
-        Some(burst) if algorithm.as_ref().is_ok_and(|algorithm| *algorithm != Algorithm::TokenBucket) => {
+        Some(burst)
+            if algorithm.as_ref().is_ok_and(|algorithm| *algorithm != LimitAlgorithm::TokenBucket) =>
+        {
             let problem = burst.wrong("only a token bucket has a burst");
             Err(problem.help("add algorithm=\"token-bucket\", or leave `burst` out"))
         }
@@ -310,7 +313,7 @@ fn read_rule(node: &Node) -> Result<Rule, Problem> {
         let problem = argument.wrong(format!("with this limit, a bucket holds {most} requests at most"));
         return Err(problem.help("a larger one would take more than 17 years to fill"));
     }
-    Ok(Rule { algorithm, limit, window, burst: burst.unwrap_or(limit) })
+    Ok(RateRule { algorithm, limit, window, burst: burst.unwrap_or(limit) })
 }
 
 /// A name that can stand in a structured field (RFC 9651) without escapes.
@@ -350,13 +353,13 @@ fn read_expressions(node: &Node, context: &mut dyn Context) -> Result<Expression
 }
 
 /// The identity of a limit; another definition is another limit, and begins anew.
-fn definition(rule: &Rule, texts: &[&str], ipv6_prefix: u8, name: Option<&str>) -> u64 {
+fn definition(rule: &RateRule, texts: &[&str], ipv6_prefix: u8, name: Option<&str>) -> u64 {
     // No secret is needed here: definitions do not come from clients.
     let mut hasher = SipHasher13::new_with_keys(0, 0);
     hasher.write_u8(match rule.algorithm {
-        Algorithm::FixedWindow => 0,
-        Algorithm::SlidingWindow => 1,
-        Algorithm::TokenBucket => 2,
+        LimitAlgorithm::FixedWindow => 0,
+        LimitAlgorithm::SlidingWindow => 1,
+        LimitAlgorithm::TokenBucket => 2,
     });
     hasher.write_u32(rule.limit);
     hasher.write_u64(rule.window);
@@ -470,7 +473,7 @@ struct Asked<'r> {
 #[derive(Default)]
 pub struct RateLimit<S> {
     /// Made on first use, so that a process without limits pays nothing.
-    table: OnceBox<Table>,
+    table: OnceBox<KeyTable>,
     stage: PhantomData<S>,
 }
 
@@ -503,7 +506,7 @@ where
             if limit.when.as_ref().is_some_and(|when| !when.holds(&view)) {
                 continue;
             }
-            let table = self.table.get_or_init(|| Box::new(Table::new(SETS, random)));
+            let table = self.table.get_or_init(|| Box::new(KeyTable::new(SETS, random)));
             let hash = limit.hash(table.seed(), &asked);
             let standing = match counted.iter().find(|(before, _)| *before == hash) {
                 Some((_, standing)) => *standing,

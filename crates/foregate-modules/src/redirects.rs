@@ -25,8 +25,8 @@ use foregate_module::settings::{
 };
 use foregate_module::{Authority, Filter, Host, Path, Query, Redirect, Scheme, Step, Text, phase};
 
-use self::address::{Pattern, Source, Target, Template, normal_path};
-use self::table::{Builder, Refused, Table};
+use self::address::{Source, SourcePattern, Target, TargetTemplate, normal_path};
+use self::table::{Builder, RedirectTable, Refused};
 
 /// The most patterns of a route.
 const PATTERNS_LIMIT: usize = 1000;
@@ -94,20 +94,20 @@ const REDIRECTS: Key = Key::one(
 /// The nodes `redirect`.
 #[derive(Default)]
 pub struct Redirects {
-    exact: Table,
+    exact: RedirectTable,
     patterns: Box<[PatternRedirect]>,
 }
 
 struct PatternRedirect {
-    source: Pattern,
-    target: Template,
+    source: SourcePattern,
+    target: TargetTemplate,
     status: u16,
     keeps_query: bool,
 }
 
 /// The nodes `redirects`, in one table.
 #[derive(Default)]
-pub struct RedirectLists(Table);
+pub struct RedirectLists(RedirectTable);
 
 impl RedirectLists {
     /// How many redirects there are.
@@ -201,7 +201,7 @@ impl<'n> Read<'n> {
             argument.text().and_then(|text| Source::parse(text).map_err(|message| argument.wrong(message)));
         let to = node.prop("to").ok_or_else(|| node.wrong("`redirect` needs `to`"));
         let (source, to, (status, keeps_query)) = together((source, to, properties(node)))?;
-        let Some(pattern) = Pattern::parse(&source).map_err(|message| argument.wrong(message))? else {
+        let Some(pattern) = SourcePattern::parse(&source).map_err(|message| argument.wrong(message))? else {
             let text = to.text()?;
             if text.contains("${") {
                 let message = "the source has no wildcard that the target could name";
@@ -220,7 +220,7 @@ impl<'n> Read<'n> {
             self.arguments.push(argument);
             return Ok(());
         };
-        let target = Template::parse(to.text()?, pattern.wildcards());
+        let target = TargetTemplate::parse(to.text()?, pattern.wildcards());
         let target = target.map_err(|message| match to.text() {
             Ok(text) if text.contains("${") && message == address::REFERENCE => to.wrong(message).help(
                 "more of a request is named in a rule: \
@@ -240,7 +240,7 @@ impl<'n> Read<'n> {
 }
 
 /// Checks if a target leads into its own pattern, each time with another text.
-fn check_circle(pattern: &Pattern, target: &Template, to: &Argument) -> Result<(), Problem> {
+fn check_circle(pattern: &SourcePattern, target: &TargetTemplate, to: &Argument) -> Result<(), Problem> {
     let expanded = target.expand(&[SAMPLE; address::WILDCARDS_LIMIT]);
     let path = expanded.split(|byte| matches!(byte, b'?' | b'#')).next().unwrap_or_default();
     if target.varies() && path.starts_with(b"/") && pattern.takes(&normal_path(path)) {

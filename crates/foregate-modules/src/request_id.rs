@@ -102,14 +102,14 @@ impl Keep {
 
 /// The settings.
 #[derive(Debug)]
-pub struct Settings {
+pub struct RequestIdSettings {
     on: bool,
     header: String,
     response_header: Option<String>,
     keep: Keep,
 }
 
-impl FromNode for Settings {
+impl FromNode for RequestIdSettings {
     const KEY: Option<&'static Key> = Some(&KEY);
 
     fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
@@ -172,7 +172,7 @@ pub struct Identify;
 
 impl Step for Identify {
     type At = phase::RequestEarly;
-    type Settings = Settings;
+    type Settings = RequestIdSettings;
     type In<'r> = (RequestFields<'r>, Read<'r, PeerTrusted>, Time, Random, Random);
     type Out = (Emit<RequestId>, EditRequest, Notes);
     type Stop = Never;
@@ -180,13 +180,13 @@ impl Step for Identify {
     const ABOUT: &'static str = "Keeps a trusted proxy's request id, or makes one.";
     const FILTERS: &'static [Filter] = &[];
 
-    fn guards(_: &Settings) -> bool {
+    fn guards(_: &RequestIdSettings) -> bool {
         false
     }
 
     fn run(
         &self,
-        settings: &Settings,
+        settings: &RequestIdSettings,
         (RequestFields(fields), Read(trusted), Time(now), Random(first), Random(second)): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
         if !settings.on {
@@ -217,7 +217,7 @@ pub struct Tell;
 
 impl Step for Tell {
     type At = phase::ResponseHeaders;
-    type Settings = Settings;
+    type Settings = RequestIdSettings;
     type In<'r> = (Read<'r, RequestId>,);
     type Out = (EditResponse,);
     type Stop = Never;
@@ -225,7 +225,11 @@ impl Step for Tell {
     const ABOUT: &'static str = "Tells the client the request's id.";
     const FILTERS: &'static [Filter] = &[];
 
-    fn run(&self, settings: &Settings, (Read(id),): (Read<'_, RequestId>,)) -> ControlFlow<Never, Self::Out> {
+    fn run(
+        &self,
+        settings: &RequestIdSettings,
+        (Read(id),): (Read<'_, RequestId>,),
+    ) -> ControlFlow<Never, Self::Out> {
         let edits = match (&settings.response_header, id) {
             (Some(header), Some(id)) => Edits::new().set(header.clone(), id.clone()),
             _ => Edits::new(),
@@ -240,7 +244,7 @@ mod tests {
     use foregate_module::Fields;
     use foregate_module::testing::{Sample, node, settings};
 
-    fn read(node: Node) -> Settings {
+    fn read(node: Node) -> RequestIdSettings {
         settings(&[node]).unwrap()
     }
 
@@ -311,7 +315,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_told() {
-        let told = |node: Node| settings::<Settings>(&[node]).unwrap_err().message;
+        let told = |node: Node| settings::<RequestIdSettings>(&[node]).unwrap_err().message;
         assert_eq!(told(node("request-id").prop_literal("header", "a b")), "this is not the name of a field");
         assert_eq!(
             told(node("request-id").prop_literal("keep", "maybe")),

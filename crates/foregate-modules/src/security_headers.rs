@@ -228,12 +228,12 @@ static BLOCK: Block = Block {
 
 /// The settings of `security-headers`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Headers {
+pub struct SecurityHeaderSettings {
     cleartext: Arc<[Edit]>,
     tls: Arc<[Edit]>,
 }
 
-impl FromNode for Headers {
+impl FromNode for SecurityHeaderSettings {
     const KEY: Option<&'static Key> = Some(&KEY);
 
     fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
@@ -395,7 +395,7 @@ pub struct SecurityHeaders;
 
 impl Step for SecurityHeaders {
     type At = phase::ResponseHeaders;
-    type Settings = Headers;
+    type Settings = SecurityHeaderSettings;
     type In<'r> = (Scheme<'r>, ResponseSource<'r>, ResponseFields<'r>);
     type Out = (EditResponse,);
     type Stop = Never;
@@ -405,11 +405,11 @@ impl Step for SecurityHeaders {
     // A switch of protocols is no document.
     const FILTERS: &'static [Filter] = &[Filter::Status(200, 999)];
 
-    fn sweeps(settings: &Headers) -> bool {
+    fn sweeps(settings: &SecurityHeaderSettings) -> bool {
         settings.cleartext.iter().any(|edit| matches!(edit, Edit::Remove(_)))
     }
 
-    fn keeps(&self, settings: &Headers, _: Swept, name: &[u8]) -> bool {
+    fn keeps(&self, settings: &SecurityHeaderSettings, _: Swept, name: &[u8]) -> bool {
         !settings
             .cleartext
             .iter()
@@ -418,7 +418,7 @@ impl Step for SecurityHeaders {
 
     fn run(
         &self,
-        settings: &Headers,
+        settings: &SecurityHeaderSettings,
         (Scheme(scheme), ResponseSource(source), ResponseFields(response)): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
         let edits = if scheme == "https" { &settings.tls } else { &settings.cleartext };

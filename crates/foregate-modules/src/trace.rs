@@ -62,13 +62,13 @@ const KEY: Key = Key {
 
 /// The context of this hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Hop {
+pub struct TraceHop {
     trace: [u8; 32],
     parent: [u8; 16],
     flags: u8,
 }
 
-impl Hop {
+impl TraceHop {
     /// The trace: 32 hexadecimal digits.
     pub fn trace(&self) -> &[u8] {
         &self.trace
@@ -113,7 +113,7 @@ macro_rules! shown {
 
 shown! {
     /// The trace, and this hop in it; shown as the trace's id.
-    Trace, "trace.id", "The id of the trace: 32 hexadecimal digits.", Hop, Bytes, |hop| Shown::Bytes(hop.trace());
+    Trace, "trace.id", "The id of the trace: 32 hexadecimal digits.", TraceHop, Bytes, |hop| Shown::Bytes(hop.trace());
     /// This hop's id.
     Span, "trace.span", "The id of this hop in the trace: 16 hexadecimal digits.", [u8; 16], Bytes,
         |span| Shown::Bytes(span);
@@ -123,14 +123,14 @@ shown! {
 
 /// The settings.
 #[derive(Debug)]
-pub struct Settings {
+pub struct TraceSettings {
     on: bool,
     keep: Keep,
     /// Of 2^64 new traces, so many are recorded.
     share: u128,
 }
 
-impl FromNode for Settings {
+impl FromNode for TraceSettings {
     const KEY: Option<&'static Key> = Some(&KEY);
 
     fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
@@ -212,7 +212,7 @@ pub struct Continue;
 
 impl Step for Continue {
     type At = phase::RequestEarly;
-    type Settings = Settings;
+    type Settings = TraceSettings;
     type In<'r> = (RequestFields<'r>, Read<'r, PeerTrusted>, Random, Random, Random, Random);
     type Out = (Emit<Trace>, Emit<Span>, Emit<Sampled>, EditRequest);
     type Stop = Never;
@@ -220,22 +220,22 @@ impl Step for Continue {
     const ABOUT: &'static str = "Continues a trusted proxy's trace, or begins one.";
     const FILTERS: &'static [Filter] = &[];
 
-    fn guards(_: &Settings) -> bool {
+    fn guards(_: &TraceSettings) -> bool {
         false
     }
 
-    fn sweeps(settings: &Settings) -> bool {
+    fn sweeps(settings: &TraceSettings) -> bool {
         settings.on
     }
 
     /// A state that was refused in the head does not come behind the body.
-    fn keeps(&self, _: &Settings, _: Swept, name: &[u8]) -> bool {
+    fn keeps(&self, _: &TraceSettings, _: Swept, name: &[u8]) -> bool {
         !name.eq_ignore_ascii_case(b"tracestate") && !name.eq_ignore_ascii_case(b"traceparent")
     }
 
     fn run(
         &self,
-        settings: &Settings,
+        settings: &TraceSettings,
         (RequestFields(fields), Read(trusted), Random(high), Random(low), Random(span), Random(dice)): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
         if !settings.on {
@@ -254,7 +254,7 @@ impl Step for Continue {
             let sampled = if u128::from(dice) < settings.share { SAMPLED } else { 0 };
             (trace, sampled | RANDOM)
         });
-        let mut hop = Hop { trace, parent: [0; 16], flags };
+        let mut hop = TraceHop { trace, parent: [0; 16], flags };
         hex(if span == 0 { 1 } else { span }, &mut hop.parent);
         let mut edits = Edits::new().set("traceparent", hop.to_field());
         if parent.is_none() || !state_is_valid(fields) {
@@ -387,7 +387,8 @@ mod tests {
         assert!(sampled("50%", u64::MAX / 2) && !sampled("50%", u64::MAX / 2 + 1));
         assert!(sampled("0.000001%", 0) && !sampled("0.000001%", u64::MAX / 1_000_000));
         for bad in ["", "%", "1", "101%", "100.000001%", "-1%", "1.0000001%", "1e1%", "0.%"] {
-            let problem = settings::<Settings>(&[node("trace").prop_literal("sample", bad)]).unwrap_err();
+            let problem =
+                settings::<TraceSettings>(&[node("trace").prop_literal("sample", bad)]).unwrap_err();
             assert_eq!(problem.message, "expected a share from \"0%\" to \"100%\"", "{bad}");
         }
     }

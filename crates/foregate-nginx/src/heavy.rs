@@ -30,14 +30,14 @@ const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// A step that is to run on a thread.
 pub(crate) struct Work {
-    moved: Box<Moved>,
+    moved: Box<MovedJob>,
     when_full: WhenFull,
     wait: Duration,
     client: Option<IpAddr>,
 }
 
 /// The inputs of a step on a thread.
-struct Moved {
+struct MovedJob {
     pipeline: Arc<Pipeline>,
     planned: Planned,
     facts: FactsOf<Vec<u8>>,
@@ -50,11 +50,11 @@ struct Moved {
 }
 
 enum Stage {
-    Waits(Box<Moved>),
+    Waits(Box<MovedJob>),
     /// A thread has it, or nobody waits for it any more.
     Taken,
     /// No verdict: it has panicked.
-    Done(Box<Moved>, Option<Verdict>),
+    Done(Box<MovedJob>, Option<Verdict>),
 }
 
 /// A job, shared by a thread and the worker: the first to take it owns it.
@@ -72,7 +72,7 @@ pub(crate) struct Posted {
     /// How long it may wait for a thread.
     pub wait: Duration,
     when_full: WhenFull,
-    _share: Share,
+    _share: ClientShare,
 }
 
 /// The pieces of work of a worker.
@@ -86,7 +86,7 @@ struct Taken {
 }
 
 /// A place among them, until it is dropped.
-struct Share {
+struct ClientShare {
     queue: Queue,
     client: Option<IpAddr>,
 }
@@ -106,7 +106,7 @@ pub(crate) fn can_leave(decl: &Decl) -> bool {
 }
 
 impl Queue {
-    fn reserve(&self, client: Option<IpAddr>) -> Option<Share> {
+    fn reserve(&self, client: Option<IpAddr>) -> Option<ClientShare> {
         let mut taken = self.0.borrow_mut();
         if taken.all >= QUEUE {
             return None;
@@ -120,11 +120,11 @@ impl Queue {
             *count += 1;
         }
         taken.all += 1;
-        Some(Share { queue: self.clone(), client })
+        Some(ClientShare { queue: self.clone(), client })
     }
 }
 
-impl Drop for Share {
+impl Drop for ClientShare {
     fn drop(&mut self) {
         let mut taken = self.queue.0.borrow_mut();
         taken.all -= 1;
@@ -147,7 +147,7 @@ impl Work {
         (when_full, wait): (WhenFull, Duration),
     ) -> Box<Self> {
         let client = exchange.client();
-        let moved = Moved {
+        let moved = MovedJob {
             pipeline: Arc::clone(pipeline),
             planned: planned.clone(),
             facts: exchange.facts.each(|text| text.to_vec()),
@@ -162,7 +162,7 @@ impl Work {
     }
 }
 
-impl Moved {
+impl MovedJob {
     fn call(&mut self) -> Verdict {
         let facts = self.facts.each(Vec::as_slice);
         let tls = self.tls.as_ref().map(|tls| tls.each(Vec::as_slice));
@@ -215,7 +215,7 @@ impl Request {
         }
     }
 
-    fn take_back(&mut self, moved: Moved, verdict: Result<Verdict, Fault>) {
+    fn take_back(&mut self, moved: MovedJob, verdict: Result<Verdict, Fault>) {
         self.kept = moved.kept;
         self.run.state = moved.state;
         self.run.runner.tell(verdict);

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
 use foregate_module::{
-    self as module, Entry, Fault, PhaseId, Place, Planned, Platform, State, Steps, Weight,
+    self as module, Entry, Fault, PhaseId, Planned, Platform, State, StepPlace, Steps, Weight,
 };
 
 use crate::border::{Level, PANICS};
@@ -32,14 +32,14 @@ impl Platform for RequestPlatform<'_, '_, '_> {
         (self.exchange, self.state)
     }
 
-    fn place(&mut self, entry: &Entry, planned: &Planned) -> Place {
+    fn place(&mut self, entry: &Entry, planned: &Planned) -> StepPlace {
         let decl = entry.decl();
         // Nothing waits for the log.
         let may_leave = self.route.threads && decl.phase < PhaseId::Log;
         match decl.weight {
-            _ if self.off.contains(usize::from(planned.step)) => Place::Off,
-            Weight::Heavy(_) | Weight::Varies if may_leave && heavy::can_leave(decl) => Place::Asked,
-            _ => Place::Here,
+            _ if self.off.contains(usize::from(planned.step)) => StepPlace::Off,
+            Weight::Heavy(_) | Weight::Varies if may_leave && heavy::can_leave(decl) => StepPlace::Asked,
+            _ => StepPlace::Here,
         }
     }
 

@@ -136,7 +136,7 @@ impl Step for ProbeResponse {
         if settings.hold > 0 {
             edits = edits.set("x-held", format!("{} {whole}", bytes.len()));
         }
-        let filter = Grow { settings: settings.clone(), held: Vec::new(), at: 0, done: 0 };
+        let filter = GrowProbe { settings: settings.clone(), held: Vec::new(), at: 0, done: 0 };
         let wanted = settings.grow > 0 || settings.panic == "body";
         let filtered = wanted.then(|| Filtered::new(Self::NAME, filter));
         ControlFlow::Continue((FilterResponseBody(filtered), EditResponse(edits)))
@@ -227,7 +227,7 @@ impl Step for ProbeLog {
 }
 
 /// Writes each byte several times, a burst at a time.
-struct Grow {
+struct GrowProbe {
     settings: Settings,
     held: Vec<u8>,
     /// The byte that is written now, and how often it has been.
@@ -235,7 +235,7 @@ struct Grow {
     done: usize,
 }
 
-impl Grow {
+impl GrowProbe {
     fn burst(&mut self, out: &mut dyn Sink) {
         let mut burst = Vec::with_capacity(BURST);
         while burst.len() < BURST
@@ -257,7 +257,7 @@ impl Grow {
     }
 }
 
-impl BodyFilter for Grow {
+impl BodyFilter for GrowProbe {
     fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
         self.settings.panic_in("body");
         self.held.extend_from_slice(piece);

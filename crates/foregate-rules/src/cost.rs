@@ -154,19 +154,19 @@ fn active_within(all: &[Fixed]) -> usize {
 /// failure links).
 fn most_at_an_end<'w>(words: impl Iterator<Item = &'w [u8]>) -> usize {
     #[derive(Default)]
-    struct Node {
+    struct CostNode {
         children: BTreeMap<u8, usize>,
         shorter: usize,
         count: usize,
     }
-    let mut nodes = vec![Node::default()];
+    let mut nodes = vec![CostNode::default()];
     for word in words {
         let mut at = 0;
         for byte in word {
             let new = nodes.len();
             let next = *nodes[at].children.entry(*byte).or_insert(new);
             if next == new {
-                nodes.push(Node::default());
+                nodes.push(CostNode::default());
             }
             nodes[next].count += 1;
             at = next;

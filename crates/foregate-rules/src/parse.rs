@@ -74,12 +74,12 @@ pub(crate) enum Right<'t> {
     Ip(IpAddr),
     Bool(bool),
     /// The elements of a set, each with its place.
-    Set(Vec<(Item, Range<usize>)>),
+    Set(Vec<(SetItem, Range<usize>)>),
     List(&'t str),
 }
 
 #[derive(Debug)]
-pub(crate) enum Item {
+pub(crate) enum SetItem {
     Text(Vec<u8>),
     Ints(i64, i64),
     Ips(IpRange),
@@ -340,11 +340,11 @@ impl<'t> Parser<'t> {
                 return Err(Error::new(self.span.clone(), message).with_help("put them into a list"));
             }
             let item = match &mut self.token {
-                Token::Text(text) => Item::Text(std::mem::take(text)),
-                Token::Int(number) => Item::Ints(*number, *number),
-                Token::Ints(first, last) => Item::Ints(*first, *last),
-                Token::Ip(address) => Item::Ips(IpRange::single(*address)),
-                Token::Ips(range) => Item::Ips(*range),
+                Token::Text(text) => SetItem::Text(std::mem::take(text)),
+                Token::Int(number) => SetItem::Ints(*number, *number),
+                Token::Ints(first, last) => SetItem::Ints(*first, *last),
+                Token::Ip(address) => SetItem::Ips(IpRange::single(*address)),
+                Token::Ips(range) => SetItem::Ips(*range),
                 Token::Symbol(",") => {
                     let error = self.unexpected("a value of the set");
                     return Err(error.with_help("values are separated by blanks"));

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use foregate_waf::body::{Documents, Limits, Sink, json};
 use foregate_waf::injection::{sqli, xss};
-use foregate_waf::scan::{Found, Options, Pattern, Scan};
+use foregate_waf::scan::{Pattern, PatternOptions, Scan, ScanHits};
 use foregate_waf::transform::{Bytes, Transformation};
 
 /// The chain that most rules on cross-site scripting have.
@@ -71,14 +71,16 @@ fn transformations(c: &mut Criterion) {
 }
 
 fn scans(c: &mut Criterion) {
-    let patterns: Vec<Pattern> =
-        PATTERNS.iter().map(|text| Pattern::new(text.as_bytes(), Options::default()).unwrap()).collect();
+    let patterns: Vec<Pattern> = PATTERNS
+        .iter()
+        .map(|text| Pattern::new(text.as_bytes(), PatternOptions::default()).unwrap())
+        .collect();
     let entries = (0..).zip(&patterns).map(|(number, pattern)| (number, pattern.required().unwrap().texts()));
     let scan = Scan::new(entries).unwrap();
     let mut group = c.benchmark_group("scan");
     for (name, value) in values() {
         group.throughput(Throughput::Bytes(value.len() as u64));
-        let mut found = Found::new();
+        let mut found = ScanHits::new();
         group.bench_function(format!("candidates of ten patterns/{name}"), |b| {
             b.iter(|| {
                 found.clear();
@@ -91,7 +93,7 @@ fn scans(c: &mut Criterion) {
         });
     }
     group.bench_function("compile ten patterns", |b| {
-        b.iter(|| PATTERNS.map(|text| Pattern::new(text.as_bytes(), Options::default()).unwrap()));
+        b.iter(|| PATTERNS.map(|text| Pattern::new(text.as_bytes(), PatternOptions::default()).unwrap()));
     });
     group.finish();
 }

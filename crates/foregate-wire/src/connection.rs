@@ -43,7 +43,7 @@ pub fn strip_hop_by_hop(headers: &mut HeaderList, keep_te_trailers: bool) -> usi
         return 0;
     }
     let te_trailers = keep_te_trailers && accepts_trailers(headers);
-    let named = Named::by_connection(headers);
+    let named = NamedOptions::by_connection(headers);
     let known = HOP | (named.known & !KEPT);
     let before = headers.len();
     headers.remove_all(known);
@@ -63,18 +63,18 @@ pub fn strip_hop_by_hop(headers: &mut HeaderList, keep_te_trailers: bool) -> usi
 pub fn drop_named_content_fields(headers: &mut HeaderList) {
     let may_have = |ids: u128| headers.present() & ids != 0;
     if may_have(NameId::Connection.bit()) && may_have(CONTENT) {
-        let named = Named::by_connection(headers).known;
+        let named = NamedOptions::by_connection(headers).known;
         headers.remove_all(CONTENT & named);
     }
 }
 
 /// The names in Connection except those that never cross anyway: no trailer may have such a name either (RFC 9110, section 7.6.1).
 /// `None` for nearly every message.
-pub fn named_options(headers: &HeaderList) -> Option<Named> {
+pub fn named_options(headers: &HeaderList) -> Option<NamedOptions> {
     if !headers.contains(NameId::Connection) {
         return None;
     }
-    let named = Named::by_connection(headers);
+    let named = NamedOptions::by_connection(headers);
     let names = named.known & !HOP != 0 || named.all_unknown || !named.ends.is_empty();
     names.then_some(named)
 }
@@ -186,7 +186,7 @@ pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// The names in Connection fields.
 #[derive(Debug, Default)]
-pub struct Named {
+pub struct NamedOptions {
     /// The names with an id; never the bit of [`NameId::Unknown`].
     known: u128,
     /// The names without an id, concatenated. Empty, and not allocated, for nearly every message.
@@ -197,7 +197,7 @@ pub struct Named {
     all_unknown: bool,
 }
 
-impl Named {
+impl NamedOptions {
     fn by_connection(headers: &HeaderList) -> Self {
         let mut named = Self::default();
         for name in headers.get_all(NameId::Connection).flat_map(list) {

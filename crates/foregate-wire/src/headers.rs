@@ -51,7 +51,7 @@ impl fmt::Debug for Field<'_> {
 
 /// Where a field's bytes are in the arena. 16 bytes, so that four of them share a cache line.
 #[derive(Clone, Copy)]
-struct Entry {
+struct FieldEntry {
     name_start: u32,
     value_start: u32,
     value_len: u32,
@@ -59,9 +59,9 @@ struct Entry {
     id: NameId,
 }
 
-const _: () = assert!(size_of::<Entry>() == 16);
+const _: () = assert!(size_of::<FieldEntry>() == 16);
 
-impl Entry {
+impl FieldEntry {
     #[inline]
     fn name(self, arena: &[u8]) -> &[u8] {
         let start = self.name_start as usize;
@@ -115,7 +115,7 @@ impl Entry {
 #[derive(Default)]
 pub struct HeaderList {
     arena: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<FieldEntry>,
     /// The ids that may be present, and [`UNDERSCORE`]: a bit that is not set proves absence without a look at the entries.
     present: u128,
 }
@@ -148,7 +148,7 @@ impl HeaderList {
 
     /// Bytes of memory that it has.
     pub fn memory(&self) -> usize {
-        self.arena.capacity() + self.entries.capacity() * size_of::<Entry>()
+        self.arena.capacity() + self.entries.capacity() * size_of::<FieldEntry>()
     }
 
     /// Number of fields, duplicates counted.
@@ -206,7 +206,7 @@ impl HeaderList {
         let behind = self.arena.len() as u32;
         self.arena.extend_from_slice(&other.arena);
         self.present |= other.present;
-        self.entries.extend(other.entries.iter().map(|entry| Entry {
+        self.entries.extend(other.entries.iter().map(|entry| FieldEntry {
             name_start: entry.name_start + behind,
             value_start: entry.value_start + behind,
             ..*entry
@@ -502,7 +502,7 @@ impl HeaderList {
         value_len: u32,
     ) {
         self.present |= id.bit() | if underscore { UNDERSCORE } else { 0 };
-        self.entries.push(Entry { name_start, value_start, value_len, name_len, id });
+        self.entries.push(FieldEntry { name_start, value_start, value_len, name_len, id });
     }
 
     /// For the head parser: takes the fields of `earlier`, which are just those that `text` begins with. How much of it they
@@ -602,7 +602,7 @@ impl Eq for HeaderList {}
 #[derive(Clone)]
 pub struct Iter<'a> {
     arena: &'a [u8],
-    entries: core::slice::Iter<'a, Entry>,
+    entries: core::slice::Iter<'a, FieldEntry>,
 }
 
 impl<'a> Iterator for Iter<'a> {

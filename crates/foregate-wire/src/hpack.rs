@@ -165,21 +165,21 @@ impl Inspector {
     ) -> Result<Judged, BlockError> {
         scratch.clear();
         let name = match literal.name {
-            Name::Text(text) => Named::Text(text.decode(block, scratch)?),
+            Name::Text(text) => NamedField::Text(text.decode(block, scratch)?),
             Name::Indexed(index) => match index.checked_sub(STATIC) {
-                None | Some(0) => Named::Static(index),
-                Some(number) => Named::Entry(*self.table.get(number).ok_or(BlockError::Compression)?),
+                None | Some(0) => NamedField::Static(index),
+                Some(number) => NamedField::Entry(*self.table.get(number).ok_or(BlockError::Compression)?),
             },
         };
         let value = literal.value.decode(block, scratch)?;
         let value = value.of(block, scratch);
         let (name_size, (kind, fault)) = match &name {
-            Named::Static(index) => {
+            NamedField::Static(index) => {
                 let (name, _) = static_field(*index).ok_or(BlockError::Compression)?;
                 (name.len(), static_kind(*index))
             }
-            Named::Entry(entry) => (entry.name_size(), entry.of_name()),
-            Named::Text(text) => {
+            NamedField::Entry(entry) => (entry.name_size(), entry.of_name()),
+            NamedField::Text(text) => {
                 let name = text.of(block, scratch);
                 let kind = Kind::of(name);
                 (name.len(), kind.map_or_else(|fault| (Kind::Malformed, Some(fault)), |kind| (kind, None)))
@@ -188,15 +188,15 @@ impl Inspector {
         let (kind, fault) = if fault.is_some() { (kind, fault) } else { kind.with(value) };
         if literal.indexed {
             match &name {
-                Named::Entry(entry) => self.table.insert_like(*entry, value, kind, fault),
-                Named::Text(text) => self.table.insert(text.of(block, scratch), value, kind, fault),
-                Named::Static(index) => {
+                NamedField::Entry(entry) => self.table.insert_like(*entry, value, kind, fault),
+                NamedField::Text(text) => self.table.insert(text.of(block, scratch), value, kind, fault),
+                NamedField::Static(index) => {
                     let (name, _) = static_field(*index).unwrap_or_default();
                     self.table.insert(name, value, kind, fault);
                 }
             }
         }
-        let repeated = if matches!(name, Named::Entry(_)) { name_size } else { 0 };
+        let repeated = if matches!(name, NamedField::Entry(_)) { name_size } else { 0 };
         Ok(Judged { kind, fault, size: name_size + value.len() + OVERHEAD, repeated })
     }
 }
@@ -241,10 +241,10 @@ struct Judged {
 }
 
 /// A name that has been looked up or decoded.
-enum Named {
+enum NamedField {
     Static(usize),
     Entry(Entry),
-    Text(Decoded),
+    Text(DecodedField),
 }
 
 /// A block that has been decoded, until the next one is.
@@ -444,31 +444,31 @@ struct Literal {
     /// Set if it is added to the table.
     indexed: bool,
     name: Name,
-    value: Text,
+    value: BlockText,
 }
 
 enum Name {
     Indexed(usize),
-    Text(Text),
+    Text(BlockText),
 }
 
 /// Where in the block a string is.
 #[derive(Clone, Copy)]
-struct Text {
+struct BlockText {
     start: usize,
     end: usize,
     huffman: bool,
 }
 
-impl Text {
-    fn decode(self, block: &[u8], scratch: &mut Vec<u8>) -> Result<Decoded, BlockError> {
+impl BlockText {
+    fn decode(self, block: &[u8], scratch: &mut Vec<u8>) -> Result<DecodedField, BlockError> {
         if !self.huffman {
-            return Ok(Decoded::Block(self.start..self.end));
+            return Ok(DecodedField::Block(self.start..self.end));
         }
         let start = scratch.len();
         let input = block.get(self.start..self.end).unwrap_or_default();
         if huffman::decode(input, scratch) {
-            Ok(Decoded::Scratch(start..scratch.len()))
+            Ok(DecodedField::Scratch(start..scratch.len()))
         } else {
             Err(BlockError::Compression)
         }
@@ -476,12 +476,12 @@ impl Text {
 }
 
 /// Where a string is that has been decoded.
-enum Decoded {
+enum DecodedField {
     Block(Range<usize>),
     Scratch(Range<usize>),
 }
 
-impl Decoded {
+impl DecodedField {
     #[inline]
     fn of<'d>(&self, block: &'d [u8], scratch: &'d [u8]) -> &'d [u8] {
         match self {
@@ -519,13 +519,13 @@ impl Reader<'_> {
         Ok(Some(Literal { indexed, name, value: self.text()? }))
     }
 
-    fn text(&mut self) -> Result<Text, BlockError> {
+    fn text(&mut self) -> Result<BlockText, BlockError> {
         let first = self.first().ok_or(BlockError::Compression)?;
         let length = self.integer(first, 7)?;
         let start = self.at;
         let end = start.checked_add(length).filter(|end| *end <= self.block.len());
         self.at = end.ok_or(BlockError::Compression)?;
-        Ok(Text { start, end: self.at, huffman: first & HUFFMAN != 0 })
+        Ok(BlockText { start, end: self.at, huffman: first & HUFFMAN != 0 })
     }
 
     /// The integer in the last `prefix` bits of `first` and the following bytes (RFC 7541, section 5.1).

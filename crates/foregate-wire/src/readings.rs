@@ -38,7 +38,7 @@ pub fn other_readings(
     }
     let mut search = Search {
         bytes: path.to_vec(),
-        texts: vec![Text { start: 0, end: path.len(), decodings: 0, skipped: 0, done: 0 }],
+        texts: vec![ReadingText { start: 0, end: path.len(), decodings: 0, skipped: 0, done: 0 }],
         unread: VecDeque::from([0]),
         escapes,
         written: Vec::new(),
@@ -56,7 +56,7 @@ pub fn other_readings(
 struct Search<F> {
     /// All texts, one behind the other. The first one is the path itself.
     bytes: Vec<u8>,
-    texts: Vec<Text>,
+    texts: Vec<ReadingText>,
     /// The texts with operations that have not been applied yet.
     unread: VecDeque<usize>,
     /// The escapes of the text that is being read.
@@ -69,7 +69,7 @@ struct Search<F> {
 }
 
 #[derive(Clone, Copy)]
-struct Text {
+struct ReadingText {
     start: usize,
     end: usize,
     /// How often `%25` was decoded.
@@ -80,7 +80,7 @@ struct Text {
     done: u16,
 }
 
-impl Text {
+impl ReadingText {
     fn of(self, bytes: &[u8]) -> &[u8] {
         bytes.get(self.start..self.end).unwrap_or_default()
     }
@@ -141,7 +141,7 @@ impl<F: FnMut(&[u8]) -> bool> Search<F> {
         } else {
             let start = self.bytes.len();
             self.bytes.extend_from_slice(&written);
-            self.texts.push(Text { start, end: self.bytes.len(), decodings, skipped, done: 0 });
+            self.texts.push(ReadingText { start, end: self.bytes.len(), decodings, skipped, done: 0 });
             self.unread.push_back(at);
             if !(self.admits)(&written) {
                 return None;
@@ -281,7 +281,7 @@ fn signs(path: &[u8], escapes: &mut Vec<Escape>) -> u16 {
 fn escape_signs(path: &[u8], at: usize) -> u16 {
     let Some(byte) = escaped(path, at) else { return LOOSE };
     let mut signs = of(&ESCAPES, byte);
-    // Text that decodes to NUL stays encoded.
+    // ReadingText that decodes to NUL stays encoded.
     if signs == PERCENT && escaped(path, at + 2).is_none_or(|again| again == 0) {
         signs = 0;
     }

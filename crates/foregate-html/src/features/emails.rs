@@ -246,8 +246,8 @@ impl Rewrite for Hiding {
         }
         let (placeholder, script) = (&self.placeholder, &mut self.script);
         self.candidate.read(text, last, &mut |found| match found {
-            Found::Text(text) => out.keep(text),
-            Found::Address(address) => {
+            TextPiece::Text(text) => out.keep(text),
+            TextPiece::Address(address) => {
                 out.matched();
                 let code = encoded(address.as_bytes());
                 out.markup(&format!("<span data-fg-email={code}>{placeholder}</span>"));
@@ -310,7 +310,7 @@ fn encoded(bytes: &[u8]) -> String {
 }
 
 /// A piece of a text.
-enum Found<'t> {
+enum TextPiece<'t> {
     Text(&'t str),
     Address(&'t str),
 }
@@ -336,7 +336,7 @@ fn is_domain(byte: u8) -> bool {
 
 impl Candidate {
     /// Reads a piece of text, which may be split anywhere; passes its pieces to `tell`, in order.
-    fn read(&mut self, text: &str, last: bool, tell: &mut dyn FnMut(Found<'_>)) {
+    fn read(&mut self, text: &str, last: bool, tell: &mut dyn FnMut(TextPiece<'_>)) {
         let mut rest = text;
         loop {
             rest = match self.at {
@@ -359,7 +359,7 @@ impl Candidate {
         }
         if last {
             if !self.held.is_empty() {
-                tell(Found::Text(&self.held));
+                tell(TextPiece::Text(&self.held));
             }
             // Its memory serves the next text.
             self.held.clear();
@@ -368,14 +368,14 @@ impl Candidate {
     }
 
     /// Reads up to the next `@` and returns the rest; `None` at the end of the text.
-    fn read_local<'t>(&mut self, text: &'t str, tell: &mut dyn FnMut(Found<'_>)) -> Option<&'t str> {
+    fn read_local<'t>(&mut self, text: &'t str, tell: &mut dyn FnMut(TextPiece<'_>)) -> Option<&'t str> {
         let at = memchr::memchr(b'@', text.as_bytes());
         let before = at.and_then(|at| text.get(..at)).unwrap_or(text);
         let run = before.bytes().rev().take_while(|byte| is_local(*byte)).count();
         let (other, local) = before.split_at(before.len() - run);
         if !other.is_empty() {
             self.let_go(tell);
-            tell(Found::Text(other));
+            tell(TextPiece::Text(other));
         }
         self.held.push_str(local);
         self.shorten(tell);
@@ -392,31 +392,31 @@ impl Candidate {
     }
 
     /// Releases the part that cannot belong to a local part.
-    fn shorten(&mut self, tell: &mut dyn FnMut(Found<'_>)) {
+    fn shorten(&mut self, tell: &mut dyn FnMut(TextPiece<'_>)) {
         let over = self.held.len().saturating_sub(LOCAL);
         if over > 0 {
-            tell(Found::Text(self.held.get(..over).unwrap_or_default()));
+            tell(TextPiece::Text(self.held.get(..over).unwrap_or_default()));
             self.held.drain(..over);
             self.long = true;
         }
     }
 
-    fn let_go(&mut self, tell: &mut dyn FnMut(Found<'_>)) {
+    fn let_go(&mut self, tell: &mut dyn FnMut(TextPiece<'_>)) {
         if !self.held.is_empty() {
-            tell(Found::Text(&self.held));
+            tell(TextPiece::Text(&self.held));
         }
         self.held.clear();
         self.long = false;
     }
 
     /// Handles the end of a domain, or its maximum length: passes on the address or text. The rest may be the start of another address.
-    fn judge(&mut self, at: usize, too_long: bool, tell: &mut dyn FnMut(Found<'_>)) {
+    fn judge(&mut self, at: usize, too_long: bool, tell: &mut dyn FnMut(TextPiece<'_>)) {
         self.at = None;
         let domain = self.held.get(at + 1..).unwrap_or_default();
         let length = if too_long { 0 } else { domain_length(domain) };
         let end = if length == 0 { at + 1 } else { at + 1 + length };
         let found = self.held.get(..end).unwrap_or_default();
-        tell(if length == 0 { Found::Text(found) } else { Found::Address(found) });
+        tell(if length == 0 { TextPiece::Text(found) } else { TextPiece::Address(found) });
         self.long = too_long;
         self.held.drain(..end);
         self.shorten(tell);

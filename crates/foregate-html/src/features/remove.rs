@@ -182,13 +182,13 @@ impl Feature for Remove {
     }
 
     fn begin(self: Arc<Self>, _: &Page) -> Box<dyn Rewrite> {
-        Box::new(Removing(self))
+        Box::new(RemovingFeature(self))
     }
 }
 
-struct Removing(Arc<Remove>);
+struct RemovingFeature(Arc<Remove>);
 
-impl Rewrite for Removing {
+impl Rewrite for RemovingFeature {
     fn element(&mut self, selector: usize, element: &mut Element<'_, '_, '_>) {
         match self.0.what.get(selector) {
             Some(What::Tags) => element.unwrap(),

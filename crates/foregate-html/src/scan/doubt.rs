@@ -16,7 +16,7 @@ use super::names::{
 const DEPTH: usize = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Space {
+enum DoubtContext {
     Html,
     Svg,
     Math,
@@ -40,9 +40,9 @@ impl Root {
 }
 
 #[derive(Debug)]
-struct Open {
+struct DoubtfulElement {
     name: Name,
-    space: Space,
+    space: DoubtContext,
     /// A foreign element with HTML as its content.
     point: bool,
     /// It is a style or script of SVG, or in one.
@@ -86,7 +86,7 @@ pub(super) struct Start {
 #[derive(Debug)]
 pub(super) struct Doubt {
     /// From the outermost element of SVG or MathML in.
-    open: Vec<Open>,
+    open: Vec<DoubtfulElement>,
     /// All of that may have been closed.
     maybe_closed: bool,
     within: Within,
@@ -151,7 +151,7 @@ impl Doubt {
 
     /// How much memory it has, bytes.
     pub fn held(&self) -> usize {
-        size_of::<Self>() + size_of::<Open>() * self.open.capacity()
+        size_of::<Self>() + size_of::<DoubtfulElement>() * self.open.capacity()
     }
 
     /// Returns true once nothing before the present place matters.
@@ -172,22 +172,22 @@ impl Doubt {
     /// The open SVG or MathML, if no element in it prevents an outer end tag from closing both.
     pub fn root(&self) -> Option<Root> {
         let root = match self.open.first()?.space {
-            Space::Html => return None,
-            Space::Svg => Root::Svg,
-            Space::Math => Root::Math,
+            DoubtContext::Html => return None,
+            DoubtContext::Svg => Root::Svg,
+            DoubtContext::Math => Root::Math,
         };
-        self.open.iter().all(|open| open.space != Space::Html && !open.point).then_some(root)
+        self.open.iter().all(|open| open.space != DoubtContext::Html && !open.point).then_some(root)
     }
 
     /// Handles `<![CDATA[`; `rewriter` says that the rewriter reads it as the start of a text.
     pub fn cdata(&mut self, rewriter: bool) {
-        let begins = self.open.last().is_some_and(|last| last.space != Space::Html);
+        let begins = self.open.last().is_some_and(|last| last.space != DoubtContext::Html);
         self.ambiguous |= begins != rewriter || begins && self.maybe_closed;
     }
 
     /// Handles the name of a start tag. The tag may be removed, and the following text could be read differently without it.
     pub fn named(&mut self, name: Name) {
-        let in_foreign = self.open.last().is_some_and(|last| last.space != Space::Html && !last.point);
+        let in_foreign = self.open.last().is_some_and(|last| last.space != DoubtContext::Html && !last.point);
         let ends = in_foreign && (ends_foreign(name) || name == FONT)
             || self.within == Within::Select && matches!(name, SELECT | INPUT | TEXTAREA | KEYGEN);
         self.ambiguous |= self.how.removes && ends;
@@ -200,8 +200,8 @@ impl Doubt {
         let text = text && (!lacks || self.how.alone);
         let inside = !self.open.is_empty();
         self.ambiguous |= inside && matches!(name, MGLYPH | MALIGNMARK);
-        let space = self.open.last().filter(|last| !last.point).map_or(Space::Html, |last| last.space);
-        if space == Space::Html {
+        let space = self.open.last().filter(|last| !last.point).map_or(DoubtContext::Html, |last| last.space);
+        if space == DoubtContext::Html {
             self.ambiguous |= means.is_text() && !text;
             return self.start_html(tag);
         }
@@ -212,28 +212,29 @@ impl Doubt {
         // Where that has been closed, the element is one of HTML.
         self.ambiguous |= text || (means.is_text() || matters) && self.maybe_closed || matters && !foreign;
         let other = match space {
-            Space::Svg => Means::Math,
+            DoubtContext::Svg => Means::Math,
             _ => Means::Svg,
         };
         // References in an attribute, which are not resolved here, decide if its content is HTML.
-        self.ambiguous |= means == other || space == Space::Math && name == ANNOTATION_XML;
+        self.ambiguous |= means == other || space == DoubtContext::Math && name == ANNOTATION_XML;
         if !empty {
             let point = match space {
-                Space::Svg => matches!(name, DESC | TITLE | FOREIGN_OBJECT),
+                DoubtContext::Svg => matches!(name, DESC | TITLE | FOREIGN_OBJECT),
                 _ => matches!(name, MI | MN | MO | MS | MTEXT),
             };
-            self.push(Open { name, space, point, code: false });
+            self.push(DoubtfulElement { name, space, point, code: false });
         }
     }
 
     /// A tag that cannot be in SVG or MathML ends them.
     fn leave(&mut self) {
-        while self.open.pop_if(|last| last.space != Space::Html && !last.point).is_some() {}
+        while self.open.pop_if(|last| last.space != DoubtContext::Html && !last.point).is_some() {}
         self.maybe_closed &= !self.open.is_empty();
     }
 
-    fn push(&mut self, mut open: Open) {
-        open.code = self.is_in_code() || open.space == Space::Svg && matches!(open.name, SCRIPT | STYLE);
+    fn push(&mut self, mut open: DoubtfulElement) {
+        open.code =
+            self.is_in_code() || open.space == DoubtContext::Svg && matches!(open.name, SCRIPT | STYLE);
         self.open.push(open);
         self.ambiguous |= self.open.len() > DEPTH;
     }
@@ -241,30 +242,30 @@ impl Doubt {
     /// Handles a start tag with its HTML meaning.
     fn start_html(&mut self, Start { name, means, empty, foreign, matters, .. }: Start) {
         let space = match means {
-            Means::Svg => Space::Svg,
-            Means::Math => Space::Math,
-            _ => Space::Html,
+            Means::Svg => DoubtContext::Svg,
+            Means::Math => DoubtContext::Math,
+            _ => DoubtContext::Html,
         };
-        self.ambiguous |= matters && foreign && space == Space::Html;
+        self.ambiguous |= matters && foreign && space == DoubtContext::Html;
         if self.open.is_empty() {
             self.decide(name, means);
-            if space != Space::Html && !empty {
-                self.push(Open { name, space, point: false, code: false });
+            if space != DoubtContext::Html && !empty {
+                self.push(DoubtfulElement { name, space, point: false, code: false });
             }
             return;
         }
         self.ambiguous |= matches!(name, SELECT | FRAMESET);
         self.maybe_closed |=
             is_in_table(name) && !self.html().any(|open| matches!(open.name, TABLE | TEMPLATE));
-        let has_content = if space == Space::Html { means != Means::Void } else { !empty };
+        let has_content = if space == DoubtContext::Html { means != Means::Void } else { !empty };
         if has_content {
-            self.push(Open { name, space, point: false, code: false });
+            self.push(DoubtfulElement { name, space, point: false, code: false });
         }
     }
 
     /// Elements of HTML in the innermost point, from inside out.
-    fn html(&self) -> impl Iterator<Item = &Open> {
-        self.open.iter().rev().take_while(|open| open.space == Space::Html)
+    fn html(&self) -> impl Iterator<Item = &DoubtfulElement> {
+        self.open.iter().rev().take_while(|open| open.space == DoubtContext::Html)
     }
 
     /// A start tag outside of SVG and MathML.
@@ -308,7 +309,7 @@ impl Doubt {
     pub fn end(&mut self, name: Name) {
         match self.open.last() {
             None => self.end_outside(name),
-            Some(Open { space: Space::Html, .. }) => self.end_html(name),
+            Some(DoubtfulElement { space: DoubtContext::Html, .. }) => self.end_html(name),
             Some(_) => self.end_foreign(name),
         }
     }
@@ -344,7 +345,7 @@ impl Doubt {
 
     /// An end tag in SVG or MathML.
     fn end_foreign(&mut self, name: Name) {
-        let count = self.open.iter().rev().take_while(|open| open.space != Space::Html).count();
+        let count = self.open.iter().rev().take_while(|open| open.space != DoubtContext::Html).count();
         let from = self.open.len() - count;
         let found = self.open.iter().skip(from).rposition(|open| open.name == name);
         match found {

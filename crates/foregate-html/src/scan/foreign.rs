@@ -6,7 +6,7 @@ use super::names::{
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Space {
+enum ForeignContext {
     Html,
     Svg,
     Math,
@@ -16,7 +16,7 @@ enum Space {
 #[derive(Debug, Default)]
 pub(super) struct Foreign {
     /// From outside in, without the HTML that is around all.
-    spaces: Vec<Space>,
+    spaces: Vec<ForeignContext>,
     /// `<svg/>` has no content, as for browsers; for the rewriter it has.
     exact: bool,
 }
@@ -37,14 +37,14 @@ impl Foreign {
         Self { exact: true, ..Self::default() }
     }
 
-    fn space(&self) -> Space {
-        self.spaces.last().copied().unwrap_or(Space::Html)
+    fn space(&self) -> ForeignContext {
+        self.spaces.last().copied().unwrap_or(ForeignContext::Html)
     }
 
     /// Returns true if the next element is SVG or MathML.
     #[inline]
     pub fn is_inside(&self) -> bool {
-        self.space() != Space::Html
+        self.space() != ForeignContext::Html
     }
 
     /// Returns true if SVG or MathML encloses the next element, even if that is HTML again.
@@ -63,13 +63,19 @@ impl Foreign {
     pub fn start(&mut self, name: Name, means: Means, empty: bool, said: bool) -> bool {
         match (means, self.space()) {
             (Means::Svg | Means::Math, _) if empty && self.exact => {}
-            (Means::Svg, _) => self.spaces.push(Space::Svg),
-            (Means::Math, _) => self.spaces.push(Space::Math),
-            (_, Space::Html) => return true,
+            (Means::Svg, _) => self.spaces.push(ForeignContext::Svg),
+            (Means::Math, _) => self.spaces.push(ForeignContext::Math),
+            (_, ForeignContext::Html) => return true,
             _ if ends_foreign(name) || name == FONT && said => drop(self.spaces.pop()),
-            (_, Space::Svg) if is_point_in_svg(name) && !empty => self.spaces.push(Space::Html),
-            (_, Space::Math) if is_point_in_math(name) && !empty => self.spaces.push(Space::Html),
-            (_, Space::Math) if name == ANNOTATION_XML && said && !empty => self.spaces.push(Space::Html),
+            (_, ForeignContext::Svg) if is_point_in_svg(name) && !empty => {
+                self.spaces.push(ForeignContext::Html);
+            }
+            (_, ForeignContext::Math) if is_point_in_math(name) && !empty => {
+                self.spaces.push(ForeignContext::Html);
+            }
+            (_, ForeignContext::Math) if name == ANNOTATION_XML && said && !empty => {
+                self.spaces.push(ForeignContext::Html);
+            }
             _ => {}
         }
         false
@@ -78,14 +84,15 @@ impl Foreign {
     /// An end tag.
     pub fn close(&mut self, name: Name) {
         let Some(around) = self.spaces.len().checked_sub(1) else { return };
-        let around = around.checked_sub(1).and_then(|at| self.spaces.get(at)).copied().unwrap_or(Space::Html);
+        let around =
+            around.checked_sub(1).and_then(|at| self.spaces.get(at)).copied().unwrap_or(ForeignContext::Html);
         let closes = match self.space() {
-            Space::Svg => matches!(name, SVG | P | BR),
-            Space::Math => matches!(name, MATH | P | BR),
-            Space::Html => match around {
-                Space::Html => false,
-                Space::Svg => is_point_in_svg(name),
-                Space::Math => is_point_in_math(name) || name == ANNOTATION_XML,
+            ForeignContext::Svg => matches!(name, SVG | P | BR),
+            ForeignContext::Math => matches!(name, MATH | P | BR),
+            ForeignContext::Html => match around {
+                ForeignContext::Html => false,
+                ForeignContext::Svg => is_point_in_svg(name),
+                ForeignContext::Math => is_point_in_math(name) || name == ANNOTATION_XML,
             },
         };
         if closes {

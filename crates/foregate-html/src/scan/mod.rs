@@ -23,7 +23,7 @@ pub(crate) use self::doubt::{Root, Watching};
 use self::foreign::Foreign;
 use self::names::{EMPTY, Means, Name, end_mark, is_long, meaning, push};
 use self::open::Open;
-use self::text::{Comment, Declaration, Raw, Script};
+use self::text::{CommentState, Declaration, Raw, Script};
 use self::whole::Whole;
 use crate::edges::Mark;
 
@@ -53,7 +53,7 @@ pub(crate) struct Scanner {
 
 /// The state of a [watching](Scanner::watching) scanner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Watched {
+pub(crate) enum WatchState {
     /// It continues.
     On,
     /// It ended without ambiguity.
@@ -107,12 +107,12 @@ pub(crate) struct Found {
     pub start: Option<usize>,
     /// Behind it.
     pub end: usize,
-    pub what: What,
+    pub what: TagKind,
 }
 
 /// The kind of a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum TagKind {
     /// A start tag of HTML.
     Start(Mark),
     /// An end tag that closes such an element.
@@ -133,7 +133,7 @@ enum State {
     Attribute(Attribute),
     /// Behind `<!`.
     Declaration(Declaration),
-    Comment(Comment),
+    Comment(CommentState),
     /// A bogus comment, which ends at the next `>`.
     Bogus,
     /// `<![CDATA[`, with the number of `]` that were read last: 2 for more.
@@ -238,7 +238,7 @@ impl Scanner {
     }
 
     /// Goes on at `at` of a piece, for one that watches. Where that is ambiguous, it is from `at` on.
-    pub fn watch(&mut self, bytes: &[u8], at: &mut usize) -> Watched {
+    pub fn watch(&mut self, bytes: &[u8], at: &mut usize) -> WatchState {
         while let Some(&byte) = bytes.get(*at) {
             let mut ends = false;
             match self.state {
@@ -252,9 +252,9 @@ impl Scanner {
                 }
                 _ => self.other(byte, bytes, at),
             }
-            let Some(doubt) = &mut self.doubt else { return Watched::Over };
+            let Some(doubt) = &mut self.doubt else { return WatchState::Over };
             if doubt.is_ambiguous() {
-                return Watched::Ambiguous;
+                return WatchState::Ambiguous;
             }
             let in_text = matches!(self.state, State::Raw(_) | State::Plain);
             let over = ends && doubt.is_over() && !self.foreign.is_around() && !in_text;
@@ -265,10 +265,10 @@ impl Scanner {
                 _ => !doubt.has_begun(),
             };
             if over || is_none {
-                return Watched::Over;
+                return WatchState::Over;
             }
         }
-        Watched::On
+        WatchState::On
     }
 
     /// Goes on at `at` of a piece, up to behind the next tag that is told, or to the end.
@@ -310,8 +310,8 @@ impl Scanner {
                 self.read |= byte != b'<';
                 self.skip_to(b'<', State::Raw(Raw::Opens), bytes, at);
             }
-            State::Comment(Comment::Text) => {
-                self.skip_to(b'-', State::Comment(Comment::Dash), bytes, at);
+            State::Comment(CommentState::Text) => {
+                self.skip_to(b'-', State::Comment(CommentState::Dash), bytes, at);
             }
             _ => self.step(byte, at),
         }
@@ -345,12 +345,12 @@ impl Scanner {
     /// Reads a tag that is complete in this piece, behind its `<`; returns its report and the rest. `None` if it has to be
     /// read step by step.
     #[inline]
-    fn whole<'b>(&mut self, rest: &'b [u8]) -> Option<(Option<What>, &'b [u8])> {
+    fn whole<'b>(&mut self, rest: &'b [u8]) -> Option<(Option<TagKind>, &'b [u8])> {
         let Whole { name: short, ends, behind } = Whole::read(rest)?;
         let name = Name::from(short);
         if ends {
             let awaited = self.open.close(name);
-            return Some((end_mark(name).filter(|_| awaited).map(What::End), behind));
+            return Some((end_mark(name).filter(|_| awaited).map(TagKind::End), behind));
         }
         let (means, mark) = names::meaning_of_short(short);
         let has_content = match means {
@@ -489,16 +489,16 @@ impl Scanner {
         mark != Mark::First || self.firsts
     }
 
-    fn close(&mut self) -> Option<What> {
+    fn close(&mut self) -> Option<TagKind> {
         self.foreign.close(self.tag.name);
         if let Some(doubt) = &mut self.doubt {
             doubt.end(self.tag.name);
         }
         let awaited = self.open.close(self.tag.name);
-        self.tag.mark.filter(|_| awaited).map(What::End)
+        self.tag.mark.filter(|_| awaited).map(TagKind::End)
     }
 
-    fn start(&mut self) -> Option<What> {
+    fn start(&mut self) -> Option<TagKind> {
         let Tag { name, capital, empty, lacks, means, mark, .. } = self.tag;
         let said = self.attributes.said();
         let (inside, depth) = (self.foreign.is_inside(), self.foreign.depth());
@@ -541,7 +541,7 @@ impl Scanner {
         mark: Option<Mark>,
         is_html: bool,
         has_content: bool,
-    ) -> Option<What> {
+    ) -> Option<TagKind> {
         if has_content {
             let awaited = match mark {
                 Some(Mark::Html) => true,
@@ -551,7 +551,7 @@ impl Scanner {
             };
             self.open.push(name, awaited);
         }
-        mark.filter(|mark| if *mark == Mark::Scope { has_content } else { is_html }).map(What::Start)
+        mark.filter(|mark| if *mark == Mark::Scope { has_content } else { is_html }).map(TagKind::Start)
     }
 
     /// The piece is over: where in it a tag has begun that may be told. The next one goes on within that.

@@ -22,7 +22,7 @@ impl Declaration {
     pub fn next(self, byte: u8, may_be_cdata: bool) -> (State, bool) {
         match self {
             Self::Begins if byte == b'-' => (State::Declaration(Self::Dash), true),
-            Self::Dash if byte == b'-' => (State::Comment(Comment::Begins), true),
+            Self::Dash if byte == b'-' => (State::Comment(CommentState::Begins), true),
             Self::Begins if may_be_cdata && byte == b'[' => (State::Declaration(Self::Cdata(1)), true),
             Self::Cdata(read) if CDATA.get(usize::from(read)) == Some(&byte) => {
                 let whole = usize::from(read) + 1 == CDATA.len();
@@ -44,7 +44,7 @@ pub(super) fn cdata(brackets: u8, byte: u8) -> (State, bool) {
 
 /// Within a comment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Comment {
+pub(crate) enum CommentState {
     Begins,
     /// `<!--` and a dash.
     BeginsDash,
@@ -56,7 +56,7 @@ pub(crate) enum Comment {
     Bang,
 }
 
-impl Comment {
+impl CommentState {
     pub(super) fn next(self, byte: u8) -> (State, bool) {
         (self.step(byte).map_or(State::Data, State::Comment), true)
     }

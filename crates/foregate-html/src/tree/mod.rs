@@ -20,7 +20,7 @@ mod tokens;
 pub(crate) use self::adjust::{adjusted, has_namespace};
 pub(crate) use self::formatting::Formatting;
 pub(crate) use self::kinds::*;
-pub(crate) use self::tokens::{Found, Tokens, attributes};
+pub(crate) use self::tokens::{FoundToken, Tokens, attributes};
 use crate::scan::names::Name;
 
 /// The most elements that may be open, and the most formatting elements that are open or opened again and again. Browsers have such a

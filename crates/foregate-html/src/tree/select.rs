@@ -1,6 +1,6 @@
 //! Selectors, matched against open elements as a browser has them (Selectors, level 4).
 
-use super::tokens::Attribute;
+use super::tokens::TagAttribute;
 use super::{Node, Space};
 use crate::scan::names::{EMPTY, Name, push};
 
@@ -399,7 +399,7 @@ pub(crate) struct Subject<'a, 'b> {
     pub node: &'a Node,
     /// Its name in the document's letters.
     pub name: &'a str,
-    pub attributes: &'a [Attribute<'b>],
+    pub attributes: &'a [TagAttribute<'b>],
     /// Its place among all children, and among those of its name; 1 for the first.
     pub place: (u32, u32),
     pub is_root: bool,

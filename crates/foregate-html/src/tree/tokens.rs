@@ -7,21 +7,21 @@ use std::ops::Range;
 
 use super::{Content, Facts, Token};
 use crate::scan::names::{EMPTY, Name, is_long, push};
-use crate::scan::text::Comment;
+use crate::scan::text::CommentState;
 
 /// Up to so many attributes of a tag are compared one by one.
 const FEW: usize = 16;
 
 /// An attribute, as it is written.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Attribute<'b> {
+pub(crate) struct TagAttribute<'b> {
     pub name: &'b [u8],
     pub value: &'b [u8],
 }
 
 /// A token, and where it is in the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundToken {
     pub token: Token,
     pub start: usize,
     pub end: usize,
@@ -38,7 +38,7 @@ pub(crate) struct Found {
 /// The tokenizer. Its places count from the start of the bytes that it is given.
 #[derive(Debug, Clone)]
 pub(crate) struct Tokens {
-    state: State,
+    state: TokenizerState,
     /// The start of the present or possible token.
     start: usize,
     /// Up to here all has been looked at.
@@ -59,10 +59,10 @@ pub(crate) struct Tokens {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum TokenizerState {
     Data,
     Tag(InTag),
-    Comment(Comment),
+    Comment(CommentState),
     /// Up to the next `>`.
     Bogus,
     Doctype,
@@ -123,7 +123,7 @@ fn looks_like(rest: &[u8], word: &[u8], last: bool) -> Look {
 impl Tokens {
     pub fn new() -> Self {
         Self {
-            state: State::Data,
+            state: TokenizerState::Data,
             start: 0,
             at: 0,
             last: EMPTY,
@@ -149,8 +149,8 @@ impl Tokens {
     /// How much has been read of a tag or the like that does not pass until it is whole, bytes.
     pub fn begun(&self) -> usize {
         match self.state {
-            State::Tag(_) | State::Doctype => self.at - self.start,
-            State::Comment(_) | State::Bogus if self.holds_comments => self.at - self.start,
+            TokenizerState::Tag(_) | TokenizerState::Doctype => self.at - self.start,
+            TokenizerState::Comment(_) | TokenizerState::Bogus if self.holds_comments => self.at - self.start,
             _ => 0,
         }
     }
@@ -168,10 +168,15 @@ impl Tokens {
     pub fn passed(&self) -> usize {
         match self.state {
             // The byte behind `<` decides if it can stay unchanged.
-            State::Data | State::Tag(_) => self.start - usize::from(self.opens).min(self.start),
-            State::Doctype | State::Raw | State::Script(_) => self.start,
-            State::Comment(_) | State::Bogus if self.holds_comments => self.start,
-            State::Comment(_) | State::Bogus | State::Cdata(_) | State::Plain => self.at,
+            TokenizerState::Data | TokenizerState::Tag(_) => {
+                self.start - usize::from(self.opens).min(self.start)
+            }
+            TokenizerState::Doctype | TokenizerState::Raw | TokenizerState::Script(_) => self.start,
+            TokenizerState::Comment(_) | TokenizerState::Bogus if self.holds_comments => self.start,
+            TokenizerState::Comment(_)
+            | TokenizerState::Bogus
+            | TokenizerState::Cdata(_)
+            | TokenizerState::Plain => self.at,
         }
     }
 
@@ -183,17 +188,18 @@ impl Tokens {
 
     /// Returns true if it is in text between tags, with nothing begun.
     pub fn is_between(&self) -> bool {
-        self.state == State::Data && self.start == self.at && !self.opens
+        self.state == TokenizerState::Data && self.start == self.at && !self.opens
     }
 
     /// Returns true if markup would become part of an unfinished construct, or of a script.
     pub fn is_unfinished(&self) -> bool {
-        !matches!(self.state, State::Data | State::Plain | State::Raw)
+        !matches!(self.state, TokenizerState::Data | TokenizerState::Plain | TokenizerState::Raw)
     }
 
     /// Returns true if it is within the text of an element, some of which it has read.
     pub fn is_in_text(&self) -> bool {
-        self.read && matches!(self.state, State::Raw | State::Script(_) | State::Plain)
+        self.read
+            && matches!(self.state, TokenizerState::Raw | TokenizerState::Script(_) | TokenizerState::Plain)
     }
 
     /// Sets the state behind a start tag of this name.
@@ -204,25 +210,25 @@ impl Tokens {
         }
         match content {
             Content::Markup => {}
-            Content::Text => self.state = State::Raw,
-            Content::Script => self.state = State::Script(Level::Plain),
-            Content::Plain => self.state = State::Plain,
+            Content::Text => self.state = TokenizerState::Raw,
+            Content::Script => self.state = TokenizerState::Script(Level::Plain),
+            Content::Plain => self.state = TokenizerState::Plain,
         }
     }
 
     /// The next token; `None` if more is needed, or all has been read. With `last` nothing follows these bytes.
-    pub fn next(&mut self, bytes: &[u8], last: bool) -> Option<Found> {
+    pub fn next(&mut self, bytes: &[u8], last: bool) -> Option<FoundToken> {
         while self.at < bytes.len() {
             let found = match self.state {
-                State::Data => self.data(bytes, last)?,
-                State::Tag(tag) => return self.tag(tag, bytes),
-                State::Comment(comment) => self.comment(comment, bytes),
-                State::Bogus => self.bogus(bytes),
-                State::Doctype => self.doctype(bytes),
-                State::Cdata(brackets) => self.cdata(brackets, bytes),
-                State::Raw => self.raw(bytes, last)?,
-                State::Script(level) => self.script(level, bytes, last)?,
-                State::Plain => {
+                TokenizerState::Data => self.data(bytes, last)?,
+                TokenizerState::Tag(tag) => return self.tag(tag, bytes),
+                TokenizerState::Comment(comment) => self.comment(comment, bytes),
+                TokenizerState::Bogus => self.bogus(bytes),
+                TokenizerState::Doctype => self.doctype(bytes),
+                TokenizerState::Cdata(brackets) => self.cdata(brackets, bytes),
+                TokenizerState::Raw => self.raw(bytes, last)?,
+                TokenizerState::Script(level) => self.script(level, bytes, last)?,
+                TokenizerState::Plain => {
                     self.at = bytes.len();
                     self.told_run(Token::Text)
                 }
@@ -235,22 +241,31 @@ impl Tokens {
     }
 
     /// A token that ends here, and of which all has to be known.
-    fn told(&mut self, token: Token) -> Option<Found> {
+    fn told(&mut self, token: Token) -> Option<FoundToken> {
         self.run = None;
         let start = std::mem::replace(&mut self.start, self.at);
         let (opens, refers) = (self.opens, self.refers);
         if matches!(token, Token::Start(..) | Token::End(_)) {
             (self.opens, self.refers) = (false, false);
         }
-        Some(Found { token, start, end: self.at, opens, refers, known: self.at, continues: false })
+        Some(FoundToken { token, start, end: self.at, opens, refers, known: self.at, continues: false })
     }
 
     /// A run of text that ends here, or of which no more is there.
-    fn told_run(&mut self, token: Token) -> Option<Found> {
-        self.read |= matches!(self.state, State::Raw | State::Script(_) | State::Plain);
+    fn told_run(&mut self, token: Token) -> Option<FoundToken> {
+        self.read |=
+            matches!(self.state, TokenizerState::Raw | TokenizerState::Script(_) | TokenizerState::Plain);
         let continues = self.run.replace(token) == Some(token);
         let (start, end) = (std::mem::replace(&mut self.start, self.at), self.at);
-        Some(Found { token, start, end, opens: self.opens, refers: self.refers, known: start + 1, continues })
+        Some(FoundToken {
+            token,
+            start,
+            end,
+            opens: self.opens,
+            refers: self.refers,
+            known: start + 1,
+            continues,
+        })
     }
 
     /// Between tags. `None` if more is needed.
@@ -258,21 +273,21 @@ impl Tokens {
         clippy::option_option,
         reason = "one says that more is needed, the other that nothing is told here"
     )]
-    fn data(&mut self, bytes: &[u8], last: bool) -> Option<Option<Found>> {
+    fn data(&mut self, bytes: &[u8], last: bool) -> Option<Option<FoundToken>> {
         let rest = bytes.get(self.at..).unwrap_or_default();
         let text = memchr::memchr(b'<', rest).unwrap_or(rest.len());
         if text > 0 {
             return Some(self.text(rest.get(..text).unwrap_or_default()));
         }
         let step = match rest {
-            [_, first, ..] if first.is_ascii_alphabetic() => State::Tag(InTag::Name),
-            [_, b'/', first, ..] if first.is_ascii_alphabetic() => State::Tag(InTag::Name),
+            [_, first, ..] if first.is_ascii_alphabetic() => TokenizerState::Tag(InTag::Name),
+            [_, b'/', first, ..] if first.is_ascii_alphabetic() => TokenizerState::Tag(InTag::Name),
             [_, b'/', b'>', ..] => {
                 self.at += 3;
                 self.opens = false;
                 return Some(self.told(Token::Comment));
             }
-            [_, b'/', _, ..] | [_, b'?', ..] => State::Bogus,
+            [_, b'/', _, ..] | [_, b'?', ..] => TokenizerState::Bogus,
             [_, b'!', declaration @ ..] => self.declaration(declaration, last)?,
             [_] | [_, b'/'] if !last => return None,
             _ => {
@@ -287,40 +302,40 @@ impl Tokens {
         self.start = self.at;
         self.state = step;
         self.at += match step {
-            State::Comment(_) => 4,
-            State::Cdata(_) => 9,
-            State::Doctype => 9,
+            TokenizerState::Comment(_) => 4,
+            TokenizerState::Cdata(_) => 9,
+            TokenizerState::Doctype => 9,
             _ => 2,
         };
         Some(None)
     }
 
-    fn declaration(&self, rest: &[u8], last: bool) -> Option<State> {
+    fn declaration(&self, rest: &[u8], last: bool) -> Option<TokenizerState> {
         let looked = [
-            (looks_like(rest, b"--", last), State::Comment(Comment::Begins)),
-            (looks_like(rest, b"doctype", last), State::Doctype),
+            (looks_like(rest, b"--", last), TokenizerState::Comment(CommentState::Begins)),
+            (looks_like(rest, b"doctype", last), TokenizerState::Doctype),
             (
                 if self.cdata && rest.starts_with(b"[") || rest.is_empty() {
                     looks_like(rest, b"[CDATA[", last)
                 } else {
                     Look::No
                 },
-                State::Cdata(0),
+                TokenizerState::Cdata(0),
             ),
         ];
         let exact = !rest.starts_with(b"[") || rest.get(..7).is_none_or(|rest| rest == b"[CDATA[");
         for (look, state) in looked {
             match look {
-                Look::Yes if state != State::Cdata(0) || exact => return Some(state),
+                Look::Yes if state != TokenizerState::Cdata(0) || exact => return Some(state),
                 Look::More => return None,
                 _ => {}
             }
         }
-        Some(State::Bogus)
+        Some(TokenizerState::Bogus)
     }
 
     /// A run of characters of one kind.
-    fn text(&mut self, text: &[u8]) -> Option<Found> {
+    fn text(&mut self, text: &[u8]) -> Option<FoundToken> {
         let kind = |byte: u8| match byte {
             0 => Token::Null,
             byte if is_blank(byte) => Token::Blank,
@@ -347,7 +362,7 @@ impl Tokens {
         self.told_run(token)
     }
 
-    fn tag(&mut self, mut tag: InTag, bytes: &[u8]) -> Option<Found> {
+    fn tag(&mut self, mut tag: InTag, bytes: &[u8]) -> Option<FoundToken> {
         while let Some(&byte) = bytes.get(self.at) {
             tag = match (tag, byte) {
                 (InTag::Quoted(quote), byte) => {
@@ -361,7 +376,7 @@ impl Tokens {
                 }
                 (_, b'>') => {
                     self.at += 1;
-                    self.state = State::Data;
+                    self.state = TokenizerState::Data;
                     let token = token_of(bytes.get(self.start..self.at).unwrap_or_default());
                     return self.told(token);
                 }
@@ -395,31 +410,31 @@ impl Tokens {
             };
             self.at += 1;
         }
-        self.state = State::Tag(tag);
+        self.state = TokenizerState::Tag(tag);
         None
     }
 
-    fn comment(&mut self, mut comment: Comment, bytes: &[u8]) -> Option<Found> {
+    fn comment(&mut self, mut comment: CommentState, bytes: &[u8]) -> Option<FoundToken> {
         while let Some(&byte) = bytes.get(self.at) {
             self.at += 1;
             match comment.step(byte) {
                 Some(next) => comment = next,
                 None => {
-                    self.state = State::Data;
+                    self.state = TokenizerState::Data;
                     return self.told(Token::Comment);
                 }
             }
         }
-        self.state = State::Comment(comment);
+        self.state = TokenizerState::Comment(comment);
         None
     }
 
-    fn bogus(&mut self, bytes: &[u8]) -> Option<Found> {
+    fn bogus(&mut self, bytes: &[u8]) -> Option<FoundToken> {
         let rest = bytes.get(self.at..).unwrap_or_default();
         match memchr::memchr(b'>', rest) {
             Some(end) => {
                 self.at += end + 1;
-                self.state = State::Data;
+                self.state = TokenizerState::Data;
                 self.told(Token::Comment)
             }
             None => {
@@ -429,32 +444,32 @@ impl Tokens {
         }
     }
 
-    fn doctype(&mut self, bytes: &[u8]) -> Option<Found> {
+    fn doctype(&mut self, bytes: &[u8]) -> Option<FoundToken> {
         let rest = bytes.get(self.at..).unwrap_or_default();
         let Some(end) = memchr::memchr(b'>', rest) else {
             self.at = bytes.len();
             return None;
         };
         self.at += end + 1;
-        self.state = State::Data;
+        self.state = TokenizerState::Data;
         let doctype = bytes.get(self.start..self.at).unwrap_or_default();
         self.told(Token::Doctype(super::modes::is_quirky(doctype)))
     }
 
-    fn cdata(&mut self, mut brackets: u8, bytes: &[u8]) -> Option<Found> {
+    fn cdata(&mut self, mut brackets: u8, bytes: &[u8]) -> Option<FoundToken> {
         while let Some(&byte) = bytes.get(self.at) {
             self.at += 1;
             brackets = match byte {
                 b']' => 2.min(brackets + 1),
                 b'>' if brackets == 2 => {
-                    self.state = State::Data;
+                    self.state = TokenizerState::Data;
                     self.opens = false;
                     return self.told(Token::Text);
                 }
                 _ => 0,
             };
         }
-        self.state = State::Cdata(brackets);
+        self.state = TokenizerState::Cdata(brackets);
         None
     }
 
@@ -480,7 +495,7 @@ impl Tokens {
         clippy::option_option,
         reason = "one says that more is needed, the other that nothing is told here"
     )]
-    fn raw(&mut self, bytes: &[u8], last: bool) -> Option<Option<Found>> {
+    fn raw(&mut self, bytes: &[u8], last: bool) -> Option<Option<FoundToken>> {
         let rest = bytes.get(self.at..).unwrap_or_default();
         let text = memchr::memchr(b'<', rest).unwrap_or(rest.len());
         if text > 0 {
@@ -492,7 +507,7 @@ impl Tokens {
             Look::Yes => {
                 self.start = self.at;
                 self.at += 2;
-                self.state = State::Tag(InTag::Name);
+                self.state = TokenizerState::Tag(InTag::Name);
                 return Some(None);
             }
             Look::No => self.at += 1,
@@ -504,7 +519,7 @@ impl Tokens {
         clippy::option_option,
         reason = "one says that more is needed, the other that nothing is told here"
     )]
-    fn script(&mut self, level: Level, bytes: &[u8], last: bool) -> Option<Option<Found>> {
+    fn script(&mut self, level: Level, bytes: &[u8], last: bool) -> Option<Option<FoundToken>> {
         let rest = bytes.get(self.at..).unwrap_or_default();
         let (mut taken, mut next) = (1, level);
         match (level, rest) {
@@ -536,7 +551,7 @@ impl Tokens {
                     Look::Yes => {
                         self.start = self.at;
                         self.at += 2;
-                        self.state = State::Tag(InTag::Name);
+                        self.state = TokenizerState::Tag(InTag::Name);
                         return Some(None);
                     }
                     Look::No if level != Level::Plain => next = Level::Escaped(0),
@@ -548,7 +563,7 @@ impl Tokens {
             (Level::Plain, _) => taken = memchr::memchr(b'<', rest).unwrap_or(rest.len()),
         }
         self.at += taken;
-        self.state = State::Script(next);
+        self.state = TokenizerState::Script(next);
         Some(self.told_run(Token::Text))
     }
 }
@@ -566,7 +581,7 @@ fn script_word(rest: &[u8], word: &[u8], last: bool) -> Look {
 }
 
 /// The attributes of a tag, as they are written, the first of each name alone.
-pub(crate) fn attributes<'b>(tag: &'b [u8], found: &mut Vec<Attribute<'b>>) -> bool {
+pub(crate) fn attributes<'b>(tag: &'b [u8], found: &mut Vec<TagAttribute<'b>>) -> bool {
     found.clear();
     let mut at =
         1 + tag.iter().skip(1).position(|byte| ends_name(*byte) && *byte != b'/').unwrap_or(tag.len());
@@ -615,7 +630,7 @@ pub(crate) fn attributes<'b>(tag: &'b [u8], found: &mut Vec<Attribute<'b>>) -> b
             false => names.insert(name.to_ascii_lowercase()),
         };
         if is_new {
-            found.push(Attribute { name, value: tag.get(value).unwrap_or_default() });
+            found.push(TagAttribute { name, value: tag.get(value).unwrap_or_default() });
         }
     }
     empty

@@ -54,7 +54,7 @@ impl Link {
 }
 
 /// The continuation behind a filter.
-pub(super) struct Next<'a> {
+pub(super) struct Behind<'a> {
     links: &'a mut [Link],
     clock: Option<Clock>,
     out: &'a mut dyn Sink,
@@ -66,7 +66,7 @@ pub(super) struct Next<'a> {
     nanos: u64,
 }
 
-impl Sink for Next<'_> {
+impl Sink for Behind<'_> {
     fn write(&mut self, bytes: &[u8]) {
         if self.failed.is_some() || bytes.is_empty() {
             return;
@@ -146,9 +146,9 @@ pub(super) fn at_work(
     clock: Option<Clock>,
     out: &mut dyn Sink,
     passed: &mut Passed,
-    work: impl FnOnce(&mut Filtered, &mut Next<'_>) -> Result<(), Bail>,
+    work: impl FnOnce(&mut Filtered, &mut Behind<'_>) -> Result<(), Bail>,
 ) -> Result<(), (Bail, &'static str)> {
-    let mut next = Next { links: rest, clock, out, passed, failed: None, given: 0, nanos: 0 };
+    let mut next = Behind { links: rest, clock, out, passed, failed: None, given: 0, nanos: 0 };
     let began = clock.map(|clock| clock());
     link.running = true;
     let done = work(&mut link.filtered, &mut next);

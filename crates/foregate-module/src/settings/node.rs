@@ -8,7 +8,7 @@ use core::hash::{Hash, Hasher};
 use core::ops::RangeInclusive;
 use core::time::Duration;
 
-use super::value::{self, Kind, Scalar, Wrong};
+use super::value::{self, Scalar, ScalarKind, Wrong};
 
 /// Where something stands in the configuration. Means something to the platform only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -281,7 +281,7 @@ impl Node {
 
     /// Returns true if it only turns off an inherited key: `NAME #false`.
     pub fn turns_off(&self) -> bool {
-        matches!(&*self.args, [argument] if argument.scalar.kind == Kind::Bool(false))
+        matches!(&*self.args, [argument] if argument.scalar.kind == ScalarKind::Bool(false))
             && self.props.is_empty()
             && self.children.is_empty()
     }

@@ -10,7 +10,7 @@ use core::time::Duration;
 
 /// The kind of a value; numbers are kept as they are written, so that none loses digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum ScalarKind {
     /// A string.
     String,
     /// A number, as written.
@@ -46,7 +46,7 @@ impl Wrong {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Scalar<'v> {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: ScalarKind,
     /// The text of a string, or a number as written.
     pub text: Cow<'v, str>,
 }
@@ -54,9 +54,9 @@ pub struct Scalar<'v> {
 /// A text.
 pub fn string<'v>(value: &'v Scalar<'_>) -> Result<&'v str, Wrong> {
     match value.kind {
-        Kind::String => Ok(&value.text),
-        Kind::Number => Err(Wrong::new("expected a text, found a number").help("put it in quotes")),
-        Kind::Bool(_) | Kind::Null => Err(Wrong::new("expected a text").help("put it in quotes")),
+        ScalarKind::String => Ok(&value.text),
+        ScalarKind::Number => Err(Wrong::new("expected a text, found a number").help("put it in quotes")),
+        ScalarKind::Bool(_) | ScalarKind::Null => Err(Wrong::new("expected a text").help("put it in quotes")),
     }
 }
 
@@ -73,7 +73,7 @@ pub fn text_of_file(content: &[u8]) -> Result<&str, Utf8Error> {
 /// `#true` or `#false`.
 pub fn boolean(value: &Scalar<'_>) -> Result<bool, Wrong> {
     match value.kind {
-        Kind::Bool(value) => Ok(value),
+        ScalarKind::Bool(value) => Ok(value),
         _ => {
             let wrong = Wrong::new("expected #true or #false");
             Err(match &*value.text {
@@ -95,10 +95,10 @@ pub fn number(value: &Scalar<'_>, range: RangeInclusive<u64>) -> Result<u64, Wro
     let wanted = || Wrong::new(format!("expected a whole number from {} to {}", range.start(), range.end()));
     match value.kind {
         // A reference to the environment is a text.
-        Kind::Number | Kind::String => {
+        ScalarKind::Number | ScalarKind::String => {
             integer(&value.text).filter(|number| range.contains(number)).ok_or_else(wanted)
         }
-        Kind::Bool(_) | Kind::Null => Err(wanted()),
+        ScalarKind::Bool(_) | ScalarKind::Null => Err(wanted()),
     }
 }
 
@@ -115,7 +115,7 @@ fn integer(text: &str) -> Option<u64> {
 /// A span of time: numbers with a unit, such as `"500ms"`, `"5s"`, `"1h30m"`.
 pub fn duration(value: &Scalar<'_>, range: RangeInclusive<Duration>) -> Result<Duration, Wrong> {
     const ADVICE: &str = "write numbers with a unit (ms, s, m, h, d), such as \"500ms\", \"5s\" or \"1h30m\"";
-    if value.kind == Kind::Number {
+    if value.kind == ScalarKind::Number {
         return Err(Wrong::new("a duration needs a unit").help(ADVICE));
     }
     let text = string(value).map_err(|_| Wrong::new("expected a duration").help(ADVICE))?;
@@ -163,9 +163,9 @@ pub fn size(value: &Scalar<'_>, range: RangeInclusive<u64>) -> Result<u64, Wrong
     const ADVICE: &str =
         "write a number of bytes, or one with a unit (KiB, MiB, GiB, kB, MB, GB), such as \"64KiB\"";
     let bytes = match value.kind {
-        Kind::Number => integer(&value.text),
-        Kind::String => parse_size(&value.text),
-        Kind::Bool(_) | Kind::Null => None,
+        ScalarKind::Number => integer(&value.text),
+        ScalarKind::String => parse_size(&value.text),
+        ScalarKind::Bool(_) | ScalarKind::Null => None,
     };
     let bytes = bytes.ok_or_else(|| Wrong::new("this is not a size").help(ADVICE))?;
     if range.contains(&bytes) {
@@ -205,7 +205,7 @@ pub fn show_size(bytes: u64) -> String {
 /// The value that a word stands for.
 pub fn choose<T: Copy>(value: &Scalar<'_>, words: &[(&str, T)]) -> Result<T, Wrong> {
     let known = || words.iter().map(|(word, _)| format!("\"{word}\"")).collect::<Vec<_>>().join(" or ");
-    let found = words.iter().find(|(word, _)| value.kind == Kind::String && *word == value.text);
+    let found = words.iter().find(|(word, _)| value.kind == ScalarKind::String && *word == value.text);
     found.map(|(_, value)| *value).ok_or_else(|| {
         let wrong = Wrong::new(format!("expected {}", known()));
         match words.iter().any(|(word, _)| *word == value.text) {
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     fn text(text: &str) -> Scalar<'_> {
-        Scalar { kind: Kind::String, text: text.into() }
+        Scalar { kind: ScalarKind::String, text: text.into() }
     }
 
     #[test]
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn numbers_have_a_range() {
-        let parse = |t: &str| number(&Scalar { kind: Kind::Number, text: t.into() }, 1..=20_000).ok();
+        let parse = |t: &str| number(&Scalar { kind: ScalarKind::Number, text: t.into() }, 1..=20_000).ok();
         assert_eq!(parse("10_000"), Some(10_000));
         assert_eq!(parse("0x10"), Some(16));
         for bad in ["0", "20001", "1.0", "-1", "1e3", "#inf"] {

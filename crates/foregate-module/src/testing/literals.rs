@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use crate::phase_id::PhaseId;
 use crate::plan::{Condition, Conditions, Expression, Steps};
-use crate::settings::value::Kind;
+use crate::settings::value::ScalarKind;
 use crate::settings::{
     ANY, Argument, Context, FromNode, Key, LogId, Node, Place, Problem, Scalar, UpstreamId,
 };
@@ -35,14 +35,14 @@ impl Node {
 
 impl From<&str> for Argument {
     fn from(text: &str) -> Self {
-        let scalar = Scalar { kind: Kind::String, text: Cow::Owned(text.to_string()) };
+        let scalar = Scalar { kind: ScalarKind::String, text: Cow::Owned(text.to_string()) };
         Self::new(scalar, Place::default())
     }
 }
 
 impl From<u64> for Argument {
     fn from(number: u64) -> Self {
-        let scalar = Scalar { kind: Kind::Number, text: Cow::Owned(number.to_string()) };
+        let scalar = Scalar { kind: ScalarKind::Number, text: Cow::Owned(number.to_string()) };
         Self::new(scalar, Place::default())
     }
 }
@@ -50,7 +50,7 @@ impl From<u64> for Argument {
 impl From<bool> for Argument {
     fn from(flag: bool) -> Self {
         let text = if flag { "#true" } else { "#false" };
-        Self::new(Scalar { kind: Kind::Bool(flag), text: Cow::Borrowed(text) }, Place::default())
+        Self::new(Scalar { kind: ScalarKind::Bool(flag), text: Cow::Borrowed(text) }, Place::default())
     }
 }
 

@@ -23,7 +23,7 @@ pub const NAMES_LIMIT: usize = 8192;
 
 /// A set of names and prefixes, without regard to case; `_` counts as `-`.
 #[derive(Debug, Clone, Default)]
-pub struct Names {
+pub struct NameSet {
     /// For each length, the node where its trie begins; 0 is one that leads nowhere.
     lengths: Vec<u16>,
     nodes: Vec<Node>,
@@ -145,7 +145,7 @@ struct Word {
     letters: u64,
 }
 
-impl Names {
+impl NameSet {
     /// A set of exact names and of prefixes. Empty ones, and those beyond [`LENGTH_LIMIT`], are no members.
     ///
     /// Returns `None` if there are more than [`NAMES_LIMIT`].
@@ -220,7 +220,7 @@ impl Names {
             if entry != ASK {
                 let word = (entry & 0xffff) as usize;
                 let words = self.words.get(word..).and_then(|words| words.first_chunk::<4>());
-                // Names of different lengths can have the same words.
+                // NameSet of different lengths can have the same words.
                 return words.is_some_and(|words| are(found, words) & (entry >> 16 == name.len() as u32));
             }
         }
@@ -245,7 +245,7 @@ impl Names {
         }
     }
 
-    /// Names that no node tells apart, such as `a-b` and `amb`.
+    /// NameSet that no node tells apart, such as `a-b` and `amb`.
     #[cold]
     fn any_of(&self, name: &[u8], word: usize) -> bool {
         let each = words(name).len();
@@ -540,8 +540,8 @@ mod tests {
     use alloc::string::String;
     use proptest::prelude::*;
 
-    fn names(exact: &[&str], prefixes: &[&str]) -> Names {
-        Names::new(exact.iter().map(|name| name.as_bytes()), prefixes.iter().map(|name| name.as_bytes()))
+    fn names(exact: &[&str], prefixes: &[&str]) -> NameSet {
+        NameSet::new(exact.iter().map(|name| name.as_bytes()), prefixes.iter().map(|name| name.as_bytes()))
             .expect("few")
     }
 
@@ -621,15 +621,15 @@ mod tests {
     #[test]
     fn a_set_is_bounded() {
         let many: Vec<String> = (0..=NAMES_LIMIT).map(|number| alloc::format!("x-{number}")).collect();
-        assert!(Names::new(many.iter().map(|name| name.as_bytes()), []).is_none());
-        let set = Names::new(many[1..].iter().map(|name| name.as_bytes()), []).expect("at the limit");
+        assert!(NameSet::new(many.iter().map(|name| name.as_bytes()), []).is_none());
+        let set = NameSet::new(many[1..].iter().map(|name| name.as_bytes()), []).expect("at the limit");
         assert!(many[1..].iter().all(|name| set.contains(name.as_bytes())));
         assert!(!set.contains(b"x-0"));
-        let set = Names::new([], many[1..].iter().map(|name| name.as_bytes())).expect("at the limit");
+        let set = NameSet::new([], many[1..].iter().map(|name| name.as_bytes())).expect("at the limit");
         assert!(many[1..].iter().all(|name| set.contains(name.as_bytes())));
     }
 
-    /// Names made of few letters, so that they share beginnings and ends.
+    /// NameSet made of few letters, so that they share beginnings and ends.
     fn name() -> impl Strategy<Value = String> {
         "[aAb\\-mM1^~_]{0,12}"
     }
@@ -641,7 +641,7 @@ mod tests {
             prefixes in prop::collection::vec(name(), 0..6),
             others in prop::collection::vec(name(), 0..40),
         ) {
-            let set = Names::new(
+            let set = NameSet::new(
                 exact.iter().map(|name| name.as_bytes()),
                 prefixes.iter().map(|name| name.as_bytes()),
             ).expect("few");
@@ -663,7 +663,7 @@ mod tests {
             exact in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..20), 0..20),
             asked in prop::collection::vec(any::<u8>(), 0..20),
         ) {
-            let set = Names::new(exact.iter().map(Vec::as_slice), []).expect("few");
+            let set = NameSet::new(exact.iter().map(Vec::as_slice), []).expect("few");
             let spelt = |name: &[u8]| -> Vec<u8> { name.iter().map(|byte| respelt(*byte)).collect() };
             let naive = |asked: &[u8]| {
                 exact.iter().any(|name| spelt(name).eq_ignore_ascii_case(&spelt(asked)))

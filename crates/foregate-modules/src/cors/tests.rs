@@ -134,7 +134,7 @@ fn what_the_origin_server_says_is_replaced() {
 
 #[test]
 fn subdomains_are_whole_labels_of_the_same_scheme_and_port() {
-    let fits = |pattern: &str, origin: &str| Pattern::parse(pattern).unwrap().fits(origin.as_bytes());
+    let fits = |pattern: &str, origin: &str| OriginPattern::parse(pattern).unwrap().fits(origin.as_bytes());
     assert!(fits("https://*.example.com", "https://a.example.com"));
     assert!(fits("https://*.example.com", "https://a.b.example.com"));
     assert!(fits("https://*.Example.com", "https://A.example.com"));
@@ -175,7 +175,7 @@ fn what_is_no_origin_is_refused() {
         "https://user@example.com",
         "://example.com",
     ] {
-        assert_eq!(Pattern::parse(bad), None, "{bad}");
+        assert_eq!(OriginPattern::parse(bad), None, "{bad}");
     }
 }
 

@@ -127,21 +127,21 @@ const TOKENS: [(&[u8], Token); 9] = [
 ];
 
 #[derive(Debug)]
-enum Part {
+enum TemplatePart {
     Literal(Text),
     Token(Token),
 }
 
 /// A text, cut at its tokens. Braces around anything else stay as they are: pages are full of them.
 #[derive(Debug)]
-pub(super) struct Template {
-    parts: Vec<Part>,
+pub(super) struct PageTemplate {
+    parts: Vec<TemplatePart>,
     escape: Escape,
     /// The bytes of all literals, and some for each token.
     length: usize,
 }
 
-impl Template {
+impl PageTemplate {
     pub(super) fn new(text: &[u8], escape: Escape) -> Self {
         let mut parts = Vec::new();
         let mut literal = 0;
@@ -152,17 +152,17 @@ impl Template {
             });
             let Some((name, token)) = found else { continue };
             if literal < at {
-                parts.push(Part::Literal(Text::Shared(text[literal..at].into())));
+                parts.push(TemplatePart::Literal(Text::Shared(text[literal..at].into())));
             }
-            parts.push(Part::Token(*token));
+            parts.push(TemplatePart::Token(*token));
             literal = at + name.len() + 2;
         }
         if literal < text.len() {
-            parts.push(Part::Literal(Text::Shared(text[literal..].into())));
+            parts.push(TemplatePart::Literal(Text::Shared(text[literal..].into())));
         }
         let length = parts.iter().map(|part| match part {
-            Part::Literal(text) => text.len(),
-            Part::Token(_) => TOKEN_LENGTH,
+            TemplatePart::Literal(text) => text.len(),
+            TemplatePart::Token(_) => TOKEN_LENGTH,
         });
         Self { length: length.sum(), parts, escape }
     }
@@ -170,21 +170,21 @@ impl Template {
     /// Returns true if its values identify one client or one request.
     pub(super) fn is_personal(&self) -> bool {
         let personal = [Token::RequestId, Token::Ray, Token::TraceId, Token::ClientIp];
-        self.parts.iter().any(|part| matches!(part, Part::Token(token) if personal.contains(token)))
+        self.parts.iter().any(|part| matches!(part, TemplatePart::Token(token) if personal.contains(token)))
     }
 
     /// The text with the tokens replaced. One without tokens is shared, not copied.
     pub(super) fn fill(&self, facts: &Facts<'_>) -> Text {
         match &*self.parts {
             [] => return Text::EMPTY,
-            [Part::Literal(text)] => return text.clone(),
+            [TemplatePart::Literal(text)] => return text.clone(),
             _ => {}
         }
         let mut out = Vec::with_capacity(self.length);
         for part in &self.parts {
             match part {
-                Part::Literal(text) => out.extend_from_slice(text),
-                Part::Token(token) => self.write(*token, facts, &mut out),
+                TemplatePart::Literal(text) => out.extend_from_slice(text),
+                TemplatePart::Token(token) => self.write(*token, facts, &mut out),
             }
         }
         out.into()
@@ -290,7 +290,7 @@ mod tests {
     };
 
     fn filled(text: &str, escape: Escape) -> String {
-        String::from_utf8_lossy(&Template::new(text.as_bytes(), escape).fill(&FACTS)).into_owned()
+        String::from_utf8_lossy(&PageTemplate::new(text.as_bytes(), escape).fill(&FACTS)).into_owned()
     }
 
     #[test]

@@ -39,9 +39,9 @@ impl Compile for Words {
     }
 }
 
-fn read(nodes: &[Node]) -> Result<Headers, Problem> {
+fn read(nodes: &[Node]) -> Result<HeaderSettings, Problem> {
     let mut context = Literals { compile: Some(Box::new(Words)), ..Literals::default() };
-    Headers::from_nodes(nodes, &mut context)
+    HeaderSettings::from_nodes(nodes, &mut context)
 }
 
 fn line(name: &str, field: &str, value: &str) -> Node {

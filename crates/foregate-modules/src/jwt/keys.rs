@@ -20,7 +20,7 @@ const MODULUS: core::ops::RangeInclusive<usize> = 256..=1024;
 /// An algorithm of RFC 7518 or RFC 8037. There is no `none`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "they are the names of the RFC")]
-pub enum Algorithm {
+pub enum SignatureAlgorithm {
     Hs256,
     Hs384,
     Hs512,
@@ -36,22 +36,22 @@ pub enum Algorithm {
 }
 
 /// All of them, by name.
-pub const ALGORITHMS: [(&str, Algorithm); 12] = [
-    ("HS256", Algorithm::Hs256),
-    ("HS384", Algorithm::Hs384),
-    ("HS512", Algorithm::Hs512),
-    ("RS256", Algorithm::Rs256),
-    ("RS384", Algorithm::Rs384),
-    ("RS512", Algorithm::Rs512),
-    ("PS256", Algorithm::Ps256),
-    ("PS384", Algorithm::Ps384),
-    ("PS512", Algorithm::Ps512),
-    ("ES256", Algorithm::Es256),
-    ("ES384", Algorithm::Es384),
-    ("EdDSA", Algorithm::EdDsa),
+pub const ALGORITHMS: [(&str, SignatureAlgorithm); 12] = [
+    ("HS256", SignatureAlgorithm::Hs256),
+    ("HS384", SignatureAlgorithm::Hs384),
+    ("HS512", SignatureAlgorithm::Hs512),
+    ("RS256", SignatureAlgorithm::Rs256),
+    ("RS384", SignatureAlgorithm::Rs384),
+    ("RS512", SignatureAlgorithm::Rs512),
+    ("PS256", SignatureAlgorithm::Ps256),
+    ("PS384", SignatureAlgorithm::Ps384),
+    ("PS512", SignatureAlgorithm::Ps512),
+    ("ES256", SignatureAlgorithm::Es256),
+    ("ES384", SignatureAlgorithm::Es384),
+    ("EdDSA", SignatureAlgorithm::EdDsa),
 ];
 
-impl Algorithm {
+impl SignatureAlgorithm {
     fn of_name(name: &str) -> Option<Self> {
         ALGORITHMS.iter().find(|(known, _)| *known == name).map(|(_, algorithm)| *algorithm)
     }
@@ -106,13 +106,13 @@ enum Verifier {
 /// A key.
 pub struct Key {
     id: Option<String>,
-    algorithm: Algorithm,
+    algorithm: SignatureAlgorithm,
     verifier: Verifier,
 }
 
 impl Key {
     /// A shared secret.
-    pub fn secret(algorithm: Algorithm, secret: &[u8], id: Option<String>) -> Result<Self, String> {
+    pub fn secret(algorithm: SignatureAlgorithm, secret: &[u8], id: Option<String>) -> Result<Self, String> {
         let Some((mac, least)) = algorithm.mac() else {
             return Err(format!("{} takes a public key, not a secret", algorithm.name()));
         };
@@ -123,7 +123,7 @@ impl Key {
     }
 
     /// A public key in PEM: `PUBLIC KEY` or `RSA PUBLIC KEY`.
-    pub fn pem(algorithm: Algorithm, pem: &[u8], id: Option<String>) -> Result<Self, String> {
+    pub fn pem(algorithm: SignatureAlgorithm, pem: &[u8], id: Option<String>) -> Result<Self, String> {
         let text = core::str::from_utf8(pem).map_err(|_| "this is not PEM")?;
         if algorithm.mac().is_some() {
             return Err(format!("{} takes a secret, not a public key", algorithm.name()));
@@ -165,7 +165,7 @@ impl Key {
                 .is_none_or(|ops| ops.iter().any(|op| op == "verify"));
         let stated = match jwk.get("alg") {
             None => None,
-            Some(name) => Some(Algorithm::of_name(name.as_str()?)?),
+            Some(name) => Some(SignatureAlgorithm::of_name(name.as_str()?)?),
         };
         let id = text("kid").map(String::from);
         if !signs {
@@ -173,7 +173,7 @@ impl Key {
         }
         let (algorithm, public) = match (text("kty")?, text("crv")) {
             ("RSA", _) => {
-                let algorithm = stated.unwrap_or(Algorithm::Rs256);
+                let algorithm = stated.unwrap_or(SignatureAlgorithm::Rs256);
                 let (n, e) = (bytes("n")?, bytes("e")?);
                 if !MODULUS.contains(&n.len()) {
                     return None;
@@ -183,8 +183,8 @@ impl Key {
             }
             ("EC", Some(curve)) => {
                 let (algorithm, size) = match curve {
-                    "P-256" => (Algorithm::Es256, 32),
-                    "P-384" => (Algorithm::Es384, 48),
+                    "P-256" => (SignatureAlgorithm::Es256, 32),
+                    "P-384" => (SignatureAlgorithm::Es384, 48),
                     _ => return None,
                 };
                 let (x, y) = (bytes("x")?, bytes("y")?);
@@ -195,7 +195,7 @@ impl Key {
                 (algorithm, signature::ParsedPublicKey::new(algorithm.curve()?, point).ok()?)
             }
             ("OKP", Some("Ed25519")) => {
-                let algorithm = Algorithm::EdDsa;
+                let algorithm = SignatureAlgorithm::EdDsa;
                 (algorithm, signature::ParsedPublicKey::new(algorithm.curve()?, bytes("x")?).ok()?)
             }
             // Without an algorithm a secret could serve any.
@@ -249,7 +249,7 @@ impl Keys {
 
     /// Returns true if one of the keys verifies a signature: one for this algorithm, and with this id if both have one.
     pub fn verify(&self, algorithm: &str, id: Option<&str>, message: &[u8], signature: &[u8]) -> bool {
-        let Some(algorithm) = Algorithm::of_name(algorithm) else { return false };
+        let Some(algorithm) = SignatureAlgorithm::of_name(algorithm) else { return false };
         let fits = |key: &&Key| match (&key.id, id) {
             (Some(known), Some(id)) => known == id,
             _ => true,

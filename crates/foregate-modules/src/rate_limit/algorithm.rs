@@ -4,7 +4,7 @@ use super::table::State;
 
 /// How requests are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Algorithm {
+pub enum LimitAlgorithm {
     /// Windows that follow each other; in each as many requests as the limit says.
     FixedWindow,
     /// Like a fixed window, but the previous window counts with the share of it that lies within the last window's length.
@@ -15,9 +15,9 @@ pub enum Algorithm {
 
 /// A limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Rule {
+pub struct RateRule {
     /// How it counts.
-    pub algorithm: Algorithm,
+    pub algorithm: LimitAlgorithm,
     /// Requests in a window, 1 to [`COUNT_MOST`](super::table::COUNT_MOST).
     pub limit: u32,
     /// The window, milliseconds; at least 1.
@@ -40,14 +40,14 @@ pub struct Standing {
     pub retry: u64,
 }
 
-impl Rule {
+impl RateRule {
     /// Counts a request at `now`. `known` is the state of its key, or the part of the limit that counts as used, in
     /// 255ths.
     pub fn take(&self, known: Result<State, u8>, now: u64) -> (Option<State>, Standing) {
         match self.algorithm {
-            Algorithm::FixedWindow => self.take_fixed(known, now),
-            Algorithm::SlidingWindow => self.take_sliding(known, now),
-            Algorithm::TokenBucket => self.take_token(known, now),
+            LimitAlgorithm::FixedWindow => self.take_fixed(known, now),
+            LimitAlgorithm::SlidingWindow => self.take_sliding(known, now),
+            LimitAlgorithm::TokenBucket => self.take_token(known, now),
         }
     }
 

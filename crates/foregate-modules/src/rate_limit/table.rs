@@ -80,12 +80,12 @@ impl State {
 struct Set([AtomicU128; WAYS]);
 
 /// See the [module](self).
-pub struct Table {
+pub struct KeyTable {
     sets: Box<[Set]>,
     seed: u64,
 }
 
-impl Table {
+impl KeyTable {
     /// An empty table. `sets` is a power of two; `seed` is the secret.
     pub fn new(sets: usize, seed: u64) -> Self {
         let empty = |_| Set(core::array::from_fn(|_| AtomicU128::new(0)));
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_new_key_takes_the_place_that_matters_least() {
-        let table = Table::new(1, 0);
+        let table = KeyTable::new(1, 0);
         let put = |key: u64, used: u8, until: u64| {
             table.update(key << 32, 10, |known| (Some(State { used, until, ..State::default() }), known))
         };
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn what_changes_nothing_is_not_written() {
-        let table = Table::new(1, 0);
+        let table = KeyTable::new(1, 0);
         table.update(1 << 32, 0, |_| (None, ()));
         assert_eq!(table.update(1 << 32, 0, |known| (None, known)), Err(0));
     }

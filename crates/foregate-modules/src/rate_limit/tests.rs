@@ -33,13 +33,13 @@ struct Model {
 }
 
 impl Model {
-    fn take(&mut self, rule: &Rule, key: u8, now: u64) -> bool {
+    fn take(&mut self, rule: &RateRule, key: u8, now: u64) -> bool {
         let admits = match rule.algorithm {
-            Algorithm::FixedWindow => {
+            LimitAlgorithm::FixedWindow => {
                 let window = now / rule.window;
                 self.count(key, |time| time / rule.window == window) < u128::from(rule.limit)
             }
-            Algorithm::SlidingWindow => {
+            LimitAlgorithm::SlidingWindow => {
                 let window = now / rule.window;
                 let current = self.count(key, |time| time / rule.window == window);
                 let before = self.count(key, |time| time / rule.window + 1 == window);
@@ -47,7 +47,7 @@ impl Model {
                 let wide = u128::from(rule.window);
                 before * left + (current + 1) * wide <= u128::from(rule.limit) * wide
             }
-            Algorithm::TokenBucket => {
+            LimitAlgorithm::TokenBucket => {
                 // A token is `window` parts; `limit` parts come back each millisecond.
                 let [limit, window, burst] =
                     [rule.limit.into(), rule.window.into(), rule.burst.into()].map(|n: u128| n);
@@ -69,15 +69,15 @@ impl Model {
     }
 }
 
-fn rules() -> impl Strategy<Value = Rule> {
+fn rules() -> impl Strategy<Value = RateRule> {
     let algorithms = prop_oneof![
-        Just(Algorithm::FixedWindow),
-        Just(Algorithm::SlidingWindow),
-        Just(Algorithm::TokenBucket)
+        Just(LimitAlgorithm::FixedWindow),
+        Just(LimitAlgorithm::SlidingWindow),
+        Just(LimitAlgorithm::TokenBucket)
     ];
     (algorithms, 1_u32..12, 1_u64..60, 1_u32..20).prop_map(|(algorithm, limit, window, burst)| {
-        let burst = if algorithm == Algorithm::TokenBucket { burst } else { limit };
-        Rule { algorithm, limit, window, burst }
+        let burst = if algorithm == LimitAlgorithm::TokenBucket { burst } else { limit };
+        RateRule { algorithm, limit, window, burst }
     })
 }
 
@@ -89,7 +89,7 @@ proptest! {
         rule in rules(),
         requests in proptest::collection::vec((0_u8..3, 0_u64..9), 0..200),
     ) {
-        let table = Table::new(4, 0);
+        let table = KeyTable::new(4, 0);
         let mut model = Model::default();
         let mut now = 1000;
         for (key, pause) in requests {
@@ -127,9 +127,10 @@ proptest! {
 
 #[test]
 fn the_largest_limits_do_not_overflow() {
-    for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::TokenBucket] {
+    for algorithm in [LimitAlgorithm::FixedWindow, LimitAlgorithm::SlidingWindow, LimitAlgorithm::TokenBucket]
+    {
         let most = REQUESTS_MOST as u32;
-        let rule = Rule { algorithm, limit: most, window: WINDOW_MOST.as_millis() as u64, burst: most };
+        let rule = RateRule { algorithm, limit: most, window: WINDOW_MOST.as_millis() as u64, burst: most };
         let now = 1 << 39;
         let (state, standing) = rule.take(Err(0), now);
         assert!(standing.admitted);
@@ -149,7 +150,7 @@ fn the_largest_bucket_is_emptied_where_a_process_is_old() {
     let problem = bucket(213).err().map(|problem| problem.message);
     assert_eq!(problem.as_deref(), Some("with this limit, a bucket holds 212 requests at most"));
     for now in [0, FILLS_WITHIN] {
-        let table = Table::new(1, 0);
+        let table = KeyTable::new(1, 0);
         let admitted =
             (0..500).filter(|_| table.update(1 << 32, now, |known| rule.take(known, now)).admitted);
         assert_eq!(admitted.count(), 212);
@@ -159,9 +160,10 @@ fn the_largest_bucket_is_emptied_where_a_process_is_old() {
 #[test]
 fn many_other_keys_do_not_lift_a_limit() {
     // One set of eight entries, and an hour of requests by ten thousand keys that stay below their own limit.
-    for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::TokenBucket] {
-        let rule = Rule { algorithm, limit: 10, window: 3_600_000, burst: 10 };
-        let table = Table::new(1, 0);
+    for algorithm in [LimitAlgorithm::FixedWindow, LimitAlgorithm::SlidingWindow, LimitAlgorithm::TokenBucket]
+    {
+        let rule = RateRule { algorithm, limit: 10, window: 3_600_000, burst: 10 };
+        let table = KeyTable::new(1, 0);
         let take = |key: u64, now| table.update(key << 32, now, |known| rule.take(known, now)).admitted;
         let own = (0..20).filter(|_| take(1, 0)).count();
         assert_eq!(own, 10);
@@ -176,8 +178,8 @@ fn many_other_keys_do_not_lift_a_limit() {
 
 #[test]
 fn what_saturates_a_whole_set_gives_back_half_at_most() {
-    let rule = Rule { algorithm: Algorithm::FixedWindow, limit: 10, window: 3_600_000, burst: 10 };
-    let table = Table::new(1, 0);
+    let rule = RateRule { algorithm: LimitAlgorithm::FixedWindow, limit: 10, window: 3_600_000, burst: 10 };
+    let table = KeyTable::new(1, 0);
     let take = |key: u64| table.update(key << 32, 0, |known| rule.take(known, 0)).admitted;
     assert_eq!((0..20).filter(|_| take(1)).count(), 10);
     for key in 2..=9 {

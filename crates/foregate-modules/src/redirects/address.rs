@@ -213,7 +213,7 @@ impl<'t> Target<'t> {
 
 /// Sources with wildcards, in the language of routes: `*` is one whole segment, `/**` at the end the rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Pattern {
+pub(super) struct SourcePattern {
     host: Box<str>,
     /// The segments, `None` for `*`.
     segments: Box<[Option<Box<[u8]>>]>,
@@ -223,7 +223,7 @@ pub(super) struct Pattern {
 /// The text of a pattern's wildcards in a path, in their order.
 pub(super) type Captures<'p> = [&'p [u8]; WILDCARDS_LIMIT];
 
-impl Pattern {
+impl SourcePattern {
     /// The pattern, if there is a wildcard in the source.
     ///
     /// # Errors
@@ -309,10 +309,10 @@ impl Pattern {
 
 /// A target in which the wildcards of a pattern are named: `*` and `**` in their order, or `${1}` by their number.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Template(Box<[Part]>);
+pub(super) struct TargetTemplate(Box<[TargetPart]>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
+enum TargetPart {
     Text(Box<[u8]>),
     /// The capture with this number, from 0.
     Capture(usize),
@@ -320,7 +320,7 @@ enum Part {
     Value(usize),
 }
 
-impl Template {
+impl TargetTemplate {
     /// Reads a target for a pattern with so many wildcards.
     ///
     /// # Errors
@@ -350,21 +350,21 @@ impl Template {
             if is_authority(&sample) {
                 return Err("a part of the request's path cannot stand in the host that a redirect leads to");
             }
-            parts.push(Part::Text(before.as_bytes().into()));
+            parts.push(TargetPart::Text(before.as_bytes().into()));
             let in_query = sample.contains('?') && !sample.contains('#');
-            parts.push(if in_query { Part::Value(capture) } else { Part::Capture(capture) });
+            parts.push(if in_query { TargetPart::Value(capture) } else { TargetPart::Capture(capture) });
             sample.push('x');
             rest = behind.get(length..).unwrap_or_default();
         }
         sample.push_str(rest);
-        parts.push(Part::Text(rest.as_bytes().into()));
+        parts.push(TargetPart::Text(rest.as_bytes().into()));
         Target::parse(&sample)?;
         Ok(Self(parts.into()))
     }
 
     /// Returns true if it names a wildcard.
     pub(super) fn varies(&self) -> bool {
-        self.0.iter().any(|part| matches!(part, Part::Capture(_) | Part::Value(_)))
+        self.0.iter().any(|part| matches!(part, TargetPart::Capture(_) | TargetPart::Value(_)))
     }
 
     /// The target for a path.
@@ -373,9 +373,9 @@ impl Template {
         let capture = |number: &usize| captures.get(*number).copied().unwrap_or_default();
         for part in &self.0 {
             match part {
-                Part::Text(text) => target.extend_from_slice(text),
-                Part::Capture(number) => target.extend_from_slice(capture(number)),
-                Part::Value(number) => {
+                TargetPart::Text(text) => target.extend_from_slice(text),
+                TargetPart::Capture(number) => target.extend_from_slice(capture(number)),
+                TargetPart::Value(number) => {
                     for byte in capture(number) {
                         match byte {
                             b'&' => target.extend_from_slice(b"%26"),

@@ -106,13 +106,13 @@ impl Builder {
     /// # Errors
     ///
     /// All that have the source of another one; or else one of those that lead in a circle.
-    pub(super) fn build(self) -> Result<Table, AllRefused> {
+    pub(super) fn build(self) -> Result<RedirectTable, AllRefused> {
         let places = match self.entries.len() {
             0 => 0,
             // At most four in five are taken.
             count => (count + count / 4 + 1).next_power_of_two(),
         };
-        let mut table = Table {
+        let mut table = RedirectTable {
             text: self.text.into(),
             entries: self.entries.into(),
             places: vec![0; places].into(),
@@ -130,7 +130,7 @@ impl Builder {
 
 /// Redirects by their source.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct RedirectTable {
     text: Box<[u8]>,
     entries: Box<[Entry]>,
     /// The number of an entry, from 1, at the place of its hash or behind it; 0 for none. As many as a power of two.
@@ -138,7 +138,7 @@ pub(super) struct Table {
     has_hosts: bool,
 }
 
-impl Table {
+impl RedirectTable {
     /// The target for a request. A source with this host comes before one without.
     pub(super) fn find(&self, host: &str, path: &[u8]) -> Option<Found<'_>> {
         let with_host = if self.has_hosts { self.number(host.as_bytes(), path) } else { None };

@@ -44,7 +44,7 @@ const PAGE: &str = include_str!("challenge.html");
 
 /// The settings of one `challenge`.
 pub(super) struct Challenge {
-    page: Box<[Part]>,
+    page: Box<[PagePart]>,
     key: Hmac<Sha256>,
     status: u16,
     cookie: Box<str>,
@@ -55,7 +55,7 @@ pub(super) struct Challenge {
 }
 
 /// A part of the page.
-enum Part {
+enum PagePart {
     Text(Box<str>),
     Token,
     Difficulty,
@@ -149,12 +149,12 @@ impl Challenge {
         let code = self.code(exchange, ends).finalize().into_bytes();
         // The page's scripts may run whatever the policy of the site says. Nothing else is loosened or narrowed.
         let nonce = format!("{:016x}{:016x}", exchange.random(), exchange.random());
-        let has_nonce = self.page.iter().any(|part| matches!(part, Part::Nonce));
+        let has_nonce = self.page.iter().any(|part| matches!(part, PagePart::Nonce));
         let mut body = String::new();
         for part in &self.page {
             match part {
-                Part::Text(text) => body.push_str(text),
-                Part::Token => {
+                PagePart::Text(text) => body.push_str(text),
+                PagePart::Token => {
                     body.push_str(&ends.to_string());
                     body.push('.');
                     for byte in code.iter().take(CODE_LENGTH) {
@@ -162,10 +162,10 @@ impl Challenge {
                         let _ = write!(body, "{byte:02x}");
                     }
                 }
-                Part::Difficulty => body.push_str(&self.difficulty.to_string()),
-                Part::Cookie => body.push_str(&self.cookie),
-                Part::MaxAge => body.push_str(&self.valid.to_string()),
-                Part::Nonce => body.push_str(&nonce),
+                PagePart::Difficulty => body.push_str(&self.difficulty.to_string()),
+                PagePart::Cookie => body.push_str(&self.cookie),
+                PagePart::MaxAge => body.push_str(&self.valid.to_string()),
+                PagePart::Nonce => body.push_str(&nonce),
             }
         }
         let response = Response::new(self.status).body("text/html; charset=utf-8", body).meant();
@@ -197,26 +197,26 @@ fn policy(nonce: &str) -> String {
 }
 
 /// The parts of a page; `None` if it has no token.
-fn parts(page: &str) -> Option<Box<[Part]>> {
+fn parts(page: &str) -> Option<Box<[PagePart]>> {
     let mut parts = Vec::new();
     let mut rest = page;
     let mut has_token = false;
     while let Some(at) = rest.find("{{") {
         let (before, behind) = rest.split_at(at);
-        parts.push(Part::Text(before.into()));
+        parts.push(PagePart::Text(before.into()));
         let names = [
-            ("{{token}}", Part::Token),
-            ("{{difficulty}}", Part::Difficulty),
-            ("{{cookie}}", Part::Cookie),
-            ("{{max-age}}", Part::MaxAge),
-            ("{{nonce}}", Part::Nonce),
+            ("{{token}}", PagePart::Token),
+            ("{{difficulty}}", PagePart::Difficulty),
+            ("{{cookie}}", PagePart::Cookie),
+            ("{{max-age}}", PagePart::MaxAge),
+            ("{{nonce}}", PagePart::Nonce),
         ];
         let found = names.into_iter().find_map(|(name, part)| Some((behind.strip_prefix(name)?, part)));
-        let (behind, part) = found.unwrap_or((&behind[2..], Part::Text("{{".into())));
-        has_token |= matches!(part, Part::Token);
+        let (behind, part) = found.unwrap_or((&behind[2..], PagePart::Text("{{".into())));
+        has_token |= matches!(part, PagePart::Token);
         parts.push(part);
         rest = behind;
     }
-    parts.push(Part::Text(rest.into()));
+    parts.push(PagePart::Text(rest.into()));
     has_token.then(|| parts.into())
 }

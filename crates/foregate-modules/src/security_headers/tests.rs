@@ -2,7 +2,7 @@ use foregate_module::testing::{Handshake, Sample, node, settings};
 
 use super::*;
 
-fn headers(children: &[Node]) -> Result<Headers, Problem> {
+fn headers(children: &[Node]) -> Result<SecurityHeaderSettings, Problem> {
     settings(&[children.iter().cloned().fold(node("security-headers"), Node::with_child)])
 }
 
@@ -13,7 +13,7 @@ fn over_tls() -> Sample {
 }
 
 /// The fields of a response afterwards, one in a line.
-fn said(settings: &Headers, mut sample: Sample) -> String {
+fn said(settings: &SecurityHeaderSettings, mut sample: Sample) -> String {
     sample.run(&SecurityHeaders, settings);
     let line = |(name, value): &(Vec<u8>, Vec<u8>)| {
         format!("{}: {}\n", String::from_utf8_lossy(name), String::from_utf8_lossy(value))

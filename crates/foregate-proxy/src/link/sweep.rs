@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use foregate_module::{Pipeline, Plan, Planned, Steps, Swept};
 use foregate_wire::HeaderList;
-use foregate_wire::connection::{self, Named};
+use foregate_wire::connection::{self, NamedOptions};
 
 use super::copy::{Copy, Underscores};
 use crate::message::response::clean_rewritten;
@@ -71,14 +71,14 @@ impl Sweep {
 /// What a body's trailers go through.
 #[derive(Debug, Default)]
 pub(super) struct Trailers {
-    named: Option<Named>,
+    named: Option<NamedOptions>,
     sweep: Option<Sweep>,
 }
 
 impl Copy {
     /// Trailers do not go on if Connection of the body's head has named them (RFC 9110, section
     /// 7.6.1).
-    pub fn leave_out(&mut self, named: Option<Named>) {
+    pub fn leave_out(&mut self, named: Option<NamedOptions>) {
         if named.is_some() || self.trailers.is_some() {
             self.trailers.get_or_insert_default().named = named;
         }

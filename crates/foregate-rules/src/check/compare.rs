@@ -9,7 +9,7 @@ use super::{Checker, Shape, Typed};
 use crate::error::Error;
 use crate::lists::{Entries, List};
 use crate::nearest::nearest;
-use crate::parse::{Comparison, Item as Member, Operator, Right};
+use crate::parse::{Comparison, Operator, Right, SetItem as Member};
 use crate::pattern::{Regex, Wildcard};
 use crate::program::{Address, AddressTest, Cond, Item, Number, NumberTest, Order, Text, TextTest};
 use crate::scheme::{StandardField, Type};

@@ -24,16 +24,16 @@ pub(crate) fn json_integer(document: &[u8], path: &[JsonKey]) -> Option<i64> {
 fn look_up<'d>(document: &'d str, path: &[JsonKey]) -> Option<&'d str> {
     path.iter().try_fold(document, |value, key| {
         let mut value = serde_json::Deserializer::from_str(value);
-        let found = value.deserialize_any(Key(key)).ok()?;
+        let found = value.deserialize_any(JsonLookup(key)).ok()?;
         value.end().ok()?;
         found.map(RawValue::get)
     })
 }
 
 /// Finds the raw value under a key.
-struct Key<'k>(&'k JsonKey);
+struct JsonLookup<'k>(&'k JsonKey);
 
-impl<'de> Visitor<'de> for Key<'_> {
+impl<'de> Visitor<'de> for JsonLookup<'_> {
     type Value = Option<&'de RawValue>;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

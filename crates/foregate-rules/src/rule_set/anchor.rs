@@ -83,7 +83,7 @@ impl PartialEq for Member {
 
 /// A test as something to count.
 #[derive(PartialEq, Eq, Hash)]
-enum Key<'a> {
+enum AnchorKey<'a> {
     Present,
     Text(u8, &'a [u8]),
     Member(usize),
@@ -92,16 +92,16 @@ enum Key<'a> {
 }
 
 impl Test {
-    fn key(&self) -> Key<'_> {
+    fn key(&self) -> AnchorKey<'_> {
         match self {
-            Self::Present => Key::Present,
-            Self::Is(text) => Key::Text(0, text),
-            Self::StartsWith(text) => Key::Text(1, text),
-            Self::EndsWith(text) => Key::Text(2, text),
-            Self::Contains(text) => Key::Text(3, text),
-            Self::Member(member) => Key::Member(member.address()),
-            Self::Within(range) => Key::Within(range.v4, range.first, range.last),
-            Self::Number(number) => Key::Number(*number),
+            Self::Present => AnchorKey::Present,
+            Self::Is(text) => AnchorKey::Text(0, text),
+            Self::StartsWith(text) => AnchorKey::Text(1, text),
+            Self::EndsWith(text) => AnchorKey::Text(2, text),
+            Self::Contains(text) => AnchorKey::Text(3, text),
+            Self::Member(member) => AnchorKey::Member(member.address()),
+            Self::Within(range) => AnchorKey::Within(range.v4, range.first, range.last),
+            Self::Number(number) => AnchorKey::Number(*number),
         }
     }
 
@@ -141,7 +141,7 @@ impl Anchor {
 
 /// How many rules have a test.
 #[derive(Default)]
-pub(super) struct Frequencies<'a>(HashMap<(&'a Input, Key<'a>), u64>);
+pub(super) struct Frequencies<'a>(HashMap<(&'a Input, AnchorKey<'a>), u64>);
 
 impl<'a> Frequencies<'a> {
     pub(super) fn count(&mut self, anchor: &'a Anchor) {

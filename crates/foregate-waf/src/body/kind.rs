@@ -4,7 +4,7 @@ use super::{Documents, is_token};
 
 /// The format in which a body is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum BodyFormat {
     Json(Documents),
     Xml,
     UrlEncoded,
@@ -24,7 +24,7 @@ pub(crate) fn media_type(field: &[u8]) -> &[u8] {
 }
 
 /// Chooses the format by the value of a `Content-Type`.
-pub(crate) fn kind(field: &[u8]) -> Kind {
+pub(crate) fn kind(field: &[u8]) -> BodyFormat {
     let lower = media_type(field).to_ascii_lowercase();
     let mut halves = lower.splitn(2, |byte| *byte == b'/');
     let (family, name) = (halves.next().unwrap_or_default(), halves.next().unwrap_or_default());
@@ -32,16 +32,16 @@ pub(crate) fn kind(field: &[u8]) -> Kind {
     let last = name.rsplit(|byte| *byte == b'+').next().unwrap_or_default();
     let last = last.strip_prefix(b"x-").unwrap_or(last);
     match (family, last) {
-        (b"multipart", _) if !name.is_empty() => Kind::Multipart,
-        (b"application", b"www-form-urlencoded") => Kind::UrlEncoded,
-        (b"application", _) if name == b"stream+json" => Kind::Json(Documents::Many),
-        (_, b"json") | (b"application", b"csp-report") => Kind::Json(Documents::One),
+        (b"multipart", _) if !name.is_empty() => BodyFormat::Multipart,
+        (b"application", b"www-form-urlencoded") => BodyFormat::UrlEncoded,
+        (b"application", _) if name == b"stream+json" => BodyFormat::Json(Documents::Many),
+        (_, b"json") | (b"application", b"csp-report") => BodyFormat::Json(Documents::One),
         (
             _,
             b"ndjson" | b"jsonl" | b"jsonlines" | b"json-lines" | b"json-seq" | b"json-stream" | b"ldjson",
-        ) => Kind::Json(Documents::Many),
-        (b"application" | b"text", b"xml") => Kind::Xml,
-        _ => Kind::Other,
+        ) => BodyFormat::Json(Documents::Many),
+        (b"application" | b"text", b"xml") => BodyFormat::Xml,
+        _ => BodyFormat::Other,
     }
 }
 
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn types_say_what_is_read() {
-        let (one, many) = (Kind::Json(Documents::One), Kind::Json(Documents::Many));
+        let (one, many) = (BodyFormat::Json(Documents::One), BodyFormat::Json(Documents::Many));
         for (field, expected) in [
             ("application/json", one),
             ("Application/JSON; charset=utf-8", one),
@@ -69,15 +69,15 @@ mod tests {
             ("application/geo+json-seq", many),
             ("application/stream+json", many),
             ("application/vnd.elasticsearch+x-ndjson;compatible-with=8", many),
-            ("text/xml", Kind::Xml),
-            ("application/soap+xml; action=x", Kind::Xml),
-            ("image/svg+xml", Kind::Other),
-            ("application/x-www-form-urlencoded", Kind::UrlEncoded),
-            ("multipart/related; boundary=x", Kind::Multipart),
-            ("multipart/", Kind::Other),
-            ("application/json5", Kind::Other),
-            ("text/plain", Kind::Other),
-            ("", Kind::Other),
+            ("text/xml", BodyFormat::Xml),
+            ("application/soap+xml; action=x", BodyFormat::Xml),
+            ("image/svg+xml", BodyFormat::Other),
+            ("application/x-www-form-urlencoded", BodyFormat::UrlEncoded),
+            ("multipart/related; boundary=x", BodyFormat::Multipart),
+            ("multipart/", BodyFormat::Other),
+            ("application/json5", BodyFormat::Other),
+            ("text/plain", BodyFormat::Other),
+            ("", BodyFormat::Other),
         ] {
             assert_eq!(kind(field.as_bytes()), expected, "{field}");
         }

@@ -20,7 +20,7 @@ mod wide;
 mod xml;
 
 pub use json::{Documents, json};
-pub(crate) use kind::{Kind, kind, media_type};
+pub(crate) use kind::{BodyFormat, kind, media_type};
 pub use multipart::{Multipart, multipart};
 pub(crate) use texts::{is_text, texts};
 pub use urlencoded::{UrlEncoded, urlencoded};

@@ -10,7 +10,7 @@ use memchr::{memchr, memmem};
 use super::boundary::{Boundary, boundary};
 use super::charset;
 use super::disposition::{self, Disposition};
-use super::kind::{Kind, kind, media_type};
+use super::kind::{BodyFormat, kind, media_type};
 use super::part::Header;
 use super::transfer::{self, Decoded};
 use super::typed::Typed;
@@ -111,13 +111,13 @@ pub fn multipart(
     limits: &Limits,
     sink: &mut dyn Sink,
 ) -> Multipart {
-    let mut found = Found { outcome: Multipart::default(), arguments: 0, files: 0 };
+    let mut found = FormFindings { outcome: Multipart::default(), arguments: 0, files: 0 };
     parts(content_type, body, whole, Within { level: 1, name: b"" }, limits, sink, &mut found);
     found.outcome
 }
 
 /// The errors and counts so far.
-struct Found {
+struct FormFindings {
     outcome: Multipart,
     arguments: usize,
     files: usize,
@@ -140,7 +140,7 @@ fn parts(
     within: Within<'_>,
     limits: &Limits,
     sink: &mut dyn Sink,
-    found: &mut Found,
+    found: &mut FormFindings,
 ) {
     let Boundary { text, cut, quoted, whitespace, missing_semicolon } = match boundary(content_type) {
         Ok(boundary) => boundary,
@@ -152,7 +152,7 @@ fn parts(
     outcome.missing_semicolon = missing_semicolon;
     let (delimiter, cut) = ([b"--", text].concat(), cut.map(|cut| [b"--", cut].concat()));
     let is_form = media_type(content_type).eq_ignore_ascii_case(b"multipart/form-data");
-    let mut reader = Reader {
+    let mut reader = FormReader {
         body,
         found,
         finder: memmem::Finder::new(&delimiter),
@@ -161,12 +161,12 @@ fn parts(
         within,
         limits,
         sink,
-        place: Place::Before,
+        place: FormPlace::Before,
     };
     reader.run(whole);
 }
 
-enum Place {
+enum FormPlace {
     Before,
     Header(Header),
     /// In the content that starts there.
@@ -177,9 +177,9 @@ enum Place {
     Behind,
 }
 
-struct Reader<'a> {
+struct FormReader<'a> {
     body: &'a [u8],
-    found: &'a mut Found,
+    found: &'a mut FormFindings,
     /// Finds two dashes and the boundary.
     finder: memmem::Finder<'a>,
     /// A finder for the boundary as parsers see it that end it earlier.
@@ -189,12 +189,12 @@ struct Reader<'a> {
     within: Within<'a>,
     limits: &'a Limits,
     sink: &'a mut dyn Sink,
-    place: Place,
+    place: FormPlace,
 }
 
 /// A line of the body.
 #[derive(Clone, Copy)]
-struct Line<'a> {
+struct FormLine<'a> {
     start: usize,
     /// Without its end.
     text: &'a [u8],
@@ -210,20 +210,20 @@ enum Mark {
     Other,
 }
 
-impl<'a> Reader<'a> {
-    fn line(&self, start: usize) -> Line<'a> {
+impl<'a> FormReader<'a> {
+    fn line(&self, start: usize) -> FormLine<'a> {
         let rest = &self.body[start..];
         let len = memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
         let line = &rest[..len];
         let text = line.strip_suffix(b"\r\n").or_else(|| line.strip_suffix(b"\n")).unwrap_or(line);
-        Line { start, text, end: &line[text.len()..], next: start + len }
+        FormLine { start, text, end: &line[text.len()..], next: start + len }
     }
 
     fn run(&mut self, whole: bool) {
         let mut at = 0;
         let mut before: &[u8] = b"";
         while at < self.body.len() {
-            if matches!(self.place, Place::Behind) {
+            if matches!(self.place, FormPlace::Behind) {
                 return self.behind(at);
             }
             let line = self.line(at);
@@ -239,10 +239,10 @@ impl<'a> Reader<'a> {
             }
             before = line.end;
         }
-        if matches!(self.place, Place::Behind) {
+        if matches!(self.place, FormPlace::Behind) {
             return;
         }
-        let is_before = matches!(self.place, Place::Before);
+        let is_before = matches!(self.place, FormPlace::Before);
         self.finish(self.body.len(), whole);
         if whole && is_before {
             self.found.outcome.hide("No boundaries found in payload.");
@@ -264,14 +264,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn kind(&mut self, line: &Line<'_>) -> Mark {
+    fn kind(&mut self, line: &FormLine<'_>) -> Mark {
         let delimiter = self.finder.needle();
         let Some(behind) = line.text.strip_prefix(delimiter) else {
             self.look_alike(line.text);
             return Mark::Other;
         };
-        let in_header = matches!(&self.place, Place::Header(_));
-        if in_header || matches!(&self.place, Place::Content { start, .. } if *start == line.start) {
+        let in_header = matches!(&self.place, FormPlace::Header(_));
+        if in_header || matches!(&self.place, FormPlace::Content { start, .. } if *start == line.start) {
             // A part without a header's end, or without a line of content.
             self.found.outcome.invalid_part = true;
         }
@@ -322,7 +322,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Handles a boundary; returns false at the end of the pass.
-    fn boundary(&mut self, line: &Line<'_>, before: &[u8], last: bool) -> bool {
+    fn boundary(&mut self, line: &FormLine<'_>, before: &[u8], last: bool) -> bool {
         match line.end {
             b"\n" => self.found.outcome.lf_line = true,
             b"\r\n" => self.found.outcome.crlf_line = true,
@@ -337,18 +337,18 @@ impl<'a> Reader<'a> {
             self.found.outcome.fail("there are too many parts");
             return false;
         }
-        self.place = if last { Place::Behind } else { Place::Header(Header::default()) };
+        self.place = if last { FormPlace::Behind } else { FormPlace::Header(Header::default()) };
         true
     }
 
-    fn other(&mut self, line: &Line<'_>) {
+    fn other(&mut self, line: &FormLine<'_>) {
         match &mut self.place {
             // Some clients begin with the line end that belongs to a boundary.
-            Place::Before => {
+            FormPlace::Before => {
                 self.found.outcome.data_before |=
                     line.start > 0 || line.end != b"\r\n" || !line.text.is_empty();
             }
-            Place::Header(header) => {
+            FormPlace::Header(header) => {
                 self.found.outcome.length_without_files += line.text.len() + line.end.len();
                 match line.end {
                     b"\r\n" => self.found.outcome.crlf_line = true,
@@ -356,24 +356,24 @@ impl<'a> Reader<'a> {
                 }
                 if line.text.is_empty() {
                     let header = std::mem::take(header);
-                    self.place = Place::Content { header, start: line.next };
+                    self.place = FormPlace::Content { header, start: line.next };
                 } else {
                     header.line(line.text, &mut self.found.outcome);
                 }
             }
-            Place::Content { .. } | Place::Behind => {}
+            FormPlace::Content { .. } | FormPlace::Behind => {}
         }
     }
 
     /// Emits the part whose content ends at `end`.
     fn finish(&mut self, end: usize, whole: bool) {
-        let (header, content) = match std::mem::replace(&mut self.place, Place::Behind) {
-            Place::Before | Place::Behind => return,
-            Place::Header(header) => {
+        let (header, content) = match std::mem::replace(&mut self.place, FormPlace::Behind) {
+            FormPlace::Before | FormPlace::Behind => return,
+            FormPlace::Header(header) => {
                 self.found.outcome.invalid_part = true;
                 (header, &b""[..])
             }
-            Place::Content { header, start } => (header, self.body.get(start..end).unwrap_or_default()),
+            FormPlace::Content { header, start } => (header, self.body.get(start..end).unwrap_or_default()),
         };
         let disposition = self.disposition(&header);
         for line in header.lines() {
@@ -438,11 +438,11 @@ impl<'a> Reader<'a> {
         let Some(field) = header.field(b"Content-Type") else { return };
         let kind = kind(field);
         match kind {
-            Kind::Other => return,
-            Kind::Multipart => {
+            BodyFormat::Other => return,
+            BodyFormat::Multipart => {
                 return self.nested(field, &disposition.name, decoded.unwrap_or(content), whole);
             }
-            Kind::Json(_) | Kind::Xml | Kind::UrlEncoded => {}
+            BodyFormat::Json(_) | BodyFormat::Xml | BodyFormat::UrlEncoded => {}
         }
         let root = if disposition.name.is_empty() { &b"json"[..] } else { &disposition.name };
         for (text, counts) in [(Some(content), decoded.is_none()), (decoded, true)] {
@@ -457,7 +457,7 @@ impl<'a> Reader<'a> {
                     self.found.outcome.fail(error);
                 }
                 // Documents of XML that are uploaded may be any, and are files to most.
-                Err(_) if kind == Kind::Xml && !disposition.filename.is_empty() => {}
+                Err(_) if kind == BodyFormat::Xml && !disposition.filename.is_empty() => {}
                 Err(error) if counts => self.found.outcome.hide(format_args!("a part: {error}")),
                 _ => {}
             }
@@ -470,10 +470,13 @@ impl<'a> Reader<'a> {
         if level > LEVELS {
             return self.found.outcome.hide(format_args!("more than {LEVELS} levels of parts"));
         }
-        let mut found =
-            Found { outcome: Multipart::default(), arguments: self.found.arguments, files: self.found.files };
+        let mut found = FormFindings {
+            outcome: Multipart::default(),
+            arguments: self.found.arguments,
+            files: self.found.files,
+        };
         parts(content_type, content, whole, Within { level, name }, self.limits, self.sink, &mut found);
-        let Found { outcome, arguments, files } = found;
+        let FormFindings { outcome, arguments, files } = found;
         (self.found.arguments, self.found.files) = (arguments, files);
         self.found.outcome.over_limit |= outcome.over_limit;
         self.found.outcome.file_limit_exceeded |= outcome.file_limit_exceeded;

@@ -1,12 +1,12 @@
 //! A part of a form, or of another body of parts, read as the type that it declares.
 
 use super::json::json_under;
-use super::kind::Kind;
+use super::kind::BodyFormat;
 use super::{BodyError, Limits, Sink, urlencoded, xml};
 
 /// A part to be read by its type.
 pub(super) struct Typed<'a> {
-    pub(super) kind: Kind,
+    pub(super) kind: BodyFormat,
     /// The name of the document.
     pub(super) root: &'a [u8],
     /// Set if the content is complete.
@@ -22,13 +22,13 @@ impl Typed<'_> {
         let mut counted = Counted { sink, values: 0 };
         let outcome = match kind {
             _ if text.trim_ascii().is_empty() => Ok(()),
-            Kind::Json(documents) => json_under(root, text, *documents, *whole, limits, &mut counted),
-            Kind::Xml => xml(text, *whole, false, limits, &mut counted),
-            Kind::UrlEncoded => match urlencoded(text, b'&', limits, &mut counted).over_limit {
+            BodyFormat::Json(documents) => json_under(root, text, *documents, *whole, limits, &mut counted),
+            BodyFormat::Xml => xml(text, *whole, false, limits, &mut counted),
+            BodyFormat::UrlEncoded => match urlencoded(text, b'&', limits, &mut counted).over_limit {
                 true => Err(BodyError::limit("URLENCODED", "there are too many arguments")),
                 false => Ok(()),
             },
-            Kind::Multipart | Kind::Other => Ok(()),
+            BodyFormat::Multipart | BodyFormat::Other => Ok(()),
         };
         (counted.values, outcome)
     }

@@ -20,7 +20,7 @@ pub struct UrlEncoded {
 /// Some parsers, such as Rack 2 and CGI.pm, also split at an unencoded `;`: the arguments that they see are emitted too,
 /// and count.
 pub fn urlencoded(text: &[u8], separator: u8, limits: &Limits, sink: &mut dyn Sink) -> UrlEncoded {
-    let mut reader = Reader { outcome: UrlEncoded::default(), left: limits.arguments, sink };
+    let mut reader = UrlencodedReader { outcome: UrlEncoded::default(), left: limits.arguments, sink };
     for pair in text.split(|byte| *byte == separator).filter(|pair| !pair.is_empty()) {
         if !reader.pair(pair, false) {
             break;
@@ -36,14 +36,14 @@ pub fn urlencoded(text: &[u8], separator: u8, limits: &Limits, sink: &mut dyn Si
     reader.outcome
 }
 
-struct Reader<'a> {
+struct UrlencodedReader<'a> {
     outcome: UrlEncoded,
     /// How many more arguments are wanted.
     left: usize,
     sink: &'a mut dyn Sink,
 }
 
-impl Reader<'_> {
+impl UrlencodedReader<'_> {
     /// Hands an argument on, or another reading of the value of one that was; `false` when there are too many.
     fn pair(&mut self, pair: &[u8], again: bool) -> bool {
         let Some(left) = self.left.checked_sub(1) else {

@@ -17,7 +17,7 @@ pub fn xml(
     sink: &mut dyn Sink,
 ) -> Result<(), BodyError> {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
-    let mut reader = Reader {
+    let mut reader = XmlReader {
         body,
         at: 0,
         path: b"xml".to_vec(),
@@ -33,20 +33,20 @@ pub fn xml(
     };
     match reader.document() {
         Ok(()) => Ok(()),
-        Err(Fault::End) if !whole => Ok(()),
-        Err(Fault::End) => Err(BodyError::new("XML", "the document ends too early")),
-        Err(Fault::At(what)) => {
+        Err(XmlFault::End) if !whole => Ok(()),
+        Err(XmlFault::End) => Err(BodyError::new("XML", "the document ends too early")),
+        Err(XmlFault::At(what)) => {
             Err(BodyError::new("XML", format_args!("{what} at byte {}", reader.at.min(body.len()))))
         }
-        Err(Fault::TooDeep) => Err(BodyError::limit(
+        Err(XmlFault::TooDeep) => Err(BodyError::limit(
             "XML",
             format_args!("more than {} levels: depth limit exceeded", limits.depth),
         )),
-        Err(Fault::TooMany) => Err(BodyError::limit(
+        Err(XmlFault::TooMany) => Err(BodyError::limit(
             "XML",
             format_args!("more than {} attributes or elements", limits.arguments),
         )),
-        Err(Fault::TooLong) => Err(BodyError::limit(
+        Err(XmlFault::TooLong) => Err(BodyError::limit(
             "XML",
             format_args!("the path to an element is longer than {MAX_PATH} bytes"),
         )),
@@ -78,7 +78,7 @@ const LIKE_ASCII: &[&[u8]] = &[
     b"euc-tw",
 ];
 
-enum Fault {
+enum XmlFault {
     End,
     At(&'static str),
     TooDeep,
@@ -94,7 +94,7 @@ struct Open {
     path: usize,
 }
 
-struct Reader<'a> {
+struct XmlReader<'a> {
     body: &'a [u8],
     at: usize,
     /// The names of the elements that have begun.
@@ -131,13 +131,13 @@ fn quoted(text: &[u8]) -> Option<&[u8]> {
     memchr(quote, text).map(|len| &text[..len])
 }
 
-impl<'a> Reader<'a> {
+impl<'a> XmlReader<'a> {
     fn rest(&self) -> &'a [u8] {
         self.body.get(self.at..).unwrap_or_default()
     }
 
-    fn peek(&self) -> Result<u8, Fault> {
-        self.body.get(self.at).copied().ok_or(Fault::End)
+    fn peek(&self) -> Result<u8, XmlFault> {
+        self.body.get(self.at).copied().ok_or(XmlFault::End)
     }
 
     fn white(&mut self) -> bool {
@@ -147,37 +147,37 @@ impl<'a> Reader<'a> {
     }
 
     /// Moves behind the next `end` and returns the text before it.
-    fn up_to(&mut self, end: &[u8]) -> Result<&'a [u8], Fault> {
+    fn up_to(&mut self, end: &[u8]) -> Result<&'a [u8], XmlFault> {
         let rest = self.rest();
-        let len = memmem::find(rest, end).ok_or(Fault::End)?;
+        let len = memmem::find(rest, end).ok_or(XmlFault::End)?;
         self.at += len + end.len();
         Ok(&rest[..len])
     }
 
-    fn document(&mut self) -> Result<(), Fault> {
+    fn document(&mut self) -> Result<(), XmlFault> {
         if self.is_in_other_letters() {
-            return Err(Fault::At("an encoding that is not known here"));
+            return Err(XmlFault::At("an encoding that is not known here"));
         }
         loop {
             let rest = self.rest();
             let len = memchr(b'<', rest).unwrap_or(rest.len());
             self.characters(&rest[..len])?;
             if len == rest.len() {
-                return if self.open.is_empty() && self.root { Ok(()) } else { Err(Fault::End) };
+                return if self.open.is_empty() && self.root { Ok(()) } else { Err(XmlFault::End) };
             }
             self.markup()?;
         }
     }
 
     /// At a `<`.
-    fn markup(&mut self) -> Result<(), Fault> {
+    fn markup(&mut self) -> Result<(), XmlFault> {
         let rest = self.rest();
         if rest.starts_with(b"<!--") {
             self.at += 4;
             self.up_to(b"-->").map(|_| ())
         } else if rest.starts_with(b"<![CDATA[") {
             if self.open.is_empty() {
-                return Err(Fault::At("text outside of the document's element"));
+                return Err(XmlFault::At("text outside of the document's element"));
             }
             self.at += 9;
             let text = self.up_to(b"]]>")?;
@@ -189,9 +189,9 @@ impl<'a> Reader<'a> {
         } else if rest.starts_with(b"<!DOCTYPE") && !self.root {
             self.document_type()
         } else if rest.starts_with(b"<!") && rest.len() > 8 {
-            Err(Fault::At("a declaration that is not known here"))
+            Err(XmlFault::At("a declaration that is not known here"))
         } else if rest.starts_with(b"<!") {
-            Err(Fault::End)
+            Err(XmlFault::End)
         } else if rest.starts_with(b"</") {
             self.end()
         } else {
@@ -201,7 +201,7 @@ impl<'a> Reader<'a> {
 
     /// Skips a document type with internal declarations only. External subsets and parameter entities are errors: rules would
     /// not see their content.
-    fn document_type(&mut self) -> Result<(), Fault> {
+    fn document_type(&mut self) -> Result<(), XmlFault> {
         self.at += b"<!DOCTYPE".len();
         let (mut inner, mut closed) = (false, false);
         loop {
@@ -230,15 +230,15 @@ impl<'a> Reader<'a> {
                 }
                 b'<' if inner => self.declaration()?,
                 byte if !inner && is_name(byte) => self.word()?,
-                b'%' => return Err(Fault::At("a parameter entity")),
-                _ => return Err(Fault::At("something in a document type that is not known here")),
+                b'%' => return Err(XmlFault::At("a parameter entity")),
+                _ => return Err(XmlFault::At("something in a document type that is not known here")),
             }
         }
     }
 
     /// A declaration in a document type.
-    fn declaration(&mut self) -> Result<(), Fault> {
-        const UNKNOWN: Fault = Fault::At("a declaration that is not known here");
+    fn declaration(&mut self) -> Result<(), XmlFault> {
+        const UNKNOWN: XmlFault = XmlFault::At("a declaration that is not known here");
         self.at += 1;
         if self.peek()? != b'!' {
             return Err(UNKNOWN);
@@ -256,29 +256,29 @@ impl<'a> Reader<'a> {
                 }
                 quote @ (b'"' | b'\'') => {
                     self.at += 1;
-                    let len = memchr(quote, self.rest()).ok_or(Fault::End)?;
+                    let len = memchr(quote, self.rest()).ok_or(XmlFault::End)?;
                     self.declared(self.at + len)?;
                     self.at += 1;
                 }
                 byte if is_white(byte) || b"()|,?*+#".contains(&byte) => self.at += 1,
                 byte if is_name(byte) => self.word()?,
-                b'%' => return Err(Fault::At("a parameter entity")),
-                _ => return Err(Fault::At("something in a declaration that is not known here")),
+                b'%' => return Err(XmlFault::At("a parameter entity")),
+                _ => return Err(XmlFault::At("something in a declaration that is not known here")),
             }
         }
     }
 
     /// Goes behind a word of a document type.
-    fn word(&mut self) -> Result<(), Fault> {
+    fn word(&mut self) -> Result<(), XmlFault> {
         let rest = self.rest();
         let len = rest.iter().take_while(|byte| is_name(**byte)).count();
         if len == rest.len() {
-            return Err(Fault::End);
+            return Err(XmlFault::End);
         }
         match &rest[..len] {
-            b"SYSTEM" | b"PUBLIC" => Err(Fault::At("something that stands elsewhere")),
+            b"SYSTEM" | b"PUBLIC" => Err(XmlFault::At("something that stands elsewhere")),
             // To some it begins a comment.
-            [b'-', ..] => Err(Fault::At("no name")),
+            [b'-', ..] => Err(XmlFault::At("no name")),
             _ => {
                 self.at += len;
                 Ok(())
@@ -288,7 +288,7 @@ impl<'a> Reader<'a> {
 
     /// A text in quotes in a document type, up to `end`: it may be the value of an attribute that no element shows, or of an
     /// entity, and is looked at as if it were one that does.
-    fn declared(&mut self, end: usize) -> Result<(), Fault> {
+    fn declared(&mut self, end: usize) -> Result<(), XmlFault> {
         self.one_more()?;
         let text = &self.body[self.at..end];
         let decoded = self.decode(end)?;
@@ -322,11 +322,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Text between markup.
-    fn characters(&mut self, text: &'a [u8]) -> Result<(), Fault> {
+    fn characters(&mut self, text: &'a [u8]) -> Result<(), XmlFault> {
         if self.open.is_empty() {
             if let Some(wrong) = text.iter().position(|byte| !is_white(*byte)) {
                 self.at += wrong;
-                return Err(Fault::At("text outside of the document's element"));
+                return Err(XmlFault::At("text outside of the document's element"));
             }
             self.at += text.len();
             return Ok(());
@@ -357,11 +357,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Decodes the text before `end`. Returns false at an error, with the position at it.
-    fn decode(&mut self, end: usize) -> Result<bool, Fault> {
+    fn decode(&mut self, end: usize) -> Result<bool, XmlFault> {
         let text = &self.body[self.at..end];
         if let Some(wrong) = text.iter().position(|byte| *byte < b' ' && !is_white(*byte)) {
             self.at += wrong;
-            return Err(Fault::At("a character that XML does not allow"));
+            return Err(XmlFault::At("a character that XML does not allow"));
         }
         if memchr(b'&', text).is_none() {
             self.at = end;
@@ -381,11 +381,11 @@ impl<'a> Reader<'a> {
     }
 
     /// At an `&`.
-    fn reference(&mut self, end: usize) -> Result<(), Fault> {
+    fn reference(&mut self, end: usize) -> Result<(), XmlFault> {
         let text = &self.body[self.at + 1..end];
         let Some(len) = memchr(b';', &text[..text.len().min(12)]) else {
             let cut = end == self.body.len() && text.len() < 12;
-            return Err(if cut { Fault::End } else { Fault::At("a reference without end") });
+            return Err(if cut { XmlFault::End } else { XmlFault::At("a reference without end") });
         };
         let code = match &text[..len] {
             b"lt" => u32::from(b'<'),
@@ -395,11 +395,11 @@ impl<'a> Reader<'a> {
             b"apos" => u32::from(b'\''),
             [b'#', b'x', digits @ ..] => number(digits, 16),
             [b'#', digits @ ..] => number(digits, 10),
-            _ => return Err(Fault::At("an entity that is not known here")),
+            _ => return Err(XmlFault::At("an entity that is not known here")),
         };
         let allowed = |character: &char| *character >= ' ' || matches!(character, '\t' | '\n' | '\r');
         let Some(character) = char::from_u32(code).filter(allowed) else {
-            return Err(Fault::At("a reference to no character"));
+            return Err(XmlFault::At("a reference to no character"));
         };
         let mut buffer = [0; 4];
         self.decoded.extend_from_slice(character.encode_utf8(&mut buffer).as_bytes());
@@ -407,34 +407,34 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn name(&mut self) -> Result<(usize, usize), Fault> {
+    fn name(&mut self) -> Result<(usize, usize), XmlFault> {
         let start = self.at;
         let rest = self.rest();
         let len = rest.iter().take_while(|byte| is_name(**byte)).count();
         if len == rest.len() {
-            return Err(Fault::End);
+            return Err(XmlFault::End);
         }
         if len == 0 || matches!(rest[0], b'-' | b'.' | b'0'..=b'9') {
-            return Err(Fault::At("no name"));
+            return Err(XmlFault::At("no name"));
         }
         self.at += len;
         Ok((start, self.at))
     }
 
-    fn one_more(&mut self) -> Result<(), Fault> {
+    fn one_more(&mut self) -> Result<(), XmlFault> {
         if self.count == self.limits.arguments {
-            return Err(Fault::TooMany);
+            return Err(XmlFault::TooMany);
         }
         self.count += 1;
         Ok(())
     }
 
-    fn start(&mut self) -> Result<(), Fault> {
+    fn start(&mut self) -> Result<(), XmlFault> {
         if self.root && self.open.is_empty() {
-            return Err(Fault::At("a second element beside that of the document"));
+            return Err(XmlFault::At("a second element beside that of the document"));
         }
         if self.open.len() == self.limits.depth {
-            return Err(Fault::TooDeep);
+            return Err(XmlFault::TooDeep);
         }
         self.at += 1;
         let name = self.name()?;
@@ -446,7 +446,7 @@ impl<'a> Reader<'a> {
         self.path.push(b'.');
         self.path.extend_from_slice(&self.body[name.0..name.1]);
         if self.path.len() > MAX_PATH {
-            return Err(Fault::TooLong);
+            return Err(XmlFault::TooLong);
         }
         self.is_leaf = true;
         if let Some(leaf) = &mut self.leaf {
@@ -462,35 +462,35 @@ impl<'a> Reader<'a> {
                 b'/' => {
                     self.at += 1;
                     if self.peek()? != b'>' {
-                        return Err(Fault::At("`/` within a tag"));
+                        return Err(XmlFault::At("`/` within a tag"));
                     }
                     self.at += 1;
                     return self.leave();
                 }
                 _ if white => self.attribute()?,
-                _ => return Err(Fault::At("no white space before an attribute")),
+                _ => return Err(XmlFault::At("no white space before an attribute")),
             }
         }
     }
 
-    fn attribute(&mut self) -> Result<(), Fault> {
+    fn attribute(&mut self) -> Result<(), XmlFault> {
         let name = self.name()?;
         self.white();
         if self.peek()? != b'=' {
-            return Err(Fault::At("an attribute without value"));
+            return Err(XmlFault::At("an attribute without value"));
         }
         self.at += 1;
         self.white();
         let quote = self.peek()?;
         if !matches!(quote, b'"' | b'\'') {
-            return Err(Fault::At("a value without quotes"));
+            return Err(XmlFault::At("a value without quotes"));
         }
         self.at += 1;
         let rest = self.rest();
-        let len = memchr2(quote, b'<', rest).ok_or(Fault::End)?;
+        let len = memchr2(quote, b'<', rest).ok_or(XmlFault::End)?;
         if rest[len] == b'<' {
             self.at += len;
-            return Err(Fault::At("`<` in the value of an attribute"));
+            return Err(XmlFault::At("`<` in the value of an attribute"));
         }
         self.one_more()?;
         let end = self.at + len;
@@ -506,25 +506,25 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn end(&mut self) -> Result<(), Fault> {
+    fn end(&mut self) -> Result<(), XmlFault> {
         let start = self.at;
         self.at += 2;
         let name = self.name()?;
-        let Some(open) = self.open.last() else { return Err(Fault::At("an end without beginning")) };
+        let Some(open) = self.open.last() else { return Err(XmlFault::At("an end without beginning")) };
         if self.body[open.name.0..open.name.1] != self.body[name.0..name.1] {
             self.at = start;
-            return Err(Fault::At("the end of another element"));
+            return Err(XmlFault::At("the end of another element"));
         }
         self.white();
         if self.peek()? != b'>' {
-            return Err(Fault::At("something in an end tag"));
+            return Err(XmlFault::At("something in an end tag"));
         }
         self.at += 1;
         self.leave()
     }
 
     /// At the end of the innermost element.
-    fn leave(&mut self) -> Result<(), Fault> {
+    fn leave(&mut self) -> Result<(), XmlFault> {
         if self.is_leaf && self.leaf.is_some() {
             self.one_more()?;
         }

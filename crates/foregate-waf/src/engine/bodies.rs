@@ -4,7 +4,7 @@ use super::limits::{Beyond, NAMES, Unreadable};
 use super::run::Run;
 use super::state::Over;
 use super::values::{Family, Span};
-use crate::body::{self, Documents, File, Kind, Limits, Multipart, Sink, charset};
+use crate::body::{self, BodyFormat, Documents, File, Limits, Multipart, Sink, charset};
 use crate::model::{BeyondLimit, BodyProcessor, EngineMode, Variable, XmlArguments};
 
 /// Error text for a body that is longer than the limit without its files.
@@ -158,9 +158,9 @@ impl Run<'_> {
     /// the rules.
     fn processor_of_type(&self) -> Option<BodyProcessor> {
         match body::kind(&self.type_of_body()) {
-            Kind::Json(_) => Some(BodyProcessor::Json),
-            Kind::Xml => Some(BodyProcessor::Xml),
-            Kind::UrlEncoded | Kind::Multipart | Kind::Other => None,
+            BodyFormat::Json(_) => Some(BodyProcessor::Json),
+            BodyFormat::Xml => Some(BodyProcessor::Xml),
+            BodyFormat::UrlEncoded | BodyFormat::Multipart | BodyFormat::Other => None,
         }
     }
 
@@ -170,7 +170,7 @@ impl Run<'_> {
         let is_one = self.guess(body, whole);
         let field = self.type_of_body();
         let limits = self.body_limits();
-        if body::kind(&field) == Kind::Multipart {
+        if body::kind(&field) == BodyFormat::Multipart {
             let mut collector = Collector::new(self);
             let found = body::multipart(&field, body, whole, &limits, &mut collector);
             collector.finish();
@@ -247,7 +247,7 @@ impl Run<'_> {
             }
             BodyProcessor::Json => {
                 let documents = match body::kind(&collector.run.type_of_body()) {
-                    Kind::Json(documents) => documents,
+                    BodyFormat::Json(documents) => documents,
                     _ => Documents::One,
                 };
                 body::json(body, documents, whole, &limits, &mut collector)

@@ -1,7 +1,7 @@
 //! Values that change while rules run, and texts with macros.
 
-use super::expression::{Expression, Piece};
-use super::plan::{Pick, Source};
+use super::expression::{Expression, ExpressionPiece};
+use super::plan::{Pick, ValueSource};
 use super::run::{Item, Run};
 use super::secrets::{HIDDEN, may_copy, variable_of};
 use super::state::{Found, NameRef};
@@ -22,7 +22,7 @@ impl Run<'_> {
             Expression::Fixed(text) => self.push_expanded(text),
             Expression::Pieces(pieces) => {
                 if self.state.piece == usize::MAX
-                    && let [Piece::Tx(slot)] = &**pieces
+                    && let [ExpressionPiece::Tx(slot)] = &**pieces
                     && let Value::Text(span) = self.state.tx.get(*slot)
                 {
                     return span;
@@ -50,27 +50,27 @@ impl Run<'_> {
     }
 
     /// Masks secrets in the expansion of a piece of text that will be shown.
-    fn hide(&mut self, piece: &Piece, from: usize, out: &mut Vec<u8>) {
+    fn hide(&mut self, piece: &ExpressionPiece, from: usize, out: &mut Vec<u8>) {
         if self.state.piece == usize::MAX {
             return;
         }
         let matched = &self.state.matched;
-        let is_capture = matches!(piece, Piece::Tx(slot) if usize::from(*slot) < GROUPS);
+        let is_capture = matches!(piece, ExpressionPiece::Tx(slot) if usize::from(*slot) < GROUPS);
         let copies = match piece {
-            Piece::Text(_) => false,
-            Piece::Tx(_) if !is_capture => true,
-            Piece::Value(Source::Env | Source::Stored(_), _) => true,
-            Piece::Tx(_) | Piece::Value(Source::Matched { .. }, _) => {
+            ExpressionPiece::Text(_) => false,
+            ExpressionPiece::Tx(_) if !is_capture => true,
+            ExpressionPiece::Value(ValueSource::Env | ValueSource::Stored(_), _) => true,
+            ExpressionPiece::Tx(_) | ExpressionPiece::Value(ValueSource::Matched { .. }, _) => {
                 matched.iter().any(|found| may_copy(found.variable))
             }
-            Piece::Value(..) => false,
+            ExpressionPiece::Value(..) => false,
         };
         if !copies {
             return;
         }
         // A part of a whole request may be one of a secret.
         let parts = is_capture && matched.iter().any(|found| found.variable == Variable::FullRequest);
-        let is_xml = is_capture || matches!(piece, Piece::Value(Source::Matched { .. }, _));
+        let is_xml = is_capture || matches!(piece, ExpressionPiece::Value(ValueSource::Matched { .. }, _));
         let xml = is_xml
             && matched
                 .iter()
@@ -81,21 +81,21 @@ impl Run<'_> {
         out.extend_from_slice(&shown);
     }
 
-    fn expand_piece(&mut self, piece: &Piece, out: &mut Vec<u8>) {
+    fn expand_piece(&mut self, piece: &ExpressionPiece, out: &mut Vec<u8>) {
         match piece {
-            Piece::Text(text) => out.extend_from_slice(text),
-            Piece::Tx(slot) if self.state.hiding && usize::from(*slot) < GROUPS => {
+            ExpressionPiece::Text(text) => out.extend_from_slice(text),
+            ExpressionPiece::Tx(slot) if self.state.hiding && usize::from(*slot) < GROUPS => {
                 out.extend_from_slice(HIDDEN);
             }
-            Piece::Value(Source::Matched { names: false, .. }, _) if self.state.hiding => {
+            ExpressionPiece::Value(ValueSource::Matched { names: false, .. }, _) if self.state.hiding => {
                 out.extend_from_slice(HIDDEN);
             }
-            Piece::Tx(slot) => {
+            ExpressionPiece::Tx(slot) => {
                 let from = out.len();
                 push_value(self.state.tx.get(*slot), &self.plan.names, &self.state.values.text, out);
                 out.truncate(from.saturating_add(self.state.piece));
             }
-            Piece::Value(source, pick) => match self.first(*source, pick) {
+            ExpressionPiece::Value(source, pick) => match self.first(*source, pick) {
                 Some(Item::Text(span)) => {
                     out.extend_from_slice(self.state.values.text.get(span.part(0, self.state.piece)));
                 }
@@ -106,14 +106,14 @@ impl Run<'_> {
     }
 
     /// The first value that a macro means.
-    fn first(&mut self, source: Source, pick: &Pick) -> Option<Item> {
+    fn first(&mut self, source: ValueSource, pick: &Pick) -> Option<Item> {
         match source {
-            Source::Scalar(variable) => self
+            ValueSource::Scalar(variable) => self
                 .state
                 .values
                 .scalar_place(variable)
                 .map(|_| Item::Text(self.state.values.scalar(variable))),
-            Source::Units(family, half) => {
+            ValueSource::Units(family, half) => {
                 let (name, value) = self.first_unit(family, half, pick)?;
                 let is_secret = self.state.piece != usize::MAX
                     && variable_of(family).is_some_and(|variable| {
@@ -140,15 +140,15 @@ impl Run<'_> {
     /// All values of something that changes while rules run.
     pub(crate) fn collect(
         &mut self,
-        source: Source,
+        source: ValueSource,
         pick: &Pick,
         without: &[Pick],
         found: &mut Vec<(NameRef, Item)>,
     ) {
         match source {
-            Source::Tx => self.collect_tx(pick, without, found),
-            Source::Stored(collection) => self.collect_stored(collection, pick, without, found),
-            Source::Env => {
+            ValueSource::Tx => self.collect_tx(pick, without, found),
+            ValueSource::Stored(collection) => self.collect_stored(collection, pick, without, found),
+            ValueSource::Env => {
                 for at in 0..self.state.env.len() {
                     let (name, value) = self.state.env[at];
                     if self.picks_text(pick, without, name) {
@@ -156,12 +156,12 @@ impl Run<'_> {
                     }
                 }
             }
-            Source::Matched { names, all } => self.collect_matched(names, all, pick, found),
-            Source::Rule => self.collect_rule(pick, found),
-            Source::Computed(variable) => {
+            ValueSource::Matched { names, all } => self.collect_matched(names, all, pick, found),
+            ValueSource::Rule => self.collect_rule(pick, found),
+            ValueSource::Computed(variable) => {
                 found.extend(self.computed(variable).map(|item| (NameRef::None, item)));
             }
-            Source::Units(..) | Source::Scalar(_) => {}
+            ValueSource::Units(..) | ValueSource::Scalar(_) => {}
         }
     }
 

@@ -1,6 +1,6 @@
 //! Texts with macros, compiled.
 
-use super::plan::{Pick, Source};
+use super::plan::{Pick, ValueSource};
 use super::tx::Slot;
 
 /// A text in which macros stand for values of the transaction.
@@ -9,18 +9,18 @@ pub(crate) enum Expression {
     /// No macro.
     Fixed(Box<[u8]>),
     /// With macros.
-    Pieces(Box<[Piece]>),
+    Pieces(Box<[ExpressionPiece]>),
 }
 
 /// A part of a text.
 #[derive(Debug)]
-pub(crate) enum Piece {
+pub(crate) enum ExpressionPiece {
     /// The text itself.
     Text(Box<[u8]>),
     /// The value of a slot of `TX`.
     Tx(Slot),
     /// The first value of something else.
-    Value(Source, Pick),
+    Value(ValueSource, Pick),
 }
 
 impl Expression {
@@ -29,7 +29,7 @@ impl Expression {
         match self {
             Self::Fixed(text) => text,
             Self::Pieces(pieces) => match pieces.first() {
-                Some(Piece::Text(text)) => text,
+                Some(ExpressionPiece::Text(text)) => text,
                 _ => b"",
             },
         }
@@ -39,7 +39,7 @@ impl Expression {
     pub(crate) fn slot(&self) -> Option<Slot> {
         match self {
             Self::Pieces(pieces) => match &**pieces {
-                [Piece::Tx(slot)] => Some(*slot),
+                [ExpressionPiece::Tx(slot)] => Some(*slot),
                 _ => None,
             },
             Self::Fixed(_) => None,

@@ -8,7 +8,7 @@ use super::limits::LOOK;
 use super::plan::{Interest, PhasePlan};
 use super::run::Run;
 use super::values::{FAMILIES, Family, Span, Text, UNCHANGED, UNFED, UNNAMED, Unit};
-use crate::scan::{Found, Scan};
+use crate::scan::{Scan, ScanHits};
 use crate::transform::{Bytes, Transformation, UnicodeMap};
 
 /// [`Scratch::forms`](super::state::Scratch::forms): no scan yet.
@@ -188,7 +188,7 @@ impl Run<'_> {
 }
 
 /// Scans a value and stores the hits in a row of words.
-fn look(scan: &Scan, value: &[u8], found: &mut Found, hits: &mut [u64]) {
+fn look(scan: &Scan, value: &[u8], found: &mut ScanHits, hits: &mut [u64]) {
     found.clear();
     scan.scan(value, found);
     hits.iter_mut().zip(found.words()).for_each(|(hit, word)| *hit = *word);

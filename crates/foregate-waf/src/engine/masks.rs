@@ -18,7 +18,7 @@ const ODD: usize = 64;
 
 /// A part of a transaction that is not shown at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum RequestPart {
     /// The target of the request.
     Target,
     /// The body of the request.
@@ -29,7 +29,7 @@ pub(crate) enum Part {
     ResponseBody,
 }
 
-impl Part {
+impl RequestPart {
     /// The part that a variable shows.
     fn of(variable: Variable) -> Option<Self> {
         use Variable::{
@@ -57,7 +57,7 @@ pub(crate) struct Masks {
     keys: HashSet<Box<[u8]>>,
     /// The names with characters that [`is_name`] rejects.
     odd: Vec<Box<[u8]>>,
-    parts: Vec<Part>,
+    parts: Vec<RequestPart>,
     /// Set if a rule masks its own matches.
     pub(super) matched: bool,
     /// There were more than there is room for: all is masked.
@@ -72,7 +72,7 @@ impl Masks {
     }
 
     /// Returns true if all of a part is masked.
-    pub(super) fn hides(&self, part: Part) -> bool {
+    pub(super) fn hides(&self, part: RequestPart) -> bool {
         self.all || self.parts.contains(&part)
     }
 
@@ -93,7 +93,7 @@ impl Masks {
                 }
                 Variable::RequestHeaders => has(&self.request_fields),
                 Variable::ResponseHeaders => has(&self.response_fields),
-                _ => Part::of(variable).is_some_and(|part| self.hides(part)),
+                _ => RequestPart::of(variable).is_some_and(|part| self.hides(part)),
             }
     }
 
@@ -124,7 +124,7 @@ impl Masks {
 
     /// A variable with one value as it is shown.
     pub(super) fn hide_of(&self, variable: Variable, text: &[u8]) -> Vec<u8> {
-        match Part::of(variable) {
+        match RequestPart::of(variable) {
             Some(part) if self.hides(part) => HIDDEN.to_vec(),
             _ => self.without_pairs(text),
         }
@@ -194,7 +194,7 @@ impl Masks {
         fits
     }
 
-    fn add_part(&mut self, part: Part) {
+    fn add_part(&mut self, part: RequestPart) {
         if !self.parts.contains(&part) {
             self.parts.push(part);
             self.version += 1;
@@ -294,7 +294,7 @@ impl Run<'_> {
             Variable::ResponseHeaders => masks.add_field(&name, true),
             Variable::FullRequest => masks.all = true,
             _ => {
-                if let Some(part) = Part::of(variable) {
+                if let Some(part) = RequestPart::of(variable) {
                     masks.add_part(part);
                 }
             }

@@ -88,7 +88,7 @@ impl Engine {
 
     /// Returns true if rules may read bodies of responses.
     pub fn looks_at_responses(&self) -> bool {
-        let turns_on = |rule: &plan::Rule| {
+        let turns_on = |rule: &plan::PlanRule| {
             let mut effects = rule.links.iter().flat_map(|link| &link.effects);
             effects.any(|effect| matches!(effect, plan::Effect::ResponseBodyAccess(true)))
         };

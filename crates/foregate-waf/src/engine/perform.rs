@@ -1,6 +1,6 @@
 //! Actions of rules: on variables and the transaction when a link matches, and on the request when all links have.
 
-use super::plan::{Change, Effect, Name, Removal};
+use super::plan::{Effect, Name, Removal, VariableChange};
 use super::run::{Item, Run};
 use super::state::Over;
 use super::store::Handle;
@@ -15,7 +15,7 @@ use crate::operator::Captured;
 
 impl<'p> Run<'p> {
     /// Performs the actions of a link that matched.
-    pub(crate) fn effects(&mut self, link: &'p super::plan::Link, number: usize) {
+    pub(crate) fn effects(&mut self, link: &'p super::plan::PlanLink, number: usize) {
         for (at, effect) in link.effects.iter().enumerate() {
             self.effect(effect, (self.state.rule, number, at));
         }
@@ -106,7 +106,7 @@ impl<'p> Run<'p> {
         self.state.values.text.get(span)
     }
 
-    fn set_tx(&mut self, name: &Name, change: &Change) {
+    fn set_tx(&mut self, name: &Name, change: &VariableChange) {
         let (slot, made) = match name {
             Name::Slot(slot) => (Some(*slot), Span::EMPTY),
             Name::Made(name) => {
@@ -119,19 +119,21 @@ impl<'p> Run<'p> {
             None => self.state.tx.get_made(self.bytes(made), &self.state.values.text),
         };
         let value = match change {
-            Change::Set(value) => *value,
-            Change::SetMade(text) => match text.slot() {
+            VariableChange::Set(value) => *value,
+            VariableChange::SetMade(text) => match text.slot() {
                 Some(slot) => self.copied(self.state.tx.get(slot)),
                 None => {
                     let text = self.expand(text);
                     exact_number(self.bytes(text)).map_or(Value::Text(text), Value::Number)
                 }
             },
-            Change::Add(amount) => Value::Number(self.number(before).saturating_add(self.amount(amount))),
-            Change::Subtract(amount) => {
+            VariableChange::Add(amount) => {
+                Value::Number(self.number(before).saturating_add(self.amount(amount)))
+            }
+            VariableChange::Subtract(amount) => {
                 Value::Number(self.number(before).saturating_sub(self.amount(amount)))
             }
-            Change::Unset => Value::Unset,
+            VariableChange::Unset => Value::Unset,
         };
         match slot {
             Some(slot) => self.state.tx.set(slot, value),
@@ -156,33 +158,33 @@ impl<'p> Run<'p> {
         &mut self,
         collection: PersistentCollection,
         name: &super::expression::Expression,
-        change: &Change,
+        change: &VariableChange,
     ) {
         let timeout = self.plan.settings.collection_timeout;
         let name = self.expand(name);
         let set = match change {
-            Change::Set(value) => {
+            VariableChange::Set(value) => {
                 let item = self.item(*value).unwrap_or(Item::Text(Span::EMPTY));
                 let value = self.text(item);
                 self.stored(collection, |handle, run| {
                     run.plan.store.set(handle, run.bytes(name), run.bytes(value), timeout)
                 })
             }
-            Change::SetMade(text) => {
+            VariableChange::SetMade(text) => {
                 let value = self.expand(text);
                 self.stored(collection, |handle, run| {
                     run.plan.store.set(handle, run.bytes(name), run.bytes(value), timeout)
                 })
             }
-            Change::Add(by) | Change::Subtract(by) => {
-                let is_less = matches!(change, Change::Subtract(_));
+            VariableChange::Add(by) | VariableChange::Subtract(by) => {
+                let is_less = matches!(change, VariableChange::Subtract(_));
                 let by = self.amount(by);
                 let by = if is_less { by.saturating_neg() } else { by };
                 self.stored(collection, |handle, run| {
                     run.plan.store.add(handle, run.bytes(name), by, timeout)
                 })
             }
-            Change::Unset => self.stored(collection, |handle, run| {
+            VariableChange::Unset => self.stored(collection, |handle, run| {
                 run.plan.store.unset(handle, run.bytes(name));
                 Ok(())
             }),

@@ -16,11 +16,11 @@ use crate::scan::{Pattern, Scan};
 
 /// A rule as it is run.
 #[derive(Debug)]
-pub(crate) struct Rule {
+pub(crate) struct PlanRule {
     /// The rule's own metadata.
     pub(crate) about: model::Rule,
     /// The links, in order.
-    pub(crate) links: Box<[Link]>,
+    pub(crate) links: Box<[PlanLink]>,
     pub(crate) message: Option<Expression>,
     pub(crate) data: Option<Expression>,
     pub(crate) tags: Box<[Expression]>,
@@ -32,8 +32,8 @@ pub(crate) struct Rule {
 
 /// A link as it is run.
 #[derive(Debug)]
-pub(crate) struct Link {
-    pub(crate) targets: Box<[Target]>,
+pub(crate) struct PlanLink {
+    pub(crate) targets: Box<[PlanTarget]>,
     pub(crate) test: Test,
     pub(crate) negated: bool,
     /// The chain of transformations.
@@ -46,9 +46,9 @@ pub(crate) struct Link {
 
 /// A target of a link.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct PlanTarget {
     pub(crate) variable: Variable,
-    pub(crate) source: Source,
+    pub(crate) source: ValueSource,
     pub(crate) pick: Pick,
     pub(crate) count: bool,
     /// The excluded names.
@@ -57,7 +57,7 @@ pub(crate) struct Target {
 
 /// Where a variable's values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Source {
+pub(crate) enum ValueSource {
     /// In a family.
     Units(Family, Half),
     /// One value, in the family of scalars.
@@ -90,15 +90,15 @@ pub(crate) enum Pick {
 /// The effect of a link that matches.
 #[derive(Debug)]
 pub(crate) enum Effect {
-    SetTx(Name, Change),
+    SetTx(Name, VariableChange),
     /// After so many seconds the variable would go: transactions are over before that.
-    SetStored(PersistentCollection, Expression, Change),
+    SetStored(PersistentCollection, Expression, VariableChange),
     Expire(PersistentCollection, Expression, Amount),
     Deprecate(PersistentCollection, Expression, u32, u32),
     Open(PersistentCollection, Expression, Option<Variable>),
     SetEnv(Expression, Expression),
     Remove(Removal),
-    RemoveTarget(Box<Bits>, Source, Pick),
+    RemoveTarget(Box<Bits>, ValueSource, Pick),
     Engine(EngineMode),
     RequestBodyAccess(bool),
     RequestBodyLimit(u64),
@@ -129,7 +129,7 @@ pub(crate) enum Name {
 
 /// A change of a variable.
 #[derive(Debug)]
-pub(crate) enum Change {
+pub(crate) enum VariableChange {
     Set(Value),
     SetMade(Expression),
     Add(Amount),
@@ -230,7 +230,7 @@ pub(crate) type NameTable = foldhash::HashMap<Box<[u8]>, u16>;
 /// Everything that the rules were compiled to.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) rules: Vec<Rule>,
+    pub(crate) rules: Vec<PlanRule>,
     /// The phases as the files have them.
     pub(crate) plain: [PhasePlan; 5],
     /// The plans after constant folding.

@@ -5,7 +5,7 @@ use super::chains::{Node, RAW};
 use super::expression::Expression;
 use super::feed;
 use super::limits::{Beyond, LOOK};
-use super::plan::{Amount, Effect, Link, PhasePlan, Pick, Plan, Source, Step, Target};
+use super::plan::{Amount, Effect, PhasePlan, Pick, Plan, PlanLink, PlanTarget, Step, ValueSource};
 use super::state::{Found, NameRef, Over, State};
 use super::tx::{self, Value};
 use super::values::{Family, Span, UNCHANGED, UNFED, Unit, decimal};
@@ -25,7 +25,7 @@ pub(crate) struct Run<'a> {
 
 /// The argument of a link's operator, its macros expanded.
 #[derive(Clone, Copy)]
-enum Held<'p> {
+enum HeldValue<'p> {
     None,
     Fixed(&'p [u8]),
     Text(Span),
@@ -106,7 +106,8 @@ impl<'p> Run<'p> {
     /// Returns true if a rule only uses numbers and named variables of rules: such rules add up a score and compare it,
     /// and run even when all work is spent.
     fn is_cheap(&self, rule: usize) -> bool {
-        let named = |target: &Target| target.source == Source::Tx && matches!(target.pick, Pick::Name(..));
+        let named =
+            |target: &PlanTarget| target.source == ValueSource::Tx && matches!(target.pick, Pick::Name(..));
         let links = &self.plan.rules[rule].links;
         links.iter().all(|link| !link.test.is_search() && link.targets.iter().all(named))
     }
@@ -155,7 +156,7 @@ impl<'p> Run<'p> {
         }
     }
 
-    fn link(&mut self, link: &'p Link, number: usize, candidate: Option<u32>) -> bool {
+    fn link(&mut self, link: &'p PlanLink, number: usize, candidate: Option<u32>) -> bool {
         if link.targets.is_empty() {
             let matches = matches!(link.test, Test::Always) != link.negated;
             if matches {
@@ -169,7 +170,7 @@ impl<'p> Run<'p> {
             let mut look = Look { run: self, link, number, target, held: &mut held };
             matched |= match target.source {
                 _ if target.count => look.count(),
-                Source::Units(family, half) => {
+                ValueSource::Units(family, half) => {
                     let range = look.run.state.values.range(family, half);
                     let mut any = false;
                     for at in range {
@@ -177,19 +178,19 @@ impl<'p> Run<'p> {
                     }
                     any
                 }
-                Source::Scalar(variable) => look.scalar(variable, candidate),
+                ValueSource::Scalar(variable) => look.scalar(variable, candidate),
                 _ => look.others(),
             };
         }
         matched
     }
 
-    fn held(&mut self, test: &'p Test) -> Held<'p> {
+    fn held(&mut self, test: &'p Test) -> HeldValue<'p> {
         match test {
-            Test::Text(_, Expression::Fixed(text)) => Held::Fixed(text),
-            Test::Text(_, text) => Held::Text(self.expand(text)),
-            Test::Compare(_, amount) => Held::Number(self.amount(amount)),
-            _ => Held::None,
+            Test::Text(_, Expression::Fixed(text)) => HeldValue::Fixed(text),
+            Test::Text(_, text) => HeldValue::Text(self.expand(text)),
+            Test::Compare(_, amount) => HeldValue::Number(self.amount(amount)),
+            _ => HeldValue::None,
         }
     }
 
@@ -288,11 +289,11 @@ impl<'p> Run<'p> {
 /// One target of one link.
 struct Look<'r, 'p> {
     run: &'r mut Run<'p>,
-    link: &'p Link,
+    link: &'p PlanLink,
     number: usize,
-    target: &'p Target,
+    target: &'p PlanTarget,
     /// The operator's argument, once it has been needed.
-    held: &'r mut Option<Held<'p>>,
+    held: &'r mut Option<HeldValue<'p>>,
 }
 
 impl Look<'_, '_> {
@@ -373,7 +374,7 @@ impl Look<'_, '_> {
 
     /// Looks at values that change while rules run.
     fn others(&mut self) -> bool {
-        if let (Source::Tx, Pick::Name(slot, _), true) =
+        if let (ValueSource::Tx, Pick::Name(slot, _), true) =
             (self.target.source, &self.target.pick, self.target.without.is_empty())
         {
             let value = self.run.state.tx.get(*slot);
@@ -392,7 +393,7 @@ impl Look<'_, '_> {
     fn count(&mut self) -> bool {
         let target = self.target;
         let count = match target.source {
-            Source::Units(family, half) => {
+            ValueSource::Units(family, half) => {
                 let range = self.run.state.values.range(family, half);
                 let mut count = 0;
                 for at in range {
@@ -404,9 +405,13 @@ impl Look<'_, '_> {
                 }
                 count
             }
-            Source::Scalar(variable) => i64::from(self.run.state.values.scalar_place(variable).is_some()),
+            ValueSource::Scalar(variable) => {
+                i64::from(self.run.state.values.scalar_place(variable).is_some())
+            }
             source => match (source, &target.pick) {
-                (Source::Tx, Pick::Name(slot, _)) => i64::from(self.run.state.tx.get(*slot) != Value::Unset),
+                (ValueSource::Tx, Pick::Name(slot, _)) => {
+                    i64::from(self.run.state.tx.get(*slot) != Value::Unset)
+                }
                 (_, pick) => {
                     let mut found = Vec::new();
                     self.run.collect(source, pick, &target.without, &mut found);
@@ -435,7 +440,7 @@ impl Look<'_, '_> {
                 (_, NameRef::None) => false,
                 (Pick::Name(slot, _), NameRef::Slot(name)) => *slot == name,
                 (Pick::Name(number, lower), NameRef::Span(name)) => match source {
-                    Source::Units(..) => *number == known,
+                    ValueSource::Units(..) => *number == known,
                     _ => state.values.text.get(name).eq_ignore_ascii_case(lower),
                 },
                 (Pick::Pattern(_, slots), NameRef::Slot(name)) => slots.contains(&name),
@@ -456,7 +461,7 @@ impl Look<'_, '_> {
                 held
             }
         };
-        if let (Item::Number(number), Test::Compare(comparison, _), Held::Number(argument)) =
+        if let (Item::Number(number), Test::Compare(comparison, _), HeldValue::Number(argument)) =
             (item, &link.test, held)
         {
             if comparison.holds(number, argument) == link.negated {
@@ -478,10 +483,10 @@ impl Look<'_, '_> {
         }
         let text = &self.run.state.values.text;
         let argument = match held {
-            Held::None => Argument::None,
-            Held::Fixed(argument) => Argument::Text(argument),
-            Held::Text(span) => Argument::Text(text.get(span)),
-            Held::Number(number) => Argument::Number(number),
+            HeldValue::None => Argument::None,
+            HeldValue::Fixed(argument) => Argument::Text(argument),
+            HeldValue::Text(span) => Argument::Text(text.get(span)),
+            HeldValue::Number(number) => Argument::Number(number),
         };
         let mut captured = (link.capture && !link.negated).then(Captured::default);
         if link.test.passes(text.get(value), argument, captured.as_mut()) == link.negated {

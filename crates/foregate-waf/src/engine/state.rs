@@ -45,7 +45,7 @@ pub(crate) struct Scratch {
     /// Hits of the distinct forms, a row of words each.
     pub(crate) hits: Vec<u64>,
     /// The result of a scan.
-    pub(crate) found: crate::scan::Found,
+    pub(crate) found: crate::scan::ScanHits,
     /// Text that is being put together.
     pub(crate) text: Vec<u8>,
 }

@@ -1,6 +1,6 @@
 //! Tokens folded to the few that tell injections from other texts.
 
-use super::token::{Kind, MAX_TEXT, Token};
+use super::token::{MAX_TEXT, Token, TokenKind};
 use super::tokenizer::Tokenizer;
 use super::words::kind_of;
 
@@ -46,15 +46,17 @@ pub(super) fn fold(tokenizer: &mut Tokenizer<'_>) -> Folded {
     // Comments, parentheses and signs at the beginning say nothing.
     let first = loop {
         let Some(token) = fold.tokenizer.next() else { return Folded::default() };
-        if !token.is_any(&[Kind::Comment, Kind::LeftParenthesis, Kind::Type]) && !token.is_unary() {
+        if !token.is_any(&[TokenKind::Comment, TokenKind::LeftParenthesis, TokenKind::Type])
+            && !token.is_unary()
+        {
             break token;
         }
     };
     fold.tokens[0] = first;
     fold.filled = 1;
     let len = match fold.run() {
-        End::Evil(len) => len,
-        End::Whole(len) => {
+        FoldEnd::Evil(len) => len,
+        FoldEnd::Whole(len) => {
             if let (Some(comment), true) = (fold.comment, len < MAX_TOKENS) {
                 fold.tokens[len] = comment;
                 len + 1
@@ -80,7 +82,7 @@ struct Fold<'a, 'b> {
 }
 
 /// The effect of a folding rule.
-enum Change {
+enum FoldChange {
     /// Nothing: the rule does not apply.
     Nothing,
     /// Something: look again.
@@ -90,18 +92,18 @@ enum Change {
 }
 
 /// How many tokens there are in the end.
-enum End {
+enum FoldEnd {
     Whole(usize),
     /// The last of them is evil.
     Evil(usize),
 }
 
 impl Fold<'_, '_> {
-    fn run(&mut self) -> End {
+    fn run(&mut self) -> FoldEnd {
         loop {
             self.restart_when_full();
             if !self.more || self.left >= MAX_TOKENS {
-                return End::Whole(self.filled);
+                return FoldEnd::Whole(self.filled);
             }
             self.fill(2);
             if self.filled - self.left < 2 {
@@ -109,16 +111,16 @@ impl Fold<'_, '_> {
                 continue;
             }
             match self.two() {
-                Change::Nothing => {}
-                Change::Again => continue,
-                Change::Evil => return End::Evil(self.left + 2),
+                FoldChange::Nothing => {}
+                FoldChange::Again => continue,
+                FoldChange::Evil => return FoldEnd::Evil(self.left + 2),
             }
             self.fill(3);
             if self.filled - self.left < 3 {
                 self.left = self.filled;
                 continue;
             }
-            if let Change::Nothing = self.three() {
+            if let FoldChange::Nothing = self.three() {
                 self.left += 1;
             }
         }
@@ -126,11 +128,11 @@ impl Fold<'_, '_> {
 
     /// Takes five tokens that are only a part of an expression for its first.
     fn restart_when_full(&mut self) {
-        use Kind::{Bareword, Comma, LeftParenthesis, Number, Operator, RightParenthesis};
+        use TokenKind::{Bareword, Comma, LeftParenthesis, Number, Operator, RightParenthesis};
         if self.filled < MAX_TOKENS {
             return;
         }
-        let kinds: [Kind; MAX_TOKENS] = std::array::from_fn(|at| self.tokens[at].kind);
+        let kinds: [TokenKind; MAX_TOKENS] = std::array::from_fn(|at| self.tokens[at].kind);
         let is_part = matches!(
             kinds,
             [Number, Operator | Comma, LeftParenthesis, Number, RightParenthesis]
@@ -154,7 +156,7 @@ impl Fold<'_, '_> {
         while self.more && self.filled <= MAX_TOKENS && self.filled - self.left < wanted {
             match self.tokenizer.next() {
                 None => self.more = false,
-                Some(comment) if comment.kind == Kind::Comment => self.comment = Some(comment),
+                Some(comment) if comment.kind == TokenKind::Comment => self.comment = Some(comment),
                 Some(token) => {
                     self.comment = None;
                     self.tokens[self.filled] = token;
@@ -165,10 +167,10 @@ impl Fold<'_, '_> {
     }
 
     /// Leaves out the last `count` tokens and goes on at `left`.
-    fn drop(&mut self, count: usize, left: usize) -> Change {
+    fn drop(&mut self, count: usize, left: usize) -> FoldChange {
         self.filled -= count;
         self.left = left;
-        Change::Again
+        FoldChange::Again
     }
 
     /// Puts the last token in the place of the one before it.
@@ -176,8 +178,8 @@ impl Fold<'_, '_> {
         self.tokens[place] = self.tokens[place + 1];
     }
 
-    fn two(&mut self) -> Change {
-        use Kind as K;
+    fn two(&mut self) -> FoldChange {
+        use TokenKind as K;
         let left = self.left;
         let (first, second) = (self.tokens[left], self.tokens[left + 1]);
         match (first.kind, second.kind) {
@@ -197,21 +199,21 @@ impl Fold<'_, '_> {
                 if second.text().len() > 1 && second.text()[..2].eq_ignore_ascii_case(b"IF") =>
             {
                 self.tokens[left + 1].kind = K::Transact;
-                Change::Again
+                FoldChange::Again
             }
             (K::Bareword | K::Variable, K::LeftParenthesis) if first.is_any_word(&FUNCTIONS) => {
                 place.kind = K::Function;
-                Change::Again
+                FoldChange::Again
             }
             (K::Keyword, kind) if first.is_any_word(&["IN", "NOT IN"]) => {
                 place.kind = if kind == K::LeftParenthesis { K::Operator } else { K::Bareword };
-                Change::Again
+                FoldChange::Again
             }
             (K::Operator, kind) if first.is_any_word(&["LIKE", "NOT LIKE"]) => {
                 if kind == K::LeftParenthesis {
                     place.kind = K::Function;
                 }
-                Change::Nothing
+                FoldChange::Nothing
             }
             (
                 K::Type,
@@ -226,7 +228,7 @@ impl Fold<'_, '_> {
                     self.tokens[left + 1].kind = K::Type;
                     self.left = 0;
                 }
-                Change::Nothing
+                FoldChange::Nothing
             }
             (K::Backslash, _) if second.is_arithmetic() => {
                 // `\%1` is `0 % 1` to Transact-SQL.
@@ -243,16 +245,16 @@ impl Fold<'_, '_> {
             (K::LeftBrace, K::Bareword) if second.text().is_empty() => {
                 // MySQL takes {``.``.name} for a name.
                 self.tokens[left + 1].kind = K::Evil;
-                Change::Evil
+                FoldChange::Evil
             }
             (K::LeftBrace, K::Bareword) => self.drop(2, 0),
             (_, K::RightBrace) => self.drop(1, 0),
-            _ => Change::Nothing,
+            _ => FoldChange::Nothing,
         }
     }
 
-    fn three(&mut self) -> Change {
-        use Kind as K;
+    fn three(&mut self) -> FoldChange {
+        use TokenKind as K;
         let left = self.left;
         let [first, second, third] = [self.tokens[left], self.tokens[left + 1], self.tokens[left + 2]];
         let unary = second.is_unary();
@@ -288,14 +290,14 @@ impl Fold<'_, '_> {
                 if first.is_word("USER") {
                     self.tokens[left].kind = K::Bareword;
                 }
-                Change::Nothing
+                FoldChange::Nothing
             }
-            _ => Change::Nothing,
+            _ => FoldChange::Nothing,
         }
     }
 
     /// Leaves out the second of three tokens, and `count` at the end.
-    fn skip_sign(&mut self, count: usize) -> Change {
+    fn skip_sign(&mut self, count: usize) -> FoldChange {
         self.replace(self.left + 1);
         self.drop(count, 0)
     }
@@ -303,8 +305,8 @@ impl Fold<'_, '_> {
 
 /// Two words that are one together, as `UNION ALL`.
 fn merge(first: &Token, second: &Token) -> Option<Token> {
-    use Kind as K;
-    const PARTS: [Kind; 8] =
+    use TokenKind as K;
+    const PARTS: [TokenKind; 8] =
         [K::Keyword, K::Bareword, K::Operator, K::Union, K::Function, K::Expression, K::Transact, K::Type];
     if !first.is_any(&PARTS) || !(second.is_any(&PARTS) || second.kind == K::Logic) {
         return None;

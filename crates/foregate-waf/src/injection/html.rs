@@ -4,7 +4,7 @@ use memchr::{memchr, memchr_iter};
 
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum HtmlToken {
     Text,
     TagName,
     /// The end of a tag, or a closing tag.
@@ -25,7 +25,7 @@ pub(super) enum Start {
 }
 
 #[derive(Clone, Copy)]
-enum State {
+enum TokenizerState {
     Text,
     TagOpen,
     TagNameEnd,
@@ -42,11 +42,11 @@ enum State {
 pub(super) struct Html<'a> {
     input: &'a [u8],
     at: usize,
-    state: State,
+    state: TokenizerState,
     closing: bool,
 }
 
-type Token<'a> = Option<(Kind, &'a [u8])>;
+type Token<'a> = Option<(HtmlToken, &'a [u8])>;
 
 fn is_white(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r' | 0)
@@ -55,25 +55,25 @@ fn is_white(byte: u8) -> bool {
 impl<'a> Html<'a> {
     pub(super) fn new(input: &'a [u8], start: Start) -> Self {
         let state = match start {
-            Start::Text => State::Text,
-            Start::Tag => State::BeforeName,
-            Start::Value(quote) => State::Value(quote),
+            Start::Text => TokenizerState::Text,
+            Start::Tag => TokenizerState::BeforeName,
+            Start::Value(quote) => TokenizerState::Value(quote),
         };
         Self { input, at: 0, state, closing: false }
     }
 
     pub(super) fn next(&mut self) -> Token<'a> {
         match self.state {
-            State::Text => self.text(),
-            State::TagOpen => self.tag_open(),
-            State::TagNameEnd => self.tag_name_end(),
-            State::SelfClosing => self.self_closing(),
-            State::BeforeName => self.before_name(),
-            State::AfterName => self.after_name(),
-            State::BeforeValue => self.before_value(),
-            State::Value(quote) => self.quoted_value(quote),
-            State::AfterValue => self.after_value(),
-            State::End => None,
+            TokenizerState::Text => self.text(),
+            TokenizerState::TagOpen => self.tag_open(),
+            TokenizerState::TagNameEnd => self.tag_name_end(),
+            TokenizerState::SelfClosing => self.self_closing(),
+            TokenizerState::BeforeName => self.before_name(),
+            TokenizerState::AfterName => self.after_name(),
+            TokenizerState::BeforeValue => self.before_value(),
+            TokenizerState::Value(quote) => self.quoted_value(quote),
+            TokenizerState::AfterValue => self.after_value(),
+            TokenizerState::End => None,
         }
     }
 
@@ -82,7 +82,7 @@ impl<'a> Html<'a> {
     }
 
     /// A token of the next `len` bytes, behind which `skip` are left out.
-    fn emit(&mut self, kind: Kind, len: usize, skip: usize, state: State) -> Token<'a> {
+    fn emit(&mut self, kind: HtmlToken, len: usize, skip: usize, state: TokenizerState) -> Token<'a> {
         let token = &self.rest()[..len];
         self.at += len + skip;
         self.state = state;
@@ -90,10 +90,10 @@ impl<'a> Html<'a> {
     }
 
     /// A token of all that is left.
-    fn emit_rest(&mut self, kind: Kind) -> Token<'a> {
+    fn emit_rest(&mut self, kind: HtmlToken) -> Token<'a> {
         let token = self.rest();
         self.at = self.input.len();
-        self.state = State::End;
+        self.state = TokenizerState::End;
         Some((kind, token))
     }
 
@@ -101,12 +101,12 @@ impl<'a> Html<'a> {
         match memchr(b'<', self.rest()) {
             Some(0) => {
                 self.at += 1;
-                self.state = State::TagOpen;
+                self.state = TokenizerState::TagOpen;
                 self.tag_open()
             }
-            Some(len) => self.emit(Kind::Text, len, 1, State::TagOpen),
+            Some(len) => self.emit(HtmlToken::Text, len, 1, TokenizerState::TagOpen),
             None if self.rest().is_empty() => None,
-            None => self.emit_rest(Kind::Text),
+            None => self.emit_rest(HtmlToken::Text),
         }
     }
 
@@ -132,7 +132,7 @@ impl<'a> Html<'a> {
             b'a'..=b'z' | b'A'..=b'Z' | 0 => self.tag_name(),
             _ => {
                 self.at -= 1;
-                self.emit(Kind::Text, 1, 0, State::Text)
+                self.emit(HtmlToken::Text, 1, 0, TokenizerState::Text)
             }
         }
     }
@@ -141,7 +141,7 @@ impl<'a> Html<'a> {
         self.closing = true;
         match *self.rest().first()? {
             b'>' => {
-                self.state = State::Text;
+                self.state = TokenizerState::Text;
                 self.text()
             }
             b'a'..=b'z' | b'A'..=b'Z' => self.tag_name(),
@@ -154,15 +154,15 @@ impl<'a> Html<'a> {
 
     fn tag_name(&mut self) -> Token<'a> {
         let ends = |byte: &u8| (is_white(*byte) && *byte != 0) || matches!(byte, b'/' | b'>');
-        let Some(len) = self.rest().iter().position(ends) else { return self.emit_rest(Kind::TagName) };
+        let Some(len) = self.rest().iter().position(ends) else { return self.emit_rest(HtmlToken::TagName) };
         match self.rest()[len] {
-            b'/' => self.emit(Kind::TagName, len, 1, State::SelfClosing),
+            b'/' => self.emit(HtmlToken::TagName, len, 1, TokenizerState::SelfClosing),
             b'>' if self.closing => {
                 self.closing = false;
-                self.emit(Kind::TagEnd, len, 1, State::Text)
+                self.emit(HtmlToken::TagEnd, len, 1, TokenizerState::Text)
             }
-            b'>' => self.emit(Kind::TagName, len, 0, State::TagNameEnd),
-            _ => self.emit(Kind::TagName, len, 1, State::BeforeName),
+            b'>' => self.emit(HtmlToken::TagName, len, 0, TokenizerState::TagNameEnd),
+            _ => self.emit(HtmlToken::TagName, len, 1, TokenizerState::BeforeName),
         }
     }
 
@@ -170,7 +170,7 @@ impl<'a> Html<'a> {
     fn tag_name_end(&mut self) -> Token<'a> {
         self.closing = false;
         let at_end = self.at + 1 >= self.input.len();
-        self.emit(Kind::TagEnd, 1, 0, if at_end { State::End } else { State::Text })
+        self.emit(HtmlToken::TagEnd, 1, 0, if at_end { TokenizerState::End } else { TokenizerState::Text })
     }
 
     /// The next byte that is no white space. The original takes `\xff` for the end of the input.
@@ -185,7 +185,7 @@ impl<'a> Html<'a> {
     fn self_closing(&mut self) -> Token<'a> {
         if self.rest().first()? == &b'>' {
             self.at -= 1;
-            return self.emit(Kind::TagEnd, 2, 0, State::Text);
+            return self.emit(HtmlToken::TagEnd, 2, 0, TokenizerState::Text);
         }
         self.before_name()
     }
@@ -199,7 +199,7 @@ impl<'a> Html<'a> {
                         return self.self_closing();
                     }
                 }
-                b'>' => return self.emit(Kind::TagEnd, 1, 0, State::Text),
+                b'>' => return self.emit(HtmlToken::TagEnd, 1, 0, TokenizerState::Text),
                 _ => return self.name(),
             }
         }
@@ -208,13 +208,13 @@ impl<'a> Html<'a> {
     fn name(&mut self) -> Token<'a> {
         let ends = |byte: &u8| is_white(*byte) || matches!(byte, b'/' | b'=' | b'>');
         let Some(len) = self.rest().iter().skip(1).position(ends).map(|len| len + 1) else {
-            return self.emit_rest(Kind::AttributeName);
+            return self.emit_rest(HtmlToken::AttributeName);
         };
         match self.rest()[len] {
-            b'/' => self.emit(Kind::AttributeName, len, 1, State::SelfClosing),
-            b'=' => self.emit(Kind::AttributeName, len, 1, State::BeforeValue),
-            b'>' => self.emit(Kind::AttributeName, len, 0, State::TagNameEnd),
-            _ => self.emit(Kind::AttributeName, len, 1, State::AfterName),
+            b'/' => self.emit(HtmlToken::AttributeName, len, 1, TokenizerState::SelfClosing),
+            b'=' => self.emit(HtmlToken::AttributeName, len, 1, TokenizerState::BeforeValue),
+            b'>' => self.emit(HtmlToken::AttributeName, len, 0, TokenizerState::TagNameEnd),
+            _ => self.emit(HtmlToken::AttributeName, len, 1, TokenizerState::AfterName),
         }
     }
 
@@ -236,7 +236,7 @@ impl<'a> Html<'a> {
     fn before_value(&mut self) -> Token<'a> {
         match self.skip_white() {
             None => {
-                self.state = State::End;
+                self.state = TokenizerState::End;
                 None
             }
             Some(quote @ (b'"' | b'\'' | b'`')) => self.quoted_value(quote),
@@ -250,19 +250,19 @@ impl<'a> Html<'a> {
             self.at += 1;
         }
         match memchr(quote, self.rest()) {
-            Some(len) => self.emit(Kind::AttributeValue, len, 1, State::AfterValue),
-            None => self.emit_rest(Kind::AttributeValue),
+            Some(len) => self.emit(HtmlToken::AttributeValue, len, 1, TokenizerState::AfterValue),
+            None => self.emit_rest(HtmlToken::AttributeValue),
         }
     }
 
     fn plain_value(&mut self) -> Token<'a> {
         let ends = |byte: &u8| is_white(*byte) || *byte == b'>';
         let Some(len) = self.rest().iter().position(ends) else {
-            return self.emit_rest(Kind::AttributeValue);
+            return self.emit_rest(HtmlToken::AttributeValue);
         };
         match self.rest()[len] {
-            b'>' => self.emit(Kind::AttributeValue, len, 0, State::TagNameEnd),
-            _ => self.emit(Kind::AttributeValue, len, 1, State::BeforeName),
+            b'>' => self.emit(HtmlToken::AttributeValue, len, 0, TokenizerState::TagNameEnd),
+            _ => self.emit(HtmlToken::AttributeValue, len, 1, TokenizerState::BeforeName),
         }
     }
 
@@ -272,7 +272,7 @@ impl<'a> Html<'a> {
                 self.at += 1;
                 self.self_closing()
             }
-            b'>' => self.emit(Kind::TagEnd, 1, 0, State::Text),
+            b'>' => self.emit(HtmlToken::TagEnd, 1, 0, TokenizerState::Text),
             _ => self.before_name(),
         }
     }
@@ -283,8 +283,8 @@ impl<'a> Html<'a> {
 
     fn comment_to(&mut self, end: &[u8]) -> Token<'a> {
         match memchr::memmem::find(self.rest(), end) {
-            Some(len) => self.emit(Kind::Comment, len, end.len(), State::Text),
-            None => self.emit_rest(Kind::Comment),
+            Some(len) => self.emit(HtmlToken::Comment, len, end.len(), TokenizerState::Text),
+            None => self.emit_rest(HtmlToken::Comment),
         }
     }
 
@@ -293,15 +293,15 @@ impl<'a> Html<'a> {
         let rest = self.rest();
         if rest.len() >= 7 && rest[..7].eq_ignore_ascii_case(b"DOCTYPE") {
             return match memchr(b'>', rest) {
-                Some(len) => self.emit(Kind::Doctype, len, 1, State::Text),
-                None => self.emit_rest(Kind::Doctype),
+                Some(len) => self.emit(HtmlToken::Doctype, len, 1, TokenizerState::Text),
+                None => self.emit_rest(HtmlToken::Doctype),
             };
         }
         if rest.starts_with(b"[CDATA[") {
             self.at += 7;
             return match memchr::memmem::find(self.rest(), b"]]>") {
-                Some(len) => self.emit(Kind::Text, len, 3, State::Text),
-                None => self.emit_rest(Kind::Text),
+                Some(len) => self.emit(HtmlToken::Text, len, 3, TokenizerState::Text),
+                None => self.emit_rest(HtmlToken::Text),
             };
         }
         if rest.starts_with(b"--") {
@@ -317,11 +317,13 @@ impl<'a> Html<'a> {
         for dash in memchr_iter(b'-', rest) {
             let zeros = rest[dash + 1..].iter().take_while(|byte| **byte == 0).count();
             match rest[dash + 1 + zeros..] {
-                [b'-' | b'!', b'>', ..] => return self.emit(Kind::Comment, dash, zeros + 3, State::Text),
+                [b'-' | b'!', b'>', ..] => {
+                    return self.emit(HtmlToken::Comment, dash, zeros + 3, TokenizerState::Text);
+                }
                 [] | [b'-' | b'!'] => break,
                 _ => {}
             }
         }
-        self.emit_rest(Kind::Comment)
+        self.emit_rest(HtmlToken::Comment)
     }
 }

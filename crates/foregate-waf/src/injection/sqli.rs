@@ -3,7 +3,7 @@
 use memchr::{memchr, memmem};
 
 use super::fold::{Folded, MAX_TOKENS, fold};
-use super::token::{Kind, Token};
+use super::token::{Token, TokenKind};
 use super::tokenizer::{Reading, Tokenizer};
 use super::words::is_injection;
 
@@ -16,8 +16,8 @@ pub struct Fingerprint {
 
 impl Fingerprint {
     fn new(tokens: &[Token]) -> Self {
-        if tokens.iter().any(|token| token.kind == Kind::Evil) {
-            return Self { letters: [Kind::Evil as u8, 0, 0, 0, 0], len: 1 };
+        if tokens.iter().any(|token| token.kind == TokenKind::Evil) {
+            return Self { letters: [TokenKind::Evil as u8, 0, 0, 0, 0], len: 1 };
         }
         let mut letters = [0; MAX_TOKENS];
         letters.iter_mut().zip(tokens).for_each(|(letter, token)| *letter = token.kind as u8);
@@ -94,12 +94,12 @@ fn close_with_tick(folded: &mut Folded) {
         return;
     }
     if let Some(last) = folded.last_mut()
-        && last.kind == Kind::Bareword
+        && last.kind == TokenKind::Bareword
         && last.open == b'`'
         && last.close == 0
         && last.text().is_empty()
     {
-        last.kind = Kind::Comment;
+        last.kind = TokenKind::Comment;
     }
 }
 
@@ -107,7 +107,7 @@ fn close_with_tick(folded: &mut Folded) {
 fn is_harmless(input: &[u8], fingerprint: &Fingerprint, tokens: &[Token], read: usize) -> bool {
     let letters = fingerprint.letters();
     if letters.len() > 1
-        && letters.last() == Some(&(Kind::Comment as u8))
+        && letters.last() == Some(&(TokenKind::Comment as u8))
         && memmem::find(input, b"sp_password").is_some()
     {
         // Keeps a statement out of the log of Microsoft's server.
@@ -121,7 +121,7 @@ fn is_harmless(input: &[u8], fingerprint: &Fingerprint, tokens: &[Token], read: 
                 !(first.open == 0 && third.close == 0 && first.close == third.open)
             }
             b"s&n" | b"n&1" | b"1&1" | b"1&v" | b"1&s" => read == 3,
-            _ if second.kind == Kind::Keyword => {
+            _ if second.kind == TokenKind::Keyword => {
                 let text = second.text();
                 text.len() < 5 || !text[..4].eq_ignore_ascii_case(b"INTO")
             }
@@ -134,11 +134,11 @@ fn is_harmless(input: &[u8], fingerprint: &Fingerprint, tokens: &[Token], read: 
 fn is_harmless_pair(input: &[u8], first: &Token, second: &Token, read: usize) -> bool {
     let comment = second.text().first().copied();
     match (first.kind, second.kind) {
-        (_, Kind::Union) => read == 2,
+        (_, TokenKind::Union) => read == 2,
         _ if comment == Some(b'#') => true,
-        (Kind::Bareword, Kind::Comment) => comment != Some(b'/'),
-        (Kind::Number, Kind::Comment) if comment == Some(b'/') || read > 2 => false,
-        (Kind::Number, Kind::Comment) => {
+        (TokenKind::Bareword, TokenKind::Comment) => comment != Some(b'/'),
+        (TokenKind::Number, TokenKind::Comment) if comment == Some(b'/') || read > 2 => false,
+        (TokenKind::Number, TokenKind::Comment) => {
             // The token has to be a whole number, and no part of a longer word such as `1234-ABCD--`.
             let rest = input.get(first.text().len()..).unwrap_or_default();
             !match rest {

@@ -6,7 +6,7 @@ pub(super) const MAX_TEXT: usize = 31;
 /// The kind of a token; the letter is that of fingerprints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     /// None at all.
     #[default]
     None = 0,
@@ -40,7 +40,7 @@ pub(super) enum Kind {
     Backslash = b'\\',
 }
 
-impl Kind {
+impl TokenKind {
     const ALL: [Self; 26] = [
         Self::Keyword,
         Self::Union,
@@ -70,7 +70,7 @@ impl Kind {
         Self::Backslash,
     ];
 
-    /// The kind for a letter; [`Kind::None`] for an unknown one.
+    /// The kind for a letter; [`TokenKind::None`] for an unknown one.
     pub(super) fn of_letter(letter: u8) -> Self {
         Self::ALL.into_iter().find(|kind| *kind as u8 == letter).unwrap_or_default()
     }
@@ -79,7 +79,7 @@ impl Kind {
 /// One token, with as much of its text as matters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Token {
-    pub(super) kind: Kind,
+    pub(super) kind: TokenKind,
     /// The quote that opens a text; 0 if it began before the input, or is no text.
     pub(super) open: u8,
     /// The quote that closes it; 0 if none does.
@@ -89,7 +89,7 @@ pub(super) struct Token {
 }
 
 impl Token {
-    pub(super) fn new(kind: Kind, text: &[u8]) -> Self {
+    pub(super) fn new(kind: TokenKind, text: &[u8]) -> Self {
         let len = text.len().min(MAX_TEXT);
         let mut token = Self { kind, len: len as u8, ..Self::default() };
         token.text[..len].copy_from_slice(&text[..len]);
@@ -109,16 +109,16 @@ impl Token {
         words.iter().any(|word| self.is_word(word))
     }
 
-    pub(super) fn is_any(&self, kinds: &[Kind]) -> bool {
+    pub(super) fn is_any(&self, kinds: &[TokenKind]) -> bool {
         kinds.contains(&self.kind)
     }
 
     pub(super) fn is_arithmetic(&self) -> bool {
-        self.kind == Kind::Operator && matches!(self.text(), [b'*' | b'/' | b'-' | b'+' | b'%'])
+        self.kind == TokenKind::Operator && matches!(self.text(), [b'*' | b'/' | b'-' | b'+' | b'%'])
     }
 
     pub(super) fn is_unary(&self) -> bool {
         let unary = matches!(self.text(), [b'+' | b'-' | b'!' | b'~'] | b"!!") || self.is_word("NOT");
-        self.kind == Kind::Operator && unary
+        self.kind == TokenKind::Operator && unary
     }
 }

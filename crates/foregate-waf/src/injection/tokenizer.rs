@@ -2,7 +2,7 @@
 
 use memchr::{memchr, memmem};
 
-use super::token::{Kind, MAX_TEXT, Token};
+use super::token::{MAX_TEXT, Token, TokenKind};
 use super::words::kind_of;
 
 /// Bytes that end a word.
@@ -33,7 +33,7 @@ pub(super) struct Tokenizer<'a> {
 /// A token, `None` for white space, and where the next one starts.
 type Read = (Option<Token>, usize);
 
-fn token(kind: Kind, text: &[u8], next: usize) -> Read {
+fn token(kind: TokenKind, text: &[u8], next: usize) -> Read {
     (Some(Token::new(kind, text)), next)
 }
 
@@ -76,12 +76,12 @@ impl<'a> Tokenizer<'a> {
             b'"' | b'\'' => self.quoted(at, byte, 1),
             b'#' => self.hash(at),
             b'$' => self.money(at),
-            b'%' | b'+' | b'^' | b'~' => self.one(Kind::Operator, at),
-            b'(' | b')' | b',' | b';' | b'{' | b'}' => self.one(Kind::of_letter(byte), at),
+            b'%' | b'+' | b'^' | b'~' => self.one(TokenKind::Operator, at),
+            b'(' | b')' | b',' | b';' | b'{' | b'}' => self.one(TokenKind::of_letter(byte), at),
             b'-' => self.dash(at),
             b'.' | b'0'..=b'9' => self.number(at),
             b'/' => self.slash(at),
-            b'?' | b']' => self.one(Kind::Unknown, at),
+            b'?' | b']' => self.one(TokenKind::Unknown, at),
             b'@' => self.variable(at),
             b'[' => self.bracketed(at),
             b'\\' => self.backslash(at),
@@ -103,7 +103,7 @@ impl<'a> Tokenizer<'a> {
         self.input.get(at..).unwrap_or_default()
     }
 
-    fn one(&self, kind: Kind, at: usize) -> Read {
+    fn one(&self, kind: TokenKind, at: usize) -> Read {
         token(kind, &self.input[at..=at], at + 1)
     }
 
@@ -111,14 +111,14 @@ impl<'a> Tokenizer<'a> {
     fn line_comment(&self, at: usize) -> Read {
         let rest = self.from(at);
         match memchr(b'\n', rest) {
-            Some(len) => token(Kind::Comment, &rest[..len], at + len + 1),
-            None => token(Kind::Comment, rest, self.input.len()),
+            Some(len) => token(TokenKind::Comment, &rest[..len], at + len + 1),
+            None => token(TokenKind::Comment, rest, self.input.len()),
         }
     }
 
     fn hash(&mut self, at: usize) -> Read {
         self.ambiguous = true;
-        if self.reading.mysql { self.line_comment(at) } else { self.one(Kind::Operator, at) }
+        if self.reading.mysql { self.line_comment(at) } else { self.one(TokenKind::Operator, at) }
     }
 
     fn dash(&mut self, at: usize) -> Read {
@@ -129,14 +129,14 @@ impl<'a> Tokenizer<'a> {
                 self.ambiguous = true;
                 self.line_comment(at)
             }
-            _ => self.one(Kind::Operator, at),
+            _ => self.one(TokenKind::Operator, at),
         }
     }
 
     fn slash(&self, at: usize) -> Read {
         let rest = self.from(at);
         if rest.get(1) != Some(&b'*') {
-            return self.one(Kind::Operator, at);
+            return self.one(TokenKind::Operator, at);
         }
         let inner = &rest[2..];
         let (len, nested) = match memmem::find(inner, b"*/") {
@@ -146,28 +146,28 @@ impl<'a> Tokenizer<'a> {
         };
         // MySQL executes the content of `/*! */`.
         let evil = nested || inner.first() == Some(&b'!');
-        token(if evil { Kind::Evil } else { Kind::Comment }, &rest[..len], at + len)
+        token(if evil { TokenKind::Evil } else { TokenKind::Comment }, &rest[..len], at + len)
     }
 
     fn backslash(&self, at: usize) -> Read {
         match self.from(at) {
             // NULL to MySQL.
-            [b'\\', b'N', ..] => token(Kind::Number, &self.input[at..at + 2], at + 2),
-            _ => self.one(Kind::Backslash, at),
+            [b'\\', b'N', ..] => token(TokenKind::Number, &self.input[at..at + 2], at + 2),
+            _ => self.one(TokenKind::Backslash, at),
         }
     }
 
     fn operator(&self, at: usize) -> Read {
         let rest = self.from(at);
         if rest.len() < 2 {
-            return self.one(Kind::Operator, at);
+            return self.one(TokenKind::Operator, at);
         }
         if rest.starts_with(b"<=>") {
-            return token(Kind::Operator, &rest[..3], at + 3);
+            return token(TokenKind::Operator, &rest[..3], at + 3);
         }
         match kind_of(&rest[..2]) {
-            Kind::None if rest[0] == b':' => self.one(Kind::Colon, at),
-            Kind::None => self.one(Kind::Operator, at),
+            TokenKind::None if rest[0] == b':' => self.one(TokenKind::Colon, at),
+            TokenKind::None => self.one(TokenKind::Operator, at),
             kind => token(kind, &rest[..2], at + 2),
         }
     }
@@ -192,7 +192,7 @@ impl<'a> Tokenizer<'a> {
             }
         };
         let open = if skip > 0 { quote } else { 0 };
-        let token = Token { open, close, ..Token::new(Kind::Text, &text[..len]) };
+        let token = Token { open, close, ..Token::new(TokenKind::Text, &text[..len]) };
         (Some(token), next)
     }
 
@@ -229,7 +229,7 @@ impl<'a> Tokenizer<'a> {
         let close = if found.is_some() { b'q' } else { 0 };
         let len = found.unwrap_or(text.len());
         let next = found.map_or(self.input.len(), |len| letter + 3 + len + 2);
-        (Some(Token { open: b'q', close, ..Token::new(Kind::Text, &text[..len]) }), next)
+        (Some(Token { open: b'q', close, ..Token::new(TokenKind::Text, &text[..len]) }), next)
     }
 
     /// `B'...'` and `X'...'`.
@@ -242,13 +242,13 @@ impl<'a> Tokenizer<'a> {
         if rest.get(2 + len) != Some(&b'\'') {
             return self.word(at);
         }
-        token(Kind::Number, &rest[..len + 3], at + len + 3)
+        token(TokenKind::Number, &rest[..len + 3], at + len + 3)
     }
 
     fn bracketed(&self, at: usize) -> Read {
         let rest = self.from(at);
         let len = memchr(b']', rest).map_or(rest.len(), |end| end + 1);
-        token(Kind::Bareword, &rest[..len], at + len)
+        token(TokenKind::Bareword, &rest[..len], at + len)
     }
 
     fn word(&self, at: usize) -> Read {
@@ -259,13 +259,13 @@ impl<'a> Tokenizer<'a> {
         let head = rest.iter().take(MAX_TEXT).take_while(is_part).count();
         for split in (0..head).filter(|split| matches!(rest[*split], b'.' | b'`')) {
             let kind = kind_of(&rest[..split]);
-            if !matches!(kind, Kind::None | Kind::Bareword) {
+            if !matches!(kind, TokenKind::None | TokenKind::Bareword) {
                 return token(kind, &rest[..split], at + split);
             }
         }
         let len = head + rest[head..].iter().take_while(is_part).count();
         let kind = match kind_of(&rest[..len]) {
-            Kind::None => Kind::Bareword,
+            TokenKind::None => TokenKind::Bareword,
             kind => kind,
         };
         token(kind, &rest[..len], at + len)
@@ -275,8 +275,8 @@ impl<'a> Tokenizer<'a> {
     fn tick(&self, at: usize) -> Read {
         let (token, next) = self.quoted(at, b'`', 1);
         let named = |token: Token| {
-            let is_function = kind_of(token.text()) == Kind::Function;
-            Token { kind: if is_function { Kind::Function } else { Kind::Bareword }, ..token }
+            let is_function = kind_of(token.text()) == TokenKind::Function;
+            Token { kind: if is_function { TokenKind::Function } else { TokenKind::Bareword }, ..token }
         };
         (token.map(named), next)
     }
@@ -289,10 +289,10 @@ impl<'a> Tokenizer<'a> {
             _ => {
                 let rest = self.from(at);
                 let len = rest.iter().take_while(|byte| !VARIABLE_ENDS.contains(byte)).count();
-                token(Kind::Variable, &rest[..len], at + len)
+                token(TokenKind::Variable, &rest[..len], at + len)
             }
         };
-        (token.map(|token| Token { kind: Kind::Variable, ..token }), next)
+        (token.map(|token| Token { kind: TokenKind::Variable, ..token }), next)
     }
 
     fn money(&self, at: usize) -> Read {
@@ -300,15 +300,15 @@ impl<'a> Tokenizer<'a> {
         let count = |is: fn(&u8) -> bool| rest[1..].iter().take_while(|byte| is(byte) || **byte == 0).count();
         let digits = count(|byte| matches!(byte, b'0'..=b'9' | b'.' | b','));
         match (digits, rest.get(1)) {
-            (_, None) => self.one(Kind::Bareword, at),
+            (_, None) => self.one(TokenKind::Bareword, at),
             (1, Some(b'.')) => self.word(at),
-            (1.., _) => token(Kind::Number, &rest[..=digits], at + 1 + digits),
+            (1.., _) => token(TokenKind::Number, &rest[..=digits], at + 1 + digits),
             (_, Some(b'$')) => self.dollars(at, 2),
             _ => {
                 let name = count(u8::is_ascii_alphabetic);
                 match rest.get(name + 1) {
                     Some(b'$') if name > 0 => self.dollars(at, name + 2),
-                    _ => self.one(Kind::Bareword, at),
+                    _ => self.one(TokenKind::Bareword, at),
                 }
             }
         }
@@ -321,7 +321,7 @@ impl<'a> Tokenizer<'a> {
         let len = found.unwrap_or(text.len());
         let close = if found.is_some() { b'$' } else { 0 };
         let next = found.map_or(self.input.len(), |len| at + 2 * mark.len() + len);
-        (Some(Token { open: b'$', close, ..Token::new(Kind::Text, &text[..len]) }), next)
+        (Some(Token { open: b'$', close, ..Token::new(TokenKind::Text, &text[..len]) }), next)
     }
 
     fn number(&self, at: usize) -> Read {
@@ -333,7 +333,7 @@ impl<'a> Tokenizer<'a> {
         };
         if let Some(is_digit) = is_digit {
             let digits = rest[2..].iter().take_while(|byte| is_digit(byte) || **byte == 0).count();
-            let kind = if digits == 0 { Kind::Bareword } else { Kind::Number };
+            let kind = if digits == 0 { TokenKind::Bareword } else { TokenKind::Number };
             return token(kind, &rest[..2 + digits], at + 2 + digits);
         }
         let digits = |from: usize| rest[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -342,17 +342,17 @@ impl<'a> Tokenizer<'a> {
             len += 1;
             len += digits(len);
             if len == 1 {
-                return self.one(Kind::Dot, at);
+                return self.one(TokenKind::Dot, at);
             }
         }
-        let mut kind = Kind::Number;
+        let mut kind = TokenKind::Number;
         if matches!(rest.get(len), Some(b'e' | b'E')) {
             len += 1;
             len += usize::from(matches!(rest.get(len), Some(b'+' | b'-')));
             let exponent = digits(len);
             len += exponent;
             if exponent == 0 {
-                kind = Kind::Bareword;
+                kind = TokenKind::Bareword;
             }
         }
         // Oracle's suffixes, unless they begin a word; `1fUNION` is two tokens.

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use foldhash::{HashMap, HashSet};
 
-use super::token::{Kind, MAX_TEXT};
+use super::token::{MAX_TEXT, TokenKind};
 
 const WORDS: &str = include_str!("words.txt");
 const FINGERPRINTS: &str = include_str!("fingerprints.txt");
@@ -13,7 +13,7 @@ const FINGERPRINTS: &str = include_str!("fingerprints.txt");
 static TABLES: LazyLock<Tables> = LazyLock::new(Tables::new);
 
 struct Tables {
-    words: HashMap<&'static [u8], Kind>,
+    words: HashMap<&'static [u8], TokenKind>,
     fingerprints: HashSet<[u8; 5]>,
 }
 
@@ -25,7 +25,7 @@ impl Tables {
         let words = lines(WORDS).filter_map(word);
         let fingerprints = lines(FINGERPRINTS).flat_map(str::split_whitespace);
         Self {
-            words: words.map(|(word, kind)| (word, Kind::of_letter(kind[0]))).collect(),
+            words: words.map(|(word, kind)| (word, TokenKind::of_letter(kind[0]))).collect(),
             fingerprints: fingerprints.map(|letters| padded(letters.as_bytes())).collect(),
         }
     }
@@ -37,10 +37,10 @@ fn padded(letters: &[u8]) -> [u8; 5] {
     padded
 }
 
-/// The kind of a word in any case; [`Kind::None`] if it is unknown.
-pub(super) fn kind_of(word: &[u8]) -> Kind {
+/// The kind of a word in any case; [`TokenKind::None`] if it is unknown.
+pub(super) fn kind_of(word: &[u8]) -> TokenKind {
     let mut capitals = [0; MAX_TEXT];
-    let Some(capitals) = capitals.get_mut(..word.len()) else { return Kind::None };
+    let Some(capitals) = capitals.get_mut(..word.len()) else { return TokenKind::None };
     capitals.copy_from_slice(word);
     capitals.make_ascii_uppercase();
     TABLES.words.get(&*capitals).copied().unwrap_or_default()

@@ -2,7 +2,7 @@
 
 use memchr::{memchr, memchr2};
 
-use super::html::{Html, Kind, Start};
+use super::html::{Html, HtmlToken, Start};
 
 /// Tags that run scripts or load them.
 const TAGS: [&str; 20] = [
@@ -64,20 +64,20 @@ fn runs_script(input: &[u8], start: Start) -> bool {
     while let Some((kind, text)) = html.next() {
         let before = std::mem::replace(&mut attribute, Attribute::Harmless);
         let runs = match kind {
-            Kind::Doctype => true,
-            Kind::TagName => is_bad_tag(text),
-            Kind::AttributeName => {
+            HtmlToken::Doctype => true,
+            HtmlToken::TagName => is_bad_tag(text),
+            HtmlToken::AttributeName => {
                 attribute = attribute_of(text);
                 false
             }
-            Kind::AttributeValue => match before {
+            HtmlToken::AttributeValue => match before {
                 Attribute::Harmless => false,
                 Attribute::Script => true,
                 Attribute::Address => is_bad_address(text),
                 Attribute::Name => attribute_of(text) != Attribute::Harmless,
             },
-            Kind::Comment => is_bad_comment(text),
-            Kind::Text | Kind::TagEnd => false,
+            HtmlToken::Comment => is_bad_comment(text),
+            HtmlToken::Text | HtmlToken::TagEnd => false,
         };
         if runs {
             return true;

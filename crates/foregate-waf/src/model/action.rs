@@ -6,7 +6,7 @@ use super::{
     AuditEngine, AuditParts, BodyProcessor, EngineMode, Exclusion, Number, Regex, RuleId, Template, Variable,
     XmlArguments,
 };
-use crate::scan::{Options, Pattern};
+use crate::scan::{Pattern, PatternOptions};
 
 /// The effect on the transaction when a rule matches and the engine is on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -268,5 +268,5 @@ impl TextMatch {
 }
 
 fn compiled(regex: &Regex) -> Option<Pattern> {
-    Pattern::new(regex.text().as_bytes(), Options::default()).ok()
+    Pattern::new(regex.text().as_bytes(), PatternOptions::default()).ok()
 }

@@ -22,7 +22,7 @@ pub use rule::{Link, Phase, Place, Problem, Rule, RuleId, RuleSet, Severity};
 pub use settings::{
     AuditEngine, AuditParts, BeyondLimit, BodyProcessor, EngineMode, Settings, StatusSet, XmlArguments,
 };
-pub use target::{Exclusion, Kind, Selector, Target, Variable, XPath};
+pub use target::{Exclusion, Selector, Target, Variable, VariableKind, XPath};
 pub use template::{Macro, Piece, Template};
 
 pub use crate::transform::Transformation;

@@ -51,7 +51,7 @@ impl XPath {
 
 /// The kind of values that a [`Variable`] holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum VariableKind {
     /// One value.
     Scalar,
     /// Values under names.
@@ -77,9 +77,9 @@ macro_rules! variables {
             pub const ALL: &[(&str, Self)] = &[$(($text, Self::$name)),*];
 
             /// Its kind.
-            pub fn kind(self) -> Kind {
+            pub fn kind(self) -> VariableKind {
                 match self {
-                    $(Self::$name => Kind::$kind,)*
+                    $(Self::$name => VariableKind::$kind,)*
                 }
             }
 

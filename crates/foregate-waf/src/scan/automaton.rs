@@ -48,7 +48,7 @@ enum Kind {
 
 /// Numbers that a scan has found.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct ScanHits {
     bits: Vec<u64>,
     count: usize,
     /// The texts that have been seen.
@@ -84,7 +84,7 @@ impl Scan {
     }
 
     /// Adds the numbers of which the value has a text. All others cannot match it.
-    pub fn scan(&self, value: &[u8], found: &mut Found) {
+    pub fn scan(&self, value: &[u8], found: &mut ScanHits) {
         found.fit(self);
         match &self.automaton {
             Kind::Table(automaton) => self.pass(automaton, value, found),
@@ -92,7 +92,7 @@ impl Scan {
         }
     }
 
-    fn pass<A: Automaton>(&self, automaton: &A, value: &[u8], found: &mut Found) {
+    fn pass<A: Automaton>(&self, automaton: &A, value: &[u8], found: &mut ScanHits) {
         // The automata are built unanchored.
         let Ok(mut state) = automaton.start_state(Anchored::No) else { return };
         let mut remembered = [StateID::ZERO; REMEMBERED];
@@ -146,7 +146,7 @@ impl Kind {
     }
 }
 
-impl Found {
+impl ScanHits {
     /// Nothing found yet.
     pub fn new() -> Self {
         Self::default()

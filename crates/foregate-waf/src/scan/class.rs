@@ -7,9 +7,9 @@ use super::translate::{Cursor, Escaped};
 
 /// A set of bytes.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct ByteSet([u64; 4]);
+pub(super) struct ClassBytes([u64; 4]);
 
-impl ByteSet {
+impl ClassBytes {
     pub(super) fn of(test: impl Fn(u8) -> bool) -> Self {
         let mut set = Self::default();
         (0..=255).filter(|byte| test(*byte)).for_each(|byte| set.insert(byte));
@@ -52,20 +52,20 @@ impl ByteSet {
 }
 
 /// The set of a class escape (`\d`, `\s`, ...), of which capitals are the complement.
-pub(super) fn named_escape(letter: u8) -> Option<ByteSet> {
+pub(super) fn named_escape(letter: u8) -> Option<ClassBytes> {
     let set = match letter.to_ascii_lowercase() {
-        b'd' => ByteSet::of(|byte| byte.is_ascii_digit()),
-        b'w' => ByteSet::of(|byte| byte.is_ascii_alphanumeric() || byte == b'_'),
-        b's' => ByteSet::of(|byte| matches!(byte, b' ' | b'\t'..=b'\r')),
-        b'h' => ByteSet::of(|byte| matches!(byte, b' ' | b'\t' | 0xa0)),
-        b'v' => ByteSet::of(|byte| matches!(byte, b'\n'..=b'\r' | 0x85)),
-        b'n' if letter == b'N' => ByteSet::of(|byte| byte == b'\n'),
+        b'd' => ClassBytes::of(|byte| byte.is_ascii_digit()),
+        b'w' => ClassBytes::of(|byte| byte.is_ascii_alphanumeric() || byte == b'_'),
+        b's' => ClassBytes::of(|byte| matches!(byte, b' ' | b'\t'..=b'\r')),
+        b'h' => ClassBytes::of(|byte| matches!(byte, b' ' | b'\t' | 0xa0)),
+        b'v' => ClassBytes::of(|byte| matches!(byte, b'\n'..=b'\r' | 0x85)),
+        b'n' if letter == b'N' => ClassBytes::of(|byte| byte == b'\n'),
         _ => return None,
     };
     Some(if letter.is_ascii_uppercase() { set.complement() } else { set })
 }
 
-fn posix(name: &[u8]) -> Option<ByteSet> {
+fn posix(name: &[u8]) -> Option<ClassBytes> {
     let test: fn(&u8) -> bool = match name {
         b"alpha" => u8::is_ascii_alphabetic,
         b"lower" => u8::is_ascii_lowercase,
@@ -83,20 +83,20 @@ fn posix(name: &[u8]) -> Option<ByteSet> {
         b"xdigit" => u8::is_ascii_hexdigit,
         _ => return None,
     };
-    Some(ByteSet::of(|byte| test(&byte)))
+    Some(ClassBytes::of(|byte| test(&byte)))
 }
 
 /// An element of a class.
 enum Member {
     Byte(u8),
-    Set(ByteSet),
+    Set(ClassBytes),
 }
 
 /// Reads a class behind its opening bracket; returns its bytes, and true if it is negated.
-pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<(ByteSet, bool), PatternError> {
+pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<(ClassBytes, bool), PatternError> {
     let open = cursor.at() - 1;
     let negated = cursor.eat(b"^");
-    let mut set = ByteSet::default();
+    let mut set = ClassBytes::default();
     let mut first = true;
     loop {
         let Some(byte) = cursor.next() else {
@@ -127,7 +127,7 @@ pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<(ByteSet, bool), PatternEr
             Some(Member::Byte(high)) if high < low => {
                 return Err(PatternError::new(at, "this range ends before it begins"));
             }
-            Some(Member::Byte(high)) => set.add(ByteSet::of(|byte| (low..=high).contains(&byte))),
+            Some(Member::Byte(high)) => set.add(ClassBytes::of(|byte| (low..=high).contains(&byte))),
             other => {
                 set.insert(low);
                 set.insert(b'-');
@@ -156,7 +156,7 @@ fn member(byte: u8, cursor: &mut Cursor<'_>) -> Result<Option<Member>, PatternEr
         Escaped::Byte(byte) => Some(Member::Byte(byte)),
         Escaped::Set(set) => Some(Member::Set(set)),
         Escaped::Quoted(text) => {
-            let mut set = ByteSet::default();
+            let mut set = ClassBytes::default();
             text.iter().for_each(|byte| set.insert(*byte));
             Some(Member::Set(set))
         }
@@ -166,7 +166,7 @@ fn member(byte: u8, cursor: &mut Cursor<'_>) -> Result<Option<Member>, PatternEr
 }
 
 /// `[:name:]` after its bracket; `None` if it is none.
-fn named(cursor: &mut Cursor<'_>) -> Result<Option<ByteSet>, PatternError> {
+fn named(cursor: &mut Cursor<'_>) -> Result<Option<ClassBytes>, PatternError> {
     let at = cursor.at() - 1;
     let rest = &cursor.rest()[1..];
     let negated = rest.first() == Some(&b'^');

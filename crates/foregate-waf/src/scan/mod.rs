@@ -12,8 +12,8 @@ mod required;
 mod translate;
 mod words;
 
-pub use automaton::{Found, Scan, TooLarge};
+pub use automaton::{Scan, ScanHits, TooLarge};
 pub(crate) use pattern::parse;
-pub use pattern::{Groups, MAX_GROUPS, Options, Pattern, PatternError};
+pub use pattern::{Groups, MAX_GROUPS, Pattern, PatternError, PatternOptions};
 pub use required::{Literals, required};
 pub use words::Words;

@@ -30,7 +30,7 @@ pub type Groups = [Option<Range<usize>>; MAX_GROUPS];
 
 /// The flags of a pattern, in addition to its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Options {
+pub struct PatternOptions {
     /// Matches ASCII letters in either case. Default: false.
     pub ignore_case: bool,
     /// Lets `^` and `$` match at line feeds too. Default: true, as in ModSecurity 3.
@@ -39,7 +39,7 @@ pub struct Options {
     pub captures: bool,
 }
 
-impl Default for Options {
+impl Default for PatternOptions {
     fn default() -> Self {
         Self { ignore_case: false, multi_line: true, captures: false }
     }
@@ -88,7 +88,7 @@ pub struct Pattern {
 
 impl Pattern {
     /// Compiles a pattern. It need not be UTF-8.
-    pub fn new(pattern: &[u8], options: Options) -> Result<Self, PatternError> {
+    pub fn new(pattern: &[u8], options: PatternOptions) -> Result<Self, PatternError> {
         let hir = parse(pattern, options)?;
         let captures = if options.captures { WhichCaptures::All } else { WhichCaptures::Implicit };
         let config = Config::new()
@@ -140,7 +140,7 @@ impl Pattern {
 }
 
 /// A pattern as it is understood, not compiled.
-pub(crate) fn parse(pattern: &[u8], options: Options) -> Result<Hir, PatternError> {
+pub(crate) fn parse(pattern: &[u8], options: PatternOptions) -> Result<Hir, PatternError> {
     if pattern.len() > MAX_PATTERN {
         return Err(PatternError::whole(format!("the pattern is longer than {MAX_PATTERN} bytes")));
     }

@@ -1,6 +1,6 @@
 //! From PCRE's syntax, in which rules are written, to that of the `regex` crate.
 
-use super::class::{self, ByteSet, named_escape};
+use super::class::{self, ClassBytes, named_escape};
 use super::pattern::PatternError;
 
 /// The pattern in the syntax of the `regex` crate without Unicode: common syntax unchanged, bytes beyond ASCII and
@@ -171,7 +171,7 @@ fn flags(cursor: &mut Cursor<'_>, out: &mut String) -> Result<(), PatternError> 
 /// The meaning of an escape.
 pub(super) enum Escaped<'a> {
     Byte(u8),
-    Set(ByteSet),
+    Set(ClassBytes),
     /// Something between bytes, or several of them, as the `regex` crate writes it.
     Syntax(&'static str),
     /// `\Q...\E`.

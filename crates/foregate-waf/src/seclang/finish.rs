@@ -2,7 +2,7 @@
 
 use foldhash::HashMap;
 
-use super::action::{Said, Skip};
+use super::action::{DisruptiveChoice, Skip};
 use super::findings::Findings;
 use super::nearest::nearest;
 use super::rule::{Draft, DraftLink, Drafts, Marker, in_effect};
@@ -116,7 +116,7 @@ fn rule(draft: Draft) -> Rule {
     let DraftLink { place, actions, .. } = draft.links.into_iter().next().expect("a draft has a link");
     let status = actions.status.or(defaults.status);
     let disruptive = match actions.disruptive {
-        None | Some(Said::Block) => defaults.disruptive.clone(),
+        None | Some(DisruptiveChoice::Block) => defaults.disruptive.clone(),
         Some(said) => said,
     };
     Rule {
@@ -126,11 +126,11 @@ fn rule(draft: Draft) -> Rule {
         links,
         disruptive: match disruptive {
             // A default cannot be `block`.
-            Said::Pass | Said::Block => Disruptive::Pass,
-            Said::Allow(scope) => Disruptive::Allow(scope),
-            Said::Deny => Disruptive::Deny { status: status.unwrap_or(DENIED) },
-            Said::Drop => Disruptive::Drop,
-            Said::Redirect(to) => {
+            DisruptiveChoice::Pass | DisruptiveChoice::Block => Disruptive::Pass,
+            DisruptiveChoice::Allow(scope) => Disruptive::Allow(scope),
+            DisruptiveChoice::Deny => Disruptive::Deny { status: status.unwrap_or(DENIED) },
+            DisruptiveChoice::Drop => Disruptive::Drop,
+            DisruptiveChoice::Redirect(to) => {
                 let status = status.filter(|status| (300..400).contains(status)).unwrap_or(REDIRECTED);
                 Disruptive::Redirect { status, to }
             }

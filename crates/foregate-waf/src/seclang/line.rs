@@ -12,12 +12,12 @@ pub(super) struct Line {
     /// Its text, without white space around it.
     pub(super) text: String,
     /// Where its lines start, the first first.
-    starts: Vec<Start>,
+    starts: Vec<LineStart>,
 }
 
 /// From byte `at` of the text on, up to the next start, it is this line of the file from this column on.
 #[derive(Debug)]
-struct Start {
+struct LineStart {
     at: usize,
     line: u32,
     column: u32,
@@ -39,7 +39,7 @@ impl Line {
 
     /// An empty line at this place, for errors that concern a place and no text.
     pub(super) fn at(line: u32, column: u32) -> Self {
-        Self { text: String::new(), starts: vec![Start { at: 0, line, column }] }
+        Self { text: String::new(), starts: vec![LineStart { at: 0, line, column }] }
     }
 
     /// Adds one line of the file; `None` if that exceeds [`MAX_DIRECTIVE`].
@@ -48,7 +48,7 @@ impl Line {
             return None;
         }
         let column = u32::try_from(indent + 1).unwrap_or(u32::MAX);
-        self.starts.push(Start { at: self.text.len(), line: number, column });
+        self.starts.push(LineStart { at: self.text.len(), line: number, column });
         self.text.push_str(text);
         Some(())
     }

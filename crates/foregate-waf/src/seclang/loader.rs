@@ -69,7 +69,7 @@ pub fn load(sources: &[Source], files: &mut dyn Files) -> Result<RuleSet, Vec<Pr
         shelf: Shelf { files, data: Data::default(), bytes: 0 },
         findings: Findings::new(),
         drafts: Drafts::default(),
-        said: setting::Said::default(),
+        said: setting::DirectiveSettings::default(),
         updates: Vec::new(),
         open: Vec::new(),
         count: 0,
@@ -139,7 +139,7 @@ struct Loader<'f> {
     shelf: Shelf<'f>,
     findings: Findings,
     drafts: Drafts,
-    said: setting::Said,
+    said: setting::DirectiveSettings,
     updates: Vec<Update>,
     /// Files being read, each included by the one before it.
     open: Vec<String>,

@@ -12,7 +12,7 @@ use crate::model::{ByteSet, Comparison, Network, NetworkError, Operator, Phrases
 
 /// The way in which an operator uses its argument.
 #[derive(Clone, Copy)]
-enum Make {
+enum MakeOperator {
     /// There is none.
     Plain(fn() -> Operator),
     Pattern(fn(Regex) -> Operator),
@@ -29,38 +29,38 @@ enum Make {
 }
 
 /// Every operator, sorted by name.
-const OPERATORS: &[(&str, Make)] = &[
-    ("beginsWith", Make::Text(Operator::BeginsWith)),
-    ("contains", Make::Text(Operator::Contains)),
-    ("containsWord", Make::Text(Operator::ContainsWord)),
-    ("detectSQLi", Make::Plain(|| Operator::DetectSqli)),
-    ("detectXSS", Make::Plain(|| Operator::DetectXss)),
-    ("endsWith", Make::Text(Operator::EndsWith)),
-    ("eq", Make::Number(Comparison::Equal)),
-    ("ge", Make::Number(Comparison::AtLeast)),
-    ("gt", Make::Number(Comparison::Above)),
-    ("ipMatch", Make::Networks),
-    ("ipMatchF", Make::NetworksOf),
-    ("ipMatchFromFile", Make::NetworksOf),
-    ("le", Make::Number(Comparison::AtMost)),
-    ("lt", Make::Number(Comparison::Below)),
-    ("noMatch", Make::Plain(|| Operator::Never)),
-    ("pm", Make::Phrases),
-    ("pmFromFile", Make::PhrasesOf),
-    ("pmf", Make::PhrasesOf),
-    ("rx", Make::Pattern(Operator::Rx)),
-    ("rxGlobal", Make::Pattern(Operator::RxGlobal)),
-    ("streq", Make::AnyText(Operator::StrEq)),
-    ("strmatch", Make::Text(Operator::StrMatch)),
-    ("unconditionalMatch", Make::Plain(|| Operator::Unconditional)),
-    ("validateByteRange", Make::Bytes),
-    ("validateUrlEncoding", Make::Plain(|| Operator::ValidateUrlEncoding)),
-    ("validateUtf8Encoding", Make::Plain(|| Operator::ValidateUtf8Encoding)),
-    ("verifyCC", Make::Pattern(Operator::VerifyCreditCard)),
-    ("verifyCPF", Make::Pattern(Operator::VerifyCpf)),
-    ("verifySSN", Make::Pattern(Operator::VerifySsn)),
-    ("verifySVNR", Make::Pattern(Operator::VerifySvnr)),
-    ("within", Make::AnyText(Operator::Within)),
+const OPERATORS: &[(&str, MakeOperator)] = &[
+    ("beginsWith", MakeOperator::Text(Operator::BeginsWith)),
+    ("contains", MakeOperator::Text(Operator::Contains)),
+    ("containsWord", MakeOperator::Text(Operator::ContainsWord)),
+    ("detectSQLi", MakeOperator::Plain(|| Operator::DetectSqli)),
+    ("detectXSS", MakeOperator::Plain(|| Operator::DetectXss)),
+    ("endsWith", MakeOperator::Text(Operator::EndsWith)),
+    ("eq", MakeOperator::Number(Comparison::Equal)),
+    ("ge", MakeOperator::Number(Comparison::AtLeast)),
+    ("gt", MakeOperator::Number(Comparison::Above)),
+    ("ipMatch", MakeOperator::Networks),
+    ("ipMatchF", MakeOperator::NetworksOf),
+    ("ipMatchFromFile", MakeOperator::NetworksOf),
+    ("le", MakeOperator::Number(Comparison::AtMost)),
+    ("lt", MakeOperator::Number(Comparison::Below)),
+    ("noMatch", MakeOperator::Plain(|| Operator::Never)),
+    ("pm", MakeOperator::Phrases),
+    ("pmFromFile", MakeOperator::PhrasesOf),
+    ("pmf", MakeOperator::PhrasesOf),
+    ("rx", MakeOperator::Pattern(Operator::Rx)),
+    ("rxGlobal", MakeOperator::Pattern(Operator::RxGlobal)),
+    ("streq", MakeOperator::AnyText(Operator::StrEq)),
+    ("strmatch", MakeOperator::Text(Operator::StrMatch)),
+    ("unconditionalMatch", MakeOperator::Plain(|| Operator::Unconditional)),
+    ("validateByteRange", MakeOperator::Bytes),
+    ("validateUrlEncoding", MakeOperator::Plain(|| Operator::ValidateUrlEncoding)),
+    ("validateUtf8Encoding", MakeOperator::Plain(|| Operator::ValidateUtf8Encoding)),
+    ("verifyCC", MakeOperator::Pattern(Operator::VerifyCreditCard)),
+    ("verifyCPF", MakeOperator::Pattern(Operator::VerifyCpf)),
+    ("verifySSN", MakeOperator::Pattern(Operator::VerifySsn)),
+    ("verifySVNR", MakeOperator::Pattern(Operator::VerifySvnr)),
+    ("within", MakeOperator::AnyText(Operator::Within)),
 ];
 
 const OF_PROXY: &str = "the proxy's own rules know countries and lists of addresses";
@@ -127,28 +127,30 @@ fn known(
         return None;
     };
     match (make, argument.raw.is_empty()) {
-        (Make::Plain(_) | Make::AnyText(_), true) | (_, false) => {}
+        (MakeOperator::Plain(_) | MakeOperator::AnyText(_), true) | (_, false) => {}
         (_, true) => {
             findings.error(argument.at, format!("`@{name}` needs an argument"), None);
             return None;
         }
     }
     match *make {
-        Make::Plain(_) if !argument.raw.is_empty() => {
+        MakeOperator::Plain(_) if !argument.raw.is_empty() => {
             findings.error(argument.at, format!("`@{name}` takes no argument"), None);
             None
         }
-        Make::Plain(make) => Some(make()),
-        Make::Pattern(make) => patterned(argument, &format!("the pattern of `@{name}`"), make, findings),
-        Make::Text(make) | Make::AnyText(make) => template(argument, findings).map(make),
-        Make::Number(comparison) => {
+        MakeOperator::Plain(make) => Some(make()),
+        MakeOperator::Pattern(make) => {
+            patterned(argument, &format!("the pattern of `@{name}`"), make, findings)
+        }
+        MakeOperator::Text(make) | MakeOperator::AnyText(make) => template(argument, findings).map(make),
+        MakeOperator::Number(comparison) => {
             number(argument, findings).map(|number| Operator::Compare(comparison, number))
         }
-        Make::Phrases => phrases(argument, findings).map(Operator::Pm),
-        Make::PhrasesOf => shelf.phrases(argument, findings).map(Operator::Pm),
-        Make::Networks => networks(argument, findings).map(Operator::IpMatch),
-        Make::NetworksOf => shelf.networks(argument, findings).map(Operator::IpMatch),
-        Make::Bytes => bytes(argument, findings).map(Operator::ValidateByteRange),
+        MakeOperator::Phrases => phrases(argument, findings).map(Operator::Pm),
+        MakeOperator::PhrasesOf => shelf.phrases(argument, findings).map(Operator::Pm),
+        MakeOperator::Networks => networks(argument, findings).map(Operator::IpMatch),
+        MakeOperator::NetworksOf => shelf.networks(argument, findings).map(Operator::IpMatch),
+        MakeOperator::Bytes => bytes(argument, findings).map(Operator::ValidateByteRange),
     }
 }
 

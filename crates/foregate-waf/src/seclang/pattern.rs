@@ -6,12 +6,12 @@ use super::findings::Findings;
 use super::limits::{COSTLY_PATTERN, MAX_PATTERN_COST};
 use super::line::Part;
 use crate::model::Regex;
-use crate::scan::{self, Options, PatternError};
+use crate::scan::{self, PatternError, PatternOptions};
 
 /// The pattern in `part`; `None` if it is wrong, which is told.
 pub(super) fn regex(part: Part<'_>, findings: &mut Findings) -> Option<Regex> {
     let text = part.text();
-    let hir = match scan::parse(text.as_bytes(), Options::default()) {
+    let hir = match scan::parse(text.as_bytes(), PatternOptions::default()) {
         Ok(hir) => hir,
         Err(error) => {
             refused(part, &text, &error, findings);

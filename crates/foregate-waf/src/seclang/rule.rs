@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::action::{Actions, Class, Said, Verb};
+use super::action::{Actions, Class, DisruptiveChoice, Verb};
 use super::findings::Findings;
 use super::limits::{MAX_CHAIN, MAX_MARKERS, MAX_RULES};
 use super::line::Part;
@@ -32,7 +32,7 @@ pub(super) struct DraftLink {
 
 /// The defaults of a phase: `SecDefaultAction`.
 pub(super) struct Defaults {
-    pub(super) disruptive: Said,
+    pub(super) disruptive: DisruptiveChoice,
     pub(super) status: Option<u16>,
     pub(super) log: bool,
     pub(super) audit_log: bool,
@@ -42,7 +42,13 @@ pub(super) struct Defaults {
 impl Default for Defaults {
     /// The defaults without a `SecDefaultAction`.
     fn default() -> Self {
-        Self { disruptive: Said::Pass, status: None, log: true, audit_log: true, transformations: Vec::new() }
+        Self {
+            disruptive: DisruptiveChoice::Pass,
+            status: None,
+            log: true,
+            audit_log: true,
+            transformations: Vec::new(),
+        }
     }
 }
 

@@ -22,7 +22,7 @@ const BEYOND: &[(&str, BeyondLimit)] =
 
 /// Settings so far.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct DirectiveSettings {
     pub(super) settings: Settings,
     /// Set once types of responses were named: the first ones replace the defaults.
     types_named: bool,
@@ -30,11 +30,11 @@ pub(super) struct Said {
 
 /// The effect of a directive.
 #[derive(Clone, Copy)]
-enum Effect {
+enum DirectiveEffect {
     /// Sets something; one argument.
-    Set(fn(&mut Said, Part<'_>, &mut Findings) -> Option<()>),
+    Set(fn(&mut DirectiveSettings, Part<'_>, &mut Findings) -> Option<()>),
     /// Sets something; at least one argument, or any number.
-    SetAll(fn(&mut Said, &[Part<'_>], &mut Findings) -> Option<()>),
+    SetAll(fn(&mut DirectiveSettings, &[Part<'_>], &mut Findings) -> Option<()>),
     /// No effect, with the reason.
     None(&'static str),
     /// No effect unless the argument differs from this one, with the reason.
@@ -57,14 +57,17 @@ const COOKIES: &str = "cookies are always taken apart as browsers send them";
 const UNSIGNED: &str = "pages are not signed";
 
 /// Every directive that is neither a rule nor about rules, sorted by name.
-const DIRECTIVES: &[(&str, Effect)] = &[
+const DIRECTIVES: &[(&str, DirectiveEffect)] = &[
     (
         "SecArgumentSeparator",
-        Effect::NoneBut("&", "arguments are separated by `&`, and what stands between `;` is seen besides"),
+        DirectiveEffect::NoneBut(
+            "&",
+            "arguments are separated by `&`, and what stands between `;` is seen besides",
+        ),
     ),
     (
         "SecArgumentsLimit",
-        Effect::Set(|said, part, findings| {
+        DirectiveEffect::Set(|said, part, findings| {
             said.settings.arguments_limit =
                 action::number(part, 1..=u32::MAX, "a number of arguments", findings)?;
             Some(())
@@ -72,38 +75,38 @@ const DIRECTIVES: &[(&str, Effect)] = &[
     ),
     (
         "SecAuditEngine",
-        Effect::Set(|said, part, findings| {
+        DirectiveEffect::Set(|said, part, findings| {
             said.settings.audit_engine = choice(part, AUDIT_ENGINES, findings)?;
             Some(())
         }),
     ),
-    ("SecAuditLog", Effect::None(LOG)),
-    ("SecAuditLog2", Effect::None(LOG)),
-    ("SecAuditLogDirMode", Effect::None(LOG)),
-    ("SecAuditLogFileMode", Effect::None(LOG)),
-    ("SecAuditLogFormat", Effect::None(LOG)),
+    ("SecAuditLog", DirectiveEffect::None(LOG)),
+    ("SecAuditLog2", DirectiveEffect::None(LOG)),
+    ("SecAuditLogDirMode", DirectiveEffect::None(LOG)),
+    ("SecAuditLogFileMode", DirectiveEffect::None(LOG)),
+    ("SecAuditLogFormat", DirectiveEffect::None(LOG)),
     (
         "SecAuditLogParts",
-        Effect::Set(|said, part, findings| {
+        DirectiveEffect::Set(|said, part, findings| {
             said.settings.audit_parts = audit_parts(part, findings)?;
             Some(())
         }),
     ),
-    ("SecAuditLogPrefix", Effect::None(LOG)),
+    ("SecAuditLogPrefix", DirectiveEffect::None(LOG)),
     (
         "SecAuditLogRelevantStatus",
-        Effect::Set(|said, part, findings| {
+        DirectiveEffect::Set(|said, part, findings| {
             said.settings.audit_relevant_status = status::statuses(part, findings)?;
             Some(())
         }),
     ),
-    ("SecAuditLogStorageDir", Effect::None(LOG)),
-    ("SecAuditLogType", Effect::NoneBut("Serial", LOG)),
-    ("SecCacheTransformations", Effect::None("values are transformed once whatever it says")),
-    ("SecChrootDir", Effect::None("where the proxy runs is said by what starts it")),
+    ("SecAuditLogStorageDir", DirectiveEffect::None(LOG)),
+    ("SecAuditLogType", DirectiveEffect::NoneBut("Serial", LOG)),
+    ("SecCacheTransformations", DirectiveEffect::None("values are transformed once whatever it says")),
+    ("SecChrootDir", DirectiveEffect::None("where the proxy runs is said by what starts it")),
     (
         "SecCollectionTimeout",
-        Effect::Set(|said, part, findings| {
+        DirectiveEffect::Set(|said, part, findings| {
             said.settings.collection_timeout =
                 action::number(part, 1..=u32::MAX, "a number of seconds", findings)?;
             Some(())
@@ -111,62 +114,68 @@ const DIRECTIVES: &[(&str, Effect)] = &[
     ),
     (
         "SecComponentSignature",
-        Effect::Set(|said, part, _| {
+        DirectiveEffect::Set(|said, part, _| {
             said.settings.components.push(part.text().into());
             Some(())
         }),
     ),
-    ("SecConnEngine", Effect::NoneBut("Off", CONNECTIONS)),
-    ("SecConnReadStateLimit", Effect::None(CONNECTIONS)),
-    ("SecConnWriteStateLimit", Effect::None(CONNECTIONS)),
-    ("SecContentInjection", Effect::NoneBut("Off", "bodies are not rewritten by rules")),
-    ("SecCookieFormat", Effect::NoneBut("0", COOKIES)),
-    ("SecCookieV0Separator", Effect::NoneBut(";", COOKIES)),
-    ("SecDataDir", Effect::None(MEMORY)),
-    ("SecDataset", Effect::Refused("a list in a file is `@pmFromFile` or `@ipMatchFromFile`")),
-    ("SecDebugLog", Effect::None(DIAGNOSTICS)),
-    ("SecDebugLogLevel", Effect::None(DIAGNOSTICS)),
-    ("SecDisableBackendCompression", Effect::None("what the proxy asks of origins is said by routes")),
-    ("SecGeoLookupDb", Effect::None(UNASKED)),
-    ("SecGsbLookupDb", Effect::None(UNASKED)),
-    ("SecGuardianLog", Effect::None(LOG)),
-    ("SecHashEngine", Effect::RefusedBut("Off", UNSIGNED)),
-    ("SecHashKey", Effect::None(UNSIGNED)),
-    ("SecHashMethodPm", Effect::None(UNSIGNED)),
-    ("SecHashMethodRx", Effect::None(UNSIGNED)),
-    ("SecHashParam", Effect::None(UNSIGNED)),
-    ("SecHttpBlKey", Effect::None(UNASKED)),
-    ("SecIgnoreRuleCompilationErrors", Effect::RefusedBut("Off", "rules that are wrong are never left out")),
-    ("SecInterceptOnError", Effect::None("an operator has no errors once it is loaded")),
+    ("SecConnEngine", DirectiveEffect::NoneBut("Off", CONNECTIONS)),
+    ("SecConnReadStateLimit", DirectiveEffect::None(CONNECTIONS)),
+    ("SecConnWriteStateLimit", DirectiveEffect::None(CONNECTIONS)),
+    ("SecContentInjection", DirectiveEffect::NoneBut("Off", "bodies are not rewritten by rules")),
+    ("SecCookieFormat", DirectiveEffect::NoneBut("0", COOKIES)),
+    ("SecCookieV0Separator", DirectiveEffect::NoneBut(";", COOKIES)),
+    ("SecDataDir", DirectiveEffect::None(MEMORY)),
+    ("SecDataset", DirectiveEffect::Refused("a list in a file is `@pmFromFile` or `@ipMatchFromFile`")),
+    ("SecDebugLog", DirectiveEffect::None(DIAGNOSTICS)),
+    ("SecDebugLogLevel", DirectiveEffect::None(DIAGNOSTICS)),
+    (
+        "SecDisableBackendCompression",
+        DirectiveEffect::None("what the proxy asks of origins is said by routes"),
+    ),
+    ("SecGeoLookupDb", DirectiveEffect::None(UNASKED)),
+    ("SecGsbLookupDb", DirectiveEffect::None(UNASKED)),
+    ("SecGuardianLog", DirectiveEffect::None(LOG)),
+    ("SecHashEngine", DirectiveEffect::RefusedBut("Off", UNSIGNED)),
+    ("SecHashKey", DirectiveEffect::None(UNSIGNED)),
+    ("SecHashMethodPm", DirectiveEffect::None(UNSIGNED)),
+    ("SecHashMethodRx", DirectiveEffect::None(UNSIGNED)),
+    ("SecHashParam", DirectiveEffect::None(UNSIGNED)),
+    ("SecHttpBlKey", DirectiveEffect::None(UNASKED)),
+    (
+        "SecIgnoreRuleCompilationErrors",
+        DirectiveEffect::RefusedBut("Off", "rules that are wrong are never left out"),
+    ),
+    ("SecInterceptOnError", DirectiveEffect::None("an operator has no errors once it is loaded")),
     (
         "SecParseXmlIntoArgs",
-        Effect::Set(|said, part, findings| {
+        DirectiveEffect::Set(|said, part, findings| {
             said.settings.xml_arguments = choice(part, XML_ARGUMENTS, findings)?;
             Some(())
         }),
     ),
-    ("SecPcreMatchLimit", Effect::None(LINEAR)),
-    ("SecPcreMatchLimitRecursion", Effect::None(LINEAR)),
-    ("SecReadStateLimit", Effect::None(CONNECTIONS)),
-    ("SecRemoteRules", Effect::Refused("rules are read from files")),
-    ("SecRemoteRulesFailAction", Effect::None("rules are read from files")),
+    ("SecPcreMatchLimit", DirectiveEffect::None(LINEAR)),
+    ("SecPcreMatchLimitRecursion", DirectiveEffect::None(LINEAR)),
+    ("SecReadStateLimit", DirectiveEffect::None(CONNECTIONS)),
+    ("SecRemoteRules", DirectiveEffect::Refused("rules are read from files")),
+    ("SecRemoteRulesFailAction", DirectiveEffect::None("rules are read from files")),
     (
         "SecRequestBodyAccess",
-        Effect::Set(|said, part, findings| {
+        DirectiveEffect::Set(|said, part, findings| {
             said.settings.request_body_access = choice(part, SWITCH, findings)?;
             Some(())
         }),
     ),
     (
         "SecRequestBodyInMemoryLimit",
-        Effect::Set(|said, part, findings| {
+        DirectiveEffect::Set(|said, part, findings| {
             said.settings.request_body_in_memory_limit = bytes(part, findings)?;
             Some(())
         }),
     ),
     (
         "SecRequestBodyJsonDepthLimit",
-        Effect::Set(|said, part, findings| {
+        DirectiveEffect::Set(|said, part, findings| {
             said.settings.request_body_json_depth_limit =
                 action::number(part, 1..=u32::MAX, "a number of levels", findings)?;
             Some(())
@@ -174,7 +183,7 @@ const DIRECTIVES: &[(&str, Effect)] = &[
     ),
     (
         "SecRequestBodyLimit",
-        Effect::Set(|said, part, findings| {
+        DirectiveEffect::Set(|said, part, findings| {
             said.settings.request_body_limit = bytes(part, findings)?;
             said.settings.request_body_limit_said = true;
             Some(())
@@ -182,7 +191,7 @@ const DIRECTIVES: &[(&str, Effect)] = &[
     ),
     (
         "SecRequestBodyLimitAction",
-        Effect::Set(|said, part, findings| {
+        DirectiveEffect::Set(|said, part, findings| {
             said.settings.request_body_limit_action = choice(part, BEYOND, findings)?;
             said.settings.request_body_limit_action_said = true;
             Some(())
@@ -190,79 +199,79 @@ const DIRECTIVES: &[(&str, Effect)] = &[
     ),
     (
         "SecRequestBodyNoFilesLimit",
-        Effect::Set(|said, part, findings| {
+        DirectiveEffect::Set(|said, part, findings| {
             said.settings.request_body_no_files_limit = bytes(part, findings)?;
             Some(())
         }),
     ),
-    ("SecRequestEncoding", Effect::None("values are bytes, whatever their encoding")),
+    ("SecRequestEncoding", DirectiveEffect::None("values are bytes, whatever their encoding")),
     (
         "SecResponseBodyAccess",
-        Effect::Set(|said, part, findings| {
+        DirectiveEffect::Set(|said, part, findings| {
             said.settings.response_body_access = choice(part, SWITCH, findings)?;
             Some(())
         }),
     ),
     (
         "SecResponseBodyLimit",
-        Effect::Set(|said, part, findings| {
+        DirectiveEffect::Set(|said, part, findings| {
             said.settings.response_body_limit = bytes(part, findings)?;
             Some(())
         }),
     ),
     (
         "SecResponseBodyLimitAction",
-        Effect::Set(|said, part, findings| {
+        DirectiveEffect::Set(|said, part, findings| {
             said.settings.response_body_limit_action = choice(part, BEYOND, findings)?;
             Some(())
         }),
     ),
-    ("SecResponseBodyMimeType", Effect::SetAll(response_body_types)),
-    ("SecResponseBodyMimeTypesClear", Effect::SetAll(clear_response_body_types)),
+    ("SecResponseBodyMimeType", DirectiveEffect::SetAll(response_body_types)),
+    ("SecResponseBodyMimeTypesClear", DirectiveEffect::SetAll(clear_response_body_types)),
     (
         "SecRuleEngine",
-        Effect::Set(|said, part, findings| {
+        DirectiveEffect::Set(|said, part, findings| {
             said.settings.engine = Some(choice(part, ENGINES, findings)?);
             Some(())
         }),
     ),
-    ("SecRuleInheritance", Effect::NoneBut("On", "which rules hold where is said by routes")),
-    ("SecRulePerfTime", Effect::None("the proxy's metrics say how long rules take")),
-    ("SecRuleScript", Effect::Refused("no scripts are run")),
+    ("SecRuleInheritance", DirectiveEffect::NoneBut("On", "which rules hold where is said by routes")),
+    ("SecRulePerfTime", DirectiveEffect::None("the proxy's metrics say how long rules take")),
+    ("SecRuleScript", DirectiveEffect::Refused("no scripts are run")),
     (
         "SecSensorId",
-        Effect::Set(|said, part, _| {
+        DirectiveEffect::Set(|said, part, _| {
             said.settings.sensor_id = Some(part.text().into());
             Some(())
         }),
     ),
-    ("SecServerSignature", Effect::None("the `Server` field is said by routes")),
-    ("SecStatusEngine", Effect::NoneBut("Off", "nothing is reported to anybody")),
-    ("SecStreamInBodyInspection", Effect::NoneBut("Off", BODIES)),
-    ("SecStreamOutBodyInspection", Effect::NoneBut("Off", BODIES)),
-    ("SecTmpDir", Effect::None(DISK)),
-    ("SecTmpSaveUploadedFiles", Effect::NoneBut("Off", DISK)),
-    ("SecUnicodeCodePage", Effect::None("`SecUnicodeMapFile` names the page with its file")),
-    ("SecUploadDir", Effect::None(DISK)),
+    ("SecServerSignature", DirectiveEffect::None("the `Server` field is said by routes")),
+    ("SecStatusEngine", DirectiveEffect::NoneBut("Off", "nothing is reported to anybody")),
+    ("SecStreamInBodyInspection", DirectiveEffect::NoneBut("Off", BODIES)),
+    ("SecStreamOutBodyInspection", DirectiveEffect::NoneBut("Off", BODIES)),
+    ("SecTmpDir", DirectiveEffect::None(DISK)),
+    ("SecTmpSaveUploadedFiles", DirectiveEffect::NoneBut("Off", DISK)),
+    ("SecUnicodeCodePage", DirectiveEffect::None("`SecUnicodeMapFile` names the page with its file")),
+    ("SecUploadDir", DirectiveEffect::None(DISK)),
     (
         "SecUploadFileLimit",
-        Effect::Set(|said, part, findings| {
+        DirectiveEffect::Set(|said, part, findings| {
             said.settings.upload_file_limit =
                 action::number(part, 1..=u32::MAX, "a number of files", findings)?;
             Some(())
         }),
     ),
-    ("SecUploadFileMode", Effect::None(DISK)),
-    ("SecUploadKeepFiles", Effect::NoneBut("Off", DISK)),
+    ("SecUploadFileMode", DirectiveEffect::None(DISK)),
+    ("SecUploadKeepFiles", DirectiveEffect::NoneBut("Off", DISK)),
     (
         "SecWebAppId",
-        Effect::Set(|said, part, _| {
+        DirectiveEffect::Set(|said, part, _| {
             said.settings.web_app_id = Some(part.text().into());
             Some(())
         }),
     ),
-    ("SecWriteStateLimit", Effect::None(CONNECTIONS)),
-    ("SecXmlExternalEntity", Effect::NoneBut("Off", "XML entities are never loaded")),
+    ("SecWriteStateLimit", DirectiveEffect::None(CONNECTIONS)),
+    ("SecXmlExternalEntity", DirectiveEffect::NoneBut("Off", "XML entities are never loaded")),
 ];
 
 /// The names of these directives.
@@ -272,7 +281,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 
 /// Applies a directive. Returns false if there is none of this name, which is not recorded.
 pub(super) fn directive(
-    said: &mut Said,
+    said: &mut DirectiveSettings,
     name: Part<'_>,
     arguments: &[Part<'_>],
     findings: &mut Findings,
@@ -284,22 +293,22 @@ pub(super) fn directive(
     let says = |text: &str| matches!(arguments, [one] if one.text().eq_ignore_ascii_case(text));
     let no_effect = |reason: &str| format!("`{known}` has no effect: {reason}");
     match (*effect, arguments) {
-        (Effect::NoneBut(text, _) | Effect::RefusedBut(text, _), _) if says(text) => {}
-        (Effect::None(reason) | Effect::NoneBut(_, reason), _) => {
+        (DirectiveEffect::NoneBut(text, _) | DirectiveEffect::RefusedBut(text, _), _) if says(text) => {}
+        (DirectiveEffect::None(reason) | DirectiveEffect::NoneBut(_, reason), _) => {
             findings.warn(name.at, no_effect(reason), None);
         }
-        (Effect::Refused(reason) | Effect::RefusedBut(_, reason), _) => {
+        (DirectiveEffect::Refused(reason) | DirectiveEffect::RefusedBut(_, reason), _) => {
             findings.error(name.at, format!("`{known}` is not offered: {reason}"), None);
         }
-        (Effect::Set(set), [argument]) => {
+        (DirectiveEffect::Set(set), [argument]) => {
             // An error has been recorded.
             let _ = set(said, *argument, findings);
         }
-        (Effect::Set(_), _) => {
+        (DirectiveEffect::Set(_), _) => {
             let message = format!("`{known}` takes one argument, not {}", arguments.len());
             findings.error(name.at, message, None);
         }
-        (Effect::SetAll(set), arguments) => {
+        (DirectiveEffect::SetAll(set), arguments) => {
             let _ = set(said, arguments, findings);
         }
     }
@@ -341,7 +350,11 @@ fn bytes(part: Part<'_>, findings: &mut Findings) -> Option<u64> {
     action::number(part, 0..=u64::MAX, "a number of bytes", findings)
 }
 
-fn response_body_types(said: &mut Said, types: &[Part<'_>], findings: &mut Findings) -> Option<()> {
+fn response_body_types(
+    said: &mut DirectiveSettings,
+    types: &[Part<'_>],
+    findings: &mut Findings,
+) -> Option<()> {
     if !std::mem::replace(&mut said.types_named, true) {
         said.settings.response_body_types.clear();
     }
@@ -358,7 +371,11 @@ fn response_body_types(said: &mut Said, types: &[Part<'_>], findings: &mut Findi
     Some(())
 }
 
-fn clear_response_body_types(said: &mut Said, arguments: &[Part<'_>], findings: &mut Findings) -> Option<()> {
+fn clear_response_body_types(
+    said: &mut DirectiveSettings,
+    arguments: &[Part<'_>],
+    findings: &mut Findings,
+) -> Option<()> {
     if let [argument, ..] = arguments {
         findings.error(argument.at, "`SecResponseBodyMimeTypesClear` takes no argument", None);
     }

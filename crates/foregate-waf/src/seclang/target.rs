@@ -4,7 +4,7 @@ use super::findings::Findings;
 use super::limits::MAX_TARGETS;
 use super::line::{Part, end_of_quoted};
 use super::pattern;
-use crate::model::{Exclusion, Kind, Selector, Target, Variable, XPath};
+use crate::model::{Exclusion, Selector, Target, Variable, VariableKind, XPath};
 
 /// Other names of variables.
 const ALIASES: &[(&str, Variable)] =
@@ -121,7 +121,7 @@ fn first(part: Part<'_>) -> (Part<'_>, Option<Part<'_>>) {
 
 fn is_document(name: &str) -> bool {
     let name = name.trim().trim_start_matches(['!', '&']);
-    variable_named(name).is_some_and(|variable| variable.kind() == Kind::Document)
+    variable_named(name).is_some_and(|variable| variable.kind() == VariableKind::Document)
 }
 
 /// Where a pattern that starts with this slash has its last: before the next target or the end.
@@ -163,18 +163,18 @@ fn selected(part: Part<'_>, excluded: bool, findings: &mut Findings) -> Option<(
     let (name, selector) = part.split(':').map_or((part, None), |(name, selector)| (name, Some(selector)));
     let found = variable(name.raw, name.at, findings)?;
     let Some(selector) = selector else {
-        if found.kind() == Kind::Document && !excluded {
+        if found.kind() == VariableKind::Document && !excluded {
             findings.error(part.at, format!("`{found}` needs an XPath"), Some(x_paths()));
             return None;
         }
         return Some((found, None));
     };
-    if found.kind() == Kind::Scalar {
+    if found.kind() == VariableKind::Scalar {
         let message = format!("`{found}` is one value: it has no element `{}`", selector.text());
         findings.error(selector.at, message, None);
         return None;
     }
-    let selector = if found.kind() == Kind::Document {
+    let selector = if found.kind() == VariableKind::Document {
         x_path(selector, findings)?
     } else {
         element(selector, &found, findings)?

@@ -3,7 +3,7 @@
 use super::findings::Findings;
 use super::line::Part;
 use super::target::variable;
-use crate::model::{Kind, Macro, Number, Piece, Template, Variable};
+use crate::model::{Macro, Number, Piece, Template, Variable, VariableKind};
 
 /// A text in which macros may stand; `None` if one is wrong, which is told.
 pub(super) fn template(part: Part<'_>, findings: &mut Findings) -> Option<Template> {
@@ -36,11 +36,11 @@ fn macro_of(part: Part<'_>, findings: &mut Findings) -> Option<Macro> {
     };
     let variable = variable(name, at, findings)?;
     match (variable.kind(), element) {
-        (Kind::Document, _) => {
+        (VariableKind::Document, _) => {
             findings.error(at, format!("`{variable}` cannot stand in a macro"), None);
             None
         }
-        (Kind::Scalar, Some(_)) => {
+        (VariableKind::Scalar, Some(_)) => {
             findings.error(at, format!("`{variable}` is one value and has no elements"), None);
             None
         }

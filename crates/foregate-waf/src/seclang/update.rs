@@ -11,10 +11,10 @@ use crate::model::{Exclusion, Index, Place, RuleId, RuleSelection, Target};
 /// Such a directive.
 pub(super) struct Update {
     place: Place,
-    change: Change,
+    change: DraftChange,
 }
 
-enum Change {
+enum DraftChange {
     Remove(RuleSelection),
     Targets {
         rules: RuleSelection,
@@ -30,7 +30,7 @@ enum Change {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum UpdateKind {
     RemoveById,
     RemoveByMessage,
     RemoveByTag,
@@ -41,14 +41,14 @@ enum Kind {
 }
 
 /// These directives, sorted by name.
-const DIRECTIVES: &[(&str, Kind)] = &[
-    ("SecRuleRemoveById", Kind::RemoveById),
-    ("SecRuleRemoveByMsg", Kind::RemoveByMessage),
-    ("SecRuleRemoveByTag", Kind::RemoveByTag),
-    ("SecRuleUpdateActionById", Kind::ActionById),
-    ("SecRuleUpdateTargetById", Kind::TargetById),
-    ("SecRuleUpdateTargetByMsg", Kind::TargetByMessage),
-    ("SecRuleUpdateTargetByTag", Kind::TargetByTag),
+const DIRECTIVES: &[(&str, UpdateKind)] = &[
+    ("SecRuleRemoveById", UpdateKind::RemoveById),
+    ("SecRuleRemoveByMsg", UpdateKind::RemoveByMessage),
+    ("SecRuleRemoveByTag", UpdateKind::RemoveByTag),
+    ("SecRuleUpdateActionById", UpdateKind::ActionById),
+    ("SecRuleUpdateTargetById", UpdateKind::TargetById),
+    ("SecRuleUpdateTargetByMsg", UpdateKind::TargetByMessage),
+    ("SecRuleUpdateTargetByTag", UpdateKind::TargetByTag),
 ];
 
 /// Their names.
@@ -72,33 +72,34 @@ pub(super) fn directive(
         return true;
     }
     let change = match (kind, arguments) {
-        (Kind::RemoveById, [_, ..]) => remove_by_id(arguments, findings),
-        (Kind::RemoveByMessage, [text]) => {
-            action::text_match(*text, findings).map(RuleSelection::Message).map(Change::Remove)
+        (UpdateKind::RemoveById, [_, ..]) => remove_by_id(arguments, findings),
+        (UpdateKind::RemoveByMessage, [text]) => {
+            action::text_match(*text, findings).map(RuleSelection::Message).map(DraftChange::Remove)
         }
-        (Kind::RemoveByTag, [text]) => {
-            action::text_match(*text, findings).map(RuleSelection::Tag).map(Change::Remove)
+        (UpdateKind::RemoveByTag, [text]) => {
+            action::text_match(*text, findings).map(RuleSelection::Tag).map(DraftChange::Remove)
         }
-        (Kind::ActionById, [id, actions]) => update_actions(*id, *actions, findings),
-        (Kind::TargetById | Kind::TargetByMessage | Kind::TargetByTag, [rules, targets, more @ ..])
-            if more.len() < 2 =>
-        {
+        (UpdateKind::ActionById, [id, actions]) => update_actions(*id, *actions, findings),
+        (
+            UpdateKind::TargetById | UpdateKind::TargetByMessage | UpdateKind::TargetByTag,
+            [rules, targets, more @ ..],
+        ) if more.len() < 2 => {
             let rules = match kind {
-                Kind::TargetById => action::ids(*rules, findings).map(RuleSelection::Ids),
-                Kind::TargetByTag => action::text_match(*rules, findings).map(RuleSelection::Tag),
+                UpdateKind::TargetById => action::ids(*rules, findings).map(RuleSelection::Ids),
+                UpdateKind::TargetByTag => action::text_match(*rules, findings).map(RuleSelection::Tag),
                 _ => action::text_match(*rules, findings).map(RuleSelection::Message),
             };
             update_targets(rules, *targets, more.first().copied(), findings)
         }
         _ => {
             let wanted = match kind {
-                Kind::RemoveById => "ids",
-                Kind::RemoveByMessage => "a message",
-                Kind::RemoveByTag => "a tag",
-                Kind::ActionById => "an id and a list of actions",
-                Kind::TargetById => "ids and targets",
-                Kind::TargetByMessage => "a message and targets",
-                Kind::TargetByTag => "a tag and targets",
+                UpdateKind::RemoveById => "ids",
+                UpdateKind::RemoveByMessage => "a message",
+                UpdateKind::RemoveByTag => "a tag",
+                UpdateKind::ActionById => "an id and a list of actions",
+                UpdateKind::TargetById => "ids and targets",
+                UpdateKind::TargetByMessage => "a message and targets",
+                UpdateKind::TargetByTag => "a tag and targets",
             };
             findings.error(name.at, format!("`{known}` takes {wanted}"), None);
             None
@@ -109,10 +110,10 @@ pub(super) fn directive(
     true
 }
 
-fn remove_by_id(arguments: &[Part<'_>], findings: &mut Findings) -> Option<Change> {
+fn remove_by_id(arguments: &[Part<'_>], findings: &mut Findings) -> Option<DraftChange> {
     let ranges: Vec<_> = arguments.iter().map(|part| action::ids(*part, findings)).collect();
     let ranges: Option<Vec<_>> = ranges.into_iter().collect();
-    ranges.map(|ranges| Change::Remove(RuleSelection::Ids(ranges.concat())))
+    ranges.map(|ranges| DraftChange::Remove(RuleSelection::Ids(ranges.concat())))
 }
 
 fn update_targets(
@@ -120,7 +121,7 @@ fn update_targets(
     part: Part<'_>,
     instead_of: Option<Part<'_>>,
     findings: &mut Findings,
-) -> Option<Change> {
+) -> Option<DraftChange> {
     let errors = findings.errors.len();
     let (targets, exclusions) = target::targets(part, findings);
     let instead_of = instead_of.map_or_else(Vec::new, |replaced| {
@@ -131,11 +132,11 @@ fn update_targets(
         targets
     });
     let sound = findings.errors.len() == errors;
-    rules.filter(|_| sound).map(|rules| Change::Targets { rules, targets, exclusions, instead_of })
+    rules.filter(|_| sound).map(|rules| DraftChange::Targets { rules, targets, exclusions, instead_of })
 }
 
 /// `ID` or `ID:LINK`, and actions that are laid over those of the rule.
-fn update_actions(id: Part<'_>, list: Part<'_>, findings: &mut Findings) -> Option<Change> {
+fn update_actions(id: Part<'_>, list: Part<'_>, findings: &mut Findings) -> Option<DraftChange> {
     let (id, link) = id.split(':').map_or((id, None), |(id, link)| (id, Some(link)));
     let id = action::number(id, 1..=RuleId::MAX, "an id", findings)?;
     let link =
@@ -152,7 +153,7 @@ fn update_actions(id: Part<'_>, list: Part<'_>, findings: &mut Findings) -> Opti
         }
     }
     let sound = findings.errors.len() == errors;
-    sound.then(|| Change::Actions { id, link, actions: Box::new(actions) })
+    sound.then(|| DraftChange::Actions { id, link, actions: Box::new(actions) })
 }
 
 /// Applies the updates; removed rules become `None`, so that the others keep their places.
@@ -168,13 +169,13 @@ pub(super) fn apply(updates: &[Update], rules: &mut [Option<Draft>], findings: &
     for update in updates {
         let place = &update.place;
         match &update.change {
-            Change::Remove(selection) => {
+            DraftChange::Remove(selection) => {
                 let removed = index.selected(selection).into_iter().filter_map(|at| rules[at].take());
                 if removed.count() == 0 {
                     nothing_meant(place.clone(), selection, findings);
                 }
             }
-            Change::Targets { rules: selection, targets: more, exclusions, instead_of } => {
+            DraftChange::Targets { rules: selection, targets: more, exclusions, instead_of } => {
                 let mut meant = index.selected(selection);
                 meant.retain(|at| rules[*at].is_some());
                 if meant.is_empty() {
@@ -191,7 +192,7 @@ pub(super) fn apply(updates: &[Update], rules: &mut [Option<Draft>], findings: &
                     }
                 }
             }
-            Change::Actions { id, link, actions } => {
+            DraftChange::Actions { id, link, actions } => {
                 let selection = RuleSelection::Ids(vec![*id..=*id]);
                 let at = index.selected(&selection).first().copied();
                 match at.and_then(|at| Some((at, rules[at].as_mut()?))) {

@@ -12,7 +12,7 @@ use foregate_module::{
 };
 
 use super::engines::Engines;
-use super::settings::{Settings, excluding};
+use super::settings::{WafSettings, excluding};
 use super::values::{Held, TransactionValue};
 use crate::engine::{Engine, Options, Transaction};
 use crate::model::EngineMode;
@@ -29,7 +29,7 @@ pub struct Begin {
 
 impl Step for Begin {
     type At = phase::RequestSecurity;
-    type Settings = Settings;
+    type Settings = WafSettings;
     type In<'r> = (
         ReceivedRequest<'r>,
         ClientAddress,
@@ -47,15 +47,15 @@ impl Step for Begin {
     const ABOUT: &'static str = "Shows the firewall the request's head as it was sent.";
     const FILTERS: &'static [Filter] = &[];
 
-    fn decode(&self, nodes: &[Node], context: &mut dyn Context) -> Result<Settings, Problem> {
-        Settings::read(nodes, &self.engines, context)
+    fn decode(&self, nodes: &[Node], context: &mut dyn Context) -> Result<WafSettings, Problem> {
+        WafSettings::read(nodes, &self.engines, context)
     }
 
-    fn only_watches(settings: &Settings) -> bool {
+    fn only_watches(settings: &WafSettings) -> bool {
         settings.only_detects()
     }
 
-    fn run(&self, settings: &Settings, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
+    fn run(&self, settings: &WafSettings, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
         let (
             ReceivedRequest(received),
             ClientAddress(client),
@@ -151,7 +151,7 @@ fn values_of_head(received: &Received<'_>) -> usize {
 
 /// Excludes the rules that do not run for this request; those that never run were removed before. In doubt a rule runs: a path that an
 /// origin reads differently does not evade it, and does not lead to a refusal either. Returns the numbers of the keys with a condition that holds.
-pub(super) fn exclude(transaction: &mut Transaction, settings: &Settings, view: &View<'_>) -> Vec<usize> {
+pub(super) fn exclude(transaction: &mut Transaction, settings: &WafSettings, view: &View<'_>) -> Vec<usize> {
     let view = view.in_doubt(Doubt::Denies);
     let mut holding = Vec::new();
     for (number, _) in settings.excludes.iter().enumerate().filter(|(_, exclude)| exclude.holds_for(&view)) {

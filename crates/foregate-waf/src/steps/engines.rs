@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use foregate_module::settings::{Argument, Context, Node, Problem};
-use foregate_module::settings::{Scalar, value::Kind};
+use foregate_module::settings::{Scalar, value::ScalarKind};
 use parking_lot::Mutex;
 
 use super::settings::{BODY, BODY_MOST};
@@ -19,7 +19,7 @@ const TOLD: usize = 8;
 /// The file name for rules made from the keys `exclude`, before all files.
 const EXCLUDE: &str = "exclude";
 
-/// Settings of the configuration that are compiled with the rules.
+/// WafSettings of the configuration that are compiled with the rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
     /// Bounds of one transaction.
@@ -82,7 +82,7 @@ struct Through<'c> {
 
 impl Through<'_> {
     fn argument(&self, text: &str) -> Argument {
-        Argument::new(Scalar { kind: Kind::String, text: text.to_owned().into() }, self.key.place())
+        Argument::new(Scalar { kind: ScalarKind::String, text: text.to_owned().into() }, self.key.place())
     }
 }
 

@@ -4,7 +4,7 @@ use foregate_module::{Exchange, View};
 
 use super::begin::{begin, exclude};
 use super::request::look_at_body;
-use super::settings::Settings;
+use super::settings::WafSettings;
 use crate::engine::Transaction;
 use crate::model::{EngineMode, RuleSet};
 
@@ -18,7 +18,7 @@ pub struct Explained {
     pub notes: Vec<String>,
 }
 
-impl Settings {
+impl WafSettings {
     /// Returns true if rules stop requests.
     pub fn blocks(&self) -> bool {
         !self.only_detects()

@@ -10,7 +10,7 @@ use foregate_module::{
 };
 
 use super::begin::begin;
-use super::settings::Settings;
+use super::settings::WafSettings;
 use super::time::apache;
 use super::values::{Held, TransactionValue};
 use crate::engine::{Report, Transaction, Verdict};
@@ -34,7 +34,7 @@ pub struct Log;
 
 impl Step for Log {
     type At = phase::Log;
-    type Settings = Settings;
+    type Settings = WafSettings;
     type In<'r> = (
         Take<TransactionValue>,
         ReceivedRequest<'r>,
@@ -55,11 +55,11 @@ impl Step for Log {
     const FILTERS: &'static [Filter] = &[];
     const WEIGHT: Weight = Weight::Varies;
 
-    fn logs_first(settings: &Settings) -> bool {
+    fn logs_first(settings: &WafSettings) -> bool {
         settings.log_sync
     }
 
-    fn load(&self, settings: &Settings, (_, ReceivedRequest(received), ..): &Self::In<'_>) -> Load {
+    fn load(&self, settings: &WafSettings, (_, ReceivedRequest(received), ..): &Self::In<'_>) -> Load {
         // All phases of a request that was refused run here.
         let values = |head| memchr::memchr3_iter(b'\n', b'&', b';', head).count();
         received
@@ -67,7 +67,7 @@ impl Step for Log {
             .map_or(Load::Light, |refusal| settings.load(refusal.head.len(), || values(refusal.head)))
     }
 
-    fn run(&self, settings: &Settings, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
+    fn run(&self, settings: &WafSettings, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
         let (
             Take(held),
             ReceivedRequest(received),

@@ -9,8 +9,8 @@ use foregate_module::{
 };
 
 use super::answer::{End, end};
-use super::settings::Settings;
-use super::values::{Blocked, Held, OverBudget, Rule, Rules, Score, TransactionValue};
+use super::settings::WafSettings;
+use super::values::{Blocked, Held, MatchedRule, OverBudget, Rules, Score, TransactionValue};
 use crate::engine::{Over, Transaction, Verdict};
 
 /// The ways to stop a request. The findings are logged.
@@ -39,7 +39,7 @@ pub struct RequestHead;
 
 impl Step for RequestHead {
     type At = phase::RequestSecurity;
-    type Settings = Settings;
+    type Settings = WafSettings;
     type In<'r> = (Take<TransactionValue>, Time, GiveWay);
     type Out = (Emit<TransactionValue>,);
     type Stop = Stop;
@@ -48,15 +48,15 @@ impl Step for RequestHead {
     const FILTERS: &'static [Filter] = &[];
     const WEIGHT: Weight = Weight::Varies;
 
-    fn load(&self, settings: &Settings, (Take(held), ..): &Self::In<'_>) -> Load {
+    fn load(&self, settings: &WafSettings, (Take(held), ..): &Self::In<'_>) -> Load {
         held.as_ref().map_or(Load::Light, |held| settings.load(held.head, || held.values))
     }
 
-    fn only_watches(settings: &Settings) -> bool {
+    fn only_watches(settings: &WafSettings) -> bool {
         settings.only_detects()
     }
 
-    fn run(&self, _: &Settings, input: Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
+    fn run(&self, _: &WafSettings, input: Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
         let (Take(held), Time(now), way) = input;
         let Some(mut held) = held else { return ControlFlow::Continue((Emit(None),)) };
         let verdict = with(&mut held, now, way, Transaction::request_headers).unwrap_or(Verdict::Pass);
@@ -73,13 +73,13 @@ pub struct RequestBody;
 
 impl Step for RequestBody {
     type At = phase::RequestBody;
-    type Settings = Settings;
+    type Settings = WafSettings;
     type In<'r> = (Take<TransactionValue>, Body<'r>, Time, Unseen, GiveWay);
     type Out = (
         Emit<TransactionValue>,
         Emit<Score>,
         Emit<Blocked>,
-        Emit<Rule>,
+        Emit<MatchedRule>,
         Emit<Rules>,
         Emit<OverBudget>,
         Holds,
@@ -91,38 +91,38 @@ impl Step for RequestBody {
     const FILTERS: &'static [Filter] = &[];
     const WEIGHT: Weight = Weight::Varies;
 
-    fn only_watches(settings: &Settings) -> bool {
+    fn only_watches(settings: &WafSettings) -> bool {
         settings.only_detects()
     }
 
-    fn body(settings: &Settings) -> usize {
+    fn body(settings: &WafSettings) -> usize {
         settings.body
     }
 
-    fn body_in_memory(settings: &Settings) -> usize {
+    fn body_in_memory(settings: &WafSettings) -> usize {
         settings.body_in_memory
     }
 
-    fn body_pause(settings: &Settings) -> Option<Duration> {
+    fn body_pause(settings: &WafSettings) -> Option<Duration> {
         settings.stream_pause
     }
 
-    fn sweeps(settings: &Settings) -> bool {
+    fn sweeps(settings: &WafSettings) -> bool {
         settings.drops_trailers
     }
 
-    fn keeps(&self, _: &Settings, _: Swept, _: &[u8]) -> bool {
+    fn keeps(&self, _: &WafSettings, _: Swept, _: &[u8]) -> bool {
         false
     }
 
-    fn load(&self, settings: &Settings, (Take(held), body, ..): &Self::In<'_>) -> Load {
+    fn load(&self, settings: &WafSettings, (Take(held), body, ..): &Self::In<'_>) -> Load {
         // The separators of values in forms and in JSON.
         let values = || memchr::memchr2_iter(b'&', b',', body.bytes).count();
         held.as_ref()
             .map_or(Load::Light, |held| settings.load(held.head + body.length, || held.values + values()))
     }
 
-    fn run(&self, settings: &Settings, input: Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
+    fn run(&self, settings: &WafSettings, input: Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
         let (Take(held), body, Time(now), Unseen(unseen), way) = input;
         let nothing = |held| {
             let nothing = (Emit(held), Emit(None), Emit(None), Emit(None), Emit(None), Emit(None), Holds(0));
@@ -163,7 +163,7 @@ impl Step for RequestBody {
 /// do not see the rest of a body that goes on.
 pub(super) fn look_at_body(
     transaction: &mut Transaction,
-    settings: &Settings,
+    settings: &WafSettings,
     start: &[u8],
     whole: bool,
     has_more: bool,

@@ -10,7 +10,7 @@ use foregate_module::{
 
 use super::answer::{End, end};
 use super::request::with;
-use super::settings::Settings;
+use super::settings::WafSettings;
 use super::values::{Held, TransactionValue};
 use crate::engine::Verdict;
 
@@ -50,7 +50,7 @@ pub struct ResponseHead;
 
 impl Step for ResponseHead {
     type At = phase::ResponseHeaders;
-    type Settings = Settings;
+    type Settings = WafSettings;
     type In<'r> = (Take<TransactionValue>, Status, Protocol<'r>, ResponseFields<'r>, Time, GiveWay);
     type Out = (Emit<TransactionValue>, HoldResponseBody, Count);
     type Stop = Stop;
@@ -58,11 +58,11 @@ impl Step for ResponseHead {
     const ABOUT: &'static str = "Runs the firewall's rules over the response's head, and asks for its body.";
     const FILTERS: &'static [Filter] = &[];
 
-    fn only_watches(settings: &Settings) -> bool {
+    fn only_watches(settings: &WafSettings) -> bool {
         settings.only_detects()
     }
 
-    fn run(&self, _: &Settings, input: Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
+    fn run(&self, _: &WafSettings, input: Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
         let (Take(held), Status(status), Protocol(protocol), ResponseFields(fields), Time(now), way) = input;
         let nothing = |held, count| ControlFlow::Continue((Emit(held), HoldResponseBody(None), Count(count)));
         let Some(mut held) = held else { return nothing(None, None) };
@@ -96,7 +96,7 @@ pub struct ResponsePart;
 
 impl Step for ResponsePart {
     type At = phase::ResponseBody;
-    type Settings = Settings;
+    type Settings = WafSettings;
     type In<'r> = (Status, ResponseFields<'r>, DryRun);
     type Out = (AskWhole,);
     type Stop = Never;
@@ -105,15 +105,15 @@ impl Step for ResponsePart {
     const FILTERS: &'static [Filter] = &[Filter::Status(206, 206)];
     const TRIES_PARTS: bool = true;
 
-    fn is_idle(settings: &Settings) -> bool {
+    fn is_idle(settings: &WafSettings) -> bool {
         settings.only_detects() || !settings.engine().looks_at_responses()
     }
 
-    fn only_watches(settings: &Settings) -> bool {
+    fn only_watches(settings: &WafSettings) -> bool {
         settings.only_detects()
     }
 
-    fn run(&self, settings: &Settings, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
+    fn run(&self, settings: &WafSettings, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
         let (Status(status), ResponseFields(fields), DryRun(dry_run)) = input;
         // A response of several parts, or without a type (RFC 9110, section 15.3.7), does not tell the type of its parts.
         let is_looked_at = |kind: &[u8]| {
@@ -132,7 +132,7 @@ pub struct ResponseStart;
 
 impl Step for ResponseStart {
     type At = phase::ResponseBody;
-    type Settings = Settings;
+    type Settings = WafSettings;
     type In<'r> = (Take<TransactionValue>, ResponseBody<'r>, Time, GiveWay);
     type Out = (Emit<TransactionValue>, Holds, Count);
     type Stop = Stop;
@@ -141,11 +141,11 @@ impl Step for ResponseStart {
     const FILTERS: &'static [Filter] = &[];
     const WEIGHT: Weight = Weight::Varies;
 
-    fn only_watches(settings: &Settings) -> bool {
+    fn only_watches(settings: &WafSettings) -> bool {
         settings.only_detects()
     }
 
-    fn load(&self, settings: &Settings, (Take(held), body, ..): &Self::In<'_>) -> Load {
+    fn load(&self, settings: &WafSettings, (Take(held), body, ..): &Self::In<'_>) -> Load {
         match held {
             Some(held) if held.holds => {
                 let factor = if held.coding.is_some() { CODED } else { 1 };
@@ -155,7 +155,7 @@ impl Step for ResponseStart {
         }
     }
 
-    fn run(&self, _: &Settings, input: Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
+    fn run(&self, _: &WafSettings, input: Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
         let (Take(held), body, Time(now), way) = input;
         let Some(mut held) = held else { return ControlFlow::Continue((Emit(None), Holds(0), Count(None))) };
         // A replacement made here passes through this step again.

@@ -36,7 +36,7 @@ const EXCLUDES_MOST: usize = 4_096;
 const ALL: u64 = 10_000;
 
 /// The settings of `waf`.
-pub struct Settings {
+pub struct WafSettings {
     pub(super) compiled: Arc<Compiled>,
     pub(super) mode: EngineMode,
     pub(super) log: Option<LogId>,
@@ -107,7 +107,7 @@ impl Exclude {
     }
 }
 
-impl Settings {
+impl WafSettings {
     /// The rules, compiled.
     pub(super) fn engine(&self) -> &Arc<Engine> {
         &self.compiled.engine
@@ -137,7 +137,7 @@ impl Settings {
     }
 }
 
-impl FromNode for Settings {
+impl FromNode for WafSettings {
     const KEY: Option<&'static Key> = Some(&WAF);
 
     fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
@@ -145,7 +145,7 @@ impl FromNode for Settings {
     }
 }
 
-impl Settings {
+impl WafSettings {
     /// Reads them. Rules that `engines` has are not compiled again.
     pub(super) fn read(
         nodes: &[Node],

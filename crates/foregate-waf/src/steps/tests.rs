@@ -12,8 +12,8 @@ use foregate_module::{
 
 use super::values::{Held, TransactionValue};
 use super::{
-    Begin, Blocked, Log, OverBudget, RequestBody, RequestHead, ResponseHead, ResponseStart, Rule, Score,
-    Settings,
+    Begin, Blocked, Log, MatchedRule, OverBudget, RequestBody, RequestHead, ResponseHead, ResponseStart,
+    Score, WafSettings,
 };
 
 const RULES: &str = r#"
@@ -27,12 +27,12 @@ fn waf(mode: &str) -> Node {
     node("waf").prop_literal("mode", mode).with_child(node("rules").arg_literal("rules.conf"))
 }
 
-fn read_with(node: &Node, rules: &str) -> Result<Settings, Problem> {
+fn read_with(node: &Node, rules: &str) -> Result<WafSettings, Problem> {
     let mut literals = Literals { files: vec![("rules.conf", rules.into())], ..Literals::default() };
-    Settings::from_nodes(std::slice::from_ref(node), &mut literals)
+    WafSettings::from_nodes(std::slice::from_ref(node), &mut literals)
 }
 
-fn read(node: &Node) -> Settings {
+fn read(node: &Node) -> WafSettings {
     read_with(node, RULES).unwrap_or_else(|problem| panic!("{problem:?}"))
 }
 
@@ -44,13 +44,13 @@ fn status(verdict: &Verdict) -> Option<u16> {
 }
 
 /// Runs the steps of a request; the status with which one of them ends it.
-fn ask(sample: &mut Sample, settings: &Settings) -> Option<u16> {
+fn ask(sample: &mut Sample, settings: &WafSettings) -> Option<u16> {
     sample.run(&Begin::default(), settings);
     let head = sample.run(&RequestHead, settings);
     status(&head).or_else(|| status(&sample.run(&RequestBody, settings)))
 }
 
-fn lines(sample: &mut Sample, settings: &Settings) -> Vec<String> {
+fn lines(sample: &mut Sample, settings: &WafSettings) -> Vec<String> {
     sample.run(&Log, settings);
     sample.state.lines.iter().map(|line| String::from_utf8_lossy(&line.line).into_owned()).collect()
 }
@@ -76,7 +76,7 @@ fn what_rules_need_is_warned_of() {
     let warnings = |rules: &str, more: Option<Node>| {
         let mut literals = Literals { files: vec![("rules.conf", rules.into())], ..Literals::default() };
         let node = more.into_iter().fold(waf("block"), Node::with_child);
-        Settings::from_nodes(std::slice::from_ref(&node), &mut literals).unwrap();
+        WafSettings::from_nodes(std::slice::from_ref(&node), &mut literals).unwrap();
         literals.warnings.into_iter().map(|warning| warning.message).collect::<Vec<_>>()
     };
     let blind = "SecRule ARGS \"@contains blind\" \"id:71,phase:2,deny\"\n";
@@ -100,11 +100,11 @@ fn detection_stops_nothing_and_tells_expressions() {
     let mut sample = Sample::get("/?a=evil");
     assert_eq!(ask(&mut sample, &settings), None);
     assert_eq!(sample.value::<Score>(), Some(&5));
-    assert_eq!((sample.value::<Blocked>(), sample.value::<Rule>()), (Some(&true), Some(&7)));
+    assert_eq!((sample.value::<Blocked>(), sample.value::<MatchedRule>()), (Some(&true), Some(&7)));
     let mut sample = Sample::get("/");
     assert_eq!(ask(&mut sample, &settings), None);
     assert_eq!((sample.value::<Score>(), sample.value::<Blocked>()), (Some(&0), Some(&false)));
-    assert_eq!(sample.value::<Rule>(), None);
+    assert_eq!(sample.value::<MatchedRule>(), None);
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn exclusions_are_all_there_or_an_error() {
         let node = excludes.into_iter().fold(waf("block"), Node::with_child);
         let files = vec![("rules.conf", RULES.into())];
         let mut literals = Literals { files, compile: Some(Box::new(Names)), ..Literals::default() };
-        Settings::from_nodes(&[node], &mut literals)
+        WafSettings::from_nodes(&[node], &mut literals)
     };
     let with = |number: u64, field: &str| exclude(number).prop_literal("when", field);
     // Of those that hold for all requests, any number; of those for some, the last of those that fit.
@@ -356,8 +356,9 @@ fn large_things_are_heavy() {
 
 #[test]
 fn what_is_wrong_is_told_with_its_place() {
-    let told =
-        |problem: Result<Settings, Problem>| problem.err().map(|problem| problem.message).unwrap_or_default();
+    let told = |problem: Result<WafSettings, Problem>| {
+        problem.err().map(|problem| problem.message).unwrap_or_default()
+    };
     let message = told(read_with(&waf("block"), "SecRule ARGZ \"@rx a\" \"id:1\"\nSecFoo\n"));
     assert!(message.starts_with("rules.conf:1:9: there is no variable `ARGZ`"), "{message}");
     assert!(message.contains("\nrules.conf:2:1: "), "{message}");
@@ -508,7 +509,7 @@ fn exclusions_that_mean_no_rule_are_warned_of() {
     let node = [("id", "9"), ("id", "9421"), ("tag", "bad"), ("tag", "baad")]
         .into_iter()
         .fold(waf("block"), |node, (name, value)| node.with_child(exclude(name, value)));
-    Settings::from_nodes(std::slice::from_ref(&node), &mut literals).unwrap();
+    WafSettings::from_nodes(std::slice::from_ref(&node), &mut literals).unwrap();
     let warnings: Vec<_> = literals.warnings.into_iter().map(|warning| warning.message).collect();
     assert_eq!(warnings, ["no rule has the id 9421", "no rule has the tag `baad`"]);
 }

@@ -93,9 +93,9 @@ impl Value for Blocked {
 }
 
 /// The rule that is against the request.
-pub struct Rule;
+pub struct MatchedRule;
 
-impl Value for Rule {
+impl Value for MatchedRule {
     type Data = i64;
     const NAME: &'static str = "waf.rule";
     const ABOUT: &'static str =

@@ -9,27 +9,27 @@ use super::unicode::UnicodeMap;
 
 /// Decodes `%HH` and `+`; invalid escapes stay.
 pub(super) fn decode(input: &[u8]) -> Cow<'_, [u8]> {
-    decode_by(input, b'+', |_| Escape::None)
+    decode_by(input, b'+', |_| UnicodeEscape::None)
 }
 
 /// `%HH` alone, as in a path, where a plus is itself.
 pub(super) fn decode_path(input: &[u8]) -> Cow<'_, [u8]> {
-    decode_by(input, b'%', |_| Escape::None)
+    decode_by(input, b'%', |_| UnicodeEscape::None)
 }
 
 /// Like [`decode`], and `%uHHHH`: by the map if it knows the code, otherwise by its lower byte.
 pub(super) fn decode_uni<'a>(input: &'a [u8], map: Option<&UnicodeMap>) -> Cow<'a, [u8]> {
     decode_by(input, b'+', |rest| match rest {
         [b'u' | b'U', digits @ ..] => {
-            let Some(byte) = narrow(digits) else { return Escape::Broken };
-            Escape::Byte(map.and_then(|map| map.get(code(digits))).unwrap_or(byte))
+            let Some(byte) = narrow(digits) else { return UnicodeEscape::Broken };
+            UnicodeEscape::Byte(map.and_then(|map| map.get(code(digits))).unwrap_or(byte))
         }
-        _ => Escape::None,
+        _ => UnicodeEscape::None,
     })
 }
 
 /// The content of a percent escape in the Unicode encoding.
-enum Escape {
+enum UnicodeEscape {
     /// Another kind of escape.
     None,
     /// Looks like it, and is none.
@@ -43,7 +43,7 @@ fn code(digits: &[u8]) -> u16 {
 }
 
 /// `space` stands for a space, if it is not the percent sign.
-fn decode_by(input: &[u8], space: u8, wide: impl Fn(&[u8]) -> Escape) -> Cow<'_, [u8]> {
+fn decode_by(input: &[u8], space: u8, wide: impl Fn(&[u8]) -> UnicodeEscape) -> Cow<'_, [u8]> {
     let mut rewrite = Rewrite::new(input);
     let mut at = 0;
     while let Some(found) = memchr2(b'%', space, &input[at..]) {
@@ -55,9 +55,9 @@ fn decode_by(input: &[u8], space: u8, wide: impl Fn(&[u8]) -> Escape) -> Cow<'_,
         }
         let rest = &input[at + 1..];
         let (len, byte) = match wide(rest) {
-            Escape::Byte(byte) => (6, Some(byte)),
-            Escape::Broken => (2, None),
-            Escape::None => pair(rest).map_or((1, None), |byte| (3, Some(byte))),
+            UnicodeEscape::Byte(byte) => (6, Some(byte)),
+            UnicodeEscape::Broken => (2, None),
+            UnicodeEscape::None => pair(rest).map_or((1, None), |byte| (3, Some(byte))),
         };
         if let Some(byte) = byte {
             rewrite.replace(at, len, &[byte]);

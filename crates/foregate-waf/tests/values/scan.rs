@@ -1,11 +1,11 @@
 //! Patterns, what they require, and scans for it.
 
-use foregate_waf::scan::{Found, Literals, Options, Pattern, Scan, Words};
+use foregate_waf::scan::{Literals, Pattern, PatternOptions, Scan, ScanHits, Words};
 use proptest::prelude::*;
 use regex_syntax::hir::{Class, Hir, HirKind};
 
 fn pattern(text: &str) -> Pattern {
-    Pattern::new(text.as_bytes(), Options::default()).expect("a pattern")
+    Pattern::new(text.as_bytes(), PatternOptions::default()).expect("a pattern")
 }
 
 /// What PCRE means, and where it matches.
@@ -59,7 +59,7 @@ fn patterns_mean_what_pcre_means() {
 
 #[test]
 fn options_change_what_patterns_mean() {
-    let options = Options { ignore_case: true, multi_line: false, captures: true };
+    let options = PatternOptions { ignore_case: true, multi_line: false, captures: true };
     let pattern = Pattern::new(b"^A(b)?(c)", options).unwrap();
     assert!(!pattern.is_match(b"\nac"));
     let groups = pattern.captures(b"ac", 0).unwrap();
@@ -69,7 +69,7 @@ fn options_change_what_patterns_mean() {
 
 #[test]
 fn captures_are_found_behind_a_place_and_counted_to_ten() {
-    let options = Options { captures: true, ..Options::default() };
+    let options = PatternOptions { captures: true, ..PatternOptions::default() };
     let pattern = Pattern::new(b"(.)(.)(.)(.)(.)(.)(.)(.)(.)(.)(.)", options).unwrap();
     let groups = pattern.captures(b"0123456789abcdef", 2).unwrap();
     assert_eq!((groups[0].clone(), groups[9].clone()), (Some(2..13), Some(10..11)));
@@ -105,12 +105,12 @@ fn what_takes_more_than_linear_time_is_an_error() {
         ("(?:(?:a{1000}){1000}){10}", "bytes when it is compiled", None),
     ];
     for (text, what, at) in cases {
-        let error = Pattern::new(text.as_bytes(), Options::default()).unwrap_err();
+        let error = Pattern::new(text.as_bytes(), PatternOptions::default()).unwrap_err();
         assert!(error.what.contains(what), "{text}: {error}");
         assert_eq!(error.at, *at, "{text}: {error}");
     }
     let long = vec![b'a'; 70_000];
-    assert!(Pattern::new(&long, Options::default()).unwrap_err().what.contains("longer than"));
+    assert!(Pattern::new(&long, PatternOptions::default()).unwrap_err().what.contains("longer than"));
 }
 
 fn texts(text: &str) -> Option<Vec<String>> {
@@ -164,7 +164,7 @@ fn scan_of(patterns: &[Pattern]) -> (Scan, Vec<bool>) {
 #[test]
 fn a_scan_finds_all_that_may_match() {
     let (scan, _) = scan_of(&[pattern("abc"), pattern("bc"), pattern("(?i)XYZ|abcd"), pattern("nothing")]);
-    let mut found = Found::new();
+    let mut found = ScanHits::new();
     scan.scan(b"_abCd_", &mut found);
     assert_eq!(found.iter().collect::<Vec<_>>(), [0, 1, 2]);
     assert_eq!((found.len(), found.has(2), found.has(3), found.has(1000)), (3, true, false, false));
@@ -179,7 +179,7 @@ fn a_scan_finds_all_that_may_match() {
 fn scans_add_to_what_others_have_found() {
     let (first, second) =
         (scan_of(&[pattern("aa")]).0, scan_of(&[pattern("bb"), pattern("aa"), pattern("cc")]).0);
-    let mut found = Found::new();
+    let mut found = ScanHits::new();
     first.scan(b"aa", &mut found);
     second.scan(b"bb aa", &mut found);
     assert_eq!(found.iter().collect::<Vec<_>>(), [0, 1]);
@@ -189,7 +189,7 @@ fn scans_add_to_what_others_have_found() {
 fn an_automaton_over_many_texts_finds_them_as_well() {
     let words: Vec<Vec<u8>> = (0..20_000).map(|number| format!("word{number};").into_bytes()).collect();
     let scan = Scan::new((0..).zip(words.iter().map(std::iter::once))).unwrap();
-    let mut found = Found::new();
+    let mut found = ScanHits::new();
     scan.scan(b"a WORD7; and word19999;word20000;", &mut found);
     assert_eq!(found.iter().collect::<Vec<_>>(), [7, 19_999]);
     let long = vec![vec![b'a'; 2_000_000]];
@@ -327,7 +327,7 @@ proptest! {
         let patterns: Vec<Pattern> = texts.iter().map(|text| pattern(text)).collect();
         let (scan, filtered) = scan_of(&patterns);
         let mut dice = Dice(seed);
-        let mut found = Found::new();
+        let mut found = ScanHits::new();
         for text in &texts {
             let hir = parse(text).expect("a pattern");
             for _ in 0..8 {
@@ -349,7 +349,7 @@ proptest! {
     /// Any text is a pattern or an error.
     #[test]
     fn any_text_can_be_given(text in "[\\\\(){}|?*+.^$a-cxQE\\-&~,:<>=!#'0-9\\[\\]\u{e9} ]{0,20}") {
-        let _ = Pattern::new(text.as_bytes(), Options::default());
+        let _ = Pattern::new(text.as_bytes(), PatternOptions::default());
     }
 }
 
@@ -405,7 +405,7 @@ fn no_match_of_the_core_rule_set_is_lost() {
     let with = filtered.iter().filter(|has| **has).count();
     assert!(with * 10 >= texts.len() * 9, "only {with} of {} patterns require something", texts.len());
     let mut dice = Dice(1);
-    let mut found = Found::new();
+    let mut found = ScanHits::new();
     let mut matched = 0;
     for (at, text) in texts.iter().enumerate() {
         let Some(hir) = parse(text) else { continue };
@@ -436,7 +436,7 @@ fn no_match_of_the_core_rule_set_is_lost() {
 fn ordinary_values_leave_few_candidates() {
     let patterns: Vec<Pattern> = core_rule_set().iter().map(|text| pattern(text)).collect();
     let (scan, _) = scan_of(&patterns);
-    let mut found = Found::new();
+    let mut found = ScanHits::new();
     for (value, most) in
         [("q", 0), ("hello", 5), ("shirt", 8), ("12345", 8), ("/index.html", 20), ("blue shirt", 25)]
     {

@@ -41,7 +41,7 @@ const NAMES: usize = 32;
 /// ```
 #[derive(Debug)]
 pub struct Encoder {
-    table: Table,
+    table: EncoderTable,
     /// The numbers of the fields in the table that were written last, each with its name: mostly the next one is the same.
     /// Several names may have one place.
     latest: [u32; NAMES],
@@ -60,7 +60,7 @@ impl Encoder {
     /// For a peer of which no SETTINGS have come: its table has 4,096 bytes.
     pub fn new() -> Self {
         Self {
-            table: Table::new(INITIAL_TABLE),
+            table: EncoderTable::new(INITIAL_TABLE),
             latest: [0; NAMES],
             recent: Recent::default(),
             resized: None,
@@ -353,7 +353,7 @@ const WAYS: usize = 4;
 #[derive(Debug, Clone, Copy, Default)]
 struct Seen {
     hash: u32,
-    /// The return value of [`Table::insert`].
+    /// The return value of [`EncoderTable::insert`].
     number: u32,
 }
 
@@ -372,7 +372,7 @@ impl Recent {
 
 /// An entry of the dynamic table.
 #[derive(Debug)]
-struct Entry {
+struct EncoderEntry {
     /// Where its bytes begin, in all that were ever added, modulo 2^32.
     start: u32,
     /// Bytes of its name.
@@ -382,7 +382,7 @@ struct Entry {
     id: NameId,
 }
 
-impl Entry {
+impl EncoderEntry {
     /// Bytes of name and value.
     #[inline]
     fn len(&self) -> usize {
@@ -392,9 +392,9 @@ impl Entry {
 
 /// The dynamic table, as the peer has it once it has all blocks.
 #[derive(Debug)]
-struct Table {
+struct EncoderTable {
     /// Oldest first.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<EncoderEntry>,
     /// How many were ever added, modulo 2^32.
     added: u32,
     /// Names, in lower case, and values.
@@ -410,7 +410,7 @@ struct Table {
 /// So many bytes of entries that are gone may stay, at least.
 const SLACK: usize = 1024;
 
-impl Table {
+impl EncoderTable {
     fn new(max: usize) -> Self {
         Self { entries: VecDeque::new(), added: 0, bytes: Vec::new(), before: 0, size: 0, max }
     }
@@ -440,7 +440,12 @@ impl Table {
         let start = self.before.wrapping_add(self.bytes.len() as u32);
         self.bytes.extend(name.iter().map(u8::to_ascii_lowercase));
         self.bytes.extend_from_slice(value);
-        self.entries.push_back(Entry { start, name: name.len() as u16, value: value.len() as u16, id });
+        self.entries.push_back(EncoderEntry {
+            start,
+            name: name.len() as u16,
+            value: value.len() as u16,
+            id,
+        });
         self.added
     }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use foregate_module::settings::LogId;
-use foregate_module::{self as module, Entry, Fault, Load, Place, Planned, Runner, State, Weight, WhenFull};
+use foregate_module::{
+    self as module, Entry, Fault, Load, Planned, Runner, State, StepPlace, Weight, WhenFull,
+};
 
 use super::Ended;
 use crate::counters::steps::{Input, StepCounter};
@@ -67,26 +69,26 @@ impl<'e> ExchangePlatform<'e> {
     }
 
     /// Where a step runs that is not simply light, or is watched.
-    fn place_of(&mut self, entry: &Entry, planned: &Planned) -> Place {
+    fn place_of(&mut self, entry: &Entry, planned: &Planned) -> StepPlace {
         let began = self.began();
-        let Some(counters) = self.counters(planned) else { return Place::Asked };
+        let Some(counters) = self.counters(planned) else { return StepPlace::Asked };
         if counters.is_broken(began) {
-            return Place::Broken;
+            return StepPlace::Broken;
         }
         if !self.may_leave() {
             self.suspect(counters, planned);
-            return Place::Here;
+            return StepPlace::Here;
         }
         if !matches!(entry.decl().weight, Weight::Light) {
-            return Place::Asked;
+            return StepPlace::Asked;
         }
         if self.reads_file(entry) || counters.is_slow(|| self.view.input_of(planned), began) {
             // On its worker it would hold up the requests of others, also those of other routes.
             let when_full = if entry.decl().optional { WhenFull::Shed } else { WhenFull::Error };
-            return Place::Elsewhere { when_full, wait: LONGEST_WAIT };
+            return StepPlace::Elsewhere { when_full, wait: LONGEST_WAIT };
         }
         self.suspect(counters, planned);
-        Place::Here
+        StepPlace::Here
     }
 
     /// Returns true if steps may run on another thread: the end of an exchange waits for none.
@@ -167,14 +169,14 @@ impl module::Platform for ExchangePlatform<'_> {
     }
 
     #[inline]
-    fn place(&mut self, entry: &Entry, planned: &Planned) -> Place {
+    fn place(&mut self, entry: &Entry, planned: &Planned) -> StepPlace {
         if self.which != Which::All && self.is_off(entry, planned) {
-            return Place::Off;
+            return StepPlace::Off;
         }
         let is_plain = matches!(entry.decl().weight, Weight::Light)
             && !self.reads_file(entry)
             && !(self.is_watched && self.proxy.steps.is_watched(planned.step, self.began()));
-        if is_plain { Place::Here } else { self.place_of(entry, planned) }
+        if is_plain { StepPlace::Here } else { self.place_of(entry, planned) }
     }
 
     fn load(&mut self, entry: &Entry, planned: &Planned, load: Load) -> Load {

@@ -76,7 +76,7 @@ fn read(
     sink: &mut dyn Sink,
 ) -> Result<(), BodyError> {
     let utf8 = std::str::from_utf8(body).err();
-    let mut reader = Reader {
+    let mut reader = JsonReader {
         body,
         at: if body.starts_with(wide::MARK) { wide::MARK.len() } else { 0 },
         path: root.to_vec(),
@@ -97,12 +97,12 @@ fn read(
     let invalid =
         utf8.map(|error| error.valid_up_to()).filter(|at| !cut && wrong.is_none_or(|wrong| *at <= wrong.at));
     match (outcome, invalid, wrong) {
-        (Err(Fault::Limit(limit)), ..) => Err(limit.explain(limits)),
+        (Err(JsonFault::Limit(limit)), ..) => Err(limit.explain(limits)),
         (_, Some(at), _) => {
             Err(BodyError::new("JSON", format_args!("what starts at byte {at} is not UTF-8")))
         }
         (_, None, Some(wrong)) => Err(wrong.explain(body)),
-        (Err(Fault::End | Fault::Stop), None, None) if whole => {
+        (Err(JsonFault::End | JsonFault::Stop), None, None) if whole => {
             Err(BodyError::new("JSON", "the document ends too early"))
         }
         _ => Ok(()),
@@ -125,10 +125,10 @@ impl Wrong {
 }
 
 /// Why the pass ends.
-enum Fault {
+enum JsonFault {
     /// The body does.
     End,
-    /// No parser goes on; [`Reader::wrong`] holds the error.
+    /// No parser goes on; [`JsonReader::wrong`] holds the error.
     Stop,
     Limit(Limit),
 }
@@ -163,7 +163,7 @@ struct Container {
     path: usize,
 }
 
-struct Reader<'a> {
+struct JsonReader<'a> {
     body: &'a [u8],
     at: usize,
     /// Where in the document it is.
@@ -184,7 +184,7 @@ struct Reader<'a> {
     sink: &'a mut dyn Sink,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> JsonReader<'a> {
     /// Notes that something else stands at the place of the reader than the standard has there.
     fn odd(&mut self, instead_of: &'static str) {
         self.odd_at(self.at, instead_of);
@@ -195,19 +195,19 @@ impl<'a> Reader<'a> {
     }
 
     /// Like `wrong`, for errors at which no parser goes on.
-    fn stop(&mut self, instead_of: &'static str) -> Fault {
+    fn stop(&mut self, instead_of: &'static str) -> JsonFault {
         self.odd(instead_of);
-        Fault::Stop
+        JsonFault::Stop
     }
 
     fn rest(&self) -> &'a [u8] {
         self.body.get(self.at..).unwrap_or_default()
     }
 
-    fn documents(&mut self) -> Result<(), Fault> {
+    fn documents(&mut self) -> Result<(), JsonFault> {
         self.prefix();
         let many = self.documents == Documents::Many;
-        if many && matches!(self.white(), Err(Fault::End)) {
+        if many && matches!(self.white(), Err(JsonFault::End)) {
             return Ok(());
         }
         loop {
@@ -224,7 +224,7 @@ impl<'a> Reader<'a> {
             }
             // A text may be followed by anything, as in a table; a reader of several documents goes on at the next one.
             if !matches!(next, b'{' | b'[') && !many {
-                return Err(Fault::Stop);
+                return Err(JsonFault::Stop);
             }
         }
     }
@@ -239,7 +239,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn document(&mut self) -> Result<(), Fault> {
+    fn document(&mut self) -> Result<(), JsonFault> {
         self.value()?;
         while let Some(container) = self.containers.last_mut() {
             self.path.truncate(container.path);
@@ -255,7 +255,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A value, or the beginning of a container.
-    fn value(&mut self) -> Result<(), Fault> {
+    fn value(&mut self) -> Result<(), JsonFault> {
         match self.white()? {
             b'{' => self.open(false),
             b'[' => self.open(true),
@@ -273,17 +273,17 @@ impl<'a> Reader<'a> {
     }
 
     /// Counts a value.
-    fn count(&mut self) -> Result<(), Fault> {
+    fn count(&mut self) -> Result<(), JsonFault> {
         if self.count >= self.limits.arguments {
-            return Err(Fault::Limit(Limit::Values));
+            return Err(JsonFault::Limit(Limit::Values));
         }
         self.count += 1;
         Ok(())
     }
 
-    fn open(&mut self, array: bool) -> Result<(), Fault> {
+    fn open(&mut self, array: bool) -> Result<(), JsonFault> {
         if self.containers.len() >= self.limits.depth {
-            return Err(Fault::Limit(Limit::Depth));
+            return Err(JsonFault::Limit(Limit::Depth));
         }
         self.at += 1;
         self.containers.push(Container { array, begun: 0, path: self.path.len() });
@@ -292,7 +292,7 @@ impl<'a> Reader<'a> {
 
     /// Ends an array or object of so many elements or members. One that is empty is an empty text, so that rules
     /// see the names that lead to it; of a document that is empty there are none.
-    fn close(&mut self, begun: usize) -> Result<(), Fault> {
+    fn close(&mut self, begun: usize) -> Result<(), JsonFault> {
         self.at += 1;
         self.containers.pop();
         if begun == 0 && !self.containers.is_empty() {
@@ -303,7 +303,7 @@ impl<'a> Reader<'a> {
     }
 
     /// The next element of an array, or its end.
-    fn element(&mut self, begun: usize) -> Result<(), Fault> {
+    fn element(&mut self, begun: usize) -> Result<(), JsonFault> {
         match (self.white()?, begun) {
             (b']', _) => return self.close(begun),
             (b',', 1..) => self.at += 1,
@@ -317,20 +317,20 @@ impl<'a> Reader<'a> {
     }
 
     /// Accepts the characters that some parsers read as the comma between elements or members.
-    fn divide(&mut self, byte: u8, expected: &'static str) -> Result<(), Fault> {
+    fn divide(&mut self, byte: u8, expected: &'static str) -> Result<(), JsonFault> {
         self.odd(expected);
         match byte {
             b';' => self.at += 1,
             b'"' | b'\'' => {}
-            b']' | b'}' | b':' | b'=' => return Err(Fault::Stop),
+            b']' | b'}' | b':' | b'=' => return Err(JsonFault::Stop),
             _ if self.new_line => {}
-            _ => return Err(Fault::Stop),
+            _ => return Err(JsonFault::Stop),
         }
         Ok(())
     }
 
     /// The next member of an object, or its end.
-    fn member(&mut self, begun: usize) -> Result<(), Fault> {
+    fn member(&mut self, begun: usize) -> Result<(), JsonFault> {
         let first = begun == 0;
         let mut byte = self.white()?;
         match byte {
@@ -363,7 +363,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Appends the name of a member to the path.
-    fn name(&mut self, byte: u8) -> Result<(), Fault> {
+    fn name(&mut self, byte: u8) -> Result<(), JsonFault> {
         if !matches!(byte, b'"' | b'\'') {
             return self.plain_name(byte);
         }
@@ -377,7 +377,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the colon of a member and its value. Some parsers accept a name without a value.
-    fn colon(&mut self) -> Result<(), Fault> {
+    fn colon(&mut self) -> Result<(), JsonFault> {
         match self.white()? {
             b':' => self.at += 1,
             b'=' => {
@@ -396,8 +396,8 @@ impl<'a> Reader<'a> {
         self.value()
     }
 
-    fn check_path(&self) -> Result<(), Fault> {
-        if self.path.len() > MAX_PATH { Err(Fault::Limit(Limit::Path)) } else { Ok(()) }
+    fn check_path(&self) -> Result<(), JsonFault> {
+        if self.path.len() > MAX_PATH { Err(JsonFault::Limit(Limit::Path)) } else { Ok(()) }
     }
 }
 

@@ -1,10 +1,10 @@
 //! Texts, names, numbers and words.
 
-use super::{Fault, Reader};
+use super::{JsonFault, JsonReader};
 
 /// A text in quotes, as it stands in the body.
 #[derive(Clone, Copy)]
-pub(super) struct Text {
+pub(super) struct JsonText {
     pub(super) start: usize,
     pub(super) end: usize,
     /// Set if the text has no escapes; otherwise it was decoded.
@@ -14,28 +14,28 @@ pub(super) struct Text {
 }
 
 /// A decoded escape.
-struct Escape {
+struct JsonEscape {
     /// Bytes behind the backslash.
     length: usize,
     /// The bytes behind the backslash at which the standard is violated, and the form that it requires.
     wrong: Option<(usize, &'static str)>,
 }
 
-impl Reader<'_> {
+impl JsonReader<'_> {
     /// A text at its opening quote. One that does not stand for itself is decoded into the scratch.
-    pub(super) fn text(&mut self, quote: u8, instead_of: &'static str) -> Result<Text, Fault> {
+    pub(super) fn text(&mut self, quote: u8, instead_of: &'static str) -> Result<JsonText, JsonFault> {
         if quote != b'"' {
             self.odd(instead_of);
         }
         self.at += 1;
-        let mut text = Text { start: self.at, end: self.at, plain: true, odd: false };
+        let mut text = JsonText { start: self.at, end: self.at, plain: true, odd: false };
         let mut copied = self.at;
         let ends = |byte: &u8| *byte == quote || matches!(byte, b'\\' | 0..=0x1f);
         loop {
             let rest = self.rest();
             let Some(len) = rest.iter().position(ends) else {
                 self.at = self.body.len();
-                return Err(Fault::End);
+                return Err(JsonFault::End);
             };
             self.at += len;
             match rest.get(len..).unwrap_or_default() {
@@ -70,7 +70,7 @@ impl Reader<'_> {
     }
 
     /// Hands a value on that is a text, in all ways in which it is read.
-    pub(super) fn hand_on(&mut self, text: Text) -> Result<(), Fault> {
+    pub(super) fn hand_on(&mut self, text: JsonText) -> Result<(), JsonFault> {
         self.count()?;
         let raw = self.body.get(text.start..text.end).unwrap_or_default();
         let value = if text.plain { raw } else { &self.scratch };
@@ -87,7 +87,7 @@ impl Reader<'_> {
     }
 
     /// Reads a number, a word, or an unquoted value of lenient parsers.
-    pub(super) fn plain(&mut self) -> Result<(), Fault> {
+    pub(super) fn plain(&mut self) -> Result<(), JsonFault> {
         let start = self.at;
         if self.standard()? {
             let value = self.body.get(start..self.at).unwrap_or_default();
@@ -112,7 +112,7 @@ impl Reader<'_> {
     }
 
     /// Reads a number or word of the standard; whether it is one.
-    fn standard(&mut self) -> Result<bool, Fault> {
+    fn standard(&mut self) -> Result<bool, JsonFault> {
         let is_one = match self.rest() {
             [b't', ..] => self.word(b"true")?,
             [b'f', ..] => self.word(b"false")?,
@@ -131,7 +131,7 @@ impl Reader<'_> {
         Ok(is_one)
     }
 
-    fn word(&mut self, word: &'static [u8]) -> Result<bool, Fault> {
+    fn word(&mut self, word: &'static [u8]) -> Result<bool, JsonFault> {
         for expected in word {
             match self.body.get(self.at) {
                 Some(byte) if byte == expected => self.at += 1,
@@ -139,18 +139,18 @@ impl Reader<'_> {
                     self.odd("`true`, `false` or `null`");
                     return Ok(false);
                 }
-                None => return Err(Fault::End),
+                None => return Err(JsonFault::End),
             }
         }
         Ok(true)
     }
 
-    fn digits(&mut self) -> Result<bool, Fault> {
+    fn digits(&mut self) -> Result<bool, JsonFault> {
         let rest = self.rest();
         let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         self.at += count;
         match (count, rest.is_empty()) {
-            (0, true) => Err(Fault::End),
+            (0, true) => Err(JsonFault::End),
             (0, false) => {
                 self.odd("a digit");
                 Ok(false)
@@ -159,7 +159,7 @@ impl Reader<'_> {
         }
     }
 
-    fn number(&mut self) -> Result<bool, Fault> {
+    fn number(&mut self) -> Result<bool, JsonFault> {
         self.at += usize::from(self.rest().first() == Some(&b'-'));
         if self.rest().first() == Some(&b'0') {
             self.at += 1;
@@ -181,7 +181,7 @@ impl Reader<'_> {
     }
 
     /// A name without quotes.
-    pub(super) fn plain_name(&mut self, first: u8) -> Result<(), Fault> {
+    pub(super) fn plain_name(&mut self, first: u8) -> Result<(), JsonFault> {
         let rest = self.rest();
         let begins = first.is_ascii_alphanumeric() || b"_$-+.@*".contains(&first) || first >= 0x80;
         if !begins && !rest.starts_with(b"\\u") {
@@ -213,12 +213,12 @@ fn plain_length(text: &[u8]) -> usize {
 }
 
 /// Decodes the escape behind a backslash by the rules of JavaScript.
-fn escape(behind: &[u8], out: &mut Vec<u8>) -> Result<Escape, Fault> {
+fn escape(behind: &[u8], out: &mut Vec<u8>) -> Result<JsonEscape, JsonFault> {
     const NONE: &str = "an escape";
-    let byte = *behind.first().ok_or(Fault::End)?;
+    let byte = *behind.first().ok_or(JsonFault::End)?;
     if let Some(byte) = simple(byte) {
         out.push(byte);
-        return Ok(Escape { length: 1, wrong: None });
+        return Ok(JsonEscape { length: 1, wrong: None });
     }
     let mut wrong = (0, NONE);
     if byte == b'u' {
@@ -227,9 +227,9 @@ fn escape(behind: &[u8], out: &mut Vec<u8>) -> Result<Escape, Fault> {
             _ if digits == 4 => {
                 let (code, length) = character(behind);
                 push(code, out);
-                return Ok(Escape { length, wrong: None });
+                return Ok(JsonEscape { length, wrong: None });
             }
-            None => return Err(Fault::End),
+            None => return Err(JsonFault::End),
             Some(_) => wrong = (1 + digits, "a hexadecimal digit"),
         }
     }
@@ -270,7 +270,7 @@ fn escape(behind: &[u8], out: &mut Vec<u8>) -> Result<Escape, Fault> {
             1
         }
     };
-    Ok(Escape { length, wrong: Some(wrong) })
+    Ok(JsonEscape { length, wrong: Some(wrong) })
 }
 
 /// The character of a single-letter escape.

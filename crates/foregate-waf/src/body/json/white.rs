@@ -2,7 +2,7 @@
 
 use memchr::{memchr, memmem};
 
-use super::{Documents, Fault, Reader};
+use super::{Documents, JsonFault, JsonReader};
 
 /// Characters beyond ASCII that are white space to some: a mark of UTF-8, no-break and other spaces, and line ends.
 const SPACES: &[&[u8]] = &[
@@ -62,14 +62,14 @@ fn other(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-impl<'a> Reader<'a> {
+impl<'a> JsonReader<'a> {
     /// The next byte that is no white space and begins no comment.
-    pub(super) fn white(&mut self) -> Result<u8, Fault> {
+    pub(super) fn white(&mut self) -> Result<u8, JsonFault> {
         self.new_line = false;
         loop {
             let rest = self.rest();
             match rest {
-                [] => return Err(Fault::End),
+                [] => return Err(JsonFault::End),
                 [b' ' | b'\t', ..] => self.at += 1,
                 [b'\n' | b'\r', ..] => {
                     self.new_line = true;
@@ -89,7 +89,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Leaves out a comment. One that ends earlier to some is a value as well: they read on in it.
-    fn comment(&mut self, rest: &'a [u8]) -> Result<(), Fault> {
+    fn comment(&mut self, rest: &'a [u8]) -> Result<(), JsonFault> {
         self.odd(NO_COMMENTS);
         let end = match rest {
             [b'/', b'*', inner @ ..] => memmem::find(inner, b"*/").map(|at| at + 4),
@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
         };
         let Some(comment) = end.and_then(|end| rest.get(..end)) else {
             self.at = self.body.len();
-            return Err(Fault::End);
+            return Err(JsonFault::End);
         };
         self.at += comment.len();
         let line = comment.strip_suffix(b"\n").unwrap_or(comment);

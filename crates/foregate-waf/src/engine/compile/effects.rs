@@ -3,14 +3,14 @@
 use super::Compiler;
 use super::marks::Marks;
 use crate::engine::bits::Bits;
-use crate::engine::plan::{Change, Effect, Link, Name, Removal};
+use crate::engine::plan::{Effect, Name, PlanLink, Removal, VariableChange};
 use crate::model::{
     self, Action, Ctl, Disruptive, EngineMode, Number, Place, Problem, RuleSelection, SetVar, Template,
     WritableCollection,
 };
 
 /// Returns true if a rule exempts the request from other rules, directly or by the values that it sets, without stopping it.
-pub(super) fn lets_through(at: usize, rule: &model::Rule, links: &[Link], marks: &Marks) -> bool {
+pub(super) fn lets_through(at: usize, rule: &model::Rule, links: &[PlanLink], marks: &Marks) -> bool {
     let effects = || links.iter().flat_map(|link| &link.effects);
     match rule.disruptive {
         Disruptive::Allow(_) => true,
@@ -45,7 +45,7 @@ fn only_settles<'e>(effects: impl Iterator<Item = &'e Effect>) -> bool {
     let mut settles = false;
     for effect in effects {
         match effect {
-            Effect::SetTx(_, Change::Set(_) | Change::Unset) => settles = true,
+            Effect::SetTx(_, VariableChange::Set(_) | VariableChange::Unset) => settles = true,
             Effect::SetTx(..) | Effect::SetStored(..) => return false,
             _ => {}
         }
@@ -63,7 +63,7 @@ impl Compiler<'_> {
             }
             // A transaction is over before a variable of its own could expire: only at once has an effect.
             Action::ExpireVar { collection: WritableCollection::Tx, name, seconds } => match seconds {
-                Number::Fixed(..=0) => Effect::SetTx(self.name(name, place)?, Change::Unset),
+                Number::Fixed(..=0) => Effect::SetTx(self.name(name, place)?, VariableChange::Unset),
                 _ => return Ok(None),
             },
             Action::DeprecateVar { collection, name, amount, seconds } => {
@@ -83,12 +83,12 @@ impl Compiler<'_> {
     fn set(&mut self, set: &SetVar, place: &Place) -> Result<Effect, Problem> {
         let change = match &set.change {
             model::Change::Set(value) => match value.literal() {
-                Some(text) => Change::Set(self.names.value(text.as_bytes())),
-                None => Change::SetMade(self.expression(value, place)?),
+                Some(text) => VariableChange::Set(self.names.value(text.as_bytes())),
+                None => VariableChange::SetMade(self.expression(value, place)?),
             },
-            model::Change::Add(number) => Change::Add(self.amount(number, place)?),
-            model::Change::Subtract(number) => Change::Subtract(self.amount(number, place)?),
-            model::Change::Unset => Change::Unset,
+            model::Change::Add(number) => VariableChange::Add(self.amount(number, place)?),
+            model::Change::Subtract(number) => VariableChange::Subtract(self.amount(number, place)?),
+            model::Change::Unset => VariableChange::Unset,
         };
         Ok(match set.collection {
             WritableCollection::Tx => Effect::SetTx(self.name(&set.name, place)?, change),

@@ -1,6 +1,6 @@
 //! Constant folding: rules over variables that only other rules have set.
 //!
-//! The paranoia levels of the Core Rule Set are ladders of such rules: `TX:DETECTION_PARANOIA_LEVEL "@lt 2"` skips
+//! The paranoia levels of the Core PlanRule Set are ladders of such rules: `TX:DETECTION_PARANOIA_LEVEL "@lt 2"` skips
 //! the rules behind it. The fold runs the rules of a phase in order over the known values of variables. A rule with a known outcome
 //! is removed from the plan, or replaced by the values that it sets; the rules that it skips are removed as well.
 //!
@@ -12,7 +12,9 @@ use std::collections::BTreeSet;
 
 use super::of_phase;
 use crate::engine::bits::Bits;
-use crate::engine::plan::{Amount, Change, Effect, Link, Name, Pick, Plan, Rule, Source, Step};
+use crate::engine::plan::{
+    Amount, Effect, Name, Pick, Plan, PlanLink, PlanRule, Step, ValueSource, VariableChange,
+};
 use crate::engine::tx::{Slot, Value, leading_number, push_value};
 use crate::engine::values::Text;
 use crate::model::{Disruptive, Phase};
@@ -28,8 +30,9 @@ pub(super) fn plan(plan: &mut Plan) {
         phase: Phase::RequestHeaders,
     };
     let targets_removed = plan.rules.iter().flat_map(|rule| &rule.links).flat_map(|link| &link.effects);
-    let open =
-        targets_removed.into_iter().any(|effect| matches!(effect, Effect::RemoveTarget(_, Source::Tx, _)));
+    let open = targets_removed
+        .into_iter()
+        .any(|effect| matches!(effect, Effect::RemoveTarget(_, ValueSource::Tx, _)));
     let folded = Phase::ALL.map(|phase| match phase {
         // Rules may look at less of `TX` than they say.
         _ if open => of_phase(folder.plan, phase).map(run).collect(),
@@ -155,7 +158,7 @@ impl Folder<'_> {
     }
 
     /// Forgets the variables that a rule may change at run time.
-    fn forget(&mut self, rule: &Rule) {
+    fn forget(&mut self, rule: &PlanRule) {
         for link in &rule.links {
             if link.capture {
                 self.known[..GROUPS].fill(None);
@@ -178,7 +181,7 @@ impl Folder<'_> {
         self.uncertain |= matches!(rule.about.disruptive, Disruptive::Allow(_));
     }
 
-    fn outcome(&self, rule: &Rule) -> Outcome {
+    fn outcome(&self, rule: &PlanRule) -> Outcome {
         let mut sets = Vec::new();
         for link in &rule.links {
             let Some(times) = self.matches(link, &sets) else { return Outcome::Open };
@@ -201,13 +204,13 @@ impl Folder<'_> {
     }
 
     /// How many values of a link match.
-    fn matches(&self, link: &Link, sets: &[(Slot, Value)]) -> Option<usize> {
+    fn matches(&self, link: &PlanLink, sets: &[(Slot, Value)]) -> Option<usize> {
         if link.targets.is_empty() {
             return matches!(link.test, Test::Always).then_some(usize::from(!link.negated));
         }
         let mut times = 0;
         for target in &link.targets {
-            let (Source::Tx, Pick::Name(slot, _), true) =
+            let (ValueSource::Tx, Pick::Name(slot, _), true) =
                 (target.source, &target.pick, target.without.is_empty())
             else {
                 return None;
@@ -223,7 +226,7 @@ impl Folder<'_> {
         Some(times)
     }
 
-    fn passes(&self, link: &Link, value: Value, sets: &[(Slot, Value)]) -> Option<bool> {
+    fn passes(&self, link: &PlanLink, value: Value, sets: &[(Slot, Value)]) -> Option<bool> {
         if !link.steps.is_empty() {
             return None;
         }
@@ -253,14 +256,18 @@ impl Folder<'_> {
         let Effect::SetTx(Name::Slot(slot), change) = effect else { return None };
         let before = || self.value(*slot, sets).map(|value| leading_number(&self.text(value)));
         let value = match change {
-            Change::Set(value) => *value,
+            VariableChange::Set(value) => *value,
             // A variable that is unset expands to the empty text, which is not recorded here.
-            Change::SetMade(expression) => {
+            VariableChange::SetMade(expression) => {
                 self.value(expression.slot()?, sets).filter(|value| *value != Value::Unset)?
             }
-            Change::Add(amount) => Value::Number(before()?.saturating_add(self.number(amount, sets)?)),
-            Change::Subtract(amount) => Value::Number(before()?.saturating_sub(self.number(amount, sets)?)),
-            Change::Unset => Value::Unset,
+            VariableChange::Add(amount) => {
+                Value::Number(before()?.saturating_add(self.number(amount, sets)?))
+            }
+            VariableChange::Subtract(amount) => {
+                Value::Number(before()?.saturating_sub(self.number(amount, sets)?))
+            }
+            VariableChange::Unset => Value::Unset,
         };
         Some((*slot, value))
     }

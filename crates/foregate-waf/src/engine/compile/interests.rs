@@ -10,7 +10,7 @@ use crate::engine::bits::Bits;
 use crate::engine::chains::{Chains, Node, RAW};
 use crate::engine::expression::Expression;
 use crate::engine::plan::{
-    FamilyInterests, Instruction, Interest, Link, PhasePlan, Pick, Plan, Source, Step, Target,
+    FamilyInterests, Instruction, Interest, PhasePlan, Pick, Plan, PlanLink, PlanTarget, Step, ValueSource,
 };
 use crate::engine::values::{FAMILIES, Family};
 use crate::model::{Operator, Place, Problem, Variable};
@@ -74,9 +74,10 @@ fn first_place(plan: &Plan) -> &Place {
 
 /// Literals one of which is in every value that a link matches, if there are any, and if all that it looks at is known
 /// at the beginning of the phase.
-fn required(link: &Link, operator: &Operator) -> Option<Literals> {
-    let fixed =
-        |target: &Target| !target.count && matches!(target.source, Source::Units(..) | Source::Scalar(_));
+fn required(link: &PlanLink, operator: &Operator) -> Option<Literals> {
+    let fixed = |target: &PlanTarget| {
+        !target.count && matches!(target.source, ValueSource::Units(..) | ValueSource::Scalar(_))
+    };
     if link.negated || link.targets.is_empty() || !link.targets.iter().all(fixed) {
         return None;
     }
@@ -115,15 +116,15 @@ impl Gathered {
         gathered
     }
 
-    fn want(&mut self, target: &Target, want: Want) {
+    fn want(&mut self, target: &PlanTarget, want: Want) {
         match (target.source, &target.pick) {
-            (Source::Scalar(variable), _) => {
+            (ValueSource::Scalar(variable), _) => {
                 self.named[Family::Scalars as usize].push((want, variable as u16));
             }
-            (Source::Units(family, _), Pick::Name(number, _)) => {
+            (ValueSource::Units(family, _), Pick::Name(number, _)) => {
                 self.named[family as usize].push((want, *number));
             }
-            (Source::Units(family, _), Pick::All | Pick::Pattern(..)) => {
+            (ValueSource::Units(family, _), Pick::All | Pick::Pattern(..)) => {
                 let without = target.without.iter().filter_map(|pick| match pick {
                     Pick::Name(number, _) => Some(*number),
                     _ => None,

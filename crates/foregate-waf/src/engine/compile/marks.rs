@@ -7,17 +7,17 @@ use crate::model::{
     Target, Template, Variable, WritableCollection,
 };
 use crate::operator::TextTest;
-use crate::scan::{Options, Pattern};
+use crate::scan::{Pattern, PatternOptions};
 use crate::transform::UnicodeMap;
 
 /// Comparisons of rules with variables of `TX`: in rules that stop a request or add to a score, and in rules that exempt one. A rule that sets
 /// a variable to the value of the first kind may report an attack, in any spelling; other assignments may exempt the request.
 #[derive(Debug)]
-pub(super) struct Marks<'a>(Vec<Look<'a>>);
+pub(super) struct Marks<'a>(Vec<VariableTest<'a>>);
 
 /// A look at variables of `TX`.
 #[derive(Debug)]
-struct Look<'a> {
+struct VariableTest<'a> {
     /// When: the phase and the rule's place.
     when: (Phase, usize),
     /// The consequence of a match.
@@ -66,8 +66,8 @@ impl<'a> Marks<'a> {
             let Some(then) = Then::of(rule) else { continue };
             for link in &rule.links {
                 for target in link.targets.iter().filter(|target| target.variable == Variable::Tx) {
-                    let without_case = Options { ignore_case: true, ..Options::default() };
-                    looks.push(Look {
+                    let without_case = PatternOptions { ignore_case: true, ..PatternOptions::default() };
+                    looks.push(VariableTest {
                         when: (rule.phase, at),
                         then,
                         link,
@@ -80,7 +80,7 @@ impl<'a> Marks<'a> {
                         },
                         pattern: match &link.operator {
                             Operator::Rx(regex) => {
-                                Some(compile_pattern(regex, Options::default(), &link.place)?)
+                                Some(compile_pattern(regex, PatternOptions::default(), &link.place)?)
                             }
                             _ => None,
                         },
@@ -136,7 +136,7 @@ fn adds(rule: &Rule) -> bool {
     })
 }
 
-impl Look<'_> {
+impl VariableTest<'_> {
     /// Returns true if the mark uses the variable of this name.
     fn sees(&self, name: &str) -> bool {
         let is_left_out = self.link.exclusions.iter().any(|out| {

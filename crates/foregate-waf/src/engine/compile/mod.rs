@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use super::bits::Bits;
 use super::chains::{Chains, Node, RAW};
-use super::expression::{Expression, Piece};
+use super::expression::{Expression, ExpressionPiece};
 use super::limits::Limits;
-use super::plan::{Amount, Link, NameTable, PhasePlan, Pick, Plan, Rule, Source};
+use super::plan::{Amount, NameTable, PhasePlan, Pick, Plan, PlanLink, PlanRule, ValueSource};
 use super::store::Store;
 use super::tx::Names;
 use super::values::FAMILIES;
@@ -21,7 +21,7 @@ use crate::model::{
     self, Disruptive, Index, Macro, Number, Operator, Phase, Place, Problem, RuleSet, Template,
 };
 use crate::operator::{Checksum, Test, TextTest, table};
-use crate::scan::{Options, Pattern, Words};
+use crate::scan::{Pattern, PatternOptions, Words};
 
 /// The largest number of candidates of a phase, names, nodes and the like: the range of the plan's small integers.
 const TOO_MANY: &str = "the rules use more names or chains of transformations than a plan can hold (65,534)";
@@ -83,8 +83,8 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    fn rule(&mut self, at: usize, rule: &model::Rule) -> Result<Rule, Problem> {
-        let links = rule.links.iter().map(|link| self.link(link)).collect::<Result<Box<[Link]>, _>>()?;
+    fn rule(&mut self, at: usize, rule: &model::Rule) -> Result<PlanRule, Problem> {
+        let links = rule.links.iter().map(|link| self.link(link)).collect::<Result<Box<[PlanLink]>, _>>()?;
         let lets_through = effects::lets_through(at, rule, &links, &self.marks);
         let mut text = |template: &Template| self.expression(template, &rule.place);
         let message = rule.message.as_ref().map(&mut text).transpose()?;
@@ -94,17 +94,17 @@ impl Compiler<'_> {
             Disruptive::Redirect { to, .. } => Some(text(to)?),
             _ => None,
         };
-        Ok(Rule { about: rule.clone(), links, message, data, tags, lets_through, redirect })
+        Ok(PlanRule { about: rule.clone(), links, message, data, tags, lets_through, redirect })
     }
 
-    fn link(&mut self, link: &model::Link) -> Result<Link, Problem> {
+    fn link(&mut self, link: &model::Link) -> Result<PlanLink, Problem> {
         let node = self.node(&link.transformations, &link.place)?;
         let steps: Box<[Node]> = if link.multi_match {
             std::iter::once(RAW).chain(self.chains.path(node)).collect()
         } else {
             Box::default()
         };
-        Ok(Link {
+        Ok(PlanLink {
             targets: self.targets(link)?,
             test: self.test(link)?,
             negated: link.negated,
@@ -125,7 +125,7 @@ impl Compiler<'_> {
 
     fn test(&mut self, link: &model::Link) -> Result<Test, Problem> {
         let place = &link.place;
-        let options = Options { captures: link.capture, ..Options::default() };
+        let options = PatternOptions { captures: link.capture, ..PatternOptions::default() };
         let pattern = |regex: &model::Regex| compile_pattern(regex, options, place).map(Box::new);
         Ok(match &link.operator {
             Operator::Unconditional => Test::Always,
@@ -177,14 +177,18 @@ impl Compiler<'_> {
             return Ok(Expression::Fixed(text.as_bytes().into()));
         }
         let pieces = template.pieces().iter().map(|piece| match piece {
-            model::Piece::Text(text) => Ok(Piece::Text(text.as_bytes().into())),
+            model::Piece::Text(text) => Ok(ExpressionPiece::Text(text.as_bytes().into())),
             model::Piece::Macro(Macro { variable, name }) => {
                 let source = targets::source(*variable, None);
                 self.mark_used(*variable);
                 match (source, name) {
-                    (Source::Tx, Some(name)) => Ok(Piece::Tx(self.slot(name.as_bytes(), place)?)),
-                    (_, Some(name)) => Ok(Piece::Value(source, self.named(source, name.as_bytes(), place)?)),
-                    (_, None) => Ok(Piece::Value(source, Pick::All)),
+                    (ValueSource::Tx, Some(name)) => {
+                        Ok(ExpressionPiece::Tx(self.slot(name.as_bytes(), place)?))
+                    }
+                    (_, Some(name)) => {
+                        Ok(ExpressionPiece::Value(source, self.named(source, name.as_bytes(), place)?))
+                    }
+                    (_, None) => Ok(ExpressionPiece::Value(source, Pick::All)),
                 }
             }
         });
@@ -200,7 +204,7 @@ impl Compiler<'_> {
     }
 }
 
-fn compile_pattern(regex: &model::Regex, options: Options, place: &Place) -> Result<Pattern, Problem> {
+fn compile_pattern(regex: &model::Regex, options: PatternOptions, place: &Place) -> Result<Pattern, Problem> {
     Pattern::new(regex.text().as_bytes(), options)
         .map_err(|error| problem(place, &format!("the pattern cannot be used: {error}")))
 }

@@ -1,14 +1,14 @@
 //! Targets and selectors.
 
 use super::{Compiler, TOO_MANY, compile_pattern, problem};
-use crate::engine::plan::{Effect, Pick, Rule, Source, Target};
+use crate::engine::plan::{Effect, Pick, PlanRule, PlanTarget, ValueSource};
 use crate::engine::values::{Family, Half};
 use crate::model::{self, PersistentCollection, Place, Problem, Selector, Variable, XPath};
-use crate::scan::Options;
+use crate::scan::PatternOptions;
 
 /// Where the values of a variable are.
-pub(in crate::engine) fn source(variable: Variable, selector: Option<&Selector>) -> Source {
-    use Source::Units;
+pub(in crate::engine) fn source(variable: Variable, selector: Option<&Selector>) -> ValueSource {
+    use ValueSource::Units;
     use Variable as V;
     match variable {
         V::Args => Units(Family::Args, Half::Whole),
@@ -34,18 +34,18 @@ pub(in crate::engine) fn source(variable: Variable, selector: Option<&Selector>)
             Some(Selector::XPath(XPath::Attributes)) => Units(Family::XmlAttributes, Half::Whole),
             _ => Units(Family::XmlText, Half::Whole),
         },
-        V::Tx => Source::Tx,
-        V::Env => Source::Env,
-        V::Rule => Source::Rule,
-        V::Global => Source::Stored(PersistentCollection::Global),
-        V::Ip => Source::Stored(PersistentCollection::Ip),
-        V::Resource => Source::Stored(PersistentCollection::Resource),
-        V::Session => Source::Stored(PersistentCollection::Session),
-        V::User => Source::Stored(PersistentCollection::User),
-        V::MatchedVar => Source::Matched { names: false, all: false },
-        V::MatchedVars => Source::Matched { names: false, all: true },
-        V::MatchedVarName => Source::Matched { names: true, all: false },
-        V::MatchedVarsNames => Source::Matched { names: true, all: true },
+        V::Tx => ValueSource::Tx,
+        V::Env => ValueSource::Env,
+        V::Rule => ValueSource::Rule,
+        V::Global => ValueSource::Stored(PersistentCollection::Global),
+        V::Ip => ValueSource::Stored(PersistentCollection::Ip),
+        V::Resource => ValueSource::Stored(PersistentCollection::Resource),
+        V::Session => ValueSource::Stored(PersistentCollection::Session),
+        V::User => ValueSource::Stored(PersistentCollection::User),
+        V::MatchedVar => ValueSource::Matched { names: false, all: false },
+        V::MatchedVars => ValueSource::Matched { names: false, all: true },
+        V::MatchedVarName => ValueSource::Matched { names: true, all: false },
+        V::MatchedVarsNames => ValueSource::Matched { names: true, all: true },
         V::Duration
         | V::HighestSeverity
         | V::SessionId
@@ -58,8 +58,8 @@ pub(in crate::engine) fn source(variable: Variable, selector: Option<&Selector>)
         | V::TimeMon
         | V::TimeSec
         | V::TimeWday
-        | V::TimeYear => Source::Computed(variable),
-        other => Source::Scalar(canonical(other)),
+        | V::TimeYear => ValueSource::Computed(variable),
+        other => ValueSource::Scalar(canonical(other)),
     }
 }
 
@@ -73,7 +73,7 @@ pub(in crate::engine) fn canonical(variable: Variable) -> Variable {
 }
 
 impl Compiler<'_> {
-    pub(super) fn targets(&mut self, link: &model::Link) -> Result<Box<[Target]>, Problem> {
+    pub(super) fn targets(&mut self, link: &model::Link) -> Result<Box<[PlanTarget]>, Problem> {
         let mut targets = Vec::with_capacity(link.targets.len());
         for target in &link.targets {
             let source = source(target.variable, target.selector.as_ref());
@@ -86,7 +86,7 @@ impl Compiler<'_> {
             if excluded().any(|out| matches!(out.selector, None | Some(Selector::XPath(_)))) {
                 continue;
             }
-            targets.push(Target {
+            targets.push(PlanTarget {
                 variable: target.variable,
                 source,
                 pick: self.pick(source, target.selector.as_ref(), &link.place)?,
@@ -101,7 +101,7 @@ impl Compiler<'_> {
 
     pub(super) fn pick(
         &mut self,
-        source: Source,
+        source: ValueSource,
         selector: Option<&Selector>,
         place: &Place,
     ) -> Result<Pick, Problem> {
@@ -109,17 +109,17 @@ impl Compiler<'_> {
             None | Some(Selector::XPath(_)) => Ok(Pick::All),
             Some(Selector::Name(name)) => self.named(source, name.as_bytes(), place),
             Some(Selector::Regex(regex)) => {
-                let options = Options { ignore_case: true, ..Options::default() };
+                let options = PatternOptions { ignore_case: true, ..PatternOptions::default() };
                 Ok(Pick::Pattern(Box::new(compile_pattern(regex, options, place)?), Box::default()))
             }
         }
     }
 
-    pub(super) fn named(&mut self, source: Source, name: &[u8], place: &Place) -> Result<Pick, Problem> {
+    pub(super) fn named(&mut self, source: ValueSource, name: &[u8], place: &Place) -> Result<Pick, Problem> {
         let lower: Box<[u8]> = name.to_ascii_lowercase().into();
         let number = match source {
-            Source::Tx => self.slot(name, place)?,
-            Source::Units(family, _) => {
+            ValueSource::Tx => self.slot(name, place)?,
+            ValueSource::Units(family, _) => {
                 let table = &mut self.tables[family as usize];
                 let next = u16::try_from(table.len()).ok().filter(|next| *next < u16::MAX);
                 match table.get(&lower) {
@@ -137,17 +137,17 @@ impl Compiler<'_> {
     }
 
     /// Finds the slots that selectors of `TX` with a pattern mean, now that all names are known.
-    pub(super) fn resolve_patterns(&self, rules: &mut [Rule]) {
+    pub(super) fn resolve_patterns(&self, rules: &mut [PlanRule]) {
         for link in rules.iter_mut().flat_map(|rule| &mut rule.links) {
             for target in &mut link.targets {
-                if target.source == Source::Tx {
+                if target.source == ValueSource::Tx {
                     std::iter::once(&mut target.pick)
                         .chain(&mut target.without)
                         .for_each(|pick| self.resolve(pick));
                 }
             }
             for effect in &mut link.effects {
-                if let Effect::RemoveTarget(_, Source::Tx, pick) = effect {
+                if let Effect::RemoveTarget(_, ValueSource::Tx, pick) = effect {
                     self.resolve(pick);
                 }
             }

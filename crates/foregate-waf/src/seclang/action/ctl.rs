@@ -8,7 +8,7 @@ use super::super::{pattern, setting, target};
 use crate::model::{Action, AuditPartsChange, BodyProcessor, Ctl, RuleId, RuleSelection, TextMatch};
 
 #[derive(Clone, Copy)]
-enum Make {
+enum MakeCtl {
     AuditEngine,
     AuditParts,
     ForceRequestBodyVariable,
@@ -32,23 +32,23 @@ enum By {
 }
 
 /// Every `ctl`, sorted by name.
-const CTLS: &[(&str, Make)] = &[
-    ("auditEngine", Make::AuditEngine),
-    ("auditLogParts", Make::AuditParts),
-    ("forceRequestBodyVariable", Make::ForceRequestBodyVariable),
-    ("parseXmlIntoArgs", Make::XmlArguments),
-    ("requestBodyAccess", Make::RequestBodyAccess),
-    ("requestBodyLimit", Make::RequestBodyLimit),
-    ("requestBodyProcessor", Make::RequestBodyProcessor),
-    ("responseBodyAccess", Make::ResponseBodyAccess),
-    ("responseBodyLimit", Make::ResponseBodyLimit),
-    ("ruleEngine", Make::RuleEngine),
-    ("ruleRemoveById", Make::Remove(By::Id)),
-    ("ruleRemoveByMsg", Make::Remove(By::Message)),
-    ("ruleRemoveByTag", Make::Remove(By::Tag)),
-    ("ruleRemoveTargetById", Make::RemoveTarget(By::Id)),
-    ("ruleRemoveTargetByMsg", Make::RemoveTarget(By::Message)),
-    ("ruleRemoveTargetByTag", Make::RemoveTarget(By::Tag)),
+const CTLS: &[(&str, MakeCtl)] = &[
+    ("auditEngine", MakeCtl::AuditEngine),
+    ("auditLogParts", MakeCtl::AuditParts),
+    ("forceRequestBodyVariable", MakeCtl::ForceRequestBodyVariable),
+    ("parseXmlIntoArgs", MakeCtl::XmlArguments),
+    ("requestBodyAccess", MakeCtl::RequestBodyAccess),
+    ("requestBodyLimit", MakeCtl::RequestBodyLimit),
+    ("requestBodyProcessor", MakeCtl::RequestBodyProcessor),
+    ("responseBodyAccess", MakeCtl::ResponseBodyAccess),
+    ("responseBodyLimit", MakeCtl::ResponseBodyLimit),
+    ("ruleEngine", MakeCtl::RuleEngine),
+    ("ruleRemoveById", MakeCtl::Remove(By::Id)),
+    ("ruleRemoveByMsg", MakeCtl::Remove(By::Message)),
+    ("ruleRemoveByTag", MakeCtl::Remove(By::Tag)),
+    ("ruleRemoveTargetById", MakeCtl::RemoveTarget(By::Id)),
+    ("ruleRemoveTargetByMsg", MakeCtl::RemoveTarget(By::Message)),
+    ("ruleRemoveTargetByTag", MakeCtl::RemoveTarget(By::Tag)),
 ];
 
 const NO_HASH: &str = "pages are not signed";
@@ -79,33 +79,35 @@ pub(super) fn ctl(part: Part<'_>, findings: &mut Findings) -> Vec<Action> {
         }
         return Vec::new();
     };
-    if let Make::RemoveTarget(by) = make {
+    if let MakeCtl::RemoveTarget(by) = make {
         return remove_target(*by, value, findings);
     }
     one(*make, value, findings).map(Action::Ctl).into_iter().collect()
 }
 
-fn one(make: Make, value: Part<'_>, findings: &mut Findings) -> Option<Ctl> {
+fn one(make: MakeCtl, value: Part<'_>, findings: &mut Findings) -> Option<Ctl> {
     let bytes = |findings: &mut Findings| super::number(value, 0..=u64::MAX, "a number of bytes", findings);
     Some(match make {
-        Make::AuditEngine => Ctl::AuditEngine(setting::choice(value, setting::AUDIT_ENGINES, findings)?),
-        Make::AuditParts => Ctl::AuditParts(audit_parts(value, findings)?),
-        Make::ForceRequestBodyVariable => {
+        MakeCtl::AuditEngine => Ctl::AuditEngine(setting::choice(value, setting::AUDIT_ENGINES, findings)?),
+        MakeCtl::AuditParts => Ctl::AuditParts(audit_parts(value, findings)?),
+        MakeCtl::ForceRequestBodyVariable => {
             Ctl::ForceRequestBodyVariable(setting::choice(value, setting::SWITCH, findings)?)
         }
-        Make::XmlArguments => Ctl::XmlArguments(setting::choice(value, setting::XML_ARGUMENTS, findings)?),
-        Make::RequestBodyAccess => Ctl::RequestBodyAccess(setting::choice(value, setting::SWITCH, findings)?),
-        Make::RequestBodyLimit => Ctl::RequestBodyLimit(bytes(findings)?),
-        Make::RequestBodyProcessor => {
+        MakeCtl::XmlArguments => Ctl::XmlArguments(setting::choice(value, setting::XML_ARGUMENTS, findings)?),
+        MakeCtl::RequestBodyAccess => {
+            Ctl::RequestBodyAccess(setting::choice(value, setting::SWITCH, findings)?)
+        }
+        MakeCtl::RequestBodyLimit => Ctl::RequestBodyLimit(bytes(findings)?),
+        MakeCtl::RequestBodyProcessor => {
             Ctl::RequestBodyProcessor(setting::choice(value, BodyProcessor::ALL, findings)?)
         }
-        Make::ResponseBodyAccess => {
+        MakeCtl::ResponseBodyAccess => {
             Ctl::ResponseBodyAccess(setting::choice(value, setting::SWITCH, findings)?)
         }
-        Make::ResponseBodyLimit => Ctl::ResponseBodyLimit(bytes(findings)?),
-        Make::RuleEngine => Ctl::RuleEngine(setting::choice(value, setting::ENGINES, findings)?),
-        Make::Remove(by) => Ctl::RemoveRules(selection(by, value, findings)?),
-        Make::RemoveTarget(_) => return None,
+        MakeCtl::ResponseBodyLimit => Ctl::ResponseBodyLimit(bytes(findings)?),
+        MakeCtl::RuleEngine => Ctl::RuleEngine(setting::choice(value, setting::ENGINES, findings)?),
+        MakeCtl::Remove(by) => Ctl::RemoveRules(selection(by, value, findings)?),
+        MakeCtl::RemoveTarget(_) => return None,
     })
 }
 

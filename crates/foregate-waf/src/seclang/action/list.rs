@@ -5,14 +5,14 @@ use super::super::limits::MAX_ACTIONS;
 use super::super::line::{Part, end_of_quoted};
 
 /// `NAME` or `NAME:VALUE`.
-pub(super) struct Item<'l> {
+pub(super) struct ActionItem<'l> {
     pub(super) name: Part<'l>,
     /// Without its quotes.
     pub(super) value: Option<Part<'l>>,
 }
 
 /// The actions in `part`, between commas; at an error, which is recorded, the list ends.
-pub(super) fn items<'l>(part: Part<'l>, findings: &mut Findings) -> Vec<Item<'l>> {
+pub(super) fn items<'l>(part: Part<'l>, findings: &mut Findings) -> Vec<ActionItem<'l>> {
     let mut items = Vec::new();
     let mut rest = part.trim();
     loop {
@@ -34,7 +34,7 @@ pub(super) fn items<'l>(part: Part<'l>, findings: &mut Findings) -> Vec<Item<'l>
                 None => return items,
             },
         };
-        items.push(Item { name, value });
+        items.push(ActionItem { name, value });
         match after.strip(',') {
             Some(after) => rest = after.trim(),
             None => return items,

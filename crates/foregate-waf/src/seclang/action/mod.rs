@@ -18,7 +18,7 @@ use crate::model::{Action, AllowScope, Phase, Place, RuleId, Severity, Template,
 pub(super) struct Actions {
     pub(super) id: Option<RuleId>,
     pub(super) phase: Option<Phase>,
-    pub(super) disruptive: Option<Said>,
+    pub(super) disruptive: Option<DisruptiveChoice>,
     pub(super) status: Option<u16>,
     pub(super) log: Option<bool>,
     pub(super) audit_log: Option<bool>,
@@ -45,7 +45,7 @@ pub(super) struct Actions {
 
 /// The disruptive action of a rule.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Said {
+pub(super) enum DisruptiveChoice {
     Pass,
     /// The default of its phase.
     Block,
@@ -110,12 +110,12 @@ impl Actions {
         match verb {
             Verb::Id => self.id = number(value, 1..=RuleId::MAX, "an id", findings),
             Verb::Phase => self.phase = phase(value, findings),
-            Verb::Pass => self.disruptive = Some(Said::Pass),
-            Verb::Block => self.disruptive = Some(Said::Block),
-            Verb::Deny => self.disruptive = Some(Said::Deny),
-            Verb::Drop => self.disruptive = Some(Said::Drop),
+            Verb::Pass => self.disruptive = Some(DisruptiveChoice::Pass),
+            Verb::Block => self.disruptive = Some(DisruptiveChoice::Block),
+            Verb::Deny => self.disruptive = Some(DisruptiveChoice::Deny),
+            Verb::Drop => self.disruptive = Some(DisruptiveChoice::Drop),
             Verb::Allow => self.disruptive = allow(value, findings),
-            Verb::Redirect => self.disruptive = template(value, findings).map(Said::Redirect),
+            Verb::Redirect => self.disruptive = template(value, findings).map(DisruptiveChoice::Redirect),
             Verb::Status => self.status = number(value, 200..=599u16, "a status", findings),
             Verb::Log => (self.log, self.audit_log) = (Some(true), Some(true)),
             Verb::NoLog => (self.log, self.audit_log) = (Some(false), Some(false)),
@@ -210,12 +210,12 @@ fn phase(part: Part<'_>, findings: &mut Findings) -> Option<Phase> {
     found
 }
 
-fn allow(part: Part<'_>, findings: &mut Findings) -> Option<Said> {
+fn allow(part: Part<'_>, findings: &mut Findings) -> Option<DisruptiveChoice> {
     let text = part.text();
     match text.to_ascii_lowercase().as_str() {
-        "" => Some(Said::Allow(AllowScope::Transaction)),
-        "phase" => Some(Said::Allow(AllowScope::Phase)),
-        "request" => Some(Said::Allow(AllowScope::Request)),
+        "" => Some(DisruptiveChoice::Allow(AllowScope::Transaction)),
+        "phase" => Some(DisruptiveChoice::Allow(AllowScope::Phase)),
+        "request" => Some(DisruptiveChoice::Allow(AllowScope::Request)),
         _ => {
             let suggestion = Some("`allow`, `allow:phase` and `allow:request` are known".into());
             findings.error(part.at, format!("`{text}` cannot be allowed"), suggestion);

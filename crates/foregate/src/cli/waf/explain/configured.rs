@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use foregate_module::testing::Sample;
 use foregate_module::{Now, Pipeline, Plan, Planned, State, View};
 use foregate_proxy::configuration::Settings;
-use foregate_waf::steps::Settings as Waf;
+use foregate_waf::steps::WafSettings as Waf;
 use foregate_wire::{Method, Slashes, Target, TargetForm, normalize_path, parse_authority};
 use serde::Serialize;
 
