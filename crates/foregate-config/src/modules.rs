@@ -200,6 +200,24 @@ impl<'t> Modules<'t> {
         })
     }
 
+    /// A value behind a name, at a node of the host's own.
+    pub fn named_expression(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        (item, key): (Item<'_>, &'static settings::Key),
+        phase: PhaseId,
+    ) -> Option<(Arc<str>, Arc<dyn Expression>)> {
+        let mut first = true;
+        let compiled = self.compile(decoder, (item, key), |context, argument| {
+            if std::mem::take(&mut first) {
+                return Ok((argument.text().ok().map(Arc::<str>::from), None));
+            }
+            Ok((None, Some(context.expression(argument, phase)?)))
+        });
+        let name = compiled.iter().find_map(|(name, _)| name.clone());
+        name.zip(compiled.into_iter().find_map(|(_, expression)| expression))
+    }
+
     fn compile<T>(
         &mut self,
         decoder: &mut Decoder<'_>,

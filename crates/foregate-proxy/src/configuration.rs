@@ -9,7 +9,9 @@ use foregate_module::Pipeline;
 
 use crate::routing::SiteTable;
 use crate::settings::automatic::Automatic;
-use crate::settings::{CacheStore, Files, Limits, Listen, MEMORY_PER_WORKER, RoutePlan, Timeouts, Upstream};
+use crate::settings::{
+    AccessLog, CacheStore, Files, Limits, Listen, MEMORY_PER_WORKER, RoutePlan, Timeouts, Upstream,
+};
 
 /// One complete, validated configuration.
 #[derive(Debug)]
@@ -25,8 +27,8 @@ pub struct Settings {
     pub metrics: Option<SocketAddr>,
     /// The admin socket (Unix, mode 0600), if any.
     pub admin: Option<PathBuf>,
-    /// The JSON access log, off when `None`.
-    pub access_log: Option<PathBuf>,
+    /// The access logs, those of all requests first.
+    pub access_logs: Vec<AccessLog>,
     /// Where bodies too long to be held in memory are kept; `None` means the system's folder for
     /// temporary files.
     pub temporary_folder: Option<PathBuf>,
@@ -64,7 +66,7 @@ impl Settings {
             listeners: Vec::new(),
             metrics: None,
             admin: None,
-            access_log: None,
+            access_logs: Vec::new(),
             temporary_folder: None,
             automatic: None,
             cache_store: CacheStore::default(),

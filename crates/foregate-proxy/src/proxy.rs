@@ -1,7 +1,6 @@
 //! The state that all connections of the process share.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -23,8 +22,8 @@ use crate::limits::clients::Registry;
 use crate::limits::pressure;
 use crate::limits::spool::Spools;
 use crate::offload::Offload;
-use crate::settings::{Limits, Listen, ListenAddress, Timeouts};
-use crate::telemetry::access_log::AccessLog;
+use crate::settings::{Limits, Listen, ListenAddress, LogTarget, Timeouts};
+use crate::telemetry::access_log::{AccessLog, AccessLogs};
 use crate::telemetry::log_file::{LogFile, LogFiles};
 use crate::tls::{Acceptor, CertificateStore, SiteHosts, TlsError};
 use crate::upstream::{Pools, Upstream, Upstreams};
@@ -59,8 +58,8 @@ pub struct Config {
     pub head_limits: HeadLimits,
     /// In the order of the file: there are few, and requests over TLS look here.
     acceptors: Arc<[(ListenAddress, Acceptor)]>,
-    /// The access log, if there is one; none before it is opened.
-    access_log: Option<AccessLog>,
+    /// The access logs; none before they are opened.
+    access_logs: AccessLogs,
     /// The log files of modules, in the order of the settings; none before they are opened.
     logs: Vec<LogFile>,
 }
@@ -112,7 +111,7 @@ impl Config {
             pools,
             head_limits,
             acceptors: acceptors.into(),
-            access_log: None,
+            access_logs: AccessLogs::default(),
             logs: Vec::new(),
         })
     }
@@ -143,23 +142,25 @@ impl Config {
     ///
     /// A file cannot be opened, or its thread cannot be started; with its path.
     pub fn open_logs(&mut self, files: &LogFiles, metrics: &Metrics) -> io::Result<()> {
-        let open = |what: &str, path: &Path, dropped| {
-            let named = |error: io::Error| {
-                io::Error::new(error.kind(), format!("{what} {}: {error}", path.display()))
-            };
-            files.open(path, dropped).map_err(named)
+        let open = |what: &str, target: &LogTarget, dropped| {
+            let named = |error: io::Error| io::Error::new(error.kind(), format!("{what} {target}: {error}"));
+            files.open(target, dropped).map_err(named)
         };
-        let access_log = self.settings.access_log.as_deref();
-        let access_log = access_log.map(|path| open("access log", path, &metrics.access_log_dropped));
-        self.access_log = access_log.transpose()?.map(AccessLog::new);
-        let logs = self.settings.logs.iter().map(|path| open("log", path, &metrics.module_log_dropped));
+        let mut access_logs = AccessLogs::default();
+        for log in &self.settings.access_logs {
+            let file = open("access log", &log.target, &metrics.access_log_dropped)?;
+            access_logs.add(AccessLog::new(log.clone(), file));
+        }
+        self.access_logs = access_logs;
+        let logs = self.settings.logs.iter();
+        let logs = logs.map(|path| open("log", &LogTarget::file(path), &metrics.module_log_dropped));
         self.logs = logs.collect::<io::Result<_>>()?;
         Ok(())
     }
 
-    /// The access log, if there is one.
-    pub fn access_log(&self) -> Option<&AccessLog> {
-        self.access_log.as_ref()
+    /// The access logs.
+    pub fn access_logs(&self) -> &AccessLogs {
+        &self.access_logs
     }
 
     /// Writes a step's line.

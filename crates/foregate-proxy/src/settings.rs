@@ -3,6 +3,7 @@
 //! The binary builds these values from the configuration file; no text is left to
 //! interpret. Every default is the one in the operator's guide.
 
+mod access_log;
 pub mod automatic;
 mod balance;
 mod cache;
@@ -22,6 +23,9 @@ use foregate_module::Plan;
 
 use crate::address::AddressBlock;
 
+pub use self::access_log::{
+    AccessLog, LOG_FIELDS, LineFormat, LogTarget, Rotation, SyslogServer, TemplatePart,
+};
 use self::automatic::IssuedBy;
 pub use self::balance::{Balance, HashBy};
 pub use self::cache::{Cache, CacheDisk, CacheStore, RouteCache};

@@ -23,7 +23,9 @@ use foregate_proxy::address::ServerAddress;
 use foregate_proxy::configuration::Settings;
 use foregate_proxy::routing::{HostPattern, SiteTableBuilder};
 use foregate_proxy::server;
-use foregate_proxy::settings::{Action, Listen, ListenAddress, Route, Server, SiteOptions, Upstream};
+use foregate_proxy::settings::{
+    AccessLog, Action, Listen, ListenAddress, Route, Server, SiteOptions, Upstream,
+};
 use parking_lot::Mutex;
 
 /// The largest average number of allocations of a request. Two would still be fine, none is needed:
@@ -239,7 +241,7 @@ fn settings(front: SocketAddr, origin: SocketAddr, access_log: Option<PathBuf>) 
     let mut settings = Settings::new(Arc::default());
     settings.workers = std::num::NonZeroUsize::new(2);
     settings.listeners.push(Listen::new(ListenAddress::Tcp(front)));
-    settings.access_log = access_log;
+    settings.access_logs.extend(access_log.map(AccessLog::json));
     settings.upstreams.push(Arc::new(Upstream::new("origin", vec![Server::new(address)])));
     settings.sites = sites.build();
     settings

@@ -23,7 +23,7 @@ use foregate_proxy::configuration::Settings;
 use foregate_proxy::routing::{HostPattern, SiteTableBuilder};
 use foregate_proxy::server;
 use foregate_proxy::settings::{
-    Action, Listen, ListenAddress, Route, RoutePlan, Server, SiteOptions, Upstream,
+    AccessLog, Action, Listen, ListenAddress, Route, RoutePlan, Server, SiteOptions, Upstream,
 };
 
 macro_rules! step {
@@ -321,7 +321,7 @@ fn start(queue: usize) -> Front {
     settings.limits.offload_queue = queue;
     settings.listeners.push(Listen::new(ListenAddress::Tcp(address)));
     settings.metrics = Some(metrics);
-    settings.access_log = Some(log.clone());
+    settings.access_logs.push(AccessLog::json(log.clone()));
     settings.logs = vec![lines.clone()];
     settings.upstreams = vec![upstream("echo", echo()), upstream("silent", silent_address)];
     settings.sites = sites.build();

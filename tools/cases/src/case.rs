@@ -503,6 +503,8 @@ pub enum ProxyAction {
     Stderr(Text, Time),
     /// Waits until a file holds a text.
     Log(Text, Text, Time),
+    /// Fails if a file holds a text, or is not there.
+    NoLog(Text, Text),
     /// Waits until the process ends, with this code.
     Exits(i32, Time),
     /// Waits until a metric compares so with a number.

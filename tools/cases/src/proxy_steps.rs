@@ -67,6 +67,12 @@ pub(crate) fn run(shared: &Shared, action: &ProxyAction) -> Result<(), String> {
                 if content.contains(&wanted) { Ok(()) } else { Err(format!("the file holds:\n{content}")) }
             })
         }
+        ProxyAction::NoLog(path, unwanted) => {
+            let (path, unwanted) = (shared.folder.join(text(path)?), text(unwanted)?);
+            let content =
+                fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+            if content.contains(&unwanted) { Err(format!("the file holds:\n{content}")) } else { Ok(()) }
+        }
         ProxyAction::Exits(code, time) => {
             let got = shared.until(time.within, || {
                 let exit = with_proxy(shared, |proxy| Ok(proxy.try_exit()))?;

@@ -254,6 +254,7 @@ fn proxy(words: &mut Words) -> Result<ProxyAction, String> {
         }
         "stderr" => ProxyAction::Stderr(words.text("the text")?, words.time()?),
         "log" => ProxyAction::Log(words.text("a path")?, words.text("the text")?, words.time()?),
+        "no-log" => ProxyAction::NoLog(words.text("a path")?, words.text("the text")?),
         "exits" => ProxyAction::Exits(words.number("an exit code")?, words.time()?),
         "metric" => {
             let time = words.time()?;

@@ -1,14 +1,15 @@
 //! The end of an exchange: metrics, the steps of the phase `log`, and the access log.
 
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use foregate_module::PhaseId;
+use foregate_module::{self as module, Doubt, PhaseId, Source};
 use foregate_wire::NameId;
 
 use super::Exchange;
 use crate::error::{Error, Side};
 use crate::link::LinkError;
-use crate::telemetry::access_log::Entry;
+use crate::random;
+use crate::telemetry::access_log::{AccessLog, Entry};
 use crate::upstream::Ask;
 
 /// The input of the log and the metrics.
@@ -96,11 +97,74 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
         let upstream = exchange.upstream().map(|upstream| &upstream.settings.name);
         counters.error(error.kind(), error.side().as_str(), upstream);
     }
-    let Some(log) = exchange.config.access_log() else { return };
+    if !exchange.config.access_logs().is_empty() {
+        write_lines(exchange, duration);
+    }
+}
+
+/// Writes the lines of an exchange that is over.
+fn write_lines(exchange: &mut Exchange<'_>, duration: Duration) {
+    let config = exchange.config;
+    let site = exchange.routed.site.map(|site| &*config.settings.sites.site(site).name);
+    for log in config.access_logs().of(site) {
+        if log.settings().share.is_some_and(|share| random::number() >= share) {
+            continue;
+        }
+        let added = if log.has_expressions() { evaluate(exchange, log) } else { Some(Vec::new()) };
+        if let Some(added) = added {
+            log.record(&entry(exchange, duration), &added);
+        }
+    }
+}
+
+/// The values of a log's own fields; `None` if its conditions do not hold.
+fn evaluate(exchange: &mut Exchange<'_>, log: &AccessLog) -> Option<Vec<Option<Vec<u8>>>> {
+    see_outcome(exchange);
+    let pipeline = &exchange.config.settings.pipeline;
+    let (view, state) = exchange.view()?;
+    let view = module::View::new(&view, &state.slots, pipeline).in_doubt(Doubt::Ignored);
+    let settings = log.settings();
+    if !settings.when.iter().all(|condition| condition.holds(&view)) {
+        return None;
+    }
+    let values =
+        settings.fields.iter().map(|(_, field)| field.evaluate(&view).map(|value| value.into_owned()));
+    Some(values.collect())
+}
+
+/// Shows the outcome to expressions. Exchanges without steps, and those that end while a step is
+/// away, have no state for them before.
+fn see_outcome(exchange: &mut Exchange<'_>) {
+    let summary = exchange.summary();
+    let client = exchange.client_address();
+    let is_new = exchange.begin_run();
+    let record = &exchange.record;
+    let source = match (record.status, record.error, record.action) {
+        (None, ..) => Source::Nobody,
+        (_, Some(error), _) => Source::Error(error.kind()),
+        (_, _, Some(Acted::Proxy)) => Source::Upstream,
+        _ => Source::Route,
+    };
+    if let Some(status) = record.status {
+        exchange.response.status = status;
+    }
+    let Some(run) = &mut exchange.modules.run else { return };
+    run.facts.summary = summary;
+    if is_new {
+        run.facts.client = client;
+    }
+    if run.facts.source == Source::Nobody {
+        run.facts.source = source;
+    }
+}
+
+fn entry<'e>(exchange: &'e Exchange<'_>, duration: Duration) -> Entry<'e> {
+    let record = &exchange.record;
+    let sites = &exchange.config.settings.sites;
     let asked = exchange.modules.run.as_ref().and_then(|run| run.asked.fields());
     let headers = asked.unwrap_or(&exchange.request.head.headers);
     let ask = exchange.ask.as_ref();
-    log.record(&Entry {
+    Entry {
         time: SystemTime::now() - duration,
         client: exchange.client_address(),
         method: exchange.request.method(),
@@ -135,7 +199,7 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
         user_agent: headers.get(NameId::UserAgent),
         referer: headers.get(NameId::Referer),
         notes: exchange.modules.run.as_ref().map_or(&[], |run| &run.state.notes),
-    });
+    }
 }
 
 /// Either side may end a tunnel, and a client may leave once its response has begun, unless it owes

@@ -56,6 +56,22 @@ pub(super) struct Run {
     lost: Option<Error>,
 }
 
+impl Run {
+    /// The state of an exchange that has just begun, in memory of the thread.
+    fn of(facts: Facts) -> Box<Self> {
+        match SHELF.with_borrow_mut(Vec::pop) {
+            Some(mut run) => {
+                (run.facts, run.runner, run.lost) = (facts, Runner::default(), None);
+                run
+            }
+            None => {
+                let (state, asked, runner) = (State::default(), Asked::default(), Runner::default());
+                Box::new(Self { state, facts, asked, runner, lost: None })
+            }
+        }
+    }
+}
+
 /// How a step has ended the usual way of a request.
 pub(super) enum Ended {
     /// Answer with this, made by the step of this name.
@@ -85,17 +101,17 @@ impl<'a> Exchange<'a> {
             if plan.keeps_received() && self.record.refused.is_none() {
                 facts.received = Some(Box::new(Head::of(self.request)));
             }
-            match SHELF.with_borrow_mut(Vec::pop) {
-                Some(mut run) => {
-                    (run.facts, run.runner, run.lost) = (facts, Runner::default(), None);
-                    run
-                }
-                None => {
-                    let (state, asked, runner) = (State::default(), Asked::default(), Runner::default());
-                    Box::new(Run { state, facts, asked, runner, lost: None })
-                }
-            }
+            Run::of(facts)
         });
+    }
+
+    /// Makes the state of an exchange that has none. Returns true if it had none.
+    pub(super) fn begin_run(&mut self) -> bool {
+        let is_new = self.modules.run.is_none();
+        if is_new {
+            self.modules.run = Some(Run::of(Facts::new(self.request.length.is_empty())));
+        }
+        is_new
     }
 
     /// The exchange is over: another one of this thread may use its memory.

@@ -1,20 +1,27 @@
-//! The access log: one JSON object per request and line.
+//! Access logs: one line per request.
 //!
 //! A line is formatted by the thread that served the request, and then passed to a [`LogFile`].
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use foregate_module::Text;
 
 use super::log_file::LogFile;
+use crate::settings::{self, LineFormat};
 
 mod format;
+mod layout;
 
-/// The access log of a configuration.
+pub(in crate::telemetry) use self::format::time as write_time;
+
+/// An access log of a configuration.
 #[derive(Debug, Clone)]
 pub struct AccessLog {
+    settings: settings::AccessLog,
     file: LogFile,
 }
 
@@ -85,22 +92,64 @@ pub struct Entry<'a> {
 }
 
 impl AccessLog {
-    /// An access log in this file.
-    pub fn new(file: LogFile) -> Self {
-        Self { file }
+    /// An access log whose lines go to `file`, which is the target of the settings.
+    pub fn new(settings: settings::AccessLog, file: LogFile) -> Self {
+        Self { settings, file }
     }
 
-    /// Adds a line. Never blocks on the file: beyond a backlog of 4 MiB the line is dropped and
-    /// counted.
-    pub fn record(&self, entry: &Entry<'_>) {
+    /// The settings.
+    pub fn settings(&self) -> &settings::AccessLog {
+        &self.settings
+    }
+
+    /// Returns true if a condition or value of it looks at the exchange.
+    pub fn has_expressions(&self) -> bool {
+        !self.settings.when.is_empty() || !self.settings.fields.is_empty()
+    }
+
+    /// Adds a line. `added` are the values of the settings' fields. Never blocks on the target:
+    /// beyond a backlog of 4 MiB the line is dropped and counted.
+    pub fn record(&self, entry: &Entry<'_>, added: &[Option<Vec<u8>>]) {
         thread_local! {
             static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
         }
         LINE.with_borrow_mut(|line| {
             line.clear();
-            format::line(line, entry);
+            match &self.settings.format {
+                LineFormat::Json if added.is_empty() => format::line(line, entry),
+                _ => layout::line(line, entry, &self.settings, added),
+            }
             self.file.push(line);
         });
+    }
+}
+
+/// The access logs of a configuration.
+#[derive(Debug, Clone, Default)]
+pub struct AccessLogs {
+    all: Vec<AccessLog>,
+    /// Those of sites, by the first host of each.
+    of_sites: HashMap<Arc<str>, Vec<AccessLog>, foldhash::fast::RandomState>,
+}
+
+impl AccessLogs {
+    /// Adds one.
+    pub fn add(&mut self, log: AccessLog) {
+        match log.settings.site.clone() {
+            Some(site) => self.of_sites.entry(site).or_default().push(log),
+            None => self.all.push(log),
+        }
+    }
+
+    /// Returns true if no request is logged.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.of_sites.is_empty()
+    }
+
+    /// The logs for the requests of a site.
+    pub fn of(&self, site: Option<&str>) -> impl Iterator<Item = &AccessLog> {
+        let of_site = site.filter(|_| !self.of_sites.is_empty()).and_then(|site| self.of_sites.get(site));
+        self.all.iter().chain(of_site.into_iter().flatten())
     }
 }
 

@@ -1,10 +1,9 @@
-//! Files to which lines are appended: the access log, and those of modules.
+//! Logs to which lines are appended: access logs, and the files of modules.
 //!
 //! A line is copied into a buffer; a thread of the file writes the buffer. A slow or full file
 //! therefore never delays a request: beyond a backlog of 4 MiB lines are dropped and counted.
 
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,11 @@ use parking_lot::Mutex;
 
 use self::writer::Shared;
 use crate::counters::metrics::Counter;
+use crate::settings::LogTarget;
 
+mod output;
+mod rotation;
+mod syslog;
 mod writer;
 
 #[cfg(test)]
@@ -27,32 +30,32 @@ pub struct LogFiles {
 
 #[derive(Debug)]
 struct Known {
-    path: PathBuf,
+    target: LogTarget,
     handle: Weak<Handle>,
     /// Lives as long as the writer, which may still write earlier lines after the handle is gone.
     shared: Weak<Shared>,
 }
 
 impl LogFiles {
-    /// The log file at this path, if it is open with the same counter; otherwise opens it (creates
-    /// it with mode 0640, appends to it) and starts its writer's thread, `foregate-log`. Lost lines
-    /// are counted in `dropped`.
+    /// The log of this target, if it is open with the same counter; otherwise opens it (creates
+    /// a file with mode 0640, appends to it) and starts its writer's thread, `foregate-log`. A syslog
+    /// server is connected to by that thread. Lost lines are counted in `dropped`.
     ///
     /// # Errors
     ///
     /// The file cannot be opened (a pipe without a reader is not waited for) or the thread cannot
     /// be started.
-    pub fn open(&self, path: &Path, dropped: &Arc<Counter>) -> io::Result<LogFile> {
+    pub fn open(&self, target: &LogTarget, dropped: &Arc<Counter>) -> io::Result<LogFile> {
         let mut known = self.known.lock();
         known.retain(|known| known.shared.strong_count() > 0);
         let mut handles =
-            known.iter().filter(|known| known.path == path).filter_map(|known| known.handle.upgrade());
+            known.iter().filter(|known| known.target == *target).filter_map(|known| known.handle.upgrade());
         if let Some(handle) = handles.find(|handle| handle.shared.counts_in(dropped)) {
             return Ok(LogFile { handle });
         }
-        let handle = Arc::new(Handle { shared: writer::start(path, Arc::clone(dropped))? });
+        let handle = Arc::new(Handle { shared: writer::start(target, Arc::clone(dropped))? });
         let (shared, weak) = (Arc::downgrade(&handle.shared), Arc::downgrade(&handle));
-        known.push(Known { path: path.to_owned(), handle: weak, shared });
+        known.push(Known { target: target.clone(), handle: weak, shared });
         Ok(LogFile { handle })
     }
 

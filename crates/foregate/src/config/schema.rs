@@ -2,8 +2,10 @@
 //! tests share.
 
 mod cache;
+mod logs;
 
 pub use self::cache::{CACHE, CACHE_STORE};
+pub use self::logs::ACCESS_LOG;
 pub use foregate_config::schema::{
     ANY, Block, GENERIC, INCLUDE_KEY, Key, LIST, LIST_KEY, Path, Prop, walk_keys,
 };
@@ -25,7 +27,7 @@ pub static ROOT: Block = Block {
         Key::one("metrics", "ADDRESS", "metrics \"127.0.0.1:9145\"", "Serves Prometheus metrics at `/metrics` of this address.").otherwise("off"),
         Key::one("admin", "PATH", "admin \"/run/foregate/admin.sock\"", "The Unix socket for `foregate reload`, with mode 0600.").otherwise("off"),
         Key::block("acme", &ACME, "acme { email \"you@example.com\" }", "How certificates are obtained for `tls \"auto\"`. Using it accepts the terms of service of the authorities.").otherwise("Let's Encrypt, without an address"),
-        Key::one("access-log", "FILE", "access-log \"access.log\"", "Writes one line of JSON per request to this file.").otherwise("off"),
+        logs::ACCESS_LOG_KEY,
         Key::one("temporary-folder", "PATH", "temporary-folder \"/var/tmp\"", "The folder for long bodies that modules inspect. They lie in files without names; `limits { filter-files }` bounds them. Do not name a folder in memory, such as `tmpfs`.").otherwise("`TMPDIR`, or `/tmp`"),
         cache::CACHE_STORE_KEY,
         Key::block("limits", &LIMITS, "limits { head-fields 200 }", "Limits on sizes and counts for clients."),
@@ -562,6 +564,7 @@ pub static SITE: Block = Block {
         Key::one("listeners", "ADDRESS...", "listeners \"127.0.0.1:8081\"", "The listeners on which the site is there, each as its `listen` says. On other listeners, its hosts belong to other sites. Of two sites with the same host, the one that names the listener answers.")
             .args(1, ANY)
             .otherwise("all listeners"),
+        logs::SITE_ACCESS_LOG_KEY,
         Key::flag("allow-underscores", "#false", "allow-underscores", "Passes request fields with `_` in their names, except names of known fields (`Content_Length`). Without it, such fields of clients are dropped."),
         Key::one("ambiguous-paths", "\"refuse\"|\"forward\"", "ambiguous-paths \"forward\"", "Whether ambiguous paths are answered with 400 or forwarded as Foregate reads them. A path is ambiguous if an origin could read it as a path of another route, or as one for which a condition has another result. Such origins take `%2F` or `%5C` for a slash, ignore the part of a segment behind `;`, decode other escapes, or merge slashes.").default("\"refuse\""),
         Key::one("slashes", "\"merge\"|\"keep\"", "slashes \"keep\"", "Whether duplicate slashes in paths are merged or kept.").default("\"merge\""),

@@ -55,7 +55,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("cache", &["random", "counters", "time", "settings", "limits", "error", "message", "link", "upstream"]),
-    ("telemetry", &["address", "files", "counters", "limits", "folders"]),
+    ("telemetry", &["address", "files", "counters", "settings", "limits", "folders"]),
     (
         "proxy",
         &[

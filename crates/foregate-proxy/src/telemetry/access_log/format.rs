@@ -10,12 +10,18 @@ use super::Entry;
 use crate::address::write_ip;
 
 /// The limit of one value, bytes as written. Longer ones are cut off.
-const VALUE_LIMIT: usize = 16 * 1024;
+pub(super) const VALUE_LIMIT: usize = 16 * 1024;
 /// The limit of values that clients choose.
-const CLIENT_VALUE_LIMIT: usize = 2 * 1024;
+pub(super) const CLIENT_VALUE_LIMIT: usize = 2 * 1024;
 
 /// Appends the line of `entry`, its end included.
 pub(super) fn line(line: &mut Vec<u8>, entry: &Entry<'_>) {
+    object(line, entry);
+    line.extend_from_slice(b"}\n");
+}
+
+/// Appends the object of `entry` without its end.
+pub(super) fn object(line: &mut Vec<u8>, entry: &Entry<'_>) {
     line.extend_from_slice(b"{\"time\":\"");
     time(line, entry.time);
     line.push(b'"');
@@ -52,11 +58,10 @@ pub(super) fn line(line: &mut Vec<u8>, entry: &Entry<'_>) {
         cut_text(line, b",\"referer\":\"", referer, CLIENT_VALUE_LIMIT);
     });
     notes(line, entry.notes);
-    line.extend_from_slice(b"}\n");
 }
 
 /// Each name once (RFC 8259, section 4); several values are an array.
-fn notes(line: &mut Vec<u8>, notes: &[(Text, Text)]) {
+pub(super) fn notes(line: &mut Vec<u8>, notes: &[(Text, Text)]) {
     for (number, (name, value)) in notes.iter().enumerate() {
         let (before, from) = notes.split_at(number);
         if before.iter().any(|(other, _)| other == name) {
@@ -101,7 +106,7 @@ fn optional<T>(line: &mut Vec<u8>, value: Option<T>, write: impl FnOnce(&mut Vec
     }
 }
 
-fn micros(span: std::time::Duration) -> u64 {
+pub(super) fn micros(span: std::time::Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -123,7 +128,7 @@ fn text(line: &mut Vec<u8>, key: &[u8], value: &[u8]) {
 
 /// Writes a value of any bytes, at most `limit` of them. UTF-8 stays unchanged; an invalid byte
 /// appears as the character of its number (`\u00ff`), so that every line is valid JSON.
-fn cut_text(line: &mut Vec<u8>, key: &[u8], value: &[u8], limit: usize) {
+pub(super) fn cut_text(line: &mut Vec<u8>, key: &[u8], value: &[u8], limit: usize) {
     line.extend_from_slice(key);
     // No byte is written as less than one.
     let value = value.get(..limit).unwrap_or(value);
@@ -182,7 +187,7 @@ fn code_point(byte: u8) -> [u8; 6] {
 /// `2026-11-21T07:26:28`, which changes once a second.
 type Second = [u8; 19];
 
-fn time(line: &mut Vec<u8>, time: SystemTime) {
+pub(in crate::telemetry) fn time(line: &mut Vec<u8>, time: SystemTime) {
     thread_local! {
         static LAST: Cell<(u64, Second)> = const { Cell::new((u64::MAX, [0; 19])) };
     }
@@ -214,7 +219,7 @@ fn format_second(seconds: u64) -> Second {
     text
 }
 
-fn digits<const N: usize>(mut value: u32) -> [u8; N] {
+pub(super) fn digits<const N: usize>(mut value: u32) -> [u8; N] {
     let mut digits = [b'0'; N];
     for digit in digits.iter_mut().rev() {
         *digit = b'0' + (value % 10) as u8;
@@ -224,7 +229,7 @@ fn digits<const N: usize>(mut value: u32) -> [u8; N] {
 }
 
 /// Year, month and day of a day since 1970-01-01, in the Gregorian calendar.
-fn date(day: u64) -> (u32, u32, u32) {
+pub(super) fn date(day: u64) -> (u32, u32, u32) {
     const DAYS_OF_400_YEARS: u64 = 146_097;
     // Counted from 1 March of the year 0, so that the leap day is the last of its year.
     let day = day.saturating_add(719_468);

@@ -8,7 +8,13 @@ use std::time::{Instant, UNIX_EPOCH};
 
 use super::*;
 use crate::counters::metrics::Counter;
+use crate::settings::{self, LineFormat, LogTarget, TemplatePart};
 use crate::telemetry::log_file::LogFiles;
+
+fn opened(files: &LogFiles, path: &std::path::Path, dropped: &Arc<Counter>) -> AccessLog {
+    let file = files.open(&LogTarget::file(path), dropped).unwrap();
+    AccessLog::new(settings::AccessLog::json(path.to_owned()), file)
+}
 
 fn entry() -> Entry<'static> {
     Entry {
@@ -203,21 +209,21 @@ fn lines_of_all_threads_reach_the_file() {
     let files = LogFiles::default();
     let file = Path::new();
     let dropped = Arc::new(Counter::default());
-    let log = AccessLog::new(files.open(&file.0, &dropped).unwrap());
+    let log = opened(&files, file.0.as_ref(), &dropped);
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| (0..500).for_each(|_| log.record(&full())));
+            scope.spawn(|| (0..500).for_each(|_| log.record(&full(), &[])));
         }
     });
     assert!(files.flush(Duration::from_secs(5)));
     assert_eq!((file.lines(), dropped.get()), (2000, 0));
-    log.record(&entry());
+    log.record(&entry(), &[]);
     let patience = Instant::now() + Duration::from_secs(5);
     while file.lines() < 2001 {
         assert!(Instant::now() < patience, "a lone line is not written by itself");
         std::thread::yield_now();
     }
-    log.record(&entry());
+    log.record(&entry(), &[]);
     drop(log);
     while file.lines() < 2002 {
         assert!(Instant::now() < patience, "the last line is not written at the end");
@@ -229,8 +235,8 @@ fn lines_of_all_threads_reach_the_file() {
 fn a_rotated_file_is_left_and_a_new_one_begun() {
     let files = LogFiles::default();
     let (file, old) = (Path::new(), Path::new());
-    let log = AccessLog::new(files.open(&file.0, &Arc::default()).unwrap());
-    log.record(&entry());
+    let log = opened(&files, file.0.as_ref(), &Arc::default());
+    log.record(&entry(), &[]);
     fs::rename(
         {
             files.flush(Duration::from_secs(5));
@@ -239,14 +245,14 @@ fn a_rotated_file_is_left_and_a_new_one_begun() {
         &old.0,
     )
     .unwrap();
-    log.record(&entry());
+    log.record(&entry(), &[]);
     files.reopen();
     let patience = Instant::now() + Duration::from_secs(5);
     while !file.0.exists() {
         assert!(Instant::now() < patience, "no new file");
         std::thread::yield_now();
     }
-    log.record(&entry());
+    log.record(&entry(), &[]);
     assert!(files.flush(Duration::from_secs(5)));
     assert_eq!((old.lines(), file.lines()), (2, 1));
 }
@@ -255,11 +261,11 @@ fn a_rotated_file_is_left_and_a_new_one_begun() {
 fn what_cannot_be_written_is_counted() {
     let files = LogFiles::default();
     let dropped = Arc::new(Counter::default());
-    let log = AccessLog::new(files.open("/dev/full".as_ref(), &dropped).unwrap());
-    (0..10).for_each(|_| log.record(&entry()));
+    let log = opened(&files, "/dev/full".as_ref(), &dropped);
+    (0..10).for_each(|_| log.record(&entry(), &[]));
     assert!(files.flush(Duration::from_secs(5)));
     assert_eq!(dropped.get(), 10);
-    assert!(files.open("/nonexistent/log".as_ref(), &dropped).is_err());
+    assert!(files.open(&LogTarget::file("/nonexistent/log".as_ref()), &dropped).is_err());
 }
 
 #[test]
@@ -270,10 +276,10 @@ fn a_backlog_has_an_end() {
     assert!(std::process::Command::new("mkfifo").arg(&pipe.0).status().unwrap().success());
     let reader = fs::OpenOptions::new().read(true).write(true).open(&pipe.0).unwrap();
     let dropped = Arc::new(Counter::default());
-    let log = AccessLog::new(files.open(&pipe.0, &dropped).unwrap());
+    let log = opened(&files, pipe.0.as_ref(), &dropped);
     let length = formatted(&full()).len();
     let fits = crate::telemetry::log_file::BACKLOG_LIMIT / length;
-    (0..2 * fits).for_each(|_| log.record(&full()));
+    (0..2 * fits).for_each(|_| log.record(&full(), &[]));
     let lost = usize::try_from(dropped.get()).unwrap();
     assert!((fits / 2..=fits + 2).contains(&lost), "{lost} of {} lost", 2 * fits);
     assert!(!files.flush(Duration::from_millis(10)));
@@ -286,9 +292,9 @@ fn a_backlog_has_an_end() {
 fn cost_of_a_line() {
     const LINES: u32 = 2_000_000;
     let files = LogFiles::default();
-    let log = AccessLog::new(files.open("/dev/null".as_ref(), &Arc::default()).unwrap());
+    let log = opened(&files, "/dev/null".as_ref(), &Arc::default());
     let start = Instant::now();
-    (0..LINES).for_each(|_| log.record(std::hint::black_box(&full())));
+    (0..LINES).for_each(|_| log.record(std::hint::black_box(&full()), &[]));
     let nanos = start.elapsed().as_nanos() as f64 / f64::from(LINES);
     println!("{} bytes a line: {nanos:.0} ns", formatted(&full()).len());
 }
@@ -297,18 +303,86 @@ fn cost_of_a_line() {
 fn a_file_is_open_once_and_for_as_long_as_somebody_writes_to_it() {
     let files = LogFiles::default();
     let (file, moved, dropped) = (Path::new(), Path::new(), Arc::default());
-    let first = AccessLog::new(files.open(&file.0, &dropped).unwrap());
-    let second = AccessLog::new(files.open(&file.0, &dropped).unwrap());
+    let first = opened(&files, file.0.as_ref(), &dropped);
+    let second = opened(&files, file.0.as_ref(), &dropped);
     fs::rename(&file.0, &moved.0).unwrap();
-    second.record(&entry());
+    second.record(&entry(), &[]);
     drop(second);
-    first.record(&entry());
+    first.record(&entry(), &[]);
     assert!(files.flush(Duration::from_secs(5)));
     assert!(!file.0.exists(), "it was not opened a second time");
     assert_eq!(moved.lines(), 2);
     // No handle is left, but pending lines have to be written.
-    first.record(&entry());
+    first.record(&entry(), &[]);
     drop(first);
     assert!(files.flush(Duration::from_secs(5)));
     assert_eq!(moved.lines(), 3);
+}
+
+#[test]
+fn other_formats_escape_like_nginx() {
+    let mut entry = entry();
+    entry.path = b"/a\"b\n127.0.0.1 - \\ \xff";
+    entry.user_agent = Some(b"x\" 200\r\n");
+    let line = |format: LineFormat, added: &[Option<Vec<u8>>]| {
+        let mut log = settings::AccessLog::json("log".into());
+        log.format = format;
+        for number in 0..added.len() {
+            log.fields.push((format!("f{number}").into(), Arc::new(Nothing)));
+        }
+        let mut line = Vec::new();
+        layout::line(&mut line, &entry, &log, added);
+        String::from_utf8(line).unwrap()
+    };
+    let common = r#"192.0.2.1 - - [21/Nov/2026:07:28:39 +0000] "GET /a\x22b\x0A127.0.0.1 - \x5C \xFF HTTP/1.1" 200 1024"#;
+    assert_eq!(line(LineFormat::Common, &[]), format!("{common}\n"));
+    assert_eq!(
+        line(LineFormat::Combined, &[Some(b"a\nb".to_vec()), None]),
+        format!("{common} \"-\" \"x\\x22 200\\x0D\\x0A\" \"a\\x0Ab\" \"-\"\n")
+    );
+    let parts = vec![
+        TemplatePart::Known(7),
+        TemplatePart::Text(" of ".into()),
+        TemplatePart::Known(5),
+        TemplatePart::Added(0),
+        TemplatePart::Known(11),
+    ];
+    assert_eq!(
+        line(LineFormat::Template(parts), &[Some(b"\n".to_vec())]),
+        "200 of /a\\x22b\\x0A127.0.0.1 - \\x5C \\xFF\\x0A-\n"
+    );
+    let object = line(LineFormat::JsonOf(vec![1, 7, 0]), &[Some(b"a\n\"".to_vec()), None]);
+    assert_eq!(
+        object,
+        "{\"client\":\"192.0.2.1\",\"status\":200,\"time\":\"2026-11-21T07:28:39.007Z\",\"f0\":\"a\\n\\\"\"}\n"
+    );
+    assert!(line(LineFormat::Json, &[Some(b"x".to_vec())]).ends_with(",\"f0\":\"x\"}\n"));
+    assert_eq!(line(LineFormat::JsonOf(vec![11]), &[]), "{}\n");
+}
+
+#[test]
+fn each_name_of_a_field_has_a_value() {
+    let entry =
+        Entry { attempts: 1, error: Some("x"), error_side: Some("x"), ended_by: Some("client"), ..full() };
+    let mut log = settings::AccessLog::json("log".into());
+    let without_notes = settings::LOG_FIELDS.len() - 1;
+    for number in 0..without_notes {
+        log.format = LineFormat::JsonOf(vec![number]);
+        let mut line = Vec::new();
+        layout::line(&mut line, &entry, &log, &[]);
+        let name = settings::LOG_FIELDS[number];
+        assert!(
+            line.starts_with(format!("{{\"{name}\":").as_bytes()),
+            "{name}: {}",
+            String::from_utf8_lossy(&line)
+        );
+    }
+}
+
+struct Nothing;
+
+impl foregate_module::Expression for Nothing {
+    fn evaluate<'v>(&'v self, _: &foregate_module::View<'v>) -> Option<std::borrow::Cow<'v, [u8]>> {
+        None
+    }
 }

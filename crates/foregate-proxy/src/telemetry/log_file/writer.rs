@@ -1,9 +1,7 @@
 //! The shared buffer of lines, and the thread that writes it to the file.
 
-use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::mem;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,8 +9,9 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
+use super::output::Output;
 use crate::counters::metrics::Counter;
-use crate::files;
+use crate::settings::LogTarget;
 
 /// Bytes that wait to be written, those included that are being written. Beyond, lines are dropped.
 pub(in crate::telemetry) const BACKLOG_LIMIT: usize = 4 * 1024 * 1024;
@@ -53,9 +52,9 @@ struct State {
     closed: bool,
 }
 
-/// Opens the file and starts the thread.
-pub(super) fn start(path: &Path, dropped: Arc<Counter>) -> io::Result<Arc<Shared>> {
-    let file = files::open_to_append(path)?;
+/// Opens the target and starts the thread.
+pub(super) fn start(target: &LogTarget, dropped: Arc<Counter>) -> io::Result<Arc<Shared>> {
+    let output = Output::open(target)?;
     let shared = Arc::new(Shared {
         state: Mutex::new(State::default()),
         work: Condvar::new(),
@@ -65,10 +64,9 @@ pub(super) fn start(path: &Path, dropped: Arc<Counter>) -> io::Result<Arc<Shared
     });
     let writer = Writer {
         shared: Arc::clone(&shared),
-        path: path.to_owned(),
-        file,
+        target: target.clone(),
+        output,
         rest: Instant::now(),
-        torn: Torn::default(),
         failing: false,
     };
     thread::Builder::new().name("foregate-log".into()).spawn(move || writer.run())?;
@@ -144,22 +142,26 @@ impl Shared {
 
 struct Writer {
     shared: Arc<Shared>,
-    path: PathBuf,
-    file: File,
+    target: LogTarget,
+    output: Output,
     /// Until then lines gather.
     rest: Instant,
-    torn: Torn,
     /// The last write failed: say so once, not for each batch.
     failing: bool,
 }
 
 /// The rest of a partly written line: it is written first, so that each line is whole.
 #[derive(Default)]
-struct Torn(Vec<u8>);
+pub(super) struct Torn(Vec<u8>);
 
 impl Torn {
+    /// Returns true while a line is incomplete.
+    pub(super) fn is_some(&self) -> bool {
+        !self.0.is_empty()
+    }
+
     /// Writes lines. Where that fails, those that have not begun are lost; how many, and why.
-    fn write(&mut self, file: &mut impl io::Write, lines: &[u8]) -> Result<(), (u64, io::Error)> {
+    pub(super) fn write(&mut self, file: &mut impl io::Write, lines: &[u8]) -> Result<(), (u64, io::Error)> {
         let was_torn = !self.0.is_empty();
         let mut joined = mem::take(&mut self.0);
         let bytes = if was_torn {
@@ -251,28 +253,20 @@ impl Writer {
     }
 
     fn write(&mut self, batch: &[u8]) {
-        let Err((lost, error)) = self.torn.write(&mut self.file, batch) else {
+        let Err((lost, error)) = self.output.send(batch) else {
             self.failing = false;
             return;
         };
         self.shared.dropped.add(lost);
         if !mem::replace(&mut self.failing, true) {
-            tracing::error!(file = %self.path.display(), %error, "a log cannot be written");
+            tracing::error!(log = %self.target, %error, "a log cannot be written");
         }
     }
 
     fn reopen(&mut self) {
-        match files::open_to_append(&self.path) {
-            Ok(file) => {
-                self.file = file;
-                // Its start is in the old file.
-                if !mem::take(&mut self.torn).0.is_empty() {
-                    self.shared.dropped.inc();
-                }
-            }
-            Err(error) => {
-                tracing::error!(file = %self.path.display(), %error, "a log cannot be opened anew");
-            }
+        match self.output.reopen() {
+            Ok(lost) => self.shared.dropped.add(lost),
+            Err(error) => tracing::error!(log = %self.target, %error, "a log cannot be opened anew"),
         }
     }
 }
@@ -341,7 +335,7 @@ mod tests {
     #[test]
     fn a_line_that_comes_alone_is_written_at_once() {
         let path = std::env::temp_dir().join(format!("foregate-log-at-once-{}.log", std::process::id()));
-        let shared = start(&path, Arc::default()).unwrap();
+        let shared = start(&LogTarget::file(&path), Arc::default()).unwrap();
         let mut soonest = Duration::MAX;
         for number in 1..=5 {
             let began = Instant::now();
@@ -361,7 +355,7 @@ mod tests {
     #[test]
     fn the_writer_is_not_woken_for_each_of_many_lines() {
         let path = std::env::temp_dir().join(format!("foregate-log-many-{}.log", std::process::id()));
-        let shared = start(&path, Arc::default()).unwrap();
+        let shared = start(&LogTarget::file(&path), Arc::default()).unwrap();
         let (line, mut woken) = ([b'x'; 300], 0);
         for _ in 0..2000 {
             woken += usize::from(shared.state.lock().idle);

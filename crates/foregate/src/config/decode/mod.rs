@@ -1,5 +1,6 @@
 //! From the tree to [`Settings`].
 
+mod access_log;
 mod acme;
 mod cache;
 mod conditions;
@@ -22,9 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use foregate_config::value::{self, Wrong};
-use foregate_config::{
-    Decoder, EntryRef, Files, INCLUDE, Item, Modules, Nodes, Place, Problem, Problems, Tree, lists,
-};
+use foregate_config::{Decoder, Files, INCLUDE, Item, Modules, Nodes, Place, Problem, Problems, Tree, lists};
 use foregate_module::{Pipeline, UpstreamId};
 use foregate_modules::expressions::Compiler;
 use foregate_proxy::configuration::Settings;
@@ -135,6 +134,9 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     let mut idle = idle::Idle::new(pipeline);
     idle.see(&of_modules);
     let top = modules.scope(&mut decoder, None, of_modules);
+    for (_, item) in nodes.iter().filter(|(key, _)| key.name == "access-log") {
+        settings.access_logs.extend(access_log::decode(&mut decoder, *item, &mut modules, inspect));
+    }
     settings.unrouted = RoutePlan::new(modules.plan(&top, false));
     let mut sites = site::Sites::new(&upstreams, modules, top, idle, inspect);
     let mut listeners = listen::Listeners::default();
@@ -165,6 +167,7 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     upstreams.warn(&mut decoder);
     let logs;
     settings.folders = sites.take_folders();
+    settings.access_logs.extend(sites.take_access_logs());
     (settings.sites, settings.watched, logs) = sites.build();
     for (path, place) in logs.iter().filter(|_| inspect) {
         writable::log(&mut decoder, path, *place);
@@ -201,7 +204,6 @@ fn decode_of_process(
             settings.offload_threads = std::num::NonZeroUsize::new(threads as usize);
         }
         "admin" => settings.admin = admin(decoder, item, inspect),
-        "access-log" => settings.access_log = access_log(decoder, item, inspect),
         "temporary-folder" => {
             settings.temporary_folder = decoder.path(item, 0);
             if let Some(folder) = settings.temporary_folder.as_ref().filter(|_| inspect) {
@@ -212,7 +214,7 @@ fn decode_of_process(
         "limits" => numbers::limits(decoder, item, &mut settings.limits),
         "timeouts" => numbers::timeouts(decoder, item, &mut settings.timeouts),
         _ => debug_assert!(
-            matches!(name, "upstream" | "zone" | "list" | "acme" | INCLUDE),
+            matches!(name, "access-log" | "upstream" | "zone" | "list" | "acme" | INCLUDE),
             "{name} is not read"
         ),
     }
@@ -260,21 +262,6 @@ pub(super) fn admin(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool) ->
     })?;
     if inspect {
         writable::socket(decoder, &path, item.place());
-    }
-    Some(path)
-}
-
-fn access_log(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool) -> Option<PathBuf> {
-    let is_off = |entry: EntryRef<'_>| value::is_off(entry.text());
-    if item.node.entries().any(is_off) {
-        let problem =
-            Problem::new(Some(item.place()), "a word does not turn it off, but is the name of a file");
-        decoder.push(problem.help("leave it out; for a file of this name, begin with `./`"));
-        return None;
-    }
-    let path = decoder.path(item, 0)?;
-    if inspect {
-        writable::log(decoder, &path, item.place());
     }
     Some(path)
 }

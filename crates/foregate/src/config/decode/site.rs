@@ -10,10 +10,11 @@ use foregate_proxy::routing::{
 };
 use foregate_proxy::settings::automatic::Automatic;
 use foregate_proxy::settings::{
-    Action, Files, FixedResponse, Listen, Route, RouteCache, RoutePlan, RouteTimeouts, SiteOptions,
-    UpstreamProtocol,
+    AccessLog, Action, Files, FixedResponse, Listen, Route, RouteCache, RoutePlan, RouteTimeouts,
+    SiteOptions, UpstreamProtocol,
 };
 
+use super::access_log;
 use super::acme::Certified;
 use super::conditions;
 use super::idle::{self, Idle};
@@ -70,6 +71,8 @@ pub(super) struct Sites<'u> {
     idle: Idle<'u>,
     /// The folders that routes serve.
     folders: Vec<Arc<Files>>,
+    /// The access logs of sites.
+    access_logs: Vec<AccessLog>,
     /// Whether these must be there.
     inspect: bool,
 }
@@ -96,6 +99,7 @@ impl<'u> Sites<'u> {
             certified: Vec::new(),
             idle,
             folders,
+            access_logs: Vec::new(),
             inspect,
         }
     }
@@ -103,6 +107,11 @@ impl<'u> Sites<'u> {
     /// The folders that routes serve, by their index.
     pub(super) fn take_folders(&mut self) -> Vec<Arc<Files>> {
         std::mem::take(&mut self.folders)
+    }
+
+    /// The access logs of sites.
+    pub(super) fn take_access_logs(&mut self) -> Vec<AccessLog> {
+        std::mem::take(&mut self.access_logs)
     }
 
     /// Warns of settings without effect. `secure`: a listener speaks TLS; `lists`: the nodes of lists.
@@ -183,6 +192,11 @@ impl<'u> Sites<'u> {
         for (key, item) in nodes {
             match key.name {
                 "route" => routes.push(item),
+                "access-log" => {
+                    let log = access_log::decode(decoder, item, &mut self.modules, self.inspect);
+                    let site = hosts.first().map(|host| host.to_string().into());
+                    self.access_logs.extend(log.map(|log| AccessLog { site, ..log }));
+                }
                 "listeners" => options.listeners = conditions::listeners(decoder, item, listeners),
                 "allow-underscores" => options.allow_underscores = decoder.flag(item),
                 "slashes" => options.keep_slashes = decoder.choice(item, 0, SLASHES).unwrap_or_default(),

@@ -1,0 +1,157 @@
+//! The access logs of a configuration.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use foregate_module::{Condition, Expression};
+
+/// The names of the values of a line, as they stand in the JSON format and in templates.
+pub const LOG_FIELDS: [&str; 28] = [
+    "time",
+    "client",
+    "method",
+    "scheme",
+    "host",
+    "path",
+    "protocol",
+    "status",
+    "bytes_in",
+    "bytes_out",
+    "duration_us",
+    "site",
+    "route",
+    "action",
+    "upstream",
+    "server",
+    "attempts",
+    "upstream_first_byte_us",
+    "upstream_reused",
+    "cache",
+    "cache_reason",
+    "error",
+    "error_side",
+    "ended_by",
+    "tls",
+    "user_agent",
+    "referer",
+    "notes",
+];
+
+/// One access log.
+#[derive(Clone)]
+pub struct AccessLog {
+    /// Where its lines go.
+    pub target: LogTarget,
+    /// How a line looks. Default: [`LineFormat::Json`].
+    pub format: LineFormat,
+    /// All of them must hold for a request to be logged.
+    pub when: Vec<Arc<dyn Condition>>,
+    /// Of 2^64 requests so many are logged; `None`: all.
+    pub share: Option<u64>,
+    /// Further values, by their names.
+    pub fields: Vec<(Arc<str>, Arc<dyn Expression>)>,
+    /// The site whose requests are logged, by its first host; `None`: all requests.
+    pub site: Option<Arc<str>>,
+}
+
+impl AccessLog {
+    /// A log of all requests in a file, in JSON.
+    pub fn json(path: PathBuf) -> Self {
+        Self {
+            target: LogTarget::file(&path),
+            format: LineFormat::Json,
+            when: Vec::new(),
+            share: None,
+            fields: Vec::new(),
+            site: None,
+        }
+    }
+}
+
+impl fmt::Debug for AccessLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AccessLog").field(&self.target).field(&self.format).finish()
+    }
+}
+
+/// How a line looks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LineFormat {
+    /// An object with all values that apply.
+    Json,
+    /// An object with these values, by their numbers in [`LOG_FIELDS`].
+    JsonOf(Vec<usize>),
+    /// The common log format: `CLIENT - - [TIME] "REQUEST" STATUS BYTES`.
+    Common,
+    /// The same, with `"REFERER" "USER AGENT"` behind it.
+    Combined,
+    /// These parts.
+    Template(Vec<TemplatePart>),
+}
+
+/// A part of a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TemplatePart {
+    /// Text of the operator.
+    Text(Box<str>),
+    /// A value, by its number in [`LOG_FIELDS`].
+    Known(usize),
+    /// A further value, by its number.
+    Added(usize),
+}
+
+/// Where the lines of a log go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogTarget {
+    /// A file, a device or a named pipe.
+    File {
+        /// Its path; `/dev/stdout` and `/dev/stderr` are those of the process.
+        path: PathBuf,
+        /// When the proxy starts another file by itself.
+        rotation: Option<Rotation>,
+    },
+    /// A syslog server.
+    Syslog(SyslogServer),
+}
+
+impl LogTarget {
+    /// A file that the proxy does not rotate.
+    pub fn file(path: &Path) -> Self {
+        Self::File { path: path.to_owned(), rotation: None }
+    }
+}
+
+impl fmt::Display for LogTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { path, .. } => path.display().fmt(f),
+            Self::Syslog(SyslogServer::Udp(server)) => write!(f, "syslog+udp://{server}"),
+            Self::Syslog(SyslogServer::Tcp(server)) => write!(f, "syslog+tcp://{server}"),
+            Self::Syslog(SyslogServer::Unix(path)) => write!(f, "syslog+unix:{}", path.display()),
+        }
+    }
+}
+
+/// When a file is put aside for another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rotation {
+    /// Before it has more bytes than these.
+    pub size: Option<u64>,
+    /// When it is so old.
+    pub age: Option<Duration>,
+    /// How many files are kept beside the present one, at least 1. Default: 7.
+    pub keep: u32,
+}
+
+/// A receiver of syslog messages (RFC 5424).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SyslogServer {
+    /// One datagram for each message (RFC 5426), to `HOST:PORT`.
+    Udp(Box<str>),
+    /// Messages with their lengths before them (RFC 6587), to `HOST:PORT`.
+    Tcp(Box<str>),
+    /// Datagrams to a Unix socket.
+    Unix(PathBuf),
+}

@@ -1,0 +1,212 @@
+//! Lines in the other formats: the common and combined log format, templates, and objects with chosen or further values.
+//!
+//! Values that clients choose are escaped as NGINX does it: `"`, `\\` and every byte that is not printable ASCII become
+//! `\\xHH`, so that no value ends its quotes or its line.
+
+use std::net::IpAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::Entry;
+use super::format::{self, CLIENT_VALUE_LIMIT, VALUE_LIMIT, micros};
+use crate::address::write_ip;
+use crate::settings::{AccessLog, LOG_FIELDS, LineFormat, TemplatePart};
+
+/// A value of an entry.
+enum Shown<'a> {
+    Text(&'a [u8]),
+    Number(u64),
+    Flag(bool),
+    Address(IpAddr),
+    Time(SystemTime),
+    /// The notes of modules.
+    Notes,
+}
+
+/// Appends a line, its end included.
+pub(super) fn line(line: &mut Vec<u8>, entry: &Entry<'_>, log: &AccessLog, added: &[Option<Vec<u8>>]) {
+    match &log.format {
+        LineFormat::Json | LineFormat::JsonOf(_) => json(line, entry, log, added),
+        LineFormat::Template(parts) => {
+            for part in parts {
+                match part {
+                    TemplatePart::Text(text) => line.extend_from_slice(text.as_bytes()),
+                    TemplatePart::Known(number) => plain(line, entry, value(entry, *number)),
+                    TemplatePart::Added(number) => {
+                        escaped(line, added.get(*number).and_then(Option::as_deref), VALUE_LIMIT);
+                    }
+                }
+            }
+        }
+        LineFormat::Common => common(line, entry, added),
+        LineFormat::Combined => {
+            common(line, entry, &[]);
+            quoted(line, entry.referer, CLIENT_VALUE_LIMIT);
+            quoted(line, entry.user_agent, CLIENT_VALUE_LIMIT);
+            added.iter().for_each(|value| quoted(line, value.as_deref(), VALUE_LIMIT));
+        }
+    }
+    line.push(b'\n');
+}
+
+fn common(line: &mut Vec<u8>, entry: &Entry<'_>, added: &[Option<Vec<u8>>]) {
+    plain(line, entry, entry.client.map(Shown::Address));
+    line.extend_from_slice(b" - - [");
+    clf_time(line, entry.time);
+    line.extend_from_slice(b"] \"");
+    if !entry.method.is_empty() {
+        escaped(line, Some(entry.method), CLIENT_VALUE_LIMIT);
+        line.push(b' ');
+        escaped(line, Some(entry.path), VALUE_LIMIT);
+        line.push(b' ');
+        line.extend_from_slice(entry.protocol.as_bytes());
+    }
+    line.extend_from_slice(b"\" ");
+    plain(line, entry, entry.status.map(|status| Shown::Number(status.into())));
+    line.push(b' ');
+    plain(line, entry, Some(Shown::Number(entry.bytes_out)));
+    added.iter().for_each(|value| quoted(line, value.as_deref(), VALUE_LIMIT));
+}
+
+fn json(line: &mut Vec<u8>, entry: &Entry<'_>, log: &AccessLog, added: &[Option<Vec<u8>>]) {
+    let begun = line.len();
+    if let LineFormat::JsonOf(numbers) = &log.format {
+        for number in numbers {
+            let Some((shown, name)) = value(entry, *number).zip(LOG_FIELDS.get(*number)) else { continue };
+            match shown {
+                Shown::Notes => format::notes(line, entry.notes),
+                Shown::Text(text) => {
+                    format::cut_text(line, &key(name, b"\""), text, limit(name));
+                }
+                Shown::Number(_) | Shown::Flag(_) => {
+                    line.extend_from_slice(&key(name, b""));
+                    plain(line, entry, Some(shown));
+                }
+                Shown::Address(_) | Shown::Time(_) => {
+                    line.extend_from_slice(&key(name, b"\""));
+                    plain(line, entry, Some(shown));
+                    line.push(b'"');
+                }
+            }
+        }
+    } else {
+        format::object(line, entry);
+    }
+    for ((name, _), value) in log.fields.iter().zip(added) {
+        if let Some(value) = value {
+            format::cut_text(line, &key(name, b"\""), value, VALUE_LIMIT);
+        }
+    }
+    match line.get_mut(begun) {
+        Some(first) => *first = b'{',
+        None => line.push(b'{'),
+    }
+    line.push(b'}');
+}
+
+/// `,"NAME":` and the start of the value.
+fn key(name: &str, start: &[u8]) -> Vec<u8> {
+    [b",\"", name.as_bytes(), b"\":", start].concat()
+}
+
+fn limit(name: &str) -> usize {
+    if matches!(name, "user_agent" | "referer") { CLIENT_VALUE_LIMIT } else { VALUE_LIMIT }
+}
+
+/// The value with a number of [`LOG_FIELDS`]; `None` if it does not apply.
+fn value<'a>(entry: &Entry<'a>, number: usize) -> Option<Shown<'a>> {
+    let text = |text: Option<&'a str>| text.map(|text| Shown::Text(text.as_bytes()));
+    match *LOG_FIELDS.get(number)? {
+        "time" => Some(Shown::Time(entry.time)),
+        "client" => entry.client.map(Shown::Address),
+        "method" => (!entry.method.is_empty()).then_some(Shown::Text(entry.method)),
+        "scheme" => text(Some(entry.scheme)),
+        "host" => Some(Shown::Text(entry.host)),
+        "path" => Some(Shown::Text(entry.path)),
+        "protocol" => text(Some(entry.protocol)),
+        "status" => entry.status.map(|status| Shown::Number(status.into())),
+        "bytes_in" => Some(Shown::Number(entry.bytes_in)),
+        "bytes_out" => Some(Shown::Number(entry.bytes_out)),
+        "duration_us" => Some(Shown::Number(micros(entry.duration))),
+        "site" => text(entry.site),
+        "route" => text(entry.route),
+        "action" => text(entry.action),
+        "upstream" => text(entry.upstream),
+        "server" => text(entry.server),
+        "attempts" => (entry.attempts > 0).then(|| Shown::Number(entry.attempts.into())),
+        "upstream_first_byte_us" => entry.upstream_first_byte.map(|span| Shown::Number(micros(span))),
+        "upstream_reused" => entry.upstream_reused.map(Shown::Flag),
+        "cache" => text(entry.cache),
+        "cache_reason" => text(entry.cache_reason),
+        "error" => text(entry.error),
+        "error_side" => text(entry.error_side),
+        "ended_by" => text(entry.ended_by),
+        "tls" => text(entry.tls),
+        "user_agent" => entry.user_agent.map(Shown::Text),
+        "referer" => entry.referer.map(Shown::Text),
+        "notes" => (!entry.notes.is_empty()).then_some(Shown::Notes),
+        _ => None,
+    }
+}
+
+/// Writes a value without quotes; `-` where it does not apply.
+fn plain(line: &mut Vec<u8>, entry: &Entry<'_>, shown: Option<Shown<'_>>) {
+    match shown {
+        None => line.push(b'-'),
+        Some(Shown::Text(text)) => escaped(line, Some(text), VALUE_LIMIT),
+        Some(Shown::Number(number)) => {
+            line.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+        }
+        Some(Shown::Flag(flag)) => line.extend_from_slice(if flag { b"true" } else { b"false" }),
+        Some(Shown::Address(address)) => {
+            write_ip(address.to_canonical(), |part| line.extend_from_slice(part.as_bytes()));
+        }
+        Some(Shown::Time(time)) => format::time(line, time),
+        Some(Shown::Notes) => {
+            for (number, (name, value)) in entry.notes.iter().enumerate() {
+                line.extend_from_slice(if number == 0 { b"" } else { b";" });
+                escaped(line, Some(name), VALUE_LIMIT);
+                line.push(b'=');
+                escaped(line, Some(value), VALUE_LIMIT);
+            }
+        }
+    }
+}
+
+fn quoted(line: &mut Vec<u8>, value: Option<&[u8]>, limit: usize) {
+    line.extend_from_slice(b" \"");
+    escaped(line, value, limit);
+    line.push(b'"');
+}
+
+/// Writes at most `limit` bytes of a value; `-` for none.
+fn escaped(line: &mut Vec<u8>, value: Option<&[u8]>, limit: usize) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let Some(value) = value else { return line.push(b'-') };
+    for byte in value.iter().take(limit) {
+        match *byte {
+            b'"' | b'\\' | 0..0x20 | 0x7f.. => {
+                let digit = |value: u8| HEX[usize::from(value & 15)];
+                line.extend_from_slice(&[b'\\', b'x', digit(byte >> 4), digit(*byte)]);
+            }
+            plain => line.push(plain),
+        }
+    }
+}
+
+/// `28/Nov/2026:23:38:00 +0000`.
+fn clf_time(line: &mut Vec<u8>, time: SystemTime) {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (year, month, day) = format::date(seconds / 86_400);
+    line.extend_from_slice(&format::digits::<2>(day));
+    line.push(b'/');
+    line.extend_from_slice(MONTHS.get(month as usize - 1).map_or("Jan", |name| name).as_bytes());
+    line.push(b'/');
+    line.extend_from_slice(&format::digits::<4>(year));
+    for value in [seconds / 3600 % 24, seconds / 60 % 60, seconds % 60] {
+        line.push(b':');
+        line.extend_from_slice(&format::digits::<2>(value as u32));
+    }
+    line.extend_from_slice(b" +0000");
+}

@@ -1,0 +1,59 @@
+//! The end of a log: a file, or a syslog server.
+
+use std::fs::File;
+use std::io;
+use std::mem;
+use std::path::PathBuf;
+
+use super::rotation::Rotating;
+use super::syslog::Syslog;
+use super::writer::Torn;
+use crate::files;
+use crate::settings::LogTarget;
+
+/// The end of a log.
+pub(super) enum Output {
+    File { path: PathBuf, file: File, torn: Torn },
+    Rotating(Rotating),
+    Syslog(Syslog),
+}
+
+impl Output {
+    /// Opens a file. A server is connected to by the first line.
+    pub(super) fn open(target: &LogTarget) -> io::Result<Self> {
+        Ok(match target {
+            LogTarget::File { path, rotation: None } => {
+                Self::File { path: path.clone(), file: files::open_to_append(path)?, torn: Torn::default() }
+            }
+            LogTarget::File { path, rotation: Some(rotation) } => {
+                Self::Rotating(Rotating::open(path, *rotation)?)
+            }
+            LogTarget::Syslog(server) => Self::Syslog(Syslog::new(server.clone())),
+        })
+    }
+
+    /// Writes lines, and blocks for as long as that takes. Where it fails: how many lines are lost, and why.
+    pub(super) fn send(&mut self, lines: &[u8]) -> Result<(), (u64, io::Error)> {
+        match self {
+            Self::File { file, torn, .. } => torn.write(file, lines),
+            Self::Rotating(rotating) => rotating.send(lines),
+            Self::Syslog(syslog) => syslog.send(lines),
+        }
+    }
+
+    /// Opens the path of a file again, or connects to a server anew; the number of lines whose start is lost by that.
+    pub(super) fn reopen(&mut self) -> io::Result<u64> {
+        match self {
+            Self::File { path, file, torn } => {
+                *file = files::open_to_append(path)?;
+                // Its start is in the old file.
+                Ok(u64::from(mem::take(torn).is_some()))
+            }
+            Self::Rotating(rotating) => rotating.reopen(),
+            Self::Syslog(syslog) => {
+                syslog.disconnect();
+                Ok(0)
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! A log file that is put aside when it is large or old: `LOG` becomes `LOG.1`, which was `LOG.2` before, and so on.
+//!
+//! Several processes may write to the file, such as two versions during an upgrade. One of them rotates, under a lock of
+//! the file; the others see another file at the path before their next lines, and follow.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::mem;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::writer::Torn;
+use crate::files;
+use crate::settings::Rotation;
+
+/// The present file, and when it is put aside.
+pub(super) struct Rotating {
+    path: PathBuf,
+    rotation: Rotation,
+    file: File,
+    torn: Torn,
+    size: u64,
+    created: SystemTime,
+}
+
+impl Rotating {
+    pub(super) fn open(path: &Path, rotation: Rotation) -> io::Result<Self> {
+        let file = files::open_to_append(path)?;
+        let found = file.metadata()?;
+        let (size, created) = (found.len(), created(&found));
+        Ok(Self { path: path.to_owned(), rotation, file, torn: Torn::default(), size, created })
+    }
+
+    /// Opens the path again; the number of lines whose start is lost by that.
+    pub(super) fn reopen(&mut self) -> io::Result<u64> {
+        let torn = u64::from(self.torn.is_some());
+        *self = Self::open(&self.path, self.rotation)?;
+        Ok(torn)
+    }
+
+    /// Writes lines. Where that fails: how many are lost, and why.
+    pub(super) fn send(&mut self, mut lines: &[u8]) -> Result<(), (u64, io::Error)> {
+        let mut lost = self.follow();
+        let mut failed = None;
+        while !lines.is_empty() {
+            let fits = if failed.is_none() { self.fitting(lines) } else { lines.len() };
+            if fits == 0 {
+                // A file that cannot be put aside grows.
+                failed = self.rotate().err();
+                continue;
+            }
+            let (now, later) = lines.split_at(fits);
+            if let Err((more, error)) = self.torn.write(&mut self.file, now) {
+                let unwritten = memchr::memchr_iter(b'\n', later).count() as u64;
+                return Err((lost + more + unwritten, error));
+            }
+            self.size += fits as u64;
+            lines = later;
+        }
+        match failed {
+            Some(error) => Err((mem::take(&mut lost), error)),
+            None if lost > 0 => Err((lost, io::Error::other("the file was moved away within a line"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The bytes of these lines that belong into the present file; none where it is to be put aside first.
+    fn fitting(&self, lines: &[u8]) -> usize {
+        if self.torn.is_some() || self.size == 0 && self.rotation.size.is_none() {
+            return lines.len();
+        }
+        let old = |age| self.created.elapsed().is_ok_and(|passed| passed >= age);
+        if self.size > 0 && self.rotation.age.is_some_and(old) {
+            return 0;
+        }
+        let room = self.rotation.size.map_or(u64::MAX, |size| size.saturating_sub(self.size));
+        let room = usize::try_from(room).unwrap_or(usize::MAX);
+        if lines.len() <= room {
+            return lines.len();
+        }
+        let whole = lines.get(..room).and_then(|fits| memchr::memrchr(b'\n', fits));
+        match whole {
+            Some(end) => end + 1,
+            // A line that is longer than a file has one of its own.
+            None if self.size == 0 => memchr::memchr(b'\n', lines).map_or(lines.len(), |end| end + 1),
+            None => 0,
+        }
+    }
+
+    /// Opens the path again if another file is there; the number of lines whose start is lost by that.
+    fn follow(&mut self) -> u64 {
+        let same = |own: &Metadata, there: &Metadata| (own.dev(), own.ino()) == (there.dev(), there.ino());
+        let Ok(own) = self.file.metadata() else { return 0 };
+        match fs::metadata(&self.path) {
+            Ok(there) if same(&own, &there) => {
+                // Others may have written as well.
+                self.size = own.len();
+                0
+            }
+            _ => self.reopen().unwrap_or(0),
+        }
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        // Held until the file is closed, which the other processes then find moved.
+        self.file.lock()?;
+        let moved = self.follow_locked()?;
+        if !moved {
+            let aside = |number: u32| {
+                let mut name = self.path.clone().into_os_string();
+                name.push(format!(".{number}"));
+                PathBuf::from(name)
+            };
+            for number in (1..self.rotation.keep).rev() {
+                match fs::rename(aside(number), aside(number + 1)) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+            fs::rename(&self.path, aside(1))?;
+        }
+        self.reopen().map(drop)
+    }
+
+    /// Returns true if another process has put the file aside.
+    fn follow_locked(&self) -> io::Result<bool> {
+        let own = self.file.metadata()?;
+        Ok(fs::metadata(&self.path)
+            .map_or(true, |there| (own.dev(), own.ino()) != (there.dev(), there.ino())))
+    }
+}
+
+/// The time at which the file was made; of a file system without such times, that of its last change.
+fn created(found: &Metadata) -> SystemTime {
+    found.created().or_else(|_| found.modified()).unwrap_or_else(|_| SystemTime::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn read(folder: &Path, name: &str) -> String {
+        fs::read_to_string(folder.join(name)).unwrap_or_default()
+    }
+
+    #[test]
+    fn files_have_whole_lines_and_no_more_bytes_than_their_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let rotation = Rotation { size: Some(10), age: None, keep: 2 };
+        let mut log = Rotating::open(&folder.path().join("log"), rotation).unwrap();
+        log.send(b"one\ntwo\nthree\n").unwrap();
+        assert_eq!(
+            (read(folder.path(), "log"), read(folder.path(), "log.1")),
+            ("three\n".into(), "one\ntwo\n".into())
+        );
+        log.send(b"a line of its own\nfour\n").unwrap();
+        assert_eq!(read(folder.path(), "log.2"), "three\n");
+        assert_eq!(read(folder.path(), "log.1"), "a line of its own\n");
+        assert_eq!(read(folder.path(), "log"), "four\n");
+        assert!(!folder.path().join("log.3").exists());
+    }
+
+    #[test]
+    fn another_writer_follows() {
+        let folder = tempfile::tempdir().unwrap();
+        let rotation = Rotation { size: Some(8), age: None, keep: 5 };
+        let mut logs = [0, 1].map(|_| Rotating::open(&folder.path().join("log"), rotation).unwrap());
+        for number in 0..8 {
+            logs[number % 2].send(format!("{number}--\n").as_bytes()).unwrap();
+        }
+        let all = ["log.3", "log.2", "log.1", "log"].map(|name| read(folder.path(), name));
+        assert_eq!(all, ["0--\n1--\n", "2--\n3--\n", "4--\n5--\n", "6--\n7--\n"]);
+    }
+
+    #[test]
+    fn an_old_file_is_put_aside_before_the_next_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let rotation = Rotation { size: None, age: Some(Duration::from_hours(1)), keep: 1 };
+        let mut log = Rotating::open(&folder.path().join("log"), rotation).unwrap();
+        log.send(b"one\n").unwrap();
+        log.send(b"two\n").unwrap();
+        log.created -= Duration::from_hours(2);
+        log.send(b"three\n").unwrap();
+        assert_eq!(
+            (read(folder.path(), "log"), read(folder.path(), "log.1")),
+            ("three\n".into(), "one\ntwo\n".into())
+        );
+    }
+}

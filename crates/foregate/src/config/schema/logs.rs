@@ -1,0 +1,47 @@
+//! Keys of access logs.
+
+use super::{ANY, Block, Key, Prop};
+
+const PROPS: &[Prop] = &[Prop {
+    name: "format",
+    usage: "FORMAT",
+    required: false,
+    default: "\"json\"",
+    about: "`json`, `combined` or `common` as in NGINX and Apache, or a template with fields in braces: `\"{client} {status} {path}\"`. Outside JSON, a value that does not apply is `-`, and quotes, backslashes and bytes that are not printable ASCII are written as `\\xHH`.",
+}];
+
+pub(super) const ACCESS_LOG_KEY: Key = Key::one("access-log", "TARGET [format=FORMAT] { ... }", "access-log \"access.log\" format=\"combined\"", "Writes one line per request: to a file, to `stdout` or `stderr`, or to a syslog server (RFC 5424) at `syslog+udp://HOST:PORT`, `syslog+tcp://HOST:PORT` or `syslog+unix:PATH`. Beyond a backlog of 4 MiB, lines are dropped and counted.")
+    .props(PROPS)
+    .with(&ACCESS_LOG)
+    .many()
+    .otherwise("off");
+
+pub(super) const SITE_ACCESS_LOG_KEY: Key = Key::one(
+    "access-log",
+    "TARGET [format=FORMAT] { ... }",
+    "access-log \"site.log\"",
+    "Writes one line for each request of this site, in addition to the logs at the top of the file.",
+)
+.props(PROPS)
+.with(&ACCESS_LOG)
+.many()
+.otherwise("only the logs at the top of the file");
+
+/// The block of `access-log`.
+pub static ACCESS_LOG: Block = Block {
+    keys: &[
+        Key::one("when", "EXPRESSION", "when \"http.response.code ge 400\"", "Logs only requests for which this expression is true once the response has ended. Of several, all must be.").many().otherwise("all requests"),
+        Key::one("sample", "SHARE", "sample \"10%\"", "Logs a random share of these requests.").default("\"100%\""),
+        Key::one("field", "NAME EXPRESSION", "field \"language\" \"http.request.cookies[\\\"lang\\\"][0]\"", "Adds the value of an expression: to the object in JSON, in quotes at the end of a common or combined line, and as `{NAME}` in a template.").args(2, 2).many().otherwise("none"),
+        Key::one("fields", "NAME...", "fields \"time\" \"status\" \"path\"", "The fields of the JSON object, in this order.").args(1, ANY).otherwise("all that apply"),
+        Key::one("rotate", "[size=SIZE] [age=DURATION] [keep=NUMBER]", "rotate size=\"100MiB\" age=\"1d\" keep=7", "Renames the file to `FILE.1` (and an earlier `FILE.1` to `FILE.2`, and so on), and begins another one.")
+            .args(0, 0)
+            .props(&[
+                Prop { name: "size", usage: "SIZE", required: false, default: "", about: "Before the file has more bytes than these, at least 1 KiB." },
+                Prop { name: "age", usage: "DURATION", required: false, default: "", about: "With the first line after this time." },
+                Prop { name: "keep", usage: "NUMBER", required: false, default: "7", about: "The number of renamed files that are kept, 1 to 1000." },
+            ])
+            .otherwise("never"),
+    ],
+    later: &["facility", "buffer", "compress"],
+};
