@@ -41,7 +41,7 @@ install: release ## Install the binary into PREFIX/bin (default /usr/local), its
 .PHONY: test
 test: ## Everything that has to pass before a merge, counted; installs what is missing
 	@$(MAKE) packages toolchain
-	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install test-acme test-waf nginx
+	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install test-acme test-fallback test-waf nginx
 
 .PHONY: check-install
 check-install: release ## Check that the installed binary is small, runs, and leads to its symbols
@@ -113,6 +113,11 @@ case: toolchain ## The same for the short loop: a build without link-time optimi
 test-acme: release ## Certificates by ACME, from a real authority: Pebble (ARGS: names of tests; installs Go, Pebble and openssl)
 	@scripts/install-packages go:golang-go openssl python3
 	CACHE=$(CACHE) BINARY=$(BINARY) tests/acme/run $(ARGS)
+
+.PHONY: test-fallback
+test-fallback: release ## Everything falls back to a real NGINX: addresses, uploads, WebSocket, TLS, shares (installs NGINX, curl, openssl)
+	@scripts/install-packages nginx python3 curl openssl
+	tests/fallback/run $(BINARY)
 
 .PHONY: test-waf
 test-waf: release ## The regression files of the OWASP Core Rule Set, over sockets (ARGS: 942100 or 942100-3; installs Go)

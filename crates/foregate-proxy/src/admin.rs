@@ -1,6 +1,7 @@
 //! The admin socket and the metrics endpoint.
 
 mod cache;
+mod migration;
 mod servers;
 
 use std::collections::{HashSet, VecDeque};
@@ -143,6 +144,7 @@ async fn reply(line: &[u8], requests: &mpsc::Sender<Request>, proxy: &Arc<Proxy>
         "reload" => {}
         "certificates" => return certificates(proxy),
         "upstreams" => return servers::reply(&request, proxy),
+        "migrate" => return migration::reply(proxy),
         "status" => {
             let (answer, answered) = oneshot::channel();
             if requests.send(Request::Status(answer)).await.is_ok()
@@ -154,7 +156,7 @@ async fn reply(line: &[u8], requests: &mpsc::Sender<Request>, proxy: &Arc<Proxy>
         }
         _ => {
             return refusal(&format!(
-                "unknown verb {verb:?}; known are: reload, status, certificates, upstreams, cache-purge, cache-stat, cache-get"
+                "unknown verb {verb:?}; known are: reload, status, certificates, upstreams, migrate, cache-purge, cache-stat, cache-get"
             ));
         }
     }

@@ -10,7 +10,8 @@ use foregate_module::Pipeline;
 use crate::routing::SiteTable;
 use crate::settings::automatic::Automatic;
 use crate::settings::{
-    AccessLog, CacheStore, Files, Limits, Listen, MEMORY_PER_WORKER, RoutePlan, Timeouts, Upstream,
+    AccessLog, CacheStore, Fallback, Files, Limits, Listen, MEMORY_PER_WORKER, PassedNames, RoutePlan,
+    Timeouts, Upstream,
 };
 
 /// One complete, validated configuration.
@@ -50,6 +51,12 @@ pub struct Settings {
     pub pipeline: Arc<Pipeline>,
     /// The steps of modules that run on the answers to requests that no site takes.
     pub unrouted: RoutePlan,
+    /// Where requests go that no site or route takes. Default (`None`): they are answered with 404.
+    pub fallback: Option<Arc<Fallback>>,
+    /// TLS connections that go to another proxy as they are, in the order of the file.
+    pub passed: Vec<PassedNames>,
+    /// Some requests may fall back: the bytes of heads are kept.
+    pub falls_back: bool,
     /// The log files of modules, each once; [`foregate_module::LogId`] is a place in this list.
     pub logs: Vec<PathBuf>,
     /// Files that were read into these settings, each once: when one changes, they are to be loaded
@@ -77,6 +84,9 @@ impl Settings {
             sites: SiteTable::default(),
             pipeline,
             unrouted: RoutePlan::default(),
+            fallback: None,
+            passed: Vec::new(),
+            falls_back: false,
             logs: Vec::new(),
             watched: Vec::new(),
         }

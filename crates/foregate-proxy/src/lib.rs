@@ -26,6 +26,7 @@ mod http2;
 mod limits;
 mod link;
 mod listener;
+mod loops;
 mod memory;
 mod message;
 mod names;

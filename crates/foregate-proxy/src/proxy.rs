@@ -21,6 +21,7 @@ use crate::limits::budget::Budget;
 use crate::limits::clients::Registry;
 use crate::limits::pressure;
 use crate::limits::spool::Spools;
+use crate::loops::UnderWay;
 use crate::offload::Offload;
 use crate::settings::{Limits, Listen, ListenAddress, LogTarget, Timeouts};
 use crate::telemetry::access_log::{AccessLog, AccessLogs};
@@ -223,6 +224,8 @@ pub struct Proxy {
     pub spools: Arc<Spools>,
     /// Requests that steps have asked for.
     pub fetches: Fetches,
+    /// Requests that have fallen back and are not answered yet.
+    pub under_way: UnderWay,
     /// The cache.
     pub cache: Arc<Cache>,
     /// Whether this process accepts connections, and passes some of them on.
@@ -260,6 +263,7 @@ impl Proxy {
             spools,
             offload,
             fetches: Fetches::default(),
+            under_way: UnderWay::default(),
             cache,
             config: ArcSwap::from_pointee(config),
             unrouted,

@@ -8,6 +8,7 @@ pub mod automatic;
 mod balance;
 mod cache;
 mod conditions;
+mod fallback;
 mod retry;
 mod servers;
 
@@ -30,6 +31,7 @@ use self::automatic::IssuedBy;
 pub use self::balance::{Balance, HashBy};
 pub use self::cache::{Cache, CacheDisk, CacheStore, RouteCache};
 pub use self::conditions::{Entrance, OriginTimes, RouteConditions, RouteTimeouts};
+pub use self::fallback::{Fallback, FallbackReason, PassedNames, SHARE_WHOLE};
 pub use self::retry::{Elsewhere, NewPath, Retry, RetryOn};
 pub use self::servers::{Eject, HealthCheck, HttpProbe, Probe, Server, Statuses, Sticky};
 
@@ -462,6 +464,9 @@ pub struct SiteOptions {
     /// The steps of modules that run on the answers to requests that none of its routes takes.
     /// Default: none.
     pub unrouted: RoutePlan,
+    /// Where requests that none of its routes takes go. Default (`None`): as
+    /// [`Settings::fallback`](crate::configuration::Settings::fallback) says.
+    pub fallback: Option<Arc<Fallback>>,
 }
 
 impl SiteOptions {
@@ -527,6 +532,8 @@ pub struct Route {
     pub plan: RoutePlan,
     /// Its cache. Default: none.
     pub cache: RouteCache,
+    /// Which of its requests go to the old proxy. Default: none.
+    pub fallback: Option<Arc<Fallback>>,
 }
 
 impl Route {
@@ -543,6 +550,7 @@ impl Route {
             timeouts: RouteTimeouts::default(),
             plan: RoutePlan::default(),
             cache: RouteCache::default(),
+            fallback: None,
         }
     }
 }

@@ -37,6 +37,7 @@
 
 mod body;
 mod chars;
+pub mod client_hello;
 pub mod connection;
 mod framing;
 mod head;

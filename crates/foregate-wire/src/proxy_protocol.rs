@@ -81,23 +81,56 @@ pub fn write_v1_unknown(out: &mut Vec<u8>) {
     out.extend_from_slice(b"PROXY UNKNOWN\r\n");
 }
 
+/// The protocol of the connection, as ALPN has it.
+pub const TLV_ALPN: u8 = 0x01;
+/// The name that the client has asked for.
+pub const TLV_AUTHORITY: u8 = 0x02;
+/// Facts about TLS: a byte of flags, four of the verification's result, and further TLVs.
+pub const TLV_SSL: u8 = 0x20;
+/// Inside [`TLV_SSL`]: the version.
+pub const TLV_SSL_VERSION: u8 = 0x21;
+/// Inside [`TLV_SSL`]: the common name of the client's certificate.
+pub const TLV_SSL_CN: u8 = 0x22;
+/// Inside [`TLV_SSL`]: the cipher suite.
+pub const TLV_SSL_CIPHER: u8 = 0x23;
+
+/// Appends one TLV; a value of more than 64 KiB is left out.
+pub fn write_tlv(out: &mut Vec<u8>, kind: u8, value: &[u8]) {
+    let Ok(length) = u16::try_from(value.len()) else { return };
+    out.push(kind);
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(value);
+}
+
 /// Appends a version 2 block for a TCP connection. Addresses of different families are written as IPv6.
 pub fn write_v2(out: &mut Vec<u8>, source: SocketAddr, destination: SocketAddr) {
+    write_v2_with(out, source, destination, &[]);
+}
+
+/// Appends a version 2 block for a TCP connection with these TLVs. They are left out where the block would be longer than
+/// [`MAX_V2_PAYLOAD`].
+pub fn write_v2_with(out: &mut Vec<u8>, source: SocketAddr, destination: SocketAddr, tlvs: &[u8]) {
+    const ADDRESSES_MOST: usize = 36;
+    let tlvs = if ADDRESSES_MOST + tlvs.len() > MAX_V2_PAYLOAD { &[] } else { tlvs };
+    let length = |addresses: u16| (addresses + tlvs.len() as u16).to_be_bytes();
     out.extend_from_slice(&V2_SIGNATURE);
     match (source.ip(), destination.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
-            out.extend_from_slice(&[0x21, 0x11, 0, 12]);
+            out.extend_from_slice(&[0x21, 0x11]);
+            out.extend_from_slice(&length(12));
             out.extend_from_slice(&from.octets());
             out.extend_from_slice(&to.octets());
         }
         (from, to) => {
-            out.extend_from_slice(&[0x21, 0x21, 0, 36]);
+            out.extend_from_slice(&[0x21, 0x21]);
+            out.extend_from_slice(&length(36));
             out.extend_from_slice(&as_v6(from).octets());
             out.extend_from_slice(&as_v6(to).octets());
         }
     }
     out.extend_from_slice(&source.port().to_be_bytes());
     out.extend_from_slice(&destination.port().to_be_bytes());
+    out.extend_from_slice(tlvs);
 }
 
 /// Appends a version 2 block for a connection of the proxy's own, such as a health check.

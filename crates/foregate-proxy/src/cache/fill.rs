@@ -156,6 +156,7 @@ impl Fill {
             own: None,
             http1: false,
             authenticates: false,
+            handed_over: None,
         };
         let mut asks = FillAsks {
             request: std::mem::take(&mut self.request),

@@ -3,6 +3,7 @@
 mod h1;
 mod h2;
 mod handshake;
+mod passing;
 mod proxy_header;
 
 use std::future::poll_fn;
@@ -27,6 +28,9 @@ use crate::transport::stream::{Socket, Stream};
 
 /// The preface of an HTTP/2 client (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The reason of connections that pass by the name that they ask for, for metrics.
+const SERVER_NAME: &str = "server_name";
 
 /// How long a connection that is told to end before its first request still waits for that: its
 /// client connects to ask something.
@@ -100,6 +104,12 @@ pub fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) -> impl
         let mut peer = Peer::new(client, local);
         peer.holdings = registered.holdings().cloned();
         peer.listen = Some(Arc::clone(&listen));
+        if listen.tls.is_some() && !config.settings.passed.is_empty() {
+            let count = || proxy.metrics.fallbacks.count("", "", SERVER_NAME);
+            let passing = passing::pass_or_keep((&config, &peer), socket, &registered, count);
+            let Some(kept) = Box::pin(passing).await else { return };
+            socket = kept;
+        }
         let (stream, alpn) = if listen.tls.is_some() {
             let Some(acceptor) = config.acceptor(&listen.address) else { return };
             let shaken = timeout(limit, Box::pin(handshake::accept(acceptor, socket))).await;

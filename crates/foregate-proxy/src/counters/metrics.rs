@@ -23,6 +23,7 @@ pub use self::histogram::WaitHistogram;
 pub use self::labelled::Kinds;
 use self::labelled::{Labelled, OTHER, UNROUTED};
 use super::cache::CacheCounters;
+use super::fallbacks::FallbackCounters;
 use super::steps::{BLOCKED, StepCounters};
 
 /// Errors that a site counts apart, by kind, side and upstream. Beyond, they count for the upstream
@@ -182,6 +183,8 @@ pub struct Metrics {
     pub handshakes_ok: Counter,
     /// Of these, resumed.
     pub handshakes_resumed: Counter,
+    /// Requests served here and fallen back.
+    pub fallbacks: FallbackCounters,
     /// Requests whose bodies were received before an origin was asked.
     pub requests_buffered: Counter,
     /// Of these, those that went through a file.

@@ -2,5 +2,6 @@
 
 pub mod cache;
 pub mod certificates;
+pub mod fallbacks;
 pub mod metrics;
 pub mod steps;

@@ -13,7 +13,7 @@ use super::parts::{ask_whole, needs_whole};
 use super::progress::Awaited;
 use super::reply::Source;
 use super::shape::{shape_or_send, shapes};
-use super::{Exchange, Next};
+use super::{Exchange, Next, Step};
 use crate::error::{Error, Side};
 use crate::link::Link;
 use crate::link::copy::Waiting;
@@ -50,7 +50,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> Next {
 pub(super) async fn relay_interim(exchange: &mut Exchange<'_>) -> Result<(), Error> {
     exchange.down.room().await?;
     if exchange.response.status == 100 {
-        if !exchange.request.expect_continue {
+        if !exchange.request.expect_continue && exchange.request.verbatim.is_none() {
             return Ok(());
         }
         exchange.request.expect_continue = false;
@@ -75,6 +75,9 @@ pub(super) fn take(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLeng
     if extended && (200..300).contains(&exchange.response.status) {
         // To the client a 2xx would say that the tunnel is open (RFC 8441, section 5).
         return Err(Error::NoUpgrade.into());
+    }
+    if exchange.request.verbatim.is_some() {
+        return Ok(Step::Send(Source::Origin(origin, length)));
     }
     exchange.down.download.leave_out(connection::named_options(&exchange.response.headers));
     let required = required_upgrade(exchange);

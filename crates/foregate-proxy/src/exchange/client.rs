@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use foregate_wire::serialise::{
     end_head, reason_phrase, write_content_length, write_field, write_fields, write_status_line,
 };
-use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead, Version};
+use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead, Version, connection};
 
 use crate::address::write_ip;
 use crate::limits::clients::Holdings;
@@ -20,7 +20,7 @@ use crate::settings::{Entrance, Listen};
 use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::tls;
-use crate::upstream::Own;
+use crate::upstream::{HandedOver, Own};
 
 /// How long after the start of its request it is not looked after an HTTP/1 client that waits, and
 /// makes no difference that it has ended its side.
@@ -39,6 +39,8 @@ pub struct Peer {
     pub local: Option<SocketAddr>,
     /// Connections to origins that are for it alone, once there are some.
     pub own: OnceLock<Arc<Own>>,
+    /// The facts that another proxy is told with requests that fall back, once there are some.
+    pub handed_over: OnceLock<Box<HandedOver>>,
     /// Its handshake, over TLS. The listener's present acceptor decides which names the handshake
     /// covers.
     pub tls: Option<Arc<tls::TlsInfo>>,
@@ -58,6 +60,7 @@ impl Peer {
             holdings: None,
             local,
             own: OnceLock::new(),
+            handed_over: OnceLock::new(),
             tls: None,
             listen: None,
             outdated: AtomicBool::new(false),
@@ -72,6 +75,7 @@ impl Peer {
             holdings: self.holdings.clone(),
             local: self.local,
             own: self.own.clone(),
+            handed_over: OnceLock::new(),
             tls: self.tls.clone(),
             listen: self.listen.clone(),
             outdated: AtomicBool::new(false),
@@ -166,6 +170,15 @@ impl Client {
     ) -> Result<(), LinkError> {
         self.head_sent = true;
         match &mut self.link {
+            Link::H1(link) if request.verbatim.is_some() => {
+                let ends = matches!(length, BodyLength::UntilClose | BodyLength::Tunnel);
+                self.close |=
+                    ends || !request.keep_alive || !connection::keep_alive(head.version, &head.headers);
+                let response = request.verbatim.as_ref().map_or(&[][..], |verbatim| &verbatim.response);
+                link.head_out().extend_from_slice(response);
+                link.send_verbatim(length);
+                Ok(())
+            }
             Link::H1(link) => {
                 let (framing, close) = h1_framing(request, head.status, length, self.close);
                 self.close = close;
@@ -227,6 +240,11 @@ impl Client {
     ) -> Result<(), LinkError> {
         match &mut self.link {
             Link::H1(_) if request.head.version == Version::Http10 => Ok(()),
+            Link::H1(link) if request.verbatim.is_some() => {
+                let response = request.verbatim.as_ref().map_or(&[][..], |verbatim| &verbatim.response);
+                link.head_out().extend_from_slice(response);
+                Ok(())
+            }
             Link::H1(link) => {
                 let out = link.head_out();
                 write_status_line(out, status, reason_phrase(status).as_bytes());

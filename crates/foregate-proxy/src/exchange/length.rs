@@ -19,7 +19,7 @@ use crate::time::clock;
 /// or the client has announced it. An announced end is awaited, since a violation must not reach an
 /// origin as a whole request.
 pub(super) async fn settle_length(exchange: &mut Exchange<'_>, next: Step) -> Next {
-    let goes_on = matches!(next, Step::Screen | Step::Prepare(_) | Step::Files { .. });
+    let goes_on = matches!(next, Step::Screen | Step::Prepare(_) | Step::Ask | Step::Files { .. });
     let is_open =
         exchange.request.head.version == Version::Http2 && exchange.request.length == BodyLength::Chunked;
     if !goes_on || !is_open {

@@ -6,9 +6,11 @@ use foregate_module::{self as module, Doubt, PhaseId, Source};
 use foregate_wire::NameId;
 
 use super::Exchange;
+use crate::counters::fallbacks::HERE;
 use crate::error::{Error, Side};
 use crate::link::LinkError;
 use crate::random;
+use crate::settings::FallbackReason;
 use crate::telemetry::access_log::{AccessLog, Entry};
 use crate::upstream::Ask;
 
@@ -30,6 +32,8 @@ pub(super) struct Record {
     pub refused: Option<Error>,
     /// The steps of the phase `log` that run before the response begins have run.
     pub logged_first: bool,
+    /// Why the request has fallen back.
+    pub fallback: Option<FallbackReason>,
 }
 
 /// The action of a route, for the log.
@@ -38,6 +42,7 @@ pub(super) enum Acted {
     Proxy,
     Respond,
     Files,
+    Fallback,
 }
 
 impl Acted {
@@ -46,6 +51,7 @@ impl Acted {
             Self::Proxy => "proxy",
             Self::Respond => "respond",
             Self::Files => "files",
+            Self::Fallback => "fallback",
         }
     }
 }
@@ -63,6 +69,7 @@ impl Record {
             logged: false,
             refused: None,
             logged_first: false,
+            fallback: None,
         }
     }
 }
@@ -96,6 +103,12 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
     if let Some(error) = &record.error {
         let upstream = exchange.upstream().map(|upstream| &upstream.settings.name);
         counters.error(error.kind(), error.side().as_str(), upstream);
+    }
+    if exchange.config.settings.falls_back && record.refused.is_none() {
+        let site = exchange.routed.site.map_or("", |site| &*sites.site(site).name);
+        let route = exchange.routed.route.map_or("", |route| &*route.pattern);
+        let reason = record.fallback.map_or(HERE, FallbackReason::as_str);
+        exchange.proxy.metrics.fallbacks.count(site, route, reason);
     }
     if !exchange.config.access_logs().is_empty() {
         write_lines(exchange, duration);
@@ -186,6 +199,7 @@ fn entry<'e>(exchange: &'e Exchange<'_>, duration: Duration) -> Entry<'e> {
         upstream_reused: ask.and_then(|ask| ask.reused),
         cache: exchange.cached.as_ref().map(|cached| cached.outcome.as_str()),
         cache_reason: exchange.cached.as_ref().and_then(|cached| cached.reason),
+        fallback: record.fallback.map(FallbackReason::as_str),
         error: record.error.as_ref().map(Error::kind),
         error_side: record.error.as_ref().map(|error| error.side().as_str()),
         ended_by: record.ended_by.map(|side| match side {

@@ -6,6 +6,7 @@ mod bodies;
 mod cached;
 pub mod client;
 mod downstream;
+mod fallback;
 pub(crate) mod fetch;
 mod files;
 mod heavy;
@@ -52,6 +53,7 @@ use crate::error::Error;
 use crate::limits::pressure::{self, Shortage};
 use crate::link::copy::Copy;
 use crate::link::{Link, LinkError};
+use crate::loops::OnItsWay;
 use crate::message::request::Request;
 use crate::message::response::Response;
 use crate::proxy::{Config, Proxy};
@@ -132,6 +134,8 @@ struct Exchange<'a> {
     cached: Option<Box<Cached>>,
     modules: Modules<'a>,
     record: Record,
+    /// The request has fallen back.
+    on_its_way: Option<OnItsWay<'a>>,
 }
 
 /// Where a request belongs, as far as it is known.
@@ -302,6 +306,7 @@ impl<'a> Exchange<'a> {
             cached: None,
             modules: Modules::default(),
             record: Record::new(began),
+            on_its_way: None,
         }
     }
 
@@ -353,6 +358,8 @@ impl<'a> Exchange<'a> {
     /// The reply for `error`.
     fn failed(&mut self, error: Error) -> Step {
         self.record.error = Some(error);
+        // The reply is our own.
+        self.request.verbatim = None;
         if self.down.client.head_sent {
             return Step::Broken(error);
         }

@@ -63,6 +63,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> Next {
         own: Some(&exchange.peer.own),
         http1: false,
         authenticates: false,
+        handed_over: None,
     };
     exchange.ask = Some(Ask::new(upstream, terms).or_elsewhere(&exchange.config.upstreams));
     if upstream.settings.protocol == UpstreamProtocol::Http2 && !exchange.request.fits_extended_connect() {

@@ -9,15 +9,20 @@ use std::sync::atomic::Ordering;
 use foregate_wire::{BodyLength, Method, Slashes};
 
 use super::asked::Asked;
+use super::fallback;
 use super::length::settle_length;
+use super::log::Acted;
 use super::reply::Reply;
 use super::screen::dispatch;
 use super::view::{Facts, View};
 use super::{Exchange, Next, Step};
 use crate::error::Error;
+use crate::link::start::Kept;
+use crate::loops::{self, MARKER};
 use crate::routing::HostId;
 use crate::settings::automatic::{Automatic, HTTP_CHALLENGE_PREFIX, http_challenge};
-use crate::settings::{FixedResponse, Route, RouteConditions};
+use crate::settings::{Fallback, FallbackReason, FixedResponse, Route, RouteConditions, UpstreamProtocol};
+use crate::upstream::{Addresses, Ask, Terms};
 
 /// Bytes of the answer to a challenge: a token, a dot and the digest of a key.
 const CHALLENGE_MOST: u64 = 1024;
@@ -51,6 +56,9 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> Next {
     }
     let sites = &exchange.config.settings.sites;
     let Some(site) = find_site(exchange) else {
+        if let Some(fallback) = fallback_of_unknown(exchange, None) {
+            return fall_back(exchange, fallback, false).await;
+        }
         return unrouted(exchange, Error::NoRoute);
     };
     if acceptor.is_none_or(|(_, acceptor)| acceptor.is_none()) && sites.requires_certificate(site) {
@@ -77,26 +85,29 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> Next {
     };
     let (readings, route) = match found {
         Ok(found) => found,
+        Err(Error::NoRoute) if exchange.config.settings.falls_back => {
+            match fallback_of_unknown(exchange, Some(site)) {
+                Some(fallback) => return fall_back(exchange, fallback, false).await,
+                None => return unrouted(exchange, Error::NoRoute),
+            }
+        }
         Err(error) => return unrouted(exchange, error),
     };
     exchange.down.limit_times(&route.timeouts);
     let (limit, connects) = (route.body_limit, route.allow_connect);
     exchange.routed.route = Some(route);
+    if route.fallback.is_some()
+        && let Some(fallback) = fallback_of_route(exchange, site, route)?
+    {
+        return fall_back(exchange, fallback, connects).await;
+    }
     // A route without modules has none, but for conditions of its cache.
     let evaluated = || route.cache.get().filter(|cache| cache.has_expressions()).map(|cache| &cache.no_steps);
     exchange.use_plan(route.plan.get().or_else(evaluated));
     if let (Some(run), Some(readings)) = (&mut exchange.modules.run, readings) {
         run.facts.other_paths = Some(readings).into();
     }
-    if exchange.request.head.method == Method::Connect && !connects {
-        exchange.down.client.close = true;
-        return Err(Error::ConnectNotAllowed.into());
-    }
-    if exchange.request.head.method == Method::Connect && exchange.down.client.link.has_more() {
-        // Meant for a tunnel that nobody has agreed to yet.
-        exchange.down.client.close = true;
-        return Err(Error::EarlyTunnel.into());
-    }
+    check_connect(exchange, connects)?;
     if exchange.modules.run.is_none()
         && let Some(reply) = redirect_to_https(exchange)
     {
@@ -105,6 +116,126 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> Next {
     limit_body_to(exchange, limit)?;
     let next = if exchange.modules.run.is_some() { Step::Screen } else { dispatch(exchange)? };
     settle_length(exchange, next).await
+}
+
+/// Refuses a CONNECT that is not allowed, or is followed by bytes for a tunnel that nobody has
+/// agreed to yet.
+fn check_connect(exchange: &mut Exchange<'_>, connects: bool) -> Result<(), Error> {
+    if exchange.request.head.method != Method::Connect {
+        return Ok(());
+    }
+    if !connects {
+        exchange.down.client.close = true;
+        return Err(Error::ConnectNotAllowed);
+    }
+    if exchange.down.client.link.has_more() {
+        exchange.down.client.close = true;
+        return Err(Error::EarlyTunnel);
+    }
+    Ok(())
+}
+
+/// Sends the request to the proxy that is being replaced.
+async fn fall_back<'a>(
+    exchange: &mut Exchange<'a>,
+    fallback: (&'a Arc<Fallback>, FallbackReason),
+    connects: bool,
+) -> Next {
+    check_connect(exchange, connects)?;
+    let next = begin_fallback(exchange, fallback)?;
+    settle_length(exchange, next).await
+}
+
+/// Where a request goes whose host no site has, or whose path no route takes.
+fn fallback_of_unknown<'a>(
+    exchange: &Exchange<'a>,
+    site: Option<HostId>,
+) -> Option<(&'a Arc<Fallback>, FallbackReason)> {
+    let settings = &exchange.config.settings;
+    let of_site = site.and_then(|site| settings.sites.site(site).options.fallback.as_ref());
+    let old = of_site.or(settings.fallback.as_ref())?;
+    match site {
+        None => old.host.then_some((old, FallbackReason::UnknownHost)),
+        Some(_) => old.route.then_some((old, FallbackReason::UnknownRoute)),
+    }
+}
+
+/// Where a request of this route goes instead, if anywhere.
+fn fallback_of_route<'a>(
+    exchange: &mut Exchange<'a>,
+    site: HostId,
+    route: &'a Route,
+) -> Result<Option<(&'a Arc<Fallback>, FallbackReason)>, Error> {
+    let Some(old) = &route.fallback else { return Ok(None) };
+    let (config, peer) = (exchange.config, exchange.peer);
+    let mut facts = Facts::new(exchange.request.length.is_empty());
+    let view = View {
+        request: exchange.request,
+        response: exchange.response,
+        peer,
+        config,
+        site: Some(site),
+        route: None,
+        facts: &mut facts,
+        asked: &Asked::default(),
+        away: false,
+    };
+    let reason = old.of_route(
+        |conditions| conditions.hold(&view, &config.settings.pipeline, peer.entrance()),
+        || fallback::bucket(peer.client.map(|client| client.ip().to_canonical())),
+    );
+    if facts.path_is_in_doubt.load(Ordering::Relaxed) {
+        return Err(Error::AmbiguousPath);
+    }
+    Ok(reason.map(|reason| (old, reason)))
+}
+
+/// Sends the request to the old proxy.
+fn begin_fallback<'a>(
+    exchange: &mut Exchange<'a>,
+    (old, reason): (&'a Arc<Fallback>, FallbackReason),
+) -> Next {
+    let Some(upstream) = exchange.config.upstreams.get(old.upstream) else {
+        return Err(Error::Internal.into());
+    };
+    exchange.record.action = Some(Acted::Fallback);
+    exchange.record.fallback = Some(reason);
+    if fallback::is_marked(exchange.request) {
+        return Err(Error::Loop.into());
+    }
+    let on_its_way = exchange.proxy.under_way.enter(fallback::key_of(exchange.request));
+    let is_suspicious = on_its_way.is_suspicious && fallback::may_come_from(exchange.peer, upstream);
+    exchange.on_its_way = Some(on_its_way);
+    if exchange.request.is_repeatable() && !exchange.down.upload.is_done() {
+        let share = exchange.proxy.filter_memory.share(exchange.account());
+        let mut kept = Kept::new(0, share);
+        kept.limit = upstream.settings.retry_body;
+        exchange.down.upload.kept = Some(kept);
+    }
+    let is_verbatim = upstream.settings.protocol != UpstreamProtocol::Http2
+        && fallback::take_bytes(exchange.request, &mut exchange.down.client.link);
+    let peer = exchange.peer;
+    let terms = Terms {
+        fresh: false,
+        addresses: Addresses { client: peer.client, local: peer.local },
+        behalf: exchange.client_address(),
+        client: peer.holdings.as_ref(),
+        own: Some(&peer.own),
+        http1: is_verbatim,
+        authenticates: false,
+        handed_over: Some(peer.handed_over.get_or_init(|| Box::new(fallback::facts(peer.tls.as_deref())))),
+    };
+    exchange.ask = Some(Ask::new(upstream, terms));
+    if !is_verbatim {
+        fallback::serialise(exchange.request, &mut exchange.down.upload, upstream);
+    }
+    if old.tls_fields {
+        fallback::tell_about_tls(exchange.request, exchange.peer);
+    }
+    if is_suspicious || !is_verbatim {
+        fallback::set_field(exchange.request, MARKER, loops::marker());
+    }
+    Ok(Step::Ask)
 }
 
 /// The answer to an authority's challenge (RFC 8555, section 8.3), for tokens that are known alone.

@@ -65,6 +65,12 @@ pub struct H1Link {
     output: Buffer,
     sending: Sending,
     ended: bool,
+    /// The bytes of the last head, where they are kept.
+    head: Option<Vec<u8>>,
+    /// The memory of them.
+    head_charge: Charge,
+    /// The body is received with its framing.
+    verbatim: bool,
 }
 
 impl H1Link {
@@ -83,6 +89,9 @@ impl H1Link {
             output: Buffer::new(),
             sending: Sending::Nothing,
             ended: false,
+            head: None,
+            head_charge: Charge::new(),
+            verbatim: false,
         }
     }
 
@@ -177,6 +186,11 @@ impl H1Link {
                     parse(&mut self.parser, self.input.unread()).map_err(HeadFault::Malformed)?
             {
                 self.parser.reset();
+                if let Some(head) = &mut self.head {
+                    head.clear();
+                    head.extend_from_slice(self.input.unread().get(..consumed).unwrap_or_default());
+                    self.head_charge.set(head.capacity());
+                }
                 self.input.consume(consumed);
                 return Poll::Ready(Ok(()));
             }
@@ -194,6 +208,32 @@ impl H1Link {
     pub fn begin_receive(&mut self, length: BodyLength, limits: &HeadLimits) {
         self.decoder = BodyDecoder::new(length, limits);
         self.trailers.clear();
+        self.verbatim = false;
+    }
+
+    /// Keeps the bytes of the heads that are received from now on, or no longer.
+    pub fn keep_heads(&mut self, keep: bool) {
+        if keep != self.head.is_some() {
+            self.head = keep.then(Vec::new);
+            self.head_charge.set(0);
+        }
+    }
+
+    /// The bytes of the last head; empty where they were not kept.
+    pub fn kept_head(&self) -> &[u8] {
+        self.head.as_deref().unwrap_or_default()
+    }
+
+    /// The body that is about to be received comes with its framing and trailers, as
+    /// [`Self::data`]. Its end is found all the same. Returns false if some of it has been decoded.
+    pub fn receive_verbatim(&mut self) -> bool {
+        self.verbatim = self.data == 0 && self.after_data == 0;
+        self.verbatim
+    }
+
+    /// What is sent up to [`Self::finish`] has its framing already. Follows a head that was written.
+    pub fn send_verbatim(&mut self, length: BodyLength) {
+        self.begin_send(if length.is_empty() { BodyLength::Empty } else { BodyLength::UntilClose });
     }
 
     /// Waits until some of the body is there, or its end.
@@ -209,6 +249,12 @@ impl H1Link {
                 ready!(self.turn.poll_piece(cx));
                 let decoded = self.decoder.decode(self.input.unread(), &mut self.trailers)?;
                 self.trailers_charge.set(self.trailers.memory());
+                if self.verbatim {
+                    self.data = decoded.consumed;
+                    if decoded.consumed > 0 || decoded.done {
+                        continue;
+                    }
+                }
                 self.input.consume(decoded.data.start.min(decoded.consumed));
                 self.data = decoded.data.len();
                 self.after_data = decoded.consumed - decoded.data.end.min(decoded.consumed);
@@ -448,6 +494,8 @@ impl H1Link {
         self.trailers.clear();
         self.trailers.shrink_to(0, 0);
         self.trailers_charge.set(0);
+        self.head = None;
+        self.head_charge.set(0);
     }
 
     /// Ready once the connection has failed while nothing was to be received. A peer that has only

@@ -16,6 +16,7 @@ use foregate_wire::{
 use self::onward::{OWN_NAME, Told};
 use self::understand::LastHost;
 pub use self::understand::{HeadTerms, StandIn};
+use super::verbatim::Verbatim;
 use crate::error::Error;
 use crate::limits::clients::{HeldHead, Holdings};
 use crate::limits::pressure::Charge;
@@ -81,6 +82,8 @@ pub struct Request {
     /// The memory of the head.
     charge: Charge,
     of_client: Option<HeldHead>,
+    /// The bytes of the exchange, where an origin gets those of the client.
+    pub verbatim: Option<Box<Verbatim>>,
 }
 
 /// The parts of a request that are changed for another upstream.
@@ -120,6 +123,7 @@ impl Request {
             sent: usize::MAX,
             charge: Charge::new(),
             of_client: None,
+            verbatim: None,
         }
     }
 
@@ -388,6 +392,7 @@ impl Request {
         self.length = BodyLength::Empty;
         self.expect_continue = false;
         self.secure = false;
+        self.verbatim = None;
     }
 
     /// Gives back memory that one unusual request needed.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use foregate_module::{Condition, Expression};
 
 /// The names of the values of a line, as they stand in the JSON format and in templates.
-pub const LOG_FIELDS: [&str; 28] = [
+pub const LOG_FIELDS: [&str; 29] = [
     "time",
     "client",
     "method",
@@ -30,6 +30,7 @@ pub const LOG_FIELDS: [&str; 28] = [
     "upstream_reused",
     "cache",
     "cache_reason",
+    "fallback",
     "error",
     "error_side",
     "ended_by",

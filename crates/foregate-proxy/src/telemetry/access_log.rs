@@ -73,6 +73,8 @@ pub struct Entry<'a> {
     pub cache: Option<&'a str>,
     /// Why, where that is not plain.
     pub cache_reason: Option<&'a str>,
+    /// Why it has fallen back to another proxy.
+    pub fallback: Option<&'a str>,
     /// The error.
     pub error: Option<&'a str>,
     /// The side of the error: `downstream`, `upstream` or `internal`.

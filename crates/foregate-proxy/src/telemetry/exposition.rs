@@ -17,6 +17,7 @@ use super::disks;
 use super::process::ProcessExposition;
 use crate::counters::cache::CacheFigures;
 use crate::counters::certificates::KeeperCounts;
+use crate::counters::fallbacks::{FallbackCount, HERE};
 use crate::counters::metrics::{
     BETWEEN, BLOCKED_BUCKETS, CertificateExpiry, DURATION_BUCKETS, Metrics, STATUS_CLASSES, ServerCounters,
     UpstreamCounters,
@@ -135,6 +136,7 @@ impl Collector for Exposition {
         let metrics = &self.metrics;
         build(&mut encoder)?;
         requests(&mut encoder, metrics)?;
+        fallbacks(&mut encoder, metrics)?;
         upstreams(&mut encoder, metrics)?;
         connections(&mut encoder, metrics)?;
         certificates::expiries(&mut encoder, &self.certificates)?;
@@ -254,6 +256,18 @@ fn requests(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resu
         "Further attempts that the budget did not allow",
         metrics.retries_denied.get(),
     )
+}
+
+fn fallbacks(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {
+    let help =
+        "Requests of a configuration with a fallback, by site, route, where they are served and why there";
+    let mut requests = counters(encoder, "fallback_requests", help)?;
+    for FallbackCount { site, route, reason, count } in metrics.fallbacks.all() {
+        let served = if reason == HERE { "here" } else { "there" };
+        let labels = [("site", &*site), ("route", &*route), ("served", served), ("reason", reason)];
+        labelled(&mut requests, &labels, count)?;
+    }
+    Ok(())
 }
 
 fn upstreams(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {

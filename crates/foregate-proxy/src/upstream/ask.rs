@@ -201,6 +201,10 @@ impl<'a> Ask<'a> {
             return Err(Error::Unwanted);
         }
         let (request, head) = asker.heads();
+        if let (Some(verbatim), Some(origin)) = (&mut request.verbatim, &self.origin) {
+            verbatim.response.clear();
+            verbatim.response.extend_from_slice(origin.kept_head());
+        }
         match head.status {
             200.. => self.begin_final(asker),
             101 => {

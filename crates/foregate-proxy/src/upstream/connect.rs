@@ -133,7 +133,12 @@ impl Upstream {
         let mut socket = self.socket(server, place, suspects).await?;
         if let Some(version) = self.settings.send_proxy {
             let mut header = Vec::new();
-            write_proxy_header(&mut header, version, terms.addresses);
+            match (version, terms.handed_over, terms.addresses.client.zip(terms.addresses.local)) {
+                (ProxyProtocolVersion::V2, Some(facts), Some((client, local))) => {
+                    proxy_protocol::write_v2_with(&mut header, client, local, &facts.tlvs);
+                }
+                _ => write_proxy_header(&mut header, version, terms.addresses),
+            }
             socket.write_all(&header).await.map_err(|error| Error::Connect(error.kind()))?;
         }
         let (stream, alpn) = match &self.connector {
@@ -326,6 +331,7 @@ mod tests {
         own: None,
         http1: false,
         authenticates: false,
+        handed_over: None,
     };
 
     /// An upstream with one server, whose name has these addresses.

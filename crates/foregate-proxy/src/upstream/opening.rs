@@ -30,6 +30,16 @@ pub struct Terms<'a> {
     pub http1: bool,
     /// The request has credentials that the origin may bind to the connection.
     pub authenticates: bool,
+    /// The request is handed over to another proxy: a connection of HTTP/1 is for the client's
+    /// connection alone, and its PROXY header tells these facts.
+    pub handed_over: Option<&'a HandedOver>,
+}
+
+/// The facts about a client's connection that another proxy is told, as TLVs of the PROXY protocol.
+#[derive(Debug, Default)]
+pub struct HandedOver {
+    /// The TLVs.
+    pub tlvs: Vec<u8>,
 }
 
 impl Upstream {
@@ -53,6 +63,26 @@ impl Upstream {
         Ok(origin)
     }
 
+    /// A new connection to the server whose turn it is, for bytes that are not HTTP. Where none can
+    /// be had, the other servers are tried.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`], of the last one.
+    pub async fn open_for_bytes(self: &Arc<Self>, terms: &Terms<'_>) -> Result<Origin, Error> {
+        let now = Instant::now();
+        let first = self.pick(None, now).ok_or_else(|| self.without_server())?;
+        let mut opened = self.open(first, terms, now).await;
+        let others = (0..self.servers.len()).filter(|server| *server != first);
+        for server in others.take(self.settings.retries as usize) {
+            if opened.is_ok() {
+                break;
+            }
+            opened = self.open(server, terms, Instant::now()).await;
+        }
+        opened
+    }
+
     async fn open_at(
         self: &Arc<Self>,
         server: &Server,
@@ -62,7 +92,8 @@ impl Upstream {
         if terms.authenticates || self.is_authenticating(server, terms.own) {
             return Box::pin(self.open_authenticated(server, *terms, now)).await;
         }
-        let exclusive = self.settings.send_proxy.is_some();
+        let alone = terms.handed_over.is_some() && self.settings.protocol != UpstreamProtocol::Http2;
+        let exclusive = self.settings.send_proxy.is_some() || alone;
         let own = terms.own.filter(|_| exclusive).map(|own| own.get_or_init(Arc::default));
         if !terms.fresh
             && (!exclusive || own.is_some())

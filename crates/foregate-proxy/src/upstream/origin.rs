@@ -185,8 +185,17 @@ impl Origin {
     pub async fn send_head(&mut self, request: &Request, upstream: &settings::Upstream) -> Result<(), Error> {
         match (&mut self.link, self.h2.as_deref_mut()) {
             (Link::H1(link), _) => {
-                write_head(link.head_out(), request, upstream);
-                link.begin_send(request.length);
+                match &request.verbatim {
+                    None => {
+                        write_head(link.head_out(), request, upstream);
+                        link.begin_send(request.length);
+                    }
+                    Some(verbatim) => {
+                        link.head_out().extend_from_slice(&verbatim.request);
+                        link.send_verbatim(request.length);
+                        link.keep_heads(true);
+                    }
+                }
                 Ok(())
             }
             (Link::H2(link), Some(attempt)) => {
@@ -238,6 +247,14 @@ impl Origin {
                 Ok(())
             }
             (Link::H2(_) | Link::Client(_) | Link::Cached(_), _) => Err(Error::Internal),
+        }
+    }
+
+    /// The bytes of the last head, where they are kept.
+    pub fn kept_head(&self) -> &[u8] {
+        match &self.link {
+            Link::H1(link) => link.kept_head(),
+            Link::H2(_) | Link::Client(_) | Link::Cached(_) => &[],
         }
     }
 
@@ -456,6 +473,9 @@ impl Origin {
             && upstream.trusts_behind(self.server, &request.head.method, head, length, clock::now());
         let length_in = if length == BodyLength::Tunnel { BodyLength::UntilClose } else { length };
         link.begin_receive(length_in, &upstream.head_limits);
+        if request.verbatim.is_some() {
+            link.receive_verbatim();
+        }
         if length == BodyLength::Tunnel {
             link.begin_send(BodyLength::UntilClose);
         }

@@ -35,6 +35,7 @@ const TERMS: Terms<'_> = Terms {
     http1: false,
     // Such a connection is not shared.
     authenticates: true,
+    handed_over: None,
 };
 
 /// The answer to a probe.

@@ -26,6 +26,7 @@ impl Terms<'_> {
         own: None,
         http1: false,
         authenticates: false,
+        handed_over: None,
     };
 }
 

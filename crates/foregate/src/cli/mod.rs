@@ -9,6 +9,7 @@ mod explain;
 mod explain_servers;
 mod fmt;
 mod keeper;
+mod migrate;
 mod module;
 mod modules;
 mod output;
@@ -76,6 +77,9 @@ enum Verb {
     Upgrade(upgrade::Upgrade),
     /// Show the running proxy: its processes, their versions, shares and requests
     Status(status::Status),
+    /// Show how far the move from another proxy has come
+    #[command(subcommand)]
+    Migrate(migrate::Migrate),
     /// Print the version (also: --version)
     Version(Json),
     /// Print the completions of a shell
@@ -108,6 +112,7 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
         Verb::Certificates(certificates) => certificates.run(),
         Verb::Upgrade(upgrade) => upgrade.run(),
         Verb::Status(status) => status.run(),
+        Verb::Migrate(migrate) => migrate.run(),
         Verb::Version(Json { json }) => version(json),
         Verb::Completions { shell } => completions(shell),
     }

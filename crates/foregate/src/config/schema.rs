@@ -2,6 +2,7 @@
 //! tests share.
 
 mod cache;
+mod fallback;
 mod logs;
 
 pub use self::cache::{CACHE, CACHE_STORE};
@@ -40,6 +41,7 @@ pub static ROOT: Block = Block {
             .args(1, ANY)
             .with(&SITE)
             .many(),
+        fallback::OF_ALL,
         LIST_KEY,
         INCLUDE_KEY,
     ],
@@ -572,6 +574,7 @@ pub static SITE: Block = Block {
             .args(0, 1)
             .with(&SITE_TLS)
             .otherwise("the listener's"),
+        fallback::OF_SITE,
         Key::one("redirect-https", "[port=PORT]", "redirect-https", "Sends requests in the clear to `https` with a 308. Challenges of certificate authorities are answered all the same.")
             .args(0, 0)
             .props(&[Prop { name: "port", usage: "PORT", required: false, default: "443", about: "The port that clients reach a TLS listener at." }]),
@@ -604,6 +607,7 @@ pub static ROUTE: Block = Block {
             .otherwise("the path stays"),
         BUFFER_REQUESTS.otherwise("as the upstream has it"),
         Key::block("timeouts", &ROUTE_TIMEOUTS, "timeouts { first-byte \"2m\" }", "Time limits for requests of this route."),
+        fallback::OF_ROUTE,
         cache::CACHE_KEY,
     ],
     later: &[],

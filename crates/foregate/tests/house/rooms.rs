@@ -36,6 +36,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("configuration", &["settings", "routing"]),
     ("offload", &["sys", "counters", "limits"]),
     ("fetches", &["settings", "limits"]),
+    ("loops", &["random"]),
     (
         "upstream",
         &[
@@ -67,6 +68,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "configuration",
             "offload",
             "fetches",
+            "loops",
             "folders",
             "upstream",
             "cache",
@@ -93,6 +95,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "routing",
             "offload",
             "fetches",
+            "loops",
             "upstream",
             "cache",
             "telemetry",
@@ -114,7 +117,9 @@ const ROOMS: &[(&str, &[&str])] = &[
             "http2",
             "link",
             "configuration",
+            "upstream",
             "proxy",
+            "relay",
             "exchange",
         ],
     ),

@@ -101,6 +101,7 @@ pub(super) async fn make(
         own: None,
         http1: false,
         authenticates: false,
+        handed_over: None,
     };
     let mut asks = StepAsks {
         request,

@@ -47,6 +47,7 @@ pub(super) fn object(line: &mut Vec<u8>, entry: &Entry<'_>) {
     origin(line, entry);
     optional(line, entry.cache, |line, outcome| text(line, b",\"cache\":\"", outcome.as_bytes()));
     optional(line, entry.cache_reason, |line, reason| text(line, b",\"cache_reason\":\"", reason.as_bytes()));
+    optional(line, entry.fallback, |line, reason| text(line, b",\"fallback\":\"", reason.as_bytes()));
     optional(line, entry.error, |line, error| text(line, b",\"error\":\"", error.as_bytes()));
     optional(line, entry.error_side, |line, side| text(line, b",\"error_side\":\"", side.as_bytes()));
     optional(line, entry.ended_by, |line, side| plain(line, b",\"ended_by\":\"", side));

@@ -137,6 +137,7 @@ fn value<'a>(entry: &Entry<'a>, number: usize) -> Option<Shown<'a>> {
         "upstream_reused" => entry.upstream_reused.map(Shown::Flag),
         "cache" => text(entry.cache),
         "cache_reason" => text(entry.cache_reason),
+        "fallback" => text(entry.fallback),
         "error" => text(entry.error),
         "error_side" => text(entry.error_side),
         "ended_by" => text(entry.ended_by),

@@ -39,6 +39,7 @@ fn entry() -> Entry<'static> {
         upstream_reused: None,
         cache: None,
         cache_reason: None,
+        fallback: None,
         error: None,
         error_side: None,
         ended_by: None,
@@ -65,6 +66,7 @@ fn full() -> Entry<'static> {
         notes: &[],
         cache: Some("miss"),
         cache_reason: Some("private"),
+        fallback: Some("share"),
         error: Some("timeout"),
         error_side: Some("upstream"),
         ended_by: Some("client"),
@@ -126,7 +128,7 @@ fn a_line_has_what_is_known() {
          \"scheme\":\"https\",\"host\":\"a.example\",\"path\":\"/api/v1/things/12345?expand=all&page=2\",\
          \"protocol\":\"HTTP/1.1\",\"status\":200,\"bytes_in\":0,\"bytes_out\":1024,\"duration_us\":150,\
          \"site\":\"a.example\",\"route\":\"/api/**\",\"action\":\"proxy\",\"upstream\":\"app\",\"server\":\"127.0.0.1:3000\",\
-         \"attempts\":1,\"upstream_first_byte_us\":120,\"upstream_reused\":true,\"cache\":\"miss\",\"cache_reason\":\"private\",\"error\":\"timeout\",\
+         \"attempts\":1,\"upstream_first_byte_us\":120,\"upstream_reused\":true,\"cache\":\"miss\",\"cache_reason\":\"private\",\"fallback\":\"share\",\"error\":\"timeout\",\
          \"error_side\":\"upstream\",\"ended_by\":\"client\",\"tls\":\"TLSv1.3\",\
          \"user_agent\":\"Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\",\
          \"referer\":\"https://a.example/somewhere/else?with=query\"}\n"

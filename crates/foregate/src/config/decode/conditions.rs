@@ -64,7 +64,7 @@ pub(super) fn decode(
         }
     }
     if has("when") {
-        let compiled = when(decoder, item, modules);
+        let compiled = condition_of(decoder, item, modules, "route");
         whole &= compiled.is_some();
         conditions.all.extend(compiled);
     }
@@ -121,11 +121,12 @@ fn warn_of_port(decoder: &mut Decoder<'_>, item: Item<'_>, port: Option<u16>, li
     }
 }
 
-/// The expression of a route, which cannot know what modules find out.
-fn when(
+/// The expression of a key that is read before the route is known, which cannot know what modules find out.
+pub(super) fn condition_of(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,
     modules: &mut Modules<'_>,
+    key: &'static str,
 ) -> Option<std::sync::Arc<dyn foregate_module::Condition>> {
     let when = decoder.argument(item, "when")?;
     let text = when.text().unwrap_or_default();
@@ -139,7 +140,7 @@ fn when(
         ));
         return None;
     }
-    modules.condition(decoder, ("route", "when"), &when, PhaseId::RequestEarly)
+    modules.condition(decoder, (key, "when"), &when, PhaseId::RequestEarly)
 }
 
 fn methods(text: &str) -> Result<String, Wrong> {

@@ -4,6 +4,7 @@ mod access_log;
 mod acme;
 mod cache;
 mod conditions;
+mod fallback;
 mod files;
 mod idle;
 mod listen;
@@ -138,7 +139,13 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
         settings.access_logs.extend(access_log::decode(&mut decoder, *item, &mut modules, inspect));
     }
     settings.unrouted = RoutePlan::new(modules.plan(&top, false));
+    let items_of_fallback: Vec<_> =
+        nodes.iter().filter(|(key, _)| key.name == "fallback").map(|(_, item)| *item).collect();
+    let (fallback, passed) = fallback::of_all(&mut decoder, &items_of_fallback, &upstreams, &mut modules);
+    settings.passed = passed;
+    settings.fallback.clone_from(&fallback);
     let mut sites = site::Sites::new(&upstreams, modules, top, idle, inspect);
+    sites.fall_back(fallback);
     let mut listeners = listen::Listeners::default();
     let acme = nodes.iter().find(|(key, _)| key.name == "acme").map(|(_, item)| *item);
     let acme = acme::Acme::decode(&mut decoder, acme);
@@ -168,6 +175,7 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     let logs;
     settings.folders = sites.take_folders();
     settings.access_logs.extend(sites.take_access_logs());
+    settings.falls_back = settings.fallback.is_some() || !settings.passed.is_empty() || sites.falls_back();
     (settings.sites, settings.watched, logs) = sites.build();
     for (path, place) in logs.iter().filter(|_| inspect) {
         writable::log(&mut decoder, path, *place);
@@ -214,7 +222,7 @@ fn decode_of_process(
         "limits" => numbers::limits(decoder, item, &mut settings.limits),
         "timeouts" => numbers::timeouts(decoder, item, &mut settings.timeouts),
         _ => debug_assert!(
-            matches!(name, "access-log" | "upstream" | "zone" | "list" | "acme" | INCLUDE),
+            matches!(name, "access-log" | "upstream" | "zone" | "list" | "acme" | "fallback" | INCLUDE),
             "{name} is not read"
         ),
     }

@@ -10,7 +10,7 @@ use foregate_proxy::routing::{
 };
 use foregate_proxy::settings::automatic::Automatic;
 use foregate_proxy::settings::{
-    AccessLog, Action, Files, FixedResponse, Listen, Route, RouteCache, RoutePlan, RouteTimeouts,
+    AccessLog, Action, Fallback, Files, FixedResponse, Listen, Route, RouteCache, RoutePlan, RouteTimeouts,
     SiteOptions, UpstreamProtocol,
 };
 
@@ -19,7 +19,7 @@ use super::acme::Certified;
 use super::conditions;
 use super::idle::{self, Idle};
 use super::numbers::TIMES;
-use super::{Upstreams, cache, files, tls};
+use super::{Upstreams, cache, fallback, files, tls};
 use crate::config::schema::{ROUTE, ROUTE_TIMEOUTS, SITE, SITE_TLS};
 use foregate_config::value::{self, Wrong};
 
@@ -75,6 +75,10 @@ pub(super) struct Sites<'u> {
     access_logs: Vec<AccessLog>,
     /// Whether these must be there.
     inspect: bool,
+    /// The `fallback` at the top of the file.
+    fallback: Option<Arc<Fallback>>,
+    /// A site or a route has one.
+    falls_back: bool,
 }
 
 impl<'u> Sites<'u> {
@@ -101,7 +105,19 @@ impl<'u> Sites<'u> {
             folders,
             access_logs: Vec::new(),
             inspect,
+            fallback: None,
+            falls_back: false,
         }
+    }
+
+    /// The `fallback` at the top of the file.
+    pub(super) fn fall_back(&mut self, fallback: Option<Arc<Fallback>>) {
+        self.fallback = fallback;
+    }
+
+    /// Returns true if a site or a route has a `fallback`.
+    pub(super) fn falls_back(&self) -> bool {
+        self.falls_back
     }
 
     /// The folders that routes serve, by their index.
@@ -206,6 +222,10 @@ impl<'u> Sites<'u> {
                 "tls" => {
                     self.tls.push(item.place());
                     options.tls = Some(tls::decode(decoder, item, &SITE_TLS, inspection));
+                }
+                "fallback" => {
+                    options.fallback = fallback::decode(decoder, item, self.upstreams, &mut self.modules);
+                    self.falls_back = true;
                 }
                 "redirect-https" => {
                     let port = decoder.prop(item, "port", |v| value::number(v, 1..=65_535));
@@ -324,7 +344,7 @@ impl<'u> Sites<'u> {
         let mut allow_connect = false;
         let (mut strip_prefix, mut buffers, mut timeouts) = (None, None, RouteTimeouts::default());
         let conditions = conditions::decode(decoder, item, &mut self.modules, (options, listeners));
-        let mut cached = None;
+        let (mut cached, mut old, mut fallback) = (None, None, None);
         let (nodes, of_modules) = decoder.open_block(item, &ROUTE);
         self.idle.see(&of_modules);
         idle::paths(decoder, &of_modules, pattern.as_ref().as_slice(), "this route does not take");
@@ -343,11 +363,25 @@ impl<'u> Sites<'u> {
                 "strip-prefix" => strip_prefix = prefix(decoder, item, pattern.as_ref()),
                 "buffer-requests" => buffers = Some(super::upstream::buffer_requests(decoder, item)),
                 "timeouts" => timeouts = route_timeouts(decoder, item),
+                "fallback" => {
+                    old = Some(item);
+                    fallback = fallback::decode(decoder, item, self.upstreams, &mut self.modules);
+                    self.falls_back = true;
+                }
                 "cache" => cached = Some((item.place(), cache::decode(decoder, item, &mut self.modules))),
                 name => debug_assert!(false, "{name} is not read"),
             }
         }
-        let action = self.action(decoder, item, actions);
+        let action = match (&fallback, actions.is_empty()) {
+            // The whole route is the old proxy's.
+            (Some(fallback), true) if fallback.share.is_none() && fallback.when.is_none() => {
+                Some(Action::Proxy(fallback.upstream))
+            }
+            // A problem was found in it.
+            (None, true) if old.is_some() => None,
+            _ => self.action(decoder, item, actions),
+        };
+        let fallback = fallback.or_else(|| self.inherited_fallback(options));
         let (pattern, action, conditions) = (pattern?, action?, conditions?);
         let plan = self.modules.plan(&scope, action.upstream().is_some());
         if let Some(upstream) = action.upstream() {
@@ -372,9 +406,16 @@ impl<'u> Sites<'u> {
             timeouts,
             plan,
             cache,
+            fallback,
             ..Route::new(pattern.text().clone(), action)
         };
         Some((pattern, self.builder.route(route)))
+    }
+
+    /// The `fallback` of a site, or of the file, where it singles out requests of routes.
+    fn inherited_fallback(&self, site: &SiteOptions) -> Option<Arc<Fallback>> {
+        let fallback = site.fallback.as_ref().or(self.fallback.as_ref())?;
+        fallback.is_about_routes().then(|| Arc::clone(fallback))
     }
 
     /// Tells of bodies that are held up to their end for a module on their way to servers to which streams go.
@@ -446,7 +487,7 @@ impl<'u> Sites<'u> {
     /// Returns true if a key answers requests, or is unknown, which has been reported and was probably meant to be one.
     fn may_answer(&self, name: &str) -> bool {
         let of_module = || self.modules.pipeline().keys().iter().any(|(key, _)| key.name == name);
-        matches!(name, "proxy" | "respond" | "files")
+        matches!(name, "proxy" | "respond" | "files" | "fallback")
             || !(ROUTE.keys.iter().any(|key| key.name == name) || of_module())
     }
 

@@ -1,0 +1,124 @@
+//! TLS connections that go to the proxy that Foregate replaces before TLS ends here: the ClientHello
+//! is read, and all bytes pass unchanged.
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+
+use foregate_wire::BodyLength;
+use foregate_wire::client_hello::{self, ClientHello};
+use foregate_wire::proxy_protocol::{TLV_ALPN, TLV_AUTHORITY, write_tlv};
+use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
+
+use crate::exchange::client::Peer;
+use crate::limits::clients::Registered;
+use crate::link::{H1Link, Link};
+use crate::proxy::Config;
+use crate::relay::{Relay, RelayTimes};
+use crate::time::clock;
+use crate::time::timer::Timer;
+use crate::transport::stream::{Socket, Stream};
+use crate::upstream::{Addresses, HandedOver, Terms, Upstream};
+
+/// Reads the ClientHello, at most `most` bytes, and puts it back. `None`: the connection begins with
+/// something else, or with more, which the handshake refuses.
+///
+/// # Errors
+///
+/// The connection has failed, or ended.
+pub(super) async fn peek(socket: &mut Socket, most: usize) -> io::Result<Option<ClientHello>> {
+    let mut bytes = Vec::with_capacity(2048);
+    let hello = loop {
+        if socket.read_buf(&mut bytes).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        match client_hello::parse(&bytes) {
+            Ok(Some(hello)) => break Some(hello),
+            Ok(None) if bytes.len() < most => {}
+            Ok(None) | Err(_) => break None,
+        }
+    };
+    socket.unread(bytes);
+    Ok(hello)
+}
+
+/// The upstream to which the connection passes, if to any.
+pub(super) fn upstream_of<'c>(config: &'c Config, hello: &ClientHello) -> Option<&'c Arc<Upstream>> {
+    let is_known = |name: &str| config.settings.sites.find(name.as_bytes()).is_some();
+    let mut passed = config.settings.passed.iter();
+    let found = passed.find(|passed| passed.takes(hello.server_name.as_deref(), is_known))?;
+    config.upstreams.get(found.upstream)
+}
+
+/// Moves all bytes of a connection to an upstream and back, until both sides have ended.
+pub(super) async fn pass(
+    (config, peer): (&Config, &Peer),
+    upstream: &Arc<Upstream>,
+    hello: &ClientHello,
+    socket: Socket,
+    registered: &Registered,
+) {
+    let mut facts = HandedOver::default();
+    if let Some(name) = &hello.server_name {
+        write_tlv(&mut facts.tlvs, TLV_AUTHORITY, name.as_bytes());
+    }
+    if let Some(protocol) = &hello.protocol {
+        write_tlv(&mut facts.tlvs, TLV_ALPN, protocol);
+    }
+    let terms = Terms {
+        fresh: true,
+        addresses: Addresses { client: peer.client, local: peer.local },
+        behalf: peer.client.map(|client| client.ip()),
+        client: registered.holdings(),
+        own: None,
+        http1: true,
+        authenticates: false,
+        handed_over: Some(&facts),
+    };
+    let mut origin = match upstream.open_for_bytes(&terms).await {
+        Ok(origin) => origin,
+        Err(error) => {
+            tracing::debug!(client = ?peer.client, %error, "a connection could not pass to another proxy");
+            return;
+        }
+    };
+    let times = RelayTimes {
+        idle: upstream.settings.tunnel_idle,
+        near_takes: config.settings.timeouts.write_stall,
+        far_takes: upstream.settings.idle_timeout,
+    };
+    let mut near = Link::H1(Box::new(H1Link::new(Stream::Plain(socket))));
+    for link in [&mut near, &mut origin.link] {
+        if let Link::H1(link) = link {
+            link.begin_receive(BodyLength::UntilClose, &config.head_limits);
+            link.begin_send(BodyLength::UntilClose);
+        }
+    }
+    let (mut relay, mut timer) = (Relay::new(times, clock::now()), Timer::new(times.idle));
+    let relayed = poll_fn(|cx| relay.poll(cx, &mut near, &mut origin.link, &mut timer)).await;
+    if relayed.is_err() {
+        near.abort();
+        origin.link.abort();
+    }
+}
+
+/// Passes a connection on, if it is one for another proxy; otherwise gives the socket back with all
+/// of its bytes. `None`: there is nothing left to do.
+pub(super) async fn pass_or_keep(
+    (config, peer): (&Config, &Peer),
+    mut socket: Socket,
+    registered: &Registered,
+    count: impl FnOnce(),
+) -> Option<Socket> {
+    let (limit, most) = (config.settings.timeouts.tls_handshake, config.settings.limits.client_hello);
+    let hello = match timeout(limit, peek(&mut socket, most)).await {
+        Ok(Ok(Some(hello))) => hello,
+        Ok(Ok(None)) => return Some(socket),
+        Ok(Err(_)) | Err(_) => return None,
+    };
+    let Some(upstream) = upstream_of(config, &hello) else { return Some(socket) };
+    count();
+    pass((config, peer), upstream, &hello, socket, registered).await;
+    None
+}

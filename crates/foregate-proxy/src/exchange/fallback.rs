@@ -1,0 +1,218 @@
+//! Requests that go to the proxy that Foregate replaces. The decision falls before any step runs and
+//! before any origin is asked.
+//!
+//! Over HTTP/1 the old proxy gets the client's own bytes, and the client gets its bytes:
+//! [`crate::message::verbatim`]. Other requests are serialised with the fields that they came with.
+
+use std::fmt::Write as _;
+use std::hash::BuildHasher;
+use std::net::IpAddr;
+
+use foregate_wire::proxy_protocol::{
+    TLV_ALPN, TLV_AUTHORITY, TLV_SSL, TLV_SSL_CIPHER, TLV_SSL_CN, TLV_SSL_VERSION, write_tlv,
+};
+use foregate_wire::{NameId, Version, connection};
+
+use super::client::Peer;
+use crate::address::ServerAddress;
+use crate::link::Link;
+use crate::link::copy::{Copy, Underscores};
+use crate::loops::{self, MARKER};
+use crate::message::request::Request;
+use crate::message::verbatim::{self, Verbatim};
+use crate::settings::{SHARE_WHOLE, TlsVersion, UpstreamProtocol};
+use crate::tls::TlsInfo;
+use crate::upstream::{HandedOver, Upstream};
+
+/// Fields for framing and routing: they are generated, never copied.
+const FRAMING: [NameId; 3] = [NameId::ContentLength, NameId::TransferEncoding, NameId::Host];
+
+/// The fields about TLS. Those of clients are removed.
+const TLS_FIELDS: [&[u8]; 7] = [
+    b"X-Forwarded-Proto",
+    b"X-SSL-Protocol",
+    b"X-SSL-Cipher",
+    b"X-SSL-Server-Name",
+    b"X-SSL-Client-Verify",
+    b"X-SSL-Client-S-DN",
+    b"X-SSL-Client-Fingerprint",
+];
+
+/// The number of a client below [`SHARE_WHOLE`]: the same on every machine and after every start.
+/// The clients of one IPv6 network of 64 bits have one.
+pub(super) fn bucket(client: Option<IpAddr>) -> u32 {
+    let number = match client {
+        None => 0,
+        Some(IpAddr::V4(address)) => u64::from(address.to_bits()),
+        Some(IpAddr::V6(address)) => (address.to_bits() >> 64) as u64,
+    };
+    // The finaliser of SplitMix64.
+    let mixed = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((mixed ^ mixed >> 31) % u64::from(SHARE_WHOLE)) as u32
+}
+
+/// The hash of a request, by which equal ones are found.
+pub(super) fn key_of(request: &Request) -> u64 {
+    RANDOM.with(|random| random.hash_one((request.method(), request.head.target())))
+}
+
+/// Returns true if the request has been here, and has come back from the old proxy.
+pub(super) fn is_marked(request: &Request) -> bool {
+    let mut fields = request.head.headers.iter();
+    fields.any(|field| field.name.eq_ignore_ascii_case(MARKER) && loops::has_been_here(field.value))
+}
+
+thread_local! {
+    /// Of all threads the same hashes.
+    static RANDOM: foldhash::fast::FixedState = const { foldhash::fast::FixedState::with_seed(0) };
+}
+
+/// Takes the client's bytes for the old proxy's request. Returns false if it gets a serialisation.
+pub(super) fn take_bytes(request: &mut Request, link: &mut Link) -> bool {
+    let Link::H1(link) = link else { return false };
+    if link.kept_head().is_empty()
+        || !verbatim::is_safe(&request.head, request.length)
+        || !link.receive_verbatim()
+    {
+        return false;
+    }
+    let bytes = link.kept_head().to_vec();
+    request.verbatim = Some(Box::new(Verbatim { request: bytes, response: Vec::new() }));
+    true
+}
+
+/// Makes the canonical request one for the next hop; its fields stay as they are otherwise.
+pub(super) fn serialise(request: &mut Request, upload: &mut Copy, upstream: &Upstream) {
+    let fits = request.fits_extended_connect();
+    if upstream.settings.protocol == UpstreamProtocol::Http2 && !fits {
+        request.upgrade = None;
+    }
+    upload.underscores = Underscores::All;
+    if request.head.version == Version::Http2 && request.upgrade.is_some() {
+        request.websocket_key = Some(crate::websocket::new_key());
+        request.head.headers.remove_name(b"sec-websocket-key");
+    }
+    let headers = &mut request.head.headers;
+    upload.leave_out(connection::named_options(headers));
+    connection::strip_hop_by_hop(headers, true);
+    headers.remove_each(&FRAMING);
+    // A name in another spelling could be taken for a field of framing.
+    connection::drop_misspelt_names_before(headers, usize::MAX);
+}
+
+/// Returns true if the client may be the old proxy itself.
+pub(super) fn may_come_from(peer: &Peer, upstream: &Upstream) -> bool {
+    let relayed = peer.listen.as_ref().is_some_and(|listen| !listen.proxy_protocol_from.is_empty());
+    let Some(client) = peer.client.map(|client| client.ip().to_canonical()) else { return true };
+    relayed
+        || upstream.servers.iter().any(|server| match &server.address {
+            ServerAddress::Ip(address) => address.ip().to_canonical() == client,
+            ServerAddress::Unix(_) => client.is_loopback(),
+            ServerAddress::Name { .. } | ServerAddress::Service(_) => true,
+        })
+}
+
+/// Sets a field of the request, whatever its form.
+pub(super) fn set_field(request: &mut Request, name: &[u8], value: &[u8]) {
+    match &mut request.verbatim {
+        Some(verbatim) => verbatim::add_field(&mut verbatim.request, name, value),
+        None => request.head.headers.push(name, value),
+    }
+}
+
+/// Tells the old proxy in fields how the client is connected.
+pub(super) fn tell_about_tls(request: &mut Request, peer: &Peer) {
+    match &mut request.verbatim {
+        Some(verbatim) => verbatim::remove_fields(&mut verbatim.request, &TLS_FIELDS),
+        None => request
+            .head
+            .headers
+            .retain(|field| !TLS_FIELDS.iter().any(|known| connection::is_spelling(field.name, known))),
+    }
+    let scheme = request.scheme();
+    set_field(request, b"X-Forwarded-Proto", scheme.as_bytes());
+    let Some(tls) = &peer.tls else { return };
+    set_field(request, b"X-SSL-Protocol", version(tls).as_bytes());
+    set_field(request, b"X-SSL-Cipher", tls.cipher.as_bytes());
+    if let Some(name) = &tls.sni {
+        set_field(request, b"X-SSL-Server-Name", name.as_bytes());
+    }
+    let Some(client) = &tls.client else {
+        return set_field(request, b"X-SSL-Client-Verify", b"NONE");
+    };
+    set_field(request, b"X-SSL-Client-Verify", b"SUCCESS");
+    // The text comes from the certificate.
+    let subject: String =
+        client.subject.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    set_field(request, b"X-SSL-Client-S-DN", subject.trim().as_bytes());
+    let mut digits = String::with_capacity(64);
+    for byte in client.fingerprint {
+        let _ = write!(digits, "{byte:02x}");
+    }
+    set_field(request, b"X-SSL-Client-Fingerprint", digits.as_bytes());
+}
+
+fn version(tls: &TlsInfo) -> &'static str {
+    match tls.version {
+        TlsVersion::Tls12 => "TLSv1.2",
+        TlsVersion::Tls13 => "TLSv1.3",
+    }
+}
+
+/// The facts about a connection, as TLVs of the PROXY protocol.
+pub(super) fn facts(tls: Option<&TlsInfo>) -> HandedOver {
+    let mut tlvs = Vec::new();
+    let Some(tls) = tls else { return HandedOver { tlvs } };
+    if let Some(name) = &tls.sni {
+        write_tlv(&mut tlvs, TLV_AUTHORITY, name.as_bytes());
+    }
+    // The old proxy gets HTTP/1.1 or HTTP/2 without TLS, whatever the client speaks.
+    write_tlv(&mut tlvs, TLV_ALPN, b"http/1.1");
+    // The client uses TLS, and has presented a certificate on this connection.
+    let (flags, verified) = if tls.client.is_some() { (0x07, 0) } else { (0x01, 1_u32) };
+    let mut ssl = vec![flags];
+    ssl.extend_from_slice(&verified.to_be_bytes());
+    write_tlv(&mut ssl, TLV_SSL_VERSION, version(tls).as_bytes());
+    write_tlv(&mut ssl, TLV_SSL_CIPHER, tls.cipher.as_bytes());
+    if let Some(name) = tls.client.as_ref().and_then(|client| common_name(&client.subject)) {
+        write_tlv(&mut ssl, TLV_SSL_CN, name.as_bytes());
+    }
+    write_tlv(&mut tlvs, TLV_SSL, &ssl);
+    HandedOver { tlvs }
+}
+
+/// The common name in a subject, if it needs no escapes: another part could look like one otherwise.
+fn common_name(subject: &str) -> Option<&str> {
+    let names: Vec<_> = subject
+        .split(", ")
+        .flat_map(|part| part.split(" + "))
+        .filter_map(|part| part.strip_prefix("CN="))
+        .collect();
+    match *names {
+        [name] if !subject.contains('\\') => Some(name),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_of_clients_are_even_and_stable() {
+        let inside =
+            (0..20_000_u32).filter(|number| bucket(Some(IpAddr::V4((0x0a00_0000 + number).into()))) < 1000);
+        let inside = inside.count();
+        assert!((1800..2200).contains(&inside), "{inside}");
+        assert_eq!(bucket("127.0.0.1".parse().ok()), bucket("127.0.0.1".parse().ok()));
+        assert_eq!(bucket("2001:db8::1".parse().ok()), bucket("2001:db8::2".parse().ok()));
+    }
+
+    #[test]
+    fn no_other_part_of_a_subject_is_taken_for_the_common_name() {
+        assert_eq!(common_name("O=Example, CN=alice"), Some("alice"));
+        assert_eq!(common_name(r"O=a\, CN=admin, CN=alice"), None);
+        assert_eq!(common_name("CN=a, CN=b"), None);
+    }
+}

@@ -1,0 +1,164 @@
+//! Requests that go to the proxy that Foregate replaces.
+
+use std::sync::Arc;
+
+use super::RouteConditions;
+
+/// Parts of a share: hundredths of a percent.
+pub const SHARE_WHOLE: u32 = 10_000;
+
+/// One `fallback` node: which requests fall back, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Fallback {
+    /// The old proxy, by index into
+    /// [`Settings::upstreams`](crate::configuration::Settings::upstreams).
+    pub upstream: usize,
+    /// Requests whose host no site has. Read at the top alone. Default: yes.
+    pub host: bool,
+    /// Requests whose path no route takes. Default: yes.
+    pub route: bool,
+    /// The share of clients that is served here, of [`SHARE_WHOLE`]; others fall back. Default
+    /// (`None`): see [`Self::of_route`].
+    pub share: Option<u32>,
+    /// Requests for which these hold fall back. Default: none.
+    pub when: Option<Arc<RouteConditions>>,
+    /// A construct of the old configuration that has no counterpart here: all requests fall back.
+    pub unconverted: Option<Arc<str>>,
+    /// Tell the old proxy about TLS in fields, in the place of the client's own fields of these
+    /// names. Default: no.
+    pub tls_fields: bool,
+}
+
+/// TLS connections that go to the old proxy as they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PassedNames {
+    /// The names that clients ask for: `a.example`, `*.example` for all below, or `*` for those that
+    /// no site has; lower case.
+    pub names: Vec<Box<str>>,
+    /// The old proxy, by index into
+    /// [`Settings::upstreams`](crate::configuration::Settings::upstreams).
+    pub upstream: usize,
+}
+
+impl PassedNames {
+    /// Returns true if connections for this name, in lower case, pass. `is_known` tells whether a
+    /// site has it; a client that asks for no name is one that no site has.
+    pub fn takes(&self, name: Option<&str>, is_known: impl Fn(&str) -> bool) -> bool {
+        self.names.iter().any(|pattern| match (&**pattern, name) {
+            ("*", name) => name.is_none_or(|name| !is_known(name)),
+            (_, None) => false,
+            (pattern, Some(name)) => match pattern.strip_prefix('*') {
+                Some(end) => name.len() > end.len() && name.ends_with(end),
+                None => name == pattern,
+            },
+        })
+    }
+}
+
+/// Why a request falls back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FallbackReason {
+    /// No site has its host.
+    UnknownHost,
+    /// No route of its site takes it.
+    UnknownRoute,
+    /// Its route says so.
+    Route,
+    /// An expression is true.
+    Condition,
+    /// Its client is not in the share that is served here.
+    Share,
+    /// Its route has a construct that is not converted.
+    Unconverted,
+}
+
+impl FallbackReason {
+    /// The word for logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownHost => "unknown_host",
+            Self::UnknownRoute => "unknown_route",
+            Self::Route => "route",
+            Self::Condition => "condition",
+            Self::Share => "share",
+            Self::Unconverted => "unconverted",
+        }
+    }
+}
+
+impl Fallback {
+    /// Everything of one kind falls back to this upstream.
+    pub fn to(upstream: usize) -> Self {
+        Self {
+            upstream,
+            host: true,
+            route: true,
+            share: None,
+            when: None,
+            unconverted: None,
+            tls_fields: false,
+        }
+    }
+
+    /// Returns true if it singles out requests that a route would take.
+    pub fn is_about_routes(&self) -> bool {
+        self.share.is_some() || self.when.is_some() || self.unconverted.is_some()
+    }
+
+    /// Why a request of the route that has this falls back, if it does. `holds` evaluates
+    /// conditions, and `bucket` is the client's number below [`SHARE_WHOLE`].
+    pub fn of_route(
+        &self,
+        holds: impl FnOnce(&RouteConditions) -> bool,
+        bucket: impl FnOnce() -> u32,
+    ) -> Option<FallbackReason> {
+        if self.unconverted.is_some() {
+            return Some(FallbackReason::Unconverted);
+        }
+        if self.when.as_ref().is_some_and(|when| holds(when)) {
+            return Some(FallbackReason::Condition);
+        }
+        match self.share {
+            Some(share) if bucket() >= share => Some(FallbackReason::Share),
+            None if self.when.is_none() => Some(FallbackReason::Route),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_pass_by_their_names() {
+        let names = |names: &[&str]| PassedNames {
+            names: names.iter().map(|name| (*name).into()).collect(),
+            upstream: 0,
+        };
+        let known = |name: &str| name == "known.example";
+        let some = names(&["a.example", "*.b.example"]);
+        for name in ["a.example", "x.b.example", "x.y.b.example"] {
+            assert!(some.takes(Some(name), known), "{name}");
+        }
+        for name in [None, Some("b.example"), Some("xb.example"), Some("x.a.example")] {
+            assert!(!some.takes(name, known), "{name:?}");
+        }
+        let unknown = names(&["*"]);
+        assert!(unknown.takes(None, known) && unknown.takes(Some("x"), known));
+        assert!(!unknown.takes(Some("known.example"), known));
+    }
+
+    #[test]
+    fn a_request_falls_back_for_the_first_reason_that_applies() {
+        let all = Fallback::to(0);
+        assert_eq!(all.of_route(|_| false, || 0), Some(FallbackReason::Route));
+        let tenth = Fallback { share: Some(1000), ..all.clone() };
+        assert_eq!(tenth.of_route(|_| false, || 999), None);
+        assert_eq!(tenth.of_route(|_| false, || 1000), Some(FallbackReason::Share));
+        let none = Fallback { share: Some(SHARE_WHOLE), ..all.clone() };
+        assert_eq!(none.of_route(|_| false, || SHARE_WHOLE - 1), None);
+        let marked = Fallback { unconverted: Some("x".into()), ..none };
+        assert_eq!(marked.of_route(|_| false, || 0), Some(FallbackReason::Unconverted));
+    }
+}
