@@ -37,15 +37,14 @@ pub(crate) fn issue(storage: &Storage, name: &str) -> Result<String, Failure> {
     Ok(joined(&key.serialize_pem(), &format!("{}\n{}", certificate.pem().trim_end(), root.trim_end())))
 }
 
-/// The root certificate of the internal authority in PEM, made now if there is none.
+/// The root certificate of the internal authority in PEM.
 ///
 /// # Errors
 ///
-/// The storage cannot be written.
+/// The storage has no internal authority yet, or cannot be read.
 pub fn root_certificate(folder: &Path) -> io::Result<String> {
-    let storage = Storage::new(folder);
-    storage.prepare()?;
-    root(&storage, false).map(|(root, _)| root)
+    let pem = read(&Storage::new(folder).internal("root.pem"))?;
+    String::from_utf8(pem).map_err(io::Error::other)
 }
 
 /// The root certificate in PEM, and its key.
@@ -91,8 +90,11 @@ mod tests {
     #[test]
     fn one_root_signs_all() {
         let folder = std::env::temp_dir().join(format!("foregate-internal-{}", std::process::id()));
-        let root = root_certificate(&folder).unwrap();
+        assert!(root_certificate(&folder).is_err());
         let storage = Storage::new(&folder);
+        storage.prepare().unwrap();
+        issue(&storage, "first.local").unwrap();
+        let root = root_certificate(&folder).unwrap();
         for name in ["nas.local", "*.home.arpa", "192.0.2.1", "[2001:db8::1]"] {
             let pem = issue(&storage, name).unwrap();
             assert!(pem.contains(root.trim_end()), "{name}");

@@ -8,7 +8,9 @@ const ACME: Instead = Write(
 );
 const REDIRECT_HTTPS: Instead = Write("write `redirect-https` in the `site`");
 const HTTP3: Instead = Missing("clients are served over HTTP/1.1 and HTTP/2");
-const CACHE: Instead = Missing("nothing is cached");
+const CACHE: Instead = Write(
+    "write `cache` in a `route`; lifetimes are `cache { ttl \"200\" \"10m\" }`, and `cache-store` at the top sets memory and disk",
+);
 const TRACING: Instead =
     Missing("`trace` passes W3C trace context on, and `metrics \"ADDRESS\"` serves Prometheus");
 const FILES: Instead =

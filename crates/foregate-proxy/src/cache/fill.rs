@@ -149,7 +149,7 @@ impl Fill {
         let client = self.client.take();
         let terms = Terms {
             fresh: false,
-            addresses: Addresses { client: None, local: None },
+            addresses: Addresses::NONE,
             behalf: self.behalf,
             client: client.as_ref(),
             // The response is for others too: no user is bound to the connection.

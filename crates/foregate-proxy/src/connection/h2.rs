@@ -58,7 +58,7 @@ const BEGUN_IN_A_ROW: u32 = 16;
 /// Serves the connection until it ends.
 pub(super) async fn serve(connection: Connection, stream: Stream) {
     let Connection { proxy, terms, peer, registered, born, .. } = connection;
-    let windows = proxy.upload_windows.share(Account::of(peer.client.map(|client| client.ip())));
+    let windows = proxy.upload_windows.share(Account::of(peer.addresses.client.map(|client| client.ip())));
     let mut session = Session {
         shared: Shared::new(&terms.limits, registered.holdings().cloned(), Some(windows)),
         stream,

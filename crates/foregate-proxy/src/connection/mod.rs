@@ -29,9 +29,6 @@ use crate::transport::stream::{Socket, Stream};
 /// The preface of an HTTP/2 client (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The reason of connections that pass by the name that they ask for, for metrics.
-const SERVER_NAME: &str = "server_name";
-
 /// How long a connection that is told to end before its first request still waits for that: its
 /// client connects to ask something.
 const GRACE: Duration = Duration::from_secs(1);
@@ -105,10 +102,10 @@ pub fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) -> impl
         peer.holdings = registered.holdings().cloned();
         peer.listen = Some(Arc::clone(&listen));
         if listen.tls.is_some() && !config.settings.passed.is_empty() {
-            let count = || proxy.metrics.fallbacks.count("", "", SERVER_NAME);
-            let passing = passing::pass_or_keep((&config, &peer), socket, &registered, count);
-            let Some(kept) = Box::pin(passing).await else { return };
-            socket = kept;
+            match passing::pass_or_keep((&proxy, &config, &peer), socket, &registered).await {
+                Some(kept) => socket = kept,
+                None => return,
+            }
         }
         let (stream, alpn) = if listen.tls.is_some() {
             let Some(acceptor) = config.acceptor(&listen.address) else { return };

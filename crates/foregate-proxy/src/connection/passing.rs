@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use foregate_wire::BodyLength;
@@ -14,12 +15,15 @@ use tokio::time::timeout;
 use crate::exchange::client::Peer;
 use crate::limits::clients::Registered;
 use crate::link::{H1Link, Link};
-use crate::proxy::Config;
+use crate::proxy::{Config, Proxy};
 use crate::relay::{Relay, RelayTimes};
 use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::transport::stream::{Socket, Stream};
-use crate::upstream::{Addresses, HandedOver, Terms, Upstream};
+use crate::upstream::{Terms, Upstream};
+
+/// The reason of connections that pass by the name that they ask for, for metrics.
+const SERVER_NAME: &str = "server_name";
 
 /// Reads the ClientHello, at most `most` bytes, and puts it back. `None`: the connection begins with
 /// something else, or with more, which the handshake refuses.
@@ -59,27 +63,27 @@ pub(super) async fn pass(
     socket: Socket,
     registered: &Registered,
 ) {
-    let mut facts = HandedOver::default();
+    let mut tlvs = Vec::new();
     if let Some(name) = &hello.server_name {
-        write_tlv(&mut facts.tlvs, TLV_AUTHORITY, name.as_bytes());
+        write_tlv(&mut tlvs, TLV_AUTHORITY, name.as_bytes());
     }
     if let Some(protocol) = &hello.protocol {
-        write_tlv(&mut facts.tlvs, TLV_ALPN, protocol);
+        write_tlv(&mut tlvs, TLV_ALPN, protocol);
     }
     let terms = Terms {
         fresh: true,
-        addresses: Addresses { client: peer.client, local: peer.local },
-        behalf: peer.client.map(|client| client.ip()),
+        addresses: &peer.addresses,
+        behalf: peer.addresses.client.map(|client| client.ip()),
         client: registered.holdings(),
         own: None,
         http1: true,
         authenticates: false,
-        handed_over: Some(&facts),
+        handed_over: Some(&tlvs),
     };
     let mut origin = match upstream.open_for_bytes(&terms).await {
         Ok(origin) => origin,
         Err(error) => {
-            tracing::debug!(client = ?peer.client, %error, "a connection could not pass to another proxy");
+            tracing::debug!(client = ?peer.addresses.client, %error, "a connection could not pass to another proxy");
             return;
         }
     };
@@ -105,20 +109,23 @@ pub(super) async fn pass(
 
 /// Passes a connection on, if it is one for another proxy; otherwise gives the socket back with all
 /// of its bytes. `None`: there is nothing left to do.
-pub(super) async fn pass_or_keep(
-    (config, peer): (&Config, &Peer),
+///
+/// Boxed: the connections that stay shall not hold room for it.
+pub(super) fn pass_or_keep<'a>(
+    (proxy, config, peer): (&'a Proxy, &'a Config, &'a Peer),
     mut socket: Socket,
-    registered: &Registered,
-    count: impl FnOnce(),
-) -> Option<Socket> {
-    let (limit, most) = (config.settings.timeouts.tls_handshake, config.settings.limits.client_hello);
-    let hello = match timeout(limit, peek(&mut socket, most)).await {
-        Ok(Ok(Some(hello))) => hello,
-        Ok(Ok(None)) => return Some(socket),
-        Ok(Err(_)) | Err(_) => return None,
-    };
-    let Some(upstream) = upstream_of(config, &hello) else { return Some(socket) };
-    count();
-    pass((config, peer), upstream, &hello, socket, registered).await;
-    None
+    registered: &'a Registered,
+) -> Pin<Box<dyn Future<Output = Option<Socket>> + Send + 'a>> {
+    Box::pin(async move {
+        let (limit, most) = (config.settings.timeouts.tls_handshake, config.settings.limits.client_hello);
+        let hello = match timeout(limit, peek(&mut socket, most)).await {
+            Ok(Ok(Some(hello))) => hello,
+            Ok(Ok(None)) => return Some(socket),
+            Ok(Err(_)) | Err(_) => return None,
+        };
+        let Some(upstream) = upstream_of(config, &hello) else { return Some(socket) };
+        proxy.metrics.fallbacks.count("", "", SERVER_NAME);
+        pass((config, peer), upstream, &hello, socket, registered).await;
+        None
+    })
 }

@@ -20,7 +20,7 @@ use crate::settings::{Entrance, Listen};
 use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::tls;
-use crate::upstream::{HandedOver, Own};
+use crate::upstream::{Addresses, Own};
 
 /// How long after the start of its request it is not looked after an HTTP/1 client that waits, and
 /// makes no difference that it has ended its side.
@@ -29,18 +29,14 @@ const UNWATCHED: Duration = Duration::from_millis(200);
 /// The facts about a client's connection.
 #[derive(Debug)]
 pub struct Peer {
-    /// Where the client is, after the PROXY protocol; `None` for a Unix socket.
-    pub client: Option<SocketAddr>,
+    /// Where the client is and where it connected to, after the PROXY protocol.
+    pub addresses: Addresses,
     /// Its address as text, as origins are told; empty for a Unix socket.
     pub client_text: Box<str>,
     /// The resources that it and its other connections hold.
     pub holdings: Option<Arc<Holdings>>,
-    /// Where it connected to.
-    pub local: Option<SocketAddr>,
     /// Connections to origins that are for it alone, once there are some.
     pub own: OnceLock<Arc<Own>>,
-    /// The facts that another proxy is told with requests that fall back, once there are some.
-    pub handed_over: OnceLock<Box<HandedOver>>,
     /// Its handshake, over TLS. The listener's present acceptor decides which names the handshake
     /// covers.
     pub tls: Option<Arc<tls::TlsInfo>>,
@@ -55,12 +51,10 @@ impl Peer {
     pub fn new(client: Option<SocketAddr>, local: Option<SocketAddr>) -> Self {
         let client_text = client.map(|client| text_of(client.ip().to_canonical())).unwrap_or_default();
         Self {
-            client,
+            addresses: Addresses { client, local },
             client_text: client_text.into(),
             holdings: None,
-            local,
             own: OnceLock::new(),
-            handed_over: OnceLock::new(),
             tls: None,
             listen: None,
             outdated: AtomicBool::new(false),
@@ -70,12 +64,10 @@ impl Peer {
     /// A copy for a task that cannot borrow it.
     pub fn copied(&self) -> Self {
         Self {
-            client: self.client,
+            addresses: self.addresses,
             client_text: self.client_text.clone(),
             holdings: self.holdings.clone(),
-            local: self.local,
             own: self.own.clone(),
-            handed_over: OnceLock::new(),
             tls: self.tls.clone(),
             listen: self.listen.clone(),
             outdated: AtomicBool::new(false),
@@ -84,14 +76,14 @@ impl Peer {
 
     /// The host for an HTTP/1.0 request without one.
     pub fn stands_in(&self) -> StandIn<'_> {
-        StandIn { name: self.tls.as_ref().and_then(|info| info.sni.as_deref()), local: self.local }
+        StandIn { name: self.tls.as_ref().and_then(|info| info.sni.as_deref()), local: self.addresses.local }
     }
 
     /// Where requests of this connection come in.
     pub fn entrance(&self) -> Entrance<'_> {
         Entrance {
             listener: self.listen.as_ref().map(|listen| &listen.address),
-            port: self.local.map(|local| local.port()),
+            port: self.addresses.local.map(|local| local.port()),
         }
     }
 

@@ -22,7 +22,7 @@ use crate::message::request::Request;
 use crate::message::verbatim::{self, Verbatim};
 use crate::settings::{SHARE_WHOLE, TlsVersion, UpstreamProtocol};
 use crate::tls::TlsInfo;
-use crate::upstream::{HandedOver, Upstream};
+use crate::upstream::Upstream;
 
 /// Fields for framing and routing: they are generated, never copied.
 const FRAMING: [NameId; 3] = [NameId::ContentLength, NameId::TransferEncoding, NameId::Host];
@@ -104,7 +104,7 @@ pub(super) fn serialise(request: &mut Request, upload: &mut Copy, upstream: &Ups
 /// Returns true if the client may be the old proxy itself.
 pub(super) fn may_come_from(peer: &Peer, upstream: &Upstream) -> bool {
     let relayed = peer.listen.as_ref().is_some_and(|listen| !listen.proxy_protocol_from.is_empty());
-    let Some(client) = peer.client.map(|client| client.ip().to_canonical()) else { return true };
+    let Some(client) = peer.addresses.client.map(|client| client.ip().to_canonical()) else { return true };
     relayed
         || upstream.servers.iter().any(|server| match &server.address {
             ServerAddress::Ip(address) => address.ip().to_canonical() == client,
@@ -161,9 +161,13 @@ fn version(tls: &TlsInfo) -> &'static str {
 }
 
 /// The facts about a connection, as TLVs of the PROXY protocol.
-pub(super) fn facts(tls: Option<&TlsInfo>) -> HandedOver {
+pub(super) fn tlvs(tls: Option<&TlsInfo>) -> &Vec<u8> {
+    static NONE: Vec<u8> = Vec::new();
+    tls.map_or(&NONE, |tls| tls.tlvs.get_or_init(|| tlvs_of(tls)))
+}
+
+fn tlvs_of(tls: &TlsInfo) -> Vec<u8> {
     let mut tlvs = Vec::new();
-    let Some(tls) = tls else { return HandedOver { tlvs } };
     if let Some(name) = &tls.sni {
         write_tlv(&mut tlvs, TLV_AUTHORITY, name.as_bytes());
     }
@@ -179,7 +183,7 @@ pub(super) fn facts(tls: Option<&TlsInfo>) -> HandedOver {
         write_tlv(&mut ssl, TLV_SSL_CN, name.as_bytes());
     }
     write_tlv(&mut tlvs, TLV_SSL, &ssl);
-    HandedOver { tlvs }
+    tlvs
 }
 
 /// The common name in a subject, if it needs no escapes: another part could look like one otherwise.

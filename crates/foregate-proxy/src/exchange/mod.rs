@@ -135,7 +135,7 @@ struct Exchange<'a> {
     modules: Modules<'a>,
     record: Record,
     /// The request has fallen back.
-    on_its_way: Option<OnItsWay<'a>>,
+    on_its_way: Option<Box<OnItsWay<'a>>>,
 }
 
 /// Where a request belongs, as far as it is known.

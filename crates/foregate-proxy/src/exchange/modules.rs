@@ -152,7 +152,7 @@ impl<'a> Exchange<'a> {
             Some(run) => run.facts.client,
             None => self.modules.away.as_ref().and_then(|away| away.client),
         };
-        said.or_else(|| self.peer.client.map(|client| client.ip()))
+        said.or_else(|| self.peer.addresses.client.map(|client| client.ip()))
     }
 
     /// The account on which the request holds memory and places.

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::link::copy::Underscores;
 use crate::link::start::Kept;
 use crate::settings::UpstreamProtocol;
-use crate::upstream::{Addresses, Ask, Terms};
+use crate::upstream::{Ask, Terms};
 
 /// Fields for framing and routing: they are generated, never copied.
 const FRAMING: [NameId; 3] = [NameId::ContentLength, NameId::TransferEncoding, NameId::Host];
@@ -57,7 +57,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> Next {
     }
     let terms = Terms {
         fresh: false,
-        addresses: Addresses { client: exchange.peer.client, local: exchange.peer.local },
+        addresses: &exchange.peer.addresses,
         behalf: exchange.client_address(),
         client: exchange.peer.holdings.as_ref(),
         own: Some(&exchange.peer.own),

@@ -170,7 +170,7 @@ pub(super) fn show<'r>(
         reason: &refused.reason,
         head: refused.unparsed.as_ref().map_or(&[], |unparsed| &unparsed.bytes),
     });
-    let (client, server) = (peer.client, peer.local);
+    let (client, server) = (peer.addresses.client, peer.addresses.local);
     if let Some(unparsed) = refused.and_then(|refused| refused.unparsed.as_ref()) {
         return module::Received {
             method: part(&unparsed.bytes, &unparsed.parts.method),

@@ -22,7 +22,7 @@ use crate::loops::{self, MARKER};
 use crate::routing::HostId;
 use crate::settings::automatic::{Automatic, HTTP_CHALLENGE_PREFIX, http_challenge};
 use crate::settings::{Fallback, FallbackReason, FixedResponse, Route, RouteConditions, UpstreamProtocol};
-use crate::upstream::{Addresses, Ask, Terms};
+use crate::upstream::{Ask, Terms};
 
 /// Bytes of the answer to a challenge: a token, a dot and the digest of a key.
 const CHALLENGE_MOST: u64 = 1024;
@@ -182,7 +182,7 @@ fn fallback_of_route<'a>(
     };
     let reason = old.of_route(
         |conditions| conditions.hold(&view, &config.settings.pipeline, peer.entrance()),
-        || fallback::bucket(peer.client.map(|client| client.ip().to_canonical())),
+        || fallback::bucket(peer.addresses.client.map(|client| client.ip().to_canonical())),
     );
     if facts.path_is_in_doubt.load(Ordering::Relaxed) {
         return Err(Error::AmbiguousPath);
@@ -205,7 +205,7 @@ fn begin_fallback<'a>(
     }
     let on_its_way = exchange.proxy.under_way.enter(fallback::key_of(exchange.request));
     let is_suspicious = on_its_way.is_suspicious && fallback::may_come_from(exchange.peer, upstream);
-    exchange.on_its_way = Some(on_its_way);
+    exchange.on_its_way = Some(Box::new(on_its_way));
     if exchange.request.is_repeatable() && !exchange.down.upload.is_done() {
         let share = exchange.proxy.filter_memory.share(exchange.account());
         let mut kept = Kept::new(0, share);
@@ -217,13 +217,13 @@ fn begin_fallback<'a>(
     let peer = exchange.peer;
     let terms = Terms {
         fresh: false,
-        addresses: Addresses { client: peer.client, local: peer.local },
+        addresses: &peer.addresses,
         behalf: exchange.client_address(),
         client: peer.holdings.as_ref(),
         own: Some(&peer.own),
         http1: is_verbatim,
         authenticates: false,
-        handed_over: Some(peer.handed_over.get_or_init(|| Box::new(fallback::facts(peer.tls.as_deref())))),
+        handed_over: Some(fallback::tlvs(peer.tls.as_deref())),
     };
     exchange.ask = Some(Ask::new(upstream, terms));
     if !is_verbatim {

@@ -173,7 +173,7 @@ impl module::Exchange for View<'_> {
     }
 
     fn peer(&self) -> Option<IpAddr> {
-        self.peer.client.map(|client| client.ip().to_canonical())
+        self.peer.addresses.client.map(|client| client.ip().to_canonical())
     }
 
     fn tls(&self) -> Option<TlsFacts<'_>> {

@@ -73,7 +73,15 @@ impl AccessLog {
 
 impl fmt::Debug for AccessLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AccessLog").field(&self.target).field(&self.format).finish()
+        let names: Vec<_> = self.fields.iter().map(|(name, _)| name).collect();
+        f.debug_struct("AccessLog")
+            .field("target", &self.target)
+            .field("format", &self.format)
+            .field("when", &self.when.len())
+            .field("share", &self.share)
+            .field("fields", &names)
+            .field("site", &self.site)
+            .finish()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use rustls::server::{NoServerSessionStorage, ServerConfig, ServerConnection};
@@ -94,6 +94,8 @@ pub struct TlsInfo {
     pub policy: PolicyId,
     /// The client's certificate, verified.
     pub client: Option<Arc<ClientIdentity>>,
+    /// These facts as TLVs of the PROXY protocol, once another proxy is told.
+    pub tlvs: OnceLock<Vec<u8>>,
     /// Ours.
     served: Option<Served>,
 }
@@ -456,6 +458,7 @@ impl TlsInfo {
             resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
             policy,
             client: certificate.and_then(|der| ClientIdentity::read(der)).map(Arc::new),
+            tlvs: OnceLock::new(),
             served,
         }
     }

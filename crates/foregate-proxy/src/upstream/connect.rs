@@ -46,13 +46,18 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const REMEMBERED: Duration = Duration::from_secs(30);
 const REMEMBERED_MOST: u32 = RESETS_PER_CONNECTION + STREAMS_PER_CONNECTION;
 
-/// The addresses of the client's connection, for the PROXY protocol.
+/// The addresses of a client's connection; `None` on a Unix socket.
 #[derive(Debug, Clone, Copy)]
 pub struct Addresses {
     /// Where the client is.
     pub client: Option<SocketAddr>,
     /// Where it connected to.
     pub local: Option<SocketAddr>,
+}
+
+impl Addresses {
+    /// The addresses for connections that are on behalf of no client.
+    pub const NONE: &Self = &Self { client: None, local: None };
 }
 
 /// A connection that has just been made.
@@ -135,7 +140,7 @@ impl Upstream {
             let mut header = Vec::new();
             match (version, terms.handed_over, terms.addresses.client.zip(terms.addresses.local)) {
                 (ProxyProtocolVersion::V2, Some(facts), Some((client, local))) => {
-                    proxy_protocol::write_v2_with(&mut header, client, local, &facts.tlvs);
+                    proxy_protocol::write_v2_with(&mut header, client, local, facts);
                 }
                 _ => write_proxy_header(&mut header, version, terms.addresses),
             }
@@ -299,7 +304,7 @@ pub(super) async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
     socket.connect(address).await
 }
 
-fn write_proxy_header(out: &mut Vec<u8>, version: ProxyProtocolVersion, addresses: Addresses) {
+fn write_proxy_header(out: &mut Vec<u8>, version: ProxyProtocolVersion, addresses: &Addresses) {
     match (version, addresses.client.zip(addresses.local)) {
         (ProxyProtocolVersion::V1, Some((client, local))) => proxy_protocol::write_v1(out, client, local),
         (ProxyProtocolVersion::V1, None) => proxy_protocol::write_v1_unknown(out),
@@ -325,7 +330,7 @@ mod tests {
 
     const TERMS: Terms<'_> = Terms {
         fresh: false,
-        addresses: Addresses { client: None, local: None },
+        addresses: Addresses::NONE,
         behalf: None,
         client: None,
         own: None,

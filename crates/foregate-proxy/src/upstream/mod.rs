@@ -45,7 +45,7 @@ use arc_swap::ArcSwap;
 use foregate_wire::HeadLimits;
 
 pub use self::ask::{Answer, Ask, Asker};
-pub use self::opening::{Addresses, HandedOver, Terms};
+pub use self::opening::{Addresses, Terms};
 pub use self::origin::Origin;
 pub use self::own::Own;
 pub use self::pool::Pool;

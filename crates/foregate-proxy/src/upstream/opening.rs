@@ -19,7 +19,7 @@ pub struct Terms<'a> {
     /// Use no kept connection.
     pub fresh: bool,
     /// For the PROXY protocol.
-    pub addresses: Addresses,
+    pub addresses: &'a Addresses,
     /// The effective client address of the request, which balancing may use.
     pub behalf: Option<IpAddr>,
     /// The client that is served, if there is one.
@@ -31,15 +31,8 @@ pub struct Terms<'a> {
     /// The request has credentials that the origin may bind to the connection.
     pub authenticates: bool,
     /// The request is handed over to another proxy: a connection of HTTP/1 is for the client's
-    /// connection alone, and its PROXY header tells these facts.
-    pub handed_over: Option<&'a HandedOver>,
-}
-
-/// The facts about a client's connection that another proxy is told, as TLVs of the PROXY protocol.
-#[derive(Debug, Default)]
-pub struct HandedOver {
-    /// The TLVs.
-    pub tlvs: Vec<u8>,
+    /// connection alone, and its PROXY header has these TLVs.
+    pub handed_over: Option<&'a Vec<u8>>,
 }
 
 impl Upstream {

@@ -28,7 +28,7 @@ const SPREAD: u64 = 100;
 /// Nobody's: what comes of the connection is for the probe alone.
 const TERMS: Terms<'_> = Terms {
     fresh: true,
-    addresses: Addresses { client: None, local: None },
+    addresses: Addresses::NONE,
     behalf: None,
     client: None,
     own: None,

@@ -20,7 +20,7 @@ impl Terms<'_> {
     /// The terms of a connection that is made for all.
     const OF_NOBODY: Self = Self {
         fresh: true,
-        addresses: Addresses { client: None, local: None },
+        addresses: Addresses::NONE,
         behalf: None,
         client: None,
         own: None,

@@ -9,9 +9,9 @@ use serde_json::Value;
 use time::OffsetDateTime;
 
 use super::arguments::{ConfigFile, Json};
-use super::output::{Outcome, complain, print, print_json};
+use super::output::{Outcome, complain, print, print_json, show_refused};
 use super::reload::ask_process;
-use crate::config;
+use crate::config::{self, Refused};
 
 /// Where Debian and its relatives look for authorities, and the command that takes them up.
 const DEBIAN: (&str, &[&str]) = ("/usr/local/share/ca-certificates", &["update-ca-certificates"]);
@@ -42,8 +42,11 @@ enum Verb {
 
 #[derive(Debug, Args)]
 struct Root {
-    /// The storage folder [default: $STATE_DIRECTORY, /var/lib/foregate or ~/.local/share/foregate]
-    #[arg(long, value_name = "FOLDER")]
+    #[command(flatten)]
+    file: ConfigFile,
+    /// The storage folder [default: the one that the configuration names, else $STATE_DIRECTORY,
+    /// /var/lib/foregate or ~/.local/share/foregate]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "config")]
     storage: Option<PathBuf>,
     /// Add it to the authorities that this machine trusts (needs root)
     #[arg(long)]
@@ -121,10 +124,32 @@ fn left(seconds: i64) -> String {
 }
 
 impl Root {
+    /// The storage folder: the one of the command line, of the configuration, or of the system.
+    fn folder(&self) -> Result<PathBuf, Box<Refused>> {
+        if let Some(folder) = &self.storage {
+            return Ok(folder.clone());
+        }
+        let file = self.file.config.clone().unwrap_or_else(config::default_file);
+        if self.file.config.is_none() && !file.exists() {
+            return Ok(config::default_storage());
+        }
+        Ok(config::storage(&file)?.unwrap_or_else(config::default_storage))
+    }
+
     fn run(&self) -> Outcome {
-        let folder = self.storage.clone().unwrap_or_else(config::default_storage);
+        let folder = match self.folder() {
+            Ok(folder) => folder,
+            Err(refused) => return show_refused(&refused, false),
+        };
         let root = match foregate_acme::root_certificate(&folder) {
             Ok(root) => root,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                complain(&format!("error: {} has no internal authority", folder.display()));
+                complain(
+                    "  help: the proxy makes it when a listener or site with `tls \"internal\"` starts; `-c FILE` reads the folder from a configuration",
+                );
+                return Outcome::Wrong;
+            }
             Err(error) => {
                 complain(&format!("error: {}: {error}", folder.display()));
                 complain(

@@ -73,6 +73,15 @@ pub fn load_kept(texts: &Texts, pipeline: &Arc<Pipeline>) -> Result<Settings, Bo
     foregate_config::read_kept(texts, |tree, problems| decode::decode(tree, pipeline, false, problems))
 }
 
+/// The folder in `acme { storage }`, regardless of errors elsewhere in the files.
+///
+/// # Errors
+///
+/// A file that cannot be read, or a syntax error, or an error in the path.
+pub fn storage(path: &Path) -> Result<Option<PathBuf>, Box<Refused>> {
+    foregate_config::find(path, "acme", decode::storage)
+}
+
 /// The socket in `admin`, regardless of errors elsewhere in the files.
 ///
 /// # Errors

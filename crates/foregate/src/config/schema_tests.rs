@@ -71,6 +71,7 @@ fn around(path: &[&str], line: &str) -> String {
                 format!("on-demand {{\nnames \"other.example.org\"\n{text}\n}}")
             }
             ("retry", _) => format!("retry upstream=\"elsewhere\" {{\n{text}\n}}"),
+            ("access-log", _) => format!("access-log \"access.log\" {{\n{text}\n}}"),
             ("health", _) => format!("health \"/healthz\" {{\n{text}\n}}"),
             (name, _) => format!("{name} {{\n{text}\n}}"),
         };
@@ -100,9 +101,10 @@ fn every_key_changes_the_settings() {
         let example = key.example.replace("upstream \"app\"", "upstream \"other\"");
         let example = example.replace("${env:PURGE_TOKEN}", "0123456789abcdef0123456789abcdef");
         let example = example.replace("127.0.0.1:8081", "127.0.0.1:2");
+        let example = example.replace("upstream=\"old\"", "upstream=\"elsewhere\"");
         let with = folder.debug(&around(outer, &example));
         let without = folder.debug(&around(outer, base));
-        assert_ne!(with, without, "{} has no effect", path.join(" "));
+        assert!(with != without, "{} has no effect", path.join(" "));
         assert_ne!(key.example, format!("{} {}", key.name, key.default), "the example is the default");
     });
 }
@@ -116,7 +118,7 @@ fn the_table_has_the_defaults() {
             return;
         }
         let with = folder.debug(&around(outer, &format!("{} {}", key.name, key.default)));
-        assert_eq!(with, folder.debug(&around(outer, "")), "the default of {}", path.join(" "));
+        assert!(with == folder.debug(&around(outer, "")), "the default of {}", path.join(" "));
     });
 }
 

@@ -93,7 +93,7 @@ pub(super) async fn make(
 ) -> FetchResult {
     let terms = Terms {
         fresh: false,
-        addresses: Addresses { client: None, local: None },
+        addresses: Addresses::NONE,
         behalf: None,
         client,
         // Steps of different clients may ask the same: no user is bound to a connection that they

@@ -60,7 +60,7 @@ impl<'e> ExchangePlatform<'e> {
     }
 
     fn account(&self) -> Account {
-        let peer = || self.view.peer.client.map(|client| client.ip());
+        let peer = || self.view.peer.addresses.client.map(|client| client.ip());
         Account::of(self.view.facts.client.or_else(peer))
     }
 

@@ -300,6 +300,11 @@ fn on_demand(decoder: &mut Decoder<'_>, item: Item<'_>) -> OnDemand {
     on_demand
 }
 
+/// The folder of the block `acme`.
+pub(in crate::config) fn storage(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<PathBuf> {
+    Some(Acme::decode(decoder, Some(item)).automatic.storage)
+}
+
 /// The folder for certificates without `storage`: that of the service manager, of the system, or of the user.
 pub(in crate::config) fn default_storage() -> PathBuf {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
