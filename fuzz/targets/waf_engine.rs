@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use foregate_waf::engine::{Compile, Engine, Limits, Options, Report, Transaction};
+use foregate_waf::engine::{Compile, Engine, Options, Report, Transaction, TransactionLimits};
 use foregate_waf::model::EngineMode;
 use foregate_waf::seclang::{NoFiles, Source, load};
 use foregate_waf::transform::Transformation;
@@ -68,7 +68,7 @@ fn engine(prefilter: bool) -> Arc<Engine> {
         ));
     }
     let set = load(&[Source::text("rules.conf", rules)], &mut NoFiles).expect("these rules are right");
-    let limits = Limits { work: WORK, ..Limits::default() };
+    let limits = TransactionLimits { work: WORK, ..TransactionLimits::default() };
     Arc::new(
         Engine::compile(set, Compile { prefilter, limits, ..Compile::default() })
             .expect("and can be compiled"),
@@ -97,7 +97,7 @@ pub(crate) fn waf_rules(data: &[u8]) {
     let Ok(rules) = std::str::from_utf8(&data[..at]) else { return };
     let engine = |prefilter| {
         let set = load(&[Source::text("rules.conf", rules)], &mut NoFiles).ok()?;
-        let limits = Limits { work: WORK, ..Limits::default() };
+        let limits = TransactionLimits { work: WORK, ..TransactionLimits::default() };
         Engine::compile(set, Compile { prefilter, limits, ..Compile::default() }).ok().map(Arc::new)
     };
     match [engine(true), engine(false)] {

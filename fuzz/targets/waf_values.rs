@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use foregate_waf::body::{Documents, File, Limits, Sink, json, multipart, urlencoded, xml};
+use foregate_waf::body::{BodyLimits, Documents, File, Sink, json, multipart, urlencoded, xml};
 use foregate_waf::injection::{sqli, xss};
 use foregate_waf::scan::{Pattern, PatternOptions, Scan, ScanHits};
 use foregate_waf::transform::{Bytes, Transformation};
@@ -73,7 +73,7 @@ impl Sink for Counter {
 /// be, and whether it is the whole body.
 pub(crate) fn bodies(data: &[u8]) {
     let Some((choice, body)) = data.split_first() else { return };
-    let limits = Limits {
+    let limits = BodyLimits {
         arguments: usize::from(choice & 15),
         depth: usize::from(choice >> 4 & 7),
         files: usize::from(choice & 3),

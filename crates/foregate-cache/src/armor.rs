@@ -69,7 +69,7 @@ pub(crate) fn content_fits(extension: Option<&str>, content_type: Option<&[u8]>)
 
 /// The content of files with certain extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ContentKind {
     Image,
     Media,
     Font,
@@ -81,22 +81,22 @@ enum Kind {
     Page,
 }
 
-const KINDS: [(&str, Kind); 9] = [
-    ("jpg jpeg png gif webp avif bmp ico svg svgz tif tiff pict eps", Kind::Image),
-    ("mp3 mp4 m4a m4v ogg ogv oga webm avi mkv mov flac wav mid midi pls aac", Kind::Media),
-    ("woff woff2 ttf otf eot", Kind::Font),
-    ("css", Kind::Style),
-    ("js mjs ejs", Kind::Script),
-    ("txt csv", Kind::Text),
-    ("json map webmanifest xml rss atom", Kind::Data),
+const KINDS: [(&str, ContentKind); 9] = [
+    ("jpg jpeg png gif webp avif bmp ico svg svgz tif tiff pict eps", ContentKind::Image),
+    ("mp3 mp4 m4a m4v ogg ogv oga webm avi mkv mov flac wav mid midi pls aac", ContentKind::Media),
+    ("woff woff2 ttf otf eot", ContentKind::Font),
+    ("css", ContentKind::Style),
+    ("js mjs ejs", ContentKind::Script),
+    ("txt csv", ContentKind::Text),
+    ("json map webmanifest xml rss atom", ContentKind::Data),
     (
         "pdf doc docx xls xlsx ppt pptx ps zip gz bz2 7z rar tar zst jar class exe dmg iso apk bin swf wasm deb rpm",
-        Kind::Binary,
+        ContentKind::Binary,
     ),
-    ("html htm xhtml", Kind::Page),
+    ("html htm xhtml", ContentKind::Page),
 ];
 
-impl Kind {
+impl ContentKind {
     /// Returns whether it is cached by extension unless told otherwise.
     fn is_static(self) -> bool {
         !matches!(self, Self::Page | Self::Data | Self::Text)

@@ -68,15 +68,15 @@ struct Shared {
     memory: AtomicUsize,
 }
 
-type Map<V> = HashMap<Key, V, BuildHasherDefault<KeyHasher>>;
+type FlightMap<V> = HashMap<Key, V, BuildHasherDefault<KeyHasher>>;
 
 #[derive(Debug, Default)]
 struct FlightShard {
-    flights: Map<Arc<Flight>>,
+    flights: FlightMap<Arc<Flight>>,
     /// Fetches under way for each address, all variants counted.
-    addresses: Map<usize>,
+    addresses: FlightMap<usize>,
     /// Until when requests do not wait for each other, and when the marks of the past were last removed.
-    marks: Map<CacheTime>,
+    marks: FlightMap<CacheTime>,
     cleaned: CacheTime,
 }
 

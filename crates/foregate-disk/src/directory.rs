@@ -21,7 +21,7 @@ use crate::queue::{Queue, Work};
 use crate::recover::recover;
 use crate::segment::{self, Slots};
 use crate::stat::{Counters, Stat, add, get};
-use crate::store_file::{Checkpoint, Found, StoreFile, VERSION};
+use crate::store_file::{Checkpoint, StoreFile, StoreFileState, VERSION};
 use crate::writer::{Writer, first_number};
 
 const LOCK: &str = "lock";
@@ -108,7 +108,7 @@ pub(crate) struct Locked {
     settings: DirectorySettings,
     directory: Directory,
     lock: RawFile,
-    found: Found,
+    found: StoreFileState,
 }
 
 impl Locked {
@@ -131,7 +131,7 @@ impl Locked {
 
     pub(crate) fn secret(&self) -> Option<Secret> {
         match self.found {
-            Found::Store(store) => Some(store.secret),
+            StoreFileState::Store(store) => Some(store.secret),
             _ => None,
         }
     }
@@ -139,7 +139,7 @@ impl Locked {
     /// The cache's time, going on from that of the process before.
     pub(crate) fn time(&self) -> CacheTime {
         match self.found {
-            Found::Store(store) => store.clock.continued(&Checkpoint::now(CacheTime(0))),
+            StoreFileState::Store(store) => store.clock.continued(&Checkpoint::now(CacheTime(0))),
             _ => CacheTime(0),
         }
     }
@@ -154,16 +154,18 @@ impl Locked {
         let Self { settings, directory, lock, found } = self;
         let blocking = directory.blocking();
         let kept = match found {
-            Found::Store(store) if store.secret.to_bytes() == common.secret.to_bytes() => Some(store),
-            Found::Other(version) => {
+            StoreFileState::Store(store) if store.secret.to_bytes() == common.secret.to_bytes() => {
+                Some(store)
+            }
+            StoreFileState::Other(version) => {
                 put_aside(&directory, version)?;
                 None
             }
-            Found::Damaged | Found::Store(_) => {
+            StoreFileState::Damaged | StoreFileState::Store(_) => {
                 tracing::warn!("the store in {} cannot be used: it begins anew", settings.path.display());
                 None
             }
-            Found::Nothing => None,
+            StoreFileState::Nothing => None,
         };
         let clock = Checkpoint::now(common.started.1);
         let store = match kept {
@@ -173,7 +175,8 @@ impl Locked {
         // Segments of a store with another id are removed by the recovery.
         blocking.create_folder(Path::new(segment::FOLDER))?;
         blocking.create_folder(Path::new(crate::big::FOLDER))?;
-        if kept.is_some() && Journal::restore(blocking, &store.id, &common.floors)? == journal::State::Damaged
+        if kept.is_some()
+            && Journal::restore(blocking, &store.id, &common.floors)? == journal::JournalState::Damaged
         {
             tracing::warn!("the purges in {} are damaged: everything is purged", settings.path.display());
             common.floors.purge(&Purge::All, Strength::Hard);

@@ -29,7 +29,7 @@ impl Fingerprint {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct IndexEntry {
     fingerprint: Fingerprint,
     place: Place,
 }
@@ -37,11 +37,11 @@ struct Entry {
 /// The places of all objects.
 #[derive(Debug)]
 pub(crate) struct Index {
-    shards: Box<[Mutex<HashTable<Entry>>]>,
+    shards: Box<[Mutex<HashTable<IndexEntry>>]>,
     len: AtomicUsize,
 }
 
-fn hash(entry: &Entry) -> u64 {
+fn hash(entry: &IndexEntry) -> u64 {
     entry.fingerprint.0
 }
 
@@ -50,7 +50,7 @@ impl Index {
         Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), len: AtomicUsize::new(0) }
     }
 
-    fn shard(&self, fingerprint: Fingerprint) -> &Mutex<HashTable<Entry>> {
+    fn shard(&self, fingerprint: Fingerprint) -> &Mutex<HashTable<IndexEntry>> {
         // The table itself uses the lowest and the highest bits.
         let at = (fingerprint.0 >> 40) as usize & (SHARDS - 1);
         self.shards.get(at).expect("the number of a shard is masked")
@@ -76,7 +76,7 @@ impl Index {
         match shard.entry(fingerprint.0, |entry| entry.fingerprint == fingerprint, hash) {
             Slot::Occupied(mut entry) => Some(std::mem::replace(&mut entry.get_mut().place, place)),
             Slot::Vacant(entry) => {
-                entry.insert(Entry { fingerprint, place });
+                entry.insert(IndexEntry { fingerprint, place });
                 self.len.fetch_add(1, Ordering::Relaxed);
                 None
             }
@@ -89,7 +89,7 @@ impl Index {
         match shard.entry(fingerprint.0, |entry| entry.fingerprint == fingerprint, hash) {
             Slot::Occupied(entry) => Err(entry.get().place),
             Slot::Vacant(entry) => {
-                entry.insert(Entry { fingerprint, place });
+                entry.insert(IndexEntry { fingerprint, place });
                 self.len.fetch_add(1, Ordering::Relaxed);
                 Ok(())
             }
@@ -99,7 +99,7 @@ impl Index {
     /// Replaces a place by another one, or removes it, if it is still there. The result says so.
     pub(crate) fn replace(&self, fingerprint: Fingerprint, from: Place, to: Option<Place>) -> bool {
         let mut shard = self.shard(fingerprint).lock();
-        let same = |entry: &Entry| entry.fingerprint == fingerprint && entry.place.is(from);
+        let same = |entry: &IndexEntry| entry.fingerprint == fingerprint && entry.place.is(from);
         let Ok(mut entry) = shard.find_entry(fingerprint.0, same) else { return false };
         match to {
             Some(place) => entry.get_mut().place = place,

@@ -56,7 +56,7 @@ pub(crate) struct Inner {
 }
 
 /// The content of a place.
-pub(crate) enum Entry {
+pub(crate) enum PlaceEntry {
     Object(Object),
     List(VariantList),
     File(Object, FileBody),
@@ -153,7 +153,7 @@ impl Inner {
     }
 
     /// Reads the entry of a key. Nothing that fails a check comes out.
-    pub(crate) async fn at(self: &Arc<Self>, key: Key) -> Result<Option<(Place, Entry)>, Unavailable> {
+    pub(crate) async fn at(self: &Arc<Self>, key: Key) -> Result<Option<(Place, PlaceEntry)>, Unavailable> {
         let fingerprint = Fingerprint::of(key);
         let Some(place) = self.index.hit(fingerprint) else { return Ok(None) };
         let read = match place.as_big() {
@@ -184,7 +184,7 @@ impl Inner {
     }
 
     /// `Err(None)` is a record that fails a check.
-    async fn read_record(&self, key: Key, place: Place) -> Result<Option<Entry>, Option<Error>> {
+    async fn read_record(&self, key: Key, place: Place) -> Result<Option<PlaceEntry>, Option<Error>> {
         let segment = place.slot().and_then(|slot| self.slots.read().get(slot).cloned());
         let Some(segment) = segment else { return Ok(None) };
         let bytes = segment.file.read(place.offset(), place.length()).await.map_err(Some)?;
@@ -200,10 +200,10 @@ impl Inner {
         }
         let head = record.head(&bytes);
         if record.header.list {
-            return VariantList::read(head).map(|list| Some(Entry::List(list))).ok_or(None);
+            return VariantList::read(head).map(|list| Some(PlaceEntry::List(list))).ok_or(None);
         }
         let object = Object::read(head, Body::default()).ok_or(None)?;
-        Ok(Some(Entry::Object(object.into_body(Body::new(record.body(bytes))))))
+        Ok(Some(PlaceEntry::Object(object.into_body(Body::new(record.body(bytes))))))
     }
 
     async fn read_file(
@@ -211,7 +211,7 @@ impl Inner {
         key: Key,
         fingerprint: Fingerprint,
         number: u64,
-    ) -> Result<Option<Entry>, Option<Error>> {
+    ) -> Result<Option<PlaceEntry>, Option<Error>> {
         let seed = big::seed(&self.id, number);
         let (file, opened) = big::open(&self.directory, number, seed).await?;
         if opened.tail.key != key {
@@ -230,7 +230,7 @@ impl Inner {
             }
         }));
         let body = FileBody { file, sums: Arc::from(opened.sums), length: opened.tail.body, seed, reports };
-        Ok(Some(Entry::File(opened.object, body)))
+        Ok(Some(PlaceEntry::File(opened.object, body)))
     }
 
     /// The effect of purges on an object of the store; a dead one is forgotten.

@@ -31,7 +31,7 @@ pub(crate) struct Journal {
 
 /// The state in which the journal was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum JournalState {
     Whole,
     /// Purges may be missing, so none of the objects may be used.
     Damaged,
@@ -43,21 +43,21 @@ impl Journal {
         directory: &BlockingDirectory,
         store: &[u8; 16],
         floors: &Floors,
-    ) -> io::Result<State> {
+    ) -> io::Result<JournalState> {
         let file = match directory.open(Path::new(NAME), OpenHow::read()) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(State::Damaged),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(JournalState::Damaged),
             Err(error) => return Err(error),
         };
         let length = file.metadata().length;
         if length > MOST {
-            return Ok(State::Damaged);
+            return Ok(JournalState::Damaged);
         }
         let mut bytes = vec![0; length as usize];
         let read = file.read_at(&mut bytes, 0)?;
         bytes.truncate(read);
         let whole = restore(&bytes, Seed::new(store, b'p', 0), floors);
-        Ok(if whole { State::Whole } else { State::Damaged })
+        Ok(if whole { JournalState::Whole } else { JournalState::Damaged })
     }
 
     /// Writes a journal with the floors that there are.

@@ -40,4 +40,4 @@ pub use big::{Damage, FileBody};
 pub use directory::{DirectorySettings, LEAST, OpenError, Reason};
 pub use fill::{Fill, Refused};
 pub use stat::Stat;
-pub use tier::{Disk, Found};
+pub use tier::{Disk, DiskLookup};

@@ -12,12 +12,12 @@ const MOST: usize = 32 << 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     objects: VecDeque<Arc<Object>>,
     bytes: usize,
     /// Somebody waits until everything so far is on the disk.

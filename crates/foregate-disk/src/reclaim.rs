@@ -11,7 +11,7 @@ use crate::index::Fingerprint;
 use crate::inner::Inner;
 use crate::place::Place;
 use crate::record::Content;
-use crate::segment::{Entry, Log, Segment};
+use crate::segment::{ContentsEntry, Log, Segment};
 use crate::stat::{add, get};
 use crate::writer::{Container, Writer};
 
@@ -75,7 +75,14 @@ impl Writer {
         true
     }
 
-    fn reclaim_entry(&mut self, inner: &Inner, slot: u16, segment: &Segment, entry: &Entry, log: Log) {
+    fn reclaim_entry(
+        &mut self,
+        inner: &Inner,
+        slot: u16,
+        segment: &Segment,
+        entry: &ContentsEntry,
+        log: Log,
+    ) {
         let fingerprint = Fingerprint::of(entry.key);
         let (Some(place), Some(current)) = (entry.place(slot), inner.index.get(fingerprint)) else { return };
         if !current.is(place) {

@@ -12,7 +12,7 @@ use crate::big::{self, open_blocking};
 use crate::index::Fingerprint;
 use crate::inner::Inner;
 use crate::place::Place;
-use crate::segment::{self, Entry, Log, Segment};
+use crate::segment::{self, ContentsEntry, Log, Segment};
 use crate::stat::{add, get};
 use crate::writer::{BigFile, Container, Writer};
 
@@ -23,7 +23,7 @@ const MOST: usize = 1 << 24;
 
 /// The segments and files that were found, in no order.
 #[derive(Default)]
-struct Found {
+struct FolderContents {
     segments: Vec<FoundSegment>,
     files: Vec<(u64, BigFile)>,
 }
@@ -33,12 +33,12 @@ struct FoundSegment {
     slot: u16,
     log: Log,
     /// The end of the last record of a segment that was not sealed, and its records.
-    open: Option<(u64, Vec<Entry>)>,
+    open: Option<(u64, Vec<ContentsEntry>)>,
 }
 
 /// Enters everything that is whole into the index.
 pub(crate) fn recover(inner: &Arc<Inner>) {
-    let found = Mutex::new(Found::default());
+    let found = Mutex::new(FolderContents::default());
     let numbers = segments(inner);
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -99,7 +99,7 @@ fn read_segment(inner: &Inner, number: u64) -> Option<FoundSegment> {
 }
 
 /// Enters a record, unless a newer one with its key is there.
-fn enter(inner: &Inner, entry: &Entry, slot: u16) {
+fn enter(inner: &Inner, entry: &ContentsEntry, slot: u16) {
     let Some(place) = entry.place(slot) else { return };
     let fingerprint = Fingerprint::of(entry.key);
     while let Err(other) = inner.index.set_first(fingerprint, place) {

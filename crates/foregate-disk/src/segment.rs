@@ -72,7 +72,7 @@ impl<T> IndexMut<Log> for PerLog<T> {
 
 /// A record as the table of contents tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct ContentsEntry {
     pub(crate) key: Key,
     pub(crate) serial: u64,
     pub(crate) offset: u64,
@@ -80,7 +80,7 @@ pub(crate) struct Entry {
     pub(crate) list: bool,
 }
 
-impl Entry {
+impl ContentsEntry {
     pub(crate) fn place(&self, slot: u16) -> Option<Place> {
         Place::record(slot, self.offset, self.length, self.list)
     }
@@ -102,7 +102,7 @@ pub(crate) struct Segment {
 /// The content of a segment at the start of the process.
 pub(crate) struct Contents {
     pub(crate) segment: Segment,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<ContentsEntry>,
     /// Where the next record would begin, if there is no table of contents.
     pub(crate) open_at: Option<u64>,
 }
@@ -172,7 +172,7 @@ impl Segment {
     }
 
     /// Seals the segment by its table of contents. `end` is where the last record ends.
-    pub(crate) fn seal(&self, entries: &[Entry], end: u64) -> io::Result<()> {
+    pub(crate) fn seal(&self, entries: &[ContentsEntry], end: u64) -> io::Result<()> {
         let raw = self.file.blocking();
         raw.sync()?;
         // Whatever lies behind the last record stays there.
@@ -197,7 +197,7 @@ impl Segment {
     }
 
     /// Reads the table of contents, and the lowest sequence with it. `None` without one.
-    fn read_contents(&self, length: u64) -> io::Result<Option<Vec<Entry>>> {
+    fn read_contents(&self, length: u64) -> io::Result<Option<Vec<ContentsEntry>>> {
         let Some(at) = length.checked_sub(TRAILER).filter(|&at| at >= START) else { return Ok(None) };
         let raw = self.file.blocking();
         let mut trailer = [0; TRAILER as usize];
@@ -221,7 +221,7 @@ impl Segment {
     }
 
     /// Reads record by record up to the first that is not whole. The result has the offset behind the last one.
-    fn scan(&self) -> io::Result<(Vec<Entry>, u64)> {
+    fn scan(&self) -> io::Result<(Vec<ContentsEntry>, u64)> {
         let (mut entries, mut offset, mut window) = (Vec::new(), START, vec![0; WINDOW]);
         loop {
             let read = self.file.blocking().read_at(&mut window, offset)?;
@@ -237,15 +237,15 @@ impl Segment {
         }
     }
 
-    fn scan_one(&self, bytes: &[u8], offset: u64) -> Option<Entry> {
+    fn scan_one(&self, bytes: &[u8], offset: u64) -> Option<ContentsEntry> {
         let length = Header::read(bytes.get(..HEADER)?)?.length();
         let header = Record::read(bytes.get(..length)?, self.seed, offset)?.header;
         self.lowest.fetch_min(header.sequence.get(), Ordering::Relaxed);
-        Some(Entry { key: header.key, serial: header.serial, offset, length, list: header.list })
+        Some(ContentsEntry { key: header.key, serial: header.serial, offset, length, list: header.list })
     }
 
     /// The records, for reclaiming: by the table of contents or, without one, by a scan.
-    pub(crate) fn entries(&self) -> io::Result<Vec<Entry>> {
+    pub(crate) fn entries(&self) -> io::Result<Vec<ContentsEntry>> {
         let length = self.file.blocking().stat()?.length;
         match self.read_contents(length)? {
             Some(entries) => Ok(entries),
@@ -265,11 +265,11 @@ impl Segment {
     }
 }
 
-fn read_entry(bytes: &[u8; ENTRY as usize]) -> Entry {
+fn read_entry(bytes: &[u8; ENTRY as usize]) -> ContentsEntry {
     let mut from = Reader(bytes);
     let (key, serial) = (from.u128().unwrap_or(0), from.u64().unwrap_or(0));
     let (offset, length) = (from.u32().unwrap_or(0), from.u32().unwrap_or(0));
-    Entry {
+    ContentsEntry {
         key: Key::from_bits(key),
         serial,
         offset: u64::from(offset) * ALIGN,

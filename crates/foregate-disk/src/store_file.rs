@@ -40,7 +40,7 @@ pub(crate) struct Checkpoint {
 }
 
 /// The state in which a store file was found.
-pub(crate) enum Found {
+pub(crate) enum StoreFileState {
     Nothing,
     Store(StoreFile),
     /// Of another version of the formats.
@@ -80,10 +80,10 @@ fn boot_id() -> [u8; 16] {
 }
 
 impl StoreFile {
-    pub(crate) fn find(directory: &BlockingDirectory) -> io::Result<Found> {
+    pub(crate) fn find(directory: &BlockingDirectory) -> io::Result<StoreFileState> {
         let file = match directory.open(Path::new(NAME), OpenHow::read()) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(StoreFileState::Nothing),
             Err(error) => return Err(error),
         };
         let mut bytes = [0; LENGTH + 1];
@@ -92,10 +92,14 @@ impl StoreFile {
         let mut from = Reader(bytes);
         let (magic, version) = (from.array(), from.u32());
         Ok(match (magic, version) {
-            (Some(MAGIC), Some(VERSION)) => Self::read(bytes).map_or(Found::Damaged, Found::Store),
+            (Some(MAGIC), Some(VERSION)) => {
+                Self::read(bytes).map_or(StoreFileState::Damaged, StoreFileState::Store)
+            }
             // The version is beside the magic in all versions.
-            (Some(MAGIC), Some(version)) if !is_damaged(bytes) || read != LENGTH => Found::Other(version),
-            _ => Found::Damaged,
+            (Some(MAGIC), Some(version)) if !is_damaged(bytes) || read != LENGTH => {
+                StoreFileState::Other(version)
+            }
+            _ => StoreFileState::Damaged,
         })
     }
 

@@ -12,7 +12,7 @@ use crate::big::FileBody;
 use crate::directory::{Common, DirectorySettings, Locked, OpenDirectory, OpenError};
 use crate::fill::Fill;
 use crate::index::Fingerprint;
-use crate::inner::{Entry, Inner, Unavailable};
+use crate::inner::{Inner, PlaceEntry, Unavailable};
 use crate::journal;
 use crate::lowest::Lowest;
 use crate::record;
@@ -32,7 +32,7 @@ pub struct Disk {
 
 /// The result of a lookup.
 #[derive(Debug)]
-pub enum Found {
+pub enum DiskLookup {
     /// A stored response that the request selects. `outdated` says that a soft purge has made it stale.
     Object {
         /// The response.
@@ -122,15 +122,15 @@ impl Disk {
     }
 
     /// Looks for a response to a request with this key. Purged ones are not found, nor any with a byte that was not written.
-    pub async fn get(&self, key: Key, text: &KeyText, request: &HeaderList) -> Found {
-        let Some(inner) = self.of(key) else { return Found::Nothing { variant: None } };
+    pub async fn get(&self, key: Key, text: &KeyText, request: &HeaderList) -> DiskLookup {
+        let Some(inner) = self.of(key) else { return DiskLookup::Nothing { variant: None } };
         if !inner.health.is_on() {
-            return Found::Unavailable;
+            return DiskLookup::Unavailable;
         }
-        let found = self.find(inner, key, text, request).await.unwrap_or(Found::Unavailable);
+        let found = self.find(inner, key, text, request).await.unwrap_or(DiskLookup::Unavailable);
         match found {
-            Found::Object { .. } | Found::File { .. } => add(&inner.counters.hits, 1),
-            Found::Nothing { .. } | Found::Unavailable => add(&inner.counters.misses, 1),
+            DiskLookup::Object { .. } | DiskLookup::File { .. } => add(&inner.counters.hits, 1),
+            DiskLookup::Nothing { .. } | DiskLookup::Unavailable => add(&inner.counters.misses, 1),
         }
         found
     }
@@ -141,11 +141,11 @@ impl Disk {
         key: Key,
         text: &KeyText,
         request: &HeaderList,
-    ) -> Result<Found, Unavailable> {
-        let nothing = Found::Nothing { variant: None };
+    ) -> Result<DiskLookup, Unavailable> {
+        let nothing = DiskLookup::Nothing { variant: None };
         let Some((place, entry)) = inner.at(key).await? else { return Ok(nothing) };
         let list = match entry {
-            Entry::List(list) => list,
+            PlaceEntry::List(list) => list,
             entry => return Ok(found(inner, key, place, entry, text).unwrap_or(nothing)),
         };
         let mut first = None;
@@ -159,7 +159,7 @@ impl Disk {
                 return Ok(found);
             }
         }
-        Ok(Found::Nothing { variant: first })
+        Ok(DiskLookup::Nothing { variant: first })
     }
 
     /// Stores an object, soon. `false` if it is too large for [`put`](Self::put), or dropped since too many wait.
@@ -258,10 +258,16 @@ impl Disk {
 }
 
 /// Compares the text, and judges by the purges.
-fn found(inner: &Inner, key: Key, place: crate::place::Place, entry: Entry, text: &KeyText) -> Option<Found> {
+fn found(
+    inner: &Inner,
+    key: Key,
+    place: crate::place::Place,
+    entry: PlaceEntry,
+    text: &KeyText,
+) -> Option<DiskLookup> {
     let object = match &entry {
-        Entry::Object(object) | Entry::File(object, _) => object,
-        Entry::List(_) => return None,
+        PlaceEntry::Object(object) | PlaceEntry::File(object, _) => object,
+        PlaceEntry::List(_) => return None,
     };
     if object.text() != text.as_bytes() {
         return None;
@@ -272,9 +278,9 @@ fn found(inner: &Inner, key: Key, place: crate::place::Place, entry: Entry, text
         Effect::Dead => return None,
     };
     match entry {
-        Entry::Object(object) => Some(Found::Object { object, outdated }),
-        Entry::File(object, body) => Some(Found::File { object, body, outdated }),
-        Entry::List(_) => None,
+        PlaceEntry::Object(object) => Some(DiskLookup::Object { object, outdated }),
+        PlaceEntry::File(object, body) => Some(DiskLookup::File { object, body, outdated }),
+        PlaceEntry::List(_) => None,
     }
 }
 

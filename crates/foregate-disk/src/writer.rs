@@ -12,7 +12,7 @@ use crate::index::{Fingerprint, Ghosts};
 use crate::inner::Inner;
 use crate::place::Place;
 use crate::record::{self, Content, VariantList};
-use crate::segment::{Entry, Log, PerLog, Segment};
+use crate::segment::{ContentsEntry, Log, PerLog, Segment};
 use crate::stat::{add, get};
 
 /// A buffer of this length is written at once.
@@ -63,7 +63,7 @@ pub(crate) struct BigFile {
 struct OpenLog {
     slot: u16,
     segment: Arc<Segment>,
-    entries: Vec<Entry>,
+    entries: Vec<ContentsEntry>,
     /// Bytes on the disk; the buffer comes behind them.
     start: u64,
     buffer: Vec<u8>,
@@ -188,7 +188,7 @@ impl Writer {
             return Err(NotWritten);
         };
         open.segment.lowest.fetch_min(header.sequence.get(), Ordering::Relaxed);
-        open.entries.push(Entry { key, serial, offset, length, list });
+        open.entries.push(ContentsEntry { key, serial, offset, length, list });
         let place = place.with_hits(from.map_or(0, |from| from.hits().saturating_sub(1)));
         open.pending.push(Pending { fingerprint: Fingerprint::of(key), place, from });
         open.since.get_or_insert_with(Instant::now);
@@ -226,7 +226,7 @@ impl Writer {
     }
 
     /// Goes on with a segment of the process before, which was not sealed.
-    pub(crate) fn resume(&mut self, inner: &Inner, slot: u16, entries: Vec<Entry>, end: u64) {
+    pub(crate) fn resume(&mut self, inner: &Inner, slot: u16, entries: Vec<ContentsEntry>, end: u64) {
         let Some(segment) = inner.slots.read().get(slot).cloned() else { return };
         let log = segment.log;
         if self.logs[log].is_some() {

@@ -485,11 +485,11 @@ fn run(number: usize, run: impl FnOnce(&mut dyn Rewrite, Done) -> Done) -> Done 
     shared(|shared| shared.run(number, run))
 }
 
-type Document = DocumentContentHandlers<'static, lol_html::send::SendHandlerTypes>;
+type DocumentHandlers = DocumentContentHandlers<'static, lol_html::send::SendHandlerTypes>;
 
 /// The handlers that are not bound to an element.
-fn document_handlers(reads: Reads) -> Document {
-    let mut document = Document::default();
+fn document_handlers(reads: Reads) -> DocumentHandlers {
+    let mut document = DocumentHandlers::default();
     if reads.text {
         document = document.text(|chunk: &mut TextChunk<'_>| {
             shared(|shared| {

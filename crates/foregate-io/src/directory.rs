@@ -20,11 +20,11 @@ use crate::stat::{Counters, Stat};
 
 /// A directory, and the pool for all operations beneath it. Clones share both.
 #[derive(Clone, Debug)]
-pub struct Directory(Arc<Shared>);
+pub struct Directory(Arc<DirectoryCore>);
 
 /// The parts that files of the directory need too.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct DirectoryCore {
     pub(crate) blocking: BlockingDirectory,
     pool: Pool,
     pub(crate) counters: Arc<Counters>,
@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     pub(crate) slow: AtomicBool,
 }
 
-impl Shared {
+impl DirectoryCore {
     /// Performs an operation on a thread of the pool.
     pub(crate) fn submit<T: Send + 'static>(
         &self,
@@ -73,7 +73,7 @@ impl Directory {
     /// Those of open(2).
     pub fn with_faults(path: &Path, limits: Limits, faults: Option<Arc<dyn Faults>>) -> io::Result<Self> {
         let counters = Arc::new(Counters::default());
-        let shared = Shared {
+        let shared = DirectoryCore {
             blocking: BlockingDirectory::open_root(path, faults)?,
             pool: Pool::new(limits, Arc::clone(&counters)),
             counters,
@@ -181,7 +181,7 @@ impl Directory {
 }
 
 /// A file on another file system than that of the directory is not read on the calling thread.
-fn file(shared: &Arc<Shared>, raw: RawFile, opened: &Opened) -> File {
+fn file(shared: &Arc<DirectoryCore>, raw: RawFile, opened: &Opened) -> File {
     let fast = if raw.metadata().device == opened.device { opened.fast } else { Fast::No };
     File::new(raw, Arc::clone(shared), fast)
 }

@@ -9,7 +9,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::blocking::{Fast, meet};
-use crate::directory::Shared;
+use crate::directory::DirectoryCore;
 use crate::error::{Error, Result};
 use crate::faults::{Call, Faults};
 use crate::metadata::Metadata;
@@ -121,7 +121,7 @@ impl AsFd for RawFile {
 #[derive(Clone, Debug)]
 pub struct File {
     raw: Arc<RawFile>,
-    directory: Arc<Shared>,
+    directory: Arc<DirectoryCore>,
     fast: Fast,
 }
 
@@ -129,7 +129,7 @@ pub struct File {
 static WITHOUT_CACHESTAT: AtomicBool = AtomicBool::new(false);
 
 impl File {
-    pub(crate) fn new(raw: RawFile, directory: Arc<Shared>, fast: Fast) -> Self {
+    pub(crate) fn new(raw: RawFile, directory: Arc<DirectoryCore>, fast: Fast) -> Self {
         Self { raw: Arc::new(raw), directory, fast }
     }
 

@@ -12,10 +12,10 @@ use crate::error::{Error, Result};
 /// The answer to an operation. Dropping it loses the answer alone.
 #[derive(Debug)]
 #[must_use = "the answer is lost if nobody awaits it"]
-pub struct Operation<T>(State<T>);
+pub struct Operation<T>(OperationState<T>);
 
 #[derive(Debug)]
-enum State<T> {
+enum OperationState<T> {
     Ready(Option<Result<T>>),
     Waiting(Arc<Slot<T>>),
 }
@@ -32,12 +32,12 @@ struct Content<T> {
 
 impl<T> Operation<T> {
     pub(crate) fn ready(result: Result<T>) -> Self {
-        Self(State::Ready(Some(result)))
+        Self(OperationState::Ready(Some(result)))
     }
 
     pub(crate) fn waiting() -> (Self, Arc<Slot<T>>) {
         let slot = Arc::new(Slot(Mutex::new(Content { result: None, waker: None })));
-        (Self(State::Waiting(Arc::clone(&slot))), slot)
+        (Self(OperationState::Waiting(Arc::clone(&slot))), slot)
     }
 
     /// The result, if it is there already. Otherwise the operation is given back.
@@ -46,8 +46,8 @@ impl<T> Operation<T> {
     /// The operation itself, if it is under way.
     pub fn now(mut self) -> std::result::Result<Result<T>, Self> {
         let result = match &mut self.0 {
-            State::Ready(result) => result.take(),
-            State::Waiting(slot) => slot.0.lock().result.take(),
+            OperationState::Ready(result) => result.take(),
+            OperationState::Waiting(slot) => slot.0.lock().result.take(),
         };
         result.ok_or(self)
     }
@@ -75,12 +75,12 @@ impl<T> Future for Operation<T> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         match &mut self.0 {
             // A future must not be polled behind its end; it answers with an error rather than by a panic.
-            State::Ready(result) => Poll::Ready(result.take().unwrap_or(Err(Error::Busy))),
-            State::Waiting(slot) => {
+            OperationState::Ready(result) => Poll::Ready(result.take().unwrap_or(Err(Error::Busy))),
+            OperationState::Waiting(slot) => {
                 let mut content = slot.0.lock();
                 if let Some(result) = content.result.take() {
                     drop(content);
-                    self.0 = State::Ready(None);
+                    self.0 = OperationState::Ready(None);
                     return Poll::Ready(result);
                 }
                 match &mut content.waker {

@@ -42,12 +42,12 @@ const IDLE: Duration = Duration::from_secs(10);
 const STACK: usize = 256 * 1024;
 
 #[derive(Debug)]
-pub(crate) struct Pool(Arc<Shared>);
+pub(crate) struct Pool(Arc<PoolCore>);
 
-struct Shared {
+struct PoolCore {
     limits: Limits,
     counters: Arc<Counters>,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     /// There is work, or the pool is closed.
     ready: Condvar,
     /// Work waits, or the pool is closed.
@@ -55,7 +55,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     queue: VecDeque<(Instant, Job)>,
     threads: usize,
     idle: usize,
@@ -65,13 +65,13 @@ struct State {
     closed: bool,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for PoolCore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Pool").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
 
-impl State {
+impl PoolState {
     fn oldest(&self) -> Option<Instant> {
         self.running.iter().flatten().min().copied()
     }
@@ -99,7 +99,7 @@ impl State {
 impl Pool {
     pub(crate) fn new(limits: Limits, counters: Arc<Counters>) -> Self {
         let (state, ready, waiting) = (Mutex::default(), Condvar::new(), Condvar::new());
-        Self(Arc::new(Shared { limits, counters, state, ready, waiting }))
+        Self(Arc::new(PoolCore { limits, counters, state, ready, waiting }))
     }
 
     pub(crate) fn submit(&self, job: Job) {
@@ -146,13 +146,13 @@ impl Drop for Pool {
 }
 
 /// `false` if the system gives no thread.
-fn start(shared: &Arc<Shared>, run: fn(&Shared)) -> bool {
+fn start(shared: &Arc<PoolCore>, run: fn(&PoolCore)) -> bool {
     let shared = Arc::clone(shared);
     let thread = thread::Builder::new().name("foregate-io".to_owned()).stack_size(STACK);
     thread.spawn(move || run(&shared)).is_ok()
 }
 
-fn worker(shared: &Shared) {
+fn worker(shared: &PoolCore) {
     let mut state = shared.state.lock();
     loop {
         let Some((since, job)) = state.queue.pop_front() else {
@@ -180,7 +180,7 @@ fn worker(shared: &Shared) {
 }
 
 /// Gives back work that has waited too long.
-fn watch(shared: &Shared) {
+fn watch(shared: &PoolCore) {
     let mut state = shared.state.lock();
     loop {
         let Some(&(since, _)) = state.queue.front() else {

@@ -275,7 +275,7 @@ pub struct Presented;
 
 /// See [`Presented`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum CredentialState {
     /// There are none, or none that can be understood.
     Nothing,
     /// They are wrong.
@@ -287,7 +287,7 @@ pub enum Found {
 }
 
 impl Value for Presented {
-    type Data = Found;
+    type Data = CredentialState;
     const NAME: &'static str = "basic-auth.presented";
     const ABOUT: &'static str = "The credentials before they are verified.";
 }
@@ -333,16 +333,16 @@ impl Step for LookUp {
     fn run(&self, users: &Users, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
         let (RequestFields(fields), Random(random)) = input;
         let found = match Credentials::of(fields) {
-            None => Found::Nothing,
-            Some(credentials) if users.is_light(credentials.user()) => {
-                users.verify(&credentials).map_or(Found::Wrong, |user| Found::Fits(user.into()))
-            }
+            None => CredentialState::Nothing,
+            Some(credentials) if users.is_light(credentials.user()) => users
+                .verify(&credentials)
+                .map_or(CredentialState::Wrong, |user| CredentialState::Fits(user.into())),
             Some(credentials) if users.cache.holds(&credentials, random) => {
-                Found::Fits(String::from_utf8_lossy(credentials.user()).into_owned())
+                CredentialState::Fits(String::from_utf8_lossy(credentials.user()).into_owned())
             }
-            Some(_) => Found::Open,
+            Some(_) => CredentialState::Open,
         };
-        let skip = if found == Found::Open { Steps::NONE } else { users.verify };
+        let skip = if found == CredentialState::Open { Steps::NONE } else { users.verify };
         ControlFlow::Continue((Emit(Some(found)), Skip(skip)))
     }
 }
@@ -365,7 +365,7 @@ impl Step for Verify {
 
     fn run(&self, users: &Users, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
         let (Read(found), RequestFields(fields), Random(random)) = input;
-        let open = found == Some(&Found::Open);
+        let open = found == Some(&CredentialState::Open);
         let credentials = if open { Credentials::of(fields) } else { None };
         let user = credentials.and_then(|credentials| {
             let user = users.verify(&credentials)?;
@@ -397,9 +397,9 @@ impl Step for BasicAuth {
     fn run(&self, users: &Users, input: Self::In<'_>) -> ControlFlow<Self::Stop, Self::Out> {
         let (Read(found), Read(verified)) = input;
         let user = match (found, verified) {
-            (Some(Found::Fits(user)), _) | (_, Some(user)) => user,
+            (Some(CredentialState::Fits(user)), _) | (_, Some(user)) => user,
             (found, None) => {
-                let missing = matches!(found, None | Some(Found::Nothing));
+                let missing = matches!(found, None | Some(CredentialState::Nothing));
                 let why = if missing { "no credentials" } else { "wrong credentials" };
                 let notes = Vec::from([Note { name: "basic-auth".into(), value: why.into() }]);
                 let response = Response::new(401)

@@ -161,9 +161,9 @@ fn read_share(argument: &Argument) -> Result<u32, Problem> {
 
 /// Where a request goes.
 #[derive(Debug)]
-pub struct Group;
+pub struct CanaryGroup;
 
-/// See [`Group`].
+/// See [`CanaryGroup`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// To the other upstream.
@@ -172,7 +172,7 @@ pub enum Side {
     Stable,
 }
 
-impl Value for Group {
+impl Value for CanaryGroup {
     type Data = Side;
     const NAME: &'static str = "canary.group";
     const ABOUT: &'static str = "Where a request goes: `canary` or `stable`.";
@@ -249,7 +249,7 @@ impl Step for Canary {
     type At = phase::RequestRewrite;
     type Settings = CanarySettings;
     type In<'r> = (View<'r>, RequestFields<'r>, Random);
-    type Out = (Emit<Group>, Emit<Drawn>);
+    type Out = (Emit<CanaryGroup>, Emit<Drawn>);
     type Stop = Never;
     const NAME: &'static str = "canary";
     const ABOUT: &'static str = "Decides which requests go to another upstream.";
@@ -269,7 +269,7 @@ pub struct CanaryUpstream;
 impl Step for CanaryUpstream {
     type At = phase::UpstreamSelect;
     type Settings = CanarySettings;
-    type In<'r> = (Read<'r, Group>,);
+    type In<'r> = (Read<'r, CanaryGroup>,);
     type Out = (ChooseUpstream,);
     type Stop = Never;
     const NAME: &'static str = "canary-upstream";

@@ -435,9 +435,9 @@ fn prefers_json(fields: &dyn Fields) -> bool {
 
 /// Asks for a page that an upstream has.
 #[derive(Debug, Default)]
-pub struct Ask;
+pub struct AskForPage;
 
-impl Step for Ask {
+impl Step for AskForPage {
     type At = phase::ResponseHeaders;
     type Settings = ErrorPages;
     type In<'r> = (Status, ResponseSource<'r>, RequestFields<'r>);
@@ -487,7 +487,7 @@ impl Step for Make {
     type Stop = Never;
     const NAME: &'static str = "error-pages-make";
     const ABOUT: &'static str = "Chooses the page for an error.";
-    const FILTERS: &'static [Filter] = Ask::FILTERS;
+    const FILTERS: &'static [Filter] = AskForPage::FILTERS;
 
     fn run(&self, settings: &ErrorPages, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
         let (Status(status), ResponseSource(source), RequestFields(request), Read(fetched)) = input;
@@ -596,7 +596,7 @@ impl Step for Serve {
     type Stop = Replace;
     const NAME: &'static str = "error-pages";
     const ABOUT: &'static str = "Sends the page for an error.";
-    const FILTERS: &'static [Filter] = Ask::FILTERS;
+    const FILTERS: &'static [Filter] = AskForPage::FILTERS;
 
     fn run(&self, settings: &ErrorPages, input: Self::In<'_>) -> ControlFlow<Replace, (EditResponse,)> {
         let (Status(status), ResponseSource(source), ResponseFields(response), ..) = input;

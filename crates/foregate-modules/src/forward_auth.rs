@@ -243,12 +243,12 @@ impl Value for SeveralCredentials {
 
 /// Asks.
 #[derive(Debug, Default)]
-pub struct Ask;
+pub struct AskForAccess;
 
-type Request<'r> =
+type AccessRequest<'r> =
     (Method<'r>, Scheme<'r>, Authority<'r>, Path<'r>, Query<'r>, ClientAddress, RequestFields<'r>);
 
-impl Step for Ask {
+impl Step for AskForAccess {
     type At = phase::RequestIdentity;
     type Settings = ForwardAuthSettings;
     type In<'r> = (
@@ -287,7 +287,7 @@ impl Step for Ask {
 
 /// The request to the server. `None` if some part cannot be a field: an incomplete request could be
 /// allowed.
-fn question(settings: &ForwardAuthSettings, request: Request<'_>) -> Option<FetchRequest> {
+fn question(settings: &ForwardAuthSettings, request: AccessRequest<'_>) -> Option<FetchRequest> {
     fields(settings, request).map(|fields| FetchRequest {
         target: FetchTarget::Upstream(settings.upstream),
         authority: settings.host.clone(),
@@ -299,7 +299,7 @@ fn question(settings: &ForwardAuthSettings, request: Request<'_>) -> Option<Fetc
 }
 
 /// The fields for the server; `None` if some part cannot be a field.
-fn fields(settings: &ForwardAuthSettings, request: Request<'_>) -> Option<Vec<Field>> {
+fn fields(settings: &ForwardAuthSettings, request: AccessRequest<'_>) -> Option<Vec<Field>> {
     let (Method(method), Scheme(scheme), Authority(authority), Path(path), Query(query), client, fields) =
         request;
     let (ClientAddress(client), RequestFields(fields)) = (client, fields);

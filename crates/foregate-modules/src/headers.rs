@@ -399,9 +399,9 @@ fn field(name: &Argument) -> Result<Field, Problem> {
 
 /// Changes requests.
 #[derive(Debug, Default)]
-pub struct Request;
+pub struct EditRequestFields;
 
-impl Step for Request {
+impl Step for EditRequestFields {
     type At = phase::RequestRewrite;
     type Settings = HeaderSettings;
     type In<'r> = (View<'r>,);

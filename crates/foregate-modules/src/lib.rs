@@ -68,7 +68,7 @@ foregate_module::pipeline! {
         maintenance::Maintenance,
         rate_limit::RateLimit<rate_limit::Identity>,
         cors::RecognisePreflight,
-        forward_auth::Ask,
+        forward_auth::AskForAccess,
         forward_auth::AskOthers,
         jwt::AskForKeys,
         // request-security: rules first, so that they can leave out the others
@@ -90,7 +90,7 @@ foregate_module::pipeline! {
         // request-rewrite
         static_answers::Answer,
         canary::Canary,
-        headers::Request,
+        headers::EditRequestFields,
         rules::ChangeRequest,
         rules::EvaluateRewrite,
         rules::StopRewrite,
@@ -104,7 +104,7 @@ foregate_module::pipeline! {
         rules::ReplaceResponse,
         rules::ChangeResponse,
         request_id::Tell,
-        error_pages::Ask,
+        error_pages::AskForPage,
         headers::Response,
         forward_auth::ToClient,
         canary::CanaryCookie,

@@ -249,11 +249,11 @@ static ANSWER_PROPS: [Prop; 3] = [
 ];
 
 /// Answers by path.
-pub struct Answers {
+pub struct StaticAnswers {
     documents: BTreeMap<Box<[u8]>, Document>,
 }
 
-impl FromNode for Answers {
+impl FromNode for StaticAnswers {
     const KEY: Option<&'static Key> = Some(&ANSWER_KEY);
 
     fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
@@ -308,7 +308,7 @@ pub struct Answer;
 impl Step for Answer {
     // After all access control: files of a closed site stay closed.
     type At = phase::RequestRewrite;
-    type Settings = Answers;
+    type Settings = StaticAnswers;
     type In<'r> = (Method<'r>, Path<'r>, RequestFields<'r>);
     type Out = ();
     type Stop = Respond;
@@ -316,7 +316,7 @@ impl Step for Answer {
     const ABOUT: &'static str = "Answers paths with texts of the configuration.";
     const FILTERS: &'static [Filter] = &[];
 
-    fn run(&self, settings: &Answers, input: Self::In<'_>) -> ControlFlow<Respond, ()> {
+    fn run(&self, settings: &StaticAnswers, input: Self::In<'_>) -> ControlFlow<Respond, ()> {
         let (Method(method), Path(path), RequestFields(fields)) = input;
         match settings.documents.get(path).filter(|_| reads(method)) {
             Some(document) => ControlFlow::Break(Respond(document.answer(fields))),

@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// A request of an administrator.
 #[derive(Debug)]
-pub enum Request {
+pub enum AdminRequest {
     /// Read the configuration again; the answer says why it was refused.
     Reload(oneshot::Sender<Result<(), String>>),
     /// How the process is.
@@ -48,18 +48,18 @@ pub enum Request {
 
 /// The clients of one endpoint. A new one never waits for those that have asked nothing.
 #[derive(Default)]
-struct Clients(VecDeque<Client>);
+struct Clients(VecDeque<AdminClient>);
 
-struct Client {
-    asked: Asked,
+struct AdminClient {
+    asked: ServingFlag,
     task: JoinHandle<()>,
 }
 
 /// True while a client's request is being served.
 #[derive(Clone, Default)]
-struct Asked(Arc<AtomicBool>);
+struct ServingFlag(Arc<AtomicBool>);
 
-impl Asked {
+impl ServingFlag {
     fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -71,11 +71,11 @@ impl Asked {
 
 impl Clients {
     /// Serves one more. Where there are too many, the one that has asked nothing for longest goes.
-    async fn admit<F: Future<Output = ()> + Send + 'static>(&mut self, serve: impl FnOnce(Asked) -> F) {
+    async fn admit<F: Future<Output = ()> + Send + 'static>(&mut self, serve: impl FnOnce(ServingFlag) -> F) {
         self.0.retain(|client| !client.task.is_finished());
         while self.0.len() >= CLIENTS {
             let idle = self.0.iter().position(|client| !client.asked.get());
-            if let Some(Client { task, .. }) = idle.and_then(|oldest| self.0.remove(oldest)) {
+            if let Some(AdminClient { task, .. }) = idle.and_then(|oldest| self.0.remove(oldest)) {
                 task.abort();
                 // An error says that it was aborted.
                 let _ = task.await;
@@ -84,20 +84,20 @@ impl Clients {
                 self.0.retain(|client| !client.task.is_finished());
             }
         }
-        let asked = Asked::default();
+        let asked = ServingFlag::default();
         let task = tokio::spawn(serve(asked.clone()));
-        self.0.push_back(Client { asked, task });
+        self.0.push_back(AdminClient { asked, task });
     }
 }
 
 /// Serves the admin socket: one line of JSON in, one line out.
-pub async fn serve(listener: UnixListener, requests: mpsc::Sender<Request>, proxy: Arc<Proxy>) {
+pub async fn serve(listener: UnixListener, requests: mpsc::Sender<AdminRequest>, proxy: Arc<Proxy>) {
     let mut clients = Clients::default();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let (requests, proxy) = (requests.clone(), Arc::clone(&proxy));
-                let serve = |asked: Asked| async move {
+                let serve = |asked: ServingFlag| async move {
                     if let Err(error) = answer(stream, requests, &proxy, &asked).await {
                         tracing::debug!(%error, "admin client");
                     }
@@ -111,9 +111,9 @@ pub async fn serve(listener: UnixListener, requests: mpsc::Sender<Request>, prox
 
 async fn answer(
     stream: UnixStream,
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<AdminRequest>,
     proxy: &Arc<Proxy>,
-    asked: &Asked,
+    asked: &ServingFlag,
 ) -> io::Result<()> {
     let credentials = stream.peer_cred()?;
     let own = rustix::process::geteuid().as_raw();
@@ -130,7 +130,7 @@ async fn answer(
     stream.write_all(line.as_bytes()).await
 }
 
-async fn reply(line: &[u8], requests: &mpsc::Sender<Request>, proxy: &Arc<Proxy>) -> String {
+async fn reply(line: &[u8], requests: &mpsc::Sender<AdminRequest>, proxy: &Arc<Proxy>) -> String {
     let request = serde_json::from_slice::<serde_json::Value>(line).unwrap_or_default();
     let Some(verb) = request.get("verb").and_then(serde_json::Value::as_str) else {
         return refusal("expected one line such as {\"verb\":\"reload\"}");
@@ -147,7 +147,7 @@ async fn reply(line: &[u8], requests: &mpsc::Sender<Request>, proxy: &Arc<Proxy>
         "migrate" => return migration::reply(proxy),
         "status" => {
             let (answer, answered) = oneshot::channel();
-            if requests.send(Request::Status(answer)).await.is_ok()
+            if requests.send(AdminRequest::Status(answer)).await.is_ok()
                 && let Ok(status) = answered.await
             {
                 return format!("{status}\n");
@@ -161,7 +161,7 @@ async fn reply(line: &[u8], requests: &mpsc::Sender<Request>, proxy: &Arc<Proxy>
         }
     }
     let (answer, answered) = oneshot::channel();
-    if requests.send(Request::Reload(answer)).await.is_err() {
+    if requests.send(AdminRequest::Reload(answer)).await.is_err() {
         return refusal("the proxy is stopping");
     }
     match answered.await {
@@ -210,7 +210,7 @@ pub async fn serve_metrics(listener: Listener, proxy: Arc<Proxy>) {
             Ok((socket, _)) => {
                 let proxy = Arc::clone(&proxy);
                 let watched_by = Arc::clone(&proxy.metrics);
-                let serve = |asked: Asked| async move {
+                let serve = |asked: ServingFlag| async move {
                     // A client that fails or dawdles is its own loss.
                     let _ = timeout(PATIENCE, metrics(socket, &proxy, &asked)).await;
                 };
@@ -221,7 +221,7 @@ pub async fn serve_metrics(listener: Listener, proxy: Arc<Proxy>) {
     }
 }
 
-async fn metrics(socket: Socket, proxy: &Proxy, asked: &Asked) -> io::Result<()> {
+async fn metrics(socket: Socket, proxy: &Proxy, asked: &ServingFlag) -> io::Result<()> {
     let mut socket = BufReader::new(socket);
     let mut head = Vec::new();
     let mut limited = (&mut socket).take(LONGEST_REQUEST);

@@ -10,8 +10,8 @@ use foregate_module::Pipeline;
 use crate::routing::SiteTable;
 use crate::settings::automatic::Automatic;
 use crate::settings::{
-    AccessLog, CacheStore, Fallback, Files, Limits, Listen, MEMORY_PER_WORKER, PassedNames, RoutePlan,
-    Timeouts, Upstream,
+    AccessLogSettings, CacheStore, Fallback, Files, Limits, Listen, MEMORY_PER_WORKER, PassedNames,
+    RoutePlan, Timeouts, UpstreamSettings,
 };
 
 /// One complete, validated configuration.
@@ -29,7 +29,7 @@ pub struct Settings {
     /// The admin socket (Unix, mode 0600), if any.
     pub admin: Option<PathBuf>,
     /// The access logs, those of all requests first.
-    pub access_logs: Vec<AccessLog>,
+    pub access_logs: Vec<AccessLogSettings>,
     /// Where bodies too long to be held in memory are kept; `None` means the system's folder for
     /// temporary files.
     pub temporary_folder: Option<PathBuf>,
@@ -42,7 +42,7 @@ pub struct Settings {
     /// Time limits towards clients.
     pub timeouts: Timeouts,
     /// Groups of origin servers, in the order of the file; routes refer to them by index.
-    pub upstreams: Vec<Arc<Upstream>>,
+    pub upstreams: Vec<Arc<UpstreamSettings>>,
     /// Folders whose files are served; routes refer to them by index.
     pub folders: Vec<Arc<Files>>,
     /// Sites with their routes, compiled.

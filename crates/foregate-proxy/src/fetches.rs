@@ -40,7 +40,7 @@ struct AnswerEntry {
 /// The upstream that a fetch goes to, known by all of its settings: its number, and its name, may
 /// mean another one after a reload.
 #[derive(Clone, PartialEq)]
-pub struct UpstreamKey(pub Arc<settings::Upstream>);
+pub struct UpstreamKey(pub Arc<settings::UpstreamSettings>);
 
 impl std::fmt::Debug for UpstreamKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

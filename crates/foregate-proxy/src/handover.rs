@@ -27,14 +27,14 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const NUMBER: usize = 8;
 
 /// A question for the metrics of the other generations.
-pub type Question = oneshot::Sender<Vec<String>>;
+pub type MetricsQuestion = oneshot::Sender<Vec<String>>;
 
 /// Whether this process accepts connections, and passes some of them on.
 #[derive(Debug)]
 pub struct Handover {
     accepting: watch::Sender<bool>,
     passage: ArcSwapOption<Passage>,
-    others: ArcSwapOption<mpsc::Sender<Question>>,
+    others: ArcSwapOption<mpsc::Sender<MetricsQuestion>>,
 }
 
 impl Default for Handover {
@@ -76,7 +76,7 @@ impl Handover {
     }
 
     /// Other generations are asked for their metrics here.
-    pub fn set_others(&self, others: mpsc::Sender<Question>) {
+    pub fn set_others(&self, others: mpsc::Sender<MetricsQuestion>) {
         self.others.store(Some(Arc::new(others)));
     }
 

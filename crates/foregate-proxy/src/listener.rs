@@ -16,9 +16,9 @@ use socket2::{Domain, Protocol, SockRef, Type};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
 
-use crate::connection::{self, Accepted, Active};
+use crate::connection::{self, AcceptedConnection, ActiveConnection};
 use crate::handover::Passed;
-use crate::limits::clients::Place;
+use crate::limits::clients::ConnectionPlace;
 use crate::limits::descriptors;
 use crate::limits::pressure;
 use crate::proxy::Proxy;
@@ -339,7 +339,7 @@ fn pass(
 
 /// The place of a connection that has been accepted. Another listener may have taken the last one
 /// meanwhile: then it is waited for the next. `None`: there is none, and the listener stops.
-async fn place(proxy: &Proxy, stop: &mut watch::Receiver<bool>) -> Option<Place> {
+async fn place(proxy: &Proxy, stop: &mut watch::Receiver<bool>) -> Option<ConnectionPlace> {
     loop {
         let most = most(proxy);
         if let Some(place) = proxy.registry.place(most) {
@@ -364,7 +364,7 @@ fn spawn(
     proxy: &Arc<Proxy>,
     settings: &watch::Receiver<Arc<Listen>>,
     id: usize,
-    place: Place,
+    place: ConnectionPlace,
     Arrival { socket, remote, local }: Arrival,
     stop: &watch::Receiver<bool>,
 ) {
@@ -390,7 +390,13 @@ fn spawn(
     }
     let local = local.or_else(|| socket.local_address());
     let served_by = registered.task();
-    let accepted = Accepted { socket, remote, local, registered, active: Active::new(&proxy.metrics) };
+    let accepted = AcceptedConnection {
+        socket,
+        remote,
+        local,
+        registered,
+        active: ActiveConnection::new(&proxy.metrics),
+    };
     let task = connection::serve(Arc::clone(proxy), listen, accepted);
     let task = tokio::spawn(Watched::new(task, Arc::clone(&proxy.metrics)));
     served_by.is(task.abort_handle());

@@ -15,7 +15,7 @@ use crate::limits::pressure;
 use crate::sys;
 
 /// A piece of work. It catches its own panics.
-type Job = Box<dyn FnOnce() + Send>;
+type OffloadJob = Box<dyn FnOnce() + Send>;
 
 /// Pieces of work that one client may have in the queue or on a thread where others of it are
 /// better refused at once: wrong passwords from one address must not keep everybody else from being
@@ -57,37 +57,37 @@ pub const LONG_BODY: usize = 64 << 10;
 /// The threads, which are started with the first piece of work, and their queue.
 #[derive(Debug)]
 pub struct Offload {
-    queue: Arc<Queue>,
+    queue: Arc<OffloadQueue>,
     threads: usize,
     limit: AtomicUsize,
     started: AtomicBool,
     metrics: Arc<Metrics>,
 }
 
-struct Queue {
+struct OffloadQueue {
     jobs: Mutex<Jobs>,
     /// Jobs that wait or have a place.
     taken: AtomicUsize,
     /// The counts of each client: waiting, and on a thread.
-    clients: Mutex<HashMap<Account, Counts, foldhash::fast::RandomState>>,
+    clients: Mutex<HashMap<Account, PatienceCounts, foldhash::fast::RandomState>>,
     ready: Condvar,
     closed: AtomicBool,
 }
 
 /// Pieces of work of one client, by their [`Patience`].
-type Counts = [usize; 3];
+type PatienceCounts = [usize; 3];
 
 /// Waiting work. Clients take turns, so that a client with much work only delays itself.
 #[derive(Default)]
 struct Jobs {
     /// Of each client that has any; those without an address are one.
-    clients: HashMap<Account, VecDeque<(Job, Instant)>, foldhash::fast::RandomState>,
+    clients: HashMap<Account, VecDeque<(OffloadJob, Instant)>, foldhash::fast::RandomState>,
     /// The clients in turn, once for each that has work.
     turns: VecDeque<Account>,
 }
 
 impl Jobs {
-    fn push(&mut self, client: Account, job: Job) {
+    fn push(&mut self, client: Account, job: OffloadJob) {
         let own = self.clients.entry(client).or_default();
         if own.is_empty() {
             self.turns.push_back(client);
@@ -95,7 +95,7 @@ impl Jobs {
         own.push_back((job, Instant::now()));
     }
 
-    fn pop(&mut self) -> Option<(Job, Instant)> {
+    fn pop(&mut self) -> Option<(OffloadJob, Instant)> {
         let client = self.turns.pop_front()?;
         let own = self.clients.get_mut(&client)?;
         let job = own.pop_front();
@@ -108,33 +108,33 @@ impl Jobs {
     }
 }
 
-impl std::fmt::Debug for Queue {
+impl std::fmt::Debug for OffloadQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Queue").field("taken", &self.taken).finish_non_exhaustive()
     }
 }
 
 /// A place in the queue.
-pub struct Place<'o> {
+pub struct QueuePlace<'o> {
     offload: &'o Offload,
     used: bool,
-    share: Option<Share>,
+    share: Option<ClientShare>,
     account: Account,
 }
 
 /// A place among those of its client, until the work is done.
-struct Share {
-    queue: Arc<Queue>,
+struct ClientShare {
+    queue: Arc<OffloadQueue>,
     account: Account,
     patience: Patience,
 }
 
-impl Drop for Share {
+impl Drop for ClientShare {
     fn drop(&mut self) {
         let mut clients = self.queue.clients.lock();
         if let Some(counts) = clients.get_mut(&self.account) {
             counts[self.patience as usize] -= 1;
-            if *counts == Counts::default() {
+            if *counts == PatienceCounts::default() {
                 clients.remove(&self.account);
             }
         }
@@ -144,7 +144,7 @@ impl Drop for Share {
 impl Offload {
     /// No thread yet. `limit` is how many pieces of work may wait.
     pub fn new(threads: usize, limit: usize, metrics: Arc<Metrics>) -> Self {
-        let queue = Queue {
+        let queue = OffloadQueue {
             jobs: Mutex::default(),
             taken: AtomicUsize::new(0),
             clients: Mutex::default(),
@@ -167,7 +167,7 @@ impl Offload {
 
     /// A place in the queue on the account of a client, unless the queue is full, or the client has
     /// too many already.
-    pub fn reserve(&self, account: Account, patience: Patience) -> Option<Place<'_>> {
+    pub fn reserve(&self, account: Account, patience: Patience) -> Option<QueuePlace<'_>> {
         let limit = self.limit.load(Ordering::Relaxed);
         // Where the queue is short, one piece for each thread to do, and one to wait.
         let few = part(limit, PART).max(2 * self.threads);
@@ -187,11 +187,11 @@ impl Offload {
             }
             *count += 1;
         }
-        let share = Share { queue: Arc::clone(&self.queue), account, patience };
+        let share = ClientShare { queue: Arc::clone(&self.queue), account, patience };
         let take = |taken: usize| (taken < limit).then_some(taken + 1);
         let reserved = self.queue.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         // Not `then_some`, which would make a place, and give one back, that was never taken.
-        reserved.is_ok().then(|| Place { offload: self, used: false, share: Some(share), account })
+        reserved.is_ok().then(|| QueuePlace { offload: self, used: false, share: Some(share), account })
     }
 
     /// Starts the threads. Whether there are any.
@@ -214,16 +214,16 @@ impl Offload {
     }
 }
 
-impl Place<'_> {
+impl QueuePlace<'_> {
     /// Puts the work into the queue.
-    pub fn submit(mut self, job: Job) {
+    pub fn submit(mut self, job: OffloadJob) {
         if !self.offload.start() {
             // The system has no thread for us: late is better than never.
             return job();
         }
         self.used = true;
         let (account, share) = (self.account, self.share.take());
-        let job: Job = Box::new(move || {
+        let job: OffloadJob = Box::new(move || {
             job();
             drop(share);
         });
@@ -233,7 +233,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         if !self.used {
             self.offload.queue.taken.fetch_sub(1, Ordering::Relaxed);
@@ -253,7 +253,7 @@ impl Drop for Offload {
 /// one that needs much. While workers take all there is, a tenth is left for heavy work.
 const NICE: i32 = 10;
 
-fn work(queue: &Queue, metrics: &Metrics) {
+fn work(queue: &OffloadQueue, metrics: &Metrics) {
     sys::yield_to_workers(NICE);
     loop {
         let mut jobs = queue.jobs.lock();
@@ -360,7 +360,7 @@ mod tests {
         let offload = Offload::new(1, 1000, Arc::default());
         let (told, there) = mpsc::channel();
         let (go, wait) = mpsc::channel::<()>();
-        let submit = |client: &str, job: Job| {
+        let submit = |client: &str, job: OffloadJob| {
             offload.reserve(of(client), Patience::Long).unwrap().submit(job);
         };
         submit("192.0.2.9", Box::new(move || wait.recv().unwrap()));

@@ -32,7 +32,7 @@ use crate::upstream::{Pools, Upstream, Upstreams};
 /// The part of the configuration that connections keep from their start. They outlive many reloads,
 /// and must not hold the rest of a configuration: 100,000 sites.
 #[derive(Debug)]
-pub struct Terms {
+pub struct ConnectionTerms {
     /// Limits of size and count.
     pub limits: Limits,
     /// Time limits towards clients.
@@ -54,7 +54,7 @@ pub struct Config {
     /// The certificates of the process.
     pub certificates: CertificateStore,
     /// The part that connections keep.
-    pub terms: Arc<Terms>,
+    pub terms: Arc<ConnectionTerms>,
     /// The limits of heads.
     pub head_limits: HeadLimits,
     /// In the order of the file: there are few, and requests over TLS look here.
@@ -102,7 +102,7 @@ impl Config {
         }
         let pools = Arc::clone(upstreams.pools());
         let upstreams = upstreams.build(&settings.upstreams, head_limits, old)?;
-        let terms = Terms { limits: settings.limits.clone(), timeouts: settings.timeouts.clone() };
+        let terms = ConnectionTerms { limits: settings.limits.clone(), timeouts: settings.timeouts.clone() };
         Ok(Self {
             certificates: certificates.clone(),
             terms: Arc::new(terms),

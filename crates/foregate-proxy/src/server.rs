@@ -26,7 +26,7 @@ use self::aside::Aside;
 use self::generations::{Membership, has_retired};
 use self::signals::Signals;
 pub use self::signals::catch_early;
-use self::sockets::{Bound, Side, SocketFile};
+use self::sockets::{Bound, SideSockets, SocketFile};
 pub use self::supervised::{Supervised, take_stdin};
 use crate::admin;
 use crate::configuration::Settings;
@@ -65,7 +65,7 @@ const AFTER_DRAIN: Duration = Duration::from_secs(10);
 const RETIRE_EVERY: Duration = Duration::from_millis(200);
 
 /// Where settings come from, asked for them on a thread that may wait.
-pub trait Source: Send + Sync {
+pub trait SettingsSource: Send + Sync {
     /// Reads and validates the configuration anew.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ pub trait Source: Send + Sync {
 }
 
 /// A configuration that is not in files of its own.
-impl<F: Fn() -> Result<Settings, String> + Send + Sync> Source for F {
+impl<F: Fn() -> Result<Settings, String> + Send + Sync> SettingsSource for F {
     fn read(&self) -> Result<Settings, String> {
         self()
     }
@@ -112,7 +112,7 @@ impl<F: Fn() -> Result<Settings, String> + Send + Sync> Source for F {
 
 /// Why settings are read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cause {
+enum ReloadCause {
     /// Somebody has asked for it.
     Asked,
     /// A file that the configuration refers to has changed.
@@ -128,7 +128,11 @@ enum Cause {
 ///
 /// A listener that cannot be bound, a file that cannot be used, or the system's refusal of threads
 /// or sockets.
-pub fn run(settings: Settings, source: Arc<dyn Source>, supervised: Option<Supervised>) -> io::Result<()> {
+pub fn run(
+    settings: Settings,
+    source: Arc<dyn SettingsSource>,
+    supervised: Option<Supervised>,
+) -> io::Result<()> {
     let inherited = sys::inherited_sockets();
     raise_descriptor_limit();
     keep_memory_out_of_dumps();
@@ -156,7 +160,7 @@ pub fn run(settings: Settings, source: Arc<dyn Source>, supervised: Option<Super
         // Before anything listens: a signal that comes early must not end the process without a
         // drain.
         let mut signals = Signals::new()?;
-        let mut server = Server::start(settings, source, inherited, supervised).await?;
+        let mut server = RunningServer::start(settings, source, inherited, supervised).await?;
         server.supervise(&mut signals).await;
         server.membership.farewell(&server.proxy).await;
         Ok::<_, io::Error>(server.logs)
@@ -167,13 +171,13 @@ pub fn run(settings: Settings, source: Arc<dyn Source>, supervised: Option<Super
     Ok(())
 }
 
-struct Server {
+struct RunningServer {
     proxy: Arc<Proxy>,
     upstreams: Upstreams,
     /// Changes with the servers of services.
     services: watch::Receiver<u64>,
     certificates: CertificateStore,
-    source: Arc<dyn Source>,
+    source: Arc<dyn SettingsSource>,
     logs: LogFiles,
     aside: Arc<Aside>,
     listening: HashMap<ListenAddress, Listening>,
@@ -184,8 +188,8 @@ struct Server {
     /// Files that were read into the configuration, and word of their changes.
     files: ConfiguredFiles,
     changed: mpsc::Receiver<()>,
-    requests: mpsc::Receiver<admin::Request>,
-    admin: mpsc::Sender<admin::Request>,
+    requests: mpsc::Receiver<admin::AdminRequest>,
+    admin: mpsc::Sender<admin::AdminRequest>,
     metrics_task: Option<(SocketAddr, JoinHandle<()>)>,
     admin_task: Option<(SocketFile, JoinHandle<()>)>,
     membership: Membership,
@@ -233,10 +237,10 @@ enum Stop {
     AtOnce,
 }
 
-impl Server {
+impl RunningServer {
     async fn start(
         mut settings: Settings,
-        source: Arc<dyn Source>,
+        source: Arc<dyn SettingsSource>,
         mut inherited: Vec<std::os::fd::OwnedFd>,
         mut supervised: Option<Supervised>,
     ) -> io::Result<Self> {
@@ -299,7 +303,7 @@ impl Server {
         }
         // A version on trial leaves these to the one that serves.
         let side = match server.membership.is_candidate {
-            true => Side::default(),
+            true => SideSockets::default(),
             false => server.bind_side(&config.settings)?,
         };
         server.apply(&config, bound, side);
@@ -318,7 +322,7 @@ impl Server {
     }
 
     /// Puts everything to work that can no longer fail.
-    fn apply(&mut self, config: &Arc<Config>, bound: Vec<Bound>, side: Side) {
+    fn apply(&mut self, config: &Arc<Config>, bound: Vec<Bound>, side: SideSockets) {
         let settings = &config.settings;
         let limit = settings.limits.connections.unwrap_or_else(default_connections);
         self.proxy.connection_limit.store(limit, Ordering::Relaxed);
@@ -361,7 +365,7 @@ impl Server {
         }
     }
 
-    fn apply_side(&mut self, settings: &Settings, side: Side) {
+    fn apply_side(&mut self, settings: &Settings, side: SideSockets) {
         if self.metrics_task.as_ref().is_some_and(|(address, _)| settings.metrics != Some(*address))
             && let Some((address, task)) = self.metrics_task.take()
         {
@@ -474,11 +478,11 @@ impl Server {
         loop {
             let (drain, drain_term) = self.timeouts();
             let (cause, answer) = tokio::select! {
-                _ = signals.hangup.recv() => (Cause::Asked, None),
+                _ = signals.hangup.recv() => (ReloadCause::Asked, None),
                 // A reload since then may have left no such file.
                 Some(()) = self.changed.recv() => match self.proxy.config().settings.watched.is_empty() {
                     true => continue,
-                    false => (Cause::Changed, None),
+                    false => (ReloadCause::Changed, None),
                 },
                 // The sender lives as long as the upstreams.
                 _ = self.services.changed() => {
@@ -486,8 +490,8 @@ impl Server {
                     continue;
                 }
                 Some(request) = self.requests.recv() => match request {
-                    admin::Request::Reload(answer) => (Cause::Asked, Some(answer)),
-                    admin::Request::Status(answer) => {
+                    admin::AdminRequest::Reload(answer) => (ReloadCause::Asked, Some(answer)),
+                    admin::AdminRequest::Status(answer) => {
                         // Whoever asked may be gone.
                         let _ = answer.send(self.status());
                         continue;
@@ -558,7 +562,7 @@ impl Server {
 
     /// Builds the new configuration beside the old one and swaps them; a refused one changes
     /// nothing.
-    async fn reload(&mut self, cause: Cause) -> Result<(), String> {
+    async fn reload(&mut self, cause: ReloadCause) -> Result<(), String> {
         crate::notify::reloading();
         let result = self.try_reload(cause).await;
         match &result {
@@ -575,7 +579,7 @@ impl Server {
         result
     }
 
-    async fn try_reload(&mut self, cause: Cause) -> Result<(), String> {
+    async fn try_reload(&mut self, cause: ReloadCause) -> Result<(), String> {
         if self.membership.is_candidate || self.proxy.handover.passage().is_some() {
             return Err("an upgrade is under way; reload again once it is over".to_owned());
         }
@@ -584,8 +588,8 @@ impl Server {
         }
         let source = Arc::clone(&self.source);
         let read = self.aside.run(move || match cause {
-            Cause::Asked => source.read(),
-            Cause::Changed => source.refresh(),
+            ReloadCause::Asked => source.read(),
+            ReloadCause::Changed => source.refresh(),
         });
         let settings = read.await.map_err(|_| "reading the configuration panicked".to_owned())??;
         let old = self.proxy.config();

@@ -25,15 +25,15 @@ use foregate_module::Plan;
 use crate::address::AddressBlock;
 
 pub use self::access_log::{
-    AccessLog, LOG_FIELDS, LineFormat, LogTarget, Rotation, SyslogServer, TemplatePart,
+    AccessLogSettings, LOG_FIELDS, LineFormat, LogTarget, Rotation, SyslogServer, TemplatePart,
 };
 use self::automatic::IssuedBy;
 pub use self::balance::{Balance, HashBy};
-pub use self::cache::{Cache, CacheDisk, CacheStore, RouteCache};
+pub use self::cache::{CacheDisk, CacheSettings, CacheStore, RouteCache};
 pub use self::conditions::{Entrance, OriginTimes, RouteConditions, RouteTimeouts};
 pub use self::fallback::{Fallback, FallbackReason, PassedNames, SHARE_WHOLE};
 pub use self::retry::{Elsewhere, NewPath, Retry, RetryOn};
-pub use self::servers::{Eject, HealthCheck, HttpProbe, Probe, Server, Statuses, Sticky};
+pub use self::servers::{Eject, HealthCheck, HttpProbe, Probe, ServerSettings, Statuses, Sticky};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -313,11 +313,11 @@ impl Default for Timeouts {
 
 /// A group of origin servers that are used alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Upstream {
+pub struct UpstreamSettings {
     /// Its name in the configuration, unique.
     pub name: Arc<str>,
     /// At least one.
-    pub servers: Vec<Server>,
+    pub servers: Vec<ServerSettings>,
     /// The nameservers that are asked for the names of its servers, in this order. Default
     /// (`None`): the system's, behind its hosts file.
     pub resolver: Option<Arc<[SocketAddr]>>,
@@ -370,9 +370,9 @@ pub struct Upstream {
     pub retry_budget_min: u32,
 }
 
-impl Upstream {
+impl UpstreamSettings {
     /// An upstream with default settings.
-    pub fn new(name: &str, servers: Vec<Server>) -> Self {
+    pub fn new(name: &str, servers: Vec<ServerSettings>) -> Self {
         Self {
             name: name.into(),
             servers,

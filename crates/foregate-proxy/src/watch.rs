@@ -127,9 +127,9 @@ fn settle(signals: &Receiver<()>) {
 }
 
 /// The identity of a file's content: modification time, length, number; `None` without a file.
-type Stamp = Option<(i64, i64, u64, u64)>;
+type WatchStamp = Option<(i64, i64, u64, u64)>;
 
-fn stamp(path: &Path) -> Stamp {
+fn stamp(path: &Path) -> WatchStamp {
     let meta = std::fs::metadata(path).ok()?;
     Some((meta.mtime(), meta.mtime_nsec(), meta.len(), meta.ino()))
 }
@@ -137,7 +137,7 @@ fn stamp(path: &Path) -> Stamp {
 /// Files that were read into the configuration. A change of one is told once.
 #[derive(Debug)]
 pub(crate) struct ConfiguredFiles {
-    stamps: Arc<Mutex<BTreeMap<PathBuf, Stamp>>>,
+    stamps: Arc<Mutex<BTreeMap<PathBuf, WatchStamp>>>,
     changed: mpsc::Sender<()>,
     watch: Option<FolderWatch>,
 }
@@ -181,7 +181,7 @@ impl ConfiguredFiles {
 }
 
 /// Returns true if any file has changed, and records the present state.
-fn look(stamps: &mut BTreeMap<PathBuf, Stamp>) -> bool {
+fn look(stamps: &mut BTreeMap<PathBuf, WatchStamp>) -> bool {
     let mut changed = false;
     for (file, known) in stamps {
         let now = stamp(file);

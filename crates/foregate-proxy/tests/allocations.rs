@@ -24,7 +24,7 @@ use foregate_proxy::configuration::Settings;
 use foregate_proxy::routing::{HostPattern, SiteTableBuilder};
 use foregate_proxy::server;
 use foregate_proxy::settings::{
-    AccessLog, Action, Listen, ListenAddress, Route, Server, SiteOptions, Upstream,
+    AccessLogSettings, Action, Listen, ListenAddress, Route, ServerSettings, SiteOptions, UpstreamSettings,
 };
 use parking_lot::Mutex;
 
@@ -241,8 +241,8 @@ fn settings(front: SocketAddr, origin: SocketAddr, access_log: Option<PathBuf>) 
     let mut settings = Settings::new(Arc::default());
     settings.workers = std::num::NonZeroUsize::new(2);
     settings.listeners.push(Listen::new(ListenAddress::Tcp(front)));
-    settings.access_logs.extend(access_log.map(AccessLog::json));
-    settings.upstreams.push(Arc::new(Upstream::new("origin", vec![Server::new(address)])));
+    settings.access_logs.extend(access_log.map(AccessLogSettings::json));
+    settings.upstreams.push(Arc::new(UpstreamSettings::new("origin", vec![ServerSettings::new(address)])));
     settings.sites = sites.build();
     settings
 }

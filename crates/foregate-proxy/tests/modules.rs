@@ -23,7 +23,8 @@ use foregate_proxy::configuration::Settings;
 use foregate_proxy::routing::{HostPattern, SiteTableBuilder};
 use foregate_proxy::server;
 use foregate_proxy::settings::{
-    AccessLog, Action, Listen, ListenAddress, Route, RoutePlan, Server, SiteOptions, Upstream,
+    AccessLogSettings, Action, Listen, ListenAddress, Route, RoutePlan, ServerSettings, SiteOptions,
+    UpstreamSettings,
 };
 
 macro_rules! step {
@@ -313,7 +314,7 @@ fn start(queue: usize) -> Front {
     sites.host(site, &HostPattern::Any).unwrap();
     let upstream = |name, address: SocketAddr| {
         let address = address.to_string().parse().unwrap();
-        Arc::new(Upstream::new(name, vec![Server::new(address)]))
+        Arc::new(UpstreamSettings::new(name, vec![ServerSettings::new(address)]))
     };
     let mut settings = Settings::new(pipeline);
     settings.workers = std::num::NonZeroUsize::new(1);
@@ -321,7 +322,7 @@ fn start(queue: usize) -> Front {
     settings.limits.offload_queue = queue;
     settings.listeners.push(Listen::new(ListenAddress::Tcp(address)));
     settings.metrics = Some(metrics);
-    settings.access_logs.push(AccessLog::json(log.clone()));
+    settings.access_logs.push(AccessLogSettings::json(log.clone()));
     settings.logs = vec![lines.clone()];
     settings.upstreams = vec![upstream("echo", echo()), upstream("silent", silent_address)];
     settings.sites = sites.build();

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use foregate_waf::body::{Documents, Limits, Sink, json};
+use foregate_waf::body::{BodyLimits, Documents, Sink, json};
 use foregate_waf::injection::{sqli, xss};
 use foregate_waf::scan::{Pattern, PatternOptions, Scan, ScanHits};
 use foregate_waf::transform::{Bytes, Transformation};
@@ -119,7 +119,9 @@ fn bodies(c: &mut Criterion) {
     let mut group = c.benchmark_group("body");
     group.throughput(Throughput::Bytes(body.len() as u64));
     group.bench_function("JSON of 720 values", |b| {
-        b.iter(|| json(black_box(body.as_bytes()), Documents::One, true, &Limits::default(), &mut Nothing));
+        b.iter(|| {
+            json(black_box(body.as_bytes()), Documents::One, true, &BodyLimits::default(), &mut Nothing)
+        });
     });
     group.finish();
 }

@@ -63,7 +63,7 @@ struct Entry {
     main: bool,
 }
 
-type Map<K, V> = HashMap<K, V, BuildHasherDefault<KeyHasher>>;
+type ShardMap<K, V> = HashMap<K, V, BuildHasherDefault<KeyHasher>>;
 
 /// The memory of an entry beside its content: its slot in a map that is two thirds full, and its place in a queue.
 const ENTRY: usize = (size_of::<Key>() + size_of::<Entry>() + 1) * 3 / 2 + 2 * size_of::<Place>();
@@ -75,7 +75,7 @@ type Place = (Key, u32);
 /// One part of the tier.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
-    entries: Map<Key, Entry>,
+    entries: ShardMap<Key, Entry>,
     small: VecDeque<Place>,
     main: VecDeque<Place>,
     ghosts: Ghosts,
@@ -224,7 +224,7 @@ impl Shard {
 /// Keys of entries that went from the small queue, the oldest first.
 #[derive(Debug, Default)]
 struct Ghosts {
-    tickets: Map<u64, u32>,
+    tickets: ShardMap<u64, u32>,
     order: VecDeque<(u64, u32)>,
     ticket: u32,
 }

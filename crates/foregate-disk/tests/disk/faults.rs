@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use foregate_cache::{Purge, Strength, Tag};
-use foregate_disk::{DirectorySettings, Found};
+use foregate_disk::{DirectorySettings, DiskLookup};
 use foregate_io::{Call, Fault, Faults, Limits, wait};
 use foregate_wire::HeaderList;
 
@@ -151,7 +151,7 @@ fn a_disk_that_goes_on_failing_is_off_for_some_time() {
     let stat = scene.stat();
     assert!(stat.off && (5..=6).contains(&stat.errors), "{found} found, {stat:?}");
     let (key, text) = scene.key(1);
-    assert!(matches!(wait(scene.disk.get(key, &text, &HeaderList::new())), Found::Unavailable));
+    assert!(matches!(wait(scene.disk.get(key, &text, &HeaderList::new())), DiskLookup::Unavailable));
     assert!(!scene.disk.may_have(key));
 }
 
@@ -180,7 +180,7 @@ fn a_disk_that_hangs_delays_nobody() {
                 let (key, text) = scene.key(number);
                 let start = Instant::now();
                 let found = wait(scene.disk.get(key, &text, &HeaderList::new()));
-                if matches!(found, Found::Unavailable) && start.elapsed() < Duration::from_millis(200) {
+                if matches!(found, DiskLookup::Unavailable) && start.elapsed() < Duration::from_millis(200) {
                     fast.fetch_add(1, Ordering::Relaxed);
                 }
             });

@@ -80,9 +80,8 @@ fn a_kill_at_any_moment_leaves_a_store_that_is_right() {
         for number in 0..NUMBERS {
             let (key, text) = scene.key(number);
             let sequence = match wait(scene.disk.get(key, &text, &foregate_wire::HeaderList::new())) {
-                foregate_disk::Found::Object { object, .. } | foregate_disk::Found::File { object, .. } => {
-                    object.sequence().get()
-                }
+                foregate_disk::DiskLookup::Object { object, .. }
+                | foregate_disk::DiskLookup::File { object, .. } => object.sequence().get(),
                 _ => continue,
             };
             found += 1;

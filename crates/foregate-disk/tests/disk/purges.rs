@@ -1,7 +1,7 @@
 //! Purges count at once, and in the next process.
 
 use foregate_cache::{Purge, Sequence, Strength, Tag, Uri};
-use foregate_disk::Found;
+use foregate_disk::DiskLookup;
 use foregate_io::wait;
 use foregate_wire::{HeaderList, Scheme};
 
@@ -31,7 +31,7 @@ fn purges_by_tag_key_prefix_and_site_survive_restarts() {
         }
         let (key, text) = scene.key(5);
         let found = wait(scene.disk.get(key, &text, &HeaderList::new()));
-        assert!(matches!(found, Found::Object { outdated: true, .. }), "a soft purge makes stale");
+        assert!(matches!(found, DiskLookup::Object { outdated: true, .. }), "a soft purge makes stale");
     };
     check(&scene);
     // Stored after the purge.

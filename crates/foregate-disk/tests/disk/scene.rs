@@ -9,7 +9,7 @@ use foregate_cache::{
     Asked, Body, CacheTime, Demands, Floors, Key, KeyParts, KeyText, Moment, Object, Policy, Response,
     Secret, Uri, store,
 };
-use foregate_disk::{DirectorySettings, Disk, Found, OpenError, Stat};
+use foregate_disk::{DirectorySettings, Disk, DiskLookup, OpenError, Stat};
 use foregate_io::wait;
 use foregate_wire::{HeaderList, Scheme};
 
@@ -135,11 +135,11 @@ impl Scene {
     pub fn get(&self, number: u64, language: Option<&str>) -> Option<(u64, usize)> {
         let (key, text) = self.key(number);
         let (object, bytes) = match wait(self.disk.get(key, &text, &request(language))) {
-            Found::Object { object, .. } => {
+            DiskLookup::Object { object, .. } => {
                 let bytes = object.body.pieces().concat();
                 (object, bytes)
             }
-            Found::File { object, body, .. } => {
+            DiskLookup::File { object, body, .. } => {
                 let mut bytes = Vec::new();
                 while (bytes.len() as u64) < body.len() {
                     // A body that breaks off is visible to the client.
@@ -147,7 +147,7 @@ impl Scene {
                 }
                 (object, bytes)
             }
-            Found::Nothing { .. } | Found::Unavailable => return None,
+            DiskLookup::Nothing { .. } | DiskLookup::Unavailable => return None,
         };
         assert_eq!(object.text(), text.as_bytes());
         let version = check(number, &bytes);

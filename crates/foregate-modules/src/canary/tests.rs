@@ -20,7 +20,7 @@ fn run(mut sample: Sample, settings: &CanarySettings) -> Sample {
     sample.status = Some(200);
     sample.run(&CanaryCookie, settings);
     let chosen = sample.upstream == Some(UpstreamId(1));
-    assert_eq!(chosen, sample.value::<Group>() == Some(&Side::Canary));
+    assert_eq!(chosen, sample.value::<CanaryGroup>() == Some(&Side::Canary));
     sample
 }
 

@@ -33,7 +33,7 @@ fn serve(
     settings: &ErrorPages,
     answer: impl FnOnce(&FetchRequest) -> FetchResult,
 ) -> Option<Response> {
-    sample.run(&Ask, settings);
+    sample.run(&AskForPage, settings);
     if let Some(answer) = sample.value::<Fetch<PageFetch>>().map(answer) {
         sample.put::<Fetched<PageFetch>>(answer);
     }

@@ -86,7 +86,7 @@ impl Step for AskOthers {
 }
 
 /// The answers about the other paths.
-pub(super) type Answers<'r> = (
+pub(super) type ReadingAnswers<'r> = (
     OtherPaths<'r>,
     Read<'r, Fetched<Other<0>>>,
     Read<'r, Fetched<Other<1>>>,
@@ -96,7 +96,9 @@ pub(super) type Answers<'r> = (
 );
 
 /// Each other path with its answer, which is missing where it was not asked about. `None` if there are too many.
-pub(super) fn each(answers: Answers<'_>) -> Option<impl Iterator<Item = (&[u8], Option<&FetchResult>)>> {
+pub(super) fn each(
+    answers: ReadingAnswers<'_>,
+) -> Option<impl Iterator<Item = (&[u8], Option<&FetchResult>)>> {
     let (OtherPaths(paths), Read(a), Read(b), Read(c), Read(d), Read(e)) = answers;
     let paths = paths.filter(|paths| paths.len() <= MOST)?;
     Some(paths.iter().map(|path| &**path).zip([a, b, c, d, e]))

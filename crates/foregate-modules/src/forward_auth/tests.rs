@@ -19,7 +19,7 @@ fn read(node: Node) -> Result<ForwardAuthSettings, Problem> {
 }
 
 fn asked(sample: &mut Sample, settings: &ForwardAuthSettings) -> Option<FetchRequest> {
-    assert_eq!(sample.run(&Ask, settings), Verdict::Continue);
+    assert_eq!(sample.run(&AskForAccess, settings), Verdict::Continue);
     sample.value::<Fetch<Question>>().cloned()
 }
 

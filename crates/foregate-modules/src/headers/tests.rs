@@ -78,7 +78,7 @@ fn fixed_lines_are_done_in_their_order() {
     let mut sample =
         Sample::get("/").field("c", "").response(500).response_field("c", "").response_field("D", "");
     assert_eq!(sample.run(&Response, &headers), Verdict::Continue);
-    assert_eq!(sample.run(&Request, &headers), Verdict::Continue);
+    assert_eq!(sample.run(&EditRequestFields, &headers), Verdict::Continue);
     assert_eq!(shown(&sample.response), ["a: 1", "a: 2", "b: 4"]);
     assert_eq!(shown(&sample.request), ["c: "]);
 }
@@ -99,14 +99,14 @@ fn what_is_spoken_of_does_not_come_in_trailers() {
             read(&[node("headers").with_child(block)]).unwrap()
         };
         let headers = of("request");
-        assert!(<Request as Step>::sweeps(&headers) && !<Response as Step>::sweeps(&headers));
-        let keeps = |name: &str| Request.keeps(&headers, Swept::Trailers, name.as_bytes());
+        assert!(<EditRequestFields as Step>::sweeps(&headers) && !<Response as Step>::sweeps(&headers));
+        let keeps = |name: &str| EditRequestFields.keeps(&headers, Swept::Trailers, name.as_bytes());
         for name in ["x-debug", "X_Debug", "x-set", "x-made", "X-Made", "x_default", "x-added"] {
             assert!(!keeps(name), "{name} {when:?}");
         }
         assert!(keeps("x-debugger") && keeps("x-other"));
         let headers = of("response");
-        assert!(!<Request as Step>::sweeps(&headers) && <Response as Step>::sweeps(&headers));
+        assert!(!<EditRequestFields as Step>::sweeps(&headers) && <Response as Step>::sweeps(&headers));
         let keeps = |swept, name: &str| Response.keeps(&headers, swept, name.as_bytes());
         for (name, interim, trailer) in [
             ("X-Debug", when.is_some(), false),
@@ -137,13 +137,13 @@ fn values_are_made_by_expressions() {
     );
     let headers = read(&[node("headers").with_child(request)]).unwrap();
     let mut sample = Sample::get("/p").field("y", "theirs").field("Y", "theirs");
-    sample.run(&Request, &headers);
+    sample.run(&EditRequestFields, &headers);
     assert_eq!(shown(&sample.request), ["x: first", "x: /p", "z: /p"]);
     // An invalid value cannot break out of the field, and removes the client's value.
     for path in ["/a\r\nx: y", &"/".repeat(VALUE_LIMIT + 1), ""] {
         let mut sample = Sample::get("/").field("z", "theirs");
         sample.path = path.into();
-        sample.run(&Request, &headers);
+        sample.run(&EditRequestFields, &headers);
         assert_eq!(shown(&sample.request), ["x: first"]);
     }
 }
@@ -153,7 +153,7 @@ fn what_comes_to_nothing_adds_nothing() {
     let lines = [made("add", "x", "absent"), made("default", "y", "absent"), made("default", "z", "path")];
     let headers = read(&[node("headers").with_child(block("request", &lines))]).unwrap();
     let mut sample = Sample::get("/p").field("x", "theirs").field("z", "theirs");
-    sample.run(&Request, &headers);
+    sample.run(&EditRequestFields, &headers);
     assert_eq!(shown(&sample.request), ["x: theirs", "z: theirs"]);
 }
 

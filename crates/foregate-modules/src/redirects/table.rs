@@ -34,7 +34,7 @@ struct Entry {
 
 /// The target of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found<'t> {
+pub(super) struct RedirectTarget<'t> {
     pub(super) target: &'t [u8],
     pub(super) status: u16,
     pub(super) keeps_query: bool,
@@ -140,10 +140,10 @@ pub(super) struct RedirectTable {
 
 impl RedirectTable {
     /// The target for a request. A source with this host comes before one without.
-    pub(super) fn find(&self, host: &str, path: &[u8]) -> Option<Found<'_>> {
+    pub(super) fn find(&self, host: &str, path: &[u8]) -> Option<RedirectTarget<'_>> {
         let with_host = if self.has_hosts { self.number(host.as_bytes(), path) } else { None };
         let entry = self.entries.get(with_host.or_else(|| self.number(b"", path))?)?;
-        Some(Found {
+        Some(RedirectTarget {
             target: self.part(entry, entry.host as usize + entry.path as usize, entry.target as usize),
             status: entry.status & !KEEPS_QUERY,
             keeps_query: entry.status & KEEPS_QUERY != 0,

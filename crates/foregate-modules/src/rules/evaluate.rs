@@ -10,7 +10,7 @@ use foregate_module::settings::UpstreamId;
 use foregate_module::{Doubt, Edit, Edits, Exchange, Note, Response, Steps, Text, Value, View};
 
 use super::Variables;
-use super::settings::{Action, Change, Group, Rule};
+use super::settings::{Action, Change, PhaseRules, Rule};
 use crate::redirects;
 
 /// The decisions of a phase's rules, for the steps that carry them out.
@@ -44,7 +44,7 @@ pub(super) struct Evaluation {
 
 /// Evaluates the rules of a phase, with variables in the value `V`; `before` are those of earlier phases.
 pub(super) fn evaluate<V: Value<Data = Variables>>(
-    group: &Group,
+    group: &PhaseRules,
     view: View<'_>,
     before: Option<&Variables>,
 ) -> Evaluation {

@@ -22,9 +22,9 @@ const NAME_LIMIT: usize = 64;
 /// The rules of a route.
 #[derive(Default)]
 pub struct Rules {
-    pub(super) request: Group,
-    pub(super) rewrite: Group,
-    pub(super) response: Group,
+    pub(super) request: PhaseRules,
+    pub(super) rewrite: PhaseRules,
+    pub(super) response: PhaseRules,
     /// Names of request fields that rules set or remove.
     pub(super) of_requests: Names,
     /// Names of response fields that rules set or remove.
@@ -33,12 +33,12 @@ pub struct Rules {
 
 /// The rules of one phase.
 #[derive(Default)]
-pub(super) struct Group {
+pub(super) struct PhaseRules {
     pub(super) segments: Box<[Segment]>,
     pub(super) rules: Box<[Rule]>,
 }
 
-impl Group {
+impl PhaseRules {
     /// Returns true if there is no rule.
     pub(super) fn is_empty(&self) -> bool {
         self.rules.is_empty()
@@ -304,7 +304,7 @@ fn group(
     when: When,
     context: &mut dyn Context,
     wrong: &mut Mistakes,
-) -> Group {
+) -> PhaseRules {
     let mut segments = Vec::new();
     let mut texts: Vec<Argument> = Vec::new();
     let (mut first, mut sets) = (0, false);
@@ -324,7 +324,7 @@ fn group(
         segments
             .extend(conditions(&texts, when, context, wrong).map(|all| Segment { first, conditions: all }));
     }
-    Group { segments: segments.into(), rules: rules.into_iter().map(|(_, rule)| rule).collect() }
+    PhaseRules { segments: segments.into(), rules: rules.into_iter().map(|(_, rule)| rule).collect() }
 }
 
 fn conditions(

@@ -5,9 +5,9 @@ use foregate_module::{Action, Response, Text, Verdict};
 
 use super::*;
 
-fn answers(nodes: &[Node]) -> Result<Answers, Problem> {
+fn answers(nodes: &[Node]) -> Result<StaticAnswers, Problem> {
     let files = Vec::from([("robots", b"from a file".to_vec())]);
-    Answers::from_nodes(nodes, &mut Literals { files, ..Literals::default() })
+    StaticAnswers::from_nodes(nodes, &mut Literals { files, ..Literals::default() })
 }
 
 fn answer(path: &str, text: &str) -> Node {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foregate_cache::{Floors, Key, KeyText, Object};
-use foregate_disk::{DirectorySettings, Disk, Fill, Found, Reason};
+use foregate_disk::{DirectorySettings, Disk, DiskLookup, Fill, Reason};
 use foregate_wire::HeaderList;
 use tokio::time::timeout;
 
@@ -52,8 +52,8 @@ pub(super) fn random_bytes() -> [u8; 16] {
 }
 
 /// Looks for a response on the disk, for as long as a client waits for it.
-pub(super) async fn get(disk: &Disk, key: Key, text: &KeyText, request: &HeaderList) -> Found {
-    timeout(PATIENCE, disk.get(key, text, request)).await.unwrap_or(Found::Unavailable)
+pub(super) async fn get(disk: &Disk, key: Key, text: &KeyText, request: &HeaderList) -> DiskLookup {
+    timeout(PATIENCE, disk.get(key, text, request)).await.unwrap_or(DiskLookup::Unavailable)
 }
 
 /// Stores an object on the disk, in the background.

@@ -24,7 +24,7 @@ use crate::message::request::Request;
 use crate::settings::{self, OriginTimes};
 use crate::time::clock;
 use crate::time::timer::Timer;
-use crate::upstream::{Addresses, Answer, Ask, Asker, Origin, Terms, Upstream};
+use crate::upstream::{Addresses, Answer, Ask, Asker, OpeningTerms, Origin, Upstream};
 
 /// Pieces that are taken from an origin at a time. Beyond, other tasks of the worker have their turn.
 const BURST: usize = 16;
@@ -37,7 +37,7 @@ pub struct Fill {
     /// The cache that it fills.
     pub cache: Arc<Cache>,
     /// The settings of the route.
-    pub settings: Arc<settings::Cache>,
+    pub settings: Arc<settings::CacheSettings>,
     /// The upstream that is asked.
     pub upstream: Arc<Upstream>,
     /// How long an origin may take.
@@ -111,7 +111,11 @@ impl Asker for FillAsks {
         if self.finished { Poll::Ready(true) } else { Poll::Pending }
     }
 
-    fn poll_deadline(&mut self, cx: &mut Context<'_>, _: &settings::Upstream) -> Poll<Result<(), Error>> {
+    fn poll_deadline(
+        &mut self,
+        cx: &mut Context<'_>,
+        _: &settings::UpstreamSettings,
+    ) -> Poll<Result<(), Error>> {
         let until = self.since + self.first_byte;
         self.timer.poll(cx, until).map(|()| Err(Error::FirstByteTimeout))
     }
@@ -126,7 +130,7 @@ impl Asker for FillAsks {
 }
 
 /// A response whose head has come.
-struct Arrived {
+struct FetchedResponse {
     origin: Origin,
     length: BodyLength,
     sent: Moment,
@@ -147,7 +151,7 @@ impl Fill {
     async fn run(mut self) {
         let upstream = Arc::clone(&self.upstream);
         let client = self.client.take();
-        let terms = Terms {
+        let terms = OpeningTerms {
             fresh: false,
             addresses: Addresses::NONE,
             behalf: self.behalf,
@@ -176,7 +180,7 @@ impl Fill {
                 Ok(answered) => answered,
                 Err(error) => return self.fail(error),
             };
-            let arrived = Arrived { origin, length, sent, received: self.cache.now(), sequence };
+            let arrived = FetchedResponse { origin, length, sent, received: self.cache.now(), sequence };
             self = match self.answered(arrived, &mut asks, &ask).await {
                 ControlFlow::Break(()) => return,
                 ControlFlow::Continue(fill) => fill,
@@ -196,7 +200,7 @@ impl Fill {
 
     async fn answered(
         mut self,
-        arrived: Arrived,
+        arrived: FetchedResponse,
         asks: &mut FillAsks,
         ask: &Ask<'_>,
     ) -> ControlFlow<(), Self> {
@@ -252,7 +256,12 @@ impl Fill {
     }
 
     /// The response is for the client that has caused the fetch, if it is still there. Others fetch for themselves.
-    fn hand_on(mut self, arrived: Arrived, head: ResponseHead, reason: Option<foregate_cache::NotStored>) {
+    fn hand_on(
+        mut self,
+        arrived: FetchedResponse,
+        head: ResponseHead,
+        reason: Option<foregate_cache::NotStored>,
+    ) {
         let is_error = matches!(head.status, 500 | 502 | 503 | 504);
         let handed = Handed::Origin(Box::new(head), arrived.origin, arrived.length, reason);
         let unwanted = match self.hand.take() {
@@ -270,7 +279,7 @@ impl Fill {
     }
 
     /// The origin says that the stored response is current.
-    fn validated(mut self, arrived: Arrived, asks: &FillAsks) -> ControlFlow<(), Self> {
+    fn validated(mut self, arrived: FetchedResponse, asks: &FillAsks) -> ControlFlow<(), Self> {
         let Some(stale) = self.stale.take() else { return ControlFlow::Break(()) };
         let asked = Asked { demands: &self.demands, headers: &self.fields, path: asks.request.path() };
         let response = Response {
@@ -304,7 +313,7 @@ impl Fill {
     /// Receives the body, for the followers and the store. One that is too long for the memory goes to a `file` on the disk meanwhile.
     async fn body(
         mut self,
-        mut arrived: Arrived,
+        mut arrived: FetchedResponse,
         (head, variant): (Arc<Stored>, Option<Key>),
         mut file: Option<foregate_disk::Fill>,
         ask: &Ask<'_>,

@@ -125,16 +125,16 @@ impl Store {
     ) -> StoreFound {
         let Some(disk) = &self.disk else { return StoreFound::Nothing(None) };
         match disk::get(disk, key, text, request).await {
-            foregate_disk::Found::Object { object, outdated } => {
+            foregate_disk::DiskLookup::Object { object, outdated } => {
                 let object = Arc::new(object);
                 self.memory.insert(Arc::clone(&object), now);
                 StoreFound::Hit(Hit { object, file: None, outdated })
             }
-            foregate_disk::Found::File { object, body, outdated } => {
+            foregate_disk::DiskLookup::File { object, body, outdated } => {
                 StoreFound::Hit(Hit { object: Arc::new(object), file: Some(body), outdated })
             }
-            foregate_disk::Found::Nothing { variant } => StoreFound::Nothing(variant),
-            foregate_disk::Found::Unavailable => StoreFound::Unavailable,
+            foregate_disk::DiskLookup::Nothing { variant } => StoreFound::Nothing(variant),
+            foregate_disk::DiskLookup::Unavailable => StoreFound::Unavailable,
         }
     }
 

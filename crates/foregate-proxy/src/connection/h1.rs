@@ -38,7 +38,7 @@ pub(super) fn serve(
     let timer = Timer::new(connection.terms.timeouts.head);
     let mut client = Client::new(Link::H1(link));
     client.half_close = connection.half_close;
-    let mut session = Session { connection, client, timer, requests: 0, began, cut: false };
+    let mut session = H1Session { connection, client, timer, requests: 0, began, cut: false };
     async move {
         // An idle connection consists of this small future alone; the state for requests is created
         // on demand.
@@ -51,7 +51,7 @@ pub(super) fn serve(
     }
 }
 
-struct Session {
+struct H1Session {
     connection: Connection,
     client: Client,
     timer: Timer,
@@ -74,7 +74,7 @@ enum NoHead {
 }
 
 /// Why no request follows soon.
-enum End {
+enum ConnectionEnd {
     /// There is nobody left to send anything to.
     Gone,
     /// The connection is to be closed, which may take so much.
@@ -83,7 +83,7 @@ enum End {
     Quiet,
 }
 
-impl Session {
+impl H1Session {
     fn link(&mut self) -> &mut H1Link {
         match &mut self.client.link {
             Link::H1(link) => link,
@@ -140,31 +140,31 @@ impl Session {
         // The client may take its time to go.
         scratch.give();
         match end {
-            End::Gone => return false,
-            End::Close(drain) => self.close(drain).await,
-            End::Quiet => return true,
+            ConnectionEnd::Gone => return false,
+            ConnectionEnd::Close(drain) => self.close(drain).await,
+            ConnectionEnd::Quiet => return true,
         }
         false
     }
 
-    async fn serve_each(&mut self, Scratch { request, response }: &mut Scratch) -> End {
+    async fn serve_each(&mut self, Scratch { request, response }: &mut Scratch) -> ConnectionEnd {
         let proxy = Arc::clone(&self.connection.proxy);
         let mut config = proxy.config_cache();
         loop {
             match self.exchange(config.load(), request, response).await {
-                Outcome::Abort => return End::Gone,
-                Outcome::Close => return End::Close(self.drain()),
+                Outcome::Abort => return ConnectionEnd::Gone,
+                Outcome::Close => return ConnectionEnd::Close(self.drain()),
                 Outcome::Reusable => {}
             }
             if !self.link().is_received() {
                 let mut drain = self.drain();
                 if !self.drain_body(&mut drain).await {
-                    return End::Close(drain);
+                    return ConnectionEnd::Close(drain);
                 }
             }
             request.shrink();
             if self.link().ahead().is_empty() && !self.wait(Some(LINGER)).await {
-                return if self.link().has_ended() { End::Gone } else { End::Quiet };
+                return if self.link().has_ended() { ConnectionEnd::Gone } else { ConnectionEnd::Quiet };
             }
         }
     }
@@ -220,7 +220,7 @@ impl Session {
         request.began = Some(began);
         let admitted = exchange::admit(request, &self.connection.peer, understood);
         exchange::serve(
-            exchange::Served {
+            exchange::ServedRequest {
                 proxy: &self.connection.proxy,
                 config,
                 peer: &self.connection.peer,

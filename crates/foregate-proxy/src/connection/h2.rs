@@ -16,14 +16,16 @@ use crate::configuration::Settings;
 use crate::error::Error;
 use crate::exchange::client::{Client, Peer};
 use crate::exchange::{self, Unserved};
-use crate::http2::{self, Arrived, Asked, COLLECT, ClientStream, HEADS, RefusedHead, Shared};
+use crate::http2::{
+    self, COLLECT, ClientStream, CompleteRequest, HEADS, NewStream, RefusedHead, SharedState,
+};
 use crate::limits::account::Account;
 use crate::limits::clients::{Holdings, Registered};
 use crate::limits::pressure;
 use crate::link::{H2Link, Link, LinkError, Received};
 use crate::message::request::HeadTerms;
 use crate::message::scratch::Scratch;
-use crate::proxy::{Proxy, Terms};
+use crate::proxy::{ConnectionTerms, Proxy};
 use crate::time::clock;
 use crate::time::poll_length::Watched;
 use crate::time::timer::Timer;
@@ -59,8 +61,8 @@ const BEGUN_IN_A_ROW: u32 = 16;
 pub(super) async fn serve(connection: Connection, stream: Stream) {
     let Connection { proxy, terms, peer, registered, born, .. } = connection;
     let windows = proxy.upload_windows.share(Account::of(peer.addresses.client.map(|client| client.ip())));
-    let mut session = Session {
-        shared: Shared::new(&terms.limits, registered.holdings().cloned(), Some(windows)),
+    let mut session = H2Session {
+        shared: SharedState::new(&terms.limits, registered.holdings().cloned(), Some(windows)),
         stream,
         input: Buffer::new(),
         held_back: false,
@@ -85,8 +87,8 @@ pub(super) async fn serve(connection: Connection, stream: Stream) {
     session.run().await;
 }
 
-struct Session {
-    shared: Arc<Shared>,
+struct H2Session {
+    shared: Arc<SharedState>,
     stream: Stream,
     /// Input that is an incomplete frame, or is held back.
     input: Buffer,
@@ -117,13 +119,13 @@ struct Session {
     ending: bool,
     peer: Arc<Peer>,
     proxy: Arc<Proxy>,
-    terms: Arc<Terms>,
+    terms: Arc<ConnectionTerms>,
     born: Instant,
 }
 
 /// Its streams are tasks of their own, to which a connection that was cut off would look like one
 /// that the client has ended. One that has come to its end has told them before.
-impl Drop for Session {
+impl Drop for H2Session {
     fn drop(&mut self) {
         self.shared.fail(LinkError::CutOff);
     }
@@ -131,7 +133,7 @@ impl Drop for Session {
 
 enum Event {
     /// The client has begun something.
-    Arrived(Arrived),
+    Arrived(NewStream),
     /// A connection error.
     Fault(Reason),
     /// A head, or an acknowledgement, takes the client too long.
@@ -144,25 +146,25 @@ enum Event {
     Ended,
 }
 
-impl Session {
+impl H2Session {
     async fn run(&mut self) {
         let (mut begun, mut heads, mut most) = (0, 0, 1);
         loop {
             match poll_fn(|cx| self.poll_event(cx)).await {
                 // The client has not acknowledged the end of the connection in time; it may retry
                 // elsewhere.
-                Event::Arrived(Arrived::Request(asked)) if self.has_ended() => {
+                Event::Arrived(NewStream::Request(asked)) if self.has_ended() => {
                     ClientStream::new(&self.shared, asked.stream).refuse();
                     asked.scratch.give();
                 }
                 Event::Arrived(arrived) => {
                     heads += arrived.size();
                     match arrived {
-                        Arrived::Request(asked) => {
+                        NewStream::Request(asked) => {
                             self.start(asked);
                             begun += 1;
                         }
-                        Arrived::Refused(refused) => self.refuse(refused),
+                        NewStream::Refused(refused) => self.refuse(refused),
                     }
                     if begun == most {
                         most = BEGUN_IN_A_ROW.min(2 * most);
@@ -283,7 +285,8 @@ impl Session {
         self.seen_at = clock::now();
         let limits = self.proxy.config().head_limits;
         let terms = HeadTerms { secure: self.peer.is_secure(), limits };
-        let http2::Taken { bytes, held_back, withdrawn } = self.shared.receive(self.input.unread(), &terms);
+        let http2::InputResult { bytes, held_back, withdrawn } =
+            self.shared.receive(self.input.unread(), &terms);
         self.held_back = held_back;
         if withdrawn > 0 {
             self.requests += withdrawn;
@@ -437,11 +440,11 @@ impl Session {
         Poll::Pending
     }
 
-    fn start(&mut self, asked: Asked) {
+    fn start(&mut self, asked: CompleteRequest) {
         self.requests += 1;
         self.quiet = false;
-        let Asked { stream, mut scratch, understood } = asked;
-        let place = Place::take(&self.streams);
+        let CompleteRequest { stream, mut scratch, understood } = asked;
+        let place = StreamPlace::take(&self.streams);
         let link = Box::new(ClientStream::new(&self.shared, stream));
         // Before its task runs: by then more may have been begun than there is memory for.
         let admitted = exchange::admit(&mut scratch.request, &self.peer, understood);
@@ -462,8 +465,8 @@ impl Session {
     fn refuse_rest(&mut self) {
         while let Some(arrived) = self.shared.next() {
             match arrived {
-                Arrived::Refused(refused) => self.refuse(refused),
-                Arrived::Request(asked) => {
+                NewStream::Refused(refused) => self.refuse(refused),
+                NewStream::Request(asked) => {
                     drop(ClientStream::new(&self.shared, asked.stream));
                     let error = asked.understood.err().unwrap_or(Error::Client(LinkError::H2));
                     self.log_refused(asked.scratch, error);
@@ -476,8 +479,8 @@ impl Session {
     fn drop_rest(&mut self) {
         while let Some(arrived) = self.shared.next() {
             match arrived {
-                Arrived::Refused(refused) => self.refuse(refused),
-                Arrived::Request(asked) => {
+                NewStream::Refused(refused) => self.refuse(refused),
+                NewStream::Request(asked) => {
                     self.proxy.metrics.requests_reset.inc();
                     drop(ClientStream::new(&self.shared, asked.stream));
                     asked.scratch.give();
@@ -489,7 +492,7 @@ impl Session {
     fn log_refused(&mut self, scratch: Box<Scratch>, error: Error) {
         self.requests += 1;
         self.quiet = false;
-        let place = Place::take(&self.streams);
+        let place = StreamPlace::take(&self.streams);
         let task =
             serve_refused_stream(Arc::clone(&self.proxy), Arc::clone(&self.peer), scratch, error, place);
         tokio::spawn(Watched::new(Box::pin(task), Arc::clone(&self.proxy.metrics)));
@@ -570,16 +573,16 @@ enum Heard {
 }
 
 /// A stream's place among those at work.
-struct Place(Arc<AtomicUsize>);
+struct StreamPlace(Arc<AtomicUsize>);
 
-impl Place {
+impl StreamPlace {
     fn take(streams: &Arc<AtomicUsize>) -> Self {
         streams.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(streams))
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamPlace {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -591,13 +594,13 @@ async fn serve_stream(
     peer: Arc<Peer>,
     (mut scratch, admitted): (Box<Scratch>, Result<(), Unserved>),
     link: Box<ClientStream>,
-    place: Place,
+    place: StreamPlace,
 ) {
     let config = proxy.config();
     let Scratch { request, response } = &mut *scratch;
     let mut timer = Timer::new(config.settings.timeouts.body_idle);
     let mut client = Client::new(Link::Client(link));
-    let served = exchange::Served {
+    let served = exchange::ServedRequest {
         proxy: &proxy,
         config: &config,
         peer: &peer,
@@ -656,13 +659,13 @@ async fn serve_refused_stream(
     peer: Arc<Peer>,
     mut scratch: Box<Scratch>,
     error: Error,
-    place: Place,
+    place: StreamPlace,
 ) {
     let config = proxy.config();
     let Scratch { request, response } = &mut *scratch;
     let mut timer = Timer::new(config.settings.timeouts.body_idle);
     let mut client = Client::new(Link::H2(Box::new(H2Link::new(None, None))));
-    let served = exchange::Served {
+    let served = exchange::ServedRequest {
         proxy: &proxy,
         config: &config,
         peer: &peer,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-use crate::tls::{Accepted, Acceptor, HandshakeError};
+use crate::tls::{Acceptor, FinishedHandshake, HandshakeError};
 use crate::transport::stream::Socket;
 
 /// The text for a client without TLS: a TLS alert would be meaningless to its user.
@@ -20,7 +20,10 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// # Errors
 ///
 /// See [`HandshakeError`]; the client has been told as far as its protocol allows.
-pub async fn accept(acceptor: &Acceptor, socket: Socket) -> Result<Accepted<Socket>, HandshakeError> {
+pub async fn accept(
+    acceptor: &Acceptor,
+    socket: Socket,
+) -> Result<FinishedHandshake<Socket>, HandshakeError> {
     // Methods begin with a capital letter, records of TLS with a number below 32.
     if socket.next_byte().await?.is_some_and(|byte| byte.is_ascii_uppercase()) {
         // The handshake has failed in any case.

@@ -19,7 +19,7 @@ use crate::counters::metrics::Metrics;
 use crate::exchange::client::Peer;
 use crate::limits::clients::Registered;
 use crate::link::H1Link;
-use crate::proxy::{Proxy, Terms};
+use crate::proxy::{ConnectionTerms, Proxy};
 use crate::settings::{Listen, any_contains};
 use crate::time::clock;
 use crate::time::timer::Timer;
@@ -35,7 +35,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// A connection that has just been accepted.
 #[derive(Debug)]
-pub struct Accepted {
+pub struct AcceptedConnection {
     /// Its socket.
     pub socket: Socket,
     /// The address of the peer; `None` for a Unix socket.
@@ -45,14 +45,14 @@ pub struct Accepted {
     /// Its place among the connections.
     pub registered: Registered,
     /// Counts it.
-    pub active: Active,
+    pub active: ActiveConnection,
 }
 
 /// Counts a connection as active until it is dropped, however its task ends.
 #[derive(Debug)]
-pub struct Active(Arc<Metrics>);
+pub struct ActiveConnection(Arc<Metrics>);
 
-impl Active {
+impl ActiveConnection {
     /// Counts one more.
     pub fn new(metrics: &Arc<Metrics>) -> Self {
         metrics.connections_active.add(1);
@@ -60,7 +60,7 @@ impl Active {
     }
 }
 
-impl Drop for Active {
+impl Drop for ActiveConnection {
     fn drop(&mut self) {
         self.0.connections_active.add(-1);
     }
@@ -69,8 +69,12 @@ impl Drop for Active {
 /// Serves a connection until it ends.
 ///
 /// No `async fn`: its future would reserve room for the arguments twice.
-pub fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) -> impl Future<Output = ()> {
-    let Accepted { mut socket, remote, local, registered, active } = accepted;
+pub fn serve(
+    proxy: Arc<Proxy>,
+    listen: Arc<Listen>,
+    accepted: AcceptedConnection,
+) -> impl Future<Output = ()> {
+    let AcceptedConnection { mut socket, remote, local, registered, active } = accepted;
     let (mut client, mut local) = (remote, local);
     async move {
         let _active = active;
@@ -163,7 +167,7 @@ pub fn serve(proxy: Arc<Proxy>, listen: Arc<Listen>, accepted: Accepted) -> impl
 /// A connection with a known protocol.
 struct Connection {
     proxy: Arc<Proxy>,
-    terms: Arc<Terms>,
+    terms: Arc<ConnectionTerms>,
     peer: Peer,
     registered: Registered,
     born: Instant,

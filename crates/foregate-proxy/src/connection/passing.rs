@@ -20,7 +20,7 @@ use crate::relay::{Relay, RelayTimes};
 use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::transport::stream::{Socket, Stream};
-use crate::upstream::{Terms, Upstream};
+use crate::upstream::{OpeningTerms, Upstream};
 
 /// The reason of connections that pass by the name that they ask for, for metrics.
 const SERVER_NAME: &str = "server_name";
@@ -70,7 +70,7 @@ pub(super) async fn pass(
     if let Some(protocol) = &hello.protocol {
         write_tlv(&mut tlvs, TLV_ALPN, protocol);
     }
-    let terms = Terms {
+    let terms = OpeningTerms {
         fresh: true,
         addresses: &peer.addresses,
         behalf: peer.addresses.client.map(|client| client.ip()),

@@ -130,7 +130,7 @@ struct Slow {
 
 /// The part of a step's input that determines its run time.
 #[derive(Debug, Clone, Copy)]
-pub struct Input {
+pub struct StepInput {
     /// Which settings: an address of theirs. One that is another's after a reload is forgotten in
     /// time.
     pub settings: usize,
@@ -334,12 +334,12 @@ impl StepCounter {
 
     /// Returns true if it is declared light and is not, with this input.
     #[inline]
-    pub fn is_slow(&self, input: impl FnOnce() -> Input, now: u64) -> bool {
+    pub fn is_slow(&self, input: impl FnOnce() -> StepInput, now: u64) -> bool {
         self.may_be_slow(now) && self.slowness.holds(input(), now)
     }
 
     /// Takes note of the processor time of a run, wherever that was.
-    pub fn used(&self, processor: Duration, input: Input, now: u64) {
+    pub fn used(&self, processor: Duration, input: StepInput, now: u64) {
         if processor < BLOCKED {
             return;
         }
@@ -378,7 +378,7 @@ impl StepCounter {
 }
 
 impl Slowness {
-    fn holds(&self, input: Input, now: u64) -> bool {
+    fn holds(&self, input: StepInput, now: u64) -> bool {
         let slow = self.of_settings.lock();
         let mut live = slow.iter().filter(|slow| now < slow.until);
         let is_it = |slow: &Slow| slow.settings == input.settings && input.size >= slow.from / 2;
@@ -386,7 +386,7 @@ impl Slowness {
     }
 
     /// Takes note of a slow run. Whether these settings are known from now on.
-    fn note(&self, input: Input, now: u64) -> bool {
+    fn note(&self, input: StepInput, now: u64) -> bool {
         let mut slow = self.of_settings.lock();
         slow.retain(|slow| now < slow.until);
         if let Some(known) = slow.iter_mut().find(|slow| slow.settings == input.settings) {
@@ -416,7 +416,7 @@ mod tests {
         step.took(Duration::from_millis(9), 1000);
         assert!(!step.is_suspected(1000));
         step.took(BLOCKED, 1000);
-        let input = Input { settings: 1, size: 100 };
+        let input = StepInput { settings: 1, size: 100 };
         let is_slow = |now| step.is_slow(|| input, now);
         assert!(step.is_suspected(1001) && !is_slow(1001));
         assert!(counters.is_watched(0, 1001) && !counters.is_watched(1, 1001));
@@ -433,14 +433,14 @@ mod tests {
     fn a_step_is_slow_with_settings_and_from_a_size_on() {
         let counters = StepCounters::new(["a"].into_iter());
         let step = counters.get(0).unwrap();
-        let is_slow = |settings, size, now| step.is_slow(|| Input { settings, size }, now);
-        step.used(BLOCKED, Input { settings: 1, size: 1000 }, 1000);
+        let is_slow = |settings, size, now| step.is_slow(|| StepInput { settings, size }, now);
+        step.used(BLOCKED, StepInput { settings: 1, size: 1000 }, 1000);
         assert!(is_slow(1, 500, 1001) && !is_slow(1, 499, 1001) && !is_slow(2, 1000, 1001));
-        step.used(BLOCKED, Input { settings: 1, size: 400 }, 2000);
-        step.used(BLOCKED, Input { settings: 1, size: 9000 }, 3000);
+        step.used(BLOCKED, StepInput { settings: 1, size: 400 }, 2000);
+        step.used(BLOCKED, StepInput { settings: 1, size: 9000 }, 3000);
         assert!(is_slow(1, 200, 2999 + MOVED) && !is_slow(1, 199, 3001) && !is_slow(1, 9000, 3000 + MOVED));
         for settings in 0..=SLOW_SETTINGS {
-            step.used(BLOCKED, Input { settings, size: 0 }, 70_000);
+            step.used(BLOCKED, StepInput { settings, size: 0 }, 70_000);
         }
         assert!(is_slow(1000, 0, 70_001), "too many to tell them apart");
         assert!(!is_slow(1, 0, 70_000 + MOVED));

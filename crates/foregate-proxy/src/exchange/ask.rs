@@ -11,19 +11,19 @@ use super::cached;
 use super::downstream::Downstream;
 use super::parts::{ask_whole, needs_whole};
 use super::progress::Awaited;
-use super::reply::Source;
+use super::reply::BodySource;
 use super::shape::{shape_or_send, shapes};
-use super::{Exchange, Next, Step};
+use super::{Exchange, Step, StepResult};
 use crate::error::{Error, Side};
 use crate::link::Link;
-use crate::link::copy::Waiting;
+use crate::link::copy::WaitingFor;
 use crate::message::request::Request;
-use crate::settings::Upstream;
+use crate::settings::UpstreamSettings;
 use crate::time::clock;
 use crate::upstream::{Answer, Asker, Origin, authentication};
 
 /// Asks the upstream, until the head of the final response is there.
-pub(super) async fn run(exchange: &mut Exchange<'_>) -> Next {
+pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
     loop {
         let Some(ask) = &mut exchange.ask else { return Err(Error::Internal.into()) };
         let mut asks = ClientAsks {
@@ -67,7 +67,7 @@ pub(super) async fn relay_interim(exchange: &mut Exchange<'_>) -> Result<(), Err
 }
 
 /// Turns the response of an origin into the one for the client.
-pub(super) fn take(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLength) -> Next {
+pub(super) fn take(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLength) -> StepResult {
     if length == BodyLength::Tunnel {
         return Ok(exchange.agree_on_tunnel(origin));
     }
@@ -77,7 +77,7 @@ pub(super) fn take(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLeng
         return Err(Error::NoUpgrade.into());
     }
     if exchange.request.verbatim.is_some() {
-        return Ok(Step::Send(Source::Origin(origin, length)));
+        return Ok(Step::Send(BodySource::Origin(origin, length)));
     }
     exchange.down.download.leave_out(connection::named_options(&exchange.response.headers));
     let required = required_upgrade(exchange);
@@ -89,7 +89,7 @@ pub(super) fn take(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLeng
     if exchange.cached.is_some() {
         cached::answered(exchange);
     }
-    let source = Source::Origin(origin, length);
+    let source = BodySource::Origin(origin, length);
     if exchange.response.status == 206 && shapes(exchange) && needs_whole(exchange) {
         return Ok(ask_whole(exchange, source));
     }
@@ -152,7 +152,11 @@ impl Asker for ClientAsks<'_, '_> {
         if upload.is_done() { Poll::Ready(!upload.gave_up()) } else { Poll::Pending }
     }
 
-    fn poll_deadline(&mut self, cx: &mut Context<'_>, upstream: &Upstream) -> Poll<Result<(), Error>> {
+    fn poll_deadline(
+        &mut self,
+        cx: &mut Context<'_>,
+        upstream: &UpstreamSettings,
+    ) -> Poll<Result<(), Error>> {
         let (down, now) = (&mut *self.down, clock::now());
         if !self.has_room {
             // The origin has not been listened to meanwhile.
@@ -167,11 +171,11 @@ impl Asker for ClientAsks<'_, '_> {
             _ if !self.has_room => Awaited::ClientRead,
             // A client that waits for a 100 has to send its body after a while anyway, and the
             // origin need not answer before.
-            Waiting::Source if self.request.expect_continue && down.upload.moved == 0 => {
+            WaitingFor::Source if self.request.expect_continue && down.upload.moved == 0 => {
                 Awaited::ExpectedBody
             }
-            Waiting::Source => Awaited::ClientBody,
-            Waiting::Sink => Awaited::OriginRead,
+            WaitingFor::Source => Awaited::ClientBody,
+            WaitingFor::Sink => Awaited::OriginRead,
             _ => Awaited::FirstByte,
         };
         down.poll_deadline(cx, Some(upstream), &[awaited], now)

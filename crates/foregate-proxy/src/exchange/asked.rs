@@ -11,13 +11,13 @@ const KEPT: (usize, usize) = (4096, 64);
 
 /// A copy of the fields: by the time of the response they are those that the origin was told.
 #[derive(Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct SentFields {
     fields: HeaderList,
     charge: Charge,
     is_kept: bool,
 }
 
-impl Asked {
+impl SentFields {
     /// Keeps the fields as they are.
     pub fn keep(&mut self, request: &Request) {
         self.fields.clone_from(&request.head.headers);
@@ -40,7 +40,7 @@ impl Asked {
     }
 }
 
-impl Fields for Asked {
+impl Fields for SentFields {
     fn count(&self) -> usize {
         self.fields.len()
     }

@@ -19,15 +19,15 @@ use self::key::{Located, evaluate, uri};
 use super::bodies::renew;
 use super::modules::Ended;
 use super::parts::needs_whole;
-use super::reply::Source;
+use super::reply::BodySource;
 use super::shape::{shape_or_send, shapes};
-use super::{Exchange, Next, Step};
+use super::{Exchange, Step, StepResult};
 use crate::cache::{Hit, Recording, StoreFound};
 use crate::counters::cache::CacheOutcome;
 use crate::error::Error;
 use crate::link::{CachedLink, Link, StoredBody};
 use crate::random;
-use crate::settings::Cache;
+use crate::settings::CacheSettings;
 
 /// The part of the cache in an exchange.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Cached {
 /// The result of looking into the store.
 enum Looked {
     /// This is next.
-    Next(Step),
+    StepResult(Step),
     /// Something has to be fetched.
     Wanted(Box<Wanted>),
     /// The disk may have it.
@@ -64,12 +64,12 @@ enum Looked {
 }
 
 /// Answers the request from the cache, or has it go on to the origin.
-pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> Next {
+pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepResult {
     let Some(settings) = exchange.routed.route.and_then(|route| route.cache.get()) else {
         return Ok(Step::Prepare(upstream));
     };
     match look(exchange, settings, upstream)? {
-        Looked::Next(step) => {
+        Looked::StepResult(step) => {
             if let Step::Prepare(_) = step {
                 strip_prefix(exchange);
             }
@@ -99,13 +99,13 @@ fn strip_prefix(exchange: &mut Exchange<'_>) {
     exchange.request.strip_prefix(prefix);
 }
 
-fn look(exchange: &mut Exchange<'_>, settings: &Cache, upstream: usize) -> Result<Looked, Ended> {
+fn look(exchange: &mut Exchange<'_>, settings: &CacheSettings, upstream: usize) -> Result<Looked, Ended> {
     exchange.cached = Some(Cached::new(CacheOutcome::Bypass, Forward::Bypass));
     let pass = |exchange: &mut Exchange<'_>, why: &'static str, forward: Forward| {
         if let Some(cached) = &mut exchange.cached {
             (cached.reason, cached.forward) = (Some(why), forward);
         }
-        Ok(Looked::Next(Step::Prepare(upstream)))
+        Ok(Looked::StepResult(Step::Prepare(upstream)))
     };
     if let Some((recordings, step)) = purge::answer(exchange, settings) {
         exchange.cached = None;
@@ -146,7 +146,7 @@ fn look(exchange: &mut Exchange<'_>, settings: &Cache, upstream: usize) -> Resul
     }
     let located = Located::new(exchange, settings, upstream, evaluated.additions);
     let looked = found(exchange, settings, upstream, located, demands);
-    if let Looked::Next(Step::Failed(error)) = looked {
+    if let Looked::StepResult(Step::Failed(error)) = looked {
         return Err(error.into());
     }
     Ok(looked)
@@ -165,7 +165,7 @@ fn request_of<'r>(exchange: &'r Exchange<'_>) -> foregate_cache::Request<'r> {
 /// Decides by what the store holds.
 fn found(
     exchange: &mut Exchange<'_>,
-    settings: &Cache,
+    settings: &CacheSettings,
     upstream: usize,
     located: Located,
     demands: Demands,
@@ -186,10 +186,10 @@ fn found(
 /// Looks on the disk.
 async fn look_on_disk(
     exchange: &mut Exchange<'_>,
-    settings: &Arc<Cache>,
+    settings: &Arc<CacheSettings>,
     upstream: usize,
     (located, demands): (Located, Demands),
-) -> Next {
+) -> StepResult {
     let cache = Arc::clone(&exchange.proxy.cache);
     let fields = exchange.request.head.headers.clone();
     let found = cache.store.get_from_disk(located.key, &located.text, &fields, cache.time()).await;
@@ -202,12 +202,12 @@ async fn look_on_disk(
             cached.reason = Some("store-slow");
             exchange.cached = Some(cached);
             located.forward_query(exchange);
-            Looked::Next(Step::Prepare(upstream))
+            Looked::StepResult(Step::Prepare(upstream))
         }
     };
     match looked {
-        Looked::Next(Step::Failed(error)) => Err(error.into()),
-        Looked::Next(step) => {
+        Looked::StepResult(Step::Failed(error)) => Err(error.into()),
+        Looked::StepResult(step) => {
             if let Step::Prepare(_) = step {
                 strip_prefix(exchange);
             }
@@ -233,7 +233,7 @@ fn missed(
     }
     if demands.is_head() {
         located.forward_query(exchange);
-        return Looked::Next(Step::Prepare(upstream));
+        return Looked::StepResult(Step::Prepare(upstream));
     }
     Looked::Wanted(Wanted::new(exchange, located, variant, demands, None, false))
 }
@@ -241,7 +241,7 @@ fn missed(
 /// Decides about the use of a stored response.
 fn judge(
     exchange: &mut Exchange<'_>,
-    settings: &Cache,
+    settings: &CacheSettings,
     upstream: usize,
     located: Located,
     demands: Demands,
@@ -256,7 +256,7 @@ fn judge(
             exchange.cached = Some(Cached::new(outcome, Forward::Stale));
             located.put_back();
             let body = file.map_or_else(|| StoredBody::Memory(Arc::clone(&object)), StoredBody::file);
-            Looked::Next(serve(exchange, settings, (&object, body), &demands, None))
+            Looked::StepResult(serve(exchange, settings, (&object, body), &demands, None))
         }
         Reuse::Unavailable => unavailable(exchange),
         // A file is fetched anew rather than validated: its head lies behind its body, and both are written once.
@@ -267,7 +267,7 @@ fn judge(
         Reuse::StaleWhileRevalidate if demands.is_head() => {
             exchange.cached = Some(Cached::new(CacheOutcome::Stale, Forward::Stale));
             let body = StoredBody::Memory(Arc::clone(&object));
-            Looked::Next(serve(exchange, settings, (&object, body), &demands, None))
+            Looked::StepResult(serve(exchange, settings, (&object, body), &demands, None))
         }
         Reuse::StaleWhileRevalidate => {
             exchange.cached = Some(Cached::new(CacheOutcome::Stale, Forward::Stale));
@@ -287,7 +287,7 @@ fn judge(
                 cached.stale = Some(object);
                 exchange.cached = Some(cached);
                 located.forward_query(exchange);
-                return Looked::Next(Step::Prepare(upstream));
+                return Looked::StepResult(Step::Prepare(upstream));
             }
             exchange.cached = Some(cached);
             let variant = variant_of(exchange, &object);
@@ -306,13 +306,13 @@ fn unavailable(exchange: &mut Exchange<'_>) -> Looked {
     if let Some(cached) = &mut exchange.cached {
         cached.outcome = CacheOutcome::Unavailable;
     }
-    Looked::Next(Step::Failed(Error::NotCached))
+    Looked::StepResult(Step::Failed(Error::NotCached))
 }
 
 /// Answers with a stored response. `fields` are those of the client's request, where the exchange has others by now.
 fn serve(
     exchange: &mut Exchange<'_>,
-    settings: &Cache,
+    settings: &CacheSettings,
     (object, body): (&Arc<Object>, StoredBody),
     demands: &Demands,
     fields: Option<&mut HeaderList>,
@@ -335,7 +335,7 @@ fn serve(
         }
     };
     exchange.response_is_from(MadeBy::Upstream);
-    shape_or_send(exchange, Source::Cached(link, length))
+    shape_or_send(exchange, BodySource::Cached(link, length))
 }
 
 /// Writes the head of the answer from a stored head, and says what of the body belongs to it. A step that needs all of a body gets it.
@@ -367,7 +367,13 @@ fn answer(
 }
 
 /// Adds this cache's member of Cache-Status, if that is asked for.
-fn write_status(exchange: &mut Exchange<'_>, settings: &Cache, head: &Stored, status: u16, stored: bool) {
+fn write_status(
+    exchange: &mut Exchange<'_>,
+    settings: &CacheSettings,
+    head: &Stored,
+    status: u16,
+    stored: bool,
+) {
     let Some(name) = &settings.status_name else { return };
     let Some(cached) = &exchange.cached else { return };
     let is_forwarded = matches!(cached.outcome, CacheOutcome::Miss | CacheOutcome::Revalidated);
@@ -407,7 +413,7 @@ pub(super) fn answered(exchange: &mut Exchange<'_>) {
 }
 
 /// A request that changes something makes the stored responses for its address invalid (RFC 9111, section 4.4).
-fn invalidate(exchange: &mut Exchange<'_>, settings: &Cache) {
+fn invalidate(exchange: &mut Exchange<'_>, settings: &CacheSettings) {
     if !invalidates(&exchange.request.head.method, exchange.response.status) {
         return;
     }
@@ -432,7 +438,7 @@ fn invalidate(exchange: &mut Exchange<'_>, settings: &Cache) {
 }
 
 /// A 200 to a HEAD updates the stored response, or shows that it is an old one (RFC 9111, section 4.3.5).
-fn update_by_head(exchange: &mut Exchange<'_>, settings: &Cache) {
+fn update_by_head(exchange: &mut Exchange<'_>, settings: &CacheSettings) {
     let Some(stale) = exchange.cached.as_mut().and_then(|cached| cached.stale.take()) else { return };
     if exchange.response.status != 200 || exchange.request.head.method != Method::Head {
         return;
@@ -455,5 +461,5 @@ fn update_by_head(exchange: &mut Exchange<'_>, settings: &Cache) {
 
 thread_local! {
     /// The memory of the last key.
-    static SCRATCH: Cell<Option<Box<key::Scratch>>> = const { Cell::new(None) };
+    static SCRATCH: Cell<Option<Box<key::KeyScratch>>> = const { Cell::new(None) };
 }

@@ -10,7 +10,7 @@ use super::progress::{Awaited, Progress};
 use crate::error::Error;
 use crate::link::copy::Copy;
 use crate::link::{Link, LinkError};
-use crate::settings::{OriginTimes, RouteTimeouts, Timeouts, Upstream};
+use crate::settings::{OriginTimes, RouteTimeouts, Timeouts, UpstreamSettings};
 use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::transport::outcome::CopyError;
@@ -40,7 +40,7 @@ impl<'a> Downstream<'a> {
     }
 
     /// The time limits for an origin of this upstream.
-    pub fn origin_times(&self, upstream: &Upstream) -> OriginTimes {
+    pub fn origin_times(&self, upstream: &UpstreamSettings) -> OriginTimes {
         self.route_timeouts.map_or_else(|| upstream.into(), |timeouts| timeouts.over(upstream))
     }
 
@@ -112,7 +112,7 @@ impl<'a> Downstream<'a> {
     pub fn poll_deadline(
         &mut self,
         cx: &mut Context<'_>,
-        upstream: Option<&Upstream>,
+        upstream: Option<&UpstreamSettings>,
         awaited: &[Awaited],
         now: Instant,
     ) -> Poll<Result<(), Error>> {
@@ -158,7 +158,7 @@ impl<'a> Downstream<'a> {
     fn deadline_of(
         &mut self,
         awaited: Awaited,
-        upstream: Option<&Upstream>,
+        upstream: Option<&UpstreamSettings>,
         now: Instant,
     ) -> Option<Instant> {
         let times = upstream.map(|upstream| self.origin_times(upstream));

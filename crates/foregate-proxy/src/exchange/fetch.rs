@@ -10,8 +10,8 @@ use foregate_wire::Method;
 
 use crate::address::ServerAddress;
 use crate::fetches::{SharedAnswer, UpstreamKey};
-use crate::limits::account::{Account, Place};
-use crate::limits::budget::{Budget, Share};
+use crate::limits::account::{Account, AccountPlace};
+use crate::limits::budget::{Budget, BudgetShare};
 use crate::limits::clients::Holdings;
 use crate::message::request::Request;
 use crate::proxy::{Config, Proxy};
@@ -20,7 +20,7 @@ use crate::upstream::Upstream;
 
 /// The client that pays for a fetch: its place, its memory, and the connection.
 #[derive(Debug, Clone)]
-pub(super) struct Asker {
+pub(super) struct FetchPayer {
     pub account: Account,
     /// For connections to origins.
     pub holdings: Option<Arc<Holdings>>,
@@ -31,7 +31,7 @@ pub(super) struct Asker {
 pub(super) struct Fetched {
     pub answer: FetchResult,
     /// `None` where the body is shared with others.
-    pub share: Option<Share>,
+    pub share: Option<BudgetShare>,
 }
 
 impl From<FetchResult> for Fetched {
@@ -45,7 +45,7 @@ impl From<FetchResult> for Fetched {
 pub(super) async fn fetch(
     proxy: &Proxy,
     config: &Arc<Config>,
-    (authority, asker): (&str, Asker),
+    (authority, asker): (&str, FetchPayer),
     step: &'static str,
     mut ask: FetchRequest,
 ) -> Fetched {
@@ -109,7 +109,7 @@ fn authority_of(whom: &UpstreamKey) -> String {
 async fn from_kept(
     proxy: &Proxy,
     config: &Arc<Config>,
-    asker: Asker,
+    asker: FetchPayer,
     whom: UpstreamKey,
     ask: FetchRequest,
     deadline: Instant,
@@ -132,7 +132,7 @@ async fn ask_in_turn(
     proxy: &Proxy,
     entry: &Arc<SharedAnswer>,
     config: &Arc<Config>,
-    asker: Asker,
+    asker: FetchPayer,
     whom: UpstreamKey,
     ask: &FetchRequest,
 ) -> FetchResult {
@@ -161,12 +161,12 @@ async fn ask_in_turn(
 #[derive(Clone, Copy)]
 struct Called<'a> {
     config: &'a Config,
-    asker: &'a Asker,
+    asker: &'a FetchPayer,
     memory: &'a Arc<Budget>,
 }
 
 impl Called<'_> {
-    fn upstream(&self, settings: &Arc<settings::Upstream>) -> Result<&Arc<Upstream>, FetchError> {
+    fn upstream(&self, settings: &Arc<settings::UpstreamSettings>) -> Result<&Arc<Upstream>, FetchError> {
         let upstreams = &self.config.upstreams;
         let same = upstreams.iter().find(|upstream| Arc::ptr_eq(&upstream.settings, settings));
         let named = || upstreams.iter().find(|upstream| upstream.settings.name == settings.name);
@@ -175,7 +175,7 @@ impl Called<'_> {
 
     /// A place among the fetches of an upstream. Each upstream has places of its own, so that a
     /// silent one does not block others, and each client has a share of them.
-    fn place(&self, whom: &UpstreamKey) -> Result<Place, FetchError> {
+    fn place(&self, whom: &UpstreamKey) -> Result<AccountPlace, FetchError> {
         let UpstreamKey(settings) = whom;
         let percent = self.config.settings.limits.filter_per_client;
         let place = self.upstream(settings)?.fetches.take(self.asker.account, percent);
@@ -184,7 +184,7 @@ impl Called<'_> {
 
     async fn in_time(
         self,
-        _place: Place,
+        _place: AccountPlace,
         whom: &UpstreamKey,
         ask: &FetchRequest,
         deadline: Instant,

@@ -12,12 +12,12 @@ use foregate_wire::{BodyLength, Method, NameId};
 use super::bodies::renew;
 use super::log::Acted;
 use super::parts::{asks_for_part, needs_whole};
-use super::reply::{ALLOW_OF_FILES, Reply, Source};
+use super::reply::{ALLOW_OF_FILES, BodySource, Reply};
 use super::shape::shapes;
-use super::{Exchange, Next, Step};
+use super::{Exchange, Step, StepResult};
 use crate::error::Error;
 use crate::folders::body::{FileBody, Part};
-use crate::folders::{Folder, FolderError, Found, FoundFile, LONGEST, seconds_now};
+use crate::folders::{Folder, FolderError, FolderTarget, FoundFile, LONGEST, seconds_now};
 use crate::limits::descriptors::Used;
 use crate::message::request::Stripped;
 use crate::random;
@@ -28,7 +28,7 @@ const READ_AHEAD: u64 = 64 * 1024;
 const TRIES: usize = 3;
 
 /// Answers with a file, or goes on to an upstream where there is none.
-pub(super) async fn run(exchange: &mut Exchange<'_>, folder: usize, upstream: Option<usize>) -> Next {
+pub(super) async fn run(exchange: &mut Exchange<'_>, folder: usize, upstream: Option<usize>) -> StepResult {
     let config = exchange.config;
     let Some(folder) = config.folders.get(folder) else { return Err(Error::Internal.into()) };
     exchange.record.action = Some(Acted::Files);
@@ -51,18 +51,18 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, folder: usize, upstream: Op
         let variants = rules.variants(&exchange.request.head.headers);
         let found = tokio::time::timeout(LONGEST, folder.find(&candidates, &variants)).await;
         let failed = match found.unwrap_or(Err(FolderError::Read)) {
-            Ok(Found::File(file)) => match answer(exchange, folder, file).await {
+            Ok(FolderTarget::File(file)) => match answer(exchange, folder, file).await {
                 // It is replaced, most likely.
                 Err(FolderError::Shrunk) => continue,
                 Ok(reply) => return Ok(Step::Reply(Box::new(reply))),
                 Err(error) => error,
             },
-            Ok(Found::Folder) => return Ok(to_folder(exchange)),
-            Ok(Found::Listing(entries, is_whole)) => {
+            Ok(FolderTarget::Folder) => return Ok(to_folder(exchange)),
+            Ok(FolderTarget::Listing(entries, is_whole)) => {
                 let reply = listing(exchange, folder, &entries, is_whole);
                 return Ok(Step::Reply(Box::new(reply)));
             }
-            Ok(Found::Nothing) => return upstream.map(Step::Prepare).ok_or(Error::NoFile.into()),
+            Ok(FolderTarget::Nothing) => return upstream.map(Step::Prepare).ok_or(Error::NoFile.into()),
             Err(error) => error,
         };
         return match (failed, upstream) {
@@ -106,9 +106,9 @@ async fn answer(
     reply.body = match answer.status {
         412 | 416 => {
             reply.head.headers.push_id(NameId::ContentType, b"text/plain; charset=utf-8");
-            Source::Bytes(format!("{} {}\n", answer.status, reason_phrase(answer.status)).into())
+            BodySource::Bytes(format!("{} {}\n", answer.status, reason_phrase(answer.status)).into())
         }
-        304 => Source::Bytes(Text::EMPTY),
+        304 => BodySource::Bytes(Text::EMPTY),
         _ => body(exchange, found, answer, is_head, &mut reply).await?,
     };
     Ok(reply)
@@ -121,11 +121,11 @@ async fn body(
     answer: Answer,
     is_head: bool,
     reply: &mut Reply,
-) -> Result<Source, FolderError> {
+) -> Result<BodySource, FolderError> {
     let length = answer.length;
     if is_head {
         reply.head.headers.push_id(NameId::ContentLength, length.to_string().as_bytes());
-        return Ok(Source::File(None, BodyLength::Empty));
+        return Ok(BodySource::File(None, BodyLength::Empty));
     }
     let parts = parts(answer, found.stat.size);
     if length <= READ_AHEAD {
@@ -137,22 +137,22 @@ async fn body(
     let place = Used::take_for_file(exchange.account(), percent).ok_or(FolderError::Descriptors)?;
     reply.head.headers.push_id(NameId::ContentLength, length.to_string().as_bytes());
     let body = FileBody::new(found.file, parts, place);
-    Ok(Source::File(Some(Box::new(body)), BodyLength::Fixed(length)))
+    Ok(BodySource::File(Some(Box::new(body)), BodyLength::Fixed(length)))
 }
 
 /// A short body. It counts as memory that the client makes the process hold, until the client has taken it.
-fn in_memory(exchange: &mut Exchange<'_>, bytes: Vec<u8>, reply: &mut Reply) -> Source {
+fn in_memory(exchange: &mut Exchange<'_>, bytes: Vec<u8>, reply: &mut Reply) -> BodySource {
     let mut share = exchange.proxy.filter_memory.share(exchange.account());
     if let Some(run) = &mut exchange.modules.run
         && share.hold(bytes.len())
     {
         // Filters know all of it.
         run.facts.shares.push(share);
-        return Source::Bytes(bytes.into());
+        return BodySource::Bytes(bytes.into());
     }
     let length = bytes.len() as u64;
     reply.head.headers.push_id(NameId::ContentLength, length.to_string().as_bytes());
-    Source::File(Some(Box::new(FileBody::of_bytes(bytes))), BodyLength::Fixed(length))
+    BodySource::File(Some(Box::new(FileBody::of_bytes(bytes))), BodyLength::Fixed(length))
 }
 
 /// The parts of a body in their order.

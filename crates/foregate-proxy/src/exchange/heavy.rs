@@ -18,10 +18,10 @@ use super::modules::Run;
 use super::view::View;
 use crate::error::Error;
 use crate::link::LinkError;
-use crate::link::start::Held;
+use crate::link::start::SharedStart;
 use crate::message::request::Request;
 use crate::message::response::Response;
-use crate::offload::{LONGEST_WAIT, LONGEST_WAIT_OF_LONG, Patience, Place};
+use crate::offload::{LONGEST_WAIT, LONGEST_WAIT_OF_LONG, Patience, QueuePlace};
 use crate::proxy::Config;
 use crate::routing::HostId;
 use crate::settings::Route;
@@ -175,7 +175,10 @@ pub(super) async fn run_heavy(
 }
 
 /// Waits for a place in the queue, as a long body may. `None` if the time is up.
-async fn wait_for_place<'a>(exchange: &mut Exchange<'a>, until: Instant) -> Result<Option<Place<'a>>, Error> {
+async fn wait_for_place<'a>(
+    exchange: &mut Exchange<'a>,
+    until: Instant,
+) -> Result<Option<QueuePlace<'a>>, Error> {
     loop {
         let next = Instant::now() + AGAIN;
         if next > until {
@@ -219,7 +222,7 @@ impl Moved {
         let in_file = spool.is_some();
         if let Some(spool) = spool {
             // As many are in memory at a time as there are threads.
-            facts.body = Some(Arc::new(Held { bytes: spool.read()?, share: None }));
+            facts.body = Some(Arc::new(SharedStart { bytes: spool.read()?, share: None }));
         }
         let mut view = View {
             request: &mut self.request,

@@ -52,7 +52,7 @@ pub(super) struct Outer<'a> {
 }
 
 /// The decision about a request for another document.
-pub(super) enum Judged {
+pub(super) enum InnerVerdict {
     /// This is to be asked.
     Ask(FetchRequest),
     /// The site answers by itself, or refuses.
@@ -64,8 +64,11 @@ pub(super) enum Judged {
 /// # Errors
 ///
 /// The client has gone.
-pub(super) async fn judge_inner(exchange: &mut Exchange<'_>, ask: FetchRequest) -> Result<Judged, LinkError> {
-    const REFUSED: Result<Judged, LinkError> = Ok(Judged::Answered(Err(FetchError::BadRequest)));
+pub(super) async fn judge_inner(
+    exchange: &mut Exchange<'_>,
+    ask: FetchRequest,
+) -> Result<InnerVerdict, LinkError> {
+    const REFUSED: Result<InnerVerdict, LinkError> = Ok(InnerVerdict::Answered(Err(FetchError::BadRequest)));
     let sites = &exchange.config.settings.sites;
     let (Some(site), Some(mut request)) = (exchange.routed.site, inner_request(exchange, &ask)) else {
         return REFUSED;
@@ -107,9 +110,9 @@ pub(super) async fn judge_inner(exchange: &mut Exchange<'_>, ask: FetchRequest) 
         }
         Err(Ended::Answer(answer, _)) => {
             let foregate_module::Response { status, fields, body, .. } = *answer;
-            Err(Judged::Answered(Ok(FetchResponse { status, fields, body })))
+            Err(InnerVerdict::Answered(Ok(FetchResponse { status, fields, body })))
         }
-        Err(Ended::Failed(_) | Ended::Abort(_)) => Err(Judged::Answered(Err(FetchError::BadRequest))),
+        Err(Ended::Failed(_) | Ended::Abort(_)) => Err(InnerVerdict::Answered(Err(FetchError::BadRequest))),
     };
     end_inner(exchange);
     match goes_on {
@@ -120,11 +123,11 @@ pub(super) async fn judge_inner(exchange: &mut Exchange<'_>, ask: FetchRequest) 
 
 /// The one that answers a request for another document.
 enum Answers {
-    Judged(Judged),
+    Judged(InnerVerdict),
     File(FileFragment),
 }
 
-async fn judged(exchange: &mut Exchange<'_>, answers: Answers) -> Judged {
+async fn judged(exchange: &mut Exchange<'_>, answers: Answers) -> InnerVerdict {
     match answers {
         Answers::Judged(judged) => judged,
         Answers::File(file) => file.judge(exchange.config).await,
@@ -170,7 +173,7 @@ fn dispatch_inner(exchange: &mut Exchange<'_>, route: &Route, ask: FetchRequest)
     let is_wrong =
         facts.is_some_and(|facts| facts.path_is_in_doubt.load(Ordering::Relaxed) || facts.target_is_wrong);
     if is_wrong {
-        return Answers::Judged(Judged::Answered(Err(FetchError::BadRequest)));
+        return Answers::Judged(InnerVerdict::Answered(Err(FetchError::BadRequest)));
     }
     let upstream = facts.and_then(|facts| facts.upstream);
     exchange.request.strip_prefix(route.strip_prefix.as_deref());
@@ -189,7 +192,7 @@ fn ask_route(route: &Route, chosen: Option<UpstreamId>, request: &Request, ask: 
         (_, Some(upstream)) => upstream,
         (Action::Proxy(upstream), None) => *upstream,
         (Action::Respond(fixed), None) => {
-            return Answers::Judged(Judged::Answered(Ok(fixed_answer(fixed))));
+            return Answers::Judged(InnerVerdict::Answered(Ok(fixed_answer(fixed))));
         }
     };
     Answers::Judged(ask_upstream(upstream, request.target().to_vec(), ask))
@@ -208,12 +211,12 @@ struct FileFragment {
 
 impl FileFragment {
     /// Reads the file, or has the upstream asked where there is none.
-    async fn judge(self, config: &Config) -> Judged {
+    async fn judge(self, config: &Config) -> InnerVerdict {
         let Some(folder) = config.folders.get(self.folder) else {
-            return Judged::Answered(Err(FetchError::BadRequest));
+            return InnerVerdict::Answered(Err(FetchError::BadRequest));
         };
         let read = tokio::time::timeout(LONGEST, folder.whole(&self.path, self.ask.limit)).await;
-        Judged::Answered(match (read.unwrap_or(Err(FolderError::Read)), self.upstream) {
+        InnerVerdict::Answered(match (read.unwrap_or(Err(FolderError::Read)), self.upstream) {
             (Ok(Whole::File(body, kind)), _) => {
                 let fields = Field::new("content-type", kind.into_owned()).into_iter().collect();
                 Ok(FetchResponse { status: 200, fields, body: body.into() })
@@ -233,14 +236,14 @@ fn status_alone(status: u16) -> FetchResponse {
 }
 
 /// Asks an upstream for a target.
-fn ask_upstream(upstream: usize, target: Vec<u8>, ask: FetchRequest) -> Judged {
+fn ask_upstream(upstream: usize, target: Vec<u8>, ask: FetchRequest) -> InnerVerdict {
     match u32::try_from(upstream) {
-        Ok(upstream) => Judged::Ask(FetchRequest {
+        Ok(upstream) => InnerVerdict::Ask(FetchRequest {
             target: FetchTarget::Upstream(UpstreamId(upstream)),
             path: Text::from(target),
             ..ask
         }),
-        Err(_) => Judged::Answered(Err(FetchError::BadRequest)),
+        Err(_) => InnerVerdict::Answered(Err(FetchError::BadRequest)),
     }
 }
 

@@ -12,10 +12,10 @@ use super::progress::Awaited;
 use super::transfer::poll_upload;
 use crate::error::Error;
 use crate::folders::body::FileBody;
-use crate::limits::budget::Share;
+use crate::limits::budget::BudgetShare;
 use crate::limits::spool::{self, PIECE, Reader, Spool};
-use crate::link::copy::Waiting;
-use crate::link::start::{Front, Held, Kept, extend};
+use crate::link::copy::WaitingFor;
+use crate::link::start::{Front, Kept, SharedStart, extend};
 use crate::link::turn::give_way;
 use crate::link::{Link, LinkError, Received};
 use crate::time::clock;
@@ -40,7 +40,7 @@ const PAUSED: &str = "body_pause";
 
 /// How much of a request's body has been received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Taken {
+enum BodyTaken {
     /// All of it.
     Whole,
     /// As much as was asked for, and there is more.
@@ -75,7 +75,7 @@ pub(super) async fn receive_start(exchange: &mut Exchange<'_>) -> Result<(), Err
     let since = Some(clock::now());
     let received = poll_fn(|cx| poll_start(exchange, cx, most, &mut start, &mut share, since)).await;
     let is_full = match &received {
-        Ok(taken) => *taken == Taken::Full && most < wanted,
+        Ok(taken) => *taken == BodyTaken::Full && most < wanted,
         // Where memory is short the rest goes where there is room, unless that would hardly make
         // any.
         Err(Error::FilterMemory) => may_use_file && start.len() >= PIECE,
@@ -90,11 +90,11 @@ pub(super) async fn receive_start(exchange: &mut Exchange<'_>) -> Result<(), Err
             }
             false
         }
-        Ok(Taken::Paused) => {
+        Ok(BodyTaken::Paused) => {
             go_on_unseen(exchange);
             false
         }
-        Ok(taken) => taken == Taken::Whole,
+        Ok(taken) => taken == BodyTaken::Whole,
         Err(error) => go_on_after(exchange, error).map(|()| false)?,
     };
     if whole {
@@ -103,7 +103,7 @@ pub(super) async fn receive_start(exchange: &mut Exchange<'_>) -> Result<(), Err
     // Unused capacity would be held as long as the request.
     start.shrink_to_fit();
     // Steps read the origin's bytes.
-    let held = Arc::new(Held { bytes: start, share: Some(share) });
+    let held = Arc::new(SharedStart { bytes: start, share: Some(share) });
     if let Some(run) = &mut exchange.modules.run {
         run.facts.body_is_whole = whole;
         run.facts.body = Some(Arc::clone(&held));
@@ -136,8 +136,8 @@ async fn receive_into_file(
     exchange: &mut Exchange<'_>,
     wanted: usize,
     start: Vec<u8>,
-    mut share: Share,
-) -> Result<Option<(Vec<u8>, Share)>, Error> {
+    mut share: BudgetShare,
+) -> Result<Option<(Vec<u8>, BudgetShare)>, Error> {
     let (account, folder) = (exchange.account(), exchange.config.settings.spool_folder());
     let spool = match exchange.proxy.spools.create(&folder, account).await {
         Ok(spool) => spool,
@@ -172,27 +172,27 @@ async fn fill_file(
     exchange: &mut Exchange<'_>,
     (spool, wanted): (&Arc<Spool>, usize),
     piece: &mut Vec<u8>,
-    share: &mut Share,
+    share: &mut BudgetShare,
     since: Option<Instant>,
 ) -> Result<bool, Error> {
-    let (mut left, mut taken) = (wanted, Taken::Full);
+    let (mut left, mut taken) = (wanted, BodyTaken::Full);
     loop {
         left = left.saturating_sub(piece.len());
         if !piece.is_empty() {
             spool.append(piece).await?;
         }
         match taken {
-            Taken::Whole => return Ok(true),
-            Taken::Paused => {
+            BodyTaken::Whole => return Ok(true),
+            BodyTaken::Paused => {
                 go_on_unseen(exchange);
                 return Ok(false);
             }
-            Taken::Full => {}
+            BodyTaken::Full => {}
         }
         let most = left.min(PIECE);
         taken = poll_fn(|cx| poll_start(exchange, cx, most, piece, share, since)).await?;
-        if piece.is_empty() && taken != Taken::Paused {
-            return Ok(taken == Taken::Whole);
+        if piece.is_empty() && taken != BodyTaken::Paused {
+            return Ok(taken == BodyTaken::Whole);
         }
     }
 }
@@ -230,7 +230,7 @@ async fn buffer_rest(exchange: &mut Exchange<'_>, reader: Reader, limit: usize) 
     // Bytes that could not be written to the file come behind it.
     let whole = match reader.has_rest() {
         true => {
-            poll_fn(|cx| poll_start(exchange, cx, 0, &mut piece, &mut share, None)).await? == Taken::Whole
+            poll_fn(|cx| poll_start(exchange, cx, 0, &mut piece, &mut share, None)).await? == BodyTaken::Whole
         }
         false => fill_file(exchange, (&spool, left), &mut piece, &mut share, None).await?,
     };
@@ -259,11 +259,11 @@ async fn buffer_whole(exchange: &mut Exchange<'_>, limit: usize) -> Result<u64, 
     let most = limit.min(spool::SHORT);
     let received = poll_fn(|cx| poll_start(exchange, cx, most, &mut start, &mut share, None)).await;
     match received {
-        Ok(Taken::Whole) => {
+        Ok(BodyTaken::Whole) => {
             start.shrink_to_fit();
             let length = start.len() as u64;
             exchange.down.upload.source_ended();
-            let held = Held { bytes: start, share: Some(share) };
+            let held = SharedStart { bytes: start, share: Some(share) };
             exchange.down.upload.kept = Some(Kept::start(Arc::new(held)));
             return Ok(length);
         }
@@ -290,9 +290,9 @@ fn poll_start(
     cx: &mut Context<'_>,
     wanted: usize,
     start: &mut Vec<u8>,
-    share: &mut Share,
+    share: &mut BudgetShare,
     since: Option<Instant>,
-) -> Poll<Result<Taken, Error>> {
+) -> Poll<Result<BodyTaken, Error>> {
     let may_use_file = since.is_none() || exchange.plan().is_some_and(|plan| spool::is_used_by(plan));
     let (memory, account) = (&exchange.proxy.filter_memory, exchange.account());
     let link = &mut exchange.down.client.link;
@@ -312,7 +312,7 @@ fn poll_start(
         match link.poll_receive(cx) {
             // Only now it is known that there is more.
             Poll::Ready(Ok(Received::Data)) if start.len() >= wanted => {
-                return Poll::Ready(Ok(Taken::Full));
+                return Poll::Ready(Ok(BodyTaken::Full));
             }
             Poll::Ready(Ok(Received::Data)) => {
                 let data = link.data();
@@ -330,7 +330,7 @@ fn poll_start(
                 link.consume(count);
                 exchange.down.upload.moved += count as u64;
             }
-            Poll::Ready(Ok(Received::End)) => return Poll::Ready(Ok(Taken::Whole)),
+            Poll::Ready(Ok(Received::End)) => return Poll::Ready(Ok(BodyTaken::Whole)),
             Poll::Ready(Err(error @ (LinkError::Body(_) | LinkError::Length))) => {
                 exchange.down.client.close = true;
                 return Poll::Ready(Err(Error::Client(error)));
@@ -355,7 +355,7 @@ fn poll_start(
                 if !is_fixed {
                     until = until.min(since + STREAM_HELD_FOR.max(pause));
                 }
-                return exchange.down.timer.poll(cx, deadline.min(until)).map(|()| Ok(Taken::Paused));
+                return exchange.down.timer.poll(cx, deadline.min(until)).map(|()| Ok(BodyTaken::Paused));
             }
         }
     }
@@ -426,7 +426,7 @@ fn poll_hold(
     origin: &mut Link,
     wanted: usize,
     until: Instant,
-    (held, share): (&mut Vec<u8>, &mut Share),
+    (held, share): (&mut Vec<u8>, &mut BudgetShare),
 ) -> Poll<Result<bool, Error>> {
     poll_upload(exchange, cx, origin)?;
     loop {
@@ -454,7 +454,7 @@ fn poll_hold(
                 }
                 exchange.down.progress.observe(exchange.down.upload.moved, held.len() as u64, now);
                 let awaited = match exchange.down.upload.waiting {
-                    Waiting::Source => Awaited::ClientBody,
+                    WaitingFor::Source => Awaited::ClientBody,
                     _ => Awaited::OriginBody,
                 };
                 let upstream = exchange.upstream().map(|upstream| &*upstream.settings);

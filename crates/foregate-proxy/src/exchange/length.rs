@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use foregate_wire::{BodyLength, Version, content_length};
 
-use super::{Exchange, Next, Step};
+use super::{Exchange, Step, StepResult};
 use crate::error::Error;
 use crate::link::copy::Copy;
 use crate::link::{LinkError, Received};
@@ -18,7 +18,7 @@ use crate::time::clock;
 /// Checks if the body of a request is empty, so that its length is exact: if the end has arrived,
 /// or the client has announced it. An announced end is awaited, since a violation must not reach an
 /// origin as a whole request.
-pub(super) async fn settle_length(exchange: &mut Exchange<'_>, next: Step) -> Next {
+pub(super) async fn settle_length(exchange: &mut Exchange<'_>, next: Step) -> StepResult {
     let goes_on = matches!(next, Step::Screen | Step::Prepare(_) | Step::Ask | Step::Files { .. });
     let is_open =
         exchange.request.head.version == Version::Http2 && exchange.request.length == BodyLength::Chunked;

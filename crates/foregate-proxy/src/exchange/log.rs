@@ -11,12 +11,12 @@ use crate::error::{Error, Side};
 use crate::link::LinkError;
 use crate::random;
 use crate::settings::FallbackReason;
-use crate::telemetry::access_log::{AccessLog, Entry};
+use crate::telemetry::access_log::{AccessLog, LogEntry};
 use crate::upstream::Ask;
 
 /// The input of the log and the metrics.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct LogRecord {
     pub start: Instant,
     pub status: Option<u16>,
     /// The action of the route that has answered, or was about to.
@@ -56,7 +56,7 @@ impl Acted {
     }
 }
 
-impl Record {
+impl LogRecord {
     /// Of a request that has just begun.
     pub fn new(start: Instant) -> Self {
         Self {
@@ -171,13 +171,13 @@ fn see_outcome(exchange: &mut Exchange<'_>) {
     }
 }
 
-fn entry<'e>(exchange: &'e Exchange<'_>, duration: Duration) -> Entry<'e> {
+fn entry<'e>(exchange: &'e Exchange<'_>, duration: Duration) -> LogEntry<'e> {
     let record = &exchange.record;
     let sites = &exchange.config.settings.sites;
     let asked = exchange.modules.run.as_ref().and_then(|run| run.asked.fields());
     let headers = asked.unwrap_or(&exchange.request.head.headers);
     let ask = exchange.ask.as_ref();
-    Entry {
+    LogEntry {
         time: SystemTime::now() - duration,
         client: exchange.client_address(),
         method: exchange.request.method(),

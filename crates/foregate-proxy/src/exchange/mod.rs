@@ -43,12 +43,12 @@ use self::client::{Client, Peer};
 use self::downstream::Downstream;
 use self::heavy::{Away, call_back};
 use self::inner::{Outer, end_inner};
-use self::log::Record;
+use self::log::LogRecord;
 use self::log_first::log_first;
 use self::modules::{Ended, Run};
 use self::progress::Progress;
 use self::received::show_refused;
-use self::reply::{Reply, Sender, Source};
+use self::reply::{BodySource, Reply, Sender};
 use crate::error::Error;
 use crate::limits::pressure::{self, Shortage};
 use crate::link::copy::Copy;
@@ -84,9 +84,9 @@ enum Step {
     /// Put a reply that was made here in the place of whatever was to be the response.
     Reply(Box<Reply>),
     /// `upstream-response` .. `response-body`: run the steps of the response.
-    Shape(Source),
+    Shape(BodySource),
     /// Send the head of the response, once the client's connection has room for it.
-    Send(Source),
+    Send(BodySource),
     /// Move the bodies, that of the response from an origin unless all of it is at hand.
     Transfer(Option<Sender>),
     /// Move bytes that are not HTTP, both ways.
@@ -100,7 +100,7 @@ enum Step {
 }
 
 /// The result of a step: the next one, or an early end by a module's step or an error.
-type Next = Result<Step, Ended>;
+type StepResult = Result<Step, Ended>;
 
 impl From<Error> for Ended {
     fn from(error: Error) -> Self {
@@ -133,7 +133,7 @@ struct Exchange<'a> {
     /// The part of the cache in it, on a route that caches.
     cached: Option<Box<Cached>>,
     modules: Modules<'a>,
-    record: Record,
+    record: LogRecord,
     /// The request has fallen back.
     on_its_way: Option<Box<OnItsWay<'a>>>,
 }
@@ -177,7 +177,7 @@ impl Drop for Exchange<'_> {
 }
 
 /// A request and all that it is served with.
-pub struct Served<'a> {
+pub struct ServedRequest<'a> {
     /// The shared state of the process.
     pub proxy: &'a Proxy,
     /// The configuration that the request keeps.
@@ -222,7 +222,7 @@ pub fn admit(request: &mut Request, peer: &Peer, understood: Result<(), Error>) 
 ///
 /// A panic is the end of this request alone: it is counted, and the client gets a 500 if it has got
 /// nothing yet.
-pub async fn serve(served: Served<'_>, admitted: Result<(), Unserved>) -> Outcome {
+pub async fn serve(served: ServedRequest<'_>, admitted: Result<(), Unserved>) -> Outcome {
     let mut exchange = Exchange::new(served);
     let first = match admitted {
         Ok(()) => Step::Route,
@@ -263,7 +263,7 @@ pub async fn serve(served: Served<'_>, admitted: Result<(), Unserved>) -> Outcom
 
 /// Logs a request that got only a reset of its stream, and shows it to the steps that read refused
 /// requests.
-pub async fn refuse(served: Served<'_>, error: Error) {
+pub async fn refuse(served: ServedRequest<'_>, error: Error) {
     let mut exchange = Exchange::new(served);
     // A failed connection would have received no response.
     exchange.record.status = (error != Error::Client(LinkError::H2)).then(|| error.status());
@@ -278,8 +278,8 @@ pub async fn refuse(served: Served<'_>, error: Error) {
 }
 
 impl<'a> Exchange<'a> {
-    fn new(served: Served<'a>) -> Self {
-        let Served { proxy, config, peer, client, request, response, timer } = served;
+    fn new(served: ServedRequest<'a>) -> Self {
+        let ServedRequest { proxy, config, peer, client, request, response, timer } = served;
         let now = clock::now();
         let began = request.began.take().unwrap_or(now);
         client.begin(began);
@@ -305,7 +305,7 @@ impl<'a> Exchange<'a> {
             ask: None,
             cached: None,
             modules: Modules::default(),
-            record: Record::new(began),
+            record: LogRecord::new(began),
             on_its_way: None,
         }
     }

@@ -17,17 +17,17 @@ use foregate_module::{
 };
 
 pub(super) use self::platform::Which;
-use super::asked::Asked;
+use super::asked::SentFields;
 use super::bodies::count_filters;
 use super::client::Client;
 use super::heavy::run_heavy;
-use super::inner::{Judged, judge_inner};
+use super::inner::{InnerVerdict, judge_inner};
 use super::inspect::{receive_start, wants_start};
-use super::received::Head;
+use super::received::ReceivedHead;
 use super::reply::Reply;
 use super::view::{Facts, View};
 use super::{Exchange, Step, fetch};
-use crate::counters::steps::Input;
+use crate::counters::steps::StepInput;
 use crate::error::Error;
 use crate::limits::account::Account;
 use crate::link::LinkError;
@@ -49,7 +49,7 @@ pub(super) struct Run {
     /// Their effects on the exchange.
     pub facts: Facts,
     /// The client's request as received, if steps read it.
-    pub asked: Asked,
+    pub asked: SentFields,
     /// How far they have come.
     pub runner: Runner,
     /// Why the exchange has ended while a step was away.
@@ -65,7 +65,7 @@ impl Run {
                 run
             }
             None => {
-                let (state, asked, runner) = (State::default(), Asked::default(), Runner::default());
+                let (state, asked, runner) = (State::default(), SentFields::default(), Runner::default());
                 Box::new(Self { state, facts, asked, runner, lost: None })
             }
         }
@@ -99,7 +99,7 @@ impl<'a> Exchange<'a> {
         self.modules.run = plan.map(|plan| {
             let mut facts = Facts::new(self.request.length.is_empty());
             if plan.keeps_received() && self.record.refused.is_none() {
-                facts.received = Some(Box::new(Head::of(self.request)));
+                facts.received = Some(Box::new(ReceivedHead::of(self.request)));
             }
             Run::of(facts)
         });
@@ -301,7 +301,7 @@ impl<'a> Exchange<'a> {
 
     /// The input of a step that is declared light, if it has blocked a worker lately with these
     /// settings and at most half of this input.
-    pub(super) fn slow_with(&mut self, planned: &Planned) -> Option<Input> {
+    pub(super) fn slow_with(&mut self, planned: &Planned) -> Option<StepInput> {
         let counters = self.proxy.steps.get(planned.step)?;
         let (view, _) = self.view()?;
         let input = view.input_of(planned);
@@ -344,8 +344,8 @@ impl<'a> Exchange<'a> {
     ) -> Result<FetchResult, LinkError> {
         if ask.target == FetchTarget::Site {
             match Box::pin(judge_inner(self, ask)).await? {
-                Judged::Ask(judged) => ask = judged,
-                Judged::Answered(answer) => {
+                InnerVerdict::Ask(judged) => ask = judged,
+                InnerVerdict::Answered(answer) => {
                     fetch::count(self.proxy, step, answer.as_ref().err());
                     return Ok(answer);
                 }
@@ -359,8 +359,8 @@ impl<'a> Exchange<'a> {
         unless_gone(self.down.client, self.down.timer, fetched).await.map(|fetched| fetched.answer)
     }
 
-    fn asker(&self) -> fetch::Asker {
-        fetch::Asker { account: self.account(), holdings: self.peer.holdings.clone() }
+    fn asker(&self) -> fetch::FetchPayer {
+        fetch::FetchPayer { account: self.account(), holdings: self.peer.holdings.clone() }
     }
 
     /// The outcome of the exchange so far.

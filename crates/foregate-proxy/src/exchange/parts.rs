@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use foregate_module::Source as MadeBy;
 use foregate_wire::{Method, NameId};
 
-use super::reply::Source;
+use super::reply::BodySource;
 use super::shape::drop_source;
 use super::{Exchange, Step};
 
@@ -44,7 +44,7 @@ pub(super) fn asks_for_part(exchange: &Exchange<'_>) -> bool {
 
 /// Asks the origin again, for all of the body of which it has sent a part; no step of the response
 /// has seen that.
-pub(super) fn ask_whole(exchange: &mut Exchange<'_>, source: Source) -> Step {
+pub(super) fn ask_whole(exchange: &mut Exchange<'_>, source: BodySource) -> Step {
     drop_source(exchange, source, None);
     exchange.request.ask_for_all();
     if let Some(ask) = &mut exchange.ask {

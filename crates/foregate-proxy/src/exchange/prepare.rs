@@ -9,18 +9,18 @@ use super::inspect::buffer_request;
 use super::log::Acted;
 use super::reply::Reply;
 use super::screen::limit_body;
-use super::{Exchange, Next, Step};
+use super::{Exchange, Step, StepResult};
 use crate::error::Error;
 use crate::link::copy::Underscores;
 use crate::link::start::Kept;
 use crate::settings::UpstreamProtocol;
-use crate::upstream::{Ask, Terms};
+use crate::upstream::{Ask, OpeningTerms};
 
 /// Fields for framing and routing: they are generated, never copied.
 const FRAMING: [NameId; 3] = [NameId::ContentLength, NameId::TransferEncoding, NameId::Host];
 
 /// Makes the request for the origin.
-pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> Next {
+pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepResult {
     let Some(upstream) = exchange.config.upstreams.get(upstream) else { return Err(Error::Internal.into()) };
     exchange.record.action = Some(Acted::Proxy);
     if exchange.request.goes_in_circles() {
@@ -55,7 +55,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> Next {
         kept.limit = upstream.settings.retry_body.max(kept.len());
         exchange.down.upload.kept = Some(kept);
     }
-    let terms = Terms {
+    let terms = OpeningTerms {
         fresh: false,
         addresses: &exchange.peer.addresses,
         behalf: exchange.client_address(),

@@ -171,12 +171,12 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Upstream;
+    use crate::settings::UpstreamSettings;
 
     #[test]
     fn what_leaves_before_it_is_progress_of_what_waits_for_room() {
         let start = Instant::now();
-        let (timeouts, upstream) = (Timeouts::default(), Upstream::new("a", Vec::new()));
+        let (timeouts, upstream) = (Timeouts::default(), UpstreamSettings::new("a", Vec::new()));
         let mut progress = Progress::new(start);
         progress.observe_client(0, true, None, start);
         let later = start + Duration::from_secs(29);
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn what_the_origin_takes_is_progress_but_none_of_the_clients() {
         let start = Instant::now();
-        let (timeouts, upstream) = (Timeouts::default(), Upstream::new("a", Vec::new()));
+        let (timeouts, upstream) = (Timeouts::default(), UpstreamSettings::new("a", Vec::new()));
         let mut progress = Progress::new(start);
         let later = start + Duration::from_secs(45);
         progress.observe_given(1 << 20, later);
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn once_the_response_has_begun_movement_in_either_direction_is_life() {
         let start = Instant::now();
-        let (timeouts, upstream) = (Timeouts::default(), Upstream::new("a", Vec::new()));
+        let (timeouts, upstream) = (Timeouts::default(), UpstreamSettings::new("a", Vec::new()));
         let mut progress = Progress::new(start);
         let mut judge = |second: u64, uploaded: u64, downloaded: u64| {
             let now = start + Duration::from_secs(second);
@@ -235,7 +235,7 @@ mod tests {
     fn a_body_that_trickles_is_too_slow_after_the_grace() {
         let start = Instant::now();
         let timeouts = Timeouts::default();
-        let upstream = Upstream::new("a", Vec::new());
+        let upstream = UpstreamSettings::new("a", Vec::new());
         let mut progress = Progress::new(start);
         let mut deadline = |second: u64, bytes: u64| {
             let now = start + Duration::from_secs(second);

@@ -22,9 +22,9 @@ const UNPARSED_FIELDS: usize = 1024;
 
 /// The head of a request, as it was received.
 #[derive(Debug)]
-pub(super) struct Head(RequestHead);
+pub(super) struct ReceivedHead(RequestHead);
 
-impl Head {
+impl ReceivedHead {
     pub(super) fn of(request: &Request) -> Self {
         Self(request.head.clone())
     }
@@ -34,7 +34,7 @@ impl Head {
     }
 }
 
-impl Fields for Head {
+impl Fields for ReceivedHead {
     fn count(&self) -> usize {
         self.0.headers.len()
     }
@@ -161,7 +161,7 @@ fn trim(bytes: &[u8], mut range: Range<usize>) -> Range<usize> {
 /// The request as received, for steps.
 pub(super) fn show<'r>(
     request: &'r Request,
-    kept: Option<&'r Head>,
+    kept: Option<&'r ReceivedHead>,
     refused: Option<&'r Refused>,
     peer: &Peer,
 ) -> module::Received<'r> {

@@ -75,14 +75,14 @@ pub struct Reply {
     /// Without framing.
     pub head: ResponseHead,
     /// The body.
-    pub body: Source,
+    pub body: BodySource,
     /// Its source.
     pub made_by: MadeBy<'static>,
 }
 
 /// Where the body of a reply comes from.
 #[derive(Debug)]
-pub enum Source {
+pub enum BodySource {
     /// An origin, framed like this. A tunnel begins behind the head.
     Origin(Origin, BodyLength),
     /// Memory.
@@ -121,7 +121,7 @@ impl Sender {
     }
 }
 
-impl Source {
+impl BodySource {
     /// The origin, if it comes from one.
     pub fn origin(self) -> Option<Origin> {
         match self {
@@ -143,7 +143,7 @@ impl Reply {
         if !body.is_empty() {
             head.headers.push_id(NameId::ContentType, content_type.as_bytes());
         }
-        Self { head, body: Source::Bytes(body), made_by }
+        Self { head, body: BodySource::Bytes(body), made_by }
     }
 
     /// A route's fixed reply.
@@ -172,7 +172,7 @@ impl Reply {
                 reply.head.headers.push(field.name(), field.value());
             }
         }
-        reply.body = Source::Bytes(response.body);
+        reply.body = BodySource::Bytes(response.body);
         reply
     }
 

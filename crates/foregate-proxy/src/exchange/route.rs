@@ -8,21 +8,21 @@ use std::sync::atomic::Ordering;
 
 use foregate_wire::{BodyLength, Method, Slashes};
 
-use super::asked::Asked;
+use super::asked::SentFields;
 use super::fallback;
 use super::length::settle_length;
 use super::log::Acted;
 use super::reply::Reply;
 use super::screen::dispatch;
 use super::view::{Facts, View};
-use super::{Exchange, Next, Step};
+use super::{Exchange, Step, StepResult};
 use crate::error::Error;
 use crate::link::start::Kept;
 use crate::loops::{self, MARKER};
 use crate::routing::HostId;
 use crate::settings::automatic::{Automatic, HTTP_CHALLENGE_PREFIX, http_challenge};
 use crate::settings::{Fallback, FallbackReason, FixedResponse, Route, RouteConditions, UpstreamProtocol};
-use crate::upstream::{Ask, Terms};
+use crate::upstream::{Ask, OpeningTerms};
 
 /// Bytes of the answer to a challenge: a token, a dot and the digest of a key.
 const CHALLENGE_MOST: u64 = 1024;
@@ -30,7 +30,7 @@ const CHALLENGE_MOST: u64 = 1024;
 const HTTPS_PORT: u16 = 443;
 
 /// Finds the site and the route.
-pub(super) async fn run(exchange: &mut Exchange<'_>) -> Next {
+pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
     if let Some(automatic) = &exchange.config.settings.automatic
         && let Some(answer) = challenge(automatic, exchange.request.path())
     {
@@ -140,7 +140,7 @@ async fn fall_back<'a>(
     exchange: &mut Exchange<'a>,
     fallback: (&'a Arc<Fallback>, FallbackReason),
     connects: bool,
-) -> Next {
+) -> StepResult {
     check_connect(exchange, connects)?;
     let next = begin_fallback(exchange, fallback)?;
     settle_length(exchange, next).await
@@ -177,7 +177,7 @@ fn fallback_of_route<'a>(
         site: Some(site),
         route: None,
         facts: &mut facts,
-        asked: &Asked::default(),
+        asked: &SentFields::default(),
         away: false,
     };
     let reason = old.of_route(
@@ -194,7 +194,7 @@ fn fallback_of_route<'a>(
 fn begin_fallback<'a>(
     exchange: &mut Exchange<'a>,
     (old, reason): (&'a Arc<Fallback>, FallbackReason),
-) -> Next {
+) -> StepResult {
     let Some(upstream) = exchange.config.upstreams.get(old.upstream) else {
         return Err(Error::Internal.into());
     };
@@ -215,7 +215,7 @@ fn begin_fallback<'a>(
     let is_verbatim = upstream.settings.protocol != UpstreamProtocol::Http2
         && fallback::take_bytes(exchange.request, &mut exchange.down.client.link);
     let peer = exchange.peer;
-    let terms = Terms {
+    let terms = OpeningTerms {
         fresh: false,
         addresses: &peer.addresses,
         behalf: exchange.client_address(),
@@ -287,14 +287,17 @@ fn find_site(exchange: &Exchange<'_>) -> Option<HostId> {
 }
 
 /// The other readings of the path, as far as they matter, and the route.
-type Found<'a> = (Option<Vec<Vec<u8>>>, &'a Arc<Route>);
+type RouteMatch<'a> = (Option<Vec<Vec<u8>>>, &'a Arc<Route>);
 
 /// Finds the route of the request in a site with conditional routes.
 ///
 /// # Errors
 ///
 /// There is none, or another reading of the path leads to another one.
-pub(super) fn route_by_conditions<'a>(exchange: &mut Exchange<'a>, site: HostId) -> Result<Found<'a>, Error> {
+pub(super) fn route_by_conditions<'a>(
+    exchange: &mut Exchange<'a>,
+    site: HostId,
+) -> Result<RouteMatch<'a>, Error> {
     let (config, peer) = (exchange.config, exchange.peer);
     let sites = &config.settings.sites;
     let path = match exchange.request.path() {
@@ -310,7 +313,7 @@ pub(super) fn route_by_conditions<'a>(exchange: &mut Exchange<'a>, site: HostId)
         site: Some(site),
         route: None,
         facts: &mut facts,
-        asked: &Asked::default(),
+        asked: &SentFields::default(),
         away: false,
     };
     let mut holds =
@@ -325,7 +328,7 @@ pub(super) fn route_by_conditions<'a>(exchange: &mut Exchange<'a>, site: HostId)
 
 /// No route takes the request: the answer to it goes through the steps that hold for its site, or
 /// for all.
-fn unrouted(exchange: &mut Exchange<'_>, error: Error) -> Next {
+fn unrouted(exchange: &mut Exchange<'_>, error: Error) -> StepResult {
     let settings = &exchange.config.settings;
     let plan = match exchange.routed.site {
         Some(site) => &settings.sites.site(site).options.unrouted,

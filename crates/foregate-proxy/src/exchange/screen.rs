@@ -8,12 +8,12 @@ use foregate_wire::connection;
 use super::log::Acted;
 use super::reply::Reply;
 use super::route::{limit_body_to, redirect_to_https};
-use super::{Exchange, Next, Step};
+use super::{Exchange, Step, StepResult};
 use crate::error::Error;
 use crate::settings::Action;
 
 /// Runs the steps of the request.
-pub(super) async fn run(exchange: &mut Exchange<'_>) -> Next {
+pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
     exchange.request.sent = exchange.request.head.headers.arena_len();
     exchange.request.begin_hop();
     exchange.down.upload.leave_out(connection::named_options(&exchange.request.head.headers));
@@ -40,7 +40,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> Next {
 }
 
 /// Goes where the route, or a step, says.
-pub(super) fn dispatch(exchange: &mut Exchange<'_>) -> Next {
+pub(super) fn dispatch(exchange: &mut Exchange<'_>) -> StepResult {
     let Some(route) = exchange.routed.route else { return Err(Error::Internal.into()) };
     if exchange.modules.run.as_ref().is_some_and(|run| run.facts.path_is_in_doubt.load(Ordering::Relaxed)) {
         return Err(Error::AmbiguousPath.into());

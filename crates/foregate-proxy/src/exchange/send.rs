@@ -4,36 +4,36 @@ use foregate_wire::{BodyLength, Method, NameId};
 
 use super::bodies::sweep;
 use super::log_first::log_first;
-use super::reply::{Sender, Source, date};
-use super::{Exchange, Next, Step};
+use super::reply::{BodySource, Sender, date};
+use super::{Exchange, Step, StepResult};
 use crate::error::Error;
 use crate::link::start::Front;
 use crate::link::{Link, LinkError};
 use crate::upstream::Origin;
 
 /// Sends the head of the response.
-pub(super) async fn run(exchange: &mut Exchange<'_>, source: Source) -> Next {
+pub(super) async fn run(exchange: &mut Exchange<'_>, source: BodySource) -> StepResult {
     if let Err(error) = exchange.down.room().await {
         return Ok(give_up(exchange, source.origin(), error));
     }
     log_first(exchange).await;
     Ok(match source {
-        Source::Origin(origin, BodyLength::Tunnel) => exchange.open_tunnel(origin),
+        BodySource::Origin(origin, BodyLength::Tunnel) => exchange.open_tunnel(origin),
         source => begin_body(exchange, source),
     })
 }
 
-fn begin_body(exchange: &mut Exchange<'_>, source: Source) -> Step {
+fn begin_body(exchange: &mut Exchange<'_>, source: BodySource) -> Step {
     let (head, status) = (exchange.request.head.method == Method::Head, exchange.response.status);
     let (origin, length) = match source {
-        Source::Origin(origin, length) => {
+        BodySource::Origin(origin, length) => {
             let may_have_trailers = length == BodyLength::Chunked || origin.link.is_h2();
             let sweep = if may_have_trailers { sweep(exchange) } else { None };
             exchange.down.download.sweep(sweep);
             (Some(Sender::Origin(origin)), length)
         }
-        Source::Cached(link, length) => (Some(Sender::Cache(link)), length),
-        Source::Bytes(body) => {
+        BodySource::Cached(link, length) => (Some(Sender::Cache(link)), length),
+        BodySource::Bytes(body) => {
             let length = body.len() as u64;
             if head {
                 exchange.response.headers.set(NameId::ContentLength, length.to_string().as_bytes());
@@ -42,7 +42,7 @@ fn begin_body(exchange: &mut Exchange<'_>, source: Source) -> Step {
             exchange.down.download.replace(if bodiless { None } else { Front::new(body, None) });
             (None, if bodiless { BodyLength::Empty } else { BodyLength::Fixed(length) })
         }
-        Source::File(body, length) => {
+        BodySource::File(body, length) => {
             if let Some(body) = body {
                 exchange.down.download.front = Some(Front::Document(body));
             }

@@ -10,10 +10,10 @@ use foregate_wire::{BodyLength, NameId};
 use super::bodies::{count_filters, take_response_filters};
 use super::inspect::{hold_file, hold_response};
 use super::modules::Ended;
-use super::reply::Source;
+use super::reply::BodySource;
 use super::send::drop_origin;
 use super::transfer::poll_upload;
-use super::{Exchange, Next, Step};
+use super::{Exchange, Step, StepResult};
 use crate::error::{Error, Side};
 use crate::link::Link;
 use crate::link::filter::{Filter, chain};
@@ -31,23 +31,23 @@ pub(super) fn shapes(exchange: &Exchange<'_>) -> bool {
     exchange.has_steps(PhaseId::UpstreamResponse, PhaseId::ResponseBody)
 }
 
-pub(super) fn shape_or_send(exchange: &Exchange<'_>, source: Source) -> Step {
+pub(super) fn shape_or_send(exchange: &Exchange<'_>, source: BodySource) -> Step {
     if shapes(exchange) { Step::Shape(source) } else { Step::Send(source) }
 }
 
 /// Runs the steps of the response.
-pub(super) async fn run(exchange: &mut Exchange<'_>, mut source: Source) -> Next {
+pub(super) async fn run(exchange: &mut Exchange<'_>, mut source: BodySource) -> StepResult {
     match &source {
         // What is stored is the origin's response: the steps run each time that it is sent.
-        Source::Origin(..) | Source::Cached(..) => {
+        BodySource::Origin(..) | BodySource::Cached(..) => {
             exchange.response_is_from(MadeBy::Upstream);
             exchange.skip_to(PhaseId::UpstreamResponse);
         }
-        Source::Bytes(body) => {
+        BodySource::Bytes(body) => {
             exchange.response.headers.push_id(NameId::ContentLength, body.len().to_string().as_bytes());
             exchange.skip_to(PhaseId::ResponseHeaders);
         }
-        Source::File(..) => exchange.skip_to(PhaseId::ResponseHeaders),
+        BodySource::File(..) => exchange.skip_to(PhaseId::ResponseHeaders),
     }
     match run_response(exchange, &mut source).await {
         Ok(()) => Ok(Step::Send(source)),
@@ -58,21 +58,21 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, mut source: Source) -> Next
     }
 }
 
-async fn run_response(exchange: &mut Exchange<'_>, source: &mut Source) -> Result<(), Ended> {
+async fn run_response(exchange: &mut Exchange<'_>, source: &mut BodySource) -> Result<(), Ended> {
     exchange.run_phases(PhaseId::ResponseErrorPage).await?;
     match source {
-        Source::Origin(origin, length) => {
+        BodySource::Origin(origin, length) => {
             hold_response(exchange, &mut origin.link, *length).await?;
         }
-        Source::Cached(link, length) => hold_response(exchange, link, *length).await?,
-        Source::Bytes(body) => hold_bytes(exchange, body)?,
-        Source::File(Some(body), _) => hold_file(exchange, body).await?,
-        Source::File(None, _) => {}
+        BodySource::Cached(link, length) => hold_response(exchange, link, *length).await?,
+        BodySource::Bytes(body) => hold_bytes(exchange, body)?,
+        BodySource::File(Some(body), _) => hold_file(exchange, body).await?,
+        BodySource::File(None, _) => {}
     }
     exchange.run_phases(PhaseId::ResponseBody).await?;
     let filters = take_response_filters(exchange);
     match source {
-        Source::Origin(Origin { link, .. }, length) | Source::Cached(link, length) => {
+        BodySource::Origin(Origin { link, .. }, length) | BodySource::Cached(link, length) => {
             if let Some(run) = &mut exchange.modules.run {
                 let bytes = std::mem::take(&mut run.facts.response_body).into();
                 exchange.down.download.front = Front::new(bytes, run.facts.response_share.take());
@@ -83,14 +83,14 @@ async fn run_response(exchange: &mut Exchange<'_>, source: &mut Source) -> Resul
             }
             Ok(filter_response(exchange, Some(link), length, filters).await?)
         }
-        Source::File(body, length) => {
+        BodySource::File(body, length) => {
             exchange.down.download.front = body.take().map(Front::Document);
             if filters.is_empty() {
                 return Ok(());
             }
             Ok(filter_response(exchange, None, length, filters).await?)
         }
-        Source::Bytes(body) => {
+        BodySource::Bytes(body) => {
             exchange.response.headers.remove(NameId::ContentLength);
             if !filters.is_empty() && !body.is_empty() {
                 // Apart, since it is large and most replies do without.
@@ -210,8 +210,8 @@ fn poll_begin(
 
 /// Nobody needs the body of a response any more. Where it was not lost by a peer, the rest of it is
 /// read, if that is little, so that the origin's connection can be kept.
-pub(super) fn drop_source(exchange: &Exchange<'_>, source: Source, error: Option<&Error>) {
-    let Source::Origin(mut origin, length) = source else { return };
+pub(super) fn drop_source(exchange: &Exchange<'_>, source: BodySource, error: Option<&Error>) {
+    let BodySource::Origin(mut origin, length) = source else { return };
     // A response that is too long for a step may be short enough for that.
     let is_lost = |error: &&Error| error.side() != Side::Internal && **error != Error::ResponseTooLarge;
     if let Some(error) = error.filter(is_lost) {

@@ -8,14 +8,14 @@ use foregate_module::FetchRequest;
 use super::progress::Awaited;
 use super::reply::Sender;
 use super::send::give_up;
-use super::{Exchange, Next, Step};
+use super::{Exchange, Step, StepResult};
 use crate::error::Error;
 use crate::link::Link;
-use crate::link::copy::Waiting;
+use crate::link::copy::WaitingFor;
 use crate::time::clock;
 
 /// Moves the bodies: that of the response from an origin, or the available bytes.
-pub(super) async fn run(exchange: &mut Exchange<'_>, mut sender: Option<Sender>) -> Next {
+pub(super) async fn run(exchange: &mut Exchange<'_>, mut sender: Option<Sender>) -> StepResult {
     exchange.down.progress.restart(clock::now());
     loop {
         let moved = poll_fn(|cx| poll_transfer(exchange, cx, sender.as_mut())).await;
@@ -93,15 +93,15 @@ fn poll_transfer(
     }
     exchange.down.progress.observe(exchange.down.upload.moved, exchange.down.download.progress(), now);
     let down = match exchange.down.download.waiting {
-        Waiting::Sink => Awaited::ClientRead,
+        WaitingFor::Sink => Awaited::ClientRead,
         // While the origin still takes a body it may well have nothing to say, and a client that
         // has its answer (gRPC's streams in both directions) need not either: the least rate is for
         // requests that are not answered yet.
-        _ if exchange.down.upload.waiting == Waiting::Source => Awaited::EitherBody,
+        _ if exchange.down.upload.waiting == WaitingFor::Source => Awaited::EitherBody,
         _ => Awaited::OriginBody,
     };
     let awaited = match exchange.down.upload.waiting {
-        Waiting::Sink => &[down, Awaited::OriginRead][..],
+        WaitingFor::Sink => &[down, Awaited::OriginRead][..],
         _ => &[down],
     };
     let upstream = exchange.upstream().map(|upstream| &*upstream.settings);

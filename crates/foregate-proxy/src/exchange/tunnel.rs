@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use foregate_wire::{BodyLength, Method, NameId, connection};
 
-use super::reply::Source;
+use super::reply::BodySource;
 use super::send::{drop_origin, give_up, send_head};
 use super::shape::shape_or_send;
 use super::{Exchange, Step};
@@ -40,7 +40,7 @@ impl Exchange<'_> {
                 headers.remove_name(b"sec-websocket-accept");
             }
         }
-        shape_or_send(self, Source::Origin(origin, BodyLength::Tunnel))
+        shape_or_send(self, BodySource::Origin(origin, BodyLength::Tunnel))
     }
 
     /// Tells the client, and turns both connections into byte streams.

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use foregate_module::{self as module, Fields, FieldsMut, Now, Source, Summary, TlsFacts, UpstreamId};
 use foregate_wire::Slashes;
 
-use super::asked::Asked;
+use super::asked::SentFields;
 use super::client::Peer;
-use super::received::{self, Head, Refused};
-use crate::limits::budget::Share;
+use super::received::{self, ReceivedHead, Refused};
+use crate::limits::budget::BudgetShare;
 use crate::limits::spool::Spool;
-use crate::link::start::Held;
+use crate::link::start::SharedStart;
 use crate::message::request::Request;
 use crate::message::response::Response;
 use crate::proxy::Config;
@@ -39,26 +39,26 @@ pub(super) struct Facts {
     /// The least limit of the request's body that a step has set.
     pub body_limit: Option<u64>,
     /// The start of the request's body, received for the steps; nothing where it is in a file.
-    pub body: Option<Arc<Held>>,
+    pub body: Option<Arc<SharedStart>>,
     /// The file that it is in.
     pub spool: Option<Arc<Spool>>,
     /// The memory held by values of steps, by their own account.
-    pub held: Option<(usize, Share)>,
+    pub held: Option<(usize, BudgetShare)>,
     /// Set if that is all of it.
     pub body_is_whole: bool,
     /// Why a step that reads it has not run, or has not got all of it.
     pub unseen: Option<&'static str>,
     /// The request's head as it was received, for a plan that asks for it.
-    pub received: Option<Box<Head>>,
+    pub received: Option<Box<ReceivedHead>>,
     /// Why the request was refused before it had a route.
     pub refused: Option<Box<Refused>>,
     /// The start of the response's body, received for the steps.
     pub response_body: Vec<u8>,
     /// Its share of the common memory.
-    pub response_share: Option<Share>,
+    pub response_share: Option<BudgetShare>,
     /// Other shares of that memory that the exchange holds until its end, such as answers to
     /// fetches.
-    pub shares: Vec<Share>,
+    pub shares: Vec<BudgetShare>,
     /// Set if that is all of it.
     pub response_body_is_whole: bool,
     /// The source of the response.
@@ -149,7 +149,7 @@ pub(super) struct View<'a> {
     pub route: Option<&'a Route>,
     pub facts: &'a mut Facts,
     /// The client's fields, where they were kept.
-    pub asked: &'a Asked,
+    pub asked: &'a SentFields,
     /// Set if the step runs on a thread for heavy work.
     pub away: bool,
 }

@@ -17,7 +17,7 @@ use crate::time::clock;
 
 /// What a request for a file leads to.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum FolderTarget {
     /// A file.
     File(FoundFile),
     /// A folder that was asked for without the slash at its end.
@@ -38,10 +38,10 @@ impl Folder {
         &self,
         candidates: &[Candidate],
         variants: &[ContentCoding],
-    ) -> Result<Found, FolderError> {
+    ) -> Result<FolderTarget, FolderError> {
         self.follow().await;
         if self.is_gone.load(Ordering::Relaxed) {
-            return Ok(Found::Nothing);
+            return Ok(FolderTarget::Nothing);
         }
         for candidate in candidates {
             if candidate.is_folder {
@@ -51,7 +51,7 @@ impl Folder {
                 if self.settings.rules.listing
                     && let Some((entries, is_whole)) = self.list(&candidate.name).await?
                 {
-                    return Ok(Found::Listing(entries, is_whole));
+                    return Ok(FolderTarget::Listing(entries, is_whole));
                 }
                 continue;
             }
@@ -60,14 +60,14 @@ impl Folder {
                 Kind::File => return self.with_variant(file, candidate.name.clone(), variants).await,
                 Kind::Folder if candidate.is_path => {
                     if self.settings.rules.listing || self.index(&candidate.name).await?.is_some() {
-                        return Ok(Found::Folder);
+                        return Ok(FolderTarget::Folder);
                     }
                 }
                 // Pipes, devices and sockets are no files.
                 Kind::Folder | Kind::Link | Kind::Other => {}
             }
         }
-        Ok(Found::Nothing)
+        Ok(FolderTarget::Nothing)
     }
 
     /// Follows the path of the folder anew, once in a while.
@@ -114,14 +114,14 @@ impl Folder {
         file: File,
         name: Vec<u8>,
         variants: &[ContentCoding],
-    ) -> Result<Found, FolderError> {
+    ) -> Result<FolderTarget, FolderError> {
         for coding in variants {
             let variant = [&name, suffix(*coding).as_bytes()].concat();
             if let Some(file) = self.open_file(&variant).await? {
-                return Ok(Found::File(FoundFile::new(file, name, Some(*coding))));
+                return Ok(FolderTarget::File(FoundFile::new(file, name, Some(*coding))));
             }
         }
-        Ok(Found::File(FoundFile::new(file, name, None)))
+        Ok(FolderTarget::File(FoundFile::new(file, name, None)))
     }
 
     /// Opens a name, unless there is nothing that may be served.

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use crate::settings::{Files, FollowLinks};
 use crate::time::notices::Notices;
 
-pub(crate) use self::find::{Found, seconds_now};
+pub(crate) use self::find::{FolderTarget, seconds_now};
 pub(crate) use self::whole::Whole;
 
 /// The longest that a file is looked for, and that one read may take.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use foregate_files::content_type;
 
-use super::{Folder, FolderError, Found};
+use super::{Folder, FolderError, FolderTarget};
 
 /// A file that is read as a whole.
 pub(crate) enum Whole {
@@ -24,7 +24,7 @@ impl Folder {
     /// A file is there, and cannot be read.
     pub(crate) async fn whole(&self, path: &[u8], limit: usize) -> Result<Whole, FolderError> {
         let candidates = self.settings.rules.candidates(path);
-        let Found::File(found) = self.find(&candidates, &[]).await? else { return Ok(Whole::Nothing) };
+        let FolderTarget::File(found) = self.find(&candidates, &[]).await? else { return Ok(Whole::Nothing) };
         let length = match usize::try_from(found.stat.size) {
             Ok(length) if length <= limit => length,
             _ => return Ok(Whole::TooLarge),

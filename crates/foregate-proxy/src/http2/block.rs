@@ -8,8 +8,8 @@ use foregate_wire::{HeaderList, Method, RequestError, content_length, may_be_tra
 use h2::Reason;
 
 use super::input::{PRIORITY, depends_on};
-use super::streams::Known;
-use super::{Arrived, Asked, Ending, Fault, RefusedHead, State};
+use super::streams::FrameTarget;
+use super::{CompleteRequest, ConnectionState, Ending, Fault, NewStream, RefusedHead};
 use crate::error::Error;
 use crate::limits::pressure::{self, Charge};
 use crate::message::request::HeadTerms;
@@ -30,14 +30,14 @@ const KEPT_SCRATCH: usize = 64 * 1024;
 /// A header block of which more has to come.
 #[derive(Debug)]
 pub struct Block {
-    head: Head,
+    head: HeadersFrame,
     bytes: Vec<u8>,
     charge: Charge,
 }
 
 /// The parameters of HEADERS beside their block.
 #[derive(Debug, Clone, Copy)]
-struct Head {
+struct HeadersFrame {
     stream: u32,
     ends: bool,
     /// The stream that its own depends on is itself.
@@ -54,7 +54,7 @@ thread_local! {
     static DECODING: RefCell<Decoding> = const { RefCell::new(Decoding { decoded: Vec::new(), authority: Vec::new() }) };
 }
 
-impl State {
+impl ConnectionState {
     /// HEADERS (section 6.2).
     pub(super) fn headers(
         &mut self,
@@ -67,7 +67,7 @@ impl State {
         if frame.stream.is_multiple_of(2) {
             return Err(Reason::PROTOCOL_ERROR.into());
         }
-        if self.streams.known(frame.stream) == Known::Idle && !self.is_beyond(frame.stream) {
+        if self.streams.known(frame.stream) == FrameTarget::Idle && !self.is_beyond(frame.stream) {
             self.meter.opened();
         }
         self.meter.block(now, frame.length, frame.has(flag::END_HEADERS))?;
@@ -86,7 +86,7 @@ impl State {
         }
         let length = fragment.len().checked_sub(padding).ok_or(Reason::PROTOCOL_ERROR)?;
         let fragment = fragment.get(..length).unwrap_or_default();
-        let head = Head { stream: frame.stream, ends: frame.has(flag::END_STREAM), on_itself };
+        let head = HeadersFrame { stream: frame.stream, ends: frame.has(flag::END_STREAM), on_itself };
         if frame.has(flag::END_HEADERS) {
             return self.block(head, fragment, now, terms);
         }
@@ -115,9 +115,15 @@ impl State {
     }
 
     /// Takes a header block that has come as a whole.
-    fn block(&mut self, head: Head, block: &[u8], now: Instant, terms: &HeadTerms) -> Result<(), Fault> {
+    fn block(
+        &mut self,
+        head: HeadersFrame,
+        block: &[u8],
+        now: Instant,
+        terms: &HeadTerms,
+    ) -> Result<(), Fault> {
         let known = self.streams.known(head.stream);
-        let section = if known == Known::Idle { Section::Request } else { Section::Trailers };
+        let section = if known == FrameTarget::Idle { Section::Request } else { Section::Trailers };
         DECODING.with_borrow_mut(|decoding| {
             let Decoding { decoded, authority } = decoding;
             let inspected =
@@ -136,15 +142,15 @@ impl State {
                     is_too_large || inspected.count() > limits.fields || inspected.longest() > limits.line;
                 let fault = inspected.fault().is_some() || is_too_large || head.on_itself || !head.ends;
                 let trailers = (!fault).then(|| trailers(&inspected, decoded));
-                Judged::Trailers(trailers)
+                BlockKind::Trailers(trailers)
             };
             decoded.clear();
             decoded.shrink_to(KEPT_SCRATCH);
             self.input.decoder.trim();
             match judged {
-                Judged::Trailers(trailers) => self.trailers(head, known, trailers, now),
-                Judged::Request(asked, expected) => self.request(head, asked, expected, now),
-                Judged::Refused(refused) => self.refused(head, refused, now),
+                BlockKind::Trailers(trailers) => self.trailers(head, known, trailers, now),
+                BlockKind::Request(asked, expected) => self.request(head, asked, expected, now),
+                BlockKind::Refused(refused) => self.refused(head, refused, now),
             }
         })
     }
@@ -152,12 +158,12 @@ impl State {
     /// A request has come, which the client may or may not make now.
     fn request(
         &mut self,
-        head: Head,
-        mut asked: Asked,
+        head: HeadersFrame,
+        mut asked: CompleteRequest,
         expected: Option<u64>,
         now: Instant,
     ) -> Result<(), Fault> {
-        let Head { stream, ends, .. } = head;
+        let HeadersFrame { stream, ends, .. } = head;
         self.streams.begun(stream);
         if self.is_beyond(stream) {
             asked.scratch.give();
@@ -170,7 +176,7 @@ impl State {
         }
         let is_too_large = asked.understood == Err(Error::Request(RequestError::HeadTooLarge));
         self.streams.holding.counts_head(&mut asked.scratch.request);
-        self.input.arrives(Arrived::Request(asked));
+        self.input.arrives(NewStream::Request(asked));
         if is_too_large {
             // It gets a response, but decoding it costs more than any other request: repetition
             // counts like forced resets.
@@ -179,13 +185,18 @@ impl State {
         Ok(())
     }
 
-    fn refused(&mut self, head: Head, refused: Option<RefusedHead>, now: Instant) -> Result<(), Fault> {
+    fn refused(
+        &mut self,
+        head: HeadersFrame,
+        refused: Option<RefusedHead>,
+        now: Instant,
+    ) -> Result<(), Fault> {
         self.streams.begun(head.stream);
         if self.is_beyond(head.stream) {
             return Ok(self.meter.without_progress(now)?);
         }
         if let Some(refused) = refused {
-            self.input.arrives(Arrived::Refused(refused));
+            self.input.arrives(NewStream::Refused(refused));
         }
         Ok(self.refuse(head.stream, Reason::PROTOCOL_ERROR, now)?)
     }
@@ -199,17 +210,17 @@ impl State {
     /// Trailers have come (section 8.1).
     fn trailers(
         &mut self,
-        head: Head,
-        known: Known,
+        head: HeadersFrame,
+        known: FrameTarget,
         trailers: Option<HeaderList>,
         now: Instant,
     ) -> Result<(), Fault> {
         let stream = head.stream;
-        if known != Known::There || self.streams.is_over(stream) {
+        if known != FrameTarget::There || self.streams.is_over(stream) {
             return match known {
                 // They may have been under way. To decode them costs all the same.
                 _ if self.streams.was_reset(stream) => Ok(self.meter.without_progress(now)?),
-                Known::Skipped => Err(Reason::PROTOCOL_ERROR.into()),
+                FrameTarget::Skipped => Err(Reason::PROTOCOL_ERROR.into()),
                 _ => Err(Reason::STREAM_CLOSED.into()),
             };
         }
@@ -231,9 +242,9 @@ impl State {
 }
 
 /// The kind of a header block.
-enum Judged {
+enum BlockKind {
     /// A request, and the length of its body.
-    Request(Asked, Option<u64>),
+    Request(CompleteRequest, Option<u64>),
     /// The head of a refused request, and its log entry.
     Refused(Option<RefusedHead>),
     /// Trailers; `None` if nobody may have them.
@@ -261,19 +272,19 @@ impl Block {
 
     /// Has the head of a request understood.
     fn request(
-        head: Head,
+        head: HeadersFrame,
         inspected: &Inspected<'_>,
         is_too_large: bool,
         (decoded, authority): (&mut Vec<u8>, &mut Vec<u8>),
         terms: &HeadTerms,
-    ) -> Judged {
+    ) -> BlockKind {
         let limit = terms.limits.bytes;
         if let Some(fault) = inspected.fault() {
             let fields = kept_fields(inspected, limit, decoded);
-            return Judged::Refused(Some(RefusedHead { error: Error::Malformed(fault), fields }));
+            return BlockKind::Refused(Some(RefusedHead { error: Error::Malformed(fault), fields }));
         }
         if head.on_itself {
-            return Judged::Refused(None);
+            return BlockKind::Refused(None);
         }
         let mut scratch = Scratch::take();
         let request = &mut scratch.request;
@@ -290,9 +301,9 @@ impl Block {
         if head.ends && expected.is_some_and(|length| length > 0) {
             scratch.give();
             let (error, fields) = (Error::Client(LinkError::Length), kept_fields(inspected, limit, decoded));
-            return Judged::Refused(Some(RefusedHead { error, fields }));
+            return BlockKind::Refused(Some(RefusedHead { error, fields }));
         }
-        Judged::Request(Asked { stream: head.stream, scratch, understood }, expected)
+        BlockKind::Request(CompleteRequest { stream: head.stream, scratch, understood }, expected)
     }
 }
 

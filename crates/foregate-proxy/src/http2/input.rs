@@ -9,8 +9,8 @@ use h2::Reason;
 
 use super::block::{Block, LIST_FACTOR};
 use super::receive_window::MEASURES;
-use super::streams::Known;
-use super::{Arrived, Asked, ENDED, ENDING, Ending, FRAME, Fault, HEADS, State};
+use super::streams::FrameTarget;
+use super::{CompleteRequest, ConnectionState, ENDED, ENDING, Ending, FRAME, Fault, HEADS, NewStream};
 use crate::limits::pressure;
 use crate::message::request::HeadTerms;
 use crate::settings::Limits;
@@ -29,7 +29,7 @@ const GREETING: &[u8; PREFACE] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The state of the input.
 #[derive(Debug)]
-pub struct Input {
+pub struct InputState {
     /// The preface has come, and SETTINGS behind it.
     greeted: bool,
     settled: bool,
@@ -39,7 +39,7 @@ pub struct Input {
     /// The frame with the present payload, if the payload is processed in parts.
     passing: Option<Passing>,
     /// Requests that have arrived and not been started.
-    arrived: VecDeque<Arrived>,
+    arrived: VecDeque<NewStream>,
     /// The size of their heads, bytes.
     pub arrived_bytes: usize,
     /// The bytes of header blocks decoded since the last read.
@@ -75,7 +75,7 @@ enum To {
     Nobody,
 }
 
-impl Input {
+impl InputState {
     pub fn new(limits: &Limits, now: Instant) -> Self {
         let list = limits.head_bytes.saturating_mul(LIST_FACTOR);
         Self {
@@ -98,7 +98,7 @@ impl Input {
     }
 
     /// Something was begun.
-    pub fn arrives(&mut self, arrived: Arrived) {
+    pub fn arrives(&mut self, arrived: NewStream) {
         self.arrived_bytes += arrived.size();
         self.arrived.push_back(arrived);
     }
@@ -111,23 +111,24 @@ impl Input {
     }
 
     /// The next that was begun.
-    pub fn next_arrived(&mut self) -> Option<Arrived> {
+    pub fn next_arrived(&mut self) -> Option<NewStream> {
         let arrived = self.arrived.pop_front()?;
         self.release(&arrived);
         Some(arrived)
     }
 
     /// Takes a request out that has arrived and is not to be served any more.
-    fn withdraw(&mut self, stream: u32) -> Option<Asked> {
-        let is_it = |arrived: &Arrived| matches!(arrived, Arrived::Request(asked) if asked.stream == stream);
+    fn withdraw(&mut self, stream: u32) -> Option<CompleteRequest> {
+        let is_it =
+            |arrived: &NewStream| matches!(arrived, NewStream::Request(asked) if asked.stream == stream);
         let at = self.arrived.iter().rposition(is_it)?;
         let arrived = self.arrived.remove(at)?;
         self.release(&arrived);
-        let Arrived::Request(asked) = arrived else { return None };
+        let NewStream::Request(asked) = arrived else { return None };
         Some(asked)
     }
 
-    fn release(&mut self, arrived: &Arrived) {
+    fn release(&mut self, arrived: &NewStream) {
         self.arrived_bytes = self.arrived_bytes.saturating_sub(arrived.size());
         if self.arrived.is_empty() {
             self.arrived.shrink_to(KEPT);
@@ -146,7 +147,7 @@ impl Input {
     }
 }
 
-impl State {
+impl ConnectionState {
     /// Processes input, up to the start of an incomplete frame; returns the length, and true if it
     /// has to be called again with the rest in any case, since requests before it have to be
     /// started first.
@@ -245,7 +246,7 @@ impl State {
         let beside = padding.map_or(0, |padding| 1 + padding);
         let content = length.checked_sub(beside).ok_or(Reason::PROTOCOL_ERROR)?;
         let known = self.streams.known(stream);
-        if known == Known::Idle {
+        if known == FrameTarget::Idle {
             return Err(Reason::PROTOCOL_ERROR);
         }
         if !self.streams.window.take(length) {
@@ -372,7 +373,7 @@ impl State {
                 };
                 // A stream that is idle cannot be reset (section 6.4).
                 Err(match self.streams.known(frame.stream) {
-                    Known::Idle => Fault::Connection(reason),
+                    FrameTarget::Idle => Fault::Connection(reason),
                     _ => Fault::Stream(frame.stream, reason),
                 })
             }
@@ -390,7 +391,7 @@ impl State {
     /// RST_STREAM (section 6.4).
     fn rst_stream(&mut self, stream: u32, payload: &[u8], now: Instant) -> Result<(), Fault> {
         let code: &[u8; 4] = payload.try_into().map_err(|_| Reason::FRAME_SIZE_ERROR)?;
-        if self.streams.known(stream) == Known::Idle {
+        if self.streams.known(stream) == FrameTarget::Idle {
             return Err(Reason::PROTOCOL_ERROR.into());
         }
         let (is_open, answers) = self.streams.state(stream);

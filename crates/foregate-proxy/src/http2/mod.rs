@@ -1,8 +1,8 @@
 //! The server's side of an HTTP/2 connection (RFC 9113), without I/O.
 //!
-//! One [`State`] holds the state of a connection: unread input of its streams, pending output,
+//! One [`ConnectionState`] holds the state of a connection: unread input of its streams, pending output,
 //! windows, tables, and the budgets for client behaviour. It is shared by the connection's task,
-//! which feeds input and writes output ([`Shared::receive`], [`Shared::take_output`]), and by the
+//! which feeds input and writes output ([`SharedState::receive`], [`SharedState::take_output`]), and by the
 //! tasks of its streams, each of which has a [`ClientStream`].
 //!
 //! Nothing is queued for a stream: its output is written, as frames, into the one buffer that the
@@ -28,12 +28,12 @@ use parking_lot::Mutex;
 pub use output::COLLECT;
 pub use stream::ClientStream;
 
-use self::input::Input;
+use self::input::InputState;
 use self::output::Output;
 use self::send_window::HeldOpenings;
 use self::streams::Streams;
 use crate::error::Error;
-use crate::limits::budget::Share;
+use crate::limits::budget::BudgetShare;
 use crate::limits::clients::Holdings;
 use crate::message::request::HeadTerms;
 use crate::message::scratch::Scratch;
@@ -66,11 +66,11 @@ const ENDED: [u8; 8] = *b"the-last";
 
 /// A connection that its task and its streams share.
 #[derive(Debug)]
-pub struct Shared(Mutex<State>);
+pub struct SharedState(Mutex<ConnectionState>);
 
 /// The result for input.
 #[derive(Debug)]
-pub struct Taken {
+pub struct InputResult {
     /// The processed length. The rest has to be passed again with the input behind it. On an error,
     /// the connection has to end.
     pub bytes: Result<usize, Reason>,
@@ -83,14 +83,14 @@ pub struct Taken {
 
 /// A request or stream that a client has opened.
 #[derive(Debug)]
-pub enum Arrived {
+pub enum NewStream {
     /// A request.
-    Request(Asked),
+    Request(CompleteRequest),
     /// One that was refused for its head; its stream is reset.
     Refused(RefusedHead),
 }
 
-impl Arrived {
+impl NewStream {
     /// The size of its head, bytes. Not its memory, which may be left from another.
     pub fn size(&self) -> usize {
         let (fields, target) = match self {
@@ -106,7 +106,7 @@ impl Arrived {
 
 /// A request with a complete head.
 #[derive(Debug)]
-pub struct Asked {
+pub struct CompleteRequest {
     /// Its stream.
     pub stream: u32,
     /// Where it is, with memory for its response.
@@ -125,8 +125,8 @@ pub struct RefusedHead {
 }
 
 #[derive(Debug)]
-struct State {
-    input: Input,
+struct ConnectionState {
+    input: InputState,
     streams: Streams,
     output: Output,
     meter: Meter,
@@ -179,13 +179,13 @@ impl From<Reason> for Fault {
     }
 }
 
-impl Shared {
+impl SharedState {
     /// A new connection. Its client's resources count as `holdings`, and its windows grow by
     /// reservations in `windows`.
-    pub fn new(limits: &Limits, holdings: Option<Arc<Holdings>>, windows: Option<Share>) -> Arc<Self> {
+    pub fn new(limits: &Limits, holdings: Option<Arc<Holdings>>, windows: Option<BudgetShare>) -> Arc<Self> {
         let now = clock::now();
-        let mut state = State {
-            input: Input::new(limits, now),
+        let mut state = ConnectionState {
+            input: InputState::new(limits, now),
             streams: Streams::new(limits, holdings, windows),
             output: Output::new(),
             meter: Meter::new(limits, now),
@@ -213,7 +213,7 @@ impl Shared {
     }
 
     /// Processes input.
-    pub fn receive(&self, bytes: &[u8], terms: &HeadTerms) -> Taken {
+    pub fn receive(&self, bytes: &[u8], terms: &HeadTerms) -> InputResult {
         let mut state = self.0.lock();
         // The task that it would wake is the present one.
         let woken = std::mem::replace(&mut state.woken, true);
@@ -221,11 +221,11 @@ impl Shared {
         state.woken = woken;
         let held_back = taken.is_ok_and(|(_, held_back)| held_back);
         let withdrawn = std::mem::take(&mut state.withdrawn);
-        Taken { bytes: taken.map(|(bytes, _)| bytes), held_back, withdrawn }
+        InputResult { bytes: taken.map(|(bytes, _)| bytes), held_back, withdrawn }
     }
 
     /// The next request or stream of the client.
-    pub fn next(&self) -> Option<Arrived> {
+    pub fn next(&self) -> Option<NewStream> {
         self.0.lock().input.next_arrived()
     }
 
@@ -333,7 +333,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl ConnectionState {
     /// Sends the preface of a server (RFC 9113, section 3.4).
     fn greet(&mut self, limits: &Limits) {
         let mut settings = Vec::new();

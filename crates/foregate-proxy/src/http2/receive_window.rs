@@ -10,8 +10,8 @@
 use std::time::{Duration, Instant};
 
 use super::streams::Streams;
-use super::{FRAME, LARGEST_WINDOW, State};
-use crate::limits::budget::Share;
+use super::{ConnectionState, FRAME, LARGEST_WINDOW};
+use crate::limits::budget::BudgetShare;
 use crate::limits::pressure;
 use crate::settings::Limits;
 use crate::transport::frames::kind;
@@ -154,7 +154,7 @@ pub struct Growth {
     streams: usize,
     connection: usize,
     /// The reservation for that in the budget. Without one nothing grows.
-    share: Option<Share>,
+    share: Option<BudgetShare>,
     /// The round that is measured, or was last; since when, while it is.
     pub round: u32,
     since: Option<Instant>,
@@ -164,7 +164,7 @@ pub struct Growth {
 }
 
 impl Growth {
-    pub fn new(limits: &Limits, share: Option<Share>) -> Self {
+    pub fn new(limits: &Limits, share: Option<BudgetShare>) -> Self {
         Self {
             base: limits.h2_stream_window as usize,
             largest: limits.h2_largest_window as usize,
@@ -256,7 +256,7 @@ impl Streams {
     }
 }
 
-impl State {
+impl ConnectionState {
     /// Some of a body has come: a round trip is measured, if it is time to.
     pub(super) fn measure(&mut self, stream: u32, now: Instant) {
         let growth = &mut self.streams.growth;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use h2::Reason;
 
-use super::{Fault, LARGEST_WINDOW, State};
+use super::{ConnectionState, Fault, LARGEST_WINDOW};
 use crate::transport::meter::Meter;
 
 /// A window of so many bytes is worth a frame at once; a smaller one is if all that waits fits in
@@ -102,7 +102,7 @@ impl HeldOpenings {
     }
 }
 
-impl State {
+impl ConnectionState {
     /// WINDOW_UPDATE (section 6.9).
     pub(super) fn window_update(&mut self, stream: u32, payload: &[u8], now: Instant) -> Result<(), Fault> {
         let bytes: &[u8; 4] = payload.try_into().map_err(|_| Reason::FRAME_SIZE_ERROR)?;
@@ -111,7 +111,7 @@ impl State {
         if stream == 0 {
             return Ok(self.open_connection(bytes, now)?);
         }
-        if self.streams.known(stream) == super::streams::Known::Idle {
+        if self.streams.known(stream) == super::streams::FrameTarget::Idle {
             return Err(Reason::PROTOCOL_ERROR.into());
         }
         let Some(entry) = self.streams.entry(stream).filter(|entry| entry.end.is_none()) else {

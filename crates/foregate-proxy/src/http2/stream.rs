@@ -8,7 +8,7 @@ use foregate_wire::{BodyLength, HeaderList};
 use h2::Reason;
 
 use super::output::What;
-use super::{Shared, State};
+use super::{ConnectionState, SharedState};
 use crate::limits::pressure::Charge;
 use crate::transport::outcome::{LinkError, Received};
 
@@ -16,7 +16,7 @@ use crate::transport::outcome::{LinkError, Received};
 /// more comes, and that nothing more is needed.
 #[derive(Debug)]
 pub struct ClientStream {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     id: u32,
     /// The input of the body, and the used part of it.
     chunk: Vec<u8>,
@@ -26,14 +26,14 @@ pub struct ClientStream {
     trailers: HeaderList,
     /// The memory of them.
     trailers_charge: Charge,
-    sending: Sending,
+    sending: ResponseProgress,
     /// There was no room for its last output.
     awaits_room: bool,
 }
 
 /// How far the response has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sending {
+enum ResponseProgress {
     /// Its head has not been sent.
     Nothing,
     /// So much of the body is left to be sent, with which the stream ends; `None` where the end is
@@ -45,7 +45,7 @@ enum Sending {
 
 impl ClientStream {
     /// The stream of a request that has arrived.
-    pub fn new(shared: &Arc<Shared>, id: u32) -> Self {
+    pub fn new(shared: &Arc<SharedState>, id: u32) -> Self {
         Self {
             shared: Arc::clone(shared),
             id,
@@ -54,7 +54,7 @@ impl ClientStream {
             received: false,
             trailers: HeaderList::new(),
             trailers_charge: Charge::new(),
-            sending: Sending::Nothing,
+            sending: ResponseProgress::Nothing,
             awaits_room: false,
         }
     }
@@ -157,9 +157,9 @@ impl ClientStream {
         let state = &mut *self.shared.0.lock();
         state.sendable(self.id)?;
         state.output.head(self.id, Some(status), fields, known, ends);
-        self.sending = Sending::Body { left: known.filter(|_| !may_have_trailers), begun: false };
+        self.sending = ResponseProgress::Body { left: known.filter(|_| !may_have_trailers), begun: false };
         if ends {
-            self.sending = Sending::Done;
+            self.sending = ResponseProgress::Done;
             state.has_sent(self.id);
         }
         if length == BodyLength::Tunnel
@@ -176,7 +176,9 @@ impl ClientStream {
         if data.is_empty() {
             return Poll::Ready(Ok(0));
         }
-        let Sending::Body { left, begun } = self.sending else { return Poll::Ready(Err(LinkError::Length)) };
+        let ResponseProgress::Body { left, begun } = self.sending else {
+            return Poll::Ready(Err(LinkError::Length));
+        };
         if left.is_some_and(|left| left < data.len() as u64) {
             return Poll::Ready(Err(LinkError::Length));
         }
@@ -196,7 +198,8 @@ impl ClientStream {
         let ends = left == Some(0);
         let (data, rest) = data.split_at_checked(taken).unwrap_or((data, &[]));
         state.send(self.id, data, !rest.is_empty(), ends);
-        self.sending = if ends { Sending::Done } else { Sending::Body { left, begun: true } };
+        self.sending =
+            if ends { ResponseProgress::Done } else { ResponseProgress::Body { left, begun: true } };
         Poll::Ready(Ok(taken))
     }
 
@@ -235,10 +238,10 @@ impl ClientStream {
     /// The stream is gone, or the body is shorter than its head has said.
     pub fn finish(&mut self, trailers: &HeaderList) -> Result<(), LinkError> {
         match self.sending {
-            Sending::Nothing | Sending::Done => return Ok(()),
-            Sending::Body { left: Some(0), .. } => {}
-            Sending::Body { left: Some(_), .. } => return Err(LinkError::Length),
-            Sending::Body { left: None, .. } => {}
+            ResponseProgress::Nothing | ResponseProgress::Done => return Ok(()),
+            ResponseProgress::Body { left: Some(0), .. } => {}
+            ResponseProgress::Body { left: Some(_), .. } => return Err(LinkError::Length),
+            ResponseProgress::Body { left: None, .. } => {}
         }
         let state = &mut *self.shared.0.lock();
         state.sendable(self.id)?;
@@ -249,7 +252,7 @@ impl ClientStream {
             state.has_sent(self.id);
             state.wake();
         }
-        self.sending = Sending::Done;
+        self.sending = ResponseProgress::Done;
         Ok(())
     }
 
@@ -315,7 +318,7 @@ impl Drop for ClientStream {
     }
 }
 
-impl State {
+impl ConnectionState {
     /// Returns an error if nothing can be sent on a stream.
     fn sendable(&mut self, stream: u32) -> Result<(), LinkError> {
         match self.streams.entry(stream) {

@@ -10,7 +10,7 @@ use foregate_wire::HeaderList;
 use super::WINDOW;
 use super::receive_window::{Consumption, Growth, ReceiveWindow};
 use super::send_window::{Opening, SendWindow};
-use crate::limits::budget::Share;
+use crate::limits::budget::BudgetShare;
 use crate::limits::clients::Holdings;
 use crate::limits::pressure::Charge;
 use crate::message::request::Request;
@@ -39,7 +39,7 @@ const COUNTED_STREAMS: usize = 4;
 /// The streams of one connection.
 #[derive(Debug)]
 pub struct Streams {
-    pub(super) entries: HashMap<u32, Entry, RandomState>,
+    pub(super) entries: HashMap<u32, StreamEntry, RandomState>,
     /// The number of open streams, for their limit.
     open: usize,
     limit: usize,
@@ -61,7 +61,7 @@ pub struct Streams {
 
 /// A stream, until its task is done with it.
 #[derive(Debug)]
-pub struct Entry {
+pub struct StreamEntry {
     /// The task with its [`super::ClientStream`].
     task: Option<Waker>,
     /// The unread input of the body.
@@ -89,7 +89,7 @@ pub struct Entry {
     counts: bool,
 }
 
-impl Entry {
+impl StreamEntry {
     /// Wakes its task.
     pub fn wake(&mut self) {
         if let Some(task) = self.task.take() {
@@ -200,7 +200,7 @@ impl Drop for Holding {
 
 /// The state of a stream with an arriving frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Known {
+pub enum FrameTarget {
     /// It is open.
     There,
     /// We have reset it: the frame was sent before the client knew.
@@ -214,7 +214,7 @@ pub enum Known {
 }
 
 impl Streams {
-    pub fn new(limits: &Limits, client: Option<Arc<Holdings>>, share: Option<Share>) -> Self {
+    pub fn new(limits: &Limits, client: Option<Arc<Holdings>>, share: Option<BudgetShare>) -> Self {
         Self {
             entries: HashMap::default(),
             open: 0,
@@ -239,19 +239,19 @@ impl Streams {
         self.open
     }
 
-    pub fn entry(&mut self, stream: u32) -> Option<&mut Entry> {
+    pub fn entry(&mut self, stream: u32) -> Option<&mut StreamEntry> {
         self.entries.get_mut(&stream)
     }
 
     /// The state of this stream of a client.
-    pub fn known(&self, stream: u32) -> Known {
+    pub fn known(&self, stream: u32) -> FrameTarget {
         match () {
             // Clients' streams have odd numbers (RFC 9113, section 5.1.1).
-            () if stream > self.last || stream.is_multiple_of(2) => Known::Idle,
-            () if self.entries.contains_key(&stream) => Known::There,
-            () if self.reset.contains(&stream) => Known::Reset,
-            () if self.recent.contains(&stream) => Known::Closed,
-            () => Known::Skipped,
+            () if stream > self.last || stream.is_multiple_of(2) => FrameTarget::Idle,
+            () if self.entries.contains_key(&stream) => FrameTarget::There,
+            () if self.reset.contains(&stream) => FrameTarget::Reset,
+            () if self.recent.contains(&stream) => FrameTarget::Closed,
+            () => FrameTarget::Skipped,
         }
     }
 
@@ -277,7 +277,7 @@ impl Streams {
             // The client uses the default until it has seen the settings.
             ReceiveWindow::of_unsettled(size, WINDOW)
         };
-        let entry = Entry {
+        let entry = StreamEntry {
             task: None,
             body: Vec::new(),
             expected,
@@ -320,7 +320,7 @@ impl Streams {
     }
 
     /// All of them.
-    pub fn each(&mut self) -> impl Iterator<Item = (&u32, &mut Entry)> {
+    pub fn each(&mut self) -> impl Iterator<Item = (&u32, &mut StreamEntry)> {
         self.entries.iter_mut()
     }
 
@@ -365,7 +365,7 @@ impl Streams {
     }
 
     /// A stream's task is done with it.
-    pub fn remove(&mut self, stream: u32) -> Option<Entry> {
+    pub fn remove(&mut self, stream: u32) -> Option<StreamEntry> {
         let entry = self.entries.remove(&stream)?;
         self.end_growth(&entry.received);
         self.holding.count_streams(self.entries.len());

@@ -28,7 +28,7 @@ type Sent = (u8, u8, u32, Vec<u8>);
 
 /// A client.
 struct Peer {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     now: Instant,
     /// The unprocessed rest of its frames.
     rest: Vec<u8>,
@@ -56,7 +56,7 @@ impl Peer {
     }
 
     fn of(limits: &Limits, client: Option<Arc<Holdings>>) -> Self {
-        let shared = Shared::new(limits, client, None);
+        let shared = SharedState::new(limits, client, None);
         let decoder = Inspector::new(4096, 1 << 20);
         Self { shared, now: Instant::now(), rest: Vec::new(), decoder, fault: None }
     }
@@ -113,11 +113,11 @@ impl Peer {
     /// Begins the next request that has come.
     fn accept(&self) -> Option<ClientStream> {
         match self.shared.next()? {
-            Arrived::Request(asked) => {
+            NewStream::Request(asked) => {
                 assert_eq!(asked.understood, Ok(()));
                 Some(ClientStream::new(&self.shared, asked.stream))
             }
-            Arrived::Refused(refused) => panic!("{refused:?}"),
+            NewStream::Refused(refused) => panic!("{refused:?}"),
         }
     }
 
@@ -193,7 +193,7 @@ fn heads_behind_large_ones_wait_as_they_came() {
     assert!(peer.shared.waiting_heads() < 2 * HEADS, "{}", peer.shared.waiting_heads());
     assert!(!peer.rest.is_empty());
     let mut begun = 0;
-    while let Some(Arrived::Request(asked)) = peer.shared.next() {
+    while let Some(NewStream::Request(asked)) = peer.shared.next() {
         assert!(asked.understood.is_ok(), "{:?}", asked.understood);
         begun += 1;
         peer.writes(&[]);
@@ -308,7 +308,7 @@ fn bytes_mean_the_same_however_they_are_split() {
         bytes.chunks(size).for_each(|part| peer.writes(part));
         assert_eq!((peer.fault, peer.rest.len()), (None, 0));
         let mut seen = Vec::new();
-        while let Some(Arrived::Request(asked)) = peer.shared.next() {
+        while let Some(NewStream::Request(asked)) = peer.shared.next() {
             let mut stream = ClientStream::new(&peer.shared, asked.stream);
             seen.push((asked.stream, body(&mut stream).0));
         }
@@ -414,7 +414,7 @@ fn what_is_wrong_with_a_stream_resets_it_alone() {
             assert_eq!(peer.sends(*kind, *flags, 3, payload), None);
         }
         assert_eq!(peer.resets(), [(3, reason.into())], "case {number}");
-        assert!(!matches!(peer.shared.next(), Some(Arrived::Request(_))), "nobody serves it");
+        assert!(!matches!(peer.shared.next(), Some(NewStream::Request(_))), "nobody serves it");
         // More of it may be under way.
         for (kind, flags, payload) in [(kind::DATA, 0, &b"x"[..]), (kind::HEADERS, WHOLE, b"")] {
             if number < 3 || number == 6 {
@@ -466,7 +466,7 @@ fn heads_that_are_too_large_are_answered_unless_they_are_far_too_large() {
             kind = kind::CONTINUATION;
         }
         let understood = match peer.shared.next() {
-            Some(Arrived::Request(asked)) => Some(asked.understood),
+            Some(NewStream::Request(asked)) => Some(asked.understood),
             _ => None,
         };
         (peer.fault, understood)

@@ -106,7 +106,7 @@ pub struct Places {
 
 /// A place, until it is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct AccountPlace {
     places: Arc<Places>,
     account: Account,
 }
@@ -119,17 +119,17 @@ impl Places {
 
     /// A place for this account, which may have so many `percent` of them; `None` where it has
     /// these, or all are taken.
-    pub fn take(self: &Arc<Self>, account: Account, percent: usize) -> Option<Place> {
+    pub fn take(self: &Arc<Self>, account: Account, percent: usize) -> Option<AccountPlace> {
         let part = part(self.most, percent);
         let take = |taken: usize| (taken < self.most).then_some(taken + 1);
         let took = self.clients.change(account, 0, 1, |others| {
             others < part && self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
         });
-        took.then(|| Place { places: Arc::clone(self), account })
+        took.then(|| AccountPlace { places: Arc::clone(self), account })
     }
 }
 
-impl Drop for Place {
+impl Drop for AccountPlace {
     fn drop(&mut self) {
         self.places.taken.fetch_sub(1, Ordering::Relaxed);
         self.places.clients.change(self.account, 1, 0, |_| true);

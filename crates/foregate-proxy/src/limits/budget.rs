@@ -2,7 +2,7 @@
 //! together.
 //!
 //! Each of them has a bound of its own, but a thousand requests at the bound are a thousand times
-//! that. The process has one [`Budget`], and each user takes its [`Share`] of it as it grows, on
+//! that. The process has one [`Budget`], and each user takes its [`BudgetShare`] of it as it grows, on
 //! the [`Account`] of its client. One client may hold a part of the budget: beyond that it is
 //! refused, and others are not. The fuller the budget, the smaller the largest share that is given
 //! out: requests that need much are refused long before those that need little.
@@ -36,7 +36,7 @@ pub struct Budget {
 /// The part of the budget that one body holds, on the account of its client. Given back when it is
 /// dropped.
 #[derive(Debug)]
-pub struct Share {
+pub struct BudgetShare {
     budget: Arc<Budget>,
     held: usize,
     account: Account,
@@ -104,8 +104,8 @@ impl Budget {
 
     /// A share of nothing yet, on the account of a client. With all its shares together a client
     /// may hold no more than its part, unless it has but one.
-    pub fn share(self: &Arc<Self>, account: Account) -> Share {
-        Share { budget: Arc::clone(self), held: 0, account, charge: Charge::new() }
+    pub fn share(self: &Arc<Self>, account: Account) -> BudgetShare {
+        BudgetShare { budget: Arc::clone(self), held: 0, account, charge: Charge::new() }
     }
 
     fn grow(&self, account: Account, from: usize, to: usize) -> bool {
@@ -136,7 +136,7 @@ impl Default for Budget {
     }
 }
 
-impl Share {
+impl BudgetShare {
     /// A share of nothing yet, of the same budget and on the same account.
     pub fn another(&self) -> Self {
         self.budget.share(self.account)
@@ -173,7 +173,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for BudgetShare {
     fn drop(&mut self) {
         self.budget.shrink(self.account, self.held, 0);
     }
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn nothing_is_ever_held_beyond_the_limit() {
         let budget = Arc::new(Budget::new(MIB));
-        let mut shares: Vec<Share> = (0..1000).map(|_| budget.share(Account::PROCESS)).collect();
+        let mut shares: Vec<BudgetShare> = (0..1000).map(|_| budget.share(Account::PROCESS)).collect();
         for size in [64 * 1024, GRAIN, 1000] {
             for share in &mut shares {
                 let _ = share.hold(size);

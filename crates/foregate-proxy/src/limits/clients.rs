@@ -34,7 +34,7 @@ pub struct Registry {
 
 #[derive(Debug, Default)]
 struct Shard {
-    entries: HashMap<usize, Arc<Entry>, foldhash::fast::RandomState>,
+    entries: HashMap<usize, Arc<ClientEntry>, foldhash::fast::RandomState>,
     clients: HashMap<IpAddr, Arc<Holdings>, foldhash::fast::RandomState>,
 }
 
@@ -118,7 +118,7 @@ impl Drop for HeldHead {
 }
 
 #[derive(Debug, Default)]
-struct Entry {
+struct ClientEntry {
     listener: usize,
     /// The resources of its client, once it is known.
     holdings: OnceLock<Arc<Holdings>>,
@@ -153,10 +153,10 @@ impl Registry {
     }
 
     /// A place for one more connection, where there are fewer than `most`.
-    pub fn place(self: &Arc<Self>, most: usize) -> Option<Place> {
+    pub fn place(self: &Arc<Self>, most: usize) -> Option<ConnectionPlace> {
         let one_more = |count| (count < most).then_some(count + 1);
         self.count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).ok()?;
-        Some(Place(Arc::clone(self)))
+        Some(ConnectionPlace(Arc::clone(self)))
     }
 
     /// How many connections there are.
@@ -218,7 +218,7 @@ impl Registry {
         self.wake_those(|_| true);
     }
 
-    fn wake_those(&self, wanted: impl Fn(&Entry) -> bool) {
+    fn wake_those(&self, wanted: impl Fn(&ClientEntry) -> bool) {
         for shard in &self.shards {
             let entries: Vec<_> =
                 shard.lock().entries.values().filter(|entry| wanted(entry)).cloned().collect();
@@ -287,9 +287,9 @@ impl Registry {
 /// A place among the connections, held until this value or the connection's [`Registered`] is
 /// dropped.
 #[derive(Debug)]
-pub struct Place(Arc<Registry>);
+pub struct ConnectionPlace(Arc<Registry>);
 
-impl Place {
+impl ConnectionPlace {
     /// Takes note of the connection, unless its client has `most` of them already.
     ///
     /// `listener` tells the connections of one listener from those of others.
@@ -300,13 +300,13 @@ impl Place {
             None => OnceLock::new(),
         };
         let id = registry.next.fetch_add(1, Ordering::Relaxed);
-        let entry = Arc::new(Entry { listener, holdings, ..Entry::default() });
+        let entry = Arc::new(ClientEntry { listener, holdings, ..ClientEntry::default() });
         registry.shards[id % SHARDS].lock().entries.insert(id, Arc::clone(&entry));
         Some(Registered { place: self, id, entry })
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         let registry = &self.0;
         if registry.count.fetch_sub(1, Ordering::SeqCst) == 1 {
@@ -337,9 +337,9 @@ impl Registered {
 /// A connection that is taken note of for as long as this value lives.
 #[derive(Debug)]
 pub struct Registered {
-    place: Place,
+    place: ConnectionPlace,
     id: usize,
-    entry: Arc<Entry>,
+    entry: Arc<ClientEntry>,
 }
 
 impl Registered {
@@ -378,7 +378,7 @@ impl Registered {
 
 /// Where the task of a connection belongs.
 #[derive(Debug)]
-pub struct Task(Arc<Entry>);
+pub struct Task(Arc<ClientEntry>);
 
 impl Task {
     /// This one serves the connection, unless that has been cut off already.

@@ -79,12 +79,12 @@ fn all_but(part: usize) -> usize {
 /// dropped.
 #[derive(Debug)]
 pub struct Used {
-    of: Kind,
+    of: DescriptorOwner,
 }
 
 /// The owner of a descriptor.
 #[derive(Debug)]
-enum Kind {
+enum DescriptorOwner {
     Client,
     Origin,
     File(Account),
@@ -94,7 +94,7 @@ impl Used {
     /// Counts a connection of a client, which is there already.
     pub fn new() -> Self {
         USED.fetch_add(1, Ordering::Relaxed);
-        Self { of: Kind::Client }
+        Self { of: DescriptorOwner::Client }
     }
 
     /// A place for a connection to an origin, unless there is none left.
@@ -104,7 +104,7 @@ impl Used {
             OF_ORIGINS.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
-        Some(Self { of: Kind::Origin })
+        Some(Self { of: DescriptorOwner::Origin })
     }
 
     /// A place for a temporary file on the account of a client, which may have so many `percent` of
@@ -114,7 +114,7 @@ impl Used {
         let took =
             FILES.change(account, 0, 1, |others| others < part(all, percent) && take(&USED, all).is_some());
         // Not `then_some`, which would make a place, and give one back, that was never taken.
-        took.then(|| Self { of: Kind::File(account) })
+        took.then(|| Self { of: DescriptorOwner::File(account) })
     }
 }
 
@@ -160,11 +160,11 @@ impl Drop for Used {
     fn drop(&mut self) {
         USED.fetch_sub(1, Ordering::Relaxed);
         match self.of {
-            Kind::Client => {}
-            Kind::Origin => {
+            DescriptorOwner::Client => {}
+            DescriptorOwner::Origin => {
                 OF_ORIGINS.fetch_sub(1, Ordering::Relaxed);
             }
-            Kind::File(account) => {
+            DescriptorOwner::File(account) => {
                 FILES.change(account, 1, 0, |_| true);
             }
         }

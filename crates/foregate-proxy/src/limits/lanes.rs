@@ -11,36 +11,40 @@ use crate::limits::account::Account;
 
 /// A bounded number of turns at a time.
 #[derive(Debug)]
-pub struct Lanes(Mutex<Waiting>);
+pub struct Lanes(Mutex<LaneWaiter>);
 
 #[derive(Debug)]
-struct Waiting {
+struct LaneWaiter {
     /// How many turns may begin at once.
     free: usize,
     /// The waiters of each client.
-    lanes: HashMap<Account, VecDeque<oneshot::Sender<Turn>>, foldhash::fast::RandomState>,
+    lanes: HashMap<Account, VecDeque<oneshot::Sender<LaneTurn>>, foldhash::fast::RandomState>,
     /// The clients that wait, the next one first.
     order: VecDeque<Account>,
 }
 
 /// A turn, until it is dropped.
 #[derive(Debug)]
-pub struct Turn(Option<Arc<Lanes>>);
+pub struct LaneTurn(Option<Arc<Lanes>>);
 
 impl Lanes {
     /// So many turns at a time.
     pub fn new(turns: usize) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Waiting { free: turns, lanes: HashMap::default(), order: VecDeque::new() })))
+        Arc::new(Self(Mutex::new(LaneWaiter {
+            free: turns,
+            lanes: HashMap::default(),
+            order: VecDeque::new(),
+        })))
     }
 
     /// Waits for a turn.
-    pub async fn turn(self: &Arc<Self>, account: Account) -> Turn {
+    pub async fn turn(self: &Arc<Self>, account: Account) -> LaneTurn {
         loop {
             let waits = {
                 let mut waiting = self.0.lock();
                 if waiting.free > 0 {
                     waiting.free -= 1;
-                    return Turn(Some(Arc::clone(self)));
+                    return LaneTurn(Some(Arc::clone(self)));
                 }
                 let (tell, waits) = oneshot::channel();
                 waiting.join(account, tell);
@@ -60,7 +64,7 @@ impl Lanes {
 
     /// Passes a finished turn to the next waiter.
     fn hand_on(self: Arc<Self>) {
-        let mut turn = Turn(Some(Arc::clone(&self)));
+        let mut turn = LaneTurn(Some(Arc::clone(&self)));
         loop {
             let Some(next) = self.0.lock().next() else { break };
             match next.send(turn) {
@@ -73,8 +77,8 @@ impl Lanes {
     }
 }
 
-impl Waiting {
-    fn join(&mut self, account: Account, tell: oneshot::Sender<Turn>) {
+impl LaneWaiter {
+    fn join(&mut self, account: Account, tell: oneshot::Sender<LaneTurn>) {
         let lane = self.lanes.entry(account).or_default();
         if lane.is_empty() {
             self.order.push_back(account);
@@ -85,7 +89,7 @@ impl Waiting {
     }
 
     /// The next waiter; without one, another turn may begin at once.
-    fn next(&mut self) -> Option<oneshot::Sender<Turn>> {
+    fn next(&mut self) -> Option<oneshot::Sender<LaneTurn>> {
         while let Some(account) = self.order.pop_front() {
             let Some(lane) = self.lanes.get_mut(&account) else { continue };
             let next = lane.pop_front();
@@ -103,7 +107,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Turn {
+impl Drop for LaneTurn {
     fn drop(&mut self) {
         if let Some(lanes) = self.0.take() {
             lanes.hand_on();

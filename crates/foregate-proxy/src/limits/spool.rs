@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 
 use crate::counters::metrics::Counter;
 use crate::limits::account::Account;
-use crate::limits::budget::{Budget, Share};
+use crate::limits::budget::{Budget, BudgetShare};
 use crate::limits::descriptors::Used;
 use crate::limits::lanes::Lanes;
 use crate::limits::pressure::{self, Charge};
@@ -72,7 +72,7 @@ pub struct Spool {
     /// There until it is closed.
     file: Option<(File, Used)>,
     length: AtomicU64,
-    share: Mutex<Share>,
+    share: Mutex<BudgetShare>,
     account: Account,
     of: Arc<Spools>,
     /// The runtime for reads that may block for a limited time.
@@ -271,7 +271,7 @@ impl Spool {
     }
 }
 
-type Reading = Pin<Box<dyn Future<Output = io::Result<Vec<u8>>> + Send>>;
+type SpoolRead = Pin<Box<dyn Future<Output = io::Result<Vec<u8>>> + Send>>;
 
 /// Reads the start of a body again, from its beginning.
 pub struct Reader {
@@ -283,9 +283,9 @@ pub struct Reader {
     charge: Charge,
     /// How much of the piece has been consumed.
     gone: usize,
-    reading: Option<Reading>,
+    reading: Option<SpoolRead>,
     /// The bytes behind the file, and their share of the memory.
-    rest: Option<Box<(Vec<u8>, Share)>>,
+    rest: Option<Box<(Vec<u8>, BudgetShare)>>,
 }
 
 impl Reader {
@@ -296,7 +296,7 @@ impl Reader {
 
     /// Adds bytes behind those of the file, which could not be written to it.
     #[must_use]
-    pub fn followed_by(self, rest: Vec<u8>, share: Share) -> Self {
+    pub fn followed_by(self, rest: Vec<u8>, share: BudgetShare) -> Self {
         let rest = (!rest.is_empty()).then(|| Box::new((rest, share)));
         Self { rest, ..self }
     }

@@ -55,10 +55,10 @@ pub enum StoredBody {
 /// A reader of a body in a file.
 pub struct FileReader {
     body: FileBody,
-    reading: Option<Reading>,
+    reading: Option<CachedRead>,
 }
 
-type Reading = Pin<Box<dyn Future<Output = Result<Bytes, Damage>> + Send + Sync>>;
+type CachedRead = Pin<Box<dyn Future<Output = Result<Bytes, Damage>> + Send + Sync>>;
 
 /// A disk that does not answer for so long breaks the response off.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -11,12 +11,12 @@ use super::start::{Front, Kept};
 use super::sweep::Trailers;
 use super::turn::give_way;
 use super::{Link, Received};
-use crate::limits::budget::Share;
+use crate::limits::budget::BudgetShare;
 use crate::transport::outcome::CopyError;
 
 /// The peer or event being waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Waiting {
+pub enum WaitingFor {
     /// The peer that sends the body.
     Source,
     /// The peer that receives it.
@@ -42,7 +42,7 @@ pub enum Underscores {
 
 /// How near a body is to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum BodyEnd {
     /// More may come from the source, or from filters.
     Ahead,
     /// Nothing more comes, but the sink has not been told.
@@ -55,7 +55,7 @@ pub(super) enum End {
 #[derive(Debug)]
 pub struct Copy {
     /// The peer being waited for.
-    pub waiting: Waiting,
+    pub waiting: WaitingFor,
     /// Bytes taken from the source so far.
     pub moved: u64,
     /// Bytes given to the sink so far.
@@ -74,7 +74,7 @@ pub struct Copy {
     /// Bytes that were taken from the source before, and go first; counted as moved then, or
     /// earlier if they are in a file.
     pub front: Option<Front>,
-    pub(super) end: End,
+    pub(super) end: BodyEnd,
     gave_up: bool,
     /// Why filters could not take the start of the body; told once its head has been sent.
     broken: Option<CopyError>,
@@ -93,7 +93,7 @@ impl Copy {
     /// A body of which nothing has been moved yet.
     pub fn new() -> Self {
         Self {
-            waiting: Waiting::Source,
+            waiting: WaitingFor::Source,
             moved: 0,
             sent: 0,
             limit: u64::MAX,
@@ -102,7 +102,7 @@ impl Copy {
             trailers: None,
             filter: None,
             front: None,
-            end: End::Ahead,
+            end: BodyEnd::Ahead,
             gave_up: false,
             broken: None,
         }
@@ -110,12 +110,12 @@ impl Copy {
 
     /// A body that has been dealt with already.
     pub fn done() -> Self {
-        Self { waiting: Waiting::Nobody, end: End::Told, ..Self::new() }
+        Self { waiting: WaitingFor::Nobody, end: BodyEnd::Told, ..Self::new() }
     }
 
     /// Returns true if the whole body has been received and handed to the sink.
     pub fn is_done(&self) -> bool {
-        self.waiting == Waiting::Nobody
+        self.waiting == WaitingFor::Nobody
     }
 
     /// Another body is moved, all of which is at hand; nothing was moved of the one before.
@@ -128,7 +128,7 @@ impl Copy {
     /// # Errors
     ///
     /// A filter cannot go on.
-    pub fn filter_from_start(&mut self, chain: Chain, share: Share) -> Result<(), CopyError> {
+    pub fn filter_from_start(&mut self, chain: Chain, share: BudgetShare) -> Result<(), CopyError> {
         let filter = Filter::new(chain, share)?;
         let filter = self.filter.insert(Box::new(filter));
         if let Some(kept) = &mut self.kept {
@@ -137,9 +137,9 @@ impl Copy {
                 filter.write(piece)?;
             }
         }
-        if std::mem::replace(&mut self.end, End::Ahead) != End::Ahead {
+        if std::mem::replace(&mut self.end, BodyEnd::Ahead) != BodyEnd::Ahead {
             filter.end()?;
-            self.waiting = Waiting::Sink;
+            self.waiting = WaitingFor::Sink;
         }
         Ok(())
     }
@@ -208,20 +208,20 @@ impl Copy {
 
     /// The source ended before anything was moved; the kept bytes are the whole body.
     pub fn source_ended(&mut self) {
-        self.end = End::Reached;
-        self.waiting = Waiting::Nobody;
+        self.end = BodyEnd::Reached;
+        self.waiting = WaitingFor::Nobody;
     }
 
     /// Moves no more of the body: the sink does not want it.
     pub fn give_up(&mut self) {
         self.gave_up = true;
-        self.waiting = Waiting::Nobody;
+        self.waiting = WaitingFor::Nobody;
     }
 
     /// Another sink takes the bytes that the last one did not take.
     pub fn resume(&mut self) {
         if std::mem::take(&mut self.gave_up) {
-            self.waiting = Waiting::Source;
+            self.waiting = WaitingFor::Source;
         }
     }
 
@@ -240,7 +240,7 @@ impl Copy {
     ) -> Poll<Result<(), CopyError>> {
         let moved = self.poll_moving(cx, source.as_deref_mut(), sink);
         if moved.is_pending()
-            && self.waiting != Waiting::Source
+            && self.waiting != WaitingFor::Source
             && let Some(source) = source
         {
             source.gather(cx);
@@ -259,8 +259,8 @@ impl Copy {
         }
         let start = self.progress();
         loop {
-            if self.end == End::Told {
-                return self.poll_flush(cx, sink, Waiting::Nobody);
+            if self.end == BodyEnd::Told {
+                return self.poll_flush(cx, sink, WaitingFor::Nobody);
             }
             let quick = self.filtering().map(|filter| filter.chain.is_quick());
             let burst = if quick == Some(false) { FILTERED_BURST } else { BURST };
@@ -268,10 +268,10 @@ impl Copy {
                 give_way(cx);
                 if quick.is_some() {
                     // Gathered bytes are sent together with bytes that arrive at once.
-                    self.waiting = Waiting::Source;
+                    self.waiting = WaitingFor::Source;
                     return Poll::Pending;
                 }
-                return match self.poll_flush(cx, sink, Waiting::Source) {
+                return match self.poll_flush(cx, sink, WaitingFor::Source) {
                     Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                     _ => Poll::Pending,
                 };
@@ -282,18 +282,18 @@ impl Copy {
                     other => return other,
                 }
             }
-            if self.end == End::Reached {
+            if self.end == BodyEnd::Reached {
                 match self.poll_finish(cx, source.as_deref_mut(), sink) {
                     Poll::Ready(Ok(())) => continue,
                     other => return other,
                 }
             }
             match self.poll_filtered(cx, source.as_deref_mut(), sink) {
-                Poll::Ready(Ok(())) if self.end == End::Told => continue,
+                Poll::Ready(Ok(())) if self.end == BodyEnd::Told => continue,
                 Poll::Ready(Ok(())) => {}
-                Poll::Pending if self.waiting == Waiting::Answer => {
+                Poll::Pending if self.waiting == WaitingFor::Answer => {
                     // The output so far must not wait for the answer.
-                    return match self.poll_flush(cx, sink, Waiting::Answer) {
+                    return match self.poll_flush(cx, sink, WaitingFor::Answer) {
                         Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                         _ => Poll::Pending,
                     };
@@ -319,7 +319,7 @@ impl Copy {
                         }
                     }
                     // Moved bytes must not wait for the next ones of the source.
-                    return match self.poll_flush(cx, sink, Waiting::Source) {
+                    return match self.poll_flush(cx, sink, WaitingFor::Source) {
                         Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                         _ => Poll::Pending,
                     };
@@ -327,7 +327,7 @@ impl Copy {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(CopyError::Source(error))),
                 Poll::Ready(Ok(Received::Data)) => match self.poll_data(cx, source.as_deref_mut(), sink) {
                     Poll::Pending => {
-                        self.waiting = Waiting::Sink;
+                        self.waiting = WaitingFor::Sink;
                         return Poll::Pending;
                     }
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
@@ -352,12 +352,12 @@ impl Copy {
     ) -> Poll<Result<(), CopyError>> {
         let Some(source) = source else {
             sink.finish(&HeaderList::new()).map_err(CopyError::Sink)?;
-            self.end = End::Told;
+            self.end = BodyEnd::Told;
             return Poll::Ready(Ok(()));
         };
         let trailers = source.trailers();
         if !trailers.is_empty() && sink.poll_room(cx).is_pending() {
-            self.waiting = Waiting::Sink;
+            self.waiting = WaitingFor::Sink;
             return Poll::Pending;
         }
         self.clean(trailers);
@@ -366,7 +366,7 @@ impl Copy {
         if self.kept.is_none() && self.front.is_none() {
             source.drop_trailers();
         }
-        self.end = End::Told;
+        self.end = BodyEnd::Told;
         Poll::Ready(Ok(()))
     }
 
@@ -388,7 +388,7 @@ impl Copy {
         let sent = loop {
             if self.sent - start >= FILTERED_BURST {
                 give_way(cx);
-                self.waiting = Waiting::Sink;
+                self.waiting = WaitingFor::Sink;
                 break Poll::Pending;
             }
             if filter.pending().is_empty() {
@@ -397,7 +397,7 @@ impl Copy {
                     Ok(false) if filter.chain.is_waiting() => match filter.flush() {
                         Ok(true) => continue,
                         Ok(false) => {
-                            self.waiting = Waiting::Answer;
+                            self.waiting = WaitingFor::Answer;
                             break Poll::Pending;
                         }
                         Err(error) => break Poll::Ready(Err(error)),
@@ -420,7 +420,7 @@ impl Copy {
                 }
                 Poll::Ready(Err(error)) => break Poll::Ready(Err(CopyError::Sink(error))),
                 Poll::Pending => {
-                    self.waiting = Waiting::Sink;
+                    self.waiting = WaitingFor::Sink;
                     break Poll::Pending;
                 }
             }
@@ -458,7 +458,7 @@ impl Copy {
         let Some(kept) = &mut self.kept else { return Poll::Ready(Ok(())) };
         let due = kept.due();
         let Poll::Ready(taken) = sink.poll_send(cx, due.get(..KEPT_PIECE).unwrap_or(due)) else {
-            self.waiting = Waiting::Sink;
+            self.waiting = WaitingFor::Sink;
             return Poll::Pending;
         };
         let taken = taken.map_err(CopyError::Sink)?;
@@ -474,7 +474,7 @@ impl Copy {
             Poll::Ready(filled) => filled?,
             // Others must not wait for the disk: what was sent so far is on its way.
             Poll::Pending => {
-                return match self.poll_flush(cx, sink, Waiting::File) {
+                return match self.poll_flush(cx, sink, WaitingFor::File) {
                     Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                     _ => Poll::Pending,
                 };
@@ -494,7 +494,7 @@ impl Copy {
                     taken
                 }
                 Poll::Pending => {
-                    self.waiting = Waiting::Sink;
+                    self.waiting = WaitingFor::Sink;
                     return Poll::Pending;
                 }
             },
@@ -542,7 +542,7 @@ impl Copy {
         &mut self,
         cx: &mut Context<'_>,
         sink: &mut Link,
-        then: Waiting,
+        then: WaitingFor,
     ) -> Poll<Result<(), CopyError>> {
         match sink.poll_flush(cx) {
             Poll::Ready(Ok(())) => {
@@ -551,7 +551,7 @@ impl Copy {
             }
             Poll::Ready(Err(error)) => Poll::Ready(Err(CopyError::Sink(error))),
             Poll::Pending => {
-                self.waiting = Waiting::Sink;
+                self.waiting = WaitingFor::Sink;
                 Poll::Pending
             }
         }

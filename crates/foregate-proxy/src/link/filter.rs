@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use foregate_module::{Bail, Chain, FetchRequest, FetchResult, Filtered, Passed, Start};
 
-use crate::limits::budget::Share;
+use crate::limits::budget::BudgetShare;
 use crate::limits::buffer_size;
 use crate::transport::outcome::CopyError;
 
@@ -40,7 +40,7 @@ pub struct Filter {
     /// How the start of the body is sent.
     pub(super) start: Start,
     /// Its share of the memory for filters.
-    share: Share,
+    share: BudgetShare,
 }
 
 /// The result of filters for a piece.
@@ -68,7 +68,7 @@ impl Filter {
     /// # Errors
     ///
     /// There is not enough memory for them.
-    pub fn new(chain: Chain, share: Share) -> Result<Self, CopyError> {
+    pub fn new(chain: Chain, share: BudgetShare) -> Result<Self, CopyError> {
         let (out, faults, start) = (Vec::new(), Faults::default(), Start::default());
         let mut filter = Self {
             chain,
@@ -122,7 +122,7 @@ impl Filter {
     }
 
     /// Ends the filters; the remaining share covers the output that was [taken](Self::take_output).
-    pub fn into_share(self, bytes: usize) -> Share {
+    pub fn into_share(self, bytes: usize) -> BudgetShare {
         let mut share = self.share;
         // It has counted them until now, together with the memory of filters.
         let _ = share.hold(bytes);

@@ -39,7 +39,7 @@ pub enum HeadFault<E> {
 
 /// The rest of the present message's body to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sending {
+enum SendState {
     Nothing,
     Fixed(u64),
     /// So many bytes are left of the chunk that was announced.
@@ -63,7 +63,7 @@ pub struct H1Link {
     trailers_charge: Charge,
     turn: Turn,
     output: Buffer,
-    sending: Sending,
+    sending: SendState,
     ended: bool,
     /// The bytes of the last head, where they are kept.
     head: Option<Vec<u8>>,
@@ -87,7 +87,7 @@ impl H1Link {
             trailers_charge: Charge::new(),
             turn: Turn::default(),
             output: Buffer::new(),
-            sending: Sending::Nothing,
+            sending: SendState::Nothing,
             ended: false,
             head: None,
             head_charge: Charge::new(),
@@ -330,26 +330,26 @@ impl H1Link {
     /// Prepares for sending the body that belongs to the head just written.
     pub fn begin_send(&mut self, length: BodyLength) {
         self.sending = match length {
-            BodyLength::Empty | BodyLength::Fixed(0) => Sending::Nothing,
-            BodyLength::Fixed(length) => Sending::Fixed(length),
-            BodyLength::Chunked => Sending::Chunks(0),
-            BodyLength::UntilClose | BodyLength::Tunnel => Sending::UntilClose,
+            BodyLength::Empty | BodyLength::Fixed(0) => SendState::Nothing,
+            BodyLength::Fixed(length) => SendState::Fixed(length),
+            BodyLength::Chunked => SendState::Chunks(0),
+            BodyLength::UntilClose | BodyLength::Tunnel => SendState::UntilClose,
         };
     }
 
     /// Sends the start of `data`; says how much of it was taken.
     pub fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, LinkError>> {
         let allowed = match &mut self.sending {
-            Sending::Nothing => return Poll::Ready(Err(LinkError::Length)),
-            Sending::Fixed(left) => usize::try_from(*left).unwrap_or(usize::MAX).min(data.len()),
-            Sending::Chunks(left) => {
+            SendState::Nothing => return Poll::Ready(Err(LinkError::Length)),
+            SendState::Fixed(left) => usize::try_from(*left).unwrap_or(usize::MAX).min(data.len()),
+            SendState::Chunks(left) => {
                 if *left == 0 && !data.is_empty() {
                     write_chunk_header(self.output.tail(), data.len());
                     *left = data.len();
                 }
                 (*left).min(data.len())
             }
-            Sending::UntilClose => data.len(),
+            SendState::UntilClose => data.len(),
         };
         if allowed == 0 && !data.is_empty() {
             return Poll::Ready(Err(LinkError::Length));
@@ -362,14 +362,14 @@ impl H1Link {
             ready!(self.poll_write_through(cx, data))?
         };
         match &mut self.sending {
-            Sending::Fixed(left) => *left -= taken as u64,
-            Sending::Chunks(left) => {
+            SendState::Fixed(left) => *left -= taken as u64,
+            SendState::Chunks(left) => {
                 *left -= taken;
                 if *left == 0 {
                     self.output.tail().extend_from_slice(b"\r\n");
                 }
             }
-            Sending::Nothing | Sending::UntilClose => {}
+            SendState::Nothing | SendState::UntilClose => {}
         }
         Poll::Ready(Ok(taken))
     }
@@ -379,7 +379,7 @@ impl H1Link {
     pub fn gather_last(&mut self, data: &[u8]) -> bool {
         // With room for the chunk's framing.
         let fits = self.output.len() + data.len() <= WAIT_AT_MOST - 64;
-        let gathers = self.sending == Sending::Chunks(0) && !data.is_empty() && fits;
+        let gathers = self.sending == SendState::Chunks(0) && !data.is_empty() && fits;
         if gathers {
             let tail = self.output.tail();
             write_chunk_header(tail, data.len());
@@ -417,18 +417,18 @@ impl H1Link {
 
     /// Ends the body that is being sent.
     pub fn finish(&mut self, trailers: &HeaderList) -> Result<(), LinkError> {
-        match std::mem::replace(&mut self.sending, Sending::Nothing) {
-            Sending::Nothing | Sending::Fixed(0) | Sending::UntilClose => Ok(()),
-            Sending::Chunks(0) if trailers.is_empty() => {
+        match std::mem::replace(&mut self.sending, SendState::Nothing) {
+            SendState::Nothing | SendState::Fixed(0) | SendState::UntilClose => Ok(()),
+            SendState::Chunks(0) if trailers.is_empty() => {
                 self.output.tail().extend_from_slice(LAST_CHUNK);
                 Ok(())
             }
-            Sending::Chunks(0) => {
+            SendState::Chunks(0) => {
                 write_trailers(self.output.tail(), trailers);
                 self.output.count();
                 Ok(())
             }
-            Sending::Fixed(_) | Sending::Chunks(_) => Err(LinkError::Length),
+            SendState::Fixed(_) | SendState::Chunks(_) => Err(LinkError::Length),
         }
     }
 
@@ -455,7 +455,7 @@ impl H1Link {
             && self.is_received()
             && self.input.is_empty()
             && self.output.is_empty()
-            && self.sending == Sending::Nothing
+            && self.sending == SendState::Nothing
     }
 
     /// The state of an idle connection. Consumes available bytes: unless it is quiet, the
@@ -516,7 +516,7 @@ impl H1Link {
         let mut nobody = Context::from_waker(Waker::noop());
         // Bytes that cannot leave at once are lost, as is their message.
         let _ = self.poll_flush(&mut nobody);
-        if self.sending == Sending::UntilClose {
+        if self.sending == SendState::UntilClose {
             self.stream.reset_on_close();
         }
     }

@@ -15,7 +15,9 @@ use foregate_wire::HeadLimits;
 use foregate_wire::hpack::{BlockError, INITIAL_TABLE, Inspected, Inspector, Section};
 use h2::Reason;
 
-use self::block::{SCRATCH, Scratch, continuations, fragment, is_too_large, join, replacement, write_head};
+use self::block::{
+    BlockScratch, SCRATCH, continuations, fragment, is_too_large, join, replacement, write_head,
+};
 use self::doubts::Doubts;
 use self::padding::Padding;
 use crate::limits::pressure::Charge;
@@ -57,7 +59,7 @@ pub struct HeadGate {
     inspector: Inspector,
     /// Bytes that are of no interest.
     skip: usize,
-    streams: Streams,
+    streams: OwnStreams,
     meter: Meter,
     /// Of frames that it cannot judge.
     doubts: Doubts,
@@ -85,14 +87,14 @@ pub struct HeadGate {
 
 /// Our streams.
 #[derive(Debug, Default)]
-struct Streams {
+struct OwnStreams {
     /// The last that was opened.
     last: u32,
     /// The streams with incomplete responses; true once the final head has arrived.
     awaited: Vec<(u32, bool)>,
 }
 
-impl Streams {
+impl OwnStreams {
     /// Nothing more comes for a stream.
     fn close(&mut self, stream: u32) {
         if let Some(position) = self.awaited.iter().position(|(open, _)| *open == stream) {
@@ -138,7 +140,7 @@ impl Streams {
 }
 
 /// The treatment of the next bytes.
-enum Turn {
+enum GateAction {
     /// So many pass.
     Pass(usize),
     /// This many were replaced by the ready input, or by nothing.
@@ -155,7 +157,7 @@ impl HeadGate {
         Self {
             inspector: Inspector::new(INITIAL_TABLE, list),
             skip: 0,
-            streams: Streams::default(),
+            streams: OwnStreams::default(),
             meter: Meter::new(&Limits::default(), clock::now()),
             doubts: Doubts::new(clock::now()),
             padding: Padding::default(),
@@ -190,12 +192,12 @@ impl HeadGate {
             && let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty())
         {
             match self.next(rest) {
-                Ok(Turn::Pass(count)) => at += count,
-                Ok(Turn::Wait) => {
+                Ok(GateAction::Pass(count)) => at += count,
+                Ok(GateAction::Wait) => {
                     self.hold(rest);
                     break;
                 }
-                Ok(Turn::Replaced(count)) => {
+                Ok(GateAction::Replaced(count)) => {
                     self.hold(rest.get(count..).unwrap_or_default());
                     self.judge_held();
                     break;
@@ -267,25 +269,25 @@ impl HeadGate {
     /// The treatment of empty DATA; `None` for all other frames. `h2` ends a connection after a
     /// hundred of them in its life, and with it the streams of many clients. Frames of invalid
     /// streams are left to `h2`.
-    fn says_nothing(&mut self, input: &[u8], frame: &Frame) -> Option<Turn> {
+    fn says_nothing(&mut self, input: &[u8], frame: &Frame) -> Option<GateAction> {
         let short = frame.kind == kind::DATA && frame.length <= MOST_PADDING && !frame.has(flag::END_STREAM);
         let is_padded = frame.has(flag::PADDED);
         if !short || is_padded == (frame.length == 0) || !self.streams.may_have_data(frame.stream) {
             return None;
         }
         if !is_padded {
-            return Some(Turn::Replaced(HEADER));
+            return Some(GateAction::Replaced(HEADER));
         }
-        let Some(padding) = input.get(HEADER) else { return Some(Turn::Wait) };
+        let Some(padding) = input.get(HEADER) else { return Some(GateAction::Wait) };
         if usize::from(*padding) + 1 != frame.length {
             return None;
         }
         if input.len() < HEADER + frame.length {
-            return Some(Turn::Wait);
+            return Some(GateAction::Wait);
         }
         // Nobody needs a window for a stream that is over.
         self.padding.add(self.streams.has(frame.stream).then_some(frame.stream), frame.length);
-        Some(Turn::Replaced(HEADER + frame.length))
+        Some(GateAction::Replaced(HEADER + frame.length))
     }
 
     /// Appends frames that return the window used by dropped padding, of which `h2` does not know.
@@ -309,12 +311,12 @@ impl HeadGate {
             && let Some(rest) = held.get(at..).filter(|rest| !rest.is_empty())
         {
             match self.next(rest) {
-                Ok(Turn::Pass(count)) => {
+                Ok(GateAction::Pass(count)) => {
                     self.ready.append(rest.get(..count).unwrap_or_default());
                     at += count;
                 }
-                Ok(Turn::Replaced(count)) => at += count,
-                Ok(Turn::Wait) => break,
+                Ok(GateAction::Replaced(count)) => at += count,
+                Ok(GateAction::Wait) => break,
                 Err(reason) => self.fault = Some(reason),
             }
         }
@@ -327,12 +329,12 @@ impl HeadGate {
     }
 
     /// Decides about the first of these bytes; with nothing to skip they begin with a frame.
-    fn next(&mut self, input: &[u8]) -> Result<Turn, Reason> {
+    fn next(&mut self, input: &[u8]) -> Result<GateAction, Reason> {
         if self.skip == 0 {
-            let Some(header) = input.first_chunk::<HEADER>() else { return Ok(Turn::Wait) };
+            let Some(header) = input.first_chunk::<HEADER>() else { return Ok(GateAction::Wait) };
             let frame = Frame::parse(header);
             if let Some(turn) = self.says_nothing(input, &frame) {
-                if !matches!(turn, Turn::Wait) {
+                if !matches!(turn, GateAction::Wait) {
                     self.doubts.came(clock::now())?;
                 }
                 return Ok(turn);
@@ -347,7 +349,7 @@ impl HeadGate {
         }
         let count = self.skip.min(input.len());
         self.skip -= count;
-        Ok(Turn::Pass(count))
+        Ok(GateAction::Pass(count))
     }
 
     /// Records a frame that is no block and that passes; `was_open` is the state of its stream, if
@@ -365,7 +367,7 @@ impl HeadGate {
     }
 
     /// Decides about the frame that begins here; `None` for one that passes.
-    fn begin(&mut self, input: &[u8], frame: &Frame) -> Result<Option<Turn>, Reason> {
+    fn begin(&mut self, input: &[u8], frame: &Frame) -> Result<Option<GateAction>, Reason> {
         match frame.kind {
             kind::HEADERS => return self.head(input, frame).map(Some),
             // A block begins with HEADERS, and nobody may push to us (RFC 9113, sections 6.10 and
@@ -378,7 +380,7 @@ impl HeadGate {
             // `h2` takes a window that is too large for another fault.
             kind::SETTINGS if frame.length <= SETTINGS && !frame.has(flag::ACK) => {
                 let Some(settings) = input.get(HEADER..HEADER + frame.length) else {
-                    return Ok(Some(Turn::Wait));
+                    return Ok(Some(GateAction::Wait));
                 };
                 if sets_window_beyond(settings) {
                     return Err(Reason::FLOW_CONTROL_ERROR);
@@ -387,7 +389,7 @@ impl HeadGate {
             // `h2` would end the connection, without naming the stream.
             kind::WINDOW_UPDATE if frame.length == WINDOW && self.streams.has(frame.stream) => {
                 match input.get(HEADER..HEADER + WINDOW) {
-                    None => return Ok(Some(Turn::Wait)),
+                    None => return Ok(Some(GateAction::Wait)),
                     Some([0, 0, 0, 0]) => return Err(Reason::PROTOCOL_ERROR),
                     Some(_) => {}
                 }
@@ -397,18 +399,18 @@ impl HeadGate {
         Ok(None)
     }
 
-    fn head(&mut self, input: &[u8], frame: &Frame) -> Result<Turn, Reason> {
+    fn head(&mut self, input: &[u8], frame: &Frame) -> Result<GateAction, Reason> {
         // Our streams have odd numbers (RFC 9113, section 5.1.1), and origins open none.
         if frame.stream.is_multiple_of(2) {
             return Err(Reason::PROTOCOL_ERROR);
         }
-        let Some(end) = self.end_of_block(input, frame)? else { return Ok(Turn::Wait) };
+        let Some(end) = self.end_of_block(input, frame)? else { return Ok(GateAction::Wait) };
         let frames = input.get(..end).unwrap_or_default();
         SCRATCH.with_borrow_mut(|scratch| {
             let passes = self.judge(frames, frame, scratch);
             scratch.shrink();
             self.inspector.trim();
-            passes.map(|passes| if passes { Turn::Pass(end) } else { Turn::Replaced(end) })
+            passes.map(|passes| if passes { GateAction::Pass(end) } else { GateAction::Replaced(end) })
         })
     }
 
@@ -438,9 +440,9 @@ impl HeadGate {
     }
 
     /// Judges the block in these frames. Whether they pass; they have been replaced otherwise.
-    fn judge(&mut self, frames: &[u8], frame: &Frame, scratch: &mut Scratch) -> Result<bool, Reason> {
+    fn judge(&mut self, frames: &[u8], frame: &Frame, scratch: &mut BlockScratch) -> Result<bool, Reason> {
         let (fragment, depends) = fragment(frames, frame)?;
-        let Scratch { block, decoded } = scratch;
+        let BlockScratch { block, decoded } = scratch;
         let block =
             if frame.has(flag::END_HEADERS) { fragment } else { join(fragment, frames, frame, block) };
         let section = self.streams.section(frame);

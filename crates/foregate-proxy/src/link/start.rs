@@ -5,26 +5,26 @@ use std::task::{Context, Poll};
 
 use foregate_module::Text;
 
-use super::copy::{Copy, End, Waiting};
+use super::copy::{BodyEnd, Copy, WaitingFor};
 use crate::folders::body::FileBody;
-use crate::limits::budget::Share;
+use crate::limits::budget::BudgetShare;
 use crate::limits::spool::Reader;
 use crate::transport::outcome::CopyError;
 
 /// Bytes of a body with several readers, with their share of the common memory.
 #[derive(Debug)]
-pub struct Held {
+pub struct SharedStart {
     /// The bytes.
     pub bytes: Vec<u8>,
     /// Their share; nothing for those that are counted elsewhere.
-    pub share: Option<Share>,
+    pub share: Option<BudgetShare>,
 }
 
 /// The start of a body, kept in case it has to be sent again.
 #[derive(Debug)]
 pub struct Kept {
     /// The bytes taken from the source, after filters.
-    held: Arc<Held>,
+    held: Arc<SharedStart>,
     /// How many of them the present sink has got.
     gone: usize,
     /// The most that is kept.
@@ -33,12 +33,12 @@ pub struct Kept {
 
 impl Kept {
     /// Nothing yet, of which so many bytes may be kept.
-    pub fn new(limit: usize, share: Share) -> Self {
-        Self { limit, ..Self::start(Arc::new(Held { bytes: Vec::new(), share: Some(share) })) }
+    pub fn new(limit: usize, share: BudgetShare) -> Self {
+        Self { limit, ..Self::start(Arc::new(SharedStart { bytes: Vec::new(), share: Some(share) })) }
     }
 
     /// Bytes that were taken from the source before and not sent. No more is kept.
-    pub fn start(held: Arc<Held>) -> Self {
+    pub fn start(held: Arc<SharedStart>) -> Self {
         Self { limit: held.bytes.len(), gone: 0, held }
     }
 
@@ -80,9 +80,9 @@ impl Kept {
     }
 
     /// Takes the kept bytes.
-    pub fn take(&mut self) -> Arc<Held> {
-        let share = self.held.share.as_ref().map(Share::another);
-        std::mem::replace(&mut self.held, Arc::new(Held { bytes: Vec::new(), share }))
+    pub fn take(&mut self) -> Arc<SharedStart> {
+        let share = self.held.share.as_ref().map(BudgetShare::another);
+        std::mem::replace(&mut self.held, Arc::new(SharedStart { bytes: Vec::new(), share }))
     }
 
     /// Makes the kept bytes unique, with room for `length`: steps may still read the same ones.
@@ -90,11 +90,11 @@ impl Kept {
         if Arc::get_mut(&mut self.held).is_some() {
             return true;
         }
-        let mut share = self.held.share.as_ref().map(Share::another);
+        let mut share = self.held.share.as_ref().map(BudgetShare::another);
         if !share.as_mut().is_none_or(|share| share.hold(length)) {
             return false;
         }
-        self.held = Arc::new(Held { bytes: self.held.bytes.clone(), share });
+        self.held = Arc::new(SharedStart { bytes: self.held.bytes.clone(), share });
         true
     }
 }
@@ -103,7 +103,7 @@ impl Kept {
 /// counts them in their share. False: there is no memory for that. Room that nothing has been
 /// written to is none that the system has given.
 #[must_use]
-pub fn extend(bytes: &mut Vec<u8>, data: &[u8], most: usize, share: Option<&mut Share>) -> bool {
+pub fn extend(bytes: &mut Vec<u8>, data: &[u8], most: usize, share: Option<&mut BudgetShare>) -> bool {
     let length = bytes.len() + data.len();
     if !share.is_none_or(|share| share.hold(length)) {
         return false;
@@ -126,7 +126,7 @@ pub enum Front {
         /// How many of them have gone.
         gone: usize,
         /// Their share of the common memory.
-        _share: Option<Share>,
+        _share: Option<BudgetShare>,
     },
     /// It is in a file, and can be sent again.
     File(Box<Reader>),
@@ -136,7 +136,7 @@ pub enum Front {
 
 impl Front {
     /// Bytes with their share of the memory; `None` where there are none.
-    pub fn new(bytes: Text, share: Option<Share>) -> Option<Self> {
+    pub fn new(bytes: Text, share: Option<BudgetShare>) -> Option<Self> {
         (!bytes.is_empty()).then_some(Self::Memory { bytes, gone: 0, _share: share })
     }
 
@@ -188,14 +188,14 @@ impl Copy {
         match (&mut self.front, &mut self.kept) {
             (Some(Front::File(reader)), _) if self.filter.is_none() => {
                 reader.rewind();
-                (self.kept, self.end, self.waiting) = (None, End::Ahead, Waiting::Source);
+                (self.kept, self.end, self.waiting) = (None, BodyEnd::Ahead, WaitingFor::Source);
             }
             (_, Some(kept)) => {
                 kept.rewind();
-                if self.end == End::Told {
-                    self.end = End::Reached;
+                if self.end == BodyEnd::Told {
+                    self.end = BodyEnd::Reached;
                 }
-                self.waiting = Waiting::Source;
+                self.waiting = WaitingFor::Source;
             }
             // Nothing was taken yet, or there is no body.
             _ => {}

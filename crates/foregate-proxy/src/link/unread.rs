@@ -23,12 +23,12 @@ const STREAMS: usize = 4096;
 
 /// The unread input of one connection.
 #[derive(Debug, Default)]
-pub struct Unread(Mutex<Streams>);
+pub struct Unread(Mutex<UnreadStreams>);
 
 #[derive(Debug, Default)]
-struct Streams {
+struct UnreadStreams {
     /// The streams with input to come, or with a reader.
-    streams: HashMap<u32, Waiting>,
+    streams: HashMap<u32, UnreadInput>,
     bytes: usize,
     frames: usize,
     trailers: usize,
@@ -39,7 +39,7 @@ struct Streams {
 
 /// The unread input of one stream.
 #[derive(Debug, Default)]
-struct Waiting {
+struct UnreadInput {
     bytes: usize,
     frames: usize,
     /// The memory of trailers behind the waiting body.
@@ -127,13 +127,13 @@ impl Unread {
     }
 }
 
-impl Waiting {
+impl UnreadInput {
     fn is_empty(&self) -> bool {
         self.frames == 0 && self.bytes == 0 && self.trailers == 0
     }
 }
 
-impl Streams {
+impl UnreadStreams {
     fn open(&mut self, stream: u32) {
         if self.streams.len() < STREAMS {
             self.streams.entry(stream).or_default();

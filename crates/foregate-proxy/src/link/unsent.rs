@@ -41,13 +41,13 @@ pub struct Unsent {
     bytes: AtomicUsize,
     /// Somebody waits for room.
     awaited: AtomicBool,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<RoomWaiters>,
     heads: Mutex<Heads>,
 }
 
 /// The waiters for room, in order.
 #[derive(Debug, Default)]
-struct Waiting {
+struct RoomWaiters {
     beginning: VecDeque<Waker>,
     amid: VecDeque<Waker>,
 }
@@ -113,7 +113,7 @@ impl Unsent {
         let woken = if left <= limit / LITTLE {
             std::mem::take(&mut *waiting)
         } else {
-            let mut woken = Waiting::default();
+            let mut woken = RoomWaiters::default();
             if left < limit * BEGINNING {
                 woken.beginning.extend(waiting.beginning.pop_front());
             }

@@ -154,7 +154,7 @@ impl Request {
     }
 
     /// Host and port for the origin: those of a module, else of the upstream, else the client's.
-    pub fn origin_authority<'r>(&'r self, upstream: &'r settings::Upstream) -> &'r str {
+    pub fn origin_authority<'r>(&'r self, upstream: &'r settings::UpstreamSettings) -> &'r str {
         match (&*self.origin_authority, &upstream.host) {
             // The target of CONNECT is no host of the origin's.
             ("", Some(host)) if self.head.method != Method::Connect => host,

@@ -24,7 +24,7 @@ const CODE_NO_NAME: u16 = 3;
 
 /// A type of records that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum RecordKind {
     /// Addresses of IPv4.
     A,
     /// Addresses of IPv6.
@@ -46,7 +46,7 @@ pub struct Target {
     pub name: Name,
 }
 
-impl Kind {
+impl RecordKind {
     fn record_type(self) -> u16 {
         match self {
             Self::A => 1,
@@ -63,12 +63,12 @@ enum Content {
 }
 
 impl Content {
-    fn read(kind: Kind, message: &[u8], at: usize, end: usize) -> Option<Self> {
+    fn read(kind: RecordKind, message: &[u8], at: usize, end: usize) -> Option<Self> {
         let data = message.get(at..end)?;
         Some(match kind {
-            Kind::A => Self::Address(Ipv4Addr::from(<[u8; 4]>::try_from(data).ok()?).into()),
-            Kind::Aaaa => Self::Address(Ipv6Addr::from(<[u8; 16]>::try_from(data).ok()?).into()),
-            Kind::Srv => {
+            RecordKind::A => Self::Address(Ipv4Addr::from(<[u8; 4]>::try_from(data).ok()?).into()),
+            RecordKind::Aaaa => Self::Address(Ipv6Addr::from(<[u8; 16]>::try_from(data).ok()?).into()),
+            RecordKind::Srv => {
                 // Its name is not compressed (RFC 2782), but some servers do so.
                 let (name, behind) = Name::read(message, at + 6)?;
                 let number = |place: usize| number_at(message, at + place);
@@ -171,12 +171,12 @@ pub struct Question {
     /// The name that is asked for.
     pub name: Name,
     /// The type of records.
-    pub kind: Kind,
+    pub kind: RecordKind,
 }
 
 /// The answer to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reply {
+pub enum NameserverReply {
     /// The addresses, and how many seconds all records on the way to them are valid.
     Addresses(Vec<IpAddr>, u32),
     /// The servers of the service, and how long the records are valid.
@@ -210,7 +210,7 @@ impl Question {
 
     /// The answer that a message is to this question; `None` where it belongs to another one, or to
     /// none.
-    pub fn reply(&self, message: &[u8]) -> Option<Reply> {
+    pub fn reply(&self, message: &[u8]) -> Option<NameserverReply> {
         let header = |number: usize| number_at(message, number * 2);
         let (id, flags) = (header(0)?, header(1)?);
         if id != self.id || flags & FLAG_RESPONSE == 0 || flags & OPCODE != 0 {
@@ -221,7 +221,11 @@ impl Question {
         if questions == 0 && code != 0 {
             // Some servers do not repeat a question that they do not answer. An answer of this kind
             // changes nothing.
-            return Some(if code == CODE_NO_NAME { Reply::Malformed } else { Reply::Code(code) });
+            return Some(if code == CODE_NO_NAME {
+                NameserverReply::Malformed
+            } else {
+                NameserverReply::Code(code)
+            });
         }
         let (name, at) = Name::read(message, HEADER)?;
         let (asked, class) = (number_at(message, at)?, number_at(message, at + 2)?);
@@ -229,24 +233,24 @@ impl Question {
             return None;
         }
         if flags & FLAG_TRUNCATED != 0 {
-            return Some(Reply::Truncated);
+            return Some(NameserverReply::Truncated);
         }
         if code == CODE_NO_NAME {
-            return Some(Reply::NoName);
+            return Some(NameserverReply::NoName);
         }
         if code != 0 {
-            return Some(Reply::Code(code));
+            return Some(NameserverReply::Code(code));
         }
         let knows = flags & (FLAG_AUTHORITATIVE | FLAG_RECURSION_AVAILABLE) != 0;
         if answers == 0 && !knows && authorities > 0 && additional == 0 {
             // A server that points to others, and asks nobody itself (libc passes it over as well).
-            return Some(Reply::Malformed);
+            return Some(NameserverReply::Malformed);
         }
-        Some(self.answer(message, at + 4, answers).unwrap_or(Reply::Malformed))
+        Some(self.answer(message, at + 4, answers).unwrap_or(NameserverReply::Malformed))
     }
 
     /// Reads the records of the answer; `None` where they are cut or broken.
-    fn answer(&self, message: &[u8], mut at: usize, count: u16) -> Option<Reply> {
+    fn answer(&self, message: &[u8], mut at: usize, count: u16) -> Option<NameserverReply> {
         let (mut aliases, mut contents) = (Vec::new(), Vec::new());
         for _ in 0..count {
             let (owner, behind) = Name::read(message, at)?;
@@ -271,15 +275,20 @@ impl Question {
             }
             match aliases.iter().find(|(owner, ..)| *owner == name) {
                 Some((_, target, ttl)) => (name, valid) = (target.clone(), valid.min(*ttl)),
-                None if hop == 0 => return Some(Reply::NoRecord),
-                None => return Some(Reply::Alias(name, valid)),
+                None if hop == 0 => return Some(NameserverReply::NoRecord),
+                None => return Some(NameserverReply::Alias(name, valid)),
             }
         }
         None
     }
 
     /// The records that belong to a name, if there are any.
-    fn records_of(&self, name: &Name, contents: &mut Vec<(Name, Content, u32)>, valid: u32) -> Option<Reply> {
+    fn records_of(
+        &self,
+        name: &Name,
+        contents: &mut Vec<(Name, Content, u32)>,
+        valid: u32,
+    ) -> Option<NameserverReply> {
         let own = contents.extract_if(.., |(owner, ..)| owner == name);
         let (mut addresses, mut targets, mut ttl) = (Vec::new(), Vec::new(), valid);
         for (_, content, of_record) in own {
@@ -291,8 +300,8 @@ impl Question {
         }
         match (addresses.is_empty(), targets.is_empty()) {
             (true, true) => None,
-            (false, _) => Some(Reply::Addresses(addresses, ttl)),
-            (true, false) => Some(Reply::Targets(targets, ttl)),
+            (false, _) => Some(NameserverReply::Addresses(addresses, ttl)),
+            (true, false) => Some(NameserverReply::Targets(targets, ttl)),
         }
     }
 }
@@ -308,7 +317,7 @@ mod tests {
 
     use super::*;
 
-    fn question(name: &str, kind: Kind) -> Question {
+    fn question(name: &str, kind: RecordKind) -> Question {
         Question { id: 0x1234, name: Name::new(name).unwrap(), kind }
     }
 
@@ -354,29 +363,29 @@ mod tests {
 
     #[test]
     fn a_question_is_asked() {
-        let asked = question("a.b", Kind::Aaaa).message();
+        let asked = question("a.b", RecordKind::Aaaa).message();
         assert_eq!(asked, *b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x01b\x00\x00\x1c\x00\x01");
     }
 
     #[test]
     fn addresses_are_found_through_aliases_in_any_order() {
-        let ask = question("a.test", Kind::A);
+        let ask = question("a.test", RecordKind::A);
         let records =
             [("c.test", 1, 30, a(1)), ("b.test", 5, 7, alias("c.test")), ("", 5, 600, alias("B.test"))];
-        let found = Reply::Addresses(vec![[192, 0, 2, 1].into()], 7);
+        let found = NameserverReply::Addresses(vec![[192, 0, 2, 1].into()], 7);
         assert_eq!(ask.reply(&message(&ask, 0x80, &records)), Some(found));
-        let open = Reply::Alias(Name::new("c.test").unwrap(), 7);
+        let open = NameserverReply::Alias(Name::new("c.test").unwrap(), 7);
         assert_eq!(ask.reply(&message(&ask, 0x80, &records[1..])), Some(open));
         let circle = [("", 5, 1, alias("b.test")), ("b.test", 5, 1, alias("a.test"))];
-        assert_eq!(ask.reply(&message(&ask, 0x80, &circle)), Some(Reply::Malformed));
+        assert_eq!(ask.reply(&message(&ask, 0x80, &circle)), Some(NameserverReply::Malformed));
         let of_others = [("other.test", 1, 30, a(9)), ("", 1, u32::MAX, a(1)), ("", 1, 60, a(2))];
-        let both = Reply::Addresses(vec![[192, 0, 2, 1].into(), [192, 0, 2, 2].into()], 0);
+        let both = NameserverReply::Addresses(vec![[192, 0, 2, 1].into(), [192, 0, 2, 2].into()], 0);
         assert_eq!(ask.reply(&message(&ask, 0, &of_others)), Some(both));
     }
 
     #[test]
     fn servers_of_a_service_are_read() {
-        let ask = question("_http._tcp.test", Kind::Srv);
+        let ask = question("_http._tcp.test", RecordKind::Srv);
         assert_eq!(ask.message()[ask.message().len() - 4..], [0, 33, 0, 1]);
         let data = |priority: u8, weight: u8, target: &str| {
             [vec![0, priority, 0, weight, 0x1f, 0x90], alias(target)].concat()
@@ -384,71 +393,73 @@ mod tests {
         let records = [("", 33, 30, data(20, 0, "b.test")), ("", 33, 9, data(10, 5, "A.test"))];
         let target =
             |priority, weight, name| Target { priority, weight, port: 8080, name: Name::new(name).unwrap() };
-        let found = Reply::Targets(vec![target(20, 0, "b.test"), target(10, 5, "a.test")], 9);
+        let found = NameserverReply::Targets(vec![target(20, 0, "b.test"), target(10, 5, "a.test")], 9);
         assert_eq!(ask.reply(&message(&ask, 0x80, &records)), Some(found));
         // A target that points to the question's name, and the root.
         let pointed = [("", 33, 30, vec![0, 1, 0, 1, 0x1f, 0x90, 0xc0, 12])];
-        let found = Reply::Targets(vec![target(1, 1, "_http._tcp.test")], 30);
+        let found = NameserverReply::Targets(vec![target(1, 1, "_http._tcp.test")], 30);
         assert_eq!(ask.reply(&message(&ask, 0x80, &pointed)), Some(found));
         let root = [("", 33, 30, vec![0, 0, 0, 0, 0, 0, 0])];
-        let Some(Reply::Targets(root, _)) = ask.reply(&message(&ask, 0x80, &root)) else { panic!() };
+        let Some(NameserverReply::Targets(root, _)) = ask.reply(&message(&ask, 0x80, &root)) else {
+            panic!()
+        };
         assert!(root[0].name.is_root());
         for cut in [vec![], vec![0; 6], [data(1, 1, "a.test"), vec![0]].concat()] {
             let message = message(&ask, 0x80, &[("", 33, 30, cut)]);
-            assert_eq!(ask.reply(&message), Some(Reply::Malformed));
+            assert_eq!(ask.reply(&message), Some(NameserverReply::Malformed));
         }
-        assert_eq!(ask.reply(&message(&ask, 0x80, &[])), Some(Reply::NoRecord));
+        assert_eq!(ask.reply(&message(&ask, 0x80, &[])), Some(NameserverReply::NoRecord));
     }
 
     #[test]
     fn what_is_no_address_is_told_apart() {
-        let ask = question("a.test", Kind::Aaaa);
+        let ask = question("a.test", RecordKind::Aaaa);
         let reply = |flags: u16| ask.reply(&message(&ask, flags, &[]));
-        assert_eq!(reply(0x80), Some(Reply::NoRecord));
-        assert_eq!(reply(3), Some(Reply::NoName));
-        assert_eq!(reply(2), Some(Reply::Code(2)));
-        assert_eq!(reply(5), Some(Reply::Code(5)));
-        assert_eq!(reply(FLAG_TRUNCATED), Some(Reply::Truncated));
+        assert_eq!(reply(0x80), Some(NameserverReply::NoRecord));
+        assert_eq!(reply(3), Some(NameserverReply::NoName));
+        assert_eq!(reply(2), Some(NameserverReply::Code(2)));
+        assert_eq!(reply(5), Some(NameserverReply::Code(5)));
+        assert_eq!(reply(FLAG_TRUNCATED), Some(NameserverReply::Truncated));
         let mut referral = message(&ask, 0, &[]);
         referral[9] = 1;
-        assert_eq!(ask.reply(&referral), Some(Reply::Malformed));
+        assert_eq!(ask.reply(&referral), Some(NameserverReply::Malformed));
         let bare = |code: u8| [0x12, 0x34, 0x80, code, 0, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(ask.reply(&bare(1)), Some(Reply::Code(1)));
-        assert_eq!(ask.reply(&bare(3)), Some(Reply::Malformed), "no name that was not asked for");
+        assert_eq!(ask.reply(&bare(1)), Some(NameserverReply::Code(1)));
+        assert_eq!(ask.reply(&bare(3)), Some(NameserverReply::Malformed), "no name that was not asked for");
     }
 
     #[test]
     fn answers_to_other_questions_are_none() {
-        let ask = question("a.test", Kind::A);
+        let ask = question("a.test", RecordKind::A);
         let good = message(&ask, 0x80, &[("", 1, 60, a(1))]);
-        assert!(matches!(ask.reply(&good), Some(Reply::Addresses(..))));
+        assert!(matches!(ask.reply(&good), Some(NameserverReply::Addresses(..))));
         let wrong = |other: &Question| other.reply(&good);
         assert_eq!(wrong(&Question { id: 0x1235, ..ask.clone() }), None);
-        assert_eq!(wrong(&question("b.test", Kind::A)), None);
-        assert_eq!(wrong(&question("a.test", Kind::Aaaa)), None);
+        assert_eq!(wrong(&question("b.test", RecordKind::A)), None);
+        assert_eq!(wrong(&question("a.test", RecordKind::Aaaa)), None);
         assert_eq!(ask.reply(&ask.message()), None, "a question is no answer");
         // Cut anywhere it is no answer, or a broken one.
         for cut in 0..good.len() {
-            assert!(matches!(ask.reply(&good[..cut]), None | Some(Reply::Malformed)), "{cut}");
+            assert!(matches!(ask.reply(&good[..cut]), None | Some(NameserverReply::Malformed)), "{cut}");
         }
     }
 
     #[test]
     fn pointers_lead_backwards() {
-        let ask = question("a.test", Kind::A);
+        let ask = question("a.test", RecordKind::A);
         let good = message(&ask, 0x80, &[("", 1, 60, a(1))]);
         let at = ask.message().len();
         for to in [at, at + 1, 0x3fff] {
             let mut bad = good.clone();
             bad[at..at + 2].copy_from_slice(&(0xc000 | u16::try_from(to).unwrap()).to_be_bytes());
-            assert_eq!(ask.reply(&bad), Some(Reply::Malformed), "{to}");
+            assert_eq!(ask.reply(&bad), Some(NameserverReply::Malformed), "{to}");
         }
     }
 
     proptest! {
         #[test]
         fn any_message_is_read(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), from in 0..31_usize) {
-            let ask = question("a.test", Kind::A);
+            let ask = question("a.test", RecordKind::A);
             let good = message(&ask, 0x80, &[("", 5, 60, alias("b.test")), ("b.test", 1, 60, a(1))]);
             bytes.splice(0..0, good[..from].iter().copied());
             let _ = ask.reply(&bytes);

@@ -36,7 +36,7 @@ pub use self::schedule::interleave;
 pub use self::services::{Service, ServiceServer};
 
 use self::resolv_conf::Nameservers;
-use self::schedule::{Found, Knowledge, Outcome, Schedule, TTL_MAX};
+use self::schedule::{Knowledge, LookupOutcome, NameAddresses, Schedule, TTL_MAX};
 use self::services::ServiceOutcome;
 use self::stub::Stub;
 use self::system::{Paths, System};
@@ -61,11 +61,11 @@ const TOLD_EVERY: Duration = Duration::from_secs(30);
 /// Resolves names and keeps them fresh. A clone shares the names.
 #[derive(Debug, Clone)]
 pub struct Resolver {
-    shared: Arc<Shared>,
+    shared: Arc<ResolverShared>,
 }
 
-struct Shared {
-    source: Arc<Source>,
+struct ResolverShared {
+    source: Arc<AddressSource>,
     names: Mutex<HashMap<NameKey, Weak<Resolved>>>,
     services: Mutex<HashMap<NameKey, Weak<Service>>>,
 }
@@ -79,7 +79,7 @@ struct NameKey {
 }
 
 /// The source of addresses, and the turns of lookups.
-struct Source {
+struct AddressSource {
     lookup: Box<dyn Lookup>,
     turns: Semaphore,
     metrics: Arc<Metrics>,
@@ -90,7 +90,7 @@ struct Source {
     watching: AtomicBool,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for ResolverShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shared").field("names", &self.names.lock().len()).finish_non_exhaustive()
     }
@@ -110,7 +110,7 @@ pub struct Resolved {
     wanted: Arc<Notify>,
     counters: Arc<NameCounters>,
     /// The parameters of the name's task; taken when it starts.
-    start: Mutex<Option<Arc<Source>>>,
+    start: Mutex<Option<Arc<AddressSource>>>,
 }
 
 impl fmt::Debug for Resolved {
@@ -127,7 +127,7 @@ impl Resolver {
     }
 
     fn with_lookup(lookup: Box<dyn Lookup>, metrics: Arc<Metrics>) -> Self {
-        let source = Source {
+        let source = AddressSource {
             lookup,
             turns: Semaphore::new(CONCURRENT_LOOKUPS),
             metrics,
@@ -135,7 +135,8 @@ impl Resolver {
             services: watch::Sender::default(),
             watching: AtomicBool::new(false),
         };
-        let shared = Shared { source: Arc::new(source), names: Mutex::default(), services: Mutex::default() };
+        let shared =
+            ResolverShared { source: Arc::new(source), names: Mutex::default(), services: Mutex::default() };
         Self { shared: Arc::new(shared) }
     }
 
@@ -272,7 +273,7 @@ impl Resolved {
 }
 
 /// Looks a name up again and again, until nobody uses it any more.
-async fn keep(resolved: Weak<Resolved>, source: Arc<Source>) {
+async fn keep(resolved: Weak<Resolved>, source: Arc<AddressSource>) {
     let (mut schedule, mut trouble) = (Schedule::default(), Trouble::default());
     let mut changes = source.changes.subscribe();
     loop {
@@ -288,14 +289,14 @@ async fn keep(resolved: Weak<Resolved>, source: Arc<Source>) {
         let Some(strong) = resolved.upgrade() else { return };
         let lookups = &source.metrics.name_lookups;
         match &outcome {
-            Outcome::Found(_) => lookups.found.inc(),
-            Outcome::Absent(_) => lookups.absent.inc(),
-            Outcome::Failed(_) => lookups.failed.inc(),
+            LookupOutcome::Found(_) => lookups.found.inc(),
+            LookupOutcome::Absent(_) => lookups.absent.inc(),
+            LookupOutcome::Failed(_) => lookups.failed.inc(),
         }
         let told = outcome.clone();
         let (knowledge, wait) = schedule.next(Instant::now(), outcome, random::number());
         trouble.tell(&key.host, &told, &knowledge, Instant::now());
-        strong.store(knowledge, matches!(told, Outcome::Found(Found { complete: true, .. })));
+        strong.store(knowledge, matches!(told, LookupOutcome::Found(NameAddresses { complete: true, .. })));
         drop(strong);
         let wanted = async {
             sleep(AGAIN_AFTER).await;
@@ -311,7 +312,7 @@ async fn keep(resolved: Weak<Resolved>, source: Arc<Source>) {
 }
 
 /// Looks at the system's files as long as there is a resolver.
-async fn watch_files(source: Weak<Source>) {
+async fn watch_files(source: Weak<AddressSource>) {
     loop {
         match source.upgrade() {
             Some(source) if source.lookup.look() => source.changes.send_replace(()),
@@ -329,16 +330,17 @@ struct Trouble(Option<(String, Instant)>);
 impl Trouble {
     /// Tells operators of a lookup that did not give all that it should have, and when it does
     /// again.
-    fn tell(&mut self, host: &str, outcome: &Outcome, knowledge: &Knowledge, now: Instant) {
+    fn tell(&mut self, host: &str, outcome: &LookupOutcome, knowledge: &Knowledge, now: Instant) {
         let reason = match outcome {
-            Outcome::Found(Found { doubt: None, .. }) => {
+            LookupOutcome::Found(NameAddresses { doubt: None, .. }) => {
                 if self.0.take().is_some() {
                     tracing::info!(host, "an origin's name resolves again");
                 }
                 return;
             }
-            Outcome::Found(Found { doubt: Some(reason), .. }) | Outcome::Failed(reason) => reason.clone(),
-            Outcome::Absent(absence) => absence.to_string(),
+            LookupOutcome::Found(NameAddresses { doubt: Some(reason), .. })
+            | LookupOutcome::Failed(reason) => reason.clone(),
+            LookupOutcome::Absent(absence) => absence.to_string(),
         };
         let known = match knowledge {
             Knowledge::Addresses(_) => "the addresses that are known are used further on",
@@ -363,7 +365,7 @@ impl Trouble {
 }
 
 type ServiceFuture<'a> = Pin<Box<dyn Future<Output = ServiceOutcome> + Send + 'a>>;
-type LookupFuture<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
+type LookupFuture<'a> = Pin<Box<dyn Future<Output = LookupOutcome> + Send + 'a>>;
 
 /// Where addresses come from.
 trait Lookup: Send + Sync {
@@ -397,7 +399,7 @@ impl Lookup for SystemLookup {
             let addresses = contents.hosts.get(bare);
             if !addresses.is_empty() {
                 let (v4, v6) = addresses.iter().partition(|address| address.is_ipv4());
-                return Outcome::Found(Found {
+                return LookupOutcome::Found(NameAddresses {
                     v4: Some(v4),
                     v6: Some(v6),
                     valid_for: TTL_MAX,

@@ -24,9 +24,9 @@ const ADDRESSES_LIMIT: usize = 128;
 
 /// The outcome of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum LookupOutcome {
     /// The name has addresses.
-    Found(Found),
+    Found(NameAddresses),
     /// The name has none, by the word of a server that knows.
     Absent(Absence),
     /// Nobody could say: the reason.
@@ -35,7 +35,7 @@ pub enum Outcome {
 
 /// The addresses of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct NameAddresses {
     /// Those of IPv4; `None` if the query for them failed.
     pub v4: Option<Vec<IpAddr>>,
     /// Those of IPv6; `None` if the query for them failed.
@@ -107,13 +107,13 @@ impl LastGood {
 impl Schedule {
     /// Records a lookup; returns the knowledge from now on, and the time until the next lookup.
     /// `random` spreads the lookups of many names.
-    pub fn next(&mut self, now: Instant, outcome: Outcome, random: u64) -> (Knowledge, Duration) {
+    pub fn next(&mut self, now: Instant, outcome: LookupOutcome, random: u64) -> (Knowledge, Duration) {
         let wait = match outcome {
-            Outcome::Found(found) if found.doubt.is_none() || !self.has_addresses(now) => {
+            LookupOutcome::Found(found) if found.doubt.is_none() || !self.has_addresses(now) => {
                 self.found(now, found)
             }
-            Outcome::Found(_) | Outcome::Failed(_) => self.failed(),
-            Outcome::Absent(_) => self.absent(now),
+            LookupOutcome::Found(_) | LookupOutcome::Failed(_) => self.failed(),
+            LookupOutcome::Absent(_) => self.absent(now),
         };
         let known = self.addresses(now);
         let knowledge = match (known.is_empty(), self.absences) {
@@ -124,7 +124,7 @@ impl Schedule {
         (knowledge, spread(wait, random))
     }
 
-    fn found(&mut self, now: Instant, found: Found) -> Duration {
+    fn found(&mut self, now: Instant, found: NameAddresses) -> Duration {
         let whole = found.v4.is_some() && found.v6.is_some() && found.doubt.is_none();
         self.v4.update(found.v4, now);
         self.v6.update(found.v6, now);
@@ -204,9 +204,9 @@ mod tests {
         [0x2001, 0xdb8, 0, 0, 0, 0, 0, last].into()
     }
 
-    fn found(v4: Option<&[IpAddr]>, v6: Option<&[IpAddr]>, seconds: u64) -> Outcome {
+    fn found(v4: Option<&[IpAddr]>, v6: Option<&[IpAddr]>, seconds: u64) -> LookupOutcome {
         let own = |part: Option<&[IpAddr]>| part.map(<[_]>::to_vec);
-        Outcome::Found(Found {
+        LookupOutcome::Found(NameAddresses {
             v4: own(v4),
             v6: own(v6),
             valid_for: SECOND * seconds as u32,
@@ -215,12 +215,12 @@ mod tests {
         })
     }
 
-    fn failed() -> Outcome {
-        Outcome::Failed("SERVFAIL".to_owned())
+    fn failed() -> LookupOutcome {
+        LookupOutcome::Failed("SERVFAIL".to_owned())
     }
 
-    fn absent() -> Outcome {
-        Outcome::Absent(Absence::NoName)
+    fn absent() -> LookupOutcome {
+        LookupOutcome::Absent(Absence::NoName)
     }
 
     fn known(addresses: &[IpAddr]) -> Knowledge {
@@ -289,7 +289,9 @@ mod tests {
     fn a_doubtful_answer_does_not_take_the_place_of_a_good_one() {
         let (mut schedule, now) = (Schedule::default(), Instant::now());
         let doubtful = |last| match found(Some(&[v4(last)]), Some(&[]), 60) {
-            Outcome::Found(found) => Outcome::Found(Found { doubt: Some("SERVFAIL".to_owned()), ..found }),
+            LookupOutcome::Found(found) => {
+                LookupOutcome::Found(NameAddresses { doubt: Some("SERVFAIL".to_owned()), ..found })
+            }
             other => other,
         };
         assert_eq!(schedule.next(now, doubtful(1), 0), (known(&[v4(1)]), SECOND), "better than none");

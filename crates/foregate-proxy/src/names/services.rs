@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::message::Target;
 use super::schedule::{ABSENCES, Absence, CONFIRM_AFTER, LAST_GOOD, TTL_MAX, TTL_MIN, doubled, spread};
-use super::{AGAIN_AFTER, NameKey, Source, Trouble, watch_files};
+use super::{AGAIN_AFTER, AddressSource, NameKey, Trouble, watch_files};
 use crate::random;
 
 /// Servers of a service that are used; those of the highest priority numbers are left out.
@@ -55,7 +55,7 @@ pub struct Service {
     current: ArcSwapOption<Arc<[ServiceServer]>>,
     looked_up: watch::Sender<bool>,
     wanted: Arc<Notify>,
-    start: Mutex<Option<Arc<Source>>>,
+    start: Mutex<Option<Arc<AddressSource>>>,
 }
 
 impl fmt::Debug for Service {
@@ -65,7 +65,7 @@ impl fmt::Debug for Service {
 }
 
 impl Service {
-    pub(super) fn new(key: NameKey, source: Arc<Source>) -> Self {
+    pub(super) fn new(key: NameKey, source: Arc<AddressSource>) -> Self {
         Self {
             key,
             current: ArcSwapOption::empty(),
@@ -119,7 +119,7 @@ impl Service {
 }
 
 /// Looks a service up again and again, until nobody uses it any more.
-async fn keep(service: Weak<Service>, source: Arc<Source>) {
+async fn keep(service: Weak<Service>, source: Arc<AddressSource>) {
     let (mut schedule, mut trouble) = (ServiceSchedule::default(), Trouble::default());
     let mut changes = source.changes.subscribe();
     loop {

@@ -15,9 +15,9 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
-use super::message::{Kind, Name, Question, Reply};
+use super::message::{Name, NameserverReply, Question, RecordKind};
 use super::resolv_conf::Nameservers;
-use super::schedule::{Absence, Found, Outcome};
+use super::schedule::{Absence, LookupOutcome, NameAddresses};
 use super::services::ServiceOutcome;
 use crate::random;
 
@@ -43,8 +43,8 @@ pub struct Stub {
 }
 
 /// The answer to the question for one family.
-enum Asked {
-    Found(Vec<IpAddr>, Duration),
+enum FamilyAnswer {
+    NameAddresses(Vec<IpAddr>, Duration),
     Absent(Absence),
     Failed(Failure),
 }
@@ -71,13 +71,18 @@ impl Default for Stub {
 impl Stub {
     /// Looks for the first of `candidates` that has addresses. Where one family has been found, the other one is waited for as long
     /// as `patience` says.
-    pub async fn lookup(&self, servers: &Nameservers, candidates: &[String], patience: Duration) -> Outcome {
+    pub async fn lookup(
+        &self,
+        servers: &Nameservers,
+        candidates: &[String],
+        patience: Duration,
+    ) -> LookupOutcome {
         let (mut absence, mut doubt) = (Absence::NoName, None);
         for name in candidates.iter().filter_map(|name| Name::new(name)) {
             match self.both(servers, &name, patience).await {
-                (Asked::Found(v4, first), Asked::Found(v6, second)) => {
+                (FamilyAnswer::NameAddresses(v4, first), FamilyAnswer::NameAddresses(v6, second)) => {
                     let (v4, v6) = (Some(v4), Some(v6));
-                    return Outcome::Found(Found {
+                    return LookupOutcome::Found(NameAddresses {
                         v4,
                         v6,
                         valid_for: first.min(second),
@@ -85,41 +90,57 @@ impl Stub {
                         doubt,
                     });
                 }
-                (Asked::Found(v4, valid_for), v6) => {
+                (FamilyAnswer::NameAddresses(v4, valid_for), v6) => {
                     let v6 = v6.is_absent().then(Vec::new);
-                    return Outcome::Found(Found { v4: Some(v4), v6, valid_for, complete: false, doubt });
+                    return LookupOutcome::Found(NameAddresses {
+                        v4: Some(v4),
+                        v6,
+                        valid_for,
+                        complete: false,
+                        doubt,
+                    });
                 }
-                (v4, Asked::Found(v6, valid_for)) => {
+                (v4, FamilyAnswer::NameAddresses(v6, valid_for)) => {
                     let v4 = v4.is_absent().then(Vec::new);
-                    return Outcome::Found(Found { v4, v6: Some(v6), valid_for, complete: false, doubt });
+                    return LookupOutcome::Found(NameAddresses {
+                        v4,
+                        v6: Some(v6),
+                        valid_for,
+                        complete: false,
+                        doubt,
+                    });
                 }
                 // A server that fails for one name may know the next one; libc goes on as well. Where none is reached, none knows.
-                (Asked::Failed(failure), _) | (_, Asked::Failed(failure)) if failure.reached => {
+                (FamilyAnswer::Failed(failure), _) | (_, FamilyAnswer::Failed(failure))
+                    if failure.reached =>
+                {
                     doubt = Some(failure.reason);
                 }
-                (Asked::Failed(failure), _) | (_, Asked::Failed(failure)) => {
-                    return Outcome::Failed(failure.reason);
+                (FamilyAnswer::Failed(failure), _) | (_, FamilyAnswer::Failed(failure)) => {
+                    return LookupOutcome::Failed(failure.reason);
                 }
-                (Asked::Absent(v4), Asked::Absent(v6)) => {
+                (FamilyAnswer::Absent(v4), FamilyAnswer::Absent(v6)) => {
                     if v4 == Absence::NoAddress || v6 == Absence::NoAddress {
                         absence = Absence::NoAddress;
                     }
                 }
             }
         }
-        doubt.map_or(Outcome::Absent(absence), Outcome::Failed)
+        doubt.map_or(LookupOutcome::Absent(absence), LookupOutcome::Failed)
     }
 
     /// Looks for the first of `candidates` that is a service with servers.
     pub async fn services(&self, servers: &Nameservers, candidates: &[String]) -> ServiceOutcome {
         let (mut absence, mut doubt) = (Absence::NoName, None);
         for name in candidates.iter().filter_map(|name| Name::new(name)) {
-            match self.follow(servers, &name, Kind::Srv).await {
-                Ok(Reply::Targets(targets, ttl)) if targets.iter().any(|target| !target.name.is_root()) => {
+            match self.follow(servers, &name, RecordKind::Srv).await {
+                Ok(NameserverReply::Targets(targets, ttl))
+                    if targets.iter().any(|target| !target.name.is_root()) =>
+                {
                     let valid_for = Duration::from_secs(ttl.into());
                     return ServiceOutcome::Found { targets, valid_for, doubt };
                 }
-                Ok(Reply::NoName) => {}
+                Ok(NameserverReply::NoName) => {}
                 Ok(_) => absence = Absence::WithoutServer,
                 Err(failure) if failure.reached => doubt = Some(failure.reason),
                 Err(failure) => return ServiceOutcome::Failed(failure.reason),
@@ -129,15 +150,23 @@ impl Stub {
     }
 
     /// Asks for both families of a name.
-    async fn both(&self, servers: &Nameservers, name: &Name, patience: Duration) -> (Asked, Asked) {
+    async fn both(
+        &self,
+        servers: &Nameservers,
+        name: &Name,
+        patience: Duration,
+    ) -> (FamilyAnswer, FamilyAnswer) {
         if servers.only_v4 {
-            return (self.ask(servers, name, Kind::A).await, Asked::Absent(Absence::NoAddress));
+            return (self.ask(servers, name, RecordKind::A).await, FamilyAnswer::Absent(Absence::NoAddress));
         }
         if servers.one_at_a_time {
-            return (self.ask(servers, name, Kind::A).await, self.ask(servers, name, Kind::Aaaa).await);
+            return (
+                self.ask(servers, name, RecordKind::A).await,
+                self.ask(servers, name, RecordKind::Aaaa).await,
+            );
         }
-        let v4 = pin!(self.ask(servers, name, Kind::A));
-        let v6 = pin!(self.ask(servers, name, Kind::Aaaa));
+        let v4 = pin!(self.ask(servers, name, RecordKind::A));
+        let v6 = pin!(self.ask(servers, name, RecordKind::Aaaa));
         match select(v4, v6).await {
             Either::Left((v4, v6)) => {
                 let v6 = within(patience, v4.is_found(), v6).await;
@@ -148,23 +177,34 @@ impl Stub {
     }
 
     /// Asks for one family of a name.
-    async fn ask(&self, servers: &Nameservers, name: &Name, kind: Kind) -> Asked {
+    async fn ask(&self, servers: &Nameservers, name: &Name, kind: RecordKind) -> FamilyAnswer {
         match self.follow(servers, name, kind).await {
-            Ok(Reply::Addresses(found, ttl)) => Asked::Found(found, Duration::from_secs(ttl.into())),
-            Ok(Reply::NoName) => Asked::Absent(Absence::NoName),
-            Ok(_) => Asked::Absent(Absence::NoAddress),
-            Err(failure) => Asked::Failed(failure),
+            Ok(NameserverReply::Addresses(found, ttl)) => {
+                FamilyAnswer::NameAddresses(found, Duration::from_secs(ttl.into()))
+            }
+            Ok(NameserverReply::NoName) => FamilyAnswer::Absent(Absence::NoName),
+            Ok(_) => FamilyAnswer::Absent(Absence::NoAddress),
+            Err(failure) => FamilyAnswer::Failed(failure),
         }
     }
 
     /// Asks for records of a name, and of those that it is an alias of where the servers do not add them.
-    async fn follow(&self, servers: &Nameservers, name: &Name, kind: Kind) -> Result<Reply, Failure> {
+    async fn follow(
+        &self,
+        servers: &Nameservers,
+        name: &Name,
+        kind: RecordKind,
+    ) -> Result<NameserverReply, Failure> {
         let (mut name, mut valid) = (name.clone(), u32::MAX);
         for _ in 0..ALIASES_LIMIT {
             match self.ask_servers(servers, &name, kind).await? {
-                Reply::Addresses(found, ttl) => return Ok(Reply::Addresses(found, ttl.min(valid))),
-                Reply::Targets(found, ttl) => return Ok(Reply::Targets(found, ttl.min(valid))),
-                Reply::Alias(target, ttl) => (name, valid) = (target, ttl.min(valid)),
+                NameserverReply::Addresses(found, ttl) => {
+                    return Ok(NameserverReply::Addresses(found, ttl.min(valid)));
+                }
+                NameserverReply::Targets(found, ttl) => {
+                    return Ok(NameserverReply::Targets(found, ttl.min(valid)));
+                }
+                NameserverReply::Alias(target, ttl) => (name, valid) = (target, ttl.min(valid)),
                 reply => return Ok(reply),
             }
         }
@@ -172,7 +212,12 @@ impl Stub {
     }
 
     /// Asks the servers one after the other, as often as there are attempts, and beside one that is slow also the next.
-    async fn ask_servers(&self, servers: &Nameservers, name: &Name, kind: Kind) -> Result<Reply, Failure> {
+    async fn ask_servers(
+        &self,
+        servers: &Nameservers,
+        name: &Name,
+        kind: RecordKind,
+    ) -> Result<NameserverReply, Failure> {
         let order = self.order(servers, Instant::now());
         let tries: Vec<_> = order.iter().cycle().take(order.len() * servers.attempts).copied().collect();
         let mut tries = tries.into_iter();
@@ -214,8 +259,8 @@ impl Stub {
         server: SocketAddr,
         servers: &Nameservers,
         name: &Name,
-        kind: Kind,
-    ) -> Result<Reply, Failure> {
+        kind: RecordKind,
+    ) -> Result<NameserverReply, Failure> {
         let _socket = self.sockets.acquire().await;
         let question = Question { id: random::number() as u16, name: name.clone(), kind };
         let result = timeout(servers.timeout, talk(server, &question, servers.tcp)).await;
@@ -223,8 +268,8 @@ impl Stub {
         let mut troubled = self.troubled.lock();
         troubled.retain(|(of, _)| *of != server);
         match result {
-            Ok(Reply::Code(code)) => Err(Failure::of_server(server, code_name(code), true)),
-            Ok(Reply::Malformed | Reply::Truncated) => {
+            Ok(NameserverReply::Code(code)) => Err(Failure::of_server(server, code_name(code), true)),
+            Ok(NameserverReply::Malformed | NameserverReply::Truncated) => {
                 Err(Failure::of_server(server, "the answer cannot be understood", true))
             }
             Ok(reply) => Ok(reply),
@@ -243,9 +288,9 @@ impl Stub {
     }
 }
 
-impl Asked {
+impl FamilyAnswer {
     fn is_found(&self) -> bool {
-        matches!(self, Self::Found(..))
+        matches!(self, Self::NameAddresses(..))
     }
 
     fn is_absent(&self) -> bool {
@@ -253,12 +298,12 @@ impl Asked {
     }
 }
 
-async fn within(patience: Duration, found: bool, other: impl Future<Output = Asked>) -> Asked {
+async fn within(patience: Duration, found: bool, other: impl Future<Output = FamilyAnswer>) -> FamilyAnswer {
     if !found {
         return other.await;
     }
     let late = Failure { reason: "no answer in time".to_owned(), reached: false };
-    timeout(patience, other).await.unwrap_or(Asked::Failed(late))
+    timeout(patience, other).await.unwrap_or(FamilyAnswer::Failed(late))
 }
 
 /// The names of RFC 1035, section 4.1.1.
@@ -272,10 +317,10 @@ fn code_name(code: u16) -> String {
     }
 }
 
-async fn talk(server: SocketAddr, question: &Question, tcp: bool) -> io::Result<Reply> {
+async fn talk(server: SocketAddr, question: &Question, tcp: bool) -> io::Result<NameserverReply> {
     if !tcp {
         match over_udp(server, question).await? {
-            Reply::Truncated => {}
+            NameserverReply::Truncated => {}
             reply => return Ok(reply),
         }
     }
@@ -283,7 +328,7 @@ async fn talk(server: SocketAddr, question: &Question, tcp: bool) -> io::Result<
 }
 
 /// The kernel chooses a port by chance, and gives us nothing that comes from elsewhere. Answers to other questions are passed over.
-async fn over_udp(server: SocketAddr, question: &Question) -> io::Result<Reply> {
+async fn over_udp(server: SocketAddr, question: &Question) -> io::Result<NameserverReply> {
     let any: IpAddr = match server {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -300,7 +345,7 @@ async fn over_udp(server: SocketAddr, question: &Question) -> io::Result<Reply> 
     }
 }
 
-async fn over_tcp(server: SocketAddr, question: &Question) -> io::Result<Reply> {
+async fn over_tcp(server: SocketAddr, question: &Question) -> io::Result<NameserverReply> {
     let mut stream = TcpStream::connect(server).await?;
     let message = question.message();
     let length = u16::try_from(message.len()).map_err(io::Error::other)?;

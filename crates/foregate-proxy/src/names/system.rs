@@ -45,13 +45,13 @@ pub struct Contents {
 #[derive(Debug)]
 pub struct System {
     paths: Paths,
-    current: Mutex<Option<(Stamps, Arc<Contents>)>>,
+    current: Mutex<Option<(SystemStamps, Arc<Contents>)>>,
 }
 
 /// The identity of a file's content: device, number, size, times of change in seconds and
 /// nanoseconds.
-type Stamp = [i128; 7];
-type Stamps = [Option<Stamp>; 2];
+type SystemStamp = [i128; 7];
+type SystemStamps = [Option<SystemStamp>; 2];
 
 impl System {
     /// Nothing is read yet.
@@ -92,7 +92,7 @@ impl System {
     }
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+fn stamp(path: &Path) -> Option<SystemStamp> {
     let file = fs::metadata(path).ok()?;
     let times = [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()].map(i128::from);
     let [dev, ino, size] = [file.dev(), file.ino(), file.size()].map(i128::from);

@@ -12,7 +12,7 @@ use super::*;
 
 /// Gives the n-th answer to the n-th lookup, and the last one from then on.
 struct Script {
-    answers: Vec<Outcome>,
+    answers: Vec<LookupOutcome>,
     asked: Arc<AtomicUsize>,
 }
 
@@ -31,19 +31,19 @@ impl Lookup for Script {
 }
 
 /// Also returns how many lookups there were.
-fn scripted(answers: Vec<Outcome>) -> (Resolver, Arc<AtomicUsize>) {
+fn scripted(answers: Vec<LookupOutcome>) -> (Resolver, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let script = Box::new(Script { answers, asked: Arc::clone(&asked) });
     (Resolver::with_lookup(script, Arc::default()), asked)
 }
 
-fn answer(last: u8, seconds: u64) -> Outcome {
+fn answer(last: u8, seconds: u64) -> LookupOutcome {
     found(&[[192, 0, 2, last].into()], seconds)
 }
 
-fn found(addresses: &[IpAddr], seconds: u64) -> Outcome {
+fn found(addresses: &[IpAddr], seconds: u64) -> LookupOutcome {
     let (v4, v6) = addresses.iter().partition(|address| address.is_ipv4());
-    Outcome::Found(Found {
+    LookupOutcome::Found(NameAddresses {
         v4: Some(v4),
         v6: Some(v6),
         valid_for: Duration::from_secs(seconds),
@@ -97,7 +97,7 @@ async fn expired_records_are_looked_up_again_while_the_name_is_used() {
 
 #[tokio::test]
 async fn a_name_that_does_not_resolve_is_told_soon() {
-    let (resolver, _) = scripted(vec![Outcome::Absent(Absence::NoName)]);
+    let (resolver, _) = scripted(vec![LookupOutcome::Absent(Absence::NoName)]);
     let name = resolver.resolve("missing.test", None);
     let start = Instant::now();
     assert_eq!(name.wait(LONG).await, None);
@@ -116,7 +116,7 @@ fn without_a_runtime_the_lookup_waits_for_one() {
 
 #[tokio::test]
 async fn some_names_need_no_lookup() {
-    let (resolver, asked) = scripted(vec![Outcome::Failed("not asked".into())]);
+    let (resolver, asked) = scripted(vec![LookupOutcome::Failed("not asked".into())]);
     let loopback: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
     for host in ["localhost", "app.localhost", "localhost."] {
         assert_eq!(*resolver.resolve(host, None).addresses().unwrap(), loopback);
@@ -253,9 +253,9 @@ fn key(host: &str) -> NameKey {
     NameKey { host: host.into(), servers: None }
 }
 
-fn addresses(outcome: Outcome) -> Vec<IpAddr> {
+fn addresses(outcome: LookupOutcome) -> Vec<IpAddr> {
     match outcome {
-        Outcome::Found(found) => found.v4.into_iter().chain(found.v6).flatten().collect(),
+        LookupOutcome::Found(found) => found.v4.into_iter().chain(found.v6).flatten().collect(),
         other => panic!("{other:?}"),
     }
 }
@@ -279,7 +279,7 @@ async fn the_hosts_file_comes_first_whatever_else_there_is() {
     // A file that names no nameserver means the one of this machine.
     fs::remove_file(folder.path().join("resolv.conf")).unwrap();
     let lookup = files(folder.path(), server.address.port());
-    assert_eq!(lookup.lookup(&key("shop_web_2"), LONG).await, Outcome::Absent(Absence::NoName));
+    assert_eq!(lookup.lookup(&key("shop_web_2"), LONG).await, LookupOutcome::Absent(Absence::NoName));
     assert_eq!(server.asked(), ["shop_web_2"]);
 }
 
@@ -335,11 +335,13 @@ async fn names_are_asked_for_in_the_order_of_libc() {
     assert_eq!(server.asked(), ["api.example.com.a.test"]);
     assert_eq!(addresses(ask("app").await), [ip("192.0.2.1")]);
     assert_eq!(server.asked(), ["app.a.test", "app.b.test"]);
-    assert_eq!(ask("none").await, Outcome::Absent(Absence::NoName));
+    assert_eq!(ask("none").await, LookupOutcome::Absent(Absence::NoName));
     assert_eq!(server.asked(), ["none.a.test", "none.b.test", "none"]);
-    let Outcome::Found(found) = ask("other").await else { panic!() };
+    let LookupOutcome::Found(found) = ask("other").await else { panic!() };
     assert!(found.doubt.unwrap().contains("SERVFAIL"));
-    assert!(matches!(ask("timeout").await, Outcome::Failed(reason) if reason.contains("no answer in time")));
+    assert!(
+        matches!(ask("timeout").await, LookupOutcome::Failed(reason) if reason.contains("no answer in time"))
+    );
 }
 
 #[tokio::test]
@@ -360,7 +362,9 @@ async fn the_next_nameserver_is_asked_where_one_fails() {
     assert_eq!(found, expected);
     assert!((Duration::from_millis(900)..Duration::from_secs(4)).contains(&took), "{took:?}");
     let all_fail = Nameservers::new(vec![failing.address, closed]);
-    let Outcome::Failed(reason) = stub.lookup(&all_fail, &["a.test".into()], LONG).await else { panic!() };
+    let LookupOutcome::Failed(reason) = stub.lookup(&all_fail, &["a.test".into()], LONG).await else {
+        panic!()
+    };
     assert!(reason.contains("127.0.0.1"), "{reason}");
 }
 
@@ -384,14 +388,14 @@ async fn families_aliases_and_large_answers() {
     let lookup = async |name: &str| stub.lookup(&servers, &[name.into()], Duration::from_millis(50)).await;
     assert_eq!(addresses(lookup("large.test").await), many);
     assert_eq!(addresses(lookup("www.test").await), [ip("192.0.2.1"), ip("2001:db8::1")]);
-    assert!(matches!(lookup("circle.test").await, Outcome::Failed(_)));
-    let Outcome::Found(six) = lookup("six.test").await else { panic!() };
+    assert!(matches!(lookup("circle.test").await, LookupOutcome::Failed(_)));
+    let LookupOutcome::Found(six) = lookup("six.test").await else { panic!() };
     assert_eq!((six.v4, six.v6), (None, Some(vec![ip("2001:db8::1")])));
     let start = Instant::now();
-    let Outcome::Found(slow) = lookup("slow.test").await else { panic!() };
+    let LookupOutcome::Found(slow) = lookup("slow.test").await else { panic!() };
     assert_eq!((slow.v4, slow.v6), (Some(vec![ip("192.0.2.1")]), None));
     assert!(start.elapsed() < Duration::from_secs(1));
-    assert_eq!(lookup("none.test").await, Outcome::Absent(Absence::NoAddress));
+    assert_eq!(lookup("none.test").await, LookupOutcome::Absent(Absence::NoAddress));
     for variant in [
         Nameservers { tcp: true, ..servers.clone() },
         Nameservers { one_at_a_time: true, rotate: true, ..servers.clone() },
@@ -404,7 +408,7 @@ async fn families_aliases_and_large_answers() {
 
 #[tokio::test]
 async fn a_name_without_address_is_soon_asked_for_again_when_it_is_needed() {
-    let failed = || Outcome::Failed("SERVFAIL".into());
+    let failed = || LookupOutcome::Failed("SERVFAIL".into());
     let (resolver, asked) = scripted(vec![failed(), failed(), failed(), answer(1, 60)]);
     let name = resolver.resolve("origin.test", None);
     let start = Instant::now();

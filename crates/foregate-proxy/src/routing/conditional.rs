@@ -21,13 +21,13 @@ pub struct ConditionalRoute {
     /// Its conditions.
     pub conditions: Arc<RouteConditions>,
     pub(super) route: RouteId,
-    place: Place,
+    place: RouteOrder,
 }
 
 /// Where a route stands in the order in which routes are tried: those without wildcards first, then
 /// in the order of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct RouteOrder {
     /// Its pattern has wildcards.
     pub(super) is_wild: bool,
     /// The number of routes without conditions before it in the file.
@@ -36,7 +36,7 @@ pub(super) struct Place {
 
 impl ConditionalRoute {
     /// Returns true if it is tried behind a route without conditions.
-    pub(super) fn is_behind(&self, plain: Place) -> bool {
+    pub(super) fn is_behind(&self, plain: RouteOrder) -> bool {
         self.place > plain
     }
 
@@ -60,7 +60,7 @@ impl ConditionalRoute {
                 at_least && hides(earlier, pattern)
             });
             unreachable.extend(by.map(|by| Unreachable { index, by }));
-            let place = Place { is_wild: !pattern.is_literal(), before };
+            let place = RouteOrder { is_wild: !pattern.is_literal(), before };
             let (pattern, conditions) = (pattern.clone(), Arc::clone(conditions));
             routes.push(Self { pattern, conditions, route: *route, place });
         }

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hasher};
 use foldhash::fast::RandomState;
 
 use super::routes::RouteSet;
-use super::store::Store;
+use super::store::CompactTable;
 use crate::settings::SiteOptions;
 
 /// The longest name that an entry holds itself.
@@ -24,7 +24,7 @@ const NONE: u32 = u32::MAX;
 /// An unused slot.
 const FREE: Slot = Slot { hash: 0, entry: NONE, routes: RouteSet::EMPTY };
 
-/// Bits of [`Entry::bits`].
+/// Bits of [`HostEntry::bits`].
 const BELOW: u8 = 1;
 const ALLOW_UNDERSCORES: u8 = 2;
 const KEEP_SLASHES: u8 = 4;
@@ -43,7 +43,7 @@ pub struct HostId(u32);
 /// The target of a host pattern, in one cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
-pub(super) struct Entry {
+pub(super) struct HostEntry {
     /// The index of its site.
     pub(super) site: u32,
     /// The routes of its site.
@@ -70,11 +70,11 @@ struct Slot {
 /// Host patterns.
 #[derive(Debug, Default)]
 pub(super) struct HostTable {
-    entries: Store<Entry>,
+    entries: CompactTable<HostEntry>,
     long_names: Vec<u8>,
     /// Open addressing with linear probing, a power of two, at most [`FULL`] full: four slots are
     /// one cache line.
-    slots: Store<Slot>,
+    slots: CompactTable<Slot>,
     /// The entries of `*`, each for a listener or for all.
     any: Vec<(u16, HostId)>,
     /// Bit `n` is set when there is a pattern `*.` and a name of `n + 1` labels.
@@ -98,7 +98,7 @@ pub(super) struct Owner<'a> {
     pub(super) listener: u16,
 }
 
-impl Entry {
+impl HostEntry {
     pub(super) fn allows_underscores(&self) -> bool {
         self.bits & ALLOW_UNDERSCORES != 0
     }
@@ -158,11 +158,11 @@ impl HostTable {
         self.any.iter().find(|(of, _)| *of == listener).map(|(_, id)| *id)
     }
 
-    pub(super) fn entry(&self, id: HostId) -> &Entry {
+    pub(super) fn entry(&self, id: HostId) -> &HostEntry {
         &self.entries[id.0 as usize]
     }
 
-    pub(super) fn entries_mut(&mut self) -> &mut [Entry] {
+    pub(super) fn entries_mut(&mut self) -> &mut [HostEntry] {
         &mut self.entries
     }
 
@@ -233,7 +233,7 @@ impl HostTable {
     }
 
     #[inline]
-    fn name<'t>(&'t self, entry: &'t Entry) -> &'t [u8] {
+    fn name<'t>(&'t self, entry: &'t HostEntry) -> &'t [u8] {
         let len = usize::from(entry.name_len);
         entry.name.get(..len).unwrap_or_else(|| {
             let [a, b, c, d, ..] = entry.name;
@@ -258,7 +258,7 @@ impl HostTable {
             | if options.requires_certificate() { REQUIRES_CERTIFICATE } else { 0 }
             | if has_conditions { HAS_CONDITIONS } else { 0 }
             | if options.redirect_https.is_some() { REDIRECTS } else { 0 };
-        self.entries.growing().push(Entry {
+        self.entries.growing().push(HostEntry {
             site,
             routes,
             counters: 0,
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_one_cache_line() {
-        assert_eq!(size_of::<Entry>(), 64);
+        assert_eq!(size_of::<HostEntry>(), 64);
     }
 
     #[test]

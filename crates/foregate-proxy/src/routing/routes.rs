@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
-use super::conditional::{Conditional, ConditionalRoute, Place};
+use super::conditional::{Conditional, ConditionalRoute, RouteOrder};
 use super::path::{PathMatcher, PathPattern, Unreachable};
-use super::store::Store;
+use super::store::CompactTable;
 use crate::settings::Route;
 
 /// Up to this many patterns are compared one after the other.
@@ -51,7 +51,7 @@ impl RouteSet {
 #[derive(Debug)]
 pub(super) struct RouteTable {
     routes: Vec<Arc<Route>>,
-    sets: Store<u8>,
+    sets: CompactTable<u8>,
     large: Vec<LargeSet>,
 }
 
@@ -84,11 +84,11 @@ impl RouteTable {
     }
 
     /// The route of a set for a normalised path, and its place among those of the set.
-    pub(super) fn find_at(&self, set: RouteSet, path: &[u8]) -> Option<(Place, &Arc<Route>)> {
+    pub(super) fn find_at(&self, set: RouteSet, path: &[u8]) -> Option<(RouteOrder, &Arc<Route>)> {
         let route = self.find(set, path)?;
         let is_it = |id: RouteId| self.get(id).is_some_and(|other| Arc::ptr_eq(other, route));
         let before = self.all(set).position(is_it)?;
-        Some((Place { is_wild: route.pattern.contains('*'), before }, route))
+        Some((RouteOrder { is_wild: route.pattern.contains('*'), before }, route))
     }
 
     /// A route.

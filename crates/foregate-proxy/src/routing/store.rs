@@ -9,13 +9,13 @@ use crate::sys::Pages;
 const LARGE: usize = 1 << 20;
 
 /// A table that grows while it is built, and is only looked at afterwards.
-pub(super) struct Store<T> {
+pub(super) struct CompactTable<T> {
     growing: Vec<T>,
     /// All of it, once it is large and grows no more.
     pages: Option<Pages<T>>,
 }
 
-impl<T: Copy> Store<T> {
+impl<T: Copy> CompactTable<T> {
     /// To add something.
     pub(super) fn growing(&mut self) -> &mut Vec<T> {
         if let Some(pages) = self.pages.take() {
@@ -36,25 +36,25 @@ impl<T: Copy> Store<T> {
     }
 }
 
-impl<T> From<Vec<T>> for Store<T> {
+impl<T> From<Vec<T>> for CompactTable<T> {
     fn from(growing: Vec<T>) -> Self {
         Self { growing, pages: None }
     }
 }
 
-impl<T> Default for Store<T> {
+impl<T> Default for CompactTable<T> {
     fn default() -> Self {
         Vec::new().into()
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Store<T> {
+impl<T: fmt::Debug> fmt::Debug for CompactTable<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
 
-impl<T> Deref for Store<T> {
+impl<T> Deref for CompactTable<T> {
     type Target = [T];
 
     #[inline]
@@ -66,7 +66,7 @@ impl<T> Deref for Store<T> {
     }
 }
 
-impl<T> DerefMut for Store<T> {
+impl<T> DerefMut for CompactTable<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match &mut self.pages {
             Some(pages) => pages,
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_large_table_moves_and_can_grow_again() {
-        let mut store = Store::default();
+        let mut store = CompactTable::default();
         store.growing().extend(0..400_000_u32);
         store.settle();
         assert!(store.pages.is_some() && store.growing.capacity() == 0);
@@ -89,7 +89,7 @@ mod tests {
         store.growing().push(8);
         store.settle();
         assert_eq!((store.len(), store[1], store[399_999], store[400_000]), (400_001, 7, 399_999, 8));
-        let mut small = Store::default();
+        let mut small = CompactTable::default();
         small.growing().push(1_u8);
         small.settle();
         assert!(small.pages.is_none());

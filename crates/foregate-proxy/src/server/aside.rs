@@ -19,11 +19,11 @@ use crate::sys;
 /// workers take all there is, a quarter of a core is left for it.
 const NICE: i32 = 5;
 
-type Job = Box<dyn FnOnce() + Send>;
+type AsideJob = Box<dyn FnOnce() + Send>;
 
 /// A handle of the thread, which ends with its last handle after its work.
 pub(super) struct Aside {
-    jobs: Sender<Job>,
+    jobs: Sender<AsideJob>,
 }
 
 impl Aside {
@@ -33,7 +33,7 @@ impl Aside {
     ///
     /// The system's refusal of a thread.
     pub(super) fn start() -> io::Result<Self> {
-        let (jobs, given) = mpsc::channel::<Job>();
+        let (jobs, given) = mpsc::channel::<AsideJob>();
         thread::Builder::new().name("foregate-reload".to_owned()).spawn(move || {
             sys::yield_to_workers(NICE);
             for job in given {

@@ -17,8 +17,8 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::time::Instant;
 
 use super::sockets::SocketFile;
-use super::supervised::{self, Estate, Link, Message, Supervised};
-use super::{Server, Stop};
+use super::supervised::{self, Estate, Message, Supervised, SupervisorLink};
+use super::{RunningServer, Stop};
 use crate::handover::{Passage, Passed, answer, receive};
 use crate::listener::Listener;
 use crate::proxy::Proxy;
@@ -41,7 +41,7 @@ pub(super) type Arrivals = Arc<Mutex<HashMap<String, mpsc::Sender<Passed>>>>;
 
 /// This process among the generations.
 pub(super) struct Membership {
-    link: Option<Link>,
+    link: Option<SupervisorLink>,
     pub(super) messages: mpsc::UnboundedReceiver<Message>,
     sender: mpsc::UnboundedSender<Message>,
     generation: u64,
@@ -103,7 +103,7 @@ impl Membership {
 
     /// Speaks with a supervisor over this channel.
     fn connect(&mut self, channel: OwnedFd, proxy: &Arc<Proxy>) -> io::Result<()> {
-        let link = Link::new(channel, proxy, self.sender.clone())?;
+        let link = SupervisorLink::new(channel, proxy, self.sender.clone())?;
         let (others, asked) = mpsc::channel(1);
         proxy.handover.set_others(others);
         tokio::spawn(link.clone().ask_for_others(asked));
@@ -180,7 +180,7 @@ pub(super) async fn has_retired(proxy: &Proxy, retired: Option<Instant>) -> bool
     }
 }
 
-impl Server {
+impl RunningServer {
     /// Follows one message of the supervisor. A value ends the process.
     pub(super) async fn follow(&mut self, message: Message) -> Option<Stop> {
         let (id, order, mut descriptors) = match message {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use foregate_supervisor::protocol::Purpose;
 use rustix::io::Errno;
 
-use super::{NotBound, Server, named};
+use super::{NotBound, RunningServer, named};
 use crate::configuration::Settings;
 use crate::listener::Listener;
 use crate::settings::{Listen, ListenAddress};
@@ -68,12 +68,12 @@ impl Drop for SocketFile {
 
 /// Sockets beside those of clients.
 #[derive(Default)]
-pub(super) struct Side {
+pub(super) struct SideSockets {
     pub(super) metrics: Option<Listener>,
     pub(super) admin: Option<tokio::net::UnixListener>,
 }
 
-impl Server {
+impl RunningServer {
     /// Binds those listeners that are not there yet; nothing changes if one of them cannot be
     /// bound.
     pub(super) fn bind(&self, settings: &Settings) -> io::Result<Vec<Bound>> {
@@ -157,8 +157,8 @@ impl Server {
     }
 
     /// Binds the metrics and admin sockets if they are new.
-    pub(super) fn bind_side(&self, settings: &Settings) -> io::Result<Side> {
-        let mut side = Side::default();
+    pub(super) fn bind_side(&self, settings: &Settings) -> io::Result<SideSockets> {
+        let mut side = SideSockets::default();
         let metrics = self.metrics_task.as_ref().map(|(address, _)| *address);
         if let Some(address) = settings.metrics
             && metrics != Some(address)

@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::admin;
-use crate::handover::Question;
+use crate::handover::MetricsQuestion;
 use crate::proxy::Proxy;
 use crate::telemetry::exposition::ExpositionFormat;
 
@@ -92,7 +92,7 @@ type Outgoing = (Envelope<Report>, Vec<OwnedFd>);
 
 /// The way to the supervisor.
 #[derive(Debug, Clone)]
-pub(super) struct Link {
+pub(super) struct SupervisorLink {
     outgoing: mpsc::UnboundedSender<Outgoing>,
     questions: Arc<Questions>,
     channel: Arc<Channel>,
@@ -104,7 +104,7 @@ struct Questions {
     open: Mutex<HashMap<u64, oneshot::Sender<Vec<OwnedFd>>>>,
 }
 
-impl Link {
+impl SupervisorLink {
     /// Speaks over this channel. Orders go to `commands`, but for those that are answered here.
     pub(super) fn new(
         channel: OwnedFd,
@@ -192,7 +192,7 @@ impl Link {
     }
 
     /// Asks for the metrics of the other generations, for each scrape.
-    pub(super) async fn ask_for_others(self, mut asked: mpsc::Receiver<Question>) {
+    pub(super) async fn ask_for_others(self, mut asked: mpsc::Receiver<MetricsQuestion>) {
         while let Some(question) = asked.recv().await {
             let id = self.questions.next.fetch_add(1, Ordering::Relaxed);
             let (answer, answered) = oneshot::channel();

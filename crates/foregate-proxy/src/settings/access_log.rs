@@ -42,7 +42,7 @@ pub const LOG_FIELDS: [&str; 29] = [
 
 /// One access log.
 #[derive(Clone)]
-pub struct AccessLog {
+pub struct AccessLogSettings {
     /// Where its lines go.
     pub target: LogTarget,
     /// How a line looks. Default: [`LineFormat::Json`].
@@ -57,7 +57,7 @@ pub struct AccessLog {
     pub site: Option<Arc<str>>,
 }
 
-impl AccessLog {
+impl AccessLogSettings {
     /// A log of all requests in a file, in JSON.
     pub fn json(path: PathBuf) -> Self {
         Self {
@@ -71,10 +71,10 @@ impl AccessLog {
     }
 }
 
-impl fmt::Debug for AccessLog {
+impl fmt::Debug for AccessLogSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.fields.iter().map(|(name, _)| name).collect();
-        f.debug_struct("AccessLog")
+        f.debug_struct("AccessLogSettings")
             .field("target", &self.target)
             .field("format", &self.format)
             .field("when", &self.when.len())

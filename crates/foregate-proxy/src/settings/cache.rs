@@ -36,7 +36,7 @@ impl Default for CacheStore {
 
 /// The cache of a route.
 #[derive(Default)]
-pub struct Cache {
+pub struct CacheSettings {
     /// The decisions on storing and reuse.
     pub policy: Policy,
     /// The part of the query that belongs to the key, and that the origin gets.
@@ -45,7 +45,7 @@ pub struct Cache {
     pub key: Vec<Arc<dyn Expression>>,
     /// Requests for which one of these holds go past the cache.
     pub bypass: Vec<Arc<dyn Condition>>,
-    /// The name of this cache in `Cache-Status`; `None` for no such field.
+    /// The name of this cache in `CacheSettings-Status`; `None` for no such field.
     pub status_name: Option<Box<str>>,
     /// The token with which clients may purge over HTTP; `None` for nobody.
     pub purge_token: Option<Box<str>>,
@@ -53,14 +53,14 @@ pub struct Cache {
     pub no_steps: Arc<Plan>,
 }
 
-impl Cache {
+impl CacheSettings {
     /// Returns whether something has to be evaluated for each request.
     pub fn has_expressions(&self) -> bool {
         !self.key.is_empty() || !self.bypass.is_empty()
     }
 }
 
-impl fmt::Debug for Cache {
+impl fmt::Debug for CacheSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut cache = f.debug_struct("Cache");
         cache.field("policy", &self.policy).field("query", &self.query);
@@ -71,21 +71,21 @@ impl fmt::Debug for Cache {
 
 /// The cache of a route, if it has one. Two are equal only when they are the same one.
 #[derive(Debug, Clone, Default)]
-pub struct RouteCache(Option<Arc<Cache>>);
+pub struct RouteCache(Option<Arc<CacheSettings>>);
 
 impl RouteCache {
     /// The cache of a route.
-    pub fn new(cache: Cache) -> Self {
+    pub fn new(cache: CacheSettings) -> Self {
         Self(Some(Arc::new(cache)))
     }
 
     /// The settings, if the route caches.
     #[inline]
-    pub fn get(&self) -> Option<&Arc<Cache>> {
+    pub fn get(&self) -> Option<&Arc<CacheSettings>> {
         self.0.as_ref()
     }
 
-    fn address(&self) -> Option<*const Cache> {
+    fn address(&self) -> Option<*const CacheSettings> {
         self.0.as_ref().map(Arc::as_ptr)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use foregate_module::{Condition, Exchange, Pipeline, State, View};
 
-use super::{ListenAddress, Upstream};
+use super::{ListenAddress, UpstreamSettings};
 
 /// The conditions of a route beside its path.
 #[derive(Clone)]
@@ -82,7 +82,7 @@ pub struct RouteTimeouts {
 
 impl RouteTimeouts {
     /// The limits for an origin of this upstream.
-    pub fn over(&self, upstream: &Upstream) -> OriginTimes {
+    pub fn over(&self, upstream: &UpstreamSettings) -> OriginTimes {
         OriginTimes {
             first_byte: self.first_byte.unwrap_or(upstream.first_byte_timeout),
             idle: self.idle.unwrap_or(upstream.idle_timeout),
@@ -99,8 +99,8 @@ pub struct OriginTimes {
     pub idle: Duration,
 }
 
-impl From<&Upstream> for OriginTimes {
-    fn from(upstream: &Upstream) -> Self {
+impl From<&UpstreamSettings> for OriginTimes {
+    fn from(upstream: &UpstreamSettings) -> Self {
         RouteTimeouts::default().over(upstream)
     }
 }

@@ -7,7 +7,7 @@ use crate::address::ServerAddress;
 
 /// One origin server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Server {
+pub struct ServerSettings {
     /// Where it is.
     pub address: ServerAddress,
     /// Its share among its upstream's servers, 1 to 1,000. Default: 1.
@@ -26,7 +26,7 @@ pub struct Server {
     pub zone: Option<Box<str>>,
 }
 
-impl Server {
+impl ServerSettings {
     /// A server with default settings.
     pub fn new(address: ServerAddress) -> Self {
         Self {

@@ -21,14 +21,14 @@ pub(in crate::telemetry) use self::format::time as write_time;
 /// An access log of a configuration.
 #[derive(Debug, Clone)]
 pub struct AccessLog {
-    settings: settings::AccessLog,
+    settings: settings::AccessLogSettings,
     file: LogFile,
 }
 
 /// One line of the access log. `None` is omitted; the names of the fields in the line are
 /// those of the members, with the documented exceptions.
 #[derive(Debug, Clone, Copy)]
-pub struct Entry<'a> {
+pub struct LogEntry<'a> {
     /// When the request began: `time`, RFC 3339 in UTC with milliseconds.
     pub time: SystemTime,
     /// The client, after the PROXY protocol.
@@ -95,12 +95,12 @@ pub struct Entry<'a> {
 
 impl AccessLog {
     /// An access log whose lines go to `file`, which is the target of the settings.
-    pub fn new(settings: settings::AccessLog, file: LogFile) -> Self {
+    pub fn new(settings: settings::AccessLogSettings, file: LogFile) -> Self {
         Self { settings, file }
     }
 
     /// The settings.
-    pub fn settings(&self) -> &settings::AccessLog {
+    pub fn settings(&self) -> &settings::AccessLogSettings {
         &self.settings
     }
 
@@ -111,7 +111,7 @@ impl AccessLog {
 
     /// Adds a line. `added` are the values of the settings' fields. Never blocks on the target:
     /// beyond a backlog of 4 MiB the line is dropped and counted.
-    pub fn record(&self, entry: &Entry<'_>, added: &[Option<Vec<u8>>]) {
+    pub fn record(&self, entry: &LogEntry<'_>, added: &[Option<Vec<u8>>]) {
         thread_local! {
             static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
         }

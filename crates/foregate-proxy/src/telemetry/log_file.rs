@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use self::writer::Shared;
+use self::writer::WriterShared;
 use crate::counters::metrics::Counter;
 use crate::settings::LogTarget;
 
@@ -25,15 +25,15 @@ pub(super) use self::writer::BACKLOG_LIMIT;
 /// in progress.
 #[derive(Debug, Default)]
 pub struct LogFiles {
-    known: Mutex<Vec<Known>>,
+    known: Mutex<Vec<KnownFile>>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownFile {
     target: LogTarget,
     handle: Weak<Handle>,
     /// Lives as long as the writer, which may still write earlier lines after the handle is gone.
-    shared: Weak<Shared>,
+    shared: Weak<WriterShared>,
 }
 
 impl LogFiles {
@@ -55,7 +55,7 @@ impl LogFiles {
         }
         let handle = Arc::new(Handle { shared: writer::start(target, Arc::clone(dropped))? });
         let (shared, weak) = (Arc::downgrade(&handle.shared), Arc::downgrade(&handle));
-        known.push(Known { target: target.clone(), handle: weak, shared });
+        known.push(KnownFile { target: target.clone(), handle: weak, shared });
         Ok(LogFile { handle })
     }
 
@@ -74,7 +74,7 @@ impl LogFiles {
         writers.iter().filter(|shared| !shared.wait(deadline)).count() == 0
     }
 
-    fn writers(&self) -> Vec<Arc<Shared>> {
+    fn writers(&self) -> Vec<Arc<WriterShared>> {
         self.known.lock().iter().filter_map(|known| known.shared.upgrade()).collect()
     }
 }
@@ -89,7 +89,7 @@ pub struct LogFile {
 /// Ends the writer's thread when it is dropped.
 #[derive(Debug)]
 struct Handle {
-    shared: Arc<Shared>,
+    shared: Arc<WriterShared>,
 }
 
 impl Drop for Handle {

@@ -21,7 +21,7 @@ use super::identity::ClientIdentity;
 use super::names::{HostMap, asked_name};
 use super::noted::noting;
 use super::policy::{Policy, PolicyId};
-use super::sni::{CertificateTable, Served, SiteCertificates};
+use super::sni::{CertificateTable, ServedCertificate, SiteCertificates};
 use super::store::{CertificateStore, TlsError};
 use crate::settings::automatic::Automatic;
 use crate::settings::{CertificateFiles, Limits, ListenTls, SiteTls, TlsVersion};
@@ -68,7 +68,7 @@ struct PolicyConfig {
 
 /// A finished handshake.
 #[derive(Debug)]
-pub struct Accepted<IO> {
+pub struct FinishedHandshake<IO> {
     /// Plain bytes in and out.
     pub stream: ServerStream<IO>,
     /// The negotiated protocol.
@@ -97,7 +97,7 @@ pub struct TlsInfo {
     /// These facts as TLVs of the PROXY protocol, once another proxy is told.
     pub tlvs: OnceLock<Vec<u8>>,
     /// Ours.
-    served: Option<Served>,
+    served: Option<ServedCertificate>,
 }
 
 /// Why a handshake failed. Always the client's fault, or the network's.
@@ -204,7 +204,7 @@ impl Acceptor {
     /// # Errors
     ///
     /// See [`HandshakeError`]; where the protocol knows an alert for it, it has been sent.
-    pub async fn accept<IO>(&self, io: IO) -> Result<Accepted<IO>, HandshakeError>
+    pub async fn accept<IO>(&self, io: IO) -> Result<FinishedHandshake<IO>, HandshakeError>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
@@ -221,7 +221,7 @@ impl Acceptor {
         let connection = stream.get_ref().1;
         let alpn = Alpn::agreed(connection.alpn_protocol());
         let info = Arc::new(TlsInfo::of(connection, policy.id.clone(), served));
-        Ok(Accepted { stream, alpn, info })
+        Ok(FinishedHandshake { stream, alpn, info })
     }
 
     /// Reads the ClientHello before it chooses the policy.
@@ -283,7 +283,7 @@ impl Acceptor {
         match &info.sni {
             None => true,
             Some(sni) => {
-                let is_covered = |served: &Served| self.certificates.covers(served, host);
+                let is_covered = |served: &ServedCertificate| self.certificates.covers(served, host);
                 sni.as_bytes() == host || info.served.as_ref().is_some_and(is_covered)
             }
         }
@@ -441,7 +441,7 @@ impl Policies<'_> {
 }
 
 impl TlsInfo {
-    fn of(connection: &ServerConnection, policy: PolicyId, served: Option<Served>) -> Self {
+    fn of(connection: &ServerConnection, policy: PolicyId, served: Option<ServedCertificate>) -> Self {
         let version = match connection.protocol_version() {
             Some(ProtocolVersion::TLSv1_2) => TlsVersion::Tls12,
             _ => TlsVersion::Tls13,

@@ -21,17 +21,17 @@ use super::store::{read_chain, read_file, read_key};
 use crate::settings::{UpstreamProtocol, UpstreamTls};
 
 /// A connection to an origin after its handshake.
-pub type ClientStream<IO> = tokio_rustls::client::TlsStream<IO>;
+pub type OriginTlsStream<IO> = tokio_rustls::client::TlsStream<IO>;
 
 /// Performs handshakes with the servers of one upstream. A clone shares its sessions. Two of them
 /// are equal when a connection made by one may be used in place of the other's, across reloads too.
 #[derive(Debug, Clone)]
 pub struct Connector {
-    shared: Arc<Shared>,
+    shared: Arc<ConnectorShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ConnectorShared {
     config: Arc<ClientConfig>,
     /// The configuration for a connection that must not be HTTP/2, where others may be.
     http1: Option<Arc<ClientConfig>>,
@@ -152,7 +152,7 @@ impl Connector {
         let server_name = tls.server_name.clone();
         let identity = sha256(&digest);
         let config = Arc::new(config);
-        Ok(Self { shared: Arc::new(Shared { config, http1, server_name, http2_only, identity }) })
+        Ok(Self { shared: Arc::new(ConnectorShared { config, http1, server_name, http2_only, identity }) })
     }
 
     /// Performs a handshake with `host` (an address without brackets), or with `server_name` of the
@@ -166,7 +166,7 @@ impl Connector {
         host: &str,
         http1: bool,
         io: IO,
-    ) -> Result<(ClientStream<IO>, Alpn), ConnectError>
+    ) -> Result<(OriginTlsStream<IO>, Alpn), ConnectError>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
@@ -197,7 +197,7 @@ impl Refusal {
     }
 
     /// The alert of a connection that has failed.
-    pub fn of_stream<IO>(stream: &mut ClientStream<IO>) -> Option<Self> {
+    pub fn of_stream<IO>(stream: &mut OriginTlsStream<IO>) -> Option<Self> {
         // Repeats the error of the read.
         stream.get_mut().1.process_new_packets().err().as_ref().and_then(Self::of_tls)
     }

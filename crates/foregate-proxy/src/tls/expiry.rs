@@ -27,7 +27,7 @@ pub(super) fn verifier(inner: Arc<dyn ClientCertVerifier>) -> Arc<dyn ClientCert
 
 /// Tickets that resume nothing behind that time.
 pub(super) fn tickets(inner: Arc<dyn ProducesTickets>) -> Arc<dyn ProducesTickets> {
-    Arc::new(Tickets { inner })
+    Arc::new(ExpiringTickets { inner })
 }
 
 #[derive(Debug)]
@@ -91,11 +91,11 @@ fn not_after(certificate: &CertificateDer<'_>) -> i64 {
 
 /// Tickets that begin with an expiry.
 #[derive(Debug)]
-struct Tickets {
+struct ExpiringTickets {
     inner: Arc<dyn ProducesTickets>,
 }
 
-impl ProducesTickets for Tickets {
+impl ProducesTickets for ExpiringTickets {
     fn enabled(&self) -> bool {
         self.inner.enabled()
     }

@@ -27,9 +27,9 @@ mod measure;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use self::acceptor::{Accepted, Acceptor, HandshakeError, ServerStream, SiteHosts, TlsInfo};
+pub use self::acceptor::{Acceptor, FinishedHandshake, HandshakeError, ServerStream, SiteHosts, TlsInfo};
 pub use self::alpn::Alpn;
-pub use self::connector::{ClientStream, ConnectError, Connector, Refusal};
+pub use self::connector::{ConnectError, Connector, OriginTlsStream, Refusal};
 pub use self::identity::{AlternativeName, ClientIdentity};
 pub use self::keeper::{CertificateKeeper, CertificateReport, KeeperCounts};
 pub use self::policy::{PolicyId, check_clients};

@@ -6,7 +6,7 @@
 
 use std::cell::Cell;
 
-use super::sni::Served;
+use super::sni::ServedCertificate;
 
 tokio::task_local! {
     static NOTED: Noted;
@@ -16,11 +16,11 @@ struct Noted {
     /// Until when the certificates of the client last, seconds since 1970; without any, forever.
     expiry: Cell<i64>,
     /// The certificate that was chosen for it last.
-    served: Cell<Option<Served>>,
+    served: Cell<Option<ServedCertificate>>,
 }
 
 /// Performs a handshake, whole, and says which certificate the client got.
-pub(super) async fn noting<T>(handshake: impl Future<Output = T>) -> (T, Option<Served>) {
+pub(super) async fn noting<T>(handshake: impl Future<Output = T>) -> (T, Option<ServedCertificate>) {
     let noted = Noted { expiry: Cell::new(i64::MAX), served: Cell::new(None) };
     let whole = async {
         let done = handshake.await;
@@ -41,6 +41,6 @@ pub(super) fn expiry() -> Option<i64> {
 }
 
 /// Notes which certificate the client gets.
-pub(super) fn note_served(served: Served) {
+pub(super) fn note_served(served: ServedCertificate) {
     let _ = NOTED.try_with(|noted| noted.served.set(Some(served)));
 }

@@ -110,15 +110,15 @@ pub(super) fn blocks(file: &[u8]) -> Result<Vec<PemBlock<'_>>, PemFault> {
         return Err(PemFault::Empty);
     }
     let mut blocks = Vec::new();
-    let mut open: Option<Open<'_>> = None;
+    let mut open: Option<OpenBlock<'_>> = None;
     for (number, line) in lines(text) {
         // Files that were put together without a line break between them have two boundaries on one
         // line.
         for line in parts(line.trim_ascii_end()) {
             match (boundary(line), &mut open) {
-                (Some(Boundary::Begin(label)), None) => open = Some(Open::new(number, label)),
+                (Some(Boundary::Begin(label)), None) => open = Some(OpenBlock::new(number, label)),
                 (Some(Boundary::End(label)), Some(block)) if block.label == label => {
-                    blocks.extend(open.take().map(Open::close).transpose()?);
+                    blocks.extend(open.take().map(OpenBlock::close).transpose()?);
                 }
                 (Some(Boundary::Begin(_)), Some(block)) => return Err(PemFault::Unended(block.line)),
                 (Some(Boundary::End(_)), _) => return Err(PemFault::End(number)),
@@ -136,7 +136,7 @@ pub(super) fn blocks(file: &[u8]) -> Result<Vec<PemBlock<'_>>, PemFault> {
 }
 
 /// An unfinished block.
-struct Open<'f> {
+struct OpenBlock<'f> {
     line: usize,
     label: &'f str,
     encrypted: bool,
@@ -145,7 +145,7 @@ struct Open<'f> {
     digits: Vec<u8>,
 }
 
-impl<'f> Open<'f> {
+impl<'f> OpenBlock<'f> {
     fn new(line: usize, label: &'f str) -> Self {
         Self { line, label, encrypted: false, in_head: false, digits: Vec::new() }
     }

@@ -98,7 +98,7 @@ impl CertificateTable {
 
     /// Returns true if the client's certificate may also serve `host`: it contains that name, or it
     /// is of the files in the site of `host`.
-    pub(super) fn covers(&self, served: &Served, host: &[u8]) -> bool {
+    pub(super) fn covers(&self, served: &ServedCertificate, host: &[u8]) -> bool {
         let is_served = |own: &Arc<Certificate>| std::ptr::eq(Arc::as_ptr(own), served.certificate.as_ptr());
         served.names.cover(host)
             || self.index.load().sites.find(host).is_some_and(|own| own.iter().any(is_served))
@@ -107,7 +107,7 @@ impl CertificateTable {
 
 /// The certificate that a client got.
 #[derive(Debug, Clone)]
-pub(super) struct Served {
+pub(super) struct ServedCertificate {
     /// Its files may hold another one by now.
     certificate: Weak<Certificate>,
     names: Arc<CertificateNames>,
@@ -116,7 +116,8 @@ pub(super) struct Served {
 /// The certificate's key, as it is now.
 fn choose(certificate: &Arc<Certificate>) -> Arc<CertifiedKey> {
     let current = certificate.current();
-    let served = Served { certificate: Arc::downgrade(certificate), names: Arc::clone(&current.names) };
+    let served =
+        ServedCertificate { certificate: Arc::downgrade(certificate), names: Arc::clone(&current.names) };
     note_served(served);
     Arc::clone(&current.key)
 }

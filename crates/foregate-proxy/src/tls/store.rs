@@ -19,7 +19,7 @@ use super::keeper::CertificateKeeper;
 use super::names::CertificateNames;
 use super::pem::{self, PemBlock};
 use super::sni::CertificateTable;
-use super::tickets::Tickets;
+use super::tickets::TicketStore;
 use crate::counters::metrics::CertificateExpiry;
 use crate::files;
 use crate::settings::CertificateFiles;
@@ -78,15 +78,15 @@ pub fn check_certificate(files: &CertificateFiles) -> Result<Inspected, TlsError
 /// shares them.
 #[derive(Debug, Clone, Default)]
 pub struct CertificateStore {
-    shared: Arc<Shared>,
+    shared: Arc<StoreShared>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct StoreShared {
     certificates: Mutex<HashMap<CertificateFiles, Weak<Certificate>>>,
     tables: Mutex<Vec<Weak<CertificateTable>>>,
     watch: Mutex<Option<FolderWatch>>,
-    tickets: Tickets,
+    tickets: TicketStore,
     keeper: OnceLock<Arc<dyn CertificateKeeper>>,
 }
 
@@ -200,12 +200,12 @@ impl CertificateStore {
         self.shared.tickets.take_keys(keys);
     }
 
-    pub(super) fn tickets(&self) -> &Tickets {
+    pub(super) fn tickets(&self) -> &TicketStore {
         &self.shared.tickets
     }
 }
 
-impl Shared {
+impl StoreShared {
     pub(super) fn check(&self) -> usize {
         let live: Vec<_> = self.certificates.lock().values().filter_map(Weak::upgrade).collect();
         let mut replaced = 0;
@@ -238,7 +238,7 @@ pub struct Certificate {
     files: CertificateFiles,
     current: ArcSwap<Loaded>,
     /// The stamps of the files when they were last read, successfully or not.
-    seen: Mutex<Stamps>,
+    seen: Mutex<PairStamps>,
 }
 
 #[derive(Debug)]
@@ -247,7 +247,7 @@ pub(super) struct Loaded {
     pub(super) names: Arc<CertificateNames>,
 }
 
-type Stamps = (Option<Stamp>, Option<Stamp>);
+type PairStamps = (Option<CertificateStamp>, Option<CertificateStamp>);
 
 impl Certificate {
     fn read(files: &CertificateFiles) -> Result<Self, TlsError> {
@@ -426,7 +426,7 @@ pub(super) fn read_file(file: &Path) -> Result<Vec<u8>, TlsError> {
 
 /// The identity of a file's content, without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct CertificateStamp {
     device: u64,
     inode: u64,
     size: u64,
@@ -434,7 +434,7 @@ struct Stamp {
     changed: (i64, i64),
 }
 
-impl From<Metadata> for Stamp {
+impl From<Metadata> for CertificateStamp {
     fn from(metadata: Metadata) -> Self {
         Self {
             device: metadata.dev(),
@@ -446,7 +446,7 @@ impl From<Metadata> for Stamp {
     }
 }
 
-fn stamps(files: &CertificateFiles) -> Stamps {
-    let stamp = |file: &Path| fs::metadata(file).ok().map(Stamp::from);
+fn stamps(files: &CertificateFiles) -> PairStamps {
+    let stamp = |file: &Path| fs::metadata(file).ok().map(CertificateStamp::from);
     (stamp(&files.certificate), stamp(&files.key))
 }

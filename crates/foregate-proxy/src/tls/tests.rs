@@ -59,7 +59,7 @@ impl Drop for Folder {
 }
 
 /// A connection to an origin, and the origin's end of it.
-pub(crate) async fn to_origin<IO>(near: IO, far: IO) -> (ClientStream<IO>, ServerStream<IO>)
+pub(crate) async fn to_origin<IO>(near: IO, far: IO) -> (OriginTlsStream<IO>, ServerStream<IO>)
 where
     IO: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
@@ -694,8 +694,10 @@ async fn meet(
     connector: &Connector,
     host: &str,
     acceptor: &Acceptor,
-) -> (Result<(ClientStream<DuplexStream>, Alpn), ConnectError>, Result<Accepted<DuplexStream>, HandshakeError>)
-{
+) -> (
+    Result<(OriginTlsStream<DuplexStream>, Alpn), ConnectError>,
+    Result<FinishedHandshake<DuplexStream>, HandshakeError>,
+) {
     let (near, far) = duplex(16 * 1024);
     tokio::join!(connector.connect(host, false, near), acceptor.accept(far))
 }

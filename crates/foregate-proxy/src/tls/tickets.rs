@@ -80,12 +80,12 @@ fn span_now() -> u64 {
 
 /// The tickets of all policies. They outlive a reload as long as the policy does, and are never shared by two policies.
 #[derive(Debug, Default)]
-pub(super) struct Tickets {
+pub(super) struct TicketStore {
     secrets: Arc<Mutex<Option<Secrets>>>,
     policies: Mutex<HashMap<PolicyId, Weak<PolicyTickets>>>,
 }
 
-impl Tickets {
+impl TicketStore {
     /// The tickets of a policy; `None` where the system gives no random bytes, then sessions are not resumed.
     pub(super) fn of(&self, policy: &PolicyId) -> Option<Arc<dyn ProducesTickets>> {
         let mut policies = self.policies.lock();
@@ -211,14 +211,14 @@ mod tests {
 
     #[test]
     fn another_process_with_the_same_secrets_reads_the_tickets() {
-        let (one, other) = (Tickets::default(), Tickets::default());
+        let (one, other) = (TicketStore::default(), TicketStore::default());
         let keys = one.keys().unwrap();
         other.take_keys(&keys);
         other.take_keys(b"no keys");
         let ticket = tickets(&one.secrets, b"a").encrypt(b"session").unwrap();
         assert_eq!(tickets(&other.secrets, b"a").decrypt(&ticket).as_deref(), Some(&b"session"[..]));
         assert!(tickets(&other.secrets, b"b").decrypt(&ticket).is_none(), "another policy");
-        assert!(tickets(&Tickets::default().secrets, b"a").decrypt(&ticket).is_none(), "other secrets");
+        assert!(tickets(&TicketStore::default().secrets, b"a").decrypt(&ticket).is_none(), "other secrets");
         for at in 0..ticket.len() {
             let mut broken = ticket.clone();
             broken[at] ^= 1;

@@ -15,16 +15,16 @@ use crate::limits::pressure::{self, Charge};
 const KEPT_PER_THREAD: usize = 32;
 
 thread_local! {
-    static POOL: RefCell<Pool> = const { RefCell::new(Pool { first: Vec::new(), small: Vec::new(), large: Vec::new() }) };
+    static POOL: RefCell<BufferPool> = const { RefCell::new(BufferPool { first: Vec::new(), small: Vec::new(), large: Vec::new() }) };
 }
 
-struct Pool {
+struct BufferPool {
     first: Vec<Vec<u8>>,
     small: Vec<Vec<u8>>,
     large: Vec<Vec<u8>>,
 }
 
-impl Pool {
+impl BufferPool {
     fn shelf(&mut self, size: usize) -> Option<&mut Vec<Vec<u8>>> {
         match size {
             FIRST => Some(&mut self.first),

@@ -91,11 +91,11 @@ impl Frame {
 /// Finds the frames in one direction of a connection.
 #[derive(Debug)]
 pub struct Frames {
-    state: State,
+    state: FrameState,
 }
 
 #[derive(Debug)]
-enum State {
+enum FrameState {
     /// Bytes that are of no interest.
     Skip(usize),
     Header {
@@ -109,30 +109,30 @@ enum State {
     },
 }
 
-impl State {
+impl FrameState {
     const START: Self = Self::Header { bytes: [0; HEADER], have: 0 };
 }
 
 impl Frames {
     /// Behind so many bytes that belong to none.
     pub fn after(skipped: usize) -> Self {
-        Self { state: State::Skip(skipped) }
+        Self { state: FrameState::Skip(skipped) }
     }
 
     /// Takes bytes up to the next frame with a complete header and wanted payload.
     pub fn next(&mut self, bytes: &mut &[u8], wanted: fn(&Frame) -> usize) -> Option<Frame> {
         loop {
             match &mut self.state {
-                State::Skip(left) => {
+                FrameState::Skip(left) => {
                     let skipped = bytes.len().min(*left);
                     *bytes = &bytes[skipped..];
                     *left -= skipped;
                     if *left > 0 {
                         return None;
                     }
-                    self.state = State::START;
+                    self.state = FrameState::START;
                 }
-                State::Header { bytes: header, have } => {
+                FrameState::Header { bytes: header, have } => {
                     *have += fill(&mut header[*have..], bytes);
                     if *have < HEADER {
                         return None;
@@ -140,18 +140,18 @@ impl Frames {
                     let frame = Frame::parse(header);
                     let want = wanted(&frame).min(frame.length);
                     if want == 0 {
-                        self.state = State::Skip(frame.length);
+                        self.state = FrameState::Skip(frame.length);
                         return Some(frame);
                     }
-                    self.state = State::Payload { frame, want, have: 0 };
+                    self.state = FrameState::Payload { frame, want, have: 0 };
                 }
-                State::Payload { frame, want, have } => {
+                FrameState::Payload { frame, want, have } => {
                     *have += fill(&mut frame.payload[*have..*want], bytes);
                     if *have < *want {
                         return None;
                     }
                     let (frame, left) = (*frame, frame.length - *want);
-                    self.state = State::Skip(left);
+                    self.state = FrameState::Skip(left);
                     return Some(frame);
                 }
             }

@@ -353,7 +353,7 @@ pub enum Stream {
     /// TLS with a client.
     TlsServer(Box<tls::ServerStream<Socket>>),
     /// TLS with an origin.
-    TlsClient(Box<tls::ClientStream<Socket>>),
+    TlsClient(Box<tls::OriginTlsStream<Socket>>),
 }
 
 /// Runs one expression for whatever kind of stream it is.

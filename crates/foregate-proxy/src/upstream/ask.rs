@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use foregate_wire::{BodyLength, ResponseHead, connection, response_length};
 
-use super::balance::Asked;
-use super::retry::{Cause, Rules};
-use super::{Active, Attempts, Origin, Server, Terms, Upstream, authentication};
+use super::balance::BalancedRequest;
+use super::retry::{RetryCause, Rules};
+use super::{ActiveRequest, Attempts, OpeningTerms, Origin, Server, Upstream, authentication};
 use crate::error::Error;
 use crate::link::Link;
 use crate::message::request::Request;
@@ -54,7 +54,7 @@ pub trait Asker {
     fn poll_deadline(
         &mut self,
         cx: &mut Context<'_>,
-        upstream: &settings::Upstream,
+        upstream: &settings::UpstreamSettings,
     ) -> Poll<Result<(), Error>>;
 
     /// Ready once `until` has passed.
@@ -82,8 +82,8 @@ pub struct Ask<'a> {
     pub first_byte: Option<Duration>,
     /// True if the connection of the last attempt had served others before.
     pub reused: Option<bool>,
-    terms: Terms<'a>,
-    active: Active<'a>,
+    terms: OpeningTerms<'a>,
+    active: ActiveRequest<'a>,
     attempts: Attempts,
     /// The state of the rules for further attempts, if there are any.
     rules: Option<Box<Rules<'a>>>,
@@ -102,7 +102,7 @@ pub struct Ask<'a> {
 
 impl<'a> Ask<'a> {
     /// A new request on the account of `terms`, which are completed by the request.
-    pub fn new(upstream: &'a Arc<Upstream>, terms: Terms<'a>) -> Self {
+    pub fn new(upstream: &'a Arc<Upstream>, terms: OpeningTerms<'a>) -> Self {
         let now = clock::now();
         Self {
             upstream,
@@ -244,7 +244,7 @@ impl<'a> Ask<'a> {
         let (upstream, now) = (self.upstream, clock::now());
         let bound = upstream.bound_server(self.terms.own.and_then(OnceLock::get));
         let (request, _) = asker.heads();
-        let asked = Asked { request, client: self.terms.behalf };
+        let asked = BalancedRequest { request, client: self.terms.behalf };
         let (server, fresh) =
             self.attempts.begin(upstream, asked, bound, now).ok_or_else(|| upstream.without_server())?;
         (self.first_byte, self.began, self.opened, self.look_at) = (None, now, 0, 0);
@@ -452,7 +452,12 @@ impl<'a> Ask<'a> {
             None => self.attempts.may_go_on(&mut self.active, error, repeatable, now),
             Some(rules) => {
                 self.attempts.may_repeat_for_free(self.upstream, error, repeatable, now)
-                    || rules.allow((&mut self.attempts, &mut self.active), Cause::Error(*error), request, now)
+                    || rules.allow(
+                        (&mut self.attempts, &mut self.active),
+                        RetryCause::Error(*error),
+                        request,
+                        now,
+                    )
             }
         }
     }
@@ -461,7 +466,7 @@ impl<'a> Ask<'a> {
     fn is_unwanted<A: Asker>(&mut self, asker: &mut A) -> bool {
         let Some(rules) = &mut self.rules else { return false };
         let (request, head) = asker.heads();
-        let cause = Cause::of_response(head);
+        let cause = RetryCause::of_response(head);
         if !rules.is_about(&self.upstream.settings, cause)
             || authentication::has_credentials(&request.head.headers)
             || !asker.may_repeat(&Error::OriginRefused)

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::{Active, Asked, Origin, Tried, Upstream};
+use super::{ActiveRequest, BalancedRequest, Origin, Tried, Upstream};
 use crate::error::Error;
 
 /// How often a request that the origin has not looked at is repeated beyond `retries`.
@@ -16,7 +16,7 @@ pub struct Attempts {
     /// The hash of the request's balancing key.
     key: Option<u64>,
     made: u32,
-    next: Next,
+    next: NextAttempt,
     races: Races,
     /// The number of attempts before the present request: an earlier one was answered, but not
     /// usably.
@@ -25,7 +25,7 @@ pub struct Attempts {
 
 /// The constraints on the next attempt; each depends on the previous attempt alone.
 #[derive(Debug, Clone, Copy, Default)]
-struct Next {
+struct NextAttempt {
     /// A kept connection has turned out to be dead: use a new one.
     fresh: bool,
     /// The origin has refused this request, and not all that it is asked on the connection.
@@ -51,7 +51,7 @@ impl Attempts {
     pub fn begin(
         &mut self,
         upstream: &Upstream,
-        asked: Asked<'_>,
+        asked: BalancedRequest<'_>,
         bound: Option<usize>,
         now: Instant,
     ) -> Option<(usize, bool)> {
@@ -89,7 +89,7 @@ impl Attempts {
     /// Another request is to be sent, since the answer to this one does not serve: that is no
     /// failure, and it has as many attempts.
     pub fn start_over(&mut self) {
-        (self.next, self.races, self.answered) = (Next::default(), Races::default(), self.made);
+        (self.next, self.races, self.answered) = (NextAttempt::default(), Races::default(), self.made);
     }
 
     /// The server that was tried last.
@@ -149,7 +149,7 @@ impl Attempts {
         let same = same && self.tried.last().is_some_and(|last| upstream.is_up(last, now));
         let next = upstream.other(self.key, &self.tried, now);
         if next.is_some() || same {
-            self.next = Next { server: next, ..Next::default() };
+            self.next = NextAttempt { server: next, ..NextAttempt::default() };
         }
         next.is_some() || same
     }
@@ -164,7 +164,7 @@ impl Attempts {
     /// 9110, section 9.2.2).
     pub fn may_go_on(
         &mut self,
-        active: &mut Active<'_>,
+        active: &mut ActiveRequest<'_>,
         error: &Error,
         repeatable: bool,
         now: Instant,

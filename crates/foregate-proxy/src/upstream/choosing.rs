@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::balance::{Asked, Choice};
+use super::balance::{BalancedRequest, Choice};
 use super::record::Order;
 use super::tried::Tried;
 use super::{Server, Upstream};
@@ -56,7 +56,7 @@ impl Server {
 
 impl Upstream {
     /// The part of a request by which its server is chosen, where the method goes by one.
-    pub(super) fn key(&self, asked: &Asked<'_>) -> Option<u64> {
+    pub(super) fn key(&self, asked: &BalancedRequest<'_>) -> Option<u64> {
         if self.servers.len() == 1 { None } else { self.balance.load().key(asked) }
     }
 
@@ -87,7 +87,7 @@ impl Upstream {
     }
 
     /// The server that a client's session is bound to, if that can take the request.
-    pub(super) fn server_of_session(&self, asked: &Asked<'_>, now: Instant) -> Option<usize> {
+    pub(super) fn server_of_session(&self, asked: &BalancedRequest<'_>, now: Instant) -> Option<usize> {
         let number = self.sticky.as_ref()?.server(&asked.request.head.headers)?;
         let server = self.servers.get(number)?;
         let may = server.record.order() != Order::Down && server.has_room();

@@ -15,8 +15,8 @@ use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 use super::guarded::{Guarded, Signs};
-use super::shared::{Lease, RESETS_PER_CONNECTION, STREAMS_PER_CONNECTION, Shared};
-use super::{Server, Terms, Upstream};
+use super::shared::{Lease, RESETS_PER_CONNECTION, STREAMS_PER_CONNECTION, SharedConnection};
+use super::{OpeningTerms, Server, Upstream};
 use crate::address::ServerAddress;
 use crate::error::Error;
 use crate::limits::descriptors::{self, Used};
@@ -73,7 +73,7 @@ impl Upstream {
     pub(super) async fn connect(
         &self,
         server: &Server,
-        terms: Terms<'_>,
+        terms: OpeningTerms<'_>,
         deadline: Instant,
     ) -> Result<Connected, Error> {
         let began = Instant::now();
@@ -131,7 +131,7 @@ impl Upstream {
     pub(super) async fn establish(
         &self,
         server: &Server,
-        terms: Terms<'_>,
+        terms: OpeningTerms<'_>,
         place: Used,
         suspects: &mut Vec<IpAddr>,
     ) -> Result<Connected, Error> {
@@ -247,8 +247,9 @@ impl Upstream {
         let (used, unused) = oneshot::channel();
         let told = (Arc::clone(&signs), unread, unsent);
         let pings = connection.ping_pong();
-        let shared = Arc::new(Shared::new(sender.clone(), pings, now, address, streams, told, used));
-        let lease = Shared::lease(&shared).ok_or(Error::NoServer)?;
+        let shared =
+            Arc::new(SharedConnection::new(sender.clone(), pings, now, address, streams, told, used));
+        let lease = SharedConnection::lease(&shared).ok_or(Error::NoServer)?;
         let label = Arc::clone(&server.label);
         let remembered = Arc::clone(&server.remembered);
         let open = server.record.open();
@@ -328,7 +329,7 @@ mod tests {
     use crate::upstream::idle::Made;
     use crate::upstream::{Origin, Upstreams};
 
-    const TERMS: Terms<'_> = Terms {
+    const TERMS: OpeningTerms<'_> = OpeningTerms {
         fresh: false,
         addresses: Addresses::NONE,
         behalf: None,
@@ -343,8 +344,8 @@ mod tests {
     fn upstream(upstreams: &mut Upstreams, addresses: &[IpAddr], port: u16) -> Upstream {
         upstreams.resolver = crate::names::tests::fixed(addresses);
         let address = ServerAddress::Name { host: "origin.test".into(), port };
-        let server = settings::Server::new(address);
-        let mut settings = settings::Upstream::new("app", vec![server]);
+        let server = settings::ServerSettings::new(address);
+        let mut settings = settings::UpstreamSettings::new("app", vec![server]);
         settings.connect_timeout = Duration::from_secs(3);
         upstreams.start(&Arc::new(settings), None, HeadLimits::default(), None)
     }
@@ -449,7 +450,8 @@ mod tests {
     async fn taken(protocol: UpstreamProtocol) -> (Arc<Upstream>, TcpListener) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = ServerAddress::Ip(listener.local_addr().unwrap());
-        let mut settings = settings::Upstream::new("app", vec![settings::Server::new(address)]);
+        let mut settings =
+            settings::UpstreamSettings::new("app", vec![settings::ServerSettings::new(address)]);
         settings.protocol = protocol;
         let upstream =
             Upstreams::new(Arc::default()).start(&Arc::new(settings), None, HeadLimits::default(), None);

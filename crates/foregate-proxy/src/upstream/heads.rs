@@ -32,7 +32,7 @@ pub(super) fn check_chunks(ahead: &[u8], limits: &HeadLimits) -> Result<(), Erro
 }
 
 /// The head that an HTTP/1 origin gets, from the canonical request alone.
-pub(super) fn write_head(out: &mut Vec<u8>, request: &Request, upstream: &settings::Upstream) {
+pub(super) fn write_head(out: &mut Vec<u8>, request: &Request, upstream: &settings::UpstreamSettings) {
     write_request_line(out, &request.head.method, request.target());
     write_field(out, b"Host", request.origin_authority(upstream).as_bytes());
     write_fields(out, &request.head.headers);
@@ -63,7 +63,7 @@ pub(super) fn write_head(out: &mut Vec<u8>, request: &Request, upstream: &settin
 
 pub(super) fn h2_request(
     request: &Request,
-    upstream: &settings::Upstream,
+    upstream: &settings::UpstreamSettings,
 ) -> Result<http::Request<()>, Error> {
     let internal = |_| Error::Internal;
     let mut built = http::Request::new(());

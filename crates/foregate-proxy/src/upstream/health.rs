@@ -31,12 +31,12 @@ pub(super) struct Health {
     /// Milliseconds after `epoch` until which the server is passed over; 0 when it is up. Written
     /// with `record` locked.
     down_until: AtomicU64,
-    record: Mutex<Record>,
+    record: Mutex<HealthRecord>,
     epoch: Instant,
 }
 
 #[derive(Debug, Default)]
-struct Record {
+struct HealthRecord {
     /// Answers in a row since it is passed over.
     successes: u32,
     /// Since when a request tries whether it answers again; `down_until` is how long others wait
@@ -171,7 +171,13 @@ impl Health {
         self.down_until.store(0, Ordering::Relaxed);
     }
 
-    fn take_out(&self, record: &mut Record, failures: u32, now: Instant, eject: &Eject) -> Option<News> {
+    fn take_out(
+        &self,
+        record: &mut HealthRecord,
+        failures: u32,
+        now: Instant,
+        eject: &Eject,
+    ) -> Option<News> {
         (record.trial, record.successes) = (None, 0);
         self.failures.store(failures, Ordering::Relaxed);
         let beyond = failures.checked_sub(eject.failures)?;

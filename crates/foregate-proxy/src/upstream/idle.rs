@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::idle_limit::Peak;
-use super::own::{Own, Turn};
+use super::own::{Own, OwnTurn};
 use super::record::OpenConnection;
 use crate::limits::descriptors::OfClient;
 use crate::link::H1Link;
@@ -26,9 +26,9 @@ pub struct Made {
     /// it serves nobody any more.
     pub own: Option<Weak<Own>>,
     /// The turn in which it is used, where the client authenticates on it.
-    pub turn: Option<Turn>,
+    pub turn: Option<OwnTurn>,
     /// Counts it among the open connections of its pool.
-    pub(super) open: Option<Open>,
+    pub(super) open: Option<OpenCount>,
     /// Counts it among those of its server.
     pub _of_server: Option<OpenConnection>,
 }
@@ -42,16 +42,16 @@ impl Made {
 
 /// Counts a connection among the open ones of its pool, in use or idle.
 #[derive(Debug)]
-pub(super) struct Open(Arc<AtomicUsize>);
+pub(super) struct OpenCount(Arc<AtomicUsize>);
 
-impl Open {
+impl OpenCount {
     pub(super) fn count(open: &Arc<AtomicUsize>) -> Self {
         open.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(open))
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -83,7 +83,7 @@ mod tests {
     use crate::link::H1Link;
     use crate::transport::stream::{Socket, Stream};
     use crate::upstream::idle::{Ages, Made};
-    use crate::upstream::pool::Pool;
+    use crate::upstream::pool::ServerPool;
 
     const MILLI: Duration = Duration::from_millis(1);
     const AGES: Ages = Ages { idle: Duration::from_secs(55), total: Duration::from_secs(3600) };
@@ -93,7 +93,7 @@ mod tests {
     /// Clients that think and ask, and an origin that answers after 10 ms and closes connections
     /// that are idle for 250 ms. The time is ours.
     struct Load {
-        pool: Pool,
+        pool: ServerPool,
         now: Instant,
         /// The next events: a client sends a request, or its response is there, on this connection.
         events: BTreeMap<(Instant, u32), Option<Connection>>,
@@ -107,7 +107,7 @@ mod tests {
     impl Load {
         fn new(clients: u32) -> Self {
             let now = Instant::now();
-            let pool = Pool::new(&Arc::default());
+            let pool = ServerPool::new(&Arc::default());
             let mut load = Self {
                 pool,
                 now,

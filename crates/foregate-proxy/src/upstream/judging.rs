@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::health::News;
 use super::origin::Origin;
-use super::pace::Latencies;
+use super::pace::LatencyBuckets;
 use super::{Server, Upstream};
 use crate::error::Error;
 
@@ -210,7 +210,7 @@ impl Upstream {
 
     /// Looks at latencies and windows, once a second.
     pub(super) fn judge(&self, now: Instant) {
-        let mut all = Latencies::none();
+        let mut all = LatencyBuckets::none();
         for server in &self.servers {
             server.record.pace.age(now);
             server.record.outcomes.turn(now);
@@ -232,7 +232,7 @@ impl Upstream {
     fn judge_latencies(&self, factor: u32, now: Instant) {
         for server in &self.servers {
             let own = server.record.pace.latencies();
-            let mut others = Latencies::none();
+            let mut others = LatencyBuckets::none();
             for other in self.servers.iter().filter(|other| other.number != server.number) {
                 others.add(&other.record.pace.latencies());
             }

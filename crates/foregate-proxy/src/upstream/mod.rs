@@ -45,22 +45,22 @@ use arc_swap::ArcSwap;
 use foregate_wire::HeadLimits;
 
 pub use self::ask::{Answer, Ask, Asker};
-pub use self::opening::{Addresses, Terms};
+pub use self::opening::{Addresses, OpeningTerms};
 pub use self::origin::Origin;
 pub use self::own::Own;
-pub use self::pool::Pool;
+pub use self::pool::ServerPool;
 pub use self::pools::Pools;
 pub use self::record::Order;
 pub use self::report::ServerReport;
 
 use self::attempts::Attempts;
-use self::balance::{Asked, Balance};
+use self::balance::{BalanceMethod, BalancedRequest};
 use self::idle::Ages;
 use self::pools::PoolKey;
 use self::record::{RecordKey, ServerRecord, ServerRecords};
 use self::remembered::Remembered;
 use self::services::Expanded;
-use self::sticky::Sticky;
+use self::sticky::StickyCookies;
 use self::tried::Tried;
 
 use crate::address::ServerAddress;
@@ -84,7 +84,7 @@ const FETCHES: usize = 1024;
 #[derive(Debug)]
 pub struct Upstream {
     /// The settings.
-    pub settings: Arc<settings::Upstream>,
+    pub settings: Arc<settings::UpstreamSettings>,
     /// Its servers, in the order of the configuration; those of a service in its place.
     pub servers: Vec<Server>,
     expanded: Expanded,
@@ -95,10 +95,10 @@ pub struct Upstream {
     /// Places for requests that steps of modules make.
     pub fetches: Arc<Places>,
     pools: Arc<Pools>,
-    balance: ArcSwap<Box<dyn Balance>>,
+    balance: ArcSwap<Box<dyn BalanceMethod>>,
     /// Whether the method weighs latencies.
     weighs_time: AtomicBool,
-    sticky: Option<Sticky>,
+    sticky: Option<StickyCookies>,
     /// There are zones or backups.
     has_tiers: bool,
     /// Microseconds that a request waits before it is looked at whether its server hangs; 0 while
@@ -121,8 +121,8 @@ pub struct Server {
     /// The address as text, for logs.
     pub label: Arc<str>,
     resolved: Option<Arc<Resolved>>,
-    pool: Arc<Pool>,
-    settings: Arc<settings::Server>,
+    pool: Arc<ServerPool>,
+    settings: Arc<settings::ServerSettings>,
     /// Its connections may be shared by stream.
     shares: bool,
     record: Arc<ServerRecord>,
@@ -207,7 +207,7 @@ impl Upstreams {
     /// A TLS file that cannot be used.
     pub fn build(
         &self,
-        settings: &[Arc<settings::Upstream>],
+        settings: &[Arc<settings::UpstreamSettings>],
         head_limits: HeadLimits,
         old: &[Arc<Upstream>],
     ) -> Result<Vec<Arc<Upstream>>, TlsError> {
@@ -260,7 +260,7 @@ impl Upstreams {
     /// Puts an upstream to work. The state of servers that the `old` one has as well is kept.
     fn start(
         &self,
-        settings: &Arc<settings::Upstream>,
+        settings: &Arc<settings::UpstreamSettings>,
         connector: Option<Connector>,
         head_limits: HeadLimits,
         old: Option<&Upstream>,
@@ -287,7 +287,7 @@ impl Upstreams {
         let has_tiers = settings.zone.is_some() || expanded.servers.iter().any(|server| server.backup);
         Upstream {
             expanded,
-            sticky: settings.sticky.as_ref().map(|sticky| Sticky::new(sticky, labels)),
+            sticky: settings.sticky.as_ref().map(|sticky| StickyCookies::new(sticky, labels)),
             weighs_time: AtomicBool::new(balance.weighs_time()),
             balance: ArcSwap::from_pointee(balance),
             has_tiers,
@@ -308,8 +308,8 @@ impl Upstreams {
 
     fn server(
         &self,
-        settings: &settings::Upstream,
-        (number, server): (usize, &settings::Server),
+        settings: &settings::UpstreamSettings,
+        (number, server): (usize, &settings::ServerSettings),
         connector: Option<&Connector>,
         head_limits: HeadLimits,
         old: Option<&Upstream>,
@@ -433,20 +433,20 @@ impl Upstream {
     }
 
     /// Counts a request as active for as long as the result lives.
-    pub fn enter(&self) -> Active<'_> {
+    pub fn enter(&self) -> ActiveRequest<'_> {
         self.active.fetch_add(1, Ordering::Relaxed);
-        Active { upstream: self, retrying: false }
+        ActiveRequest { upstream: self, retrying: false }
     }
 }
 
 /// A request that is being served by an upstream.
 #[derive(Debug)]
-pub struct Active<'a> {
+pub struct ActiveRequest<'a> {
     upstream: &'a Upstream,
     retrying: bool,
 }
 
-impl<'a> Active<'a> {
+impl<'a> ActiveRequest<'a> {
     /// The upstream that serves it.
     pub fn upstream(&self) -> &'a Upstream {
         self.upstream
@@ -481,7 +481,7 @@ impl<'a> Active<'a> {
     }
 }
 
-impl Drop for Active<'_> {
+impl Drop for ActiveRequest<'_> {
     fn drop(&mut self) {
         self.answered();
         self.upstream.active.fetch_sub(1, Ordering::Relaxed);
@@ -494,8 +494,9 @@ mod tests {
 
     /// An upstream of `count` servers of equal weight.
     fn upstream(count: u16) -> Upstream {
-        let server = |number: u16| settings::Server::new(ServerAddress::Ip(([192, 0, 2, 1], number).into()));
-        let settings = settings::Upstream::new("app", (0..count).map(server).collect());
+        let server =
+            |number: u16| settings::ServerSettings::new(ServerAddress::Ip(([192, 0, 2, 1], number).into()));
+        let settings = settings::UpstreamSettings::new("app", (0..count).map(server).collect());
         let upstreams = Upstreams::new(Arc::default());
         upstreams.start(&Arc::new(settings), None, HeadLimits::default(), None)
     }

@@ -15,7 +15,7 @@ pub use super::connect::Addresses;
 
 /// How to get a connection.
 #[derive(Debug, Clone, Copy)]
-pub struct Terms<'a> {
+pub struct OpeningTerms<'a> {
     /// Use no kept connection.
     pub fresh: bool,
     /// For the PROXY protocol.
@@ -45,7 +45,7 @@ impl Upstream {
     pub async fn open(
         self: &Arc<Self>,
         server: usize,
-        terms: &Terms<'_>,
+        terms: &OpeningTerms<'_>,
         now: Instant,
     ) -> Result<Origin, Error> {
         let server = self.servers.get(server).ok_or(Error::Internal)?;
@@ -62,7 +62,7 @@ impl Upstream {
     /// # Errors
     ///
     /// As [`Self::open`], of the last one.
-    pub async fn open_for_bytes(self: &Arc<Self>, terms: &Terms<'_>) -> Result<Origin, Error> {
+    pub async fn open_for_bytes(self: &Arc<Self>, terms: &OpeningTerms<'_>) -> Result<Origin, Error> {
         let now = Instant::now();
         let first = self.pick(None, now).ok_or_else(|| self.without_server())?;
         let mut opened = self.open(first, terms, now).await;
@@ -79,7 +79,7 @@ impl Upstream {
     async fn open_at(
         self: &Arc<Self>,
         server: &Server,
-        terms: &Terms<'_>,
+        terms: &OpeningTerms<'_>,
         now: Instant,
     ) -> Result<Origin, Error> {
         if terms.authenticates || self.is_authenticating(server, terms.own) {
@@ -121,11 +121,11 @@ impl Upstream {
     async fn open_authenticated(
         self: &Arc<Self>,
         server: &Server,
-        terms: Terms<'_>,
+        terms: OpeningTerms<'_>,
         now: Instant,
     ) -> Result<Origin, Error> {
         let http1 = terms.http1 || self.settings.protocol == UpstreamProtocol::Auto;
-        let terms = Terms { http1, authenticates: true, ..terms };
+        let terms = OpeningTerms { http1, authenticates: true, ..terms };
         let own = terms.own.map(|own| own.get_or_init(Arc::default));
         let mut turn = None;
         if let Some(own) = own.filter(|_| self.settings.protocol != UpstreamProtocol::Http2) {
@@ -164,7 +164,7 @@ impl Upstream {
     pub(super) fn kept(
         &self,
         server: &Server,
-        terms: Terms<'_>,
+        terms: OpeningTerms<'_>,
         own: Option<&Arc<Own>>,
         now: Instant,
     ) -> Result<Option<Origin>, Error> {
@@ -187,7 +187,7 @@ impl Upstream {
 
     /// Counts a connection that serves a client alone as its own, unless it has so many that too
     /// few are left for others.
-    pub(super) fn claim(&self, server: &Server, terms: Terms<'_>) -> Result<Option<OfClient>, Error> {
+    pub(super) fn claim(&self, server: &Server, terms: OpeningTerms<'_>) -> Result<Option<OfClient>, Error> {
         let Some(client) = terms.client else { return Ok(None) };
         let claimed = OfClient::claim(client, || self.pools.idle());
         if claimed.is_none() {
@@ -200,7 +200,11 @@ impl Upstream {
 
     /// Claims a stream of a shared connection, if the server's connections take so few that each
     /// stream is nearly a connection.
-    pub(super) fn claim_stream(&self, server: &Server, terms: Terms<'_>) -> Result<Option<OfClient>, Error> {
+    pub(super) fn claim_stream(
+        &self,
+        server: &Server,
+        terms: OpeningTerms<'_>,
+    ) -> Result<Option<OfClient>, Error> {
         if server.pool.takes_few_streams() { self.claim(server, terms) } else { Ok(None) }
     }
 

@@ -14,7 +14,7 @@ use super::excess::may_be_response;
 use super::guarded::Signs;
 use super::heads::{check_chunks, fill_head, h2_request, is_within, write_head};
 use super::idle::Made;
-use super::own::Turn;
+use super::own::OwnTurn;
 use super::record::InFlight;
 use super::shared::Lease;
 use super::{Own, Server, Upstream, authentication};
@@ -133,7 +133,7 @@ impl Origin {
 
     /// The client may authenticate on the connection, in this turn; without a client it serves this
     /// request alone.
-    pub(super) fn authenticates(&mut self, own: Option<&Arc<Own>>, turn: Option<Turn>) {
+    pub(super) fn authenticates(&mut self, own: Option<&Arc<Own>>, turn: Option<OwnTurn>) {
         self.binds = true;
         if let Some(made) = &mut self.made {
             made.own = Some(own.map_or_else(Weak::new, Arc::downgrade));
@@ -182,7 +182,11 @@ impl Origin {
     /// # Errors
     ///
     /// Only for HTTP/2: the connection takes no more streams.
-    pub async fn send_head(&mut self, request: &Request, upstream: &settings::Upstream) -> Result<(), Error> {
+    pub async fn send_head(
+        &mut self,
+        request: &Request,
+        upstream: &settings::UpstreamSettings,
+    ) -> Result<(), Error> {
         match (&mut self.link, self.h2.as_deref_mut()) {
             (Link::H1(link), _) => {
                 match &request.verbatim {
@@ -316,7 +320,7 @@ impl Origin {
     /// dead without a word: no other request shall find out the same way. If it is its client that
     /// ends it, a connection of HTTP/1 is reset: clients that ask and leave would have the system
     /// run out of ports, each of which it keeps for a minute after a plain close.
-    pub fn gave_up(&self, error: &Error, settings: &settings::Upstream) {
+    pub fn gave_up(&self, error: &Error, settings: &settings::UpstreamSettings) {
         if error.side() == Side::Downstream {
             self.link.reset_on_close();
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::Pool;
+use super::ServerPool;
 
 /// Servers at which a client's connection has such connections wait for its next request. At others
 /// they end with the request.
@@ -20,13 +20,13 @@ pub struct Own(Mutex<Vec<OwnServer>>);
 /// A server at which a client's connection has, or had, connections of its own.
 #[derive(Debug)]
 struct OwnServer {
-    pool: Weak<Pool>,
+    pool: Weak<ServerPool>,
     /// The right to use the connection on which the client authenticates; `None` where it does not.
     turn: Option<Arc<Semaphore>>,
 }
 
 impl OwnServer {
-    fn is_at(&self, pool: &Arc<Pool>) -> bool {
+    fn is_at(&self, pool: &Arc<ServerPool>) -> bool {
         std::ptr::eq(self.pool.as_ptr(), &**pool)
     }
 }
@@ -34,11 +34,11 @@ impl OwnServer {
 /// The right to use the connection on which a client authenticates. Its streams over HTTP/2 take
 /// turns: a handshake has several requests, all of which have to be on one connection.
 #[derive(Debug)]
-pub struct Turn {
+pub struct OwnTurn {
     _permit: OwnedSemaphorePermit,
 }
 
-impl From<OwnedSemaphorePermit> for Turn {
+impl From<OwnedSemaphorePermit> for OwnTurn {
     fn from(permit: OwnedSemaphorePermit) -> Self {
         Self { _permit: permit }
     }
@@ -46,52 +46,52 @@ impl From<OwnedSemaphorePermit> for Turn {
 
 impl Own {
     /// Returns true if a connection may be kept in this pool.
-    pub(super) fn keeps_in(&self, pool: &Arc<Pool>) -> bool {
+    pub(super) fn keeps_in(&self, pool: &Arc<ServerPool>) -> bool {
         self.with(pool, |_| {}).is_some()
     }
 
     /// Takes note that the client authenticates at this server. From here on it uses connections of
     /// its own there.
-    pub(super) fn authenticates_at(&self, pool: &Arc<Pool>) {
+    pub(super) fn authenticates_at(&self, pool: &Arc<ServerPool>) {
         self.with(pool, |server| {
             server.turn.get_or_insert_with(|| Arc::new(Semaphore::new(1)));
         });
     }
 
     /// Returns true if the client authenticates at this server.
-    pub(super) fn is_authenticating_at(&self, pool: &Arc<Pool>) -> bool {
+    pub(super) fn is_authenticating_at(&self, pool: &Arc<ServerPool>) -> bool {
         self.turns_at(pool).is_some()
     }
 
     /// Returns true if it has a connection for that now, in use or idle.
-    pub(super) fn is_bound_to(self: &Arc<Self>, pool: &Arc<Pool>) -> bool {
+    pub(super) fn is_bound_to(self: &Arc<Self>, pool: &Arc<ServerPool>) -> bool {
         self.turns_at(pool).is_some_and(|turns| turns.available_permits() == 0 || pool.has_own(self))
     }
 
     /// Waits for the turn to use the connection on which the client authenticates. `None` where
     /// that takes longer than `patience`, as behind a response that does not end: the request goes
     /// over a further connection.
-    pub(super) async fn turn(&self, pool: &Arc<Pool>, patience: Duration) -> Option<Turn> {
+    pub(super) async fn turn(&self, pool: &Arc<ServerPool>, patience: Duration) -> Option<OwnTurn> {
         let turns = self.turns_at(pool)?;
-        tokio::time::timeout(patience, turns.acquire_owned()).await.ok()?.ok().map(Turn::from)
+        tokio::time::timeout(patience, turns.acquire_owned()).await.ok()?.ok().map(OwnTurn::from)
     }
 
     /// The turn of the first connection on which the client is asked to authenticate; `None` where
     /// it has another one already.
-    pub(super) fn first_turn(self: &Arc<Self>, pool: &Arc<Pool>) -> Option<Turn> {
+    pub(super) fn first_turn(self: &Arc<Self>, pool: &Arc<ServerPool>) -> Option<OwnTurn> {
         if self.is_bound_to(pool) {
             return None;
         }
-        self.turns_at(pool)?.try_acquire_owned().ok().map(Turn::from)
+        self.turns_at(pool)?.try_acquire_owned().ok().map(OwnTurn::from)
     }
 
-    fn turns_at(&self, pool: &Arc<Pool>) -> Option<Arc<Semaphore>> {
+    fn turns_at(&self, pool: &Arc<ServerPool>) -> Option<Arc<Semaphore>> {
         self.0.lock().iter().find(|server| server.is_at(pool))?.turn.clone()
     }
 
     /// The result of `with` for the entry of a server, which is created; `None` if there are too
     /// many.
-    fn with<R>(&self, pool: &Arc<Pool>, with: impl FnOnce(&mut OwnServer) -> R) -> Option<R> {
+    fn with<R>(&self, pool: &Arc<ServerPool>, with: impl FnOnce(&mut OwnServer) -> R) -> Option<R> {
         let mut servers = self.0.lock();
         if let Some(server) = servers.iter_mut().find(|server| server.is_at(pool)) {
             return Some(with(server));
@@ -132,7 +132,7 @@ mod tests {
 
     const AGES: Ages = Ages { idle: Duration::from_secs(60), total: Duration::from_secs(60) };
 
-    fn keep(pool: &Pool, own: Option<&Arc<Own>>, now: Instant, most: usize) -> UnixStream {
+    fn keep(pool: &ServerPool, own: Option<&Arc<Own>>, now: Instant, most: usize) -> UnixStream {
         let (ours, peer) = UnixStream::pair().unwrap();
         let mut made = Made::new(now, None);
         made.own = own.map(Arc::downgrade);
@@ -142,7 +142,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_has_its_own_until_it_ends() {
-        let (pool, now) = (Arc::new(Pool::new(&Arc::default())), Instant::now());
+        let (pool, now) = (Arc::new(ServerPool::new(&Arc::default())), Instant::now());
         let (one, other) = (Arc::new(Own::default()), Arc::new(Own::default()));
         assert!(one.keeps_in(&pool) && one.keeps_in(&pool));
         let peers = [keep(&pool, Some(&one), now, 10), keep(&pool, Some(&one), now, 10)];
@@ -159,7 +159,7 @@ mod tests {
 
     #[tokio::test]
     async fn those_of_one_client_do_not_push_out_those_of_all() {
-        let (pool, now) = (Arc::new(Pool::new(&Arc::default())), Instant::now());
+        let (pool, now) = (Arc::new(ServerPool::new(&Arc::default())), Instant::now());
         let own = Arc::new(Own::default());
         let _peers: Vec<_> = (0..4).map(|_| keep(&pool, None, now, 8)).collect();
         let _own_peers: Vec<_> = (0..40).map(|_| keep(&pool, Some(&own), now, 8)).collect();
@@ -171,8 +171,9 @@ mod tests {
     #[test]
     fn it_is_kept_at_so_many_servers() {
         let own = Own::default();
-        let mut pools: Vec<_> = (0..=SERVERS_MOST).map(|_| Arc::new(Pool::new(&Arc::default()))).collect();
-        let kept = |pool: &Arc<Pool>| own.keeps_in(pool);
+        let mut pools: Vec<_> =
+            (0..=SERVERS_MOST).map(|_| Arc::new(ServerPool::new(&Arc::default()))).collect();
+        let kept = |pool: &Arc<ServerPool>| own.keeps_in(pool);
         assert_eq!(pools.iter().filter(|pool| kept(pool)).count(), SERVERS_MOST);
         assert!(kept(&pools[0]), "there it was before");
         pools.remove(1);
@@ -182,7 +183,7 @@ mod tests {
     #[tokio::test]
     async fn the_connection_on_which_a_client_authenticates_is_used_in_turns() {
         let (pool, now, soon) =
-            (Arc::new(Pool::new(&Arc::default())), Instant::now(), Duration::from_millis(5));
+            (Arc::new(ServerPool::new(&Arc::default())), Instant::now(), Duration::from_millis(5));
         let own = Arc::new(Own::default());
         own.keeps_in(&pool);
         assert!(!own.is_authenticating_at(&pool) && own.turn(&pool, soon).await.is_none());

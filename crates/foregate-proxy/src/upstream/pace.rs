@@ -30,7 +30,7 @@ pub(super) struct Pace {
 
 /// A copy of the buckets.
 #[derive(Debug, Clone)]
-pub(super) struct Latencies([u64; BUCKETS]);
+pub(super) struct LatencyBuckets([u64; BUCKETS]);
 
 impl Pace {
     /// A server that has not answered yet.
@@ -116,14 +116,14 @@ impl Pace {
     }
 
     /// Recent latencies.
-    pub(super) fn latencies(&self) -> Latencies {
-        Latencies(std::array::from_fn(|at| {
+    pub(super) fn latencies(&self) -> LatencyBuckets {
+        LatencyBuckets(std::array::from_fn(|at| {
             u64::from(self.buckets.get(at).map_or(0, |bucket| bucket.load(Ordering::Relaxed)))
         }))
     }
 }
 
-impl Latencies {
+impl LatencyBuckets {
     /// None.
     pub(super) fn none() -> Self {
         Self([0; BUCKETS])

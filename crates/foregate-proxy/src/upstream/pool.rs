@@ -13,11 +13,11 @@ use parking_lot::Mutex;
 
 use super::connect::Connected;
 use super::excess::Excess;
-use super::idle::{Ages, Idle, IdleLists, Made, Open};
+use super::idle::{Ages, Idle, IdleLists, Made, OpenCount};
 use super::idle_limit::IdleLimit;
 use super::own::Own;
-use super::queue::Queue;
-use super::shared::{Lease, STREAMS_AT_FIRST, Shared};
+use super::queue::ConnectQueue;
+use super::shared::{Lease, STREAMS_AT_FIRST, SharedConnection};
 use super::wear::Wear;
 use crate::counters::metrics::ShardedGauge;
 use crate::link::H1Link;
@@ -36,14 +36,14 @@ const SETTLED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Connections to one origin server.
 #[derive(Debug)]
-pub struct Pool {
+pub struct ServerPool {
     idle: Mutex<IdleLists>,
     /// How many connections of HTTP/1 are open, those in use included.
     open: Arc<AtomicUsize>,
     idle_limit: IdleLimit,
-    shared: Mutex<Vec<Arc<Shared>>>,
+    shared: Mutex<Vec<Arc<SharedConnection>>>,
     /// The waiters for a connection to share.
-    pub(super) queue: Arc<Queue>,
+    pub(super) queue: Arc<ConnectQueue>,
     /// The connection that was made last speaks HTTP/1.
     pub(super) speaks_http1: AtomicBool,
     /// How many streams a connection takes, as one has said last; 0 before.
@@ -55,7 +55,7 @@ pub struct Pool {
     pub(super) excess: Excess,
 }
 
-impl Pool {
+impl ServerPool {
     /// Without connections. Those that will be idle count in `all_idle`.
     pub fn new(all_idle: &Arc<ShardedGauge>) -> Self {
         Self {
@@ -93,7 +93,7 @@ impl Pool {
 
     /// A connection that was made for this server counts among the open ones from here on.
     pub(super) fn count_open(&self, made: &mut Made) {
-        made.open = Some(Open::count(&self.open));
+        made.open = Some(OpenCount::count(&self.open));
     }
 
     /// The connection used last, or the oldest if the origin would close it (see `idle_limit.rs`),
@@ -208,7 +208,8 @@ impl Pool {
         let oldest = self.oldest();
         let mut shared = self.shared.lock();
         // Streams are opened only on connections in the list.
-        let is_oldest = |shared: &Arc<Shared>| shared.idle_since().is_some_and(|since| Some(since) == oldest);
+        let is_oldest =
+            |shared: &Arc<SharedConnection>| shared.idle_since().is_some_and(|since| Some(since) == oldest);
         if let Some(at) = shared.iter().position(is_oldest) {
             let evicted = shared.remove(at);
             evicted.is_hidden();
@@ -233,7 +234,7 @@ impl Pool {
         shared
             .iter()
             .filter(|shared| now.saturating_duration_since(shared.born) < ages.total)
-            .find_map(Shared::lease)
+            .find_map(SharedConnection::lease)
     }
 
     /// Waits for a moment for the stream limit of the latest connection, unless it is known.
@@ -270,7 +271,7 @@ impl Pool {
     /// How many connections should be made beside those that are there, so that one takes the place
     /// of each that has borne all its resets.
     pub(super) fn missing(&self, now: Instant) -> u32 {
-        let is_fresh = |shared: &&Arc<Shared>| shared.takes_more() && !shared.is_short();
+        let is_fresh = |shared: &&Arc<SharedConnection>| shared.takes_more() && !shared.is_short();
         let fresh = self.shared.lock().iter().filter(is_fresh).count();
         self.wear.lock().needed(now).saturating_sub(u32::try_from(fresh).unwrap_or(u32::MAX))
     }
@@ -288,13 +289,13 @@ impl Pool {
     }
 
     /// Shares a new HTTP/2 connection.
-    pub fn share(&self, shared: Arc<Shared>) {
+    pub fn share(&self, shared: Arc<SharedConnection>) {
         shared.is_found(&self.all_idle);
         self.shared.lock().push(shared);
     }
 }
 
-impl Drop for Pool {
+impl Drop for ServerPool {
     fn drop(&mut self) {
         let idle = self.idle.get_mut().len();
         self.count_less(idle);
@@ -303,7 +304,7 @@ impl Drop for Pool {
 }
 
 /// Drops the others.
-fn retain(shared: &mut Vec<Arc<Shared>>, is_kept: impl Fn(&Shared) -> bool) {
+fn retain(shared: &mut Vec<Arc<SharedConnection>>, is_kept: impl Fn(&SharedConnection) -> bool) {
     shared.retain(|shared| {
         let is_kept = is_kept(shared);
         if !is_kept {
@@ -314,10 +315,10 @@ fn retain(shared: &mut Vec<Arc<Shared>>, is_kept: impl Fn(&Shared) -> bool) {
 }
 
 #[cfg(test)]
-impl Pool {
+impl ServerPool {
     /// How many are idle, looked at one by one.
     pub fn count_idle(&self) -> usize {
-        let has_no_stream = |shared: &&Arc<Shared>| shared.streams.load(Ordering::Acquire) == 0;
+        let has_no_stream = |shared: &&Arc<SharedConnection>| shared.streams.load(Ordering::Acquire) == 0;
         self.idle.lock().len() + self.shared.lock().iter().filter(has_no_stream).count()
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use foregate_wire::HeadLimits;
 use parking_lot::Mutex;
 
-use super::Pool;
+use super::ServerPool;
 use crate::address::ServerAddress;
 use crate::counters::metrics::ShardedGauge;
 use crate::settings::{ProxyProtocolVersion, UpstreamProtocol};
@@ -30,18 +30,18 @@ pub(super) struct PoolKey {
 /// All pools of the process.
 #[derive(Debug, Default)]
 pub struct Pools {
-    pools: Mutex<HashMap<PoolKey, Weak<Pool>>>,
+    pools: Mutex<HashMap<PoolKey, Weak<ServerPool>>>,
     idle: Arc<ShardedGauge>,
 }
 
 impl Pools {
     /// The pool for a server, a new one where nobody has it.
-    pub(super) fn get(&self, key: PoolKey) -> Arc<Pool> {
+    pub(super) fn get(&self, key: PoolKey) -> Arc<ServerPool> {
         let mut pools = self.pools.lock();
         if let Some(pool) = pools.get(&key).and_then(Weak::upgrade) {
             return pool;
         }
-        let pool = Arc::new(Pool::new(&self.idle));
+        let pool = Arc::new(ServerPool::new(&self.idle));
         pools.insert(key, Arc::downgrade(&pool));
         pool
     }
@@ -89,7 +89,7 @@ mod tests {
     use crate::link::H1Link;
     use crate::transport::stream::{Socket, Stream};
     use crate::upstream::idle::{Ages, Made};
-    use crate::upstream::shared::Shared;
+    use crate::upstream::shared::SharedConnection;
 
     fn key(path: &str) -> PoolKey {
         let address = ServerAddress::Unix(path.into());
@@ -136,7 +136,7 @@ mod tests {
         }
         let mut shared = Vec::new();
         for _ in 0..4 * EACH {
-            shared.push(Shared::unanswered(now).await);
+            shared.push(SharedConnection::unanswered(now).await);
         }
         let ages = |second| Ages { idle: Duration::from_secs(second), total: Duration::from_secs(60) };
         // Threads, so that concurrent changes of a connection are counted once.
@@ -171,7 +171,7 @@ mod tests {
         let pool = &of_all[0];
         let mut leases = Vec::new();
         for _ in 0..2 {
-            pool.share(Shared::unanswered(now).await);
+            pool.share(SharedConnection::unanswered(now).await);
             let (link, made) = connection(now).0;
             pool.put(link, made, now, 20);
             leases.extend(pool.lease(now, ages(60)));

@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::connect::{Addresses, Connected};
 use super::record::ServerRecord;
-use super::{Origin, Server, Terms, Upstream};
+use super::{OpeningTerms, Origin, Server, Upstream};
 use crate::error::Error;
 use crate::limits::descriptors::Used;
 use crate::link::Received;
@@ -26,7 +26,7 @@ const BODY_MOST: usize = 64 * 1024;
 const SPREAD: u64 = 100;
 
 /// Nobody's: what comes of the connection is for the probe alone.
-const TERMS: Terms<'_> = Terms {
+const TERMS: OpeningTerms<'_> = OpeningTerms {
     fresh: true,
     addresses: Addresses::NONE,
     behalf: None,
@@ -39,7 +39,7 @@ const TERMS: Terms<'_> = Terms {
 };
 
 /// The answer to a probe.
-struct Answer {
+struct ProbeAnswer {
     head: ResponseHead,
     body: Vec<u8>,
     trailers: HeaderList,
@@ -133,7 +133,7 @@ impl Upstream {
         request: Request,
         body: &[u8],
         reads_body: bool,
-    ) -> Result<Answer, String> {
+    ) -> Result<ProbeAnswer, String> {
         let text = |error: Error| error.to_string();
         let of_link = |error| text(Error::Origin(error));
         origin.send_head(&request, &self.settings).await.map_err(text)?;
@@ -156,7 +156,7 @@ impl Upstream {
                 break;
             }
         }
-        let mut answer = Answer { head, body: Vec::new(), trailers: HeaderList::new() };
+        let mut answer = ProbeAnswer { head, body: Vec::new(), trailers: HeaderList::new() };
         let length = origin.begin_body(self, &request, &answer.head).map_err(text)?;
         if !reads_body || length == BodyLength::Tunnel {
             return Ok(answer);
@@ -201,7 +201,7 @@ fn fields(fields: &[(&str, &str)]) -> Vec<Field> {
     fields.iter().filter_map(|pair| field(pair).ok()).collect()
 }
 
-fn judge_http(answer: &Answer, probe: &HttpProbe) -> Result<(), String> {
+fn judge_http(answer: &ProbeAnswer, probe: &HttpProbe) -> Result<(), String> {
     if !probe.statuses.contains(answer.head.status) {
         return Err(format!("status {}", answer.head.status));
     }
@@ -231,7 +231,7 @@ fn health_request(service: &str) -> Option<Vec<u8>> {
     Some(framed)
 }
 
-fn judge_grpc(answer: &Answer) -> Result<(), String> {
+fn judge_grpc(answer: &ProbeAnswer) -> Result<(), String> {
     if answer.head.status != 200 {
         return Err(format!("HTTP status {}", answer.head.status));
     }

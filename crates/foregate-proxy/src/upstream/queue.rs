@@ -9,22 +9,22 @@ use tokio::sync::futures::Notified;
 /// How many wait, and how many connections are being made for them: one at a time as long as nobody
 /// knows how many requests it will take, and as many as it needs for all afterwards.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
-    counts: Mutex<Counts>,
+pub(super) struct ConnectQueue {
+    counts: Mutex<WaitingCounts>,
     over: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct WaitingCounts {
     waiting: u32,
     making: u32,
 }
 
-impl Queue {
+impl ConnectQueue {
     /// One more waits.
-    pub fn join(self: &Arc<Self>) -> Place {
+    pub fn join(self: &Arc<Self>) -> WaitingRequest {
         self.counts.lock().waiting += 1;
-        Place { queue: Arc::clone(self) }
+        WaitingRequest { queue: Arc::clone(self) }
     }
 
     /// The right to make a connection that nobody waits for yet, unless as many as `most` are being
@@ -33,7 +33,7 @@ impl Queue {
         self.make(|counts| counts.making < most)
     }
 
-    fn make(self: &Arc<Self>, may: impl FnOnce(&Counts) -> bool) -> Option<Making> {
+    fn make(self: &Arc<Self>, may: impl FnOnce(&WaitingCounts) -> bool) -> Option<Making> {
         let mut counts = self.counts.lock();
         if !may(&counts) {
             return None;
@@ -45,11 +45,11 @@ impl Queue {
 
 /// A request that waits.
 #[derive(Debug)]
-pub(super) struct Place {
-    queue: Arc<Queue>,
+pub(super) struct WaitingRequest {
+    queue: Arc<ConnectQueue>,
 }
 
-impl Place {
+impl WaitingRequest {
     /// The next time that a connection has been made, or could not be.
     pub fn next(&self) -> Notified<'_> {
         self.queue.over.notified()
@@ -59,13 +59,13 @@ impl Place {
     /// accepts so many `requests`; `None` if that is unknown, or one after the other should be
     /// tried.
     pub fn make(&self, requests: Option<u32>) -> Option<Making> {
-        self.queue.make(|Counts { waiting, making }| {
+        self.queue.make(|WaitingCounts { waiting, making }| {
             *making == 0 || requests.is_some_and(|requests| making.saturating_mul(requests) < *waiting)
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for WaitingRequest {
     fn drop(&mut self) {
         self.queue.counts.lock().waiting -= 1;
     }
@@ -74,7 +74,7 @@ impl Drop for Place {
 /// A connection that is being made. The waiters check again once it is dropped.
 #[derive(Debug)]
 pub(super) struct Making {
-    queue: Arc<Queue>,
+    queue: Arc<ConnectQueue>,
 }
 
 impl Drop for Making {
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn as_many_are_made_as_are_needed() {
-        let queue = Arc::new(Queue::default());
+        let queue = Arc::new(ConnectQueue::default());
         let mut places: Vec<_> = (0..25).map(|_| queue.join()).collect();
         let first = places[0].make(None);
         assert!(first.is_some() && places[1].make(None).is_none() && queue.make_ahead(1).is_none());

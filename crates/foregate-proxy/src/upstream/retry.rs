@@ -8,14 +8,14 @@ use std::time::Instant;
 
 use foregate_wire::ResponseHead;
 
-use super::{Active, Attempts, Upstream};
+use super::{ActiveRequest, Attempts, Upstream};
 use crate::error::Error;
 use crate::message::request::Request;
 use crate::settings::{self, Elsewhere, Retry};
 
 /// The reason for a further attempt.
 #[derive(Debug, Clone, Copy)]
-pub enum Cause {
+pub enum RetryCause {
     /// There is no response.
     Error(Error),
     /// The response has this status; whether it says when to come again.
@@ -37,12 +37,12 @@ pub struct Rules<'a> {
     /// that was taken away stays away.
     diversions: Vec<Elsewhere>,
     /// The request counts among those of the upstreams that were asked before.
-    before: Vec<Active<'a>>,
+    before: Vec<ActiveRequest<'a>>,
     /// The client has got an interim response.
     relayed: bool,
 }
 
-impl Cause {
+impl RetryCause {
     /// A response that has come.
     pub fn of_response(head: &ResponseHead) -> Self {
         Self::Status(head.status, head.headers.get_name(b"retry-after").is_some())
@@ -110,7 +110,7 @@ impl<'a> Rules<'a> {
     /// An attempt begins: until when it may take, up to a response.
     pub fn begin(
         &mut self,
-        upstream: &settings::Upstream,
+        upstream: &settings::UpstreamSettings,
         request: &Request,
         repeatable: bool,
         now: Instant,
@@ -126,15 +126,15 @@ impl<'a> Rules<'a> {
     }
 
     /// Returns true if any rule covers this.
-    pub fn is_about(&self, upstream: &settings::Upstream, cause: Cause) -> bool {
+    pub fn is_about(&self, upstream: &settings::UpstreamSettings, cause: RetryCause) -> bool {
         !self.relayed && upstream.retry.iter().any(|rule| cause.is_covered_by(rule))
     }
 
     /// Returns true if a rule allows another attempt, and chooses its place.
     pub fn allow(
         &mut self,
-        (attempts, active): (&mut Attempts, &mut Active<'a>),
-        cause: Cause,
+        (attempts, active): (&mut Attempts, &mut ActiveRequest<'a>),
+        cause: RetryCause,
         request: &Request,
         now: Instant,
     ) -> bool {
@@ -177,7 +177,7 @@ impl<'a> Rules<'a> {
     }
 
     /// Another upstream is asked from here on.
-    pub fn enter(&mut self, upstream: &Upstream, before: Active<'a>) {
+    pub fn enter(&mut self, upstream: &Upstream, before: ActiveRequest<'a>) {
         self.used = vec![0; upstream.settings.retry.len()];
         self.before.push(before);
     }

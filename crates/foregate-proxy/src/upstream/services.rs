@@ -6,28 +6,28 @@ use std::time::Duration;
 
 use crate::address::ServerAddress;
 use crate::names::{Resolver, Service, ServiceServer};
-use crate::settings::{self, Server};
+use crate::settings::{self, ServerSettings};
 
 /// The largest weight of a server.
 const WEIGHT_MOST: u32 = 1000;
 
 /// The servers that are known of a service, if any are.
-type Known = Option<Arc<[ServiceServer]>>;
+type KnownServers = Option<Arc<[ServiceServer]>>;
 
 /// The servers of an upstream, as they are at one time.
 #[derive(Debug, Default)]
 pub(super) struct Expanded {
     /// With those of services in the place of these.
-    pub(super) servers: Vec<Server>,
+    pub(super) servers: Vec<ServerSettings>,
     /// The rank of each, 0 for those that are preferred. Empty where all have the same.
     pub(super) ranks: Vec<u16>,
     /// The services, and the servers of each that were known.
-    services: Vec<(Arc<Service>, Known)>,
+    services: Vec<(Arc<Service>, KnownServers)>,
 }
 
 impl Expanded {
     /// The servers that are known now.
-    pub(super) fn new(settings: &settings::Upstream, resolver: &Resolver) -> Self {
+    pub(super) fn new(settings: &settings::UpstreamSettings, resolver: &Resolver) -> Self {
         let mut expanded = Self::default();
         for server in &settings.servers {
             let ServerAddress::Service(name) = &server.address else {
@@ -40,7 +40,7 @@ impl Expanded {
             for of_service in known.iter().flat_map(|known| known.iter()) {
                 let (host, port) = (Arc::clone(&of_service.host), of_service.port);
                 let address = ServerAddress::Name { host, port };
-                let is_known = |other: &Server| other.address == address;
+                let is_known = |other: &ServerSettings| other.address == address;
                 // One that stands beside its service, or is in two, is one server.
                 if expanded.servers.iter().any(is_known) {
                     continue;

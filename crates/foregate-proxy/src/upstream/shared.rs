@@ -32,7 +32,7 @@ pub(super) const STREAMS_AT_FIRST: u32 = 8;
 
 /// An HTTP/2 connection to an origin server.
 #[derive(Debug)]
-pub struct Shared {
+pub struct SharedConnection {
     sender: SendRequest<Piece>,
     /// For asking whether the origin's SETTINGS have come, until they have.
     unsettled: tokio::sync::Mutex<Option<PingPong>>,
@@ -65,7 +65,7 @@ pub(super) struct Rest {
     counted: bool,
 }
 
-impl Shared {
+impl SharedConnection {
     /// A connection without streams.
     pub fn new(
         sender: SendRequest<Piece>,
@@ -196,7 +196,7 @@ impl Shared {
 /// A stream's place on an HTTP/2 connection; dropping it makes room for another.
 #[derive(Debug)]
 pub struct Lease {
-    shared: Arc<Shared>,
+    shared: Arc<SharedConnection>,
 }
 
 impl Lease {
@@ -257,7 +257,7 @@ impl Drop for Lease {
 }
 
 #[cfg(test)]
-impl Shared {
+impl SharedConnection {
     /// A connection with a silent origin.
     pub async fn unanswered(now: Instant) -> Arc<Self> {
         let (ours, _theirs) = tokio::io::duplex(1024);

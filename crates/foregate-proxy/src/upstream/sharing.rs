@@ -9,14 +9,14 @@ use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 use super::connect::{Addresses, Connected};
-use super::opening::Terms;
+use super::opening::OpeningTerms;
 use super::origin::Origin;
 use super::queue::Making;
 use super::{Server, Upstream};
 use crate::error::Error;
 use crate::time::clock;
 
-impl Terms<'_> {
+impl OpeningTerms<'_> {
     /// The terms of a connection that is made for all.
     const OF_NOBODY: Self = Self {
         fresh: true,
@@ -35,7 +35,7 @@ impl Upstream {
     pub(super) async fn share(
         self: &Arc<Self>,
         server: &Server,
-        terms: Terms<'_>,
+        terms: OpeningTerms<'_>,
         now: Instant,
     ) -> Result<Origin, Error> {
         let began = Instant::now();
@@ -67,7 +67,7 @@ impl Upstream {
     async fn share_in_turn(
         self: &Arc<Self>,
         server: &Server,
-        terms: Terms<'_>,
+        terms: OpeningTerms<'_>,
         now: Instant,
     ) -> Result<Option<Origin>, Error> {
         let place = server.pool.queue.join();
@@ -94,7 +94,7 @@ impl Upstream {
     async fn make_shared(
         self: &Arc<Self>,
         server: &Server,
-        terms: Terms<'_>,
+        terms: OpeningTerms<'_>,
         now: Instant,
         making: Making,
     ) -> Result<Origin, Error> {
@@ -122,7 +122,7 @@ impl Upstream {
     ) {
         let Some(server) = self.servers.get(server) else { return };
         let began = Instant::now();
-        let made = self.connect(server, Terms::OF_NOBODY, began + self.settings.connect_timeout).await;
+        let made = self.connect(server, OpeningTerms::OF_NOBODY, began + self.settings.connect_timeout).await;
         match &made {
             Ok(made) => server.pool.has_made(made, began.elapsed()),
             Err(_) => server.pool.has_failed(Instant::now()),
@@ -150,7 +150,12 @@ impl Upstream {
     }
 
     /// A connection that others have made, or left.
-    fn shared(&self, server: &Server, terms: Terms<'_>, now: Instant) -> Result<Option<Origin>, Error> {
+    fn shared(
+        &self,
+        server: &Server,
+        terms: OpeningTerms<'_>,
+        now: Instant,
+    ) -> Result<Option<Origin>, Error> {
         let origin = match server.pool.lease(now, self.ages()) {
             Some(lease) => {
                 let of_client = self.claim_stream(server, terms)?;

@@ -16,13 +16,13 @@ const SIGNATURE: usize = 16;
 
 /// Makes and reads the cookies of one upstream.
 #[derive(Debug)]
-pub(super) struct Sticky {
+pub(super) struct StickyCookies {
     settings: settings::Sticky,
     /// The value for each server, by its number.
     values: Box<[String]>,
 }
 
-impl Sticky {
+impl StickyCookies {
     /// For servers with these addresses.
     pub(super) fn new<'s>(settings: &settings::Sticky, servers: impl Iterator<Item = &'s str>) -> Self {
         static RANDOM: LazyLock<[u8; 32]> = LazyLock::new(|| {
@@ -90,17 +90,17 @@ impl Upstream {
 mod tests {
     use super::*;
 
-    fn sticky(secret: &str, servers: &[&str]) -> Sticky {
+    fn sticky(secret: &str, servers: &[&str]) -> StickyCookies {
         let settings = settings::Sticky {
             cookie: "s".into(),
             secret: Some(secret.as_bytes().into()),
             secure: true,
             max_age: Some(std::time::Duration::from_secs(60)),
         };
-        Sticky::new(&settings, servers.iter().copied())
+        StickyCookies::new(&settings, servers.iter().copied())
     }
 
-    fn read(sticky: &Sticky, cookie: &str) -> Option<usize> {
+    fn read(sticky: &StickyCookies, cookie: &str) -> Option<usize> {
         let mut headers = HeaderList::default();
         headers.push_id(NameId::Cookie, cookie.as_bytes());
         sticky.server(&headers)

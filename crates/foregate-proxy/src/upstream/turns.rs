@@ -22,12 +22,12 @@ const HELD_MOST: usize = 256;
 pub(super) struct Turns {
     next: AtomicUsize,
     any_held: AtomicBool,
-    held: Mutex<Vec<Held>>,
+    held: Mutex<Vec<FailedAddress>>,
 }
 
 /// An address that has failed.
 #[derive(Debug)]
-struct Held {
+struct FailedAddress {
     address: IpAddr,
     until: Instant,
     span: Duration,
@@ -46,7 +46,8 @@ impl Turns {
             return interleave(turns());
         }
         let mut held = self.held.lock();
-        let is_due = |held: &&mut Held| try_held && held.until <= now && addresses.contains(&held.address);
+        let is_due =
+            |held: &&mut FailedAddress| try_held && held.until <= now && addresses.contains(&held.address);
         let due = held.iter_mut().find(is_due).map(|due| {
             due.span = (due.span * 2).min(HELD_LONGEST);
             due.until = now + due.span;
@@ -75,7 +76,7 @@ impl Turns {
         if held.len() >= HELD_MOST {
             held.remove(0);
         }
-        held.push(Held { address, until: now + HELD_FIRST, span: HELD_FIRST, connects });
+        held.push(FailedAddress { address, until: now + HELD_FIRST, span: HELD_FIRST, connects });
         self.any_held.store(true, Ordering::Relaxed);
     }
 

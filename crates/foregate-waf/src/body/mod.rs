@@ -111,7 +111,7 @@ pub struct File<'a> {
 
 /// How much is taken from a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct BodyLimits {
     /// How many arguments, or attributes of XML. Of a form, those beyond are left out; elsewhere it is an error. Default:
     /// 1,000, as `SecArgumentsLimit` has it.
     pub arguments: usize,
@@ -124,7 +124,7 @@ pub struct Limits {
     pub unclear_files: bool,
 }
 
-impl Default for Limits {
+impl Default for BodyLimits {
     fn default() -> Self {
         Self { arguments: 1000, depth: 512, files: 100, unclear_files: false }
     }

@@ -14,7 +14,7 @@ use super::kind::{BodyFormat, kind, media_type};
 use super::part::Header;
 use super::transfer::{self, Decoded};
 use super::typed::Typed;
-use super::{BodyError, File, Limits, Sink};
+use super::{BodyError, BodyLimits, File, Sink};
 
 /// The most parts that are read beyond the arguments and files that are wanted.
 const SPARE_PARTS: usize = 100;
@@ -108,7 +108,7 @@ pub fn multipart(
     content_type: &[u8],
     body: &[u8],
     whole: bool,
-    limits: &Limits,
+    limits: &BodyLimits,
     sink: &mut dyn Sink,
 ) -> Multipart {
     let mut found = FormFindings { outcome: Multipart::default(), arguments: 0, files: 0 };
@@ -138,7 +138,7 @@ fn parts(
     body: &[u8],
     whole: bool,
     within: Within<'_>,
-    limits: &Limits,
+    limits: &BodyLimits,
     sink: &mut dyn Sink,
     found: &mut FormFindings,
 ) {
@@ -187,7 +187,7 @@ struct FormReader<'a> {
     /// Set for `multipart/form-data`, where each part needs a `Content-Disposition`.
     is_form: bool,
     within: Within<'a>,
-    limits: &'a Limits,
+    limits: &'a BodyLimits,
     sink: &'a mut dyn Sink,
     place: FormPlace,
 }
@@ -448,7 +448,7 @@ impl<'a> FormReader<'a> {
         for (text, counts) in [(Some(content), decoded.is_none()), (decoded, true)] {
             let Some(text) = text else { continue };
             let left = self.limits.arguments.saturating_sub(self.found.arguments);
-            let typed = Typed { kind, root, whole, limits: Limits { arguments: left, ..*self.limits } };
+            let typed = Typed { kind, root, whole, limits: BodyLimits { arguments: left, ..*self.limits } };
             let (values, outcome) = typed.read(text, self.sink);
             self.found.arguments += values;
             match outcome {

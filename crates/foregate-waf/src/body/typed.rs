@@ -2,7 +2,7 @@
 
 use super::json::json_under;
 use super::kind::BodyFormat;
-use super::{BodyError, Limits, Sink, urlencoded, xml};
+use super::{BodyError, BodyLimits, Sink, urlencoded, xml};
 
 /// A part to be read by its type.
 pub(super) struct Typed<'a> {
@@ -12,7 +12,7 @@ pub(super) struct Typed<'a> {
     /// Set if the content is complete.
     pub(super) whole: bool,
     /// Limits on the values.
-    pub(super) limits: Limits,
+    pub(super) limits: BodyLimits,
 }
 
 impl Typed<'_> {

@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use super::{Limits, Sink};
+use super::{BodyLimits, Sink};
 use crate::transform::Transformation;
 
 /// The errors of a form.
@@ -19,7 +19,7 @@ pub struct UrlEncoded {
 ///
 /// Some parsers, such as Rack 2 and CGI.pm, also split at an unencoded `;`: the arguments that they see are emitted too,
 /// and count.
-pub fn urlencoded(text: &[u8], separator: u8, limits: &Limits, sink: &mut dyn Sink) -> UrlEncoded {
+pub fn urlencoded(text: &[u8], separator: u8, limits: &BodyLimits, sink: &mut dyn Sink) -> UrlEncoded {
     let mut reader = UrlencodedReader { outcome: UrlEncoded::default(), left: limits.arguments, sink };
     for pair in text.split(|byte| *byte == separator).filter(|pair| !pair.is_empty()) {
         if !reader.pair(pair, false) {

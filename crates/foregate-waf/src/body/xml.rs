@@ -2,7 +2,7 @@
 
 use memchr::{memchr, memchr2, memmem};
 
-use super::{BodyError, Limits, SECRET_LEAST, Sink};
+use super::{BodyError, BodyLimits, SECRET_LEAST, Sink};
 
 /// Texts and attributes of a document. Character references and the five entities that need no declaration are decoded;
 /// a document type is skipped, so that every other entity is an error. If not the whole body is given, it is no error
@@ -13,7 +13,7 @@ pub fn xml(
     body: &[u8],
     whole: bool,
     arguments: bool,
-    limits: &Limits,
+    limits: &BodyLimits,
     sink: &mut dyn Sink,
 ) -> Result<(), BodyError> {
     let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
@@ -111,7 +111,7 @@ struct XmlReader<'a> {
     /// Buffer for decoded text.
     decoded: Vec<u8>,
     count: usize,
-    limits: &'a Limits,
+    limits: &'a BodyLimits,
     sink: &'a mut dyn Sink,
 }
 

@@ -4,7 +4,7 @@ use super::limits::{Beyond, NAMES, Unreadable};
 use super::run::Run;
 use super::state::Over;
 use super::values::{Family, Span};
-use crate::body::{self, BodyFormat, Documents, File, Limits, Multipart, Sink, charset};
+use crate::body::{self, BodyFormat, BodyLimits, Documents, File, Multipart, Sink, charset};
 use crate::model::{BeyondLimit, BodyProcessor, EngineMode, Variable, XmlArguments};
 
 /// Error text for a body that is longer than the limit without its files.
@@ -32,10 +32,10 @@ impl Run<'_> {
     }
 
     /// Limits for the body, after the arguments of the query.
-    fn body_limits(&self) -> Limits {
+    fn body_limits(&self) -> BodyLimits {
         let settings = &self.plan.settings;
         let have = self.state.values.units(Family::Args).len();
-        Limits {
+        BodyLimits {
             arguments: (settings.arguments_limit as usize).saturating_sub(have),
             depth: settings.request_body_json_depth_limit as usize,
             files: settings.upload_file_limit as usize,

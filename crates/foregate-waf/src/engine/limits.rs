@@ -2,7 +2,7 @@
 
 /// Bounds on the work and the memory of one transaction. Each field states the effect of exceeding it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct TransactionLimits {
     /// The largest number of request or response fields; rules do not see further ones, which counts as exceeding the
     /// budget. Default 1,000.
     pub fields: usize,
@@ -35,10 +35,10 @@ pub struct Limits {
     pub unclear_files: bool,
 }
 
-/// The fixed cost of one exact look at a value, in units of [`Limits::work`].
+/// The fixed cost of one exact look at a value, in units of [`TransactionLimits::work`].
 pub const LOOK: u64 = 32;
 
-/// After so much work, in units of [`Limits::work`], a transaction lets others go first: some tens of microseconds.
+/// After so much work, in units of [`TransactionLimits::work`], a transaction lets others go first: some tens of microseconds.
 pub(super) const TURN: u64 = 32 << 10;
 
 /// The text, bytes, that each byte of a body may become: itself, its arguments, and their transformations by
@@ -54,7 +54,7 @@ pub(super) const LONG_BODY_TEXT: usize = 8;
 /// XML has its whole path for a name. A request with more is over its budget for text.
 pub const NAMES: usize = 1 << 20;
 
-/// Most variables of `ENV` that the host of a transaction sets. Rules have room of their own, for [`Limits::variables`].
+/// Most variables of `ENV` that the host of a transaction sets. Rules have room of their own, for [`TransactionLimits::variables`].
 pub const ENVIRONMENT: usize = 64;
 
 /// The treatment of a transaction that needs more than its budget.
@@ -77,7 +77,7 @@ pub enum Unreadable {
     Deny(u16),
 }
 
-impl Default for Limits {
+impl Default for TransactionLimits {
     fn default() -> Self {
         Self {
             fields: 1_000,

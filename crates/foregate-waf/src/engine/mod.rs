@@ -43,7 +43,7 @@ mod would;
 use std::sync::Arc;
 
 use crate::model::{Phase, Problem, RuleSet};
-pub use limits::{BODY_TEXT, Beyond, ENVIRONMENT, LOOK, Limits, NAMES, Unreadable};
+pub use limits::{BODY_TEXT, Beyond, ENVIRONMENT, LOOK, NAMES, TransactionLimits, Unreadable};
 pub use report::{Match, Report};
 pub use state::Over;
 pub use store::Store;
@@ -60,7 +60,7 @@ pub struct Engine {
 #[derive(Clone, Debug)]
 pub struct Compile {
     /// Bounds on one transaction.
-    pub limits: Limits,
+    pub limits: TransactionLimits,
     /// The collections that outlive transactions; pass the same store on to keep them across rule sets.
     pub store: Arc<Store>,
     /// Scans values for literals that patterns require before the patterns are tried. Default: true. The results
@@ -70,7 +70,7 @@ pub struct Compile {
 
 impl Default for Compile {
     fn default() -> Self {
-        Self { limits: Limits::default(), store: Arc::default(), prefilter: true }
+        Self { limits: TransactionLimits::default(), store: Arc::default(), prefilter: true }
     }
 }
 

@@ -242,5 +242,5 @@ pub(crate) struct Plan {
     pub(crate) used: Bits,
     pub(crate) settings: model::Settings,
     pub(crate) store: Arc<super::store::Store>,
-    pub(crate) limits: super::limits::Limits,
+    pub(crate) limits: super::limits::TransactionLimits,
 }

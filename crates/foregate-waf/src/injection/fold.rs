@@ -1,6 +1,6 @@
 //! Tokens folded to the few that tell injections from other texts.
 
-use super::token::{MAX_TEXT, Token, TokenKind};
+use super::token::{InjectionToken, MAX_TEXT, TokenKind};
 use super::tokenizer::Tokenizer;
 use super::words::kind_of;
 
@@ -25,16 +25,16 @@ const FUNCTIONS: [&str; 11] = [
 /// The tokens of an input after folding.
 #[derive(Debug, Default)]
 pub(super) struct Folded {
-    tokens: [Token; MAX_TOKENS + 1],
+    tokens: [InjectionToken; MAX_TOKENS + 1],
     len: usize,
 }
 
 impl Folded {
-    pub(super) fn tokens(&self) -> &[Token] {
+    pub(super) fn tokens(&self) -> &[InjectionToken] {
         &self.tokens[..self.len]
     }
 
-    pub(super) fn last_mut(&mut self) -> Option<&mut Token> {
+    pub(super) fn last_mut(&mut self) -> Option<&mut InjectionToken> {
         self.tokens[..self.len].last_mut()
     }
 }
@@ -71,14 +71,14 @@ pub(super) fn fold(tokenizer: &mut Tokenizer<'_>) -> Folded {
 
 struct Fold<'a, 'b> {
     tokenizer: &'a mut Tokenizer<'b>,
-    tokens: [Token; MAX_TOKENS + 1],
+    tokens: [InjectionToken; MAX_TOKENS + 1],
     /// How many of `tokens` are there.
     filled: usize,
     /// How many of them are folded.
     left: usize,
     more: bool,
     /// The comment that was read last, if nothing came after it.
-    comment: Option<Token>,
+    comment: Option<InjectionToken>,
 }
 
 /// The effect of a folding rule.
@@ -304,7 +304,7 @@ impl Fold<'_, '_> {
 }
 
 /// Two words that are one together, as `UNION ALL`.
-fn merge(first: &Token, second: &Token) -> Option<Token> {
+fn merge(first: &InjectionToken, second: &InjectionToken) -> Option<InjectionToken> {
     use TokenKind as K;
     const PARTS: [TokenKind; 8] =
         [K::Keyword, K::Bareword, K::Operator, K::Union, K::Function, K::Expression, K::Transact, K::Type];
@@ -320,9 +320,9 @@ fn merge(first: &Token, second: &Token) -> Option<Token> {
     text[..start.len()].copy_from_slice(start);
     text[start.len() + 1..len].copy_from_slice(end);
     let kind = kind_of(&text[..len]);
-    (kind != K::None).then(|| Token {
+    (kind != K::None).then(|| InjectionToken {
         open: first.open,
         close: first.close,
-        ..Token::new(kind, &text[..len])
+        ..InjectionToken::new(kind, &text[..len])
     })
 }

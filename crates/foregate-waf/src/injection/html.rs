@@ -46,7 +46,7 @@ pub(super) struct Html<'a> {
     closing: bool,
 }
 
-type Token<'a> = Option<(HtmlToken, &'a [u8])>;
+type HtmlPiece<'a> = Option<(HtmlToken, &'a [u8])>;
 
 fn is_white(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r' | 0)
@@ -62,7 +62,7 @@ impl<'a> Html<'a> {
         Self { input, at: 0, state, closing: false }
     }
 
-    pub(super) fn next(&mut self) -> Token<'a> {
+    pub(super) fn next(&mut self) -> HtmlPiece<'a> {
         match self.state {
             TokenizerState::Text => self.text(),
             TokenizerState::TagOpen => self.tag_open(),
@@ -82,7 +82,7 @@ impl<'a> Html<'a> {
     }
 
     /// A token of the next `len` bytes, behind which `skip` are left out.
-    fn emit(&mut self, kind: HtmlToken, len: usize, skip: usize, state: TokenizerState) -> Token<'a> {
+    fn emit(&mut self, kind: HtmlToken, len: usize, skip: usize, state: TokenizerState) -> HtmlPiece<'a> {
         let token = &self.rest()[..len];
         self.at += len + skip;
         self.state = state;
@@ -90,14 +90,14 @@ impl<'a> Html<'a> {
     }
 
     /// A token of all that is left.
-    fn emit_rest(&mut self, kind: HtmlToken) -> Token<'a> {
+    fn emit_rest(&mut self, kind: HtmlToken) -> HtmlPiece<'a> {
         let token = self.rest();
         self.at = self.input.len();
         self.state = TokenizerState::End;
         Some((kind, token))
     }
 
-    fn text(&mut self) -> Token<'a> {
+    fn text(&mut self) -> HtmlPiece<'a> {
         match memchr(b'<', self.rest()) {
             Some(0) => {
                 self.at += 1;
@@ -110,7 +110,7 @@ impl<'a> Html<'a> {
         }
     }
 
-    fn tag_open(&mut self) -> Token<'a> {
+    fn tag_open(&mut self) -> HtmlPiece<'a> {
         match *self.rest().first()? {
             b'!' => {
                 self.at += 1;
@@ -137,7 +137,7 @@ impl<'a> Html<'a> {
         }
     }
 
-    fn end_tag_open(&mut self) -> Token<'a> {
+    fn end_tag_open(&mut self) -> HtmlPiece<'a> {
         self.closing = true;
         match *self.rest().first()? {
             b'>' => {
@@ -152,7 +152,7 @@ impl<'a> Html<'a> {
         }
     }
 
-    fn tag_name(&mut self) -> Token<'a> {
+    fn tag_name(&mut self) -> HtmlPiece<'a> {
         let ends = |byte: &u8| (is_white(*byte) && *byte != 0) || matches!(byte, b'/' | b'>');
         let Some(len) = self.rest().iter().position(ends) else { return self.emit_rest(HtmlToken::TagName) };
         match self.rest()[len] {
@@ -167,7 +167,7 @@ impl<'a> Html<'a> {
     }
 
     /// At the `>` of a tag.
-    fn tag_name_end(&mut self) -> Token<'a> {
+    fn tag_name_end(&mut self) -> HtmlPiece<'a> {
         self.closing = false;
         let at_end = self.at + 1 >= self.input.len();
         self.emit(HtmlToken::TagEnd, 1, 0, if at_end { TokenizerState::End } else { TokenizerState::Text })
@@ -182,7 +182,7 @@ impl<'a> Html<'a> {
     }
 
     /// Behind a slash in a tag.
-    fn self_closing(&mut self) -> Token<'a> {
+    fn self_closing(&mut self) -> HtmlPiece<'a> {
         if self.rest().first()? == &b'>' {
             self.at -= 1;
             return self.emit(HtmlToken::TagEnd, 2, 0, TokenizerState::Text);
@@ -190,7 +190,7 @@ impl<'a> Html<'a> {
         self.before_name()
     }
 
-    fn before_name(&mut self) -> Token<'a> {
+    fn before_name(&mut self) -> HtmlPiece<'a> {
         loop {
             match self.skip_white()? {
                 b'/' => {
@@ -205,7 +205,7 @@ impl<'a> Html<'a> {
         }
     }
 
-    fn name(&mut self) -> Token<'a> {
+    fn name(&mut self) -> HtmlPiece<'a> {
         let ends = |byte: &u8| is_white(*byte) || matches!(byte, b'/' | b'=' | b'>');
         let Some(len) = self.rest().iter().skip(1).position(ends).map(|len| len + 1) else {
             return self.emit_rest(HtmlToken::AttributeName);
@@ -218,7 +218,7 @@ impl<'a> Html<'a> {
         }
     }
 
-    fn after_name(&mut self) -> Token<'a> {
+    fn after_name(&mut self) -> HtmlPiece<'a> {
         match self.skip_white()? {
             b'/' => {
                 self.at += 1;
@@ -233,7 +233,7 @@ impl<'a> Html<'a> {
         }
     }
 
-    fn before_value(&mut self) -> Token<'a> {
+    fn before_value(&mut self) -> HtmlPiece<'a> {
         match self.skip_white() {
             None => {
                 self.state = TokenizerState::End;
@@ -244,7 +244,7 @@ impl<'a> Html<'a> {
         }
     }
 
-    fn quoted_value(&mut self, quote: u8) -> Token<'a> {
+    fn quoted_value(&mut self, quote: u8) -> HtmlPiece<'a> {
         // At the beginning of the input the quote is not there.
         if self.at > 0 {
             self.at += 1;
@@ -255,7 +255,7 @@ impl<'a> Html<'a> {
         }
     }
 
-    fn plain_value(&mut self) -> Token<'a> {
+    fn plain_value(&mut self) -> HtmlPiece<'a> {
         let ends = |byte: &u8| is_white(*byte) || *byte == b'>';
         let Some(len) = self.rest().iter().position(ends) else {
             return self.emit_rest(HtmlToken::AttributeValue);
@@ -266,7 +266,7 @@ impl<'a> Html<'a> {
         }
     }
 
-    fn after_value(&mut self) -> Token<'a> {
+    fn after_value(&mut self) -> HtmlPiece<'a> {
         match *self.rest().first()? {
             b'/' => {
                 self.at += 1;
@@ -277,11 +277,11 @@ impl<'a> Html<'a> {
         }
     }
 
-    fn bogus_comment(&mut self) -> Token<'a> {
+    fn bogus_comment(&mut self) -> HtmlPiece<'a> {
         self.comment_to(b">")
     }
 
-    fn comment_to(&mut self, end: &[u8]) -> Token<'a> {
+    fn comment_to(&mut self, end: &[u8]) -> HtmlPiece<'a> {
         match memchr::memmem::find(self.rest(), end) {
             Some(len) => self.emit(HtmlToken::Comment, len, end.len(), TokenizerState::Text),
             None => self.emit_rest(HtmlToken::Comment),
@@ -289,7 +289,7 @@ impl<'a> Html<'a> {
     }
 
     /// Behind `<!`.
-    fn declaration(&mut self) -> Token<'a> {
+    fn declaration(&mut self) -> HtmlPiece<'a> {
         let rest = self.rest();
         if rest.len() >= 7 && rest[..7].eq_ignore_ascii_case(b"DOCTYPE") {
             return match memchr(b'>', rest) {
@@ -312,7 +312,7 @@ impl<'a> Html<'a> {
     }
 
     /// Up to `-->` or `-!>`, where zero bytes may stand behind the first dash.
-    fn comment(&mut self) -> Token<'a> {
+    fn comment(&mut self) -> HtmlPiece<'a> {
         let rest = self.rest();
         for dash in memchr_iter(b'-', rest) {
             let zeros = rest[dash + 1..].iter().take_while(|byte| **byte == 0).count();

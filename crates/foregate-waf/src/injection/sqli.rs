@@ -3,7 +3,7 @@
 use memchr::{memchr, memmem};
 
 use super::fold::{Folded, MAX_TOKENS, fold};
-use super::token::{Token, TokenKind};
+use super::token::{InjectionToken, TokenKind};
 use super::tokenizer::{Reading, Tokenizer};
 use super::words::is_injection;
 
@@ -15,7 +15,7 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    fn new(tokens: &[Token]) -> Self {
+    fn new(tokens: &[InjectionToken]) -> Self {
         if tokens.iter().any(|token| token.kind == TokenKind::Evil) {
             return Self { letters: [TokenKind::Evil as u8, 0, 0, 0, 0], len: 1 };
         }
@@ -104,7 +104,7 @@ fn close_with_tick(folded: &mut Folded) {
 }
 
 /// Returns true for inputs with the fingerprint of an injection that are common in ordinary text.
-fn is_harmless(input: &[u8], fingerprint: &Fingerprint, tokens: &[Token], read: usize) -> bool {
+fn is_harmless(input: &[u8], fingerprint: &Fingerprint, tokens: &[InjectionToken], read: usize) -> bool {
     let letters = fingerprint.letters();
     if letters.len() > 1
         && letters.last() == Some(&(TokenKind::Comment as u8))
@@ -131,7 +131,7 @@ fn is_harmless(input: &[u8], fingerprint: &Fingerprint, tokens: &[Token], read: 
     }
 }
 
-fn is_harmless_pair(input: &[u8], first: &Token, second: &Token, read: usize) -> bool {
+fn is_harmless_pair(input: &[u8], first: &InjectionToken, second: &InjectionToken, read: usize) -> bool {
     let comment = second.text().first().copied();
     match (first.kind, second.kind) {
         (_, TokenKind::Union) => read == 2,

@@ -78,7 +78,7 @@ impl TokenKind {
 
 /// One token, with as much of its text as matters.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Token {
+pub(super) struct InjectionToken {
     pub(super) kind: TokenKind,
     /// The quote that opens a text; 0 if it began before the input, or is no text.
     pub(super) open: u8,
@@ -88,7 +88,7 @@ pub(super) struct Token {
     pub(super) text: [u8; MAX_TEXT],
 }
 
-impl Token {
+impl InjectionToken {
     pub(super) fn new(kind: TokenKind, text: &[u8]) -> Self {
         let len = text.len().min(MAX_TEXT);
         let mut token = Self { kind, len: len as u8, ..Self::default() };

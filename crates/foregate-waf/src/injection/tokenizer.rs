@@ -2,7 +2,7 @@
 
 use memchr::{memchr, memmem};
 
-use super::token::{MAX_TEXT, Token, TokenKind};
+use super::token::{InjectionToken, MAX_TEXT, TokenKind};
 use super::words::kind_of;
 
 /// Bytes that end a word.
@@ -31,10 +31,10 @@ pub(super) struct Tokenizer<'a> {
 }
 
 /// A token, `None` for white space, and where the next one starts.
-type Read = (Option<Token>, usize);
+type Read = (Option<InjectionToken>, usize);
 
 fn token(kind: TokenKind, text: &[u8], next: usize) -> Read {
-    (Some(Token::new(kind, text)), next)
+    (Some(InjectionToken::new(kind, text)), next)
 }
 
 fn is_white(byte: u8) -> bool {
@@ -46,7 +46,7 @@ impl<'a> Tokenizer<'a> {
         Self { input, at: 0, reading, count: 0, ambiguous: false }
     }
 
-    pub(super) fn next(&mut self) -> Option<Token> {
+    pub(super) fn next(&mut self) -> Option<InjectionToken> {
         if self.input.is_empty() {
             return None;
         }
@@ -192,7 +192,7 @@ impl<'a> Tokenizer<'a> {
             }
         };
         let open = if skip > 0 { quote } else { 0 };
-        let token = Token { open, close, ..Token::new(TokenKind::Text, &text[..len]) };
+        let token = InjectionToken { open, close, ..InjectionToken::new(TokenKind::Text, &text[..len]) };
         (Some(token), next)
     }
 
@@ -208,8 +208,11 @@ impl<'a> Tokenizer<'a> {
     fn unicode(&self, at: usize) -> Read {
         let [_, b'&', b'\'', ..] = self.from(at) else { return self.word(at) };
         let (token, next) = self.quoted(at + 2, b'\'', 1);
-        let marked =
-            |token: Token| Token { open: b'u', close: if token.close == 0 { 0 } else { b'u' }, ..token };
+        let marked = |token: InjectionToken| InjectionToken {
+            open: b'u',
+            close: if token.close == 0 { 0 } else { b'u' },
+            ..token
+        };
         (token.map(marked), next)
     }
 
@@ -229,7 +232,10 @@ impl<'a> Tokenizer<'a> {
         let close = if found.is_some() { b'q' } else { 0 };
         let len = found.unwrap_or(text.len());
         let next = found.map_or(self.input.len(), |len| letter + 3 + len + 2);
-        (Some(Token { open: b'q', close, ..Token::new(TokenKind::Text, &text[..len]) }), next)
+        (
+            Some(InjectionToken { open: b'q', close, ..InjectionToken::new(TokenKind::Text, &text[..len]) }),
+            next,
+        )
     }
 
     /// `B'...'` and `X'...'`.
@@ -274,9 +280,12 @@ impl<'a> Tokenizer<'a> {
     /// A name in ticks.
     fn tick(&self, at: usize) -> Read {
         let (token, next) = self.quoted(at, b'`', 1);
-        let named = |token: Token| {
+        let named = |token: InjectionToken| {
             let is_function = kind_of(token.text()) == TokenKind::Function;
-            Token { kind: if is_function { TokenKind::Function } else { TokenKind::Bareword }, ..token }
+            InjectionToken {
+                kind: if is_function { TokenKind::Function } else { TokenKind::Bareword },
+                ..token
+            }
         };
         (token.map(named), next)
     }
@@ -292,7 +301,7 @@ impl<'a> Tokenizer<'a> {
                 token(TokenKind::Variable, &rest[..len], at + len)
             }
         };
-        (token.map(|token| Token { kind: TokenKind::Variable, ..token }), next)
+        (token.map(|token| InjectionToken { kind: TokenKind::Variable, ..token }), next)
     }
 
     fn money(&self, at: usize) -> Read {
@@ -321,7 +330,10 @@ impl<'a> Tokenizer<'a> {
         let len = found.unwrap_or(text.len());
         let close = if found.is_some() { b'$' } else { 0 };
         let next = found.map_or(self.input.len(), |len| at + 2 * mark.len() + len);
-        (Some(Token { open: b'$', close, ..Token::new(TokenKind::Text, &text[..len]) }), next)
+        (
+            Some(InjectionToken { open: b'$', close, ..InjectionToken::new(TokenKind::Text, &text[..len]) }),
+            next,
+        )
     }
 
     fn number(&self, at: usize) -> Read {

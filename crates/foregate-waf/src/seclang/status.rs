@@ -59,15 +59,21 @@ enum Atom {
     End,
 }
 
-type Then<'t> = &'t mut dyn FnMut(usize, &mut usize) -> bool;
+type Continuation<'t> = &'t mut dyn FnMut(usize, &mut usize) -> bool;
 
 impl Alternatives {
-    fn matches(&self, text: &[u8], at: usize, steps: &mut usize, then: Then<'_>) -> bool {
+    fn matches(&self, text: &[u8], at: usize, steps: &mut usize, then: Continuation<'_>) -> bool {
         self.0.iter().any(|sequence| in_order(sequence, text, at, steps, then))
     }
 }
 
-fn in_order(sequence: &[Repeated], text: &[u8], at: usize, steps: &mut usize, then: Then<'_>) -> bool {
+fn in_order(
+    sequence: &[Repeated],
+    text: &[u8],
+    at: usize,
+    steps: &mut usize,
+    then: Continuation<'_>,
+) -> bool {
     match sequence.split_first() {
         None => then(at, steps),
         Some((first, rest)) => {
@@ -77,7 +83,14 @@ fn in_order(sequence: &[Repeated], text: &[u8], at: usize, steps: &mut usize, th
 }
 
 impl Repeated {
-    fn matches(&self, done: usize, text: &[u8], at: usize, steps: &mut usize, then: Then<'_>) -> bool {
+    fn matches(
+        &self,
+        done: usize,
+        text: &[u8],
+        at: usize,
+        steps: &mut usize,
+        then: Continuation<'_>,
+    ) -> bool {
         if *steps == 0 {
             return false;
         }
@@ -92,7 +105,7 @@ impl Repeated {
 }
 
 impl Atom {
-    fn matches(&self, text: &[u8], at: usize, steps: &mut usize, then: Then<'_>) -> bool {
+    fn matches(&self, text: &[u8], at: usize, steps: &mut usize, then: Continuation<'_>) -> bool {
         match self {
             Self::Digits(set) => {
                 let digit = text.get(at).map(|byte| byte - b'0');

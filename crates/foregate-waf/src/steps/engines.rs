@@ -9,7 +9,7 @@ use foregate_module::settings::{Scalar, value::ScalarKind};
 use parking_lot::Mutex;
 
 use super::settings::{BODY, BODY_MOST};
-use crate::engine::{Compile, Engine, Limits};
+use crate::engine::{Compile, Engine, TransactionLimits};
 use crate::model::{self, AuditEngine, RuleSet};
 use crate::seclang::{Files, Source, load, needs};
 
@@ -23,7 +23,7 @@ const EXCLUDE: &str = "exclude";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
     /// Bounds of one transaction.
-    pub(super) limits: Limits,
+    pub(super) limits: TransactionLimits,
     /// The number of bytes of a request's body that rules see, if the configuration sets it.
     pub(super) body: Option<u64>,
     /// Media types of responses that are looked at, where the configuration says so.

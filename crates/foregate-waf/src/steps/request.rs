@@ -14,9 +14,9 @@ use super::values::{Blocked, Held, MatchedRule, OverBudget, Rules, Score, Transa
 use crate::engine::{Over, Transaction, Verdict};
 
 /// The ways to stop a request. The findings are logged.
-type Stop = EmitAnd<TransactionValue, Either<Respond, Abort>>;
+type RequestStop = EmitAnd<TransactionValue, Either<Respond, Abort>>;
 
-fn stop(end: End, held: Box<Held>) -> Stop {
+fn stop(end: End, held: Box<Held>) -> RequestStop {
     EmitAnd { value: Some(held), stop: end.of_request() }
 }
 
@@ -42,7 +42,7 @@ impl Step for RequestHead {
     type Settings = WafSettings;
     type In<'r> = (Take<TransactionValue>, Time, GiveWay);
     type Out = (Emit<TransactionValue>,);
-    type Stop = Stop;
+    type Stop = RequestStop;
     const NAME: &'static str = "waf-request";
     const ABOUT: &'static str = "Runs the firewall's rules over the request's head.";
     const FILTERS: &'static [Filter] = &[];
@@ -56,7 +56,7 @@ impl Step for RequestHead {
         settings.only_detects()
     }
 
-    fn run(&self, _: &WafSettings, input: Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
+    fn run(&self, _: &WafSettings, input: Self::In<'_>) -> ControlFlow<RequestStop, Self::Out> {
         let (Take(held), Time(now), way) = input;
         let Some(mut held) = held else { return ControlFlow::Continue((Emit(None),)) };
         let verdict = with(&mut held, now, way, Transaction::request_headers).unwrap_or(Verdict::Pass);
@@ -84,7 +84,7 @@ impl Step for RequestBody {
         Emit<OverBudget>,
         Holds,
     );
-    type Stop = Stop;
+    type Stop = RequestStop;
     const NAME: &'static str = "waf-body";
     const ABOUT: &'static str =
         "Runs the firewall's rules over the request with its body, and says what they found.";
@@ -122,7 +122,7 @@ impl Step for RequestBody {
             .map_or(Load::Light, |held| settings.load(held.head + body.length, || held.values + values()))
     }
 
-    fn run(&self, settings: &WafSettings, input: Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
+    fn run(&self, settings: &WafSettings, input: Self::In<'_>) -> ControlFlow<RequestStop, Self::Out> {
         let (Take(held), body, Time(now), Unseen(unseen), way) = input;
         let nothing = |held| {
             let nothing = (Emit(held), Emit(None), Emit(None), Emit(None), Emit(None), Emit(None), Holds(0));

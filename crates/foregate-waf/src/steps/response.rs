@@ -15,9 +15,9 @@ use super::values::{Held, TransactionValue};
 use crate::engine::Verdict;
 
 /// The ways to stop a response. The findings are logged.
-type Stop = EmitAnd<TransactionValue, Either<Replace, Abort>>;
+type ResponseStop = EmitAnd<TransactionValue, Either<Replace, Abort>>;
 
-fn stop(end: End, held: Box<Held>) -> Stop {
+fn stop(end: End, held: Box<Held>) -> ResponseStop {
     let stop = match end {
         End::Respond(response) => Either::A(Replace(response)),
         End::Abort => Either::B(Abort),
@@ -53,7 +53,7 @@ impl Step for ResponseHead {
     type Settings = WafSettings;
     type In<'r> = (Take<TransactionValue>, Status, Protocol<'r>, ResponseFields<'r>, Time, GiveWay);
     type Out = (Emit<TransactionValue>, HoldResponseBody, Count);
-    type Stop = Stop;
+    type Stop = ResponseStop;
     const NAME: &'static str = "waf-response";
     const ABOUT: &'static str = "Runs the firewall's rules over the response's head, and asks for its body.";
     const FILTERS: &'static [Filter] = &[];
@@ -62,7 +62,7 @@ impl Step for ResponseHead {
         settings.only_detects()
     }
 
-    fn run(&self, _: &WafSettings, input: Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
+    fn run(&self, _: &WafSettings, input: Self::In<'_>) -> ControlFlow<ResponseStop, Self::Out> {
         let (Take(held), Status(status), Protocol(protocol), ResponseFields(fields), Time(now), way) = input;
         let nothing = |held, count| ControlFlow::Continue((Emit(held), HoldResponseBody(None), Count(count)));
         let Some(mut held) = held else { return nothing(None, None) };
@@ -135,7 +135,7 @@ impl Step for ResponseStart {
     type Settings = WafSettings;
     type In<'r> = (Take<TransactionValue>, ResponseBody<'r>, Time, GiveWay);
     type Out = (Emit<TransactionValue>, Holds, Count);
-    type Stop = Stop;
+    type Stop = ResponseStop;
     const NAME: &'static str = "waf-response-body";
     const ABOUT: &'static str = "Runs the firewall's rules over the start of the response's body.";
     const FILTERS: &'static [Filter] = &[];
@@ -155,7 +155,7 @@ impl Step for ResponseStart {
         }
     }
 
-    fn run(&self, _: &WafSettings, input: Self::In<'_>) -> ControlFlow<Stop, Self::Out> {
+    fn run(&self, _: &WafSettings, input: Self::In<'_>) -> ControlFlow<ResponseStop, Self::Out> {
         let (Take(held), body, Time(now), way) = input;
         let Some(mut held) = held else { return ControlFlow::Continue((Emit(None), Holds(0), Count(None))) };
         // A replacement made here passes through this step again.

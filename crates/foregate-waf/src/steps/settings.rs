@@ -10,7 +10,7 @@ use foregate_module::{Condition, Load, PhaseId, View, WhenFull};
 
 use super::engines::{Compiled, Engines, Terms};
 use super::keys::WAF;
-use crate::engine::{Beyond, ENVIRONMENT, Engine, Limits, Unreadable};
+use crate::engine::{Beyond, ENVIRONMENT, Engine, TransactionLimits, Unreadable};
 use crate::model::{BeyondLimit, EngineMode};
 
 /// The most of a request's body that rules can see, bytes: platforms receive no more for steps.
@@ -324,7 +324,7 @@ fn warn_of_rest(node: &Node, unlooked: &Unlooked, terms: &Terms, context: &mut d
 
 fn terms(node: &Node, excludes: &[Exclude]) -> Result<Terms, Problem> {
     let size = |name: &str, most| node.child(name).map(|child| child.arg(0)?.size(0..=most)).transpose();
-    let mut limits = Limits::default();
+    let mut limits = TransactionLimits::default();
     let mut mistakes = Mistakes::default();
     if let Some(budget) = node.child("budget") {
         let beyond = [("refuse", Beyond::Deny(413)), ("pass", Beyond::Continue)];

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use foregate_waf::engine::{Beyond, Compile, Limits, Options, Over, Report, Transaction, Verdict};
+use foregate_waf::engine::{Beyond, Compile, Options, Over, Report, Transaction, TransactionLimits, Verdict};
 use foregate_waf::model::EngineMode;
 
 use super::{compiled, ids};
@@ -15,7 +15,7 @@ SecAction "id:8,phase:2,pass,nolog,setvar:tx.sum=+%{tx.points}"
 SecRule TX:sum "@ge 5" "id:9,phase:2,deny,status:403,log"
 "#;
 
-fn get(mode: EngineMode, limits: Limits, target: &str, cookie: &str) -> (Report, Verdict) {
+fn get(mode: EngineMode, limits: TransactionLimits, target: &str, cookie: &str) -> (Report, Verdict) {
     let engine = compiled(RULES, Compile { limits, ..Compile::default() });
     let options = Options { unique_id: "u1".into(), mode: Some(mode), ..Options::default() };
     let mut transaction = Transaction::new(&engine, options);
@@ -29,8 +29,8 @@ fn get(mode: EngineMode, limits: Limits, target: &str, cookie: &str) -> (Report,
 
 const REFUSED: Verdict = Verdict::Deny { status: 413, rule: None };
 
-fn passing() -> Limits {
-    Limits { beyond: Beyond::Continue, ..Limits::default() }
+fn passing() -> TransactionLimits {
+    TransactionLimits { beyond: Beyond::Continue, ..TransactionLimits::default() }
 }
 
 #[test]
@@ -41,23 +41,23 @@ fn rules_go_on_over_what_was_taken() {
     for (target, cookie, over, found) in
         [(&*arguments, "", Over::Arguments, &[1, 2, 9][..]), ("/", &*cookies, Over::Fields, &[1, 9])]
     {
-        let (report, would) = get(EngineMode::DetectionOnly, Limits::default(), target, cookie);
+        let (report, would) = get(EngineMode::DetectionOnly, TransactionLimits::default(), target, cookie);
         assert_eq!((report.over, ids(&report), would), (Some(over), found.to_vec(), denied.clone()));
         let (report, _) = get(EngineMode::On, passing(), target, cookie);
         assert_eq!((report.over, ids(&report), report.verdict), (Some(over), found.to_vec(), denied.clone()));
-        let (report, _) = get(EngineMode::On, Limits::default(), target, cookie);
+        let (report, _) = get(EngineMode::On, TransactionLimits::default(), target, cookie);
         assert_eq!((report.over, report.verdict), (Some(over), REFUSED));
     }
     // Values beyond the limit are not read; the excess is reported.
     let behind = format!("/?{}&x=evil", "a&".repeat(1_001));
-    let (report, would) = get(EngineMode::DetectionOnly, Limits::default(), &behind, "");
+    let (report, would) = get(EngineMode::DetectionOnly, TransactionLimits::default(), &behind, "");
     assert_eq!((ids(&report), would), (vec![2], REFUSED));
     assert_eq!(get(EngineMode::DetectionOnly, passing(), &behind, "").1, Verdict::Pass);
 }
 
 #[test]
 fn scores_are_summed_up_when_all_work_is_spent() {
-    let limits = || Limits { work: 12_000, ..passing() };
+    let limits = || TransactionLimits { work: 12_000, ..passing() };
     let target = format!("/?x=evil&y={}", "slow".repeat(2_000));
     let (report, _) = get(EngineMode::On, limits(), &target, "");
     assert_eq!((report.over, ids(&report)), (Some(Over::Work), vec![1, 9]));
@@ -69,7 +69,7 @@ fn scores_are_summed_up_when_all_work_is_spent() {
 #[test]
 fn others_go_first_now_and_then() {
     static TIMES: AtomicU32 = AtomicU32::new(0);
-    let engine = compiled(RULES, Compile { limits: Limits::default(), ..Compile::default() });
+    let engine = compiled(RULES, Compile { limits: TransactionLimits::default(), ..Compile::default() });
     let times = |values: usize| {
         TIMES.store(0, Relaxed);
         let mut transaction = Transaction::new(&engine, Options::default());
@@ -100,7 +100,7 @@ fn all_values_that_match_are_looked_at() {
             SecRule MATCHED_VARS_NAMES "@contains evil" "t:none,chain"
             SecRule &MATCHED_VARS "@gt 1200" "t:none"
     "#;
-    let post = |limits: Limits, body: &str| {
+    let post = |limits: TransactionLimits, body: &str| {
         let engine = compiled(rules, Compile { limits, ..Compile::default() });
         let mut transaction = Transaction::new(&engine, Options::default());
         transaction.request_line(b"POST", b"/", b"HTTP/1.1");
@@ -117,12 +117,12 @@ fn all_values_that_match_are_looked_at() {
     };
     let denied = |rule| (Verdict::Deny { status: 403, rule: Some(rule) }, None);
     for count in [3, 700, 2_500] {
-        assert_eq!(post(Limits::default(), &form(count, "a")), denied(1), "{count}");
+        assert_eq!(post(TransactionLimits::default(), &form(count, "a")), denied(1), "{count}");
     }
     let innocent = form(2_500, "a").replace("evil", "");
-    assert_eq!(post(Limits::default(), &innocent), (Verdict::Pass, None));
-    assert_eq!(post(Limits::default(), &form(1_000, "evil").replace("aevil", "b")), denied(2));
-    let few = || Limits { matched_values: 100, ..Limits::default() };
+    assert_eq!(post(TransactionLimits::default(), &innocent), (Verdict::Pass, None));
+    assert_eq!(post(TransactionLimits::default(), &form(1_000, "evil").replace("aevil", "b")), denied(2));
+    let few = || TransactionLimits { matched_values: 100, ..TransactionLimits::default() };
     assert_eq!(post(few(), &form(40, "b")), denied(1));
     assert_eq!(post(few(), &form(90, "a").replace("evil", "")), (REFUSED, Some(Over::Variables)));
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use foregate_waf::engine::{Compile, Engine, Limits, Options, Report, Transaction, Verdict};
+use foregate_waf::engine::{Compile, Engine, Options, Report, Transaction, TransactionLimits, Verdict};
 use foregate_waf::model::EngineMode;
 
 use super::{compiled, engine, ids};
@@ -136,7 +136,7 @@ fn what_is_let_through_goes_beyond_no_budget() {
         SecRule ARGS:d "@eq 1" "id:2,phase:1,pass,nolog,ctl:ruleEngine=DetectionOnly"
         SecRule ARGS "@rx (.)(.)b" "id:3,phase:2,pass,log"
     "#;
-    let limits = Limits { work: 1_000, ..Limits::default() };
+    let limits = TransactionLimits { work: 1_000, ..TransactionLimits::default() };
     let engine = compiled(rules, Compile { limits, ..Compile::default() });
     let long = "ab".repeat(1_000);
     for (asked, stops) in [("", true), ("a=1&", false), ("d=1&", false)] {

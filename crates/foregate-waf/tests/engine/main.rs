@@ -13,7 +13,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use foregate_waf::engine::{Compile, Engine, Limits, Options, Over, Report, Store, Transaction, Verdict};
+use foregate_waf::engine::{
+    Compile, Engine, Options, Over, Report, Store, Transaction, TransactionLimits, Verdict,
+};
 use foregate_waf::seclang::{NoFiles, Source, load};
 
 /// Rules, compiled.
@@ -70,7 +72,7 @@ pub fn message(report: &Report) -> String {
 #[test]
 fn budgets_end_transactions() {
     let rules = r#"SecRule ARGS "@rx (.)(.)b" "id:1,phase:2,pass,log""#;
-    let limits = Limits { work: 1_000, ..Limits::default() };
+    let limits = TransactionLimits { work: 1_000, ..TransactionLimits::default() };
     let engine = compiled(rules, Compile { limits, ..Compile::default() });
     let report = get(&engine, &format!("/?a={}", "ab".repeat(1_000)));
     assert_eq!(report.verdict, Verdict::Deny { status: 413, rule: None });
@@ -260,7 +262,7 @@ fn text_that_rules_make_is_bounded() {
     let rules: String = (1..=40)
         .map(|id| format!("SecRule ARGS \"@rx a\" \"id:{id},phase:2,pass,nolog,setvar:'tx.v%{{MATCHED_VAR_NAME}}=b%{{REQUEST_URI}}'\"\n"))
         .collect();
-    let limits = Limits { text: 256 << 10, ..Limits::default() };
+    let limits = TransactionLimits { text: 256 << 10, ..TransactionLimits::default() };
     let engine = compiled(&rules, Compile { limits, ..Compile::default() });
     let query: Vec<String> = (0..200).map(|number| format!("n{number}=a")).collect();
     let report = get(&engine, &format!("/?{}", query.join("&")));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use foregate_waf::engine::{Compile, Engine, Limits, Over, Verdict};
+use foregate_waf::engine::{Compile, Engine, Over, TransactionLimits, Verdict};
 use foregate_waf::seclang::{Files, NoFiles, Source, load};
 
 use super::{engine, get, ids, message, request, transaction};
@@ -489,7 +489,7 @@ fn numbers_with_check_digits_are_found_behind_others() {
     }
     assert_eq!(get(&engine, "/?n=4111111111111111&e=123&q=1234567890123456").verdict, Verdict::Pass);
     assert_eq!(get(&engine, "/?n=1234567890123456").verdict, Verdict::Deny { status: 403, rule: Some(2) });
-    let limits = Limits { work: 100_000, ..Limits::default() };
+    let limits = TransactionLimits { work: 100_000, ..TransactionLimits::default() };
     let engine = super::compiled(rules, Compile { limits, ..Compile::default() });
     assert_eq!(get(&engine, &target(3_000)).over, Some(Over::Work));
 }

@@ -1,10 +1,17 @@
 //! Bodies taken apart.
 
-use foregate_waf::body::{BodyError, Documents, File, Limits, Multipart, Sink, multipart, urlencoded, xml};
+use foregate_waf::body::{
+    BodyError, BodyLimits, Documents, File, Multipart, Sink, multipart, urlencoded, xml,
+};
 use proptest::prelude::*;
 
 /// One document of JSON.
-pub(crate) fn json(body: &[u8], whole: bool, limits: &Limits, sink: &mut dyn Sink) -> Result<(), BodyError> {
+pub(crate) fn json(
+    body: &[u8],
+    whole: bool,
+    limits: &BodyLimits,
+    sink: &mut dyn Sink,
+) -> Result<(), BodyError> {
     foregate_waf::body::json(body, Documents::One, whole, limits, sink)
 }
 
@@ -46,7 +53,7 @@ impl Sink for Seen {
     }
 }
 
-pub(crate) const FEW: Limits = Limits { arguments: 3, depth: 3, files: 1, unclear_files: false };
+pub(crate) const FEW: BodyLimits = BodyLimits { arguments: 3, depth: 3, files: 1, unclear_files: false };
 
 #[test]
 fn json_values_are_under_their_paths() {
@@ -76,11 +83,11 @@ fn json_values_are_under_their_paths() {
     ];
     for (body, expected) in cases {
         let mut seen = Seen::default();
-        json(body.as_bytes(), true, &Limits::default(), &mut seen).unwrap();
+        json(body.as_bytes(), true, &BodyLimits::default(), &mut seen).unwrap();
         assert_eq!(seen.0, *expected, "{body}");
     }
     let mut seen = Seen::default();
-    json(format!("[{}0]", "1,".repeat(120)).as_bytes(), true, &Limits::default(), &mut seen).unwrap();
+    json(format!("[{}0]", "1,".repeat(120)).as_bytes(), true, &BodyLimits::default(), &mut seen).unwrap();
     assert_eq!((seen.0[10].as_str(), seen.0[120].as_str()), ("json.array_10=1", "json.array_120=0"));
 }
 
@@ -139,15 +146,15 @@ fn json_that_is_none_is_an_error_with_its_place() {
 fn a_part_of_a_document_is_taken_as_far_as_it_goes() {
     for cut in [&b"[1,2,"[..], b"[1,2,\"abc", b"[1,2,\"a\xc3", b"[1,2,{\"a", b"[1,2"] {
         let mut seen = Seen::default();
-        assert_eq!(json(cut, false, &Limits::default(), &mut seen), Ok(()), "{}", text(cut));
+        assert_eq!(json(cut, false, &BodyLimits::default(), &mut seen), Ok(()), "{}", text(cut));
         assert_eq!(seen.0, ["json.array_0=1", "json.array_1=2"]);
     }
-    assert!(json(b"[1,}", false, &Limits::default(), &mut Seen::default()).is_err());
+    assert!(json(b"[1,}", false, &BodyLimits::default(), &mut Seen::default()).is_err());
     for cut in
         ["<a x='1'>t<b", "<a x='1'>t</", "<a x='1'>t<!-- x", "<a x='1'>t<b y='", "<a x='1'>t<![CDATA[u"]
     {
         let mut seen = Seen::default();
-        assert_eq!(xml(cut.as_bytes(), false, false, &Limits::default(), &mut seen), Ok(()), "{cut}");
+        assert_eq!(xml(cut.as_bytes(), false, false, &BodyLimits::default(), &mut seen), Ok(()), "{cut}");
         assert_eq!(seen.0, ["attribute 1", "text t"], "{cut}");
     }
 }
@@ -176,7 +183,7 @@ fn xml_is_texts_and_attributes() {
     ];
     for (body, expected) in cases {
         let mut seen = Seen::default();
-        assert_eq!(xml(body.as_bytes(), true, false, &Limits::default(), &mut seen), Ok(()), "{body}");
+        assert_eq!(xml(body.as_bytes(), true, false, &BodyLimits::default(), &mut seen), Ok(()), "{body}");
         assert_eq!(seen.0, *expected, "{body}");
     }
 }
@@ -184,7 +191,8 @@ fn xml_is_texts_and_attributes() {
 #[test]
 fn xml_elements_are_arguments_where_asked_for() {
     let mut seen = Seen::default();
-    xml(b"<a>x<b>1&amp;2</b><c/>y<d><e>3</e></d></a>", true, true, &Limits::default(), &mut seen).unwrap();
+    xml(b"<a>x<b>1&amp;2</b><c/>y<d><e>3</e></d></a>", true, true, &BodyLimits::default(), &mut seen)
+        .unwrap();
     let arguments: Vec<_> = seen.0.iter().filter(|line| line.starts_with("xml")).collect();
     assert_eq!(arguments, ["xml.a.b=1&2", "xml.a.c=", "xml.a.d.e=3"]);
 }
@@ -257,12 +265,12 @@ fn nothing_in_a_document_type_hides_what_comes_behind_it() {
     ];
     for (body, expected) in cases {
         let mut seen = Seen::default();
-        assert_eq!(xml(body.as_bytes(), true, false, &Limits::default(), &mut seen), Ok(()), "{body}");
+        assert_eq!(xml(body.as_bytes(), true, false, &BodyLimits::default(), &mut seen), Ok(()), "{body}");
         assert_eq!(seen.0, *expected, "{body}");
     }
     let outside =
         "<!DOCTYPE a [<?x ]><a/><!-- ?><!ENTITY e SYSTEM \"file:///etc/passwd\">]><a>&e;</a><!-- -->";
-    assert!(xml(outside.as_bytes(), true, false, &Limits::default(), &mut Seen::default()).is_err());
+    assert!(xml(outside.as_bytes(), true, false, &BodyLimits::default(), &mut Seen::default()).is_err());
 }
 
 /// The second byte of a character in these charsets may end markup: a comment here would be text for others.
@@ -274,7 +282,7 @@ fn xml_in_letters_whose_second_half_is_ascii_is_an_error() {
         let mut body = format!("<?xml version=\"1.0\" encoding=\"{name}\"?><a><![CDATA[").into_bytes();
         body.extend_from_slice(b"\x81]]><!-- ' OR 1=1 -- -->]]></a>");
         let error =
-            xml(&body, true, false, &Limits::default(), &mut Seen::default()).unwrap_err().to_string();
+            xml(&body, true, false, &BodyLimits::default(), &mut Seen::default()).unwrap_err().to_string();
         assert!(error.contains("an encoding that is not known here"), "{name}: {error}");
     }
 }
@@ -286,7 +294,7 @@ type Flag = fn(&Multipart) -> bool;
 
 fn form(body: &str) -> (Multipart, Vec<String>) {
     let mut seen = Seen::default();
-    let outcome = multipart(TYPE, body.as_bytes(), true, &Limits::default(), &mut seen);
+    let outcome = multipart(TYPE, body.as_bytes(), true, &BodyLimits::default(), &mut seen);
     (outcome, seen.0)
 }
 
@@ -326,7 +334,7 @@ fn multipart_forms_are_arguments_and_files() {
 #[test]
 fn files_that_are_texts_to_some() {
     let seen = |header: &str, unclear_files| {
-        let limits = Limits { unclear_files, ..Limits::default() };
+        let limits = BodyLimits { unclear_files, ..BodyLimits::default() };
         let mut seen = Seen::default();
         let body = format!("--B\r\nContent-Disposition: form-data; {header}\r\n\r\n1\r\n--B--\r\n");
         let outcome = multipart(TYPE, body.as_bytes(), true, &limits, &mut seen);
@@ -448,7 +456,8 @@ fn what_is_in_a_wrong_part_is_not_hidden() {
 fn a_form_that_was_cut_has_no_error() {
     let body = part("name=a", "123");
     let mut seen = Seen::default();
-    let outcome = multipart(TYPE, &body.as_bytes()[..body.len() - 3], false, &Limits::default(), &mut seen);
+    let outcome =
+        multipart(TYPE, &body.as_bytes()[..body.len() - 3], false, &BodyLimits::default(), &mut seen);
     assert!(!outcome.strict_error(), "{outcome:?}");
     assert_eq!(seen.0.last().unwrap(), "a=12");
 }
@@ -472,7 +481,7 @@ fn boundaries_come_from_the_content_type() {
     ];
     for (content_type, flag) in good {
         let mut seen = Seen::default();
-        let outcome = multipart(content_type.as_bytes(), &body, true, &Limits::default(), &mut seen);
+        let outcome = multipart(content_type.as_bytes(), &body, true, &BodyLimits::default(), &mut seen);
         assert!(flag(&outcome), "{content_type}: {outcome:?}");
         assert_eq!(seen.0.last().unwrap(), "a=1", "{content_type}");
     }
@@ -506,12 +515,12 @@ fn boundaries_come_from_the_content_type() {
     ];
     for (content_type, what) in bad {
         let outcome =
-            multipart(content_type.as_bytes(), &body, true, &Limits::default(), &mut Seen::default());
+            multipart(content_type.as_bytes(), &body, true, &BodyLimits::default(), &mut Seen::default());
         let error = outcome.error.expect(content_type).to_string();
         assert!(error.contains(what), "{content_type}: {error}");
     }
     let long = [TYPE, &b"x".repeat(2000)].concat();
-    assert!(multipart(&long, &body, true, &Limits::default(), &mut Seen::default()).error.is_some());
+    assert!(multipart(&long, &body, true, &BodyLimits::default(), &mut Seen::default()).error.is_some());
 }
 
 fn values() -> impl Strategy<Value = serde_json::Value> {
@@ -561,7 +570,7 @@ proptest! {
     fn json_is_read_as_it_was_written(value in values(), pretty in any::<bool>()) {
         let body = if pretty { serde_json::to_vec_pretty(&value) } else { serde_json::to_vec(&value) };
         let mut seen = Seen::default();
-        json(&body.expect("a document"), true, &Limits::default(), &mut seen).expect("a document");
+        json(&body.expect("a document"), true, &BodyLimits::default(), &mut seen).expect("a document");
         let mut wanted = Vec::new();
         expected("json", &value, &mut wanted);
         prop_assert_eq!(seen.0, wanted);
@@ -570,7 +579,7 @@ proptest! {
     /// Accepts the documents that another crate accepts, and refuses those that it refuses.
     #[test]
     fn json_is_what_another_crate_takes_for_it(body in "[\\[\\]{}:,\"a1.eE+\\-0 \\\\untrlfs]{0,12}") {
-        let ours = json(body.as_bytes(), true, &Limits::default(), &mut Seen::default());
+        let ours = json(body.as_bytes(), true, &BodyLimits::default(), &mut Seen::default());
         // That crate checks the range of numbers; ours does not.
         let theirs = serde_json::from_str::<serde_json::Value>(&body);
         let range = theirs.as_ref().is_err_and(|error| error.to_string().contains("out of range"));

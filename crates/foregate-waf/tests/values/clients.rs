@@ -1,6 +1,6 @@
 //! Forms as the HTTP libraries that are used most write them: types, boundaries, headers of parts, ends of bodies.
 
-use foregate_waf::body::{Limits, multipart};
+use foregate_waf::body::{BodyLimits, multipart};
 
 use crate::body::Seen;
 
@@ -97,7 +97,7 @@ fn forms_of_real_clients_are_read() {
     for (client, kind, boundary, pattern, names) in FORMS {
         let body = body(boundary, pattern);
         let mut seen = Seen::default();
-        let outcome = multipart(kind.as_bytes(), body.as_bytes(), true, &Limits::default(), &mut seen);
+        let outcome = multipart(kind.as_bytes(), body.as_bytes(), true, &BodyLimits::default(), &mut seen);
         assert!(!outcome.strict_error() && !outcome.over_limit, "{client}: {outcome:?}");
         let read: Vec<_> = seen.0.iter().filter_map(|line| line.strip_prefix("name ")).collect();
         assert_eq!(read, *names, "{client}");

@@ -1,6 +1,6 @@
 //! JSON of readers that are less strict than the standard.
 
-use foregate_waf::body::{Documents, Limits};
+use foregate_waf::body::{BodyLimits, Documents};
 
 use super::body::{Seen, json, text};
 
@@ -66,7 +66,7 @@ fn json_of_less_strict_readers_is_seen() {
         b"[\0\0\0\"\0\0\0e\0\0\0v\0\0\0i\0\0\0l\0\0\0\"\0\0\0]\0\0\0",
     ] {
         let mut seen = Seen::default();
-        let outcome = json(body, true, &Limits::default(), &mut seen);
+        let outcome = json(body, true, &BodyLimits::default(), &mut seen);
         assert!(seen.0.iter().any(|line| line.contains("evil")), "{}: {:?}", text(body), seen.0);
         assert!(outcome.is_err_and(|error| !error.is_limit()), "{}", text(body));
     }
@@ -82,7 +82,7 @@ fn json_of_less_strict_readers_is_seen() {
         (b"'tis the season', they said, and went", 1),
     ] {
         let mut seen = Seen::default();
-        assert!(json(body, true, &Limits::default(), &mut seen).is_err());
+        assert!(json(body, true, &BodyLimits::default(), &mut seen).is_err());
         assert!(seen.0.len() <= most, "{}: {:?}", text(body), seen.0);
     }
 }
@@ -91,16 +91,21 @@ fn json_of_less_strict_readers_is_seen() {
 #[test]
 fn marks_and_several_documents() {
     let mut seen = Seen::default();
-    json(b"\xef\xbb\xbf{\"a\":1}", true, &Limits::default(), &mut seen).unwrap();
+    json(b"\xef\xbb\xbf{\"a\":1}", true, &BodyLimits::default(), &mut seen).unwrap();
     assert_eq!(seen.0, ["json.a=1"]);
     for body in [&b"{\"a\":1}\n[2]\n3\n"[..], b"\x1e{\"a\":1}\n\x1e[2]\n\x1e3\n", b"{\"a\":1}[2]3"] {
         let mut seen = Seen::default();
-        foregate_waf::body::json(body, Documents::Many, true, &Limits::default(), &mut seen).unwrap();
+        foregate_waf::body::json(body, Documents::Many, true, &BodyLimits::default(), &mut seen).unwrap();
         assert_eq!(seen.0, ["json.a=1", "json.array_0=2", "json=3"]);
     }
     for body in [&b"{\"a\":1}\n{\"b\""[..], b"{}\nevil", b"[1],[2]"] {
-        let outcome =
-            foregate_waf::body::json(body, Documents::Many, true, &Limits::default(), &mut Seen::default());
+        let outcome = foregate_waf::body::json(
+            body,
+            Documents::Many,
+            true,
+            &BodyLimits::default(),
+            &mut Seen::default(),
+        );
         assert!(outcome.is_err(), "{}", text(body));
     }
 }

@@ -1,6 +1,6 @@
 //! `application/x-www-form-urlencoded`.
 
-use foregate_waf::body::{Limits, urlencoded};
+use foregate_waf::body::{BodyLimits, urlencoded};
 
 use crate::body::{FEW, Seen};
 
@@ -24,7 +24,7 @@ fn forms_are_names_and_values() {
     ];
     for (body, expected, invalid) in cases {
         let mut seen = Seen::default();
-        let outcome = urlencoded(body.as_bytes(), b'&', &Limits::default(), &mut seen);
+        let outcome = urlencoded(body.as_bytes(), b'&', &BodyLimits::default(), &mut seen);
         assert_eq!(seen.0, *expected, "{body}");
         assert_eq!((outcome.invalid_encoding, outcome.over_limit), (*invalid, false), "{body}");
     }

@@ -1,6 +1,6 @@
 //! Parts of bodies: where they end, and what is in them by their types.
 
-use foregate_waf::body::{Limits, multipart};
+use foregate_waf::body::{BodyLimits, multipart};
 
 use super::body::{FEW, Seen, TYPE, part};
 
@@ -11,7 +11,7 @@ fn boundaries_that_end_earlier_for_some() {
         let kind = format!("multipart/form-data; boundary={boundary}");
         let body = body.replace("--B", &format!("--{boundary}"));
         let mut seen = Seen::default();
-        let outcome = multipart(kind.as_bytes(), body.as_bytes(), true, &Limits::default(), &mut seen);
+        let outcome = multipart(kind.as_bytes(), body.as_bytes(), true, &BodyLimits::default(), &mut seen);
         (outcome.strict_error(), seen.0.last().cloned())
     };
     for boundary in ["x/y", "x:y", "x=y", "x?y", "x,y", "----=_Part_1_2.3", "=x", "a/b:c=d"] {
@@ -45,7 +45,7 @@ fn boundaries_that_end_earlier_for_some() {
 fn parts_are_read_as_their_types() {
     let seen = |kind: &str, body: String| {
         let mut seen = Seen::default();
-        let outcome = multipart(kind.as_bytes(), body.as_bytes(), true, &Limits::default(), &mut seen);
+        let outcome = multipart(kind.as_bytes(), body.as_bytes(), true, &BodyLimits::default(), &mut seen);
         let seen: Vec<_> = seen
             .0
             .into_iter()

@@ -22,7 +22,7 @@ pub(super) enum Cache {
 
 /// The process that is asked.
 #[derive(Debug, Args)]
-struct Running {
+struct RunningProxy {
     #[command(flatten)]
     file: ConfigFile,
     /// The admin socket [default: the one that the configuration names]
@@ -40,7 +40,7 @@ pub(super) struct Purge {
     #[arg(long)]
     soft: bool,
     #[command(flatten)]
-    running: Running,
+    running: RunningProxy,
 }
 
 /// The responses that are purged.
@@ -64,7 +64,7 @@ struct What {
 #[derive(Debug, Args)]
 pub(super) struct Stat {
     #[command(flatten)]
-    running: Running,
+    running: RunningProxy,
 }
 
 #[derive(Debug, Args)]
@@ -76,7 +76,7 @@ pub(super) struct Get {
     #[arg(long = "header", short = 'H', value_name = "NAME: VALUE")]
     headers: Vec<String>,
     #[command(flatten)]
-    running: Running,
+    running: RunningProxy,
 }
 
 impl Cache {
@@ -98,7 +98,7 @@ impl Cache {
     }
 }
 
-impl Running {
+impl RunningProxy {
     fn ask(&self, request: &Value, show: impl FnOnce(&Value) -> String) -> Outcome {
         let json = self.output.json;
         let answer = match ask_process(&self.file, self.admin.as_deref(), request, json) {

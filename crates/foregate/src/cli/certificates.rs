@@ -24,7 +24,7 @@ const SECONDS_PER_DAY: i64 = 86_400;
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Certificates {
     #[command(subcommand)]
-    verb: Option<Verb>,
+    verb: Option<CertificatesVerb>,
     #[command(flatten)]
     file: ConfigFile,
     /// The admin socket [default: the one that the configuration names]
@@ -35,7 +35,7 @@ pub(super) struct Certificates {
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum CertificatesVerb {
     /// Print the root certificate of the internal authority, which clients must trust
     Root(Root),
 }
@@ -55,7 +55,7 @@ struct Root {
 
 impl Certificates {
     pub(super) fn run(&self) -> Outcome {
-        if let Some(Verb::Root(root)) = &self.verb {
+        if let Some(CertificatesVerb::Root(root)) = &self.verb {
             return root.run();
         }
         let json = self.output.json;

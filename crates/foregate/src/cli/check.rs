@@ -25,7 +25,7 @@ pub(super) struct Check {
 
 /// The counts of a configuration.
 #[derive(Debug, Serialize)]
-struct Counts {
+struct ConfigurationCounts {
     ok: bool,
     file: String,
     listeners: usize,
@@ -39,7 +39,7 @@ struct Counts {
 #[derive(Serialize)]
 struct Taken<'w> {
     #[serde(flatten)]
-    counts: Counts,
+    counts: ConfigurationCounts,
     warnings: Vec<Shown<'w>>,
 }
 
@@ -64,7 +64,8 @@ impl Check {
                     if !warnings.is_empty() {
                         complain(&warnings);
                     }
-                    let Counts { file, listeners, upstreams, servers, sites, routes, .. } = counts;
+                    let ConfigurationCounts { file, listeners, upstreams, servers, sites, routes, .. } =
+                        counts;
                     let servers = counted(servers, "server");
                     print(&format!(
                         "{file} is fine: {}, {} with {servers}, {}, {}\n",
@@ -99,11 +100,11 @@ fn warn_on_stderr() {
 }
 
 /// Counts the nodes in the files: `:80` is two sockets, and equal routes are one in memory.
-fn count(settings: &Settings, tree: &Tree, file: String) -> Counts {
+fn count(settings: &Settings, tree: &Tree, file: String) -> ConfigurationCounts {
     let roots = tree.roots();
     let named = |name: &'static str| roots.iter().filter(move |item| item.node.name() == name);
     let routes = |site: &Item<'_>| site.children().iter().filter(|item| item.node.name() == "route").count();
-    Counts {
+    ConfigurationCounts {
         ok: true,
         file,
         listeners: named("listen").count(),

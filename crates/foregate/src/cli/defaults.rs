@@ -8,7 +8,7 @@ use crate::config::schema::{self, Key};
 
 /// One key, or one of its properties, for machines.
 #[derive(Debug, Serialize)]
-struct Shown {
+struct DefaultKey {
     /// With those around it; a property ends with `=`.
     key: String,
     usage: &'static str,
@@ -22,7 +22,7 @@ pub(super) fn show(pipeline: &Pipeline, json: bool) {
     let mut shown = Vec::new();
     let mut add = |path: &schema::Path, key: &'static Key, module| {
         let (name, default) = (path.join(" "), default(key));
-        let props = key.props.iter().map(|prop| Shown {
+        let props = key.props.iter().map(|prop| DefaultKey {
             key: format!("{name} {}=", prop.name),
             usage: prop.usage,
             default: prop.default,
@@ -30,7 +30,7 @@ pub(super) fn show(pipeline: &Pipeline, json: bool) {
             module,
         });
         let props: Vec<_> = props.collect();
-        shown.push(Shown { key: name, usage: key.usage, default, about: key.about, module });
+        shown.push(DefaultKey { key: name, usage: key.usage, default, about: key.about, module });
         shown.extend(props);
     };
     schema::walk(&mut |path, key| add(path, key, false));
@@ -41,7 +41,7 @@ pub(super) fn show(pipeline: &Pipeline, json: bool) {
     }
     let width = shown.iter().map(|shown| shown.key.len()).max().unwrap_or_default();
     let mut text = String::new();
-    for Shown { key, default, .. } in &shown {
+    for DefaultKey { key, default, .. } in &shown {
         let default = if default.is_empty() { "-" } else { default };
         text.push_str(&format!("{key:width$}  {default}\n"));
     }

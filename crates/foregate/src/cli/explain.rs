@@ -9,7 +9,7 @@ use foregate_config::{Item, Problems, Tree, turns_off};
 use foregate_module::{ChooseUpstream, Decl, Output, PhaseId, Pipeline, Plan};
 use foregate_proxy::configuration::Settings;
 use foregate_proxy::routing::{HostId, HostMatch, HostPattern};
-use foregate_proxy::settings::{Action, Listen, ListenAddress, Route, RouteConditions, Upstream};
+use foregate_proxy::settings::{Action, Listen, ListenAddress, Route, RouteConditions, UpstreamSettings};
 use foregate_wire::{
     Authority, Method, Scheme, Slashes, Target, TargetForm, normalize_path, parse_authority,
 };
@@ -30,7 +30,7 @@ pub(super) struct Explain {
 
 /// The treatment of a request, with reasons.
 #[derive(Debug, Default, Serialize)]
-struct Explanation {
+struct RequestExplanation {
     /// Listeners of the URL's scheme and port.
     listeners: Vec<String>,
     host: String,
@@ -115,7 +115,7 @@ impl Explain {
     }
 }
 
-fn explain(settings: &Settings, url: &str) -> Result<Explanation, String> {
+fn explain(settings: &Settings, url: &str) -> Result<RequestExplanation, String> {
     let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
     let target = Target::parse(&Method::Get, url.as_bytes()).map_err(|error| error.to_string())?;
     let TargetForm::Absolute { scheme, authority } = target.form else {
@@ -123,10 +123,10 @@ fn explain(settings: &Settings, url: &str) -> Result<Explanation, String> {
     };
     let mut host = String::new();
     let authority = parse_authority(authority, &mut host).map_err(|error| error.to_string())?;
-    let mut explanation = Explanation {
+    let mut explanation = RequestExplanation {
         listeners: listeners(settings, scheme, &authority),
         host: authority.host.to_owned(),
-        ..Explanation::default()
+        ..RequestExplanation::default()
     };
     let listener = settings.listeners.iter().find(fits(scheme, &authority));
     let site = match listener {
@@ -150,9 +150,10 @@ fn explain(settings: &Settings, url: &str) -> Result<Explanation, String> {
         let refused =
             "refused with 421: the site asks for client certificates, which there are none of in the clear";
         let reached = std::mem::take(&mut explanation);
-        let Explanation { listeners, host, site, site_because, path, client_certificate, .. } = reached;
+        let RequestExplanation { listeners, host, site, site_because, path, client_certificate, .. } =
+            reached;
         let route_because = refused.into();
-        explanation = Explanation {
+        explanation = RequestExplanation {
             listeners,
             host,
             site,
@@ -160,7 +161,7 @@ fn explain(settings: &Settings, url: &str) -> Result<Explanation, String> {
             path,
             client_certificate,
             route_because,
-            ..Explanation::default()
+            ..RequestExplanation::default()
         };
     }
     Ok(explanation)
@@ -185,7 +186,7 @@ fn explain_route(
     settings: &Settings,
     site: HostId,
     path: &[u8],
-    explanation: &mut Explanation,
+    explanation: &mut RequestExplanation,
 ) -> Result<(), String> {
     let slashes = if settings.sites.keeps_slashes(site) { Slashes::Keep } else { Slashes::Merge };
     let mut normal = Vec::new();
@@ -224,7 +225,7 @@ fn explain_route(
 
 /// A route that answers where its conditions hold.
 fn conditional_route(settings: &Settings, conditions: &RouteConditions, route: &Route) -> Conditional {
-    let mut explanation = Explanation::default();
+    let mut explanation = RequestExplanation::default();
     explain_action(settings, route, &mut explanation);
     Conditional {
         route: route.pattern.to_string(),
@@ -233,7 +234,7 @@ fn conditional_route(settings: &Settings, conditions: &RouteConditions, route: &
     }
 }
 
-fn explain_action(settings: &Settings, route: &Route, explanation: &mut Explanation) {
+fn explain_action(settings: &Settings, route: &Route, explanation: &mut RequestExplanation) {
     match &route.action {
         Action::Respond(response) => explanation.answer = Some(format!("respond {}", response.status)),
         Action::Proxy(index) => {
@@ -266,7 +267,7 @@ fn explain_action(settings: &Settings, route: &Route, explanation: &mut Explanat
     }
 }
 
-fn explain_upstream(upstream: &Upstream, explanation: &mut Explanation) {
+fn explain_upstream(upstream: &UpstreamSettings, explanation: &mut RequestExplanation) {
     explanation.upstream = Some(upstream.name.to_string());
     explanation.servers = upstream.servers.iter().map(explain_servers::server).collect();
     explanation.choice = explain_servers::choice(upstream);
@@ -296,7 +297,7 @@ fn may_choose(step: &Decl) -> bool {
 }
 
 /// Finds the lines of the keys in the file, which has been read once already: the settings do not hold them.
-fn find_places(path: &Path, explanation: &mut Explanation, pipeline: &Pipeline) {
+fn find_places(path: &Path, explanation: &mut RequestExplanation, pipeline: &Pipeline) {
     let tree = Tree::read(path, &mut Problems::default());
     let first = |item: &Item<'_>| item.node.entries().next().map(|entry| entry.text().to_owned());
     let roots = tree.roots();
@@ -348,8 +349,8 @@ fn steps(pipeline: &Pipeline, plan: &Plan) -> Vec<PlannedStep> {
     planned.filter_map(step).collect()
 }
 
-fn text(explanation: &Explanation) -> String {
-    let Explanation {
+fn text(explanation: &RequestExplanation) -> String {
+    let RequestExplanation {
         listeners,
         host,
         site,

@@ -1,10 +1,10 @@
 //! How a server is chosen, for `foregate explain`.
 
 use foregate_config::value::show_duration;
-use foregate_proxy::settings::{Balance, HashBy, HealthCheck, Probe, Server, Upstream};
+use foregate_proxy::settings::{Balance, HashBy, HealthCheck, Probe, ServerSettings, UpstreamSettings};
 
 /// A server with its properties, as they are configured.
-pub(super) fn server(server: &Server) -> String {
+pub(super) fn server(server: &ServerSettings) -> String {
     let mut text = server.address.to_string();
     if server.weight != 1 {
         text.push_str(&format!(" weight={}", server.weight));
@@ -29,7 +29,7 @@ pub(super) fn server(server: &Server) -> String {
 }
 
 /// Sentences on the choice of a server, in the order in which they apply.
-pub(super) fn choice(upstream: &Upstream) -> Vec<String> {
+pub(super) fn choice(upstream: &UpstreamSettings) -> Vec<String> {
     let mut choice = Vec::new();
     if upstream.servers.len() > 1 {
         if let Some(sticky) = &upstream.sticky {

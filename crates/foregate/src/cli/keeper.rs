@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use foregate_acme::Keeper;
 use foregate_proxy::configuration::Settings;
-use foregate_proxy::server::Source;
+use foregate_proxy::server::SettingsSource;
 use foregate_proxy::settings::automatic::Automatic;
 use foregate_proxy::tls::CertificateKeeper;
 use parking_lot::Mutex;
 
 /// A source of configurations with the keeper of their certificates.
 pub(super) struct WithKeeper {
-    source: Arc<dyn Source>,
+    source: Arc<dyn SettingsSource>,
     keeper: Arc<Keeper>,
     /// What the configuration that was read last says about certificates.
     read: Mutex<Option<Arc<Automatic>>>,
@@ -21,7 +21,7 @@ impl WithKeeper {
     /// # Errors
     ///
     /// Certificates cannot be stored.
-    pub(super) fn new(source: Arc<dyn Source>, settings: &Settings) -> Result<Self, String> {
+    pub(super) fn new(source: Arc<dyn SettingsSource>, settings: &Settings) -> Result<Self, String> {
         let this = Self { source, keeper: Arc::new(Keeper::new()), read: Mutex::default() };
         this.prepare(settings)?;
         Ok(this)
@@ -42,7 +42,7 @@ impl WithKeeper {
     }
 }
 
-impl Source for WithKeeper {
+impl SettingsSource for WithKeeper {
     fn read(&self) -> Result<Settings, String> {
         let settings = self.source.read()?;
         self.prepare(&settings)?;

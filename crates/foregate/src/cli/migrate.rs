@@ -16,11 +16,11 @@ const BAR: u64 = 40;
 #[derive(Debug, Subcommand)]
 pub(super) enum Migrate {
     /// Show the shares of requests that are served here and that fall back, over time, and the routes that fall back most
-    Status(Status),
+    Status(MigrationStatus),
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Status {
+pub(super) struct MigrationStatus {
     #[command(flatten)]
     file: ConfigFile,
     /// The admin socket [default: the one that the configuration names]
@@ -32,7 +32,7 @@ pub(super) struct Status {
 
 impl Migrate {
     pub(super) fn run(&self) -> Outcome {
-        let Self::Status(Status { file, admin, output }) = self;
+        let Self::Status(MigrationStatus { file, admin, output }) = self;
         let request = json!({ "verb": "migrate" });
         let answer = match ask_process(file, admin.as_deref(), &request, output.json) {
             Ok(answer) => answer,

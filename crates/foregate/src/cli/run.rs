@@ -9,7 +9,7 @@ use crate::config::{self, Domains, Refused, Texts};
 use clap::Args;
 use foregate_module::Pipeline;
 use foregate_proxy::configuration::Settings;
-use foregate_proxy::server::{Source, Supervised};
+use foregate_proxy::server::{SettingsSource, Supervised};
 use foregate_supervisor::{ADOPTING_VARIABLE, Options, SERVING_VARIABLE};
 use parking_lot::Mutex;
 use tracing_subscriber::EnvFilter;
@@ -185,7 +185,7 @@ impl Files {
     }
 }
 
-impl Source for Files {
+impl SettingsSource for Files {
     fn read(&self) -> Result<Settings, String> {
         // At the start it may be a pipe. A reload would wait for its writer, and block later reloads.
         if std::fs::metadata(&self.path).is_ok_and(|found| !found.is_file()) {
@@ -238,7 +238,7 @@ fn supervise(path: &Path) -> Outcome {
 
 fn serve(
     settings: Settings,
-    source: Arc<dyn Source>,
+    source: Arc<dyn SettingsSource>,
     if_taken: Option<String>,
     supervised: Option<Supervised>,
 ) -> Outcome {

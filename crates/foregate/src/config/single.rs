@@ -9,7 +9,8 @@ use foregate_proxy::address::ServerAddress;
 use foregate_proxy::configuration::Settings;
 use foregate_proxy::routing::SiteTableBuilder;
 use foregate_proxy::settings::{
-    Action, Files, FollowLinks, Listen, Route, RoutePlan, Server, Upstream, UpstreamProtocol, UpstreamTls,
+    Action, Files, FollowLinks, Listen, Route, RoutePlan, ServerSettings, UpstreamProtocol, UpstreamSettings,
+    UpstreamTls,
 };
 
 use super::decode::{listen_addresses, look_at_folder};
@@ -106,7 +107,7 @@ pub(super) fn listeners(listen: &[String]) -> Result<Vec<Listen>, SingleError> {
 }
 
 /// The upstream with these servers, if there are any.
-fn upstream(to: &[String]) -> Result<Option<Upstream>, SingleError> {
+fn upstream(to: &[String]) -> Result<Option<UpstreamSettings>, SingleError> {
     if to.is_empty() {
         return Ok(None);
     }
@@ -115,12 +116,12 @@ fn upstream(to: &[String]) -> Result<Option<Upstream>, SingleError> {
     for url in to {
         let (scheme, address) = origin(url).ok_or_else(|| SingleError::Origin(url.clone()))?;
         schemes.push(scheme);
-        servers.push(Server::new(address));
+        servers.push(ServerSettings::new(address));
     }
     if schemes.windows(2).any(|pair| pair[0] != pair[1]) {
         return Err(SingleError::Schemes);
     }
-    let mut upstream = Upstream::new("origin", servers);
+    let mut upstream = UpstreamSettings::new("origin", servers);
     match schemes.first() {
         Some(&"https") => {
             upstream.tls = Some(UpstreamTls::default());

@@ -199,6 +199,32 @@ fn rooms_of_the_proxy_use_lower_rooms_alone() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// A name that a search or a message of the compiler shows must mean one type.
+#[test]
+fn names_of_types_are_unique_in_their_crate() {
+    let mut wrong = Vec::new();
+    let mut all = 0;
+    for package in &packages() {
+        let folder = Path::new(package["manifest_path"].as_str().unwrap()).with_file_name("src");
+        if !fs::exists(&folder).unwrap() {
+            continue;
+        }
+        let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for source in Source::all(&folder) {
+            for (name, line) in &source.types {
+                let place = format!("{}:{line}", source.file.display());
+                places.entry(name.clone()).or_default().push(place);
+            }
+        }
+        all += places.len();
+        for (name_of_type, places) in places.iter().filter(|(_, places)| places.len() > 1) {
+            wrong.push(format!("{} defines {name_of_type} in {}", name(package), places.join(", ")));
+        }
+    }
+    assert!(all > 1000, "only {all} types were found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn circles_of_files_are_small() {
     let mut wrong = Vec::new();
@@ -254,6 +280,7 @@ fn circles_are_found() {
         file: module.into(),
         module: vec![module.to_owned()],
         paths: paths.iter().map(|path| (path.split("::").map(str::to_owned).collect(), 1)).collect(),
+        types: Vec::new(),
     };
     let sources =
         [source("a", &["b::Item"]), source("b", &["c"]), source("c", &["a::x::y", "c"]), source("d", &["a"])];

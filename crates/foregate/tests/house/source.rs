@@ -15,6 +15,8 @@ pub struct Source {
     pub module: Vec<String>,
     /// The paths of the crate that it names, from the crate's root, with their lines.
     pub paths: Vec<(Vec<String>, usize)>,
+    /// The types and traits that it defines, with their lines.
+    pub types: Vec<(String, usize)>,
 }
 
 /// A word, `::`, or one character of punctuation, with its line.
@@ -34,11 +36,34 @@ impl Source {
             tests.extend(test_modules.into_iter().map(|name| [&module[..], &[name]].concat()));
             let paths = paths(&tokens, module, |path| modules.iter().any(|module| module == path));
             let file = file.strip_prefix(folder).unwrap().to_owned();
-            read.push(Self { file, module: module.clone(), paths });
+            read.push(Self { file, module: module.clone(), paths, types: types(&tokens) });
         }
         read.retain(|source| !tests.iter().any(|test| source.module.starts_with(test)));
         read
     }
+}
+
+/// The names of types and traits that are defined. Associated types belong to their trait and are left out.
+fn types(tokens: &[Token]) -> Vec<(String, usize)> {
+    let mut modules = Vec::new();
+    let mut types = Vec::new();
+    for (at, (word, line)) in tokens.iter().enumerate() {
+        match &**word {
+            "{" => modules.push(at >= 2 && tokens[at - 2].0 == "mod"),
+            "}" => drop(modules.pop()),
+            "struct" | "enum" | "trait" => types.extend(defined(tokens.get(at + 1), *line)),
+            "type" if modules.iter().all(|module| *module) => {
+                types.extend(defined(tokens.get(at + 1), *line));
+            }
+            _ => {}
+        }
+    }
+    types
+}
+
+fn defined(name: Option<&Token>, line: usize) -> Option<(String, usize)> {
+    let (name, _) = name?;
+    name.starts_with(|first: char| first.is_ascii_uppercase()).then(|| (name.clone(), line))
 }
 
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
@@ -346,5 +371,14 @@ mod tests {
     #[test]
     fn files_for_tests_are_known() {
         assert_eq!(without_tests(&tokens("#[cfg(test)] pub(crate) mod tests; mod other;")).1, ["tests"]);
+    }
+
+    #[test]
+    fn types_are_found_without_associated_ones() {
+        let text = "pub struct A; mod m { enum B { T } type C = A; } impl D for A { type E = A; }
+            trait D { type E; } #[cfg(test)] mod tests { struct F; } macro_rules! g { () => { struct $name; } }";
+        let names: Vec<_> =
+            types(&without_tests(&tokens(text)).0).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["A", "B", "C", "D"]);
     }
 }

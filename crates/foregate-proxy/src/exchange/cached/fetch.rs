@@ -17,11 +17,11 @@ use super::{answer, serve, strip_prefix, write_status};
 use crate::cache::{Fill, Handed, stated_length};
 use crate::counters::cache::CacheOutcome;
 use crate::error::Error;
-use crate::exchange::reply::Source;
+use crate::exchange::reply::BodySource;
 use crate::exchange::shape::shape_or_send;
-use crate::exchange::{Exchange, Next, Step, ask, prepare};
+use crate::exchange::{Exchange, Step, StepResult, ask, prepare};
 use crate::link::{CachedLink, Link, StoredBody};
-use crate::settings::Cache;
+use crate::settings::CacheSettings;
 use crate::upstream::Origin;
 
 /// Interim responses that wait for their client. Further ones are left out.
@@ -72,9 +72,9 @@ impl Wanted {
     pub async fn fetch(
         mut self,
         exchange: &mut Exchange<'_>,
-        settings: &Arc<Cache>,
+        settings: &Arc<CacheSettings>,
         upstream: usize,
-    ) -> Next {
+    ) -> StepResult {
         for _ in 0..ROUNDS {
             let cache = &exchange.proxy.cache;
             let joined =
@@ -130,7 +130,7 @@ impl Wanted {
     async fn lead(
         &mut self,
         exchange: &mut Exchange<'_>,
-        settings: &Arc<Cache>,
+        settings: &Arc<CacheSettings>,
         upstream: usize,
         lead: Lead,
     ) -> Result<Result<(Follow, Option<mpsc::Receiver<Handed>>), Step>, crate::exchange::modules::Ended> {
@@ -167,7 +167,7 @@ impl Wanted {
     async fn follow(
         &mut self,
         exchange: &mut Exchange<'_>,
-        settings: &Arc<Cache>,
+        settings: &Arc<CacheSettings>,
         upstream: usize,
         mut follow: Follow,
         mut hand: Option<mpsc::Receiver<Handed>>,
@@ -251,12 +251,12 @@ impl Wanted {
         if self.prepared { Step::Ask } else { Step::Prepare(upstream) }
     }
 
-    fn serve(&mut self, exchange: &mut Exchange<'_>, settings: &Cache, object: &Arc<Object>) -> Step {
+    fn serve(&mut self, exchange: &mut Exchange<'_>, settings: &CacheSettings, object: &Arc<Object>) -> Step {
         let body = StoredBody::Memory(Arc::clone(object));
         serve(exchange, settings, (object, body), &self.demands, Some(&mut self.fields))
     }
 
-    fn serve_stale(&mut self, exchange: &mut Exchange<'_>, settings: &Cache) -> Step {
+    fn serve_stale(&mut self, exchange: &mut Exchange<'_>, settings: &CacheSettings) -> Step {
         let Some(stale) = self.stale.take() else { return Step::Failed(Error::Internal) };
         set_outcome(exchange, CacheOutcome::Stale);
         self.serve(exchange, settings, &stale)
@@ -266,7 +266,7 @@ impl Wanted {
     fn serve_shared(
         &mut self,
         exchange: &mut Exchange<'_>,
-        settings: &Cache,
+        settings: &CacheSettings,
         head: &Stored,
         follow: Follow,
     ) -> Step {
@@ -289,7 +289,7 @@ impl Wanted {
         };
         let link = Link::Cached(Box::new(CachedLink::shared(follow, part)));
         exchange.response_is_from(MadeBy::Upstream);
-        shape_or_send(exchange, Source::Cached(link, framing))
+        shape_or_send(exchange, BodySource::Cached(link, framing))
     }
 
     /// Takes a response that is not stored, which the fetch has handed on.
@@ -348,7 +348,7 @@ fn refuse_body(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLength, 
     ]);
     exchange.response_is_from(MadeBy::Upstream);
     let nothing = Link::Cached(Box::new(CachedLink::empty()));
-    shape_or_send(exchange, Source::Cached(nothing, BodyLength::Empty))
+    shape_or_send(exchange, BodySource::Cached(nothing, BodyLength::Empty))
 }
 
 /// Waits for the head of a fetch, or for the client to leave.

@@ -8,11 +8,11 @@ use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::exchange::modules::Ended;
 use crate::message::request::Request;
-use crate::settings::{Action, Cache};
+use crate::settings::{Action, CacheSettings};
 
 /// The memory of a key's parts, used again for the next one.
 #[derive(Debug, Default)]
-pub(in crate::exchange) struct Scratch {
+pub(in crate::exchange) struct KeyScratch {
     text: KeyText,
     query: Vec<u8>,
 }
@@ -26,14 +26,14 @@ pub(super) struct Located {
     pub key: Key,
     /// The query that belongs to the key, where the request has another one.
     query: Option<Option<Vec<u8>>>,
-    scratch: Box<Scratch>,
+    scratch: Box<KeyScratch>,
 }
 
 impl Located {
     /// The place of the response to a request.
     pub fn new(
         exchange: &Exchange<'_>,
-        settings: &Cache,
+        settings: &CacheSettings,
         upstream: usize,
         mut additions: Vec<Vec<u8>>,
     ) -> Self {
@@ -105,7 +105,7 @@ pub(super) struct Evaluated {
 }
 
 /// Evaluates them.
-pub(super) fn evaluate(exchange: &mut Exchange<'_>, settings: &Cache) -> Result<Evaluated, Ended> {
+pub(super) fn evaluate(exchange: &mut Exchange<'_>, settings: &CacheSettings) -> Result<Evaluated, Ended> {
     if !settings.has_expressions() {
         return Ok(Evaluated::default());
     }

@@ -9,7 +9,7 @@ use super::key::uri;
 use crate::cache::Recording;
 use crate::exchange::reply::Reply;
 use crate::exchange::{Exchange, Step};
-use crate::settings::Cache;
+use crate::settings::CacheSettings;
 
 /// The method of a purge.
 const METHOD: &[u8] = b"PURGE";
@@ -17,7 +17,7 @@ const METHOD: &[u8] = b"PURGE";
 const MODE: &[u8] = b"foregate-purge";
 
 /// Answers a purge. `None`: it is none, or nobody may purge here.
-pub(super) fn answer(exchange: &Exchange<'_>, settings: &Cache) -> Option<(Vec<Recording>, Step)> {
+pub(super) fn answer(exchange: &Exchange<'_>, settings: &CacheSettings) -> Option<(Vec<Recording>, Step)> {
     let token = settings.purge_token.as_deref()?;
     if exchange.request.head.method.as_bytes() != METHOD {
         return None;
@@ -48,7 +48,7 @@ fn is_allowed(exchange: &Exchange<'_>, token: &str) -> bool {
     verify_slices_are_equal(given, token.as_bytes()).is_ok()
 }
 
-fn purge(exchange: &Exchange<'_>, settings: &Cache) -> Result<Vec<Recording>, &'static str> {
+fn purge(exchange: &Exchange<'_>, settings: &CacheSettings) -> Result<Vec<Recording>, &'static str> {
     let headers = &exchange.request.head.headers;
     let (mut strength, mut whole) = (Strength::Hard, None);
     for word in

@@ -9,7 +9,7 @@ use foregate_module::{FetchError, FetchRequest, FetchResponse, FetchResult, Fiel
 use foregate_wire::{BodyLength, HeaderList, ResponseHead, connection};
 
 use crate::error::Error;
-use crate::limits::budget::Share;
+use crate::limits::budget::BudgetShare;
 use crate::limits::clients::Holdings;
 use crate::link::start::extend;
 use crate::link::{Link, Received};
@@ -17,7 +17,7 @@ use crate::message::request::Request;
 use crate::settings;
 use crate::time::clock;
 use crate::time::timer::Timer;
-use crate::upstream::{Addresses, Answer, Ask, Asker, Origin, Terms, Upstream};
+use crate::upstream::{Addresses, Answer, Ask, Asker, OpeningTerms, Origin, Upstream};
 
 /// A step that asks an upstream.
 struct StepAsks<'e> {
@@ -66,7 +66,7 @@ impl Asker for StepAsks<'_> {
     fn poll_deadline(
         &mut self,
         cx: &mut Context<'_>,
-        upstream: &settings::Upstream,
+        upstream: &settings::UpstreamSettings,
     ) -> Poll<Result<(), Error>> {
         let until = self.since + upstream.first_byte_timeout;
         self.timer.poll(cx, until).map(|()| Err(Error::FirstByteTimeout))
@@ -88,10 +88,10 @@ pub(super) async fn make(
     upstream: &Arc<Upstream>,
     (request, ask): (Request, &FetchRequest),
     client: Option<&Arc<Holdings>>,
-    share: &mut Share,
+    share: &mut BudgetShare,
     deadline: Instant,
 ) -> FetchResult {
-    let terms = Terms {
+    let terms = OpeningTerms {
         fresh: false,
         addresses: Addresses::NONE,
         behalf: None,
@@ -157,7 +157,7 @@ async fn receive(
     origin: &mut Origin,
     length: BodyLength,
     limit: usize,
-    share: &mut Share,
+    share: &mut BudgetShare,
 ) -> Result<Result<Vec<u8>, FetchError>, Error> {
     if length == BodyLength::Tunnel {
         return Err(Error::Switch("a protocol switch that was not asked for"));

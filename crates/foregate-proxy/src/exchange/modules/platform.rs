@@ -10,7 +10,7 @@ use foregate_module::{
 };
 
 use super::Ended;
-use crate::counters::steps::{Input, StepCounter};
+use crate::counters::steps::{StepCounter, StepInput};
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::exchange::view::{View, now};
@@ -46,7 +46,7 @@ pub(in crate::exchange) struct ExchangePlatform<'e> {
     /// When the last step has ended, if steps are timed.
     since: Option<Instant>,
     /// A step under measurement of processor time, with the time before its run.
-    suspect: Option<(&'e StepCounter, Input, Duration)>,
+    suspect: Option<(&'e StepCounter, StepInput, Duration)>,
     /// Why a step that was away has no verdict.
     lost: Option<Error>,
     /// The files that lines have gone to.
@@ -271,10 +271,10 @@ impl module::Platform for ExchangePlatform<'_> {
 impl View<'_> {
     /// The input of a step: settings, and the size of the request, without the part in a file:
     /// steps that read that never run on workers.
-    pub(in crate::exchange) fn input_of(&self, planned: &Planned) -> Input {
+    pub(in crate::exchange) fn input_of(&self, planned: &Planned) -> StepInput {
         let head = self.request.head.headers.arena_len() + self.request.head.target().len();
         let size = head + self.facts.body().len();
-        Input { settings: Arc::as_ptr(&planned.settings).addr(), size }
+        StepInput { settings: Arc::as_ptr(&planned.settings).addr(), size }
     }
 
     /// Returns true if a step reads a long body, in memory or in a file: it queues for a thread.

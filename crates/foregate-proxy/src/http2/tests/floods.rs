@@ -203,7 +203,7 @@ fn a_head_counts_for_its_client_before_it_is_served() {
     assert_eq!(client.held(), one, "what was withdrawn is given back");
     let waiting = peer.shared.waiting_heads();
     assert!((10_000..11_000).contains(&waiting), "{waiting}");
-    let Some(Arrived::Request(asked)) = peer.shared.next() else { panic!("a request has come") };
+    let Some(NewStream::Request(asked)) = peer.shared.next() else { panic!("a request has come") };
     assert_eq!(peer.shared.waiting_heads(), 0);
     assert_eq!(client.held(), one);
     asked.scratch.give();

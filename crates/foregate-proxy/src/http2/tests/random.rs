@@ -246,7 +246,7 @@ pub fn chaos(mut choices: Choices<'_>, seed: u64) -> u32 {
         while choices.below(4) > 0
             && let Some(arrived) = peer.shared.next()
         {
-            if let Arrived::Request(asked) = arrived {
+            if let NewStream::Request(asked) = arrived {
                 streams.push(ClientStream::new(&peer.shared, asked.stream));
             }
         }
@@ -284,7 +284,7 @@ pub fn chaos(mut choices: Choices<'_>, seed: u64) -> u32 {
     peer.gets();
     drop(streams);
     while let Some(arrived) = peer.shared.next() {
-        if let Arrived::Request(asked) = arrived {
+        if let NewStream::Request(asked) = arrived {
             drop(ClientStream::new(&peer.shared, asked.stream));
         }
     }

@@ -138,7 +138,7 @@ struct Uploader {
 
 impl Uploader {
     fn new(budget: &Arc<Budget>) -> Self {
-        let shared = Shared::new(&Limits::default(), None, Some(budget.share(Account::PROCESS)));
+        let shared = SharedState::new(&Limits::default(), None, Some(budget.share(Account::PROCESS)));
         let (now, decoder) = (Instant::now(), Inspector::new(4096, 1 << 20));
         let mut peer = Peer { shared, now, rest: Vec::new(), decoder, fault: None };
         peer.writes(GREETING);

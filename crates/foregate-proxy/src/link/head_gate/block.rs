@@ -96,16 +96,16 @@ pub(super) fn write_head(block: &[u8], frame: &Frame, limit: usize, out: &mut Bu
 }
 
 /// Memory for decoding blocks.
-pub(super) struct Scratch {
+pub(super) struct BlockScratch {
     pub(super) block: Vec<u8>,
     pub(super) decoded: Vec<u8>,
 }
 
 thread_local! {
-    pub(super) static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch { block: Vec::new(), decoded: Vec::new() }) };
+    pub(super) static SCRATCH: RefCell<BlockScratch> = const { RefCell::new(BlockScratch { block: Vec::new(), decoded: Vec::new() }) };
 }
 
-impl Scratch {
+impl BlockScratch {
     pub(super) fn shrink(&mut self) {
         self.decoded.clear();
         self.decoded.shrink_to(KEPT_SCRATCH);

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use foregate_module::Text;
 
-use super::Entry;
+use super::LogEntry;
 use crate::address::write_ip;
 
 /// The limit of one value, bytes as written. Longer ones are cut off.
@@ -15,13 +15,13 @@ pub(super) const VALUE_LIMIT: usize = 16 * 1024;
 pub(super) const CLIENT_VALUE_LIMIT: usize = 2 * 1024;
 
 /// Appends the line of `entry`, its end included.
-pub(super) fn line(line: &mut Vec<u8>, entry: &Entry<'_>) {
+pub(super) fn line(line: &mut Vec<u8>, entry: &LogEntry<'_>) {
     object(line, entry);
     line.extend_from_slice(b"}\n");
 }
 
 /// Appends the object of `entry` without its end.
-pub(super) fn object(line: &mut Vec<u8>, entry: &Entry<'_>) {
+pub(super) fn object(line: &mut Vec<u8>, entry: &LogEntry<'_>) {
     line.extend_from_slice(b"{\"time\":\"");
     time(line, entry.time);
     line.push(b'"');
@@ -83,7 +83,7 @@ pub(super) fn notes(line: &mut Vec<u8>, notes: &[(Text, Text)]) {
     }
 }
 
-fn origin(line: &mut Vec<u8>, entry: &Entry<'_>) {
+fn origin(line: &mut Vec<u8>, entry: &LogEntry<'_>) {
     optional(line, entry.upstream, |line, upstream| text(line, b",\"upstream\":\"", upstream.as_bytes()));
     optional(line, entry.server, |line, server| text(line, b",\"server\":\"", server.as_bytes()));
     if entry.attempts > 0 {

@@ -6,10 +6,10 @@
 use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::Entry;
+use super::LogEntry;
 use super::format::{self, CLIENT_VALUE_LIMIT, VALUE_LIMIT, micros};
 use crate::address::write_ip;
-use crate::settings::{AccessLog, LOG_FIELDS, LineFormat, TemplatePart};
+use crate::settings::{AccessLogSettings, LOG_FIELDS, LineFormat, TemplatePart};
 
 /// A value of an entry.
 enum Shown<'a> {
@@ -23,7 +23,12 @@ enum Shown<'a> {
 }
 
 /// Appends a line, its end included.
-pub(super) fn line(line: &mut Vec<u8>, entry: &Entry<'_>, log: &AccessLog, added: &[Option<Vec<u8>>]) {
+pub(super) fn line(
+    line: &mut Vec<u8>,
+    entry: &LogEntry<'_>,
+    log: &AccessLogSettings,
+    added: &[Option<Vec<u8>>],
+) {
     match &log.format {
         LineFormat::Json | LineFormat::JsonOf(_) => json(line, entry, log, added),
         LineFormat::Template(parts) => {
@@ -48,7 +53,7 @@ pub(super) fn line(line: &mut Vec<u8>, entry: &Entry<'_>, log: &AccessLog, added
     line.push(b'\n');
 }
 
-fn common(line: &mut Vec<u8>, entry: &Entry<'_>, added: &[Option<Vec<u8>>]) {
+fn common(line: &mut Vec<u8>, entry: &LogEntry<'_>, added: &[Option<Vec<u8>>]) {
     plain(line, entry, entry.client.map(Shown::Address));
     line.extend_from_slice(b" - - [");
     clf_time(line, entry.time);
@@ -67,7 +72,7 @@ fn common(line: &mut Vec<u8>, entry: &Entry<'_>, added: &[Option<Vec<u8>>]) {
     added.iter().for_each(|value| quoted(line, value.as_deref(), VALUE_LIMIT));
 }
 
-fn json(line: &mut Vec<u8>, entry: &Entry<'_>, log: &AccessLog, added: &[Option<Vec<u8>>]) {
+fn json(line: &mut Vec<u8>, entry: &LogEntry<'_>, log: &AccessLogSettings, added: &[Option<Vec<u8>>]) {
     let begun = line.len();
     if let LineFormat::JsonOf(numbers) = &log.format {
         for number in numbers {
@@ -113,7 +118,7 @@ fn limit(name: &str) -> usize {
 }
 
 /// The value with a number of [`LOG_FIELDS`]; `None` if it does not apply.
-fn value<'a>(entry: &Entry<'a>, number: usize) -> Option<Shown<'a>> {
+fn value<'a>(entry: &LogEntry<'a>, number: usize) -> Option<Shown<'a>> {
     let text = |text: Option<&'a str>| text.map(|text| Shown::Text(text.as_bytes()));
     match *LOG_FIELDS.get(number)? {
         "time" => Some(Shown::Time(entry.time)),
@@ -150,7 +155,7 @@ fn value<'a>(entry: &Entry<'a>, number: usize) -> Option<Shown<'a>> {
 }
 
 /// Writes a value without quotes; `-` where it does not apply.
-fn plain(line: &mut Vec<u8>, entry: &Entry<'_>, shown: Option<Shown<'_>>) {
+fn plain(line: &mut Vec<u8>, entry: &LogEntry<'_>, shown: Option<Shown<'_>>) {
     match shown {
         None => line.push(b'-'),
         Some(Shown::Text(text)) => escaped(line, Some(text), VALUE_LIMIT),

@@ -13,11 +13,11 @@ use crate::telemetry::log_file::LogFiles;
 
 fn opened(files: &LogFiles, path: &std::path::Path, dropped: &Arc<Counter>) -> AccessLog {
     let file = files.open(&LogTarget::file(path), dropped).unwrap();
-    AccessLog::new(settings::AccessLog::json(path.to_owned()), file)
+    AccessLog::new(settings::AccessLogSettings::json(path.to_owned()), file)
 }
 
-fn entry() -> Entry<'static> {
-    Entry {
+fn entry() -> LogEntry<'static> {
+    LogEntry {
         time: UNIX_EPOCH + Duration::from_millis(1_795_246_119_007),
         client: Some([192, 0, 2, 1].into()),
         method: b"GET",
@@ -51,8 +51,8 @@ fn entry() -> Entry<'static> {
 }
 
 /// With everything that a proxied request has.
-fn full() -> Entry<'static> {
-    Entry {
+fn full() -> LogEntry<'static> {
+    LogEntry {
         site: Some("a.example"),
         route: Some("/api/**"),
         upstream: Some("app"),
@@ -75,7 +75,7 @@ fn full() -> Entry<'static> {
     }
 }
 
-fn formatted(entry: &Entry<'_>) -> String {
+fn formatted(entry: &LogEntry<'_>) -> String {
     let mut line = Vec::new();
     format::line(&mut line, entry);
     String::from_utf8(line).unwrap()
@@ -85,7 +85,7 @@ fn formatted(entry: &Entry<'_>) -> String {
 fn notes_of_one_name_are_one_member() {
     let told = |notes: &[(&'static str, &'static str)]| {
         let notes: Vec<_> = notes.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-        let line = formatted(&Entry { notes: &notes, ..entry() });
+        let line = formatted(&LogEntry { notes: &notes, ..entry() });
         line.split_once(",\"notes\":").map(|(_, notes)| notes.trim_end().to_owned())
     };
     assert_eq!(told(&[]), None);
@@ -138,7 +138,7 @@ fn a_line_has_what_is_known() {
 #[test]
 fn any_byte_can_be_logged() {
     let path = |path: &[u8]| {
-        let line = formatted(&Entry { path, ..entry() });
+        let line = formatted(&LogEntry { path, ..entry() });
         let start = line.find("\"path\":\"").unwrap() + 8;
         line[start..line.find("\",\"protocol\"").unwrap()].to_owned()
     };
@@ -147,7 +147,7 @@ fn any_byte_can_be_logged() {
     assert_eq!(path(b"\xff\xc3(\xe2\x82"), "\\u00ff\\u00c3(\\u00e2\\u0082");
     assert_eq!(path(&[b'a'; 100_000]).len(), 16 * 1024);
     for byte in 0..=255u8 {
-        let line = formatted(&Entry { user_agent: Some(&[byte, b'x']), ..entry() });
+        let line = formatted(&LogEntry { user_agent: Some(&[byte, b'x']), ..entry() });
         assert_eq!(line.lines().count(), 1);
         assert!(line.bytes().all(|byte| byte == b'\n' || byte >= 0x20));
     }
@@ -169,7 +169,7 @@ fn what_is_written_of_a_value_is_bounded() {
     ] {
         let long = one.repeat(20_000);
         let line =
-            formatted(&Entry { path: &long, user_agent: Some(&long), referer: Some(&long), ..entry() });
+            formatted(&LogEntry { path: &long, user_agent: Some(&long), referer: Some(&long), ..entry() });
         for name in ["user_agent", "referer"] {
             assert_eq!(value(&line, name), written.repeat(length / written.len()), "{name}");
         }
@@ -180,7 +180,7 @@ fn what_is_written_of_a_value_is_bounded() {
     // The text before the cut may be of any length.
     for before in 0..7 {
         let long = ["a".repeat(2040 + before).as_bytes(), &b"\xff\"\\\xe2\x82\xac".repeat(9)].concat();
-        let line = formatted(&Entry { user_agent: Some(&long), ..entry() });
+        let line = formatted(&LogEntry { user_agent: Some(&long), ..entry() });
         let (_, rest) = line.split_once("\"user_agent\":\"").unwrap();
         let written = rest.strip_suffix("\"}\n").unwrap();
         let cut = ["a".repeat(2040 + before), "\\u00ff\\\"\\\\\u{20ac}".repeat(9)].concat();
@@ -192,7 +192,7 @@ fn what_is_written_of_a_value_is_bounded() {
 #[test]
 fn times_and_addresses_are_in_their_usual_form() {
     let time = |seconds: u64| {
-        formatted(&Entry { time: UNIX_EPOCH + Duration::from_secs(seconds), ..entry() })[9..28].to_owned()
+        formatted(&LogEntry { time: UNIX_EPOCH + Duration::from_secs(seconds), ..entry() })[9..28].to_owned()
     };
     assert_eq!(time(0), "1970-01-01T00:00:00");
     assert_eq!(time(951_782_399), "2000-02-28T23:59:59");
@@ -200,9 +200,9 @@ fn times_and_addresses_are_in_their_usual_form() {
     assert_eq!(time(951_868_800), "2000-03-01T00:00:00");
     assert_eq!(time(1_735_689_599), "2024-12-31T23:59:59");
     assert_eq!(time(4_107_542_400), "2100-03-01T00:00:00");
-    let line = formatted(&Entry { client: Some("2001:db8::1".parse().unwrap()), ..entry() });
+    let line = formatted(&LogEntry { client: Some("2001:db8::1".parse().unwrap()), ..entry() });
     assert!(line.contains("\"client\":\"2001:db8::1\""));
-    let line = formatted(&Entry { client: Some("::ffff:10.20.30.255".parse().unwrap()), ..entry() });
+    let line = formatted(&LogEntry { client: Some("::ffff:10.20.30.255".parse().unwrap()), ..entry() });
     assert!(line.contains("\"client\":\"10.20.30.255\""));
 }
 
@@ -327,7 +327,7 @@ fn other_formats_escape_like_nginx() {
     entry.path = b"/a\"b\n127.0.0.1 - \\ \xff";
     entry.user_agent = Some(b"x\" 200\r\n");
     let line = |format: LineFormat, added: &[Option<Vec<u8>>]| {
-        let mut log = settings::AccessLog::json("log".into());
+        let mut log = settings::AccessLogSettings::json("log".into());
         log.format = format;
         for number in 0..added.len() {
             log.fields.push((format!("f{number}").into(), Arc::new(Nothing)));
@@ -365,8 +365,8 @@ fn other_formats_escape_like_nginx() {
 #[test]
 fn each_name_of_a_field_has_a_value() {
     let entry =
-        Entry { attempts: 1, error: Some("x"), error_side: Some("x"), ended_by: Some("client"), ..full() };
-    let mut log = settings::AccessLog::json("log".into());
+        LogEntry { attempts: 1, error: Some("x"), error_side: Some("x"), ended_by: Some("client"), ..full() };
+    let mut log = settings::AccessLogSettings::json("log".into());
     let without_notes = settings::LOG_FIELDS.len() - 1;
     for number in 0..without_notes {
         log.format = LineFormat::JsonOf(vec![number]);

@@ -12,13 +12,13 @@ use crate::files;
 use crate::settings::LogTarget;
 
 /// The end of a log.
-pub(super) enum Output {
+pub(super) enum LogOutput {
     File { path: PathBuf, file: File, torn: Torn },
     Rotating(Rotating),
     Syslog(Syslog),
 }
 
-impl Output {
+impl LogOutput {
     /// Opens a file. A server is connected to by the first line.
     pub(super) fn open(target: &LogTarget) -> io::Result<Self> {
         Ok(match target {

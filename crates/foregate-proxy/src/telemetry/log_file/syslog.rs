@@ -21,14 +21,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A receiver, with the connection to it if there is one.
 pub(super) struct Syslog {
     server: SyslogServer,
-    link: Option<Link>,
+    link: Option<SyslogLink>,
     /// No connection is tried before.
     not_before: Option<Instant>,
     /// What follows the time in each message.
     names: Vec<u8>,
 }
 
-enum Link {
+enum SyslogLink {
     Udp(UdpSocket),
     Tcp(TcpStream),
     Unix(UnixDatagram),
@@ -59,7 +59,7 @@ impl Syslog {
         start.extend_from_slice(&self.names);
         let link = self.connected().map_err(|error| (count, error))?;
         let (mut lost, mut failed) = (0, None);
-        if let Link::Tcp(stream) = link {
+        if let SyslogLink::Tcp(stream) = link {
             let mut framed = Vec::new();
             for line in all() {
                 framed.extend_from_slice((start.len() + line.len()).to_string().as_bytes());
@@ -75,9 +75,9 @@ impl Syslog {
                 message.truncate(begun);
                 message.extend_from_slice(line);
                 let sent = match &*link {
-                    Link::Udp(socket) => socket.send(&message),
-                    Link::Unix(socket) => socket.send(&message),
-                    Link::Tcp(_) => continue,
+                    SyslogLink::Udp(socket) => socket.send(&message),
+                    SyslogLink::Unix(socket) => socket.send(&message),
+                    SyslogLink::Tcp(_) => continue,
                 };
                 if let Err(error) = sent {
                     lost += 1;
@@ -91,7 +91,7 @@ impl Syslog {
         Err((lost, error))
     }
 
-    fn connected(&mut self) -> io::Result<&mut Link> {
+    fn connected(&mut self) -> io::Result<&mut SyslogLink> {
         if self.link.is_none() {
             if self.not_before.is_some_and(|until| Instant::now() < until) {
                 return Err(io::Error::other("the syslog server is not reached"));
@@ -104,14 +104,14 @@ impl Syslog {
     }
 }
 
-fn connect(server: &SyslogServer) -> io::Result<Link> {
+fn connect(server: &SyslogServer) -> io::Result<SyslogLink> {
     let unknown = || io::Error::other("the name of the syslog server has no address");
     match server {
         SyslogServer::Udp(name) => {
             let address = name.to_socket_addrs()?.next().ok_or_else(unknown)?;
             let socket = UdpSocket::bind(if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" })?;
             socket.connect(address)?;
-            Ok(Link::Udp(socket))
+            Ok(SyslogLink::Udp(socket))
         }
         SyslogServer::Tcp(name) => {
             let mut failed = unknown();
@@ -119,7 +119,7 @@ fn connect(server: &SyslogServer) -> io::Result<Link> {
                 match TcpStream::connect_timeout(&address, CONNECT_WITHIN) {
                     Ok(stream) => {
                         stream.set_write_timeout(Some(STALLED))?;
-                        return Ok(Link::Tcp(stream));
+                        return Ok(SyslogLink::Tcp(stream));
                     }
                     Err(error) => failed = error,
                 }
@@ -130,7 +130,7 @@ fn connect(server: &SyslogServer) -> io::Result<Link> {
             let socket = UnixDatagram::unbound()?;
             socket.connect(path)?;
             socket.set_write_timeout(Some(STALLED))?;
-            Ok(Link::Unix(socket))
+            Ok(SyslogLink::Unix(socket))
         }
     }
 }

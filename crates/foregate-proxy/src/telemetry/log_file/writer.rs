@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
-use super::output::Output;
+use super::output::LogOutput;
 use crate::counters::metrics::Counter;
 use crate::settings::LogTarget;
 
@@ -27,19 +27,19 @@ const BUFFER_KEPT: usize = 256 * 1024;
 
 /// The state shared by the serving threads and the writer.
 #[derive(Debug)]
-pub(super) struct Shared {
-    state: Mutex<State>,
+pub(super) struct WriterShared {
+    state: Mutex<WriterState>,
     /// The writer has something to do.
     work: Condvar,
     /// The writer has written something.
     progress: Condvar,
-    /// How many bytes the writer is done with, of those that [`State::taken_in`] counts.
+    /// How many bytes the writer is done with, of those that [`WriterState::taken_in`] counts.
     written: watch::Sender<u64>,
     dropped: Arc<Counter>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WriterState {
     lines: Vec<u8>,
     /// Bytes that were ever added to the lines.
     taken_in: u64,
@@ -53,10 +53,10 @@ struct State {
 }
 
 /// Opens the target and starts the thread.
-pub(super) fn start(target: &LogTarget, dropped: Arc<Counter>) -> io::Result<Arc<Shared>> {
-    let output = Output::open(target)?;
-    let shared = Arc::new(Shared {
-        state: Mutex::new(State::default()),
+pub(super) fn start(target: &LogTarget, dropped: Arc<Counter>) -> io::Result<Arc<WriterShared>> {
+    let output = LogOutput::open(target)?;
+    let shared = Arc::new(WriterShared {
+        state: Mutex::new(WriterState::default()),
         work: Condvar::new(),
         progress: Condvar::new(),
         written: watch::Sender::new(0),
@@ -73,7 +73,7 @@ pub(super) fn start(target: &LogTarget, dropped: Arc<Counter>) -> io::Result<Arc
     Ok(shared)
 }
 
-impl Shared {
+impl WriterShared {
     pub(super) fn push(&self, line: &[u8]) {
         let mut state = self.state.lock();
         if state.lines.len() + state.in_flight + line.len() > BACKLOG_LIMIT {
@@ -141,9 +141,9 @@ impl Shared {
 }
 
 struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<WriterShared>,
     target: LogTarget,
-    output: Output,
+    output: LogOutput,
     /// Until then lines gather.
     rest: Instant,
     /// The last write failed: say so once, not for each batch.
@@ -235,7 +235,7 @@ impl Writer {
     /// Rests while lines gather, waits for one if there is none, and takes them.
     fn next(&self, batch: &mut Vec<u8>) -> Work {
         let mut state = self.shared.state.lock();
-        let urgent = |state: &State| state.hurry || state.reopen || state.closed;
+        let urgent = |state: &WriterState| state.hurry || state.reopen || state.closed;
         while state.lines.len() < BATCH && !urgent(&state) {
             if self.shared.work.wait_until(&mut state, self.rest).timed_out() {
                 break;

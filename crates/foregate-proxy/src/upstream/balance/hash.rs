@@ -3,7 +3,7 @@
 use foregate_wire::NameId;
 
 use super::round_robin::RoundRobin;
-use super::{Asked, Balance, Choice};
+use super::{BalanceMethod, BalancedRequest, Choice};
 use crate::settings::HashBy;
 
 /// Points on the ring for each unit of weight.
@@ -46,8 +46,8 @@ impl Hash {
     }
 }
 
-impl Balance for Hash {
-    fn key(&self, asked: &Asked<'_>) -> Option<u64> {
+impl BalanceMethod for Hash {
+    fn key(&self, asked: &BalancedRequest<'_>) -> Option<u64> {
         key(&self.by, asked)
     }
 
@@ -74,7 +74,7 @@ impl Balance for Hash {
 }
 
 /// The part of a request that decides, made into a number.
-pub(super) fn key(by: &HashBy, asked: &Asked<'_>) -> Option<u64> {
+pub(super) fn key(by: &HashBy, asked: &BalancedRequest<'_>) -> Option<u64> {
     let request = asked.request;
     match by {
         HashBy::Client => asked.client.map(|client| hash(&[client.to_canonical().to_string().as_bytes()])),
@@ -174,7 +174,7 @@ mod tests {
         request.head.headers.set_name(b"X-User", b"ann");
         let key = |by: HashBy, client: Option<&str>| {
             let client = client.map(|client| client.parse::<IpAddr>().unwrap());
-            Hash::new(by, servers(&[("a:1", 1)])).key(&Asked { request: &request, client })
+            Hash::new(by, servers(&[("a:1", 1)])).key(&BalancedRequest { request: &request, client })
         };
         assert_eq!(key(HashBy::Client, None), None);
         assert_eq!(key(HashBy::Client, Some("::ffff:10.0.0.1")), key(HashBy::Client, Some("10.0.0.1")));

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Balance, Choice, share};
+use super::{BalanceMethod, Choice, share};
 
 /// Least requests. Servers that are equally busy take turns by their weights, so that calm hours
 /// spread as others do.
@@ -34,7 +34,7 @@ impl LeastRequests {
     }
 }
 
-impl Balance for LeastRequests {
+impl BalanceMethod for LeastRequests {
     fn choose(&self, choice: &Choice<'_>, admits: &mut dyn FnMut(usize) -> bool) -> Option<usize> {
         let count = self.weights.len();
         let [first, further] = &self.next;

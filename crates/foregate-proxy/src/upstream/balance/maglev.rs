@@ -2,7 +2,7 @@
 
 use super::hash::{hash, key};
 use super::round_robin::RoundRobin;
-use super::{Asked, Balance, Choice};
+use super::{BalanceMethod, BalancedRequest, Choice};
 use crate::settings::HashBy;
 
 /// Entries of the table, a prime. More of them make shares more even and move fewer requests when a server comes or goes.
@@ -61,8 +61,8 @@ fn table(servers: &[(String, u32)]) -> Box<[u16]> {
     table.into()
 }
 
-impl Balance for Maglev {
-    fn key(&self, asked: &Asked<'_>) -> Option<u64> {
+impl BalanceMethod for Maglev {
+    fn key(&self, asked: &BalancedRequest<'_>) -> Option<u64> {
         key(&self.by, asked)
     }
 

@@ -27,7 +27,7 @@ use crate::settings;
 
 /// A request for which a server is chosen.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct BalancedRequest<'a> {
     /// The request as the server gets it.
     pub request: &'a Request,
     /// The address of its client, where it has one.
@@ -36,7 +36,7 @@ pub struct Asked<'a> {
 
 /// One choice of a server.
 pub(super) struct Choice<'a> {
-    /// The result of [`Balance::key`] for the request.
+    /// The result of [`BalanceMethod::key`] for the request.
     pub(super) key: Option<u64>,
     /// A further attempt, not the first.
     pub(super) is_further: bool,
@@ -47,7 +47,7 @@ pub(super) struct Choice<'a> {
 
 /// A method that spreads requests over the servers of an upstream, which are known by their
 /// numbers.
-pub(super) trait Balance: Debug + Send + Sync {
+pub(super) trait BalanceMethod: Debug + Send + Sync {
     /// Whether the method weighs the latencies of servers. Averages are kept only where it does.
     fn weighs_time(&self) -> bool {
         false
@@ -55,7 +55,7 @@ pub(super) trait Balance: Debug + Send + Sync {
 
     /// The part of a request that the method goes by, made into a number; `None` where it goes by
     /// none, or the request has none.
-    fn key(&self, _asked: &Asked<'_>) -> Option<u64> {
+    fn key(&self, _asked: &BalancedRequest<'_>) -> Option<u64> {
         None
     }
 
@@ -68,7 +68,7 @@ pub(super) trait Balance: Debug + Send + Sync {
 pub(super) fn method<'s>(
     method: &settings::Balance,
     servers: impl Iterator<Item = (&'s str, u32)>,
-) -> Box<dyn Balance> {
+) -> Box<dyn BalanceMethod> {
     let servers: Vec<(String, u32)> =
         servers.map(|(address, weight)| (address.to_owned(), weight.max(1))).collect();
     let weights: Vec<u32> = servers.iter().map(|(_, weight)| *weight).collect();
@@ -94,7 +94,7 @@ mod tests {
 
     /// Of so many requests, how many each of three servers gets, where none stays in flight.
     pub(super) fn shares(
-        balance: &dyn Balance,
+        balance: &dyn BalanceMethod,
         count: usize,
         mut admits: impl FnMut(usize) -> bool,
     ) -> [usize; 3] {

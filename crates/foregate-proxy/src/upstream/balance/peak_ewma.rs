@@ -4,7 +4,7 @@
 //! answer. Requests that wait make a server that hangs look slow, too.
 
 use super::two_choices::TwoChoices;
-use super::{Balance, Choice};
+use super::{BalanceMethod, Choice};
 
 /// The power of two choices, over waits.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ impl PeakEwma {
     }
 }
 
-impl Balance for PeakEwma {
+impl BalanceMethod for PeakEwma {
     fn weighs_time(&self) -> bool {
         true
     }

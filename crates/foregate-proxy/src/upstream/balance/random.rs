@@ -1,7 +1,7 @@
 //! A server drawn by weight.
 
 use super::round_robin::round;
-use super::{Balance, Choice};
+use super::{BalanceMethod, Choice};
 use crate::random;
 
 /// Weighted draws. Nothing is shared between requests.
@@ -45,7 +45,7 @@ impl Random {
     }
 }
 
-impl Balance for Random {
+impl BalanceMethod for Random {
     fn choose(&self, _choice: &Choice<'_>, admits: &mut dyn FnMut(usize) -> bool) -> Option<usize> {
         self.draw_admitted(admits)
     }

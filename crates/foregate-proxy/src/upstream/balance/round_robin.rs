@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Balance, Choice};
+use super::{BalanceMethod, Choice};
 
 /// Most entries of the round: weights are scaled down to fit.
 const LONGEST_ROUND: u64 = 4096;
@@ -30,7 +30,7 @@ impl RoundRobin {
     }
 }
 
-impl Balance for RoundRobin {
+impl BalanceMethod for RoundRobin {
     /// The turns of servers that are not admitted pass, so that the others share them by their
     /// weights.
     fn choose(&self, choice: &Choice<'_>, admits: &mut dyn FnMut(usize) -> bool) -> Option<usize> {

@@ -4,7 +4,7 @@
 //! run to the same server.
 
 use super::random::Random;
-use super::{Balance, Choice, share};
+use super::{BalanceMethod, Choice, share};
 
 /// Draws for a second server that is not the first.
 const DRAWS: usize = 8;
@@ -28,7 +28,7 @@ impl TwoChoices {
     }
 }
 
-impl Balance for TwoChoices {
+impl BalanceMethod for TwoChoices {
     fn choose(&self, choice: &Choice<'_>, admits: &mut dyn FnMut(usize) -> bool) -> Option<usize> {
         let first = self.random.draw()?;
         let second = self.other_than(first);

@@ -8,7 +8,7 @@ mod text;
 mod white;
 
 use super::wide;
-use super::{BodyError, Limits, Sink};
+use super::{BodyError, BodyLimits, Sink};
 
 /// The name of the document itself.
 const ROOT: &[u8] = b"json";
@@ -39,7 +39,7 @@ pub fn json(
     body: &[u8],
     documents: Documents,
     whole: bool,
-    limits: &Limits,
+    limits: &BodyLimits,
     sink: &mut dyn Sink,
 ) -> Result<(), BodyError> {
     json_under(ROOT, body, documents, whole, limits, sink)
@@ -51,7 +51,7 @@ pub(super) fn json_under(
     body: &[u8],
     documents: Documents,
     whole: bool,
-    limits: &Limits,
+    limits: &BodyLimits,
     sink: &mut dyn Sink,
 ) -> Result<(), BodyError> {
     if let Some(text) = wide::narrowed(body) {
@@ -72,7 +72,7 @@ fn read(
     body: &[u8],
     documents: Documents,
     whole: bool,
-    limits: &Limits,
+    limits: &BodyLimits,
     sink: &mut dyn Sink,
 ) -> Result<(), BodyError> {
     let utf8 = std::str::from_utf8(body).err();
@@ -141,7 +141,7 @@ enum Limit {
 }
 
 impl Limit {
-    fn explain(self, limits: &Limits) -> BodyError {
+    fn explain(self, limits: &BodyLimits) -> BodyError {
         match self {
             Self::Depth => BodyError::limit(
                 "JSON",
@@ -180,7 +180,7 @@ struct JsonReader<'a> {
     is_utf8: bool,
     /// The first thing that the standard does not allow.
     wrong: Option<Wrong>,
-    limits: &'a Limits,
+    limits: &'a BodyLimits,
     sink: &'a mut dyn Sink,
 }
 

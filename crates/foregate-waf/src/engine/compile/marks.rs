@@ -21,7 +21,7 @@ struct VariableTest<'a> {
     /// When: the phase and the rule's place.
     when: (Phase, usize),
     /// The consequence of a match.
-    then: Then,
+    then: AfterMark,
     link: &'a Link,
     target: &'a Target,
     /// Of a selector that is one.
@@ -33,7 +33,7 @@ struct VariableTest<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
+enum AfterMark {
     /// A request is stopped, whatever else is true.
     Stops,
     /// The request comes closer to being stopped.
@@ -42,7 +42,7 @@ enum Then {
     Lets,
 }
 
-impl Then {
+impl AfterMark {
     /// The consequence of a rule, if it has one of these.
     fn of(rule: &Rule) -> Option<Self> {
         let mut actions = rule.links.iter().flat_map(|link| &link.actions);
@@ -63,7 +63,7 @@ impl<'a> Marks<'a> {
     pub(super) fn of(set: &'a RuleSet) -> Result<Self, Problem> {
         let mut looks = Vec::new();
         for (at, rule) in set.rules.iter().enumerate() {
-            let Some(then) = Then::of(rule) else { continue };
+            let Some(then) = AfterMark::of(rule) else { continue };
             for link in &rule.links {
                 for target in link.targets.iter().filter(|target| target.variable == Variable::Tx) {
                     let without_case = PatternOptions { ignore_case: true, ..PatternOptions::default() };
@@ -112,10 +112,10 @@ impl<'a> Marks<'a> {
             for look in self.0.iter().filter(|look| look.when > (rule.phase, at) && look.sees(name)) {
                 let holds = look.holds(value);
                 match look.then {
-                    Then::Lets if holds != Some(false) => return false,
-                    Then::Lets => continue,
-                    Then::Stops => stops |= holds == Some(true),
-                    Then::Nears => {}
+                    AfterMark::Lets if holds != Some(false) => return false,
+                    AfterMark::Lets => continue,
+                    AfterMark::Stops => stops |= holds == Some(true),
+                    AfterMark::Nears => {}
                 }
                 some |= holds == Some(true);
                 all &= holds == Some(true);

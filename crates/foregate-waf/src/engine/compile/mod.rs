@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::bits::Bits;
 use super::chains::{Chains, Node, RAW};
 use super::expression::{Expression, ExpressionPiece};
-use super::limits::Limits;
+use super::limits::TransactionLimits;
 use super::plan::{Amount, NameTable, PhasePlan, Pick, Plan, PlanLink, PlanRule, ValueSource};
 use super::store::Store;
 use super::tx::Names;
@@ -30,7 +30,7 @@ const TOO_MANY: &str = "the rules use more names or chains of transformations th
 /// tests.
 pub(super) fn compile(
     set: RuleSet,
-    limits: Limits,
+    limits: TransactionLimits,
     store: Arc<Store>,
     prefilter: bool,
 ) -> Result<Plan, Problem> {

@@ -54,7 +54,7 @@ impl Modules {
 
 /// A step for machines.
 #[derive(Debug, Serialize)]
-struct Step {
+struct StepDescription {
     name: &'static str,
     phase: &'static str,
     about: &'static str,
@@ -84,10 +84,10 @@ struct Part {
     about: &'static str,
 }
 
-fn step(entry: &Entry) -> Step {
+fn step(entry: &Entry) -> StepDescription {
     let decl = entry.decl();
     let part = |slot: &Slot| Part { name: slot.name, value: slot.is_kept(), about: slot.about };
-    Step {
+    StepDescription {
         name: decl.name,
         phase: decl.phase.name(),
         about: decl.about,
@@ -145,7 +145,7 @@ fn value(value: &foregate_module::ValueInfo) -> Value {
     Value { name: value.name, about: value.about, phase: value.phase.name(), expressions }
 }
 
-fn text(steps: &[Step]) -> String {
+fn text(steps: &[StepDescription]) -> String {
     let mut text = String::new();
     for phase in PhaseId::ALL {
         text.push_str(&format!("{phase}\n"));
@@ -159,8 +159,8 @@ fn text(steps: &[Step]) -> String {
     text
 }
 
-fn show(step: &Step, text: &mut String) {
-    let Step { name, about, .. } = step;
+fn show(step: &StepDescription, text: &mut String) {
+    let StepDescription { name, about, .. } = step;
     text.push_str(&format!("  {name}  {about}\n"));
     let mut line = |label: &str, what: String| {
         if !what.is_empty() {

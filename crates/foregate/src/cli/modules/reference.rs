@@ -7,7 +7,7 @@ use crate::config::schema::GENERIC;
 
 /// A key for machines.
 #[derive(Debug, Serialize)]
-pub(super) struct Shown {
+pub(super) struct KeyDescription {
     name: &'static str,
     usage: &'static str,
     about: &'static str,
@@ -17,7 +17,7 @@ pub(super) struct Shown {
     many: bool,
     required: bool,
     properties: Vec<Property>,
-    block: Vec<Shown>,
+    block: Vec<KeyDescription>,
 }
 
 #[derive(Debug, Serialize)]
@@ -30,7 +30,7 @@ struct Property {
 }
 
 /// A module's key, with the properties that all of them have.
-pub(super) fn key(key: &'static Key) -> Shown {
+pub(super) fn key(key: &'static Key) -> KeyDescription {
     let mut shown = inner(key);
     if !key.many {
         shown.properties.extend(GENERIC.iter().map(property));
@@ -38,8 +38,8 @@ pub(super) fn key(key: &'static Key) -> Shown {
     shown
 }
 
-fn inner(key: &'static Key) -> Shown {
-    Shown {
+fn inner(key: &'static Key) -> KeyDescription {
+    KeyDescription {
         name: key.name,
         usage: key.usage,
         about: key.about,
@@ -66,7 +66,7 @@ pub(super) fn text(of: &'static Key) -> String {
     text
 }
 
-fn add(key: &Shown, depth: usize, text: &mut String) {
+fn add(key: &KeyDescription, depth: usize, text: &mut String) {
     let indent = "  ".repeat(depth);
     let usage = format!("{} {}", key.name, key.usage);
     let many = if key.many { " Several are allowed." } else { "" };

@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use super::super::Json;
 use super::super::output::{Outcome, print, print_json};
-use super::{Shown, line, rules};
+use super::{ProblemReport, line, rules};
 
 #[derive(Debug, Args)]
-pub(in super::super) struct Check {
+pub(in super::super) struct WafCheck {
     /// Files of rules, in the order in which they hold; `*` and `?` stand for parts of names
     #[arg(required = true, value_name = "FILE")]
     files: Vec<String>,
@@ -22,7 +22,7 @@ pub(in super::super) struct Check {
 
 /// The counts of rules.
 #[derive(Debug, Serialize)]
-struct Counts<'s> {
+struct RuleCounts<'s> {
     ok: bool,
     /// `SecRuleEngine`; `None` if no directive says it.
     engine: Option<&'static str>,
@@ -37,10 +37,10 @@ struct Counts<'s> {
     by_paranoia: BTreeMap<String, usize>,
     /// Rules that have none.
     without_paranoia: usize,
-    warnings: Vec<Shown<'s>>,
+    warnings: Vec<ProblemReport<'s>>,
 }
 
-impl Check {
+impl WafCheck {
     pub(super) fn run(&self) -> Outcome {
         let mut set = match rules(&self.files, self.output.json) {
             Ok(set) => set,
@@ -59,7 +59,7 @@ impl Check {
     }
 }
 
-fn count(set: &RuleSet) -> Counts<'_> {
+fn count(set: &RuleSet) -> RuleCounts<'_> {
     let (mut by_phase, mut by_paranoia) = (BTreeMap::new(), BTreeMap::new());
     let mut without_paranoia = 0;
     for rule in &set.rules {
@@ -70,7 +70,7 @@ fn count(set: &RuleSet) -> Counts<'_> {
             None => without_paranoia += 1,
         }
     }
-    Counts {
+    RuleCounts {
         ok: true,
         engine: set.settings.engine.map(|mode| match mode {
             EngineMode::On => "On",
@@ -83,12 +83,12 @@ fn count(set: &RuleSet) -> Counts<'_> {
         by_phase,
         by_paranoia,
         without_paranoia,
-        warnings: set.warnings.iter().map(Shown::from).collect(),
+        warnings: set.warnings.iter().map(ProblemReport::from).collect(),
     }
 }
 
-fn text(counts: &Counts<'_>) -> String {
-    let Counts { rules, chained, warnings, .. } = counts;
+fn text(counts: &RuleCounts<'_>) -> String {
+    let RuleCounts { rules, chained, warnings, .. } = counts;
     let mut text = format!("{rules} rules, {chained} more chained to them, {} warnings\n", warnings.len());
     let listed = |counted: Vec<String>| counted.join(", ");
     if !counts.components.is_empty() {

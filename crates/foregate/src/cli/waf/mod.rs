@@ -19,10 +19,10 @@ use super::output::{Outcome, complain, print_json};
 #[derive(Debug, Subcommand)]
 pub(super) enum Waf {
     /// Load rules and report mistakes in them
-    Check(check::Check),
+    Check(check::WafCheck),
     /// Run rules, or the `waf` of a configuration, on a request: show every match, its effect on scores, and the
     /// verdict. Exits with 1 if the rules would stop the request
-    Explain(explain::Explain),
+    Explain(explain::WafExplain),
     /// Run the regression files of rules, in the form of those of the OWASP Core Rule Set, against a proxy with these rules.
     /// Exits with 1 if a case fails
     Test(test::Test),
@@ -43,7 +43,7 @@ impl Waf {
 
 /// A problem for machines, as those of configuration files are shown.
 #[derive(Debug, Serialize)]
-struct Shown<'p> {
+struct ProblemReport<'p> {
     file: &'p str,
     line: u32,
     column: u32,
@@ -51,7 +51,7 @@ struct Shown<'p> {
     help: Option<&'p str>,
 }
 
-impl<'p> From<&'p Problem> for Shown<'p> {
+impl<'p> From<&'p Problem> for ProblemReport<'p> {
     fn from(problem: &'p Problem) -> Self {
         Self {
             file: &problem.place.file,
@@ -72,7 +72,7 @@ fn rules(files: &[String], json: bool) -> Result<RuleSet, Outcome> {
 fn load_sources(sources: &[Source], json: bool) -> Result<RuleSet, Outcome> {
     load(sources, &mut files::Disk).map_err(|errors| {
         if json {
-            let shown: Vec<Shown<'_>> = errors.iter().map(Shown::from).collect();
+            let shown: Vec<ProblemReport<'_>> = errors.iter().map(ProblemReport::from).collect();
             print_json(&serde_json::json!({ "ok": false, "count": errors.len(), "errors": shown }));
         } else {
             errors.iter().for_each(|error| complain(&line("error", error)));

@@ -7,7 +7,7 @@ use foregate_config::value::{self, Value, Wrong};
 use foregate_config::{Decoder, Item, Modules, Problem};
 use foregate_module::PhaseId;
 use foregate_proxy::settings::{
-    AccessLog, LOG_FIELDS, LineFormat, LogTarget, Rotation, SyslogServer, TemplatePart,
+    AccessLogSettings, LOG_FIELDS, LineFormat, LogTarget, Rotation, SyslogServer, TemplatePart,
 };
 use foregate_rules::nearest;
 
@@ -28,9 +28,9 @@ pub(super) fn decode(
     item: Item<'_>,
     modules: &mut Modules<'_>,
     inspect: bool,
-) -> Option<AccessLog> {
+) -> Option<AccessLogSettings> {
     let mut target = decoder.read(item, 0, |value| read_target(value, item))?;
-    let mut log = AccessLog::json(PathBuf::new());
+    let mut log = AccessLogSettings::json(PathBuf::new());
     let mut rotated = None;
     let mut chosen = None;
     for (key, item) in decoder.block(item, &ACCESS_LOG) {
@@ -82,7 +82,7 @@ pub(super) fn decode(
     {
         writable::log(decoder, path, item.place());
     }
-    Some(AccessLog { target, ..log })
+    Some(AccessLogSettings { target, ..log })
 }
 
 fn read_target(value: &Value<'_>, item: Item<'_>) -> Result<LogTarget, Wrong> {

@@ -7,7 +7,7 @@ use foregate_cache::{ExtensionRule, Parameters, SetCookie, StatusLifetime};
 use foregate_config::value::{self, Value, Wrong};
 use foregate_config::{Decoder, Item, Modules, Problem};
 use foregate_module::PhaseId;
-use foregate_proxy::settings::{Cache, CacheDisk, CacheStore};
+use foregate_proxy::settings::{CacheDisk, CacheSettings, CacheStore};
 
 use super::numbers::set;
 use super::writable;
@@ -49,8 +49,12 @@ fn disk(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool, before: &[Cach
 }
 
 /// `None` where something is wrong.
-pub(super) fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, modules: &mut Modules<'_>) -> Option<Cache> {
-    let mut cache = Cache::default();
+pub(super) fn decode(
+    decoder: &mut Decoder<'_>,
+    item: Item<'_>,
+    modules: &mut Modules<'_>,
+) -> Option<CacheSettings> {
+    let mut cache = CacheSettings::default();
     let policy = &mut cache.policy;
     for (key, item) in decoder.block(item, &CACHE) {
         let phase = PhaseId::CacheKey;

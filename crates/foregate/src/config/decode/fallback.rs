@@ -7,14 +7,14 @@ use foregate_config::{Decoder, Item, Modules, Problem, Upstreams as _};
 use foregate_proxy::routing::HostPattern;
 use foregate_proxy::settings::{Fallback, PassedNames, RouteConditions, SHARE_WHOLE, UpstreamProtocol};
 
-use super::Upstreams;
+use super::UpstreamNames;
 use super::conditions::condition_of;
 
 /// Reads those at the top of the file: one for requests, and any number for connections.
 pub(super) fn of_all(
     decoder: &mut Decoder<'_>,
     items: &[Item<'_>],
-    upstreams: &Upstreams,
+    upstreams: &UpstreamNames,
     modules: &mut Modules<'_>,
 ) -> (Option<Arc<Fallback>>, Vec<PassedNames>) {
     let (mut first, mut fallback, mut passed) = (None, None, Vec::new());
@@ -42,7 +42,11 @@ pub(super) fn of_all(
 }
 
 /// A `fallback` of TLS connections.
-fn of_connections(decoder: &mut Decoder<'_>, item: Item<'_>, upstreams: &Upstreams) -> Option<PassedNames> {
+fn of_connections(
+    decoder: &mut Decoder<'_>,
+    item: Item<'_>,
+    upstreams: &UpstreamNames,
+) -> Option<PassedNames> {
     let upstream =
         decoder.prop(item, "upstream", |value| Ok(upstreams.find(value::string(value)?)?.0 as usize));
     let names = decoder.prop(item, "server-names", |value| {
@@ -77,7 +81,7 @@ fn of_connections(decoder: &mut Decoder<'_>, item: Item<'_>, upstreams: &Upstrea
 pub(super) fn decode(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,
-    upstreams: &Upstreams,
+    upstreams: &UpstreamNames,
     modules: &mut Modules<'_>,
 ) -> Option<Arc<Fallback>> {
     let has = |name: &str| item.node.entries().any(|entry| entry.key() == Some(name));

@@ -28,7 +28,7 @@ use foregate_config::{Decoder, Files, INCLUDE, Item, Modules, Nodes, Place, Prob
 use foregate_module::{Pipeline, UpstreamId};
 use foregate_modules::expressions::Compiler;
 use foregate_proxy::configuration::Settings;
-use foregate_proxy::settings::{RoutePlan, Upstream};
+use foregate_proxy::settings::{RoutePlan, UpstreamSettings};
 
 pub(super) use self::acme::{default_storage, storage};
 pub(super) use self::files::look as look_at_folder;
@@ -38,8 +38,8 @@ use foregate_rules::nearest;
 
 /// Upstreams by name, with the place of each.
 #[derive(Default)]
-struct Upstreams {
-    list: Vec<Arc<Upstream>>,
+struct UpstreamNames {
+    list: Vec<Arc<UpstreamSettings>>,
     by_name: HashMap<Arc<str>, (usize, Place), foldhash::fast::RandomState>,
     /// By index, whether anything names it.
     used: Vec<Cell<bool>>,
@@ -49,7 +49,7 @@ struct Upstreams {
     incomplete: bool,
 }
 
-impl Upstreams {
+impl UpstreamNames {
     fn decode(decoder: &mut Decoder<'_>, nodes: &Nodes<'_>, inspection: &mut tls::Inspection) -> Self {
         let mut upstreams = Self { incomplete: decoder.misses_files(), ..Self::default() };
         let zone = nodes.iter().find(|(key, _)| key.name == "zone");
@@ -71,7 +71,7 @@ impl Upstreams {
     }
 }
 
-impl foregate_config::Upstreams for Upstreams {
+impl foregate_config::Upstreams for UpstreamNames {
     fn find(&self, name: &str) -> Result<UpstreamId, Wrong> {
         if let Some((index, _)) = self.by_name.get(name) {
             self.used.get(*index).inspect(|used| used.set(true));
@@ -122,7 +122,7 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
         warn_without_site(&mut decoder);
     }
     // Routes refer to upstreams by name, wherever these stand.
-    let upstreams = Upstreams::decode(&mut decoder, &nodes, &mut inspection);
+    let upstreams = UpstreamNames::decode(&mut decoder, &nodes, &mut inspection);
     let mut files = Files::default();
     let items: Vec<_> = nodes.iter().filter(|(key, _)| key.name == "list").map(|(_, item)| *item).collect();
     let lists = lists::decode(&mut decoder, &items, &mut files);

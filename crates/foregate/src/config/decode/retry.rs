@@ -9,7 +9,7 @@ use foregate_module::{Edit, Field, Text};
 use foregate_proxy::routing::PathPattern;
 use foregate_proxy::settings::{Elsewhere, NewPath, Retry, RetryOn};
 
-use super::Upstreams;
+use super::UpstreamNames;
 use super::conditions::method_list;
 use super::numbers::TIMES;
 use super::upstream::host;
@@ -74,7 +74,7 @@ pub(super) fn decode(
 }
 
 /// Whether the upstreams that are asked in the place of others are there, and none of them comes back to itself.
-pub(super) fn check(decoder: &mut Decoder<'_>, upstreams: &Upstreams) {
+pub(super) fn check(decoder: &mut Decoder<'_>, upstreams: &UpstreamNames) {
     let mut ways: Vec<(usize, usize)> = Vec::new();
     for (from, name, place) in &upstreams.elsewhere {
         let to = match upstreams.find(name) {

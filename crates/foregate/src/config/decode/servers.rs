@@ -7,7 +7,8 @@ use foregate_config::value::{self, Value, Wrong};
 use foregate_config::{Decoder, Item, Place, Problem};
 use foregate_proxy::address::ServerAddress;
 use foregate_proxy::settings::{
-    Balance, Eject, HealthCheck, HttpProbe, Probe, Server, Statuses, Sticky, Upstream, UpstreamProtocol,
+    Balance, Eject, HealthCheck, HttpProbe, Probe, ServerSettings, Statuses, Sticky, UpstreamProtocol,
+    UpstreamSettings,
 };
 
 use super::numbers::{TIMES, TIMES_AND_NONE, set};
@@ -34,9 +35,9 @@ pub(super) fn server(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,
     address: Option<ServerAddress>,
-) -> Option<Server> {
+) -> Option<ServerSettings> {
     let is_whole = address.is_some();
-    let mut server = Server::new(address.unwrap_or(ServerAddress::Unix("/".into())));
+    let mut server = ServerSettings::new(address.unwrap_or(ServerAddress::Unix("/".into())));
     set(&mut server.weight, decoder.prop(item, "weight", |v| value::number(v, 1..=1000)));
     server.backup = decoder.prop(item, "backup", value::boolean).unwrap_or(false);
     server.drain = decoder.prop(item, "drain", value::boolean).unwrap_or(false);
@@ -225,7 +226,7 @@ pub(super) struct Places {
 }
 
 /// Refuses combinations of keys that cannot work.
-pub(super) fn check(decoder: &mut Decoder<'_>, upstream: &Upstream, places: &Places) {
+pub(super) fn check(decoder: &mut Decoder<'_>, upstream: &UpstreamSettings, places: &Places) {
     let servers = &upstream.servers;
     if !servers.is_empty() && servers.iter().all(|server| server.backup) {
         let problem = Problem::new(places.server, "all servers of this upstream are `backup`");

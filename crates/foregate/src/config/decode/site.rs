@@ -10,8 +10,8 @@ use foregate_proxy::routing::{
 };
 use foregate_proxy::settings::automatic::Automatic;
 use foregate_proxy::settings::{
-    AccessLog, Action, Fallback, Files, FixedResponse, Listen, Route, RouteCache, RoutePlan, RouteTimeouts,
-    SiteOptions, UpstreamProtocol,
+    AccessLogSettings, Action, Fallback, Files, FixedResponse, Listen, Route, RouteCache, RoutePlan,
+    RouteTimeouts, SiteOptions, UpstreamProtocol,
 };
 
 use super::access_log;
@@ -19,7 +19,7 @@ use super::acme::Certified;
 use super::conditions;
 use super::idle::{self, Idle};
 use super::numbers::TIMES;
-use super::{Upstreams, cache, fallback, files, tls};
+use super::{UpstreamNames, cache, fallback, files, tls};
 use crate::config::schema::{ROUTE, ROUTE_TIMEOUTS, SITE, SITE_TLS};
 use foregate_config::value::{self, Wrong};
 
@@ -56,7 +56,7 @@ const SLASHES: &[(&str, bool)] = &[("merge", false), ("keep", true)];
 /// All sites as they are read.
 pub(super) struct Sites<'u> {
     builder: SiteTableBuilder,
-    upstreams: &'u Upstreams,
+    upstreams: &'u UpstreamNames,
     modules: Modules<'u>,
     /// The keys of modules at the top of the file.
     top: Scope,
@@ -72,7 +72,7 @@ pub(super) struct Sites<'u> {
     /// The folders that routes serve.
     folders: Vec<Arc<Files>>,
     /// The access logs of sites.
-    access_logs: Vec<AccessLog>,
+    access_logs: Vec<AccessLogSettings>,
     /// Whether these must be there.
     inspect: bool,
     /// The `fallback` at the top of the file.
@@ -83,7 +83,7 @@ pub(super) struct Sites<'u> {
 
 impl<'u> Sites<'u> {
     pub(super) fn new(
-        upstreams: &'u Upstreams,
+        upstreams: &'u UpstreamNames,
         modules: Modules<'u>,
         top: Scope,
         idle: Idle<'u>,
@@ -126,7 +126,7 @@ impl<'u> Sites<'u> {
     }
 
     /// The access logs of sites.
-    pub(super) fn take_access_logs(&mut self) -> Vec<AccessLog> {
+    pub(super) fn take_access_logs(&mut self) -> Vec<AccessLogSettings> {
         std::mem::take(&mut self.access_logs)
     }
 
@@ -211,7 +211,7 @@ impl<'u> Sites<'u> {
                 "access-log" => {
                     let log = access_log::decode(decoder, item, &mut self.modules, self.inspect);
                     let site = hosts.first().map(|host| host.to_string().into());
-                    self.access_logs.extend(log.map(|log| AccessLog { site, ..log }));
+                    self.access_logs.extend(log.map(|log| AccessLogSettings { site, ..log }));
                 }
                 "listeners" => options.listeners = conditions::listeners(decoder, item, listeners),
                 "allow-underscores" => options.allow_underscores = decoder.flag(item),

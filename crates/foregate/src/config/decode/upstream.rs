@@ -7,10 +7,10 @@ use std::sync::Arc;
 use foregate_config::{Decoder, Item, Place, Problem};
 use foregate_proxy::address::{ServerAddress, ServerAddressError, is_host_name, is_numeric};
 use foregate_proxy::settings::{
-    Balance, HashBy, ProxyProtocolVersion, Upstream, UpstreamProtocol, UpstreamTls,
+    Balance, HashBy, ProxyProtocolVersion, UpstreamProtocol, UpstreamSettings, UpstreamTls,
 };
 
-use super::Upstreams;
+use super::UpstreamNames;
 use super::numbers::{TIMES, set};
 use super::{retry, servers, socket_path, tls};
 use crate::config::schema::{UPSTREAM, UPSTREAM_TIMEOUTS, UPSTREAM_TLS};
@@ -28,7 +28,7 @@ const PROXY_VERSIONS: &[(&str, ProxyProtocolVersion)] =
 pub(super) fn decode(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,
-    upstreams: &mut Upstreams,
+    upstreams: &mut UpstreamNames,
     inspection: &mut tls::Inspection,
     zone: Option<&str>,
 ) {
@@ -36,7 +36,7 @@ pub(super) fn decode(
         "" => Err(Wrong::new("an upstream needs a name")),
         name => Ok(Arc::<str>::from(name)),
     });
-    let mut upstream = Upstream::new(name.as_deref().unwrap_or_default(), Vec::new());
+    let mut upstream = UpstreamSettings::new(name.as_deref().unwrap_or_default(), Vec::new());
     let (mut resolver, mut retries) = (None, None);
     let index = upstreams.list.len();
     upstream.zone = zone.map(Box::from);
@@ -288,7 +288,7 @@ fn upstream_tls(decoder: &mut Decoder<'_>, of: Item<'_>, inspection: &mut tls::I
     settings
 }
 
-fn timeouts(decoder: &mut Decoder<'_>, item: Item<'_>, upstream: &mut Upstream) {
+fn timeouts(decoder: &mut Decoder<'_>, item: Item<'_>, upstream: &mut UpstreamSettings) {
     for (key, item) in decoder.block(item, &UPSTREAM_TIMEOUTS) {
         let time = decoder.read(item, 0, |v| value::duration(v, TIMES));
         match key.name {

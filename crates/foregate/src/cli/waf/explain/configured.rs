@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::super::super::output::{Outcome, complain, show_refused};
 use super::request::Request;
-use super::{Explanation, conclude};
+use super::{RulesExplanation, conclude};
 use crate::config;
 
 /// The step that starts a transaction: its settings are those of the `waf`.
@@ -52,7 +52,7 @@ pub(super) fn explain(
     request: &Request,
     client: IpAddr,
     json: bool,
-) -> Result<Explanation, Outcome> {
+) -> Result<RulesExplanation, Outcome> {
     let settings = config::load(file, pipeline).map_err(|refused| show_refused(&refused, json))?;
     explain_with(&settings, request, client).map_err(|reason| {
         complain(&format!("error: {reason}"));
@@ -60,7 +60,7 @@ pub(super) fn explain(
     })
 }
 
-fn explain_with(settings: &Settings, request: &Request, client: IpAddr) -> Result<Explanation, String> {
+fn explain_with(settings: &Settings, request: &Request, client: IpAddr) -> Result<RulesExplanation, String> {
     let mut sample = sample_of(request, client)?;
     let Place { site, route, plan } = place(settings, &mut sample)?;
     let Some((planned, waf)) = plan.and_then(|plan| waf_of(&settings.pipeline, plan)) else {
@@ -82,7 +82,12 @@ fn explain_with(settings: &Settings, request: &Request, client: IpAddr) -> Resul
         let notes =
             vec!["the `when` of the `waf` does not hold for this request: no rule looks at it".into()];
         let verdict = "it passes".into();
-        return Ok(Explanation { configured: Some(configured), verdict, notes, ..Explanation::default() });
+        return Ok(RulesExplanation {
+            configured: Some(configured),
+            verdict,
+            notes,
+            ..RulesExplanation::default()
+        });
     }
     let view = View::new(&sample, &state.slots, &settings.pipeline).dry(planned.dry_run);
     let explained = waf.explain(&sample, &view, &request.body);
@@ -93,7 +98,7 @@ fn explain_with(settings: &Settings, request: &Request, client: IpAddr) -> Resul
         notes.push("this `waf` stops no request; the verdict is the one of `mode=\"block\"`".into());
     }
     configured.excludes = explained.excludes;
-    Ok(Explanation { configured: Some(configured), ..conclude(explained.transaction, &set, notes) })
+    Ok(RulesExplanation { configured: Some(configured), ..conclude(explained.transaction, &set, notes) })
 }
 
 /// The request as steps see it.

@@ -17,13 +17,13 @@ use serde::Serialize;
 
 use self::configured::Configured;
 use self::request::Request;
-use self::scores::{Scores, Step};
+use self::scores::{ScoreAddition, Scores};
 use super::super::Json;
 use super::super::output::{Outcome, complain, print, print_json};
 use super::{line, load_sources};
 
 #[derive(Debug, Args)]
-pub(in super::super) struct Explain {
+pub(in super::super) struct WafExplain {
     /// A file of rules, in the order in which they hold; `*` and `?` stand for parts of names
     #[arg(
         short,
@@ -62,14 +62,14 @@ pub(in super::super) struct Explain {
 
 /// The result of the rules for a request, with reasons.
 #[derive(Debug, Default, Serialize)]
-struct Explanation {
+struct RulesExplanation {
     /// With a configuration: site, route, mode and exclusions.
     #[serde(skip_serializing_if = "Option::is_none")]
     configured: Option<Configured>,
     /// The verdict if the engine were on.
     verdict: String,
     blocked: bool,
-    matches: Vec<Shown>,
+    matches: Vec<MatchedRule>,
     /// Matches that were not kept.
     omitted: u64,
     /// Variables that these matches added to, at the end.
@@ -82,7 +82,7 @@ struct Explanation {
 
 /// A rule that matched and says so in a log.
 #[derive(Debug, Serialize)]
-struct Shown {
+struct MatchedRule {
     id: u64,
     file: String,
     line: u32,
@@ -100,10 +100,10 @@ struct Shown {
     /// The transformations of the value.
     transformations: Vec<&'static str>,
     /// The additions of the match to variables, with the sums.
-    scores: Vec<Step>,
+    scores: Vec<ScoreAddition>,
 }
 
-impl Explain {
+impl WafExplain {
     pub(super) fn run(&self, pipeline: &Arc<Pipeline>) -> Outcome {
         let request = match self.asked() {
             Ok(request) => request,
@@ -129,7 +129,7 @@ impl Explain {
     }
 
     /// The result of the command line's rules; or the exit code, after errors were shown.
-    fn by_rules(&self, request: &Request) -> Result<Explanation, Outcome> {
+    fn by_rules(&self, request: &Request) -> Result<RulesExplanation, Outcome> {
         let set = load_sources(&self.sources(), self.output.json)?;
         let engine = Engine::compile(set.clone(), Compile::default()).map_err(|problem| {
             complain(&line("error", &problem));
@@ -156,7 +156,7 @@ impl Explain {
     }
 }
 
-fn explain(engine: &Arc<Engine>, set: &RuleSet, request: &Request, client: IpAddr) -> Explanation {
+fn explain(engine: &Arc<Engine>, set: &RuleSet, request: &Request, client: IpAddr) -> RulesExplanation {
     let mut notes = Vec::new();
     // Detection goes on after a rule that would stop the request, and so finds everything.
     let options = Options { mode: Some(EngineMode::DetectionOnly), ..Options::default() };
@@ -196,7 +196,7 @@ fn explain(engine: &Arc<Engine>, set: &RuleSet, request: &Request, client: IpAdd
 }
 
 /// The findings of a transaction.
-fn conclude(transaction: Transaction, set: &RuleSet, notes: Vec<String>) -> Explanation {
+fn conclude(transaction: Transaction, set: &RuleSet, notes: Vec<String>) -> RulesExplanation {
     let mut scores = Scores::new(set, &transaction);
     let threshold = transaction.variable("inbound_anomaly_score_threshold");
     let report = transaction.log();
@@ -205,7 +205,7 @@ fn conclude(transaction: Transaction, set: &RuleSet, notes: Vec<String>) -> Expl
         show(matched, rule, rule.map(|rule| scores.add(rule)).unwrap_or_default())
     });
     let matches = matches.collect();
-    Explanation {
+    RulesExplanation {
         configured: None,
         verdict: verdict(&report.would),
         blocked: !report.would.passes(),
@@ -218,13 +218,13 @@ fn conclude(transaction: Transaction, set: &RuleSet, notes: Vec<String>) -> Expl
     }
 }
 
-fn show(matched: &Match, rule: Option<&Rule>, scores: Vec<Step>) -> Shown {
+fn show(matched: &Match, rule: Option<&Rule>, scores: Vec<ScoreAddition>) -> MatchedRule {
     // The report names the operator that matched last; the link that has it did.
     let plain = matched.operator.trim_start_matches('!');
     let link = rule.and_then(|rule| rule.links.iter().rev().find(|link| link.operator.name() == plain));
     let transformations =
         link.map(|link| link.transformations.iter().copied().map(Transformation::name).collect());
-    Shown {
+    MatchedRule {
         id: matched.rule,
         file: matched.place.file.to_string(),
         line: matched.place.line,
@@ -254,7 +254,7 @@ fn verdict(verdict: &Verdict) -> String {
     }
 }
 
-fn text(explanation: &Explanation) -> String {
+fn text(explanation: &RulesExplanation) -> String {
     let mut text = explanation.configured.as_ref().map(ToString::to_string).unwrap_or_default();
     for matched in &explanation.matches {
         let severity = matched.severity.map(|severity| format!(", {severity}")).unwrap_or_default();

@@ -19,7 +19,7 @@ pub(super) struct Scores {
 
 /// One addition.
 #[derive(Debug, Serialize)]
-pub(super) struct Step {
+pub(super) struct ScoreAddition {
     pub(super) variable: String,
     pub(super) by: i64,
     /// The sum of the additions so far.
@@ -46,7 +46,7 @@ impl Scores {
     }
 
     /// The additions of a match of this rule.
-    pub(super) fn add(&mut self, rule: &Rule) -> Vec<Step> {
+    pub(super) fn add(&mut self, rule: &Rule) -> Vec<ScoreAddition> {
         let mut steps = Vec::new();
         for (name, amount) in additions(rule) {
             let by = match (amount, source(amount)) {
@@ -60,7 +60,7 @@ impl Scores {
             let name = name.to_ascii_lowercase();
             let sum = self.sums.entry(name.clone()).or_insert(0);
             *sum = sum.saturating_add(by);
-            steps.push(Step { variable: format!("tx.{name}"), by, comes_to: *sum });
+            steps.push(ScoreAddition { variable: format!("tx.{name}"), by, comes_to: *sum });
         }
         steps
     }
