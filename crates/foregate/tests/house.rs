@@ -35,6 +35,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // Its protocol is spoken by what serves; it knows nothing of HTTP.
     ("foregate-supervisor", &[]),
     ("foregate-coding", &["foregate-module"]),
+    ("foregate-compare", &["foregate-coding"]),
     ("foregate-files", &["foregate-wire", "foregate-cache", "foregate-coding"]),
     ("foregate-waf", &["foregate-coding", "foregate-module"]),
     ("foregate-html", &["foregate-module"]),
@@ -65,6 +66,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "foregate-supervisor",
             "foregate-cache",
             "foregate-coding",
+            "foregate-compare",
             "foregate-files",
             "foregate-waf",
             "foregate-html",
@@ -98,6 +100,7 @@ const PURE: &[&str] = &[
     "foregate-rules",
     "foregate-cache",
     "foregate-coding",
+    "foregate-compare",
     "foregate-files",
     "foregate-waf",
     "foregate-html",

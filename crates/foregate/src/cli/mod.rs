@@ -4,6 +4,7 @@ mod arguments;
 mod cache;
 mod certificates;
 mod check;
+mod compare;
 mod defaults;
 mod explain;
 mod explain_servers;
@@ -73,6 +74,11 @@ enum Verb {
     Upstreams(upstreams::Upstreams),
     /// Show the certificates of a running proxy: their state, the days left, and failed renewals
     Certificates(certificates::Certificates),
+    /// Compare the answers of two systems
+    #[command(subcommand)]
+    Compare(compare::Compare),
+    /// Send the cases of files to one system, and judge its answers
+    Test(compare::TestCases),
     /// Replace the running proxy by another version, judged by its answers to a growing share of the clients
     Upgrade(upgrade::Upgrade),
     /// Show the running proxy: its processes, their versions, shares and requests
@@ -110,6 +116,8 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
         Verb::Reload(reload) => reload.run(),
         Verb::Upstreams(upstreams) => upstreams.run(),
         Verb::Certificates(certificates) => certificates.run(),
+        Verb::Compare(compare) => compare.run(),
+        Verb::Test(test) => test.run(),
         Verb::Upgrade(upgrade) => upgrade.run(),
         Verb::Status(status) => status.run(),
         Verb::Migrate(migrate) => migrate.run(),

@@ -1,0 +1,132 @@
+//! A response in the form that is compared.
+
+use std::hash::Hasher as _;
+use std::time::Duration;
+
+use foregate_coding::{coding_of, start};
+use twox_hash::XxHash3_64;
+
+/// The most fields that are compared.
+const FIELDS_MOST: usize = 256;
+
+/// The result of one request to one system.
+#[derive(Debug, Clone)]
+pub enum Outcome {
+    /// A whole response.
+    Answered(Box<Answer>),
+    /// None, and the reason.
+    Failed(String),
+}
+
+/// A response.
+#[derive(Debug, Clone, Default)]
+pub struct Answer {
+    /// The status.
+    pub status: u16,
+    /// The fields in their order; names in lower case.
+    pub fields: Vec<(String, Vec<u8>)>,
+    /// The body.
+    pub body: Body,
+    /// From the start of the request to the end of the response.
+    pub time: Duration,
+}
+
+impl Answer {
+    /// A response with these fields, of which at most 256 are kept.
+    pub fn new<'f>(status: u16, fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> Self {
+        let lower = |name: &[u8]| String::from_utf8_lossy(name).to_ascii_lowercase();
+        let fields = fields.take(FIELDS_MOST).map(|(name, value)| (lower(name), value.to_vec()));
+        Self { status, fields: fields.collect(), ..Self::default() }
+    }
+
+    /// The first value of a field.
+    pub fn field(&self, name: &str) -> Option<&[u8]> {
+        self.fields.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
+    }
+
+    /// The body without its content coding: at most `limit` bytes.
+    pub fn decoded(&self, limit: usize) -> Decoded {
+        let (bytes, whole) = (&self.body.bytes, self.body.is_whole());
+        let Some(name) = self.field("content-encoding").filter(|_| !bytes.is_empty()) else {
+            return Decoded { bytes: bytes.clone(), whole, broken: false };
+        };
+        if name.eq_ignore_ascii_case(b"identity") {
+            return Decoded { bytes: bytes.clone(), whole, broken: false };
+        }
+        match coding_of(name) {
+            Some(coding) => {
+                let decoded = start(coding, bytes, whole, limit);
+                Decoded { bytes: decoded.bytes, whole: decoded.whole, broken: decoded.broken }
+            }
+            None => Decoded { bytes: bytes.clone(), whole, broken: false },
+        }
+    }
+}
+
+/// A body without its content coding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decoded {
+    /// The bytes, or their start.
+    pub bytes: Vec<u8>,
+    /// Whether these are all.
+    pub whole: bool,
+    /// Whether the body has another form than its coding says.
+    pub broken: bool,
+}
+
+/// The body of a response as it was sent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Body {
+    /// Its start.
+    pub bytes: Vec<u8>,
+    /// Its length.
+    pub length: u64,
+    /// A hash of the whole.
+    pub hash: u64,
+}
+
+impl Body {
+    /// Whether all of it is there.
+    pub fn is_whole(&self) -> bool {
+        self.length == self.bytes.len() as u64
+    }
+}
+
+/// Receives a body piece by piece: keeps its start, and hashes the whole.
+pub struct BodyReader {
+    kept: Vec<u8>,
+    limit: usize,
+    length: u64,
+    hash: XxHash3_64,
+}
+
+impl std::fmt::Debug for BodyReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BodyReader({} bytes)", self.length)
+    }
+}
+
+impl BodyReader {
+    /// Keeps at most `limit` bytes.
+    pub fn new(limit: usize) -> Self {
+        Self { kept: Vec::new(), limit, length: 0, hash: XxHash3_64::with_seed(0) }
+    }
+
+    /// Takes a piece.
+    pub fn take(&mut self, piece: &[u8]) {
+        let room = self.limit - self.kept.len();
+        self.kept.extend_from_slice(piece.get(..room).unwrap_or(piece));
+        self.length += piece.len() as u64;
+        self.hash.write(piece);
+    }
+
+    /// Bytes of memory that it holds.
+    pub fn held(&self) -> usize {
+        self.kept.capacity()
+    }
+
+    /// The body.
+    pub fn end(self) -> Body {
+        Body { bytes: self.kept, length: self.length, hash: self.hash.finish() }
+    }
+}

@@ -1,0 +1,399 @@
+//! The differences of two responses.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::answer::{Answer, Decoded, Outcome};
+use crate::json;
+use crate::rules::Rules;
+
+/// Fields whose value is a list without an order.
+const LISTS: [&str; 12] = [
+    "vary",
+    "allow",
+    "cache-control",
+    "pragma",
+    "accept-ranges",
+    "access-control-allow-headers",
+    "access-control-allow-methods",
+    "access-control-expose-headers",
+    "content-language",
+    "link",
+    "accept-patch",
+    "upgrade",
+];
+
+/// How much of a body is shown on each side of its first difference, bytes.
+const AROUND: usize = 32;
+/// The longest text of a value, bytes.
+const SHOWN: usize = 300;
+
+/// The kind of an outcome, from the worst to the best.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Only the old system has answered.
+    OnlyOld,
+    /// Only the new system has answered.
+    OnlyNew,
+    /// The statuses differ.
+    Status,
+    /// The bodies differ.
+    Body,
+    /// Fields differ.
+    Header,
+    /// Neither has answered.
+    Error,
+    /// They differ as the old system differs from itself.
+    Noise,
+    /// They are the same.
+    Same,
+    /// They were not compared.
+    NotCompared,
+}
+
+impl Class {
+    /// All of them, in their order.
+    pub const ALL: [Self; 9] = [
+        Self::OnlyOld,
+        Self::OnlyNew,
+        Self::Status,
+        Self::Body,
+        Self::Header,
+        Self::Error,
+        Self::Noise,
+        Self::Same,
+        Self::NotCompared,
+    ];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OnlyOld => "only-old",
+            Self::OnlyNew => "only-new",
+            Self::Status => "status",
+            Self::Body => "body",
+            Self::Header => "header",
+            Self::Error => "error",
+            Self::Noise => "noise",
+            Self::Same => "same",
+            Self::NotCompared => "not-compared",
+        }
+    }
+
+    /// Whether it is a difference of the two systems.
+    pub fn is_difference(self) -> bool {
+        !matches!(self, Self::Noise | Self::Same | Self::NotCompared | Self::Error)
+    }
+}
+
+/// One difference.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Difference {
+    /// `Status`, `Body`, `Header`, or one of those of systems that do not answer.
+    pub class: Class,
+    /// The part that differs: `header etag`, `cookie sid`, `json $.a`, `body`.
+    pub part: String,
+    /// Where in it, such as the exact path or the offset of a byte.
+    pub place: Option<String>,
+    /// The values; `None`: there is none.
+    pub old: Option<String>,
+    /// See `old`.
+    pub new: Option<String>,
+}
+
+impl Difference {
+    fn new(class: Class, part: String, old: Option<String>, new: Option<String>) -> Self {
+        Self { class, part, place: None, old: old.map(shorten), new: new.map(shorten) }
+    }
+}
+
+fn shorten(mut text: String) -> String {
+    if text.len() > SHOWN {
+        let end = (0..=SHOWN).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+/// The differences of two outcomes; none if both are the same.
+pub fn compare(old: &Outcome, new: &Outcome, rules: &Rules) -> Vec<Difference> {
+    match (old, new) {
+        (Outcome::Answered(old), Outcome::Answered(new)) => answers(old, new, rules),
+        (Outcome::Answered(old), Outcome::Failed(why)) => {
+            vec![Difference::new(
+                Class::OnlyOld,
+                "answer".into(),
+                Some(old.status.to_string()),
+                Some(why.clone()),
+            )]
+        }
+        (Outcome::Failed(why), Outcome::Answered(new)) => {
+            vec![Difference::new(
+                Class::OnlyNew,
+                "answer".into(),
+                Some(why.clone()),
+                Some(new.status.to_string()),
+            )]
+        }
+        (Outcome::Failed(old), Outcome::Failed(new)) => {
+            vec![Difference::new(Class::Error, "answer".into(), Some(old.clone()), Some(new.clone()))]
+        }
+    }
+}
+
+fn answers(old: &Answer, new: &Answer, rules: &Rules) -> Vec<Difference> {
+    let mut found = Vec::new();
+    if old.status != new.status && !rules.ignores("status") {
+        let (old, new) = (old.status.to_string(), new.status.to_string());
+        found.push(Difference::new(Class::Status, "status".into(), Some(old), Some(new)));
+    }
+    headers(old, new, rules, &mut found);
+    cookies(old, new, rules, &mut found);
+    if rules.order {
+        order(old, new, rules, &mut found);
+    }
+    if !rules.ignores("body") {
+        bodies(old, new, rules, &mut found);
+    }
+    found
+}
+
+/// The values of a field, in a form that can be compared.
+fn values(answer: &Answer) -> BTreeMap<&str, Vec<String>> {
+    let mut all: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (name, value) in &answer.fields {
+        if name != "set-cookie" {
+            let value = String::from_utf8_lossy(value).trim().to_owned();
+            all.entry(name).or_default().push(value);
+        }
+    }
+    for (name, values) in &mut all {
+        if LISTS.contains(name) {
+            let joined = values.join(",");
+            let mut members: Vec<String> = members(&joined)
+                .map(|member| member.to_ascii_lowercase())
+                .filter(|member| !member.is_empty())
+                .collect();
+            members.sort();
+            members.dedup();
+            *values = vec![members.join(", ")];
+        }
+    }
+    all
+}
+
+/// The members of a list: commas in quoted strings and in `<...>` separate none.
+fn members(list: &str) -> impl Iterator<Item = &str> {
+    let (mut quoted, mut escaped, mut angle) = (false, false, false);
+    list.split(move |c| {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
+            '"' => quoted = !quoted,
+            '<' if !quoted => angle = true,
+            '>' if !quoted => angle = false,
+            ',' => return !quoted && !angle,
+            _ => {}
+        }
+        false
+    })
+    .map(str::trim)
+}
+
+fn headers(old: &Answer, new: &Answer, rules: &Rules, found: &mut Vec<Difference>) {
+    let (of_old, of_new) = (values(old), values(new));
+    let coding = |answer: &Answer| answer.field("content-encoding").map(<[u8]>::to_ascii_lowercase);
+    let same_coding = coding(old) == coding(new);
+    let names: std::collections::BTreeSet<&str> = of_old.keys().chain(of_new.keys()).copied().collect();
+    for name in names {
+        let part = format!("header {name}");
+        if rules.ignores(&part) {
+            continue;
+        }
+        let (a, b) = (of_old.get(name), of_new.get(name));
+        // The bodies themselves are compared. The field tells more where there is none, as in answers to HEAD.
+        let says_more = same_coding && old.body.length == new.body.length;
+        if name == "content-length" && (a.is_none() || b.is_none() || !says_more) {
+            continue;
+        }
+        let equal = match (name, a, b) {
+            ("etag", Some(a), Some(b)) if !same_coding => weak(a) == weak(b),
+            _ => a == b,
+        };
+        if !equal {
+            let text = |values: Option<&Vec<String>>| values.map(|values| values.join(" | "));
+            found.push(Difference::new(Class::Header, part, text(a), text(b)));
+        }
+    }
+}
+
+/// The opaque part of validators; codings often change strong to weak, or add their name.
+fn weak(values: &[String]) -> Vec<&str> {
+    let opaque = values.iter().map(|value| value.strip_prefix("W/").unwrap_or(value).trim_matches('"'));
+    opaque
+        .map(|tag| {
+            ["-gzip", "-br", "-zstd", ";gz", "--gzip"]
+                .iter()
+                .find_map(|end| tag.strip_suffix(end))
+                .unwrap_or(tag)
+        })
+        .collect()
+}
+
+/// A cookie: its value, and its attributes in lower case by name.
+type Cookie = (String, BTreeMap<String, String>);
+
+fn jar(answer: &Answer) -> BTreeMap<String, Cookie> {
+    let mut jar = BTreeMap::new();
+    for (_, value) in answer.fields.iter().filter(|(name, _)| name == "set-cookie") {
+        let text = String::from_utf8_lossy(value).into_owned();
+        let mut parts = text.split(';').map(str::trim);
+        let (name, value) = parts.next().unwrap_or_default().split_once('=').unwrap_or_default();
+        let attributes = parts.filter(|part| !part.is_empty()).map(|part| {
+            let (name, value) = part.split_once('=').unwrap_or((part, ""));
+            (name.trim().to_ascii_lowercase(), value.trim().to_ascii_lowercase())
+        });
+        jar.insert(name.to_owned(), (value.to_owned(), attributes.collect()));
+    }
+    jar
+}
+
+fn cookies(old: &Answer, new: &Answer, rules: &Rules, found: &mut Vec<Difference>) {
+    let (of_old, of_new) = (jar(old), jar(new));
+    let names: std::collections::BTreeSet<&String> = of_old.keys().chain(of_new.keys()).collect();
+    for name in names {
+        let part = format!("cookie {name}");
+        if rules.ignores(&part) {
+            continue;
+        }
+        match (of_old.get(name), of_new.get(name)) {
+            (Some(a), Some(b)) => {
+                if a.0 != b.0 {
+                    let part = format!("cookie {name}");
+                    found.push(Difference::new(Class::Header, part, Some(a.0.clone()), Some(b.0.clone())));
+                }
+                let attributes: std::collections::BTreeSet<&String> = a.1.keys().chain(b.1.keys()).collect();
+                for attribute in
+                    attributes.into_iter().filter(|attribute| a.1.get(*attribute) != b.1.get(*attribute))
+                {
+                    // The time of an answer is in it.
+                    if attribute == "expires" && a.1.contains_key(attribute) && b.1.contains_key(attribute) {
+                        continue;
+                    }
+                    let part = format!("cookie {name}; {attribute}");
+                    let text =
+                        |cookie: &Cookie| cookie.1.get(attribute).map(|value| format!("{attribute}={value}"));
+                    found.push(Difference::new(Class::Header, part, text(a), text(b)));
+                }
+            }
+            (a, b) => {
+                let there = |cookie: Option<&Cookie>| cookie.map(|cookie| cookie.0.clone());
+                found.push(Difference::new(Class::Header, part, there(a), there(b)));
+            }
+        }
+    }
+}
+
+fn order(old: &Answer, new: &Answer, rules: &Rules, found: &mut Vec<Difference>) {
+    let names = |answer: &Answer, other: &Answer| -> Vec<String> {
+        let compared = answer.fields.iter().map(|(name, _)| name);
+        let compared =
+            compared.filter(|name| !rules.ignores(&format!("header {name}")) && other.field(name).is_some());
+        compared.cloned().collect()
+    };
+    let (a, b) = (names(old, new), names(new, old));
+    if a != b && !rules.ignores("order") {
+        found.push(Difference::new(Class::Header, "order".into(), Some(a.join(", ")), Some(b.join(", "))));
+    }
+}
+
+fn bodies(old: &Answer, new: &Answer, rules: &Rules, found: &mut Vec<Difference>) {
+    let same_coding = old.field("content-encoding") == new.field("content-encoding");
+    if same_coding && old.body.length == new.body.length && old.body.hash == new.body.hash {
+        return;
+    }
+    let (a, b) = (old.decoded(rules.body_limit), new.decoded(rules.body_limit));
+    if a.broken != b.broken {
+        let text = |decoded: &Decoded| {
+            Some(if decoded.broken { "not in the form of its content coding" } else { "fine" }.into())
+        };
+        found.push(Difference::new(Class::Body, "body".into(), text(&a), text(&b)));
+        return;
+    }
+    if a.whole && b.whole && a.bytes != b.bytes && compare_json(&a.bytes, &b.bytes, rules, found) {
+        return;
+    }
+    if let Some(at) = first_difference(&a, &b) {
+        let mut difference =
+            Difference::new(Class::Body, "body".into(), Some(around(&a, at)), Some(around(&b, at)));
+        difference.place = Some(format!("byte {at}"));
+        found.push(difference);
+    } else if same_coding && !(a.whole && b.whole) {
+        // The kept bytes are the same; the whole is known to differ.
+        let text =
+            |answer: &Answer| Some(format!("{} bytes, hash {:016x}", answer.body.length, answer.body.hash));
+        let mut difference = Difference::new(Class::Body, "body".into(), text(old), text(new));
+        difference.place = Some(format!("behind the first {} bytes", a.bytes.len().min(b.bytes.len())));
+        found.push(difference);
+    }
+}
+
+/// The first byte that differs, as far as both are known.
+fn first_difference(a: &Decoded, b: &Decoded) -> Option<usize> {
+    let common = a.bytes.iter().zip(&b.bytes).take_while(|(a, b)| a == b).count();
+    let shorter_ends = |shorter: &Decoded, longer: &Decoded| {
+        shorter.bytes.len() == common && shorter.whole && longer.bytes.len() > common
+    };
+    let differs =
+        common < a.bytes.len() && common < b.bytes.len() || shorter_ends(a, b) || shorter_ends(b, a);
+    differs.then_some(common)
+}
+
+/// The bytes around a place, as text.
+fn around(decoded: &Decoded, at: usize) -> String {
+    let bytes = &decoded.bytes;
+    let (from, to) = (at.saturating_sub(AROUND), (at + AROUND).min(bytes.len()));
+    let piece = bytes.get(from..to).unwrap_or_default();
+    let mut text = String::new();
+    for c in String::from_utf8_lossy(piece).chars() {
+        match c {
+            '\n' => text.push_str("\\n"),
+            '\r' => text.push_str("\\r"),
+            '\t' => text.push_str("\\t"),
+            c if c.is_control() => text.push('.'),
+            c => text.push(c),
+        }
+    }
+    if to == bytes.len() && decoded.whole { text + "⏹" } else { text }
+}
+
+/// Compares bodies that are JSON by their values; `false` if one is none.
+fn compare_json(old: &[u8], new: &[u8], rules: &Rules, found: &mut Vec<Difference>) -> bool {
+    let is_json = |body: &[u8]| body.trim_ascii_start().first().is_some_and(|byte| b"{[".contains(byte));
+    if !is_json(old) || !is_json(new) {
+        return false;
+    }
+    let (Ok(old), Ok(new)) = (serde_json::from_slice::<Value>(old), serde_json::from_slice::<Value>(new))
+    else {
+        return false;
+    };
+    for difference in json::differences(&old, &new) {
+        let part = format!("json {}", difference.general);
+        if rules.ignores(&part) {
+            continue;
+        }
+        let text = |value: Option<Value>| value.map(|value| value.to_string());
+        let mut made = Difference::new(Class::Body, part, text(difference.old), text(difference.new));
+        made.place = Some(difference.exact).filter(|exact| *exact != difference.general);
+        found.push(made);
+    }
+    true
+}
+
+/// Whether the bodies were compared only up to a limit, and not by the hash of the whole.
+pub(crate) fn is_partial(old: &Answer, new: &Answer, rules: &Rules) -> bool {
+    let same_coding = old.field("content-encoding") == new.field("content-encoding");
+    !(same_coding || old.decoded(rules.body_limit).whole && new.decoded(rules.body_limit).whole)
+}

@@ -1,0 +1,69 @@
+//! Differences of two JSON documents by path.
+
+use serde_json::Value;
+
+/// The most differences that are told of two documents.
+const MOST: usize = 20;
+
+/// One difference: where, and both values.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct JsonDifference {
+    /// The path, with the index of each array left out, so that the elements of one list count together.
+    pub general: String,
+    /// The path itself.
+    pub exact: String,
+    /// `None`: it is not there.
+    pub old: Option<Value>,
+    pub new: Option<Value>,
+}
+
+/// The differences, in the order of the old document; at most 20.
+pub(crate) fn differences(old: &Value, new: &Value) -> Vec<JsonDifference> {
+    let mut found = Vec::new();
+    walk(("$".to_owned(), "$".to_owned()), Some(old), Some(new), &mut found);
+    found
+}
+
+fn walk(at: (String, String), old: Option<&Value>, new: Option<&Value>, found: &mut Vec<JsonDifference>) {
+    if found.len() >= MOST {
+        return;
+    }
+    match (old, new) {
+        (Some(Value::Object(old)), Some(Value::Object(new))) => {
+            let added = new.keys().filter(|name| !old.contains_key(*name));
+            for name in old.keys().chain(added) {
+                let step = member(name);
+                let at = (format!("{}{step}", at.0), format!("{}{step}", at.1));
+                walk(at, old.get(name), new.get(name), found);
+            }
+        }
+        (Some(Value::Array(old)), Some(Value::Array(new))) => {
+            for index in 0..old.len().max(new.len()) {
+                let at = (format!("{}[*]", at.0), format!("{}[{index}]", at.1));
+                walk(at, old.get(index), new.get(index), found);
+            }
+        }
+        (Some(old), Some(new)) if same(old, new) => {}
+        (old, new) => {
+            let (general, exact) = at;
+            found.push(JsonDifference { general, exact, old: old.cloned(), new: new.cloned() });
+        }
+    }
+}
+
+/// Equal numbers may be written in several ways.
+fn same(old: &Value, new: &Value) -> bool {
+    match (old, new) {
+        (Value::Number(a), Value::Number(b)) => {
+            a == b || a.as_f64().is_some() && a.as_f64() == b.as_f64() && !(a.is_u64() && b.is_u64())
+        }
+        _ => old == new,
+    }
+}
+
+/// The step of a path to a member.
+fn member(name: &str) -> String {
+    let plain = !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+    if plain { format!(".{name}") } else { format!("[{}]", Value::String(name.to_owned())) }
+}

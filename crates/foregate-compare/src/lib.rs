@@ -1,0 +1,39 @@
+//! Comparing two systems that should answer alike, without I/O.
+//!
+//! [`Answer`] is a response in a form that can be compared, [`compare`] finds the [differences](Difference) of two. A
+//! [`Tally`] counts them by route, learns the noise of the old system from pairs of its own answers, and makes the
+//! [`Report`]. [`Redaction`] decides about the values that a sample may hold. [`case`] reads requests with their
+//! expected answers, [`har`] and [`access_log`] read recordings.
+
+#![forbid(unsafe_code)]
+
+pub mod access_log;
+mod answer;
+mod assertion;
+pub mod case;
+mod difference;
+pub mod har;
+mod histogram;
+mod json;
+mod page;
+mod path;
+mod redaction;
+mod report;
+mod rules;
+mod tally;
+mod template;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use self::answer::{Answer, Body, BodyReader, Outcome};
+pub use self::assertion::{Judged, Variables, judge};
+pub use self::difference::{Class, Difference, compare};
+pub use self::page::page;
+pub use self::path::{JsonPath, JsonPathError};
+pub use self::redaction::{Key, Redaction, hide_query};
+pub use self::report::{FieldReport, Report, RouteReport, Verdict};
+pub use self::rules::{Name, Rules};
+pub use self::tally::{Comparison, Tally};
+pub use self::template::template;
+pub use self::write::write_case;

@@ -1,0 +1,122 @@
+//! The fields that are left out of a comparison.
+
+use std::collections::BTreeSet;
+
+/// Fields that differ between any two responses, or say which server has made one.
+const BUILT_IN: [&str; 17] = [
+    "date",
+    "age",
+    "server",
+    "via",
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "transfer-encoding",
+    "alt-svc",
+    "x-served-by",
+    "x-timer",
+    "x-runtime",
+    "server-timing",
+    "x-response-time",
+    "cf-ray",
+    "traceparent",
+    "tracestate",
+];
+
+/// Ends of names that hold the number of a request.
+const REQUEST_IDS: [&str; 5] = ["request-id", "correlation-id", "trace-id", "span-id", "requestid"];
+
+/// The most names that may be ignored beside the built-in ones.
+const IGNORED_MOST: usize = 1000;
+
+/// What is compared, and how.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rules {
+    ignored: BTreeSet<Name>,
+    /// Whether the order of fields counts. Default: no.
+    pub order: bool,
+    /// Bytes of a body that are compared in their decoded form. Default: 1 MiB.
+    pub body_limit: usize,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { ignored: BTreeSet::new(), order: false, body_limit: 1 << 20 }
+    }
+}
+
+/// The name of a part of a response: `status`, `header x`, `cookie x`, `json $.x`, `body`, `order`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(String);
+
+impl Name {
+    /// Reads a name as operators write it: `x` alone is the header `x`, `$.x` is `json $.x`.
+    ///
+    /// # Errors
+    ///
+    /// It is none: the message says what is expected.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let (kind, name) = match text.split_once(' ') {
+            Some((kind, name)) => (kind, name.trim()),
+            None if text.starts_with('$') => ("json", text),
+            None if matches!(text, "status" | "body" | "order" | "timing") => {
+                return Ok(Self(text.to_owned()));
+            }
+            None => ("header", text),
+        };
+        let is_token = |name: &str| {
+            !name.is_empty()
+                && name.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"(),/:;<=>?@[\\]{}".contains(&byte))
+        };
+        match kind {
+            "header" if is_token(name) => Ok(Self(format!("header {}", name.to_ascii_lowercase()))),
+            "cookie" if is_token(name) => Ok(Self(format!("cookie {name}"))),
+            "json" if name.starts_with('$') => Ok(Self(format!("json {name}"))),
+            _ => Err(format!(
+                "{text:?} names no part of a response; expected the name of a field, `header NAME`, `cookie NAME`, `json $.PATH`, \
+                 `body` or `status`"
+            )),
+        }
+    }
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Rules {
+    /// Rules that ignore the built-in parts alone.
+    pub fn new(order: bool, body_limit: usize) -> Self {
+        Self { order, body_limit, ..Self::default() }
+    }
+
+    /// Leaves a part out; `false` if there are too many.
+    pub fn ignore(&mut self, name: Name) -> bool {
+        self.ignored.len() < IGNORED_MOST && {
+            self.ignored.insert(name);
+            true
+        }
+    }
+
+    /// The parts that are left out beside the built-in ones.
+    pub fn ignored(&self) -> impl Iterator<Item = &str> {
+        self.ignored.iter().map(Name::as_str)
+    }
+
+    /// Whether a part of a response is left out. A JSON path is left out with all below it.
+    pub fn ignores(&self, part: &str) -> bool {
+        if let Some(header) = part.strip_prefix("header ")
+            && (BUILT_IN.contains(&header) || REQUEST_IDS.iter().any(|end| header.ends_with(end)))
+        {
+            return true;
+        }
+        let is_below = |name: &str| {
+            part.strip_prefix(name).is_some_and(|rest| {
+                rest.is_empty() || name.starts_with("json ") && rest.starts_with(['.', '['])
+            })
+        };
+        self.ignored.iter().any(|name| is_below(name.as_str()))
+    }
+}

@@ -1,0 +1,185 @@
+//! Where cases come from: files of cases, recordings, access logs.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use foregate_compare::case::{self, Case, CaseError};
+use foregate_compare::{access_log, har};
+use tokio::sync::mpsc;
+
+/// The longest line of an access log, bytes.
+const LINE_MOST: u64 = 1 << 20;
+/// Chains that have been read and wait.
+const AHEAD: usize = 256;
+/// Lines of an access log that cannot be read and are told.
+const TOLD: usize = 3;
+
+/// Cases that are sent one after the other.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    pub file: Arc<Path>,
+    pub cases: Vec<Case>,
+    /// Whether these are records of real requests: only safe ones are sent unless that is asked for.
+    pub recorded: bool,
+}
+
+/// A file with an error: its message.
+pub(crate) struct Unreadable(pub String);
+
+/// The format of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// Cases in a subset of Hurl's syntax
+    Cases,
+    /// A recording of a browser
+    Har,
+    /// Lines of our access log, or of NGINX's format `combined`
+    Log,
+}
+
+/// Reads files in a thread of its own, a bounded amount ahead of their use.
+pub(crate) struct Chains {
+    pub chains: mpsc::Receiver<Result<Chain, Unreadable>>,
+    /// How many cases have been read so far.
+    pub read: Arc<AtomicUsize>,
+}
+
+/// Begins to read.
+pub(crate) fn start(files: Vec<PathBuf>, format: Option<Format>, limit: usize) -> Chains {
+    let (sender, chains) = mpsc::channel(AHEAD);
+    let read = Arc::new(AtomicUsize::new(0));
+    let mut out = Out { sender, read: Arc::clone(&read), limit };
+    std::thread::spawn(move || {
+        for file in files {
+            match read_file(&file, format, &mut out) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(message) => {
+                    let _ = out.sender.blocking_send(Err(Unreadable(message)));
+                    return;
+                }
+            }
+        }
+    });
+    Chains { chains, read }
+}
+
+struct Out {
+    sender: mpsc::Sender<Result<Chain, Unreadable>>,
+    read: Arc<AtomicUsize>,
+    limit: usize,
+}
+
+impl Out {
+    /// `false`: nothing more is needed.
+    fn send(&mut self, chain: Chain) -> bool {
+        let count = chain.cases.len();
+        let before = self.read.fetch_add(count, Ordering::Relaxed);
+        before < self.limit && self.sender.blocking_send(Ok(chain)).is_ok() && before + count < self.limit
+    }
+}
+
+fn format_of(file: &Path, text: &[u8]) -> Format {
+    let end = file.extension().and_then(|end| end.to_str()).unwrap_or_default().to_ascii_lowercase();
+    let first = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    match &*end {
+        "har" => Format::Har,
+        "hurl" | "case" | "cases" => Format::Cases,
+        "log" => Format::Log,
+        _ if first.starts_with(b"{\"time\"")
+            || access_log::read(&String::from_utf8_lossy(first), 1).is_ok_and(|case| case.is_some()) =>
+        {
+            Format::Log
+        }
+        _ if text.trim_ascii_start().starts_with(b"{") => Format::Har,
+        _ => Format::Cases,
+    }
+}
+
+fn read_file(file: &Path, format: Option<Format>, out: &mut Out) -> Result<bool, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", file.display());
+    let mut reader = BufReader::with_capacity(64 << 10, File::open(file).map_err(failed)?);
+    let format = match format {
+        Some(format) => format,
+        None => format_of(file, reader.fill_buf().map_err(failed)?),
+    };
+    let path: Arc<Path> = file.into();
+    match format {
+        Format::Cases => {
+            let mut text = Vec::new();
+            reader.take(case::FILE_MOST + 1).read_to_end(&mut text).map_err(failed)?;
+            if text.len() as u64 > case::FILE_MOST {
+                return Err(format!("{}: larger than 16 MiB; split it", file.display()));
+            }
+            let text =
+                String::from_utf8(text).map_err(|_| format!("{}: no text in UTF-8", file.display()))?;
+            let cases = case::read(&text).map_err(|error| told(file, &error))?;
+            Ok(chains(&path, cases).all(|chain| out.send(chain)))
+        }
+        Format::Har => {
+            let mut goes_on = true;
+            let read = har::read(reader, |case| {
+                goes_on = out.send(Chain { file: Arc::clone(&path), cases: vec![case], recorded: true });
+                goes_on
+            });
+            read.map_err(|error| format!("{}: {error}", file.display()))?;
+            Ok(goes_on)
+        }
+        Format::Log => read_log(&path, reader, out),
+    }
+}
+
+/// The place of an error in the form that editors read.
+fn told(file: &Path, error: &CaseError) -> String {
+    let CaseError { line, column, message, help } = error;
+    let help = help.as_deref().map(|help| format!("\n  help: {help}")).unwrap_or_default();
+    format!("{}:{line}:{column}: {message}{help}", file.display())
+}
+
+/// Cases that depend on each other stay together.
+fn chains(file: &Arc<Path>, cases: Vec<Case>) -> impl Iterator<Item = Chain> {
+    let linked = cases.iter().any(|case| !case.captures.is_empty());
+    let chains = if linked { vec![cases] } else { cases.into_iter().map(|case| vec![case]).collect() };
+    let file = Arc::clone(file);
+    chains.into_iter().map(move |cases| Chain { file: Arc::clone(&file), cases, recorded: false })
+}
+
+fn read_log(path: &Arc<Path>, mut reader: BufReader<File>, out: &mut Out) -> Result<bool, String> {
+    let (mut number, mut wrong, mut good) = (0, Vec::new(), 0u64);
+    let mut bytes = Vec::new();
+    loop {
+        bytes.clear();
+        let read = reader.by_ref().take(LINE_MOST).read_until(b'\n', &mut bytes);
+        if read.map_err(|error| format!("{}: {error}", path.display()))? == 0 {
+            break;
+        }
+        number += 1;
+        match access_log::read(&String::from_utf8_lossy(&bytes), number) {
+            Ok(Some(case)) => {
+                good += 1;
+                if !out.send(Chain { file: Arc::clone(path), cases: vec![case], recorded: true }) {
+                    return Ok(false);
+                }
+            }
+            Ok(None) => {}
+            Err(error) => wrong.push((number, error)),
+        }
+        // Logs hold requests that are no HTTP; a file without others is none.
+        if good == 0 && wrong.len() == 100 {
+            break;
+        }
+        wrong.truncate(100);
+    }
+    match wrong.first() {
+        Some((line, error)) if good == 0 => Err(format!("{}:{line}:1: {error}", path.display())),
+        _ => {
+            for (line, error) in wrong.iter().take(TOLD) {
+                tracing::debug!("{}:{line}: {error}", path.display());
+            }
+            Ok(true)
+        }
+    }
+}
