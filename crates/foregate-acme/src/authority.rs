@@ -52,7 +52,8 @@ pub(crate) async fn account(
     Ok(account)
 }
 
-/// How often a step is repeated whose nonce the authority refuses. The client itself has repeated it thrice by then.
+/// How often a step is repeated after the authority has refused its nonce. The client itself has
+/// repeated it thrice by then.
 pub(crate) const NONCE_TRIES: u32 = 5;
 
 /// Has the next order register again where the authority does not know the account any more.
@@ -74,7 +75,8 @@ fn client(authority: &Authority) -> Result<Client, Failure> {
     })
 }
 
-/// The name of an account's file: of the authority, and of the account that it has given to the operator.
+/// The name of an account's file: of the authority, and of the account that it has given to the
+/// operator.
 fn account_key(authority: &Authority) -> String {
     let mut hash = Sha256::new();
     hash.update(authority.directory.as_bytes());

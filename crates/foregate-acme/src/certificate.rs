@@ -14,7 +14,7 @@ const TEMPORARY: &str = "Foregate temporary certificate";
 /// How long one lasts. It is replaced at the next start.
 const TEMPORARY_VALIDITY: Duration = Duration::days(30);
 
-/// How much earlier than now a certificate begins to be valid, for clients whose clocks are late.
+/// How much earlier than now a certificate begins to be valid, for clients with late clocks.
 pub(crate) const BACKDATE: Duration = Duration::hours(1);
 
 /// The facts of a certificate.
@@ -31,7 +31,8 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// The facts of the first certificate in a PEM file; `None` where there is none that can be read.
+    /// The facts of the first certificate in a PEM file; `None` where there is none that can be
+    /// read.
     pub(crate) fn read(pem: &[u8]) -> Option<Self> {
         let blocks = Pem::iter_from_buffer(pem).filter_map(Result::ok);
         let block = blocks.into_iter().find(|block| block.label == "CERTIFICATE")?;
@@ -75,7 +76,8 @@ pub(crate) fn parameters(name: &str, validity: Duration) -> Result<CertificatePa
     Ok(parameters)
 }
 
-/// A certificate that no client trusts, for the time until there is one of an authority; key and certificate in PEM.
+/// A certificate that no client trusts, for the time until there is one of an authority; key and
+/// certificate in PEM.
 pub(crate) fn temporary(name: &str) -> Result<String, rcgen::Error> {
     let mut parameters = parameters(name, TEMPORARY_VALIDITY)?;
     parameters.distinguished_name.push(DnType::CommonName, TEMPORARY);

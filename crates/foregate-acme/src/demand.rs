@@ -1,4 +1,5 @@
-//! Admission of names that the configuration does not list: a list, a question to the operator's address, and a rate.
+//! Admission of names that the configuration does not list: a list, a question to the operator's
+//! address, and a rate.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -9,11 +10,13 @@ use parking_lot::Mutex;
 use crate::http::Client;
 use crate::names::{is_host_name, matches};
 
-/// Names that are remembered as refused. Beyond, the oldest ones are forgotten, and asked about again.
+/// Names that are remembered as refused. Beyond, the oldest ones are forgotten, and asked about
+/// again.
 const REFUSED_MOST: usize = 10_000;
 /// How long a name stays refused without another question.
 const REFUSED_FOR: Duration = Duration::from_secs(30);
-/// Questions to the operator's address for each certificate that the rate allows: most names of attackers are refused by it.
+/// Questions to the operator's address for each certificate that the rate allows: most names of
+/// attackers are refused by it.
 const QUESTIONS: u32 = 10;
 
 /// The admission of names.
@@ -24,19 +27,19 @@ pub(crate) struct Admission {
     questions: Mutex<Option<Bucket>>,
 }
 
-/// Whether a name may have a certificate.
+/// The answer to the question if a name may have a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admitted {
-    /// It may, and an order for it is counted.
+    /// Yes, and an order for it is counted.
     Yes,
-    /// It may not.
+    /// No.
     Refused,
     /// There were too many.
     Limited,
 }
 
 impl Admission {
-    /// Whether an order for this name may begin.
+    /// Decides if an order for this name may begin.
     pub(crate) async fn admit(&self, on_demand: &OnDemand, name: &str) -> Admitted {
         if !is_host_name(name) || !name.contains('.') || self.was_refused(name) {
             return Admitted::Refused;
@@ -48,7 +51,7 @@ impl Admission {
         allowed
     }
 
-    /// The same without counting an order: for a renewal.
+    /// Decides like [`Self::admit`] without counting an order: for a renewal.
     pub(crate) async fn is_allowed(&self, on_demand: &OnDemand, name: &str) -> Admitted {
         if on_demand.names.iter().any(|pattern| matches(pattern, name)) {
             return Admitted::Yes;

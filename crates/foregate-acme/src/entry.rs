@@ -11,7 +11,7 @@ use crate::storage::{Record, Storage};
 /// How often an authority is asked whether its suggestion for a renewal has changed, in seconds.
 const WINDOW_EVERY: i64 = 6 * 3600;
 
-/// A name with its certificate, and what is known of the attempts to obtain one.
+/// A name with its certificate and the history of the attempts to obtain one.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) issuer: IssuedBy,
@@ -41,7 +41,7 @@ impl Entry {
         Self { issuer, facts, record, window_at, demanded, asked: false, in_flight: false, not_before: 0 }
     }
 
-    /// Whether clients can use the certificate.
+    /// Returns true if clients can use the certificate.
     pub(crate) fn is_usable(&self) -> bool {
         self.facts.as_ref().is_some_and(|facts| !facts.is_temporary && facts.not_after > now())
     }
@@ -60,7 +60,7 @@ impl Entry {
         renew_at.max(self.not_before)
     }
 
-    /// Whether it comes from an authority that the configuration still names.
+    /// Returns true if the certificate comes from an authority that the configuration still names.
     fn issuer_stands(&self, automatic: &Automatic) -> bool {
         match self.issuer {
             IssuedBy::Internal => self.record.issuer == internal::ISSUER,

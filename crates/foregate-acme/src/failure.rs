@@ -12,7 +12,7 @@ pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
     /// The problem.
     pub(crate) message: String,
-    /// What the operator can do about it.
+    /// Advice for the operator.
     pub(crate) remedy: String,
 }
 
@@ -65,7 +65,8 @@ impl Failure {
         }
     }
 
-    /// A problem document (RFC 8555, section 6.7) of an authority. `challenge`: the one that it belongs to.
+    /// A problem document (RFC 8555, section 6.7) of an authority. `challenge`: the one that it
+    /// belongs to.
     pub(crate) fn of_problem(directory: &str, problem: &Problem, challenge: Option<ChallengeKind>) -> Self {
         let word = problem.r#type.as_deref().unwrap_or_default();
         let word = word.rsplit(':').next().unwrap_or_default();
@@ -93,7 +94,7 @@ impl Failure {
         Self::new(kind, message, remedy)
     }
 
-    /// Whether the same order can be tried again at once.
+    /// Returns true if the same order can be tried again at once.
     pub(crate) fn is_nonce(error: &AcmeError) -> bool {
         let AcmeError::Api(problem) = error else { return false };
         problem.r#type.as_deref().is_some_and(|word| word.ends_with(":badNonce"))

@@ -26,11 +26,12 @@ use crate::storage::{Record, Storage};
 
 /// Orders at the same time.
 const ORDERS: usize = 8;
-/// The longest time without a look at what is due.
+/// The longest time between two looks at the names that are due.
 const LOOK: Duration = Duration::from_secs(60);
-/// Names of handshakes that are kept. Beyond, one that has a certificate is forgotten, and found in the storage again.
+/// Names of handshakes that are kept. Beyond, one that has a certificate is forgotten, and found in
+/// the storage again.
 const DEMANDED_MOST: usize = 10_000;
-/// A restart tries again what has failed, but a name not more often than this, in seconds.
+/// A restart tries failed names again, but each of them not more often than this, in seconds.
 const RESTART: i64 = 60;
 
 /// Obtains certificates and renews them. A clone shares everything.
@@ -70,8 +71,8 @@ impl Keeper {
         Self::default()
     }
 
-    /// Sees to it that each name has a certificate before a configuration takes effect: the stored one, or one that is signed by
-    /// ourselves until there is a better one.
+    /// Sees to it that each name has a certificate before a configuration takes effect: the stored
+    /// one, or one that is signed by ourselves until there is a better one.
     ///
     /// # Errors
     ///
@@ -174,13 +175,13 @@ async fn look_and_wait(shared: &Arc<Shared>) {
 }
 
 impl Shared {
-    /// Begins what is due; returns the time until something else is.
+    /// Begins the orders that are due; returns the time until the next one is.
     fn begin_due(self: &Arc<Self>, automatic: &Arc<Automatic>, orders: &Arc<Semaphore>) -> Duration {
         let now = now();
         let mut next = now + LOOK.as_secs() as i64;
         let mut entries = self.entries.lock();
         for (name, entry) in entries.iter_mut().filter(|(_, entry)| !entry.in_flight) {
-            // Those of handshakes that have none are tried again when a handshake asks again.
+            // Names that a handshake asked for are tried again when another handshake asks.
             if entry.demanded && !entry.is_usable() && !entry.asked {
                 continue;
             }
@@ -431,7 +432,7 @@ impl Shared {
         }
     }
 
-    /// Whether the last attempt for a name has failed too recently.
+    /// Returns true if the last attempt for a name has failed too recently.
     fn must_wait(&self, automatic: &Automatic, name: &str) -> bool {
         let known = self.entries.lock().get(name).map(|entry| entry.record.next_attempt);
         let is_name = crate::names::is_host_name(name);
@@ -499,7 +500,8 @@ impl Shared {
         }
     }
 
-    /// Whether there is something to wait for, and whether a handshake waits for its begin.
+    /// Of a known name: true if it is usable or ordered now; true if a handshake waits for its
+    /// order to begin.
     fn state_of(&self, name: &str) -> Option<(bool, bool)> {
         let entries = self.entries.lock();
         entries.get(name).map(|entry| (entry.is_usable() || entry.in_flight, entry.asked))

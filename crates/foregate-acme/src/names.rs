@@ -17,10 +17,12 @@ pub enum Obstacle {
     Malformed,
 }
 
-/// Domains below which no public authority issues anything (RFC 6761, RFC 6762, RFC 8375, and `internal`).
+/// Domains below which no public authority issues anything (RFC 6761, RFC 6762, RFC 8375, and
+/// `internal`).
 const LOCAL: &[&str] = &["localhost", "local", "internal", "home.arpa", "lan", "home", "corp"];
 
-/// The obstacle for a host as a site states it, where there is one. `dns`: DNS-01 challenges can be answered.
+/// The obstacle for a host as a site states it, where there is one. `dns`: DNS-01 challenges can be
+/// answered.
 pub fn obstacle(host: &str, dns: bool) -> Option<Obstacle> {
     if host == "*" {
         return Some(Obstacle::Any);
@@ -40,7 +42,7 @@ pub fn obstacle(host: &str, dns: bool) -> Option<Obstacle> {
     (host != name && !dns).then_some(Obstacle::Wildcard)
 }
 
-/// Whether it is a host's name in lower case: labels of letters, digits and hyphens.
+/// Returns true for a host's name in lower case: labels of letters, digits and hyphens.
 pub(crate) fn is_host_name(name: &str) -> bool {
     let is_label = |label: &str| {
         let inner =
@@ -50,7 +52,7 @@ pub(crate) fn is_host_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_label)
 }
 
-/// Whether a pattern, `a.example` or `*.example`, takes a name.
+/// Returns true if a pattern, `a.example` or `*.example`, takes a name.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     match pattern.strip_prefix("*.") {
         Some(above) => name.strip_suffix(above).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),

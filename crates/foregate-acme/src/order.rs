@@ -111,7 +111,8 @@ impl Attempt<'_> {
         if let Some(replaces) = replaces {
             match self.account.new_order(&new().replaces(replaces.clone())).await {
                 Ok(order) => return Ok(order),
-                // One that was replaced already, that the authority does not know, or an authority without renewal information.
+                // One that was replaced already, that the authority does not know, or an authority
+                // without renewal information.
                 Err(error) => {
                     tracing::debug!(%error, name = self.name, "the order does not say what it replaces");
                 }
@@ -181,7 +182,8 @@ impl Attempt<'_> {
     }
 }
 
-/// The time that the authority suggests for the renewal of a certificate (RFC 9773), where it suggests one.
+/// The time that the authority suggests for the renewal of a certificate (RFC 9773), where it
+/// suggests one.
 async fn window(account: &Account, pem: &str) -> Option<(i64, i64)> {
     let id = crate::certificate::Facts::read(pem.as_bytes())?.id?;
     let (info, _) = account.renewal_info(&id).await.ok()?;
@@ -189,7 +191,8 @@ async fn window(account: &Account, pem: &str) -> Option<(i64, i64)> {
     Some((window.start.unix_timestamp(), window.end.unix_timestamp()))
 }
 
-/// The same for a certificate that was issued some time ago. It may have changed: authorities that must revoke certificates say so.
+/// Asks for the window of a certificate that was issued some time ago. Authorities that must revoke
+/// certificates move it.
 pub(crate) async fn renewal_window(
     storage: &Storage,
     automatic: &Automatic,

@@ -1,6 +1,8 @@
-//! The storage: certificates, accounts, challenges and locks in one folder, which several processes may share.
+//! The storage: certificates, accounts, challenges and locks in one folder, which several processes
+//! may share.
 //!
-//! Files are replaced by renaming, so that a reader sees the old one or the new one, and have mode 0600 from their first byte on.
+//! Files are replaced by renaming, so that a reader sees the old one or the new one, and have mode
+//! 0600 from their first byte on.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -23,7 +25,7 @@ pub struct Storage {
     folder: PathBuf,
 }
 
-/// What is remembered of a certificate beside itself.
+/// The facts that are stored beside a certificate.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Record {
@@ -75,7 +77,8 @@ impl Storage {
         }
     }
 
-    /// The certificate of a name with its key, and its facts; `None` where there is none that can be read.
+    /// The certificate of a name with its key, and its facts; `None` where there is none that can
+    /// be read.
     pub(crate) fn certificate(&self, automatic: &Automatic, name: &str) -> Option<Facts> {
         Facts::read(&read(&automatic.certificate(name).certificate).ok()?)
     }
@@ -85,7 +88,7 @@ impl Storage {
         replace(&automatic.certificate(name).certificate, pem.as_bytes())
     }
 
-    /// What is remembered of a name.
+    /// The stored facts about a name.
     pub(crate) fn record(&self, name: &str) -> Record {
         // One that cannot be read tells nothing; then the certificate alone counts.
         read(&self.record_file(name))
@@ -135,7 +138,7 @@ impl Storage {
         }
     }
 
-    /// The same for a moment's work: waits for the other one.
+    /// Takes the lock of a name for a moment's work: waits for the other process.
     pub(crate) fn lock_and_wait(&self, name: &str) -> io::Result<Lock> {
         let file = self.lock_file(name)?;
         file.lock()?;

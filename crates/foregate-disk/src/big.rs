@@ -1,6 +1,8 @@
-//! Objects in files of their own: `body | sums of its blocks | head | tail`. A file gets its name when it is complete, so an unfinished one leaves nothing.
+//! Objects in files of their own: `body | sums of its blocks | head | tail`. A file gets its name
+//! when it is complete, so an unfinished one leaves nothing.
 //!
-//! The tail is `sum 8 | magic 4 | head length 4 | key 16 | serial 8 | sequence 8 | body length 8 | start of the sums 8`.
+//! The tail is `sum 8 | magic 4 | head length 4 | key 16 | serial 8 | sequence 8 | body length 8 |
+//! start of the sums 8`.
 
 use std::ffi::OsStr;
 use std::io;
@@ -121,7 +123,8 @@ fn verify(bytes: &[u8], seed: Seed, length: u64) -> Option<Opened> {
     Some(Opened { tail, object: Object::read(head, Body::default())?, sums, length })
 }
 
-/// Reads the tail of a file and all that belongs to it, on a thread that may wait. `None` for a damaged one.
+/// Reads the tail of a file and all that belongs to it, on a thread that may wait. `None` for a
+/// damaged one.
 pub(crate) fn open_blocking(raw: &RawFile, seed: Seed) -> io::Result<Option<Opened>> {
     let length = raw.metadata().length;
     let read = |most: u64| -> io::Result<Vec<u8>> {
@@ -135,7 +138,7 @@ pub(crate) fn open_blocking(raw: &RawFile, seed: Seed) -> io::Result<Option<Open
     Ok(verify(&read(behind)?, seed, length))
 }
 
-/// The same for a lookup. `Err(None)` is a damaged file.
+/// Opens the file for a lookup. `Err(None)` is a damaged file.
 pub(crate) async fn open(
     directory: &Directory,
     number: u64,
@@ -197,10 +200,12 @@ impl FileBody {
         self.length == 0
     }
 
-    /// Reads on from an offset, up to the end of a block, at most 64 KiB. Only verified bytes come out; none at the end.
+    /// Reads on from an offset, up to the end of a block, at most 64 KiB. Only verified bytes come
+    /// out; none at the end.
     ///
     /// # Errors
-    /// The reason why the body breaks off here; the object is gone from the store then, unless the disk is only slow.
+    /// The reason why the body breaks off here; the object is gone from the store then, unless the
+    /// disk is only slow.
     pub async fn read(&self, offset: u64) -> Result<Bytes, Damage> {
         let (block, within) = (offset / BLOCK, offset % BLOCK);
         let start = block * BLOCK;

@@ -15,10 +15,12 @@ use crate::stat::add;
 use crate::sums::Seed;
 use crate::writer::BigFile;
 
-/// Bytes that are collected before they are written; as many are being written meanwhile. A multiple of the length of a block.
+/// Bytes that are collected before they are written; as many are being written meanwhile. A
+/// multiple of the length of a block.
 const BUFFER: usize = 1 << 20;
 
-/// A body on its way into a file of its own. Dropped before [`finish`](Self::finish), it leaves nothing behind.
+/// A body on its way into a file of its own. Dropped before [`finish`](Self::finish), it leaves
+/// nothing behind.
 #[derive(Debug)]
 pub struct Fill {
     inner: Arc<Inner>,
@@ -33,7 +35,8 @@ pub struct Fill {
     broken: bool,
 }
 
-/// The file, and the name that it has meanwhile where files cannot be nameless. Dropped without its final name, it is gone.
+/// The file, and the name that it has meanwhile where files cannot be nameless. Dropped without its
+/// final name, it is gone.
 #[derive(Debug)]
 struct Target {
     inner: Arc<Inner>,
@@ -65,7 +68,7 @@ impl Drop for Target {
     fn drop(&mut self) {
         self.inner.counters.bytes.fetch_sub(self.counted, Ordering::Relaxed);
         if let Some(name) = &self.temporary {
-            // Nobody waits for the answer; what is left is removed at the next start.
+            // Nobody waits for the answer; a file that stays is removed at the next start.
             drop(self.inner.directory.unlink(name));
         }
     }
@@ -92,7 +95,8 @@ impl Fill {
         }
     }
 
-    /// Adds bytes. It waits while 1 MiB is being written and another one is full: the origin waits for the disk.
+    /// Adds bytes. It waits while 1 MiB is being written and another one is full: the origin waits
+    /// for the disk.
     ///
     /// # Errors
     /// The disk failed, is full or too slow. The fill is of no use any more.
@@ -137,7 +141,7 @@ impl Fill {
         Ok(())
     }
 
-    /// Waits for what is being written.
+    /// Waits for the writes that are under way.
     async fn wait(&mut self) -> Result<(), Refused> {
         let Some(writing) = self.writing.take() else { return Ok(()) };
         match writing.await {

@@ -1,8 +1,9 @@
 //! Eviction: S3-FIFO over segments.
 //!
-//! New objects go to the probation log, which keeps a tenth of the room. When its oldest segment is reclaimed, objects that were hit are written to
-//! the main log, and the keys of the others are remembered for a while: an object that comes back goes to the main log at once. From the
-//! main log, objects that were hit since they were written are written again.
+//! New objects go to the probation log, which keeps a tenth of the room. When its oldest segment is
+//! reclaimed, objects that were hit are written to the main log, and the keys of the others are
+//! remembered for a while: an object that comes back goes to the main log at once. From the main
+//! log, objects that were hit since they were written are written again.
 
 use foregate_cache::{Effect, Object};
 
@@ -29,7 +30,7 @@ impl Writer {
         true
     }
 
-    /// Reclaims the container whose turn it is. `false` if there is none.
+    /// Reclaims the next container. `false` if there is none.
     pub(crate) fn reclaim(&mut self, inner: &Inner) -> bool {
         let small = self.bytes[Log::Probation] > inner.limit() / PROBATION;
         let probation = small || self.queues[Log::Main].is_empty();
@@ -57,7 +58,8 @@ impl Writer {
                 for entry in &entries {
                     self.reclaim_entry(inner, slot, &segment, entry, log);
                 }
-                // The index has to point to the moved objects before their segment goes. What could not be moved goes with it.
+                // The index has to point to the moved objects before their segment goes. Objects
+                // that could not be moved go with it.
                 self.flush_main(inner);
                 for entry in &entries {
                     if let Some(place) = entry.place(slot) {
@@ -65,7 +67,7 @@ impl Writer {
                     }
                 }
             }
-            // The disk does not tell what is in it.
+            // The disk does not tell its contents.
             None => inner.index.remove_slot(slot),
         }
         inner.slots.write().remove(slot);

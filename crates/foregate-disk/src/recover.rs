@@ -1,4 +1,5 @@
-//! Reading the contents of the process before, while lookups are answered already: what is not found yet is a miss.
+//! Reading the contents of the process before, while lookups are answered already: an object that
+//! is not found yet is a miss.
 
 use std::io;
 use std::path::Path;
@@ -69,7 +70,7 @@ pub(crate) fn recover(inner: &Arc<Inner>) {
 fn segments(inner: &Inner) -> Vec<u64> {
     let entries = inner.check(inner.directory.blocking().list(Path::new(segment::FOLDER), MOST));
     let numbers = entries.unwrap_or_default().into_iter().filter_map(|entry| segment::number_of(&entry.name));
-    // The newest first: what is asked for is found sooner.
+    // The newest first: objects that clients ask for are found sooner.
     let mut numbers: Vec<_> = numbers.filter(|&number| number < inner.first_number).collect();
     numbers.sort_unstable_by(|a, b| b.cmp(a));
     numbers

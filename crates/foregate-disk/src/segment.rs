@@ -1,6 +1,7 @@
 //! Segments: append-only files of records, with a table of contents behind the last one.
 //!
-//! The file begins with `sum 8 | magic 4 | kind 4 | store 16 | number 8 | 24 reserved`. A sealed one ends with 32 bytes for each record and a trailer.
+//! The file begins with `sum 8 | magic 4 | kind 4 | store 16 | number 8 | 24 reserved`. A sealed
+//! one ends with 32 bytes for each record and a trailer.
 
 use std::io;
 use std::ops::{Index, IndexMut};
@@ -86,7 +87,8 @@ impl ContentsEntry {
     }
 }
 
-/// An open segment. The file lives as long as a reader has it, so its space is never another object's while it is read.
+/// An open segment. The file lives as long as a reader has it, so its space is never another
+/// object's while it is read.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) number: u64,
@@ -144,7 +146,8 @@ impl Segment {
         Self { number, log, file, seed, bytes, lowest: AtomicU64::new(u64::MAX) }
     }
 
-    /// Opens a segment of an earlier process and reads what it holds. `None` for a file that is none of this store.
+    /// Opens a segment of an earlier process and reads its contents. `None` for a file that does
+    /// not belong to this store.
     pub(crate) fn open(directory: &Directory, store: &[u8; 16], number: u64) -> io::Result<Option<Contents>> {
         let raw = directory.blocking().open(&path(number), OpenHow::write())?;
         let length = raw.metadata().length;
@@ -220,7 +223,8 @@ impl Segment {
         Ok(Some(entries))
     }
 
-    /// Reads record by record up to the first that is not whole. The result has the offset behind the last one.
+    /// Reads record by record up to the first that is not whole. The result has the offset behind
+    /// the last one.
     fn scan(&self) -> io::Result<(Vec<ContentsEntry>, u64)> {
         let (mut entries, mut offset, mut window) = (Vec::new(), START, vec![0; WINDOW]);
         loop {

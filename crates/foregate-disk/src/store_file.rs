@@ -1,4 +1,5 @@
-//! The file `store`: the identity of a store, its secret, and the clock that continues that of the process before.
+//! The file `store`: the identity of a store, its secret, and the clock that continues that of the
+//! process before.
 
 use std::io;
 use std::path::Path;
@@ -45,7 +46,7 @@ pub(crate) enum StoreFileState {
     Store(StoreFile),
     /// Of another version of the formats.
     Other(u32),
-    /// Not readable: what lies beside it is of no use.
+    /// Not readable: the files beside it are of no use.
     Damaged,
 }
 
@@ -59,8 +60,8 @@ impl Checkpoint {
         Self { cache, wall, boot: boot_id(), since_boot }
     }
 
-    /// The cache's time at a later moment. Within one run of the system, steps of the wall clock do not count; across runs they cannot be told
-    /// from time, but backwards the clock never goes.
+    /// The cache's time at a later moment. Within one run of the system, steps of the wall clock do
+    /// not count; across runs they cannot be told from time, but backwards the clock never goes.
     pub(crate) fn continued(&self, later: &Self) -> CacheTime {
         let same = self.boot == later.boot && self.boot != [0; 16];
         let passed = if same {

@@ -33,14 +33,15 @@ pub struct Disk {
 /// The result of a lookup.
 #[derive(Debug)]
 pub enum DiskLookup {
-    /// A stored response that the request selects. `outdated` says that a soft purge has made it stale.
+    /// A stored response that the request selects. `outdated` says that a soft purge has made it
+    /// stale.
     Object {
         /// The response.
         object: Object,
         /// `true` if it is stale at any age.
         outdated: bool,
     },
-    /// The same, with a body that is read piece by piece; that of the object is empty.
+    /// An object with a body that is read piece by piece; the object's own body is empty.
     File {
         /// The response.
         object: Object,
@@ -54,7 +55,8 @@ pub enum DiskLookup {
         /// The key of the variant that the request asks for, if the address is known to vary.
         variant: Option<Key>,
     },
-    /// The disk is too slow at the moment, or off: the request passes to the origin, and its response is not stored here.
+    /// The disk is too slow at the moment, or off: the request passes to the origin, and its
+    /// response is not stored here.
     Unavailable,
 }
 
@@ -65,10 +67,12 @@ impl std::fmt::Debug for OpenDirectory {
 }
 
 impl Disk {
-    /// Opens the directories, and restores the floors of purges. It blocks for some milliseconds; objects are found again in the background.
+    /// Opens the directories, and restores the floors of purges. It blocks for some milliseconds;
+    /// objects are found again in the background.
     ///
-    /// `random` gives random numbers for new stores. The tier's [`secret`](Self::secret) is that of the first directory that has one, since keys and
-    /// tags are hashed with it; a directory with another one begins anew.
+    /// `random` gives random numbers for new stores. The tier's [`secret`](Self::secret) is that of
+    /// the first directory that has one, since keys and tags are hashed with it; a directory with
+    /// another one begins anew.
     ///
     /// # Errors
     /// A directory does not exist, cannot be written, or is used by another process.
@@ -95,7 +99,8 @@ impl Disk {
         self.secret
     }
 
-    /// The moment at which the tier was opened, and the cache's time then: the clock goes on from there.
+    /// The moment at which the tier was opened, and the cache's time then: the clock goes on from
+    /// there.
     pub fn started(&self) -> (Instant, CacheTime) {
         self.started
     }
@@ -121,7 +126,8 @@ impl Disk {
             .is_some_and(|inner| inner.health.is_on() && inner.index.get(Fingerprint::of(key)).is_some())
     }
 
-    /// Looks for a response to a request with this key. Purged ones are not found, nor any with a byte that was not written.
+    /// Looks for a response to a request with this key. Purged ones are not found, nor any with a
+    /// byte that was not written.
     pub async fn get(&self, key: Key, text: &KeyText, request: &HeaderList) -> DiskLookup {
         let Some(inner) = self.of(key) else { return DiskLookup::Nothing { variant: None } };
         if !inner.health.is_on() {
@@ -162,7 +168,8 @@ impl Disk {
         Ok(DiskLookup::Nothing { variant: first })
     }
 
-    /// Stores an object, soon. `false` if it is too large for [`put`](Self::put), or dropped since too many wait.
+    /// Stores an object, soon. `false` if it is too large for [`put`](Self::put), or dropped since
+    /// too many wait.
     pub fn put(&self, object: &Arc<Object>) -> bool {
         let Some(inner) = self.of(object.key()) else { return false };
         if record::length_of(object) > inner.largest_small() {
@@ -175,7 +182,8 @@ impl Disk {
         taken
     }
 
-    /// Returns whether [`put`](Self::put) takes an object with a body of this length; otherwise a [`fill`](Self::fill) writes it.
+    /// Returns whether [`put`](Self::put) takes an object with a body of this length; otherwise a
+    /// [`fill`](Self::fill) writes it.
     pub fn takes_whole(&self, key: Key, length: u64) -> bool {
         /// Heads are shorter, as a rule.
         const HEAD: u64 = 8 * 1024;
@@ -188,16 +196,19 @@ impl Disk {
         inner.health.is_writable().then(|| Fill::new(Arc::clone(inner)))
     }
 
-    /// Removes the responses of an address with all variants, after a request that has changed it. The result says whether a purge of the key has to
-    /// follow, so that the next process does not find them again.
+    /// Removes the responses of an address with all variants, after a request that has changed it.
+    /// The result says whether a purge of the key has to follow, so that the next process does not
+    /// find them again.
     pub fn remove(&self, key: Key) -> bool {
         self.of(key).is_some_and(|inner| inner.index.remove(Fingerprint::of(key)).is_some())
     }
 
-    /// Purges, at once and in every tier that has the same floors. When the result is there, the purge survives a kill of the process.
+    /// Purges, at once and in every tier that has the same floors. When the result is there, the
+    /// purge survives a kill of the process.
     ///
     /// # Errors
-    /// A directory did not take the purge. It counts all the same; a process that begins before the directory works again uses nothing of it.
+    /// A directory did not take the purge. It counts all the same; a process that begins before the
+    /// directory works again uses nothing of it.
     pub async fn purge(&self, purge: &Purge<'_>, strength: Strength) -> Result<Sequence, foregate_io::Error> {
         let number = self.floors.purge(purge, strength);
         self.record(purge, strength, number).await?;
@@ -292,7 +303,8 @@ async fn note(inner: &Arc<Inner>, purge: &[u8]) -> Result<(), foregate_io::Error
         let written = inner.directory.run(move |directory| {
             let mut journal = writing.journal.lock();
             match &mut *journal {
-                // The writer makes a new one with all floors, soon; the next process uses nothing before that.
+                // The writer makes a new one with all floors, soon; the next process uses nothing
+                // before that.
                 None => Err(std::io::ErrorKind::ReadOnlyFilesystem.into()),
                 Some(open) => open.add(&bytes).inspect_err(|_| {
                     *journal = None;

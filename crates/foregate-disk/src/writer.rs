@@ -42,7 +42,7 @@ pub(crate) struct Writer {
     number: u64,
 }
 
-/// What is reclaimed as one.
+/// A unit of reclaiming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Container {
     Segment(u16),
@@ -135,7 +135,8 @@ impl Writer {
         if self.ghosts.remove(fingerprint) { Log::Main } else { log.unwrap_or(Log::Probation) }
     }
 
-    /// The key of the place of an object. For a variant, its selecting fields are noted under the key of the address first.
+    /// The key of the place of an object. For a variant, its selecting fields are noted under the
+    /// key of the address first.
     pub(crate) fn place_of(&mut self, inner: &Inner, object: &Object) -> Result<Key, NotWritten> {
         let key = object.key();
         let Some(vary) = &object.head.vary else { return Ok(key) };
@@ -257,7 +258,8 @@ impl Writer {
         let pending = std::mem::take(&mut open.pending);
         if inner.check(written).is_none() {
             add(&inner.counters.dropped, pending.len() as u64);
-            // Where the write ended is not known, so nothing more goes here. A scan finds what is whole.
+            // Where the write ended is not known, so nothing more goes here. A scan finds the
+            // objects that are whole.
             if let Some(open) = self.logs[log].take() {
                 self.push(inner, log, Container::Segment(open.slot));
             }
@@ -326,7 +328,8 @@ impl Writer {
         self.queues[log].push_back(container);
     }
 
-    /// Puts a container of the process before at the front of a queue: they come from the newest to the oldest.
+    /// Puts a container of the process before at the front of a queue: they come from the newest to
+    /// the oldest.
     pub(crate) fn push_old(&mut self, inner: &Inner, log: Log, container: Container) {
         self.bytes[log] += self.bytes_of(inner, container);
         self.queues[log].push_front(container);
@@ -360,7 +363,8 @@ impl Writer {
         self.push(inner, file.log, Container::File(number));
     }
 
-    /// Removes the file of an object that was replaced or is gone. Its place in the queue is skipped later.
+    /// Removes the file of an object that was replaced or is gone. Its place in the queue is
+    /// skipped later.
     pub(crate) fn remove_file(&mut self, inner: &Inner, number: u64) {
         let Some(file) = self.files.remove(&number) else { return };
         inner.counters.files.store(self.files.len() as u64, Ordering::Relaxed);

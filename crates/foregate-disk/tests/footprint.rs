@@ -1,4 +1,5 @@
-//! The memory of the index, and the time of a start. The only test of its process, so that nothing else allocates meanwhile.
+//! The memory of the index, and the time of a start. The only test of its process, so that nothing
+//! else allocates meanwhile.
 
 #![allow(
     clippy::unwrap_used,
@@ -30,7 +31,7 @@ fn resident() -> usize {
 fn objects_need_little_memory_and_a_start_little_time() {
     let objects: u64 =
         std::env::var("FOREGATE_OBJECTS").ok().and_then(|text| text.parse().ok()).unwrap_or(60_000);
-    // Bodies of 4 KiB where there are many, else the disk is what is measured.
+    // Bodies of 4 KiB in the long run alone: in the short one they would measure the disk.
     let length = if objects > 100_000 { 4096 } else { 100 };
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let settings = || vec![DirectorySettings::new(folder.path(), 64 << 30)];

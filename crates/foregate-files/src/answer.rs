@@ -9,8 +9,8 @@ use foregate_wire::{HeaderList, NameId};
 use crate::kind::content_type;
 use crate::rules::Rules;
 
-/// Times of change before this one, the 3rd of January 1980, are those of builds that give all files the same: the start of 1970, that
-/// of 1980 (zip), or a second behind it.
+/// Times of change before this one, the 3rd of January 1980, are those of builds that give all
+/// files the same: the start of 1970, that of 1980 (zip), or a second behind it.
 const PINNED: i64 = 315_705_600;
 
 /// The facts about a file that its validators depend on.
@@ -42,7 +42,7 @@ pub struct Document<'a> {
 pub struct Asked<'a> {
     /// Its fields.
     pub headers: &'a HeaderList,
-    /// It is a HEAD.
+    /// The method is HEAD.
     pub head: bool,
     /// Seconds since 1970.
     pub now: u64,
@@ -62,10 +62,11 @@ pub struct Answer {
 }
 
 impl Stat {
-    /// The value of ETag: strong, unless the file was changed in this very second and so may change again without another time.
+    /// The value of ETag: strong, unless the file was changed in this very second and so may change
+    /// again without another time.
     ///
-    /// It is the same on each machine that has the file with the same time of change. Where a build gives all files one time, the inode tells
-    /// one content from the next.
+    /// Machines with the same file and the same time of change give the same value. Where a build
+    /// gives all files one time, the inode tells one content from the next.
     fn etag(&self, coding: Option<ContentCoding>, now: u64) -> String {
         let (seconds, nanoseconds) = self.modified;
         let weak = if self.seconds() + 1 >= now && self.seconds() <= now { "W/" } else { "" };
@@ -80,7 +81,7 @@ impl Stat {
         tag
     }
 
-    /// Whether the time of change says nothing about the content.
+    /// Returns true if the time of change says nothing about the content.
     pub fn is_pinned(&self) -> bool {
         self.modified.0 < PINNED
     }
@@ -91,8 +92,9 @@ impl Stat {
 }
 
 impl Rules {
-    /// Writes the fields of the answer into `out`, behind those that are there. Conditions are evaluated in the order of RFC 9110,
-    /// section 13.2.2. The length is no field: the caller frames the body.
+    /// Writes the fields of the answer into `out`, behind those that are there. Conditions are
+    /// evaluated in the order of RFC 9110, section 13.2.2. The length is no field: the caller
+    /// frames the body.
     pub fn answer(&self, document: &Document<'_>, asked: &Asked<'_>, out: &mut HeaderList) -> Answer {
         let (stat, size) = (&document.stat, document.stat.size);
         let etag = stat.etag(document.coding, asked.now);

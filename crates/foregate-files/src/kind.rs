@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// The type of a file whose name tells nothing.
+/// The type of a file with an unknown extension or none.
 const UNKNOWN: &str = "application/octet-stream";
 
 /// Types of names that the table of `mime_guess` lacks, or has under an outdated name.

@@ -12,7 +12,7 @@ pub const NAMES_MOST: usize = 10_000;
 pub struct Entry {
     /// Its name.
     pub name: Vec<u8>,
-    /// It is a folder.
+    /// The entry is a folder.
     pub is_folder: bool,
     /// Bytes.
     pub size: u64,
@@ -41,7 +41,7 @@ pub fn prefers_json(accept: Option<&[u8]>) -> bool {
     quality("application/json") > quality("text/html")
 }
 
-/// A page with the entries of a folder, whose decoded path is `path`.
+/// A page with the entries of the folder at the decoded path `path`.
 pub fn html(path: &[u8], entries: &[Entry], is_whole: bool) -> Vec<u8> {
     let mut title = b"Index of ".to_vec();
     escape(path, &mut title);
@@ -84,7 +84,8 @@ pub fn html(path: &[u8], entries: &[Entry], is_whole: bool) -> Vec<u8> {
     out
 }
 
-/// The entries of a folder as JSON, with the members that NGINX has: `name`, `type`, `mtime` and `size`.
+/// The entries of a folder as JSON, with the members that NGINX has: `name`, `type`, `mtime` and
+/// `size`.
 pub fn json(entries: &[Entry]) -> Vec<u8> {
     let mut out = Vec::with_capacity(2 + entries.len() * 100);
     out.extend_from_slice(b"[");

@@ -1,6 +1,6 @@
 //! The name of a file, read from the path of a request.
 
-/// The folder whose name begins with a dot and that is served all the same (RFC 8615).
+/// The one folder with a dot at its start that is served (RFC 8615).
 const WELL_KNOWN: &[u8] = b".well-known";
 
 /// The longest segment that a file system has, bytes.
@@ -9,17 +9,19 @@ const LONGEST: usize = 255;
 /// The name of a file or folder below the served folder, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// Segments with one slash between two, without one at either end. Empty: the served folder itself.
+    /// Segments with one slash between two, without one at either end. Empty: the served folder
+    /// itself.
     pub bytes: Vec<u8>,
-    /// Whether the path ended with a slash, which asks for a folder.
+    /// The path ended with a slash, which asks for a folder.
     pub is_folder: bool,
 }
 
 impl Name {
     /// Reads the normal form of a path. `None`: no file has this name.
     ///
-    /// There is one reading alone: an escape of a slash, a backslash or NUL, an empty segment and a dot segment name no file. Names that
-    /// begin with a dot are not served unless `dotfiles` says so, except below `/.well-known`.
+    /// There is one reading alone: an escape of a slash, a backslash or NUL, an empty segment and a
+    /// dot segment name no file. Names that begin with a dot are not served unless `dotfiles` says
+    /// so, except below `/.well-known`.
     pub fn read(path: &[u8], dotfiles: bool) -> Option<Self> {
         let path = path.strip_prefix(b"/")?;
         if path.is_empty() {
@@ -82,7 +84,8 @@ pub fn encode(name: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Whether a name in the configuration is one of a file below a folder: without a slash at its start, and without dot segments.
+/// Returns true if a name in the configuration stands for a file below a folder: without a slash at
+/// its start, and without dot segments.
 pub fn relative(name: &str) -> bool {
     let is_name = |segment: &str| !matches!(segment, "" | "." | "..");
     name.split('/').all(is_name) && !name.contains('\0')

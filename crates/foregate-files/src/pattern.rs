@@ -1,7 +1,8 @@
 //! Patterns of names, as in `on="*.css"`.
 
-/// Patterns for names of files: one of them has to match. `*` stands for any part of a segment, `**` also for slashes, `?` for one
-/// character. A pattern without a slash is held against the last segment, one with a slash against the whole path.
+/// Patterns for names of files: one of them has to match. `*` stands for any part of a segment,
+/// `**` also for slashes, `?` for one character. A pattern without a slash is held against the last
+/// segment, one with a slash against the whole path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pattern {
     any_of: Vec<Box<[u8]>>,
@@ -33,8 +34,9 @@ impl Pattern {
     }
 }
 
-/// The usual way without recursion: where what follows a star does not fit, the star takes one byte more. Of two kinds of stars the
-/// last of each is remembered: one that passes slashes, and one within a segment.
+/// The usual way without recursion: where the rest does not fit, the last star takes one byte more.
+/// Of two kinds of stars the last of each is remembered: one that passes slashes, and one within a
+/// segment.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let (mut within, mut across) = (None, None);

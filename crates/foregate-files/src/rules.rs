@@ -14,11 +14,12 @@ pub struct Rules {
     pub index: Vec<Box<str>>,
     /// Places to look for a file, in order. Default: `$path`.
     pub places: Vec<Template>,
-    /// Codings with files beside the plain one, such as `app.js.br`, in order of preference. Default: none.
+    /// Codings with files beside the plain one, such as `app.js.br`, in order of preference.
+    /// Default: none.
     pub precompressed: Vec<ContentCoding>,
-    /// Whether a folder without an index is listed. Default: no.
+    /// Folders without an index are listed. Default: no.
     pub listing: bool,
-    /// Whether files whose names begin with a dot are served. Default: no.
+    /// Files with a dot at the start of their names are served. Default: no.
     pub dotfiles: bool,
     /// Lifetimes, of which the first that matches counts. Default: none.
     pub expires: Vec<Expires>,
@@ -66,7 +67,8 @@ pub struct Candidate {
     pub name: Vec<u8>,
     /// The request asks for a folder: its index, or its listing.
     pub is_folder: bool,
-    /// It is the path of the request as it is, so that a folder without a slash at its end is redirected to.
+    /// The path of the request itself, so that a folder without a slash at its end is redirected
+    /// to.
     pub is_path: bool,
 }
 

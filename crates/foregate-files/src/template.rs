@@ -12,18 +12,18 @@ pub enum Template {
     Path,
     /// `$path` with text around it.
     Around(Box<str>, Box<str>),
-    /// The same file for every request.
+    /// One file for all requests.
     Fixed(Box<str>),
 }
 
 /// The reason that a text is no template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TemplateError {
-    /// It begins neither with `/` nor with `$path`.
+    /// The place begins neither with `/` nor with `$path`.
     Relative,
-    /// It has a variable other than `$path`, or that twice.
+    /// The place has a variable other than `$path`, or that twice.
     Variable,
-    /// It has empty or dot segments.
+    /// The place has empty or dot segments.
     Segments,
 }
 
@@ -67,7 +67,7 @@ impl Template {
                 Some(Candidate { name: fixed.as_bytes().to_vec(), is_folder: false, is_path: false })
             }
             Self::Around(before, after) => {
-                // What is added to a name needs one.
+                // Text behind `$path` needs a name before it.
                 if (name.is_folder || name.bytes.is_empty()) && !after.starts_with('/') && !after.is_empty() {
                     return None;
                 }

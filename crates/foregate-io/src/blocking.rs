@@ -1,4 +1,4 @@
-//! The same directory for threads that may wait: all calls happen on the calling thread.
+//! A directory for threads that may wait: all calls happen on the calling thread.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -17,10 +17,10 @@ use crate::path::{self, OpenHow};
 
 const FOLDER_MODE: Mode = Mode::RWXU;
 
-/// The file systems whose calls do not wait for pages and names that are in memory.
+/// File systems with calls that do not wait for pages and names in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fast {
-    /// `cachestat` and `RWF_NOWAIT` tell what is in memory.
+    /// `cachestat` and `RWF_NOWAIT` tell which pages are in memory.
     Pages,
     /// All of it lies in memory.
     Memory,
@@ -37,7 +37,8 @@ const WITH_PAGES: [u64; 4] = [
 ];
 const IN_MEMORY: u64 = 0x0102_1994; // tmpfs
 
-/// A directory whose operations block the calling thread. [`Directory::blocking`](crate::Directory::blocking) gives it.
+/// A directory with operations that block the calling thread.
+/// [`Directory::blocking`](crate::Directory::blocking) gives it.
 #[derive(Clone)]
 pub struct BlockingDirectory(Arc<Root>);
 
@@ -95,10 +96,10 @@ impl BlockingDirectory {
         self.0.faults.is_some()
     }
 
-    /// Follows the path anew, which may be a link that leads elsewhere by now. Files that are open stay so.
+    /// Follows the path anew, since a link may lead elsewhere by now. Files that are open stay so.
     ///
     /// # Errors
-    /// Those of opening; then the directory stays the one that it was.
+    /// Errors of opening; then the directory stays the one that it was.
     pub fn reopen(&self) -> io::Result<()> {
         self.meet(Call::Open)?;
         let opened = Arc::new(Opened::new(&self.0.path)?);
@@ -109,17 +110,19 @@ impl BlockingDirectory {
     /// Opens a file. The empty path is the directory itself.
     ///
     /// # Errors
-    /// Those of openat2(2): `EXDEV` for a path that leads out, `ELOOP` for a link where none is followed.
+    /// Errors of openat2(2): `EXDEV` for a path that leads out, `ELOOP` for a link where none is
+    /// followed.
     pub fn open(&self, path: &Path, how: OpenHow) -> io::Result<RawFile> {
         self.meet(if how.creates() { Call::Create } else { Call::Open })?;
         let opened = self.opened();
         self.file(path::open(opened.fd.as_fd(), path, &how, false)?)
     }
 
-    /// Makes a file without a name in a folder. It is gone with its last descriptor, unless [`link`](Self::link) gives it a name.
+    /// Makes a file without a name in a folder. The file is gone with its last descriptor, unless
+    /// [`link`](Self::link) gives it a name.
     ///
     /// # Errors
-    /// Those of open(2); `EOPNOTSUPP` on file systems without such files.
+    /// Errors of open(2); `EOPNOTSUPP` on file systems without such files.
     pub fn create_nameless(&self, folder: &Path) -> io::Result<RawFile> {
         self.meet(Call::Create)?;
         let how = OpenHow { flags: OFlags::RDWR | OFlags::TMPFILE, links: path::Links::Beneath };
@@ -129,7 +132,7 @@ impl BlockingDirectory {
     /// Gives a name to a file without one. The name must be free.
     ///
     /// # Errors
-    /// Those of linkat(2).
+    /// Errors of linkat(2).
     pub fn link(&self, file: &RawFile, path: &Path) -> io::Result<()> {
         self.meet(Call::Rename)?;
         let from = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
@@ -139,7 +142,7 @@ impl BlockingDirectory {
     /// Renames a file, over the one that has the name.
     ///
     /// # Errors
-    /// Those of renameat(2).
+    /// Errors of renameat(2).
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.meet(Call::Rename)?;
         let opened = self.opened();
@@ -149,7 +152,7 @@ impl BlockingDirectory {
     /// Removes the name of a file.
     ///
     /// # Errors
-    /// Those of unlinkat(2).
+    /// Errors of unlinkat(2).
     pub fn unlink(&self, path: &Path) -> io::Result<()> {
         self.meet(Call::Unlink)?;
         Ok(rustix::fs::unlinkat(&self.opened().fd, path, AtFlags::empty())?)
@@ -158,7 +161,7 @@ impl BlockingDirectory {
     /// Makes a folder, unless there is one.
     ///
     /// # Errors
-    /// Those of mkdirat(2), but for an existing folder.
+    /// Errors of mkdirat(2), but for an existing folder.
     pub fn create_folder(&self, path: &Path) -> io::Result<()> {
         self.meet(Call::Create)?;
         match rustix::fs::mkdirat(&self.opened().fd, path, FOLDER_MODE) {
@@ -170,7 +173,7 @@ impl BlockingDirectory {
     /// The properties of a path. Links are followed beneath the directory.
     ///
     /// # Errors
-    /// Those of openat2(2).
+    /// Errors of openat2(2).
     pub fn stat(&self, path: &Path) -> io::Result<Metadata> {
         self.meet(Call::Stat)?;
         let how = OpenHow { flags: OFlags::PATH, links: path::Links::Beneath };
@@ -181,7 +184,7 @@ impl BlockingDirectory {
     /// The files of a folder in no order, at most `limit` of them.
     ///
     /// # Errors
-    /// Those of opening and reading a folder.
+    /// Errors of opening and reading a folder.
     pub fn list(&self, path: &Path, limit: usize) -> io::Result<Vec<Entry>> {
         self.meet(Call::List)?;
         let how = OpenHow { flags: OFlags::RDONLY | OFlags::DIRECTORY, links: path::Links::Beneath };
@@ -205,7 +208,7 @@ impl BlockingDirectory {
     /// Writes the names in a folder to the disk.
     ///
     /// # Errors
-    /// Those of fsync(2).
+    /// Errors of fsync(2).
     pub fn sync_folder(&self, path: &Path) -> io::Result<()> {
         let folder = self.open(path, OpenHow::read())?;
         self.meet(Call::Sync)?;
@@ -215,7 +218,7 @@ impl BlockingDirectory {
     /// Bytes that are free on the file system for this process.
     ///
     /// # Errors
-    /// Those of fstatvfs(3).
+    /// Errors of fstatvfs(3).
     pub fn free_space(&self) -> io::Result<u64> {
         let stat = rustix::fs::fstatvfs(&self.opened().fd)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))

@@ -62,15 +62,15 @@ impl Directory {
     /// Opens the directory itself, which blocks: at the start, or on a thread that may wait.
     ///
     /// # Errors
-    /// Those of open(2).
+    /// Errors of open(2).
     pub fn open_root(path: &Path, limits: Limits) -> io::Result<Self> {
         Self::with_faults(path, limits, None)
     }
 
-    /// The same with faults, for tests.
+    /// Opens a directory with faults, for tests.
     ///
     /// # Errors
-    /// Those of open(2).
+    /// Errors of open(2).
     pub fn with_faults(path: &Path, limits: Limits, faults: Option<Arc<dyn Faults>>) -> io::Result<Self> {
         let counters = Arc::new(Counters::default());
         let shared = DirectoryCore {
@@ -82,14 +82,16 @@ impl Directory {
         Ok(Self(Arc::new(shared)))
     }
 
-    /// The same directory for threads that may wait.
+    /// This directory for threads that may wait.
     pub fn blocking(&self) -> &BlockingDirectory {
         &self.0.blocking
     }
 
-    /// Opens a file. The calling thread does it if that needs no disk; a path that is known to lead nowhere fails at once too.
+    /// Opens a file. The calling thread does it if that needs no disk; a path that is known to lead
+    /// nowhere fails at once too.
     ///
-    /// [`Error::is_escape`] tells a path that leads out of the directory. The empty path is the directory itself.
+    /// [`Error::is_escape`] tells a path that leads out of the directory. The empty path is the
+    /// directory itself.
     pub fn open(&self, path: &Path, how: OpenHow) -> Operation<File> {
         if let Some(result) = self.open_cached(path, &how) {
             self.0.counters.inline.fetch_add(1, Ordering::Relaxed);
@@ -122,7 +124,8 @@ impl Directory {
         }
     }
 
-    /// Makes a file without a name, which [`File::link`] gives it. An unfinished one leaves nothing behind.
+    /// Makes a file without a name, which [`File::link`] gives it. An unfinished one leaves nothing
+    /// behind.
     pub fn create_nameless(&self, folder: &Path) -> Operation<File> {
         let (shared, folder) = (Arc::clone(&self.0), folder.to_owned());
         self.0.submit(move || {

@@ -28,11 +28,11 @@ pub enum Call {
 /// The fate of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It fails with this error number.
+    /// The call fails with this error number.
     Error(i32),
-    /// It transfers at most this many bytes. Calls that transfer none succeed.
+    /// The call transfers at most this many bytes. Calls that transfer none succeed.
     Short(usize),
-    /// It takes this much longer.
+    /// The call takes this much longer.
     Slow(Duration),
 }
 

@@ -16,7 +16,7 @@ use crate::metadata::Metadata;
 use crate::operation::Operation;
 use crate::sys;
 
-/// A file whose operations block the calling thread.
+/// A file with operations that block the calling thread.
 pub struct RawFile {
     fd: OwnedFd,
     metadata: Metadata,
@@ -42,7 +42,7 @@ impl RawFile {
     /// The properties now.
     ///
     /// # Errors
-    /// Those of fstat(2).
+    /// Errors of fstat(2).
     pub fn stat(&self) -> io::Result<Metadata> {
         Ok(Metadata::new(&rustix::fs::fstat(&self.fd)?))
     }
@@ -50,7 +50,7 @@ impl RawFile {
     /// Reads up to the length of the buffer; less only at the end of the file.
     ///
     /// # Errors
-    /// Those of pread(2).
+    /// Errors of pread(2).
     pub fn read_at(&self, mut buffer: &mut [u8], mut offset: u64) -> io::Result<usize> {
         let mut read = 0;
         while !buffer.is_empty() {
@@ -73,7 +73,7 @@ impl RawFile {
     /// Writes all bytes.
     ///
     /// # Errors
-    /// Those of pwrite(2). Some bytes may have been written.
+    /// Errors of pwrite(2). Some bytes may have been written.
     pub fn write_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
         while !bytes.is_empty() {
             let most = meet(self.faults.as_deref(), Call::Write)?.clamp(1, bytes.len());
@@ -93,7 +93,7 @@ impl RawFile {
     /// Writes the content to the disk.
     ///
     /// # Errors
-    /// Those of fdatasync(2).
+    /// Errors of fdatasync(2).
     pub fn sync(&self) -> io::Result<()> {
         meet(self.faults.as_deref(), Call::Sync)?;
         Ok(rustix::fs::fdatasync(&self.fd)?)
@@ -102,7 +102,7 @@ impl RawFile {
     /// Locks the file for this process. `false` if another one has it locked.
     ///
     /// # Errors
-    /// Those of flock(2).
+    /// Errors of flock(2).
     pub fn lock(&self) -> io::Result<bool> {
         match rustix::fs::flock(&self.fd, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => Ok(false),
@@ -138,12 +138,13 @@ impl File {
         &self.raw.metadata
     }
 
-    /// The same file for threads that may wait.
+    /// This file for threads that may wait.
     pub fn blocking(&self) -> &RawFile {
         &self.raw
     }
 
-    /// Reads a part; the result is shorter only at the end of the file. The calling thread reads it if all of it is in memory.
+    /// Reads a part; the result is shorter only at the end of the file. The calling thread reads it
+    /// if all of it is in memory.
     pub fn read(&self, offset: u64, length: usize) -> Operation<Vec<u8>> {
         if let Some(bytes) = self.read_cached(offset, length) {
             return Operation::ready(Ok(bytes));
@@ -179,7 +180,8 @@ impl File {
         whole.then_some(buffer)
     }
 
-    /// Returns whether a part is in memory, so that calls for it do not wait for a disk: for `sendfile`.
+    /// Returns whether a part is in memory, so that calls for it do not wait for a disk: for
+    /// `sendfile`.
     pub fn is_cached(&self, offset: u64, length: u64) -> bool {
         match self.fast {
             Fast::No => false,
@@ -225,7 +227,7 @@ impl File {
     /// The properties now.
     ///
     /// # Errors
-    /// Those of fstat(2), which does not wait for a disk on local file systems.
+    /// Errors of fstat(2), which does not wait for a disk on local file systems.
     pub fn stat(&self) -> Result<Metadata> {
         self.raw.stat().map_err(Error::Io)
     }

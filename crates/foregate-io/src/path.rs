@@ -12,7 +12,8 @@ const RACES: usize = 3;
 /// The treatment of symbolic links in a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Links {
-    /// Relative links that stay beneath the directory are followed. Absolute ones are refused, also those that lead back into it.
+    /// Relative links that stay beneath the directory are followed. Absolute ones are refused, also
+    /// those that lead back into it.
     #[default]
     Beneath,
     /// No link is followed.
@@ -29,7 +30,8 @@ pub struct OpenHow {
 }
 
 impl OpenHow {
-    /// For reading. Pipes and devices do not make it wait, and no terminal becomes the process's own.
+    /// For reading. Pipes and devices do not make it wait, and no terminal becomes the process's
+    /// own.
     pub fn read() -> Self {
         Self { flags: OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, links: Links::Beneath }
     }
@@ -59,16 +61,18 @@ impl OpenHow {
         self.flags.contains(OFlags::CREATE)
     }
 
-    /// Returns whether opening changes nothing, so that it may be tried first on the calling thread.
+    /// Returns whether opening changes nothing, so that it may be tried first on the calling
+    /// thread.
     pub(crate) fn only_reads(&self) -> bool {
         !self.flags.intersects(OFlags::RDWR | OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC)
     }
 }
 
-/// Owner alone: what is stored was meant for the clients of a site.
+/// Owner alone: stored responses were meant for the clients of a site.
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// Opens a path beneath a directory; `cached` fails with [`Errno::AGAIN`] rather than wait for the disk.
+/// Opens a path beneath a directory; `cached` fails with [`Errno::AGAIN`] rather than wait for the
+/// disk.
 pub(crate) fn open(root: BorrowedFd<'_>, path: &Path, how: &OpenHow, cached: bool) -> Result<OwnedFd, Errno> {
     // The root itself.
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };

@@ -1,7 +1,8 @@
 //! The threads of a directory.
 //!
-//! Threads start with the work and end when they are idle. Work without a free thread waits in a bounded queue; a watcher thread gives back
-//! what has waited too long, so that no caller needs a timer.
+//! Threads start with the work and end when they are idle. Work without a free thread waits in a
+//! bounded queue; a watcher thread gives back work that has waited too long, so that no caller
+//! needs a timer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,7 +26,8 @@ pub struct Limits {
     pub queue: usize,
     /// The time that an operation waits for a thread.
     pub patience: Duration,
-    /// The time after which an operation under way counts as stuck. While all threads have work and one is stuck, nothing waits.
+    /// The time after which an operation under way counts as stuck. While all threads have work and
+    /// one is stuck, nothing waits.
     pub stuck: Duration,
 }
 
@@ -137,7 +139,7 @@ impl Pool {
 }
 
 impl Drop for Pool {
-    /// What waits is still done.
+    /// Waiting work is still done.
     fn drop(&mut self) {
         self.0.state.lock().closed = true;
         self.0.ready.notify_all();

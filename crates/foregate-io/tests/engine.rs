@@ -115,7 +115,8 @@ fn a_swapped_directory_is_followed_when_told() {
     assert_eq!(content().unwrap(), b"2");
 }
 
-/// Where the file system tells what is in memory, neither a thread nor a queue is used for it.
+/// Where the file system tells which pages are in memory, neither a thread nor a queue is used for
+/// them.
 #[test]
 fn cached_files_need_no_thread() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -136,7 +137,7 @@ fn cached_files_need_no_thread() {
     for (offset, length) in [(0, 10_000), (4095, 2), (4096, 1), (9_999, 1)] {
         assert_eq!(file.read(offset, length).now().expect("at once").unwrap(), vec![7; length]);
     }
-    // What is beyond the end is left to a thread, since a short result is no end.
+    // A read beyond the end is left to a thread, since a short result is no end.
     assert_eq!(wait(file.read(9_990, 100)).unwrap().len(), 10);
     assert_eq!(root.counters().inline, 5);
     assert_eq!(root.counters().performed, 1);
@@ -164,7 +165,8 @@ fn short_calls_go_on_and_errors_arrive() {
     assert_eq!(&fs::read(folder.path().join("a")).unwrap()[..8], b"bbbbbbaa");
 }
 
-/// Two threads that hang: what comes behind them is given back in time, and at once when they are known to hang.
+/// Two threads that hang: later work is given back in time, and at once when they are known to
+/// hang.
 #[test]
 fn nobody_waits_behind_operations_that_hang() {
     let folder = tempfile::tempdir().unwrap();

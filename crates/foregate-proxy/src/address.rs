@@ -59,7 +59,7 @@ impl ServerAddress {
         }
     }
 
-    /// The same host with another port. A Unix socket has none.
+    /// This host with another port. A Unix socket has none.
     #[must_use]
     pub fn with_port(&self, port: u16) -> Self {
         match self {

@@ -304,7 +304,7 @@ pub fn stats(proxy: &Proxy) -> Stats {
     stats
 }
 
-/// What `foregate status` shows of the process that serves: an object, to which more may be added.
+/// The state of the serving process for `foregate status`: an object, to which more may be added.
 pub fn status(proxy: &Proxy) -> serde_json::Value {
     let config = proxy.config();
     let settings = &config.settings;

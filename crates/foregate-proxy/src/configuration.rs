@@ -43,7 +43,7 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// Groups of origin servers, in the order of the file; routes refer to them by index.
     pub upstreams: Vec<Arc<UpstreamSettings>>,
-    /// Folders whose files are served; routes refer to them by index.
+    /// Folders of static files; routes refer to them by index.
     pub folders: Vec<Arc<Files>>,
     /// Sites with their routes, compiled.
     pub sites: SiteTable,

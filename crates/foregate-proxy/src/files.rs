@@ -16,7 +16,7 @@ use rustix::io::Errno;
 ///
 /// # Errors
 ///
-/// It cannot be opened, or is a pipe, a device or a folder.
+/// The file cannot be opened, or is a pipe, a device or a folder.
 pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(at_once()).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
@@ -26,7 +26,7 @@ pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// It cannot be opened, or is a pipe without a reader.
+/// The file cannot be opened, or is a pipe without a reader.
 pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
     if let Some(standard) = standard(path) {
         let file = File::from(standard?);

@@ -1,7 +1,7 @@
 //! Passing connections to another generation of the program, unread, while that is on trial.
 //!
-//! What was passed stays open here until the other side says that it has taken it. So a generation that hangs or dies loses
-//! nothing but the connections that it has begun to serve.
+//! A connection stays open here until the other side has acknowledged it. So a generation that
+//! hangs or dies loses nothing but the connections that it has begun to serve.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ const NUMBER: usize = 8;
 /// A question for the metrics of the other generations.
 pub type MetricsQuestion = oneshot::Sender<Vec<String>>;
 
-/// Whether this process accepts connections, and passes some of them on.
+/// The part of this process in a trial: it accepts connections, passes some of them on, or waits.
 #[derive(Debug)]
 pub struct Handover {
     accepting: watch::Sender<bool>,
@@ -38,7 +38,7 @@ pub struct Handover {
 }
 
 impl Default for Handover {
-    /// It accepts, alone.
+    /// The process accepts, alone.
     fn default() -> Self {
         Self {
             accepting: watch::channel(true).0,
@@ -49,17 +49,17 @@ impl Default for Handover {
 }
 
 impl Handover {
-    /// Whether listeners accept, and word of changes.
+    /// Tells whether listeners accept, also later.
     pub fn accepting(&self) -> watch::Receiver<bool> {
         self.accepting.subscribe()
     }
 
-    /// Has listeners accept, or leave what comes to another process.
+    /// Has listeners accept, or leave new connections to another process.
     pub fn accept(&self, accepts: bool) {
         self.accepting.send_replace(accepts);
     }
 
-    /// Whether listeners accept.
+    /// Returns true if listeners accept.
     pub fn accepts(&self) -> bool {
         *self.accepting.borrow()
     }
@@ -80,7 +80,8 @@ impl Handover {
         self.others.store(Some(Arc::new(others)));
     }
 
-    /// The metrics of the other generations, those that have ended included. Those that do not answer are left out.
+    /// The metrics of the other generations, those that have ended included. Those that do not
+    /// answer are left out.
     pub async fn others(&self) -> Vec<String> {
         let Some(others) = self.others.load_full() else { return Vec::new() };
         let (answer, answered) = oneshot::channel();
@@ -123,8 +124,8 @@ impl Passage {
         self.share.store(share.min(ALL), Ordering::Relaxed);
     }
 
-    /// Whether a connection is to be passed. One client is always served by the same generation, unless `speaks_for_many`: such
-    /// a peer's connections are told apart.
+    /// Returns true if a connection is to be passed. One client is always served by the same
+    /// generation, unless `speaks_for_many`: such a peer's connections are told apart.
     pub fn takes(&self, remote: Option<SocketAddr>, speaks_for_many: bool) -> bool {
         let share = self.share.load(Ordering::Relaxed);
         let part = match remote {
@@ -160,7 +161,8 @@ impl Passage {
         }
     }
 
-    /// Follows what the other side has taken. What that does not want goes to `refused`. Ends with the other side.
+    /// Follows the acknowledgements of the other side. Connections that it refuses go to `refused`.
+    /// Ends with the other side.
     pub async fn follow(&self, mut refused: impl FnMut(Passed)) {
         while let Ok(Some(message)) = self.channel.receive().await {
             if let Some(passed) = self.taken(&message.bytes) {
@@ -179,12 +181,13 @@ impl Passage {
         (!rest.is_empty()).then_some(passed)
     }
 
-    /// Whether all has been taken.
+    /// Returns true if all has been taken.
     pub fn is_settled(&self) -> bool {
         self.untaken.lock().is_empty()
     }
 
-    /// Ends the way; gives what was passed and not taken, which the other side will not serve any more.
+    /// Ends the passing; returns the connections without acknowledgement, which the other side will
+    /// not serve any more.
     pub fn take_back(&self) -> Vec<Passed> {
         self.channel.shut_down();
         // Answers that were sent before that still count.

@@ -1,9 +1,10 @@
-//! The asynchronous half of Foregate: listeners, TLS, connections, the exchange, upstreams and telemetry.
+//! The asynchronous half of Foregate: listeners, TLS, connections, the exchange, upstreams and
+//! telemetry.
 //!
-//! Everything else in the workspace is pure; this crate is the only one that awaits.
-//! Its modules are rooms that use lower rooms alone: `counters, time, settings -> limits -> transport -> message -> link ->
-//! upstream -> proxy -> exchange -> connection -> listener -> server`, each only what stands before it. `crates/foregate/tests/house`
-//! holds the list.
+//! Everything else in the workspace is pure; this crate is the only one that awaits. Its modules
+//! are rooms that use lower rooms alone: `counters, time, settings -> limits -> transport ->
+//! message -> link -> upstream -> proxy -> exchange -> connection -> listener -> server`, each only
+//! rooms that stand before it. `crates/foregate/tests/house` holds the list.
 
 #![deny(unsafe_code)]
 

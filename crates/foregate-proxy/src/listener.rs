@@ -90,7 +90,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// It is not a listening stream socket.
+    /// The descriptor is not a listening stream socket.
     pub fn adopt(fd: OwnedFd) -> io::Result<Self> {
         let socket = socket2::Socket::from(fd);
         // A descriptor that is no socket is refused by the first call.
@@ -110,7 +110,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// It is none, or it has gone.
+    /// The descriptor is no connection, or the client has gone.
     pub fn passed(descriptor: OwnedFd) -> io::Result<(Socket, Option<SocketAddr>)> {
         let socket = socket2::Socket::from(descriptor);
         socket.set_nonblocking(true)?;
@@ -214,14 +214,14 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 pub struct Reached {
     /// Its settings.
     pub settings: watch::Receiver<Arc<Listen>>,
-    /// Whether it is to end.
+    /// True once the listener shall end.
     pub stop: watch::Receiver<bool>,
     /// Connections that were accepted elsewhere.
     pub arrivals: mpsc::Receiver<Passed>,
 }
 
-/// Accepts until `stop` says so, and serves each connection in a task of its own. `id` is what the
-/// registry knows the listener by.
+/// Accepts until `stop` says so, and serves each connection in a task of its own. The registry
+/// knows the listener by `id`.
 pub async fn run(
     proxy: Arc<Proxy>,
     listener: Arc<Listener>,
@@ -279,7 +279,7 @@ pub async fn run(
         };
         accepted_in_a_row += 1;
         match accepted {
-            // It was passed on, or whether connections are accepted has changed.
+            // The connection was passed on, or accepting has been switched on or off.
             Ok(None) => accepts = *accepting.borrow_and_update(),
             Ok(Some((socket, remote))) => {
                 let Some(place) = place(&proxy, &mut stop).await else { break };

@@ -33,11 +33,11 @@ const PART: usize = 25;
 /// The alternative for work without a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
-    /// It has a cheap alternative.
+    /// The work has a cheap alternative.
     None,
-    /// It has a cheap alternative, but a client may have several at a time.
+    /// The work has a cheap alternative, but a client may have several at a time.
     Short,
-    /// It has only an expensive alternative: it may wait behind others of its client.
+    /// The work has only an expensive alternative: it may wait behind others of its client.
     Long,
 }
 

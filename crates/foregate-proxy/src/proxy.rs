@@ -228,7 +228,7 @@ pub struct Proxy {
     pub under_way: UnderWay,
     /// The cache.
     pub cache: Arc<Cache>,
-    /// Whether this process accepts connections, and passes some of them on.
+    /// Accepting connections, and passing some of them on.
     pub handover: Handover,
     /// The configuration before this one, for a moment, where that had listeners with TLS that are
     /// no more.

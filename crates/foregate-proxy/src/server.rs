@@ -121,8 +121,8 @@ enum ReloadCause {
 
 /// Runs the proxy until it is told to stop by a signal.
 ///
-/// `source` is where `settings` come from, for reloads. `supervised` is what a supervisor has
-/// given.
+/// `source` is where `settings` come from, for reloads. `supervised` is the part that a supervisor
+/// has given.
 ///
 /// # Errors
 ///
@@ -354,7 +354,7 @@ impl RunningServer {
         self.apply_side(settings, side);
         crate::limits::descriptors::look();
         tokio::spawn(async {
-            // What has just been closed goes a little later.
+            // Connections that have just been closed go a little later.
             tokio::time::sleep(Duration::from_secs(2)).await;
             crate::limits::descriptors::look();
         });
@@ -412,7 +412,7 @@ impl RunningServer {
         let task = listener::run(proxy, Arc::clone(&listener), reached, id);
         let task = tokio::spawn(Watched::new(task, Arc::clone(&self.proxy.metrics)));
         let listening = Listening { id, file, listener, settings, stop, arrivals, task };
-        // One whose file somebody has removed: nobody reaches it any more.
+        // A socket without its file: nobody reaches it any more.
         if let Some(lost) = self.listening.insert(address, listening) {
             let id = lost.id;
             drain_listener(&self.proxy.registry, id, lost.stop(), self.timeouts().0);
@@ -442,7 +442,7 @@ impl RunningServer {
             let _ = task.await;
         }
         if let Stop::Graceful(limit) = stop {
-            // What comes from the system's queue is served.
+            // Connections in the system's queue are served.
             let _ = tokio::time::timeout(LAST_ARRIVALS, futures_util::future::join_all(accepting)).await;
             self.proxy.drain();
             let connections = self.proxy.registry.count();
@@ -492,7 +492,7 @@ impl RunningServer {
                 Some(request) = self.requests.recv() => match request {
                     admin::AdminRequest::Reload(answer) => (ReloadCause::Asked, Some(answer)),
                     admin::AdminRequest::Status(answer) => {
-                        // Whoever asked may be gone.
+                        // The asking task may be gone.
                         let _ = answer.send(self.status());
                         continue;
                     }
@@ -516,11 +516,11 @@ impl RunningServer {
                 _ = signals.terminate.recv() => return Stop::Graceful(drain_term),
                 _ = signals.interrupt.recv() => return Stop::AtOnce,
             };
-            // What is being read may be on a file system that hangs: the end does not wait for it.
-            // Nothing has changed until it is read.
+            // The file that is being read may be on a file system that hangs: the end does not wait
+            // for it. Nothing has changed until it is read.
             tokio::select! {
                 result = self.reload(cause) => {
-                    // Whoever asked may be gone.
+                    // The asking task may be gone.
                     let _ = answer.map(|answer| answer.send(result));
                 }
                 _ = signals.quit.recv() => return Stop::Graceful(drain),
@@ -627,7 +627,7 @@ impl RunningServer {
     }
 }
 
-/// Has the connections of a listener end gracefully, and cuts off what is left of them after
+/// Has the connections of a listener end gracefully, and cuts off the rest of them after
 /// `limit`, also of those that it is still `accepting`.
 fn drain_listener(
     registry: &Arc<Registry>,
@@ -638,7 +638,7 @@ fn drain_listener(
     registry.drain(Some(listener));
     let (registry, began) = (Arc::clone(registry), Instant::now());
     tokio::spawn(async move {
-        // Those that come later than the cut would have no end.
+        // Connections that come later than the cut would have no end.
         let _ = tokio::time::timeout(LAST_ARRIVALS, accepting).await;
         tokio::time::sleep(limit.saturating_sub(began.elapsed())).await;
         let connections = registry.cut(listener);
@@ -663,7 +663,7 @@ fn named(error: io::Error, what: &str) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
-/// What [`run`] gives within its error where a socket could not be bound.
+/// The error of [`run`] where a socket could not be bound.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {error}")]
 pub struct NotBound {
@@ -681,7 +681,7 @@ impl NotBound {
     }
 }
 
-/// What to do where the system does not let the proxy begin.
+/// Advice where the system does not let the proxy begin.
 pub fn advice(error: &io::Error) -> Option<&'static str> {
     let not_bound = error.get_ref().and_then(|inner| inner.downcast_ref::<NotBound>());
     Some(match (not_bound.map(|not_bound| &not_bound.address), error.kind()) {

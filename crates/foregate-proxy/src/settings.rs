@@ -329,7 +329,7 @@ pub struct UpstreamSettings {
     pub health: Option<HealthCheck>,
     /// Passive health.
     pub eject: Eject,
-    /// The zone of this proxy, whose servers are preferred. Default: none.
+    /// The zone of this proxy: servers of the zone are preferred. Default: none.
     pub zone: Option<Box<str>>,
     /// The `Host` or `:authority` for its servers: a name or address, with a port if needed.
     /// Default (`None`): the client's.
@@ -625,7 +625,7 @@ impl Action {
     }
 }
 
-/// A folder whose files are served.
+/// A folder of static files.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Files {
     /// The folder. Its path is followed anew once a second.

@@ -154,7 +154,7 @@ fn measure(name: &str, exchange: &Exchange, access_log: Option<PathBuf>) -> f64 
     let origin = origin(exchange);
     let front = free_address();
     let settings = settings(front, origin, access_log);
-    // It runs until the process ends.
+    // The proxy runs until the process ends.
     thread::spawn(move || {
         server::run(settings, Arc::new(|| Err("this test reloads nothing".to_owned())), None)
     });

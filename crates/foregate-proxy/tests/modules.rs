@@ -326,7 +326,7 @@ fn start(queue: usize) -> Front {
     settings.logs = vec![lines.clone()];
     settings.upstreams = vec![upstream("echo", echo()), upstream("silent", silent_address)];
     settings.sites = sites.build();
-    // It runs until the process ends.
+    // The proxy runs until the process ends.
     thread::spawn(move || {
         server::run(settings, Arc::new(|| Err("this test reloads nothing".to_owned())), None)
     });

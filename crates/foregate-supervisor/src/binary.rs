@@ -39,7 +39,7 @@ impl Binary {
         Self { path: path.to_owned(), file }
     }
 
-    /// The program that runs now, whose file may have been replaced.
+    /// The program that runs now. Its file may have been replaced.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl Binary {
         Ok(Self { path, file: File::open("/proc/self/exe").ok() })
     }
 
-    /// What to start.
+    /// The path for the start of a process.
     pub(crate) fn program(&self) -> OsString {
         match &self.file {
             Some(file) => format!("/proc/self/fd/{}", file.as_raw_fd()).into(),
@@ -59,11 +59,11 @@ impl Binary {
         }
     }
 
-    /// Whether it can be started on this machine.
+    /// Checks that the program can be started on this machine.
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// The reason why it cannot be started.
     pub(crate) fn examine(&self) -> Result<(), Reason> {
         let path = self.path.display();
         let metadata =
@@ -97,7 +97,7 @@ impl Binary {
     ///
     /// # Errors
     ///
-    /// It refuses the configuration, or does not run.
+    /// The program refuses the configuration, or does not run.
     pub(crate) async fn check(&self, configuration: &Path) -> Result<(), Reason> {
         let path = self.path.display();
         let failed = |error: io::Error| Reason(format!("cannot start {path}: {error}"));
@@ -114,7 +114,7 @@ impl Binary {
         let process = pidfd_open(process, PidfdFlags::empty()).map_err(|error| failed(error.into()))?;
         let process = readiness(process).map_err(failed)?;
         if tokio::time::timeout(CHECK_PATIENCE, process.readable()).await.is_err() {
-            // It may end at this moment.
+            // The process may end at this moment.
             let _ = pidfd_send_signal(process.get_ref(), Signal::KILL);
             let _ = child.wait();
             return Err(Reason(format!("hangs: `{path} check` did not end within {CHECK_PATIENCE:?}")));

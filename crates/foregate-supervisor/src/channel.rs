@@ -1,4 +1,5 @@
-//! Messages with descriptors between the processes of one installation, over a pair of connected Unix sockets.
+//! Messages with descriptors between the processes of one installation, over a pair of connected
+//! Unix sockets.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -14,7 +15,7 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// The longest message, bytes. What may be longer travels in a [`blob`].
+/// The longest message, bytes. Longer data travels in a [`blob`].
 pub const MESSAGE_LIMIT: usize = 64 << 10;
 /// The most descriptors of one message.
 pub const DESCRIPTORS_LIMIT: usize = 64;
@@ -43,7 +44,7 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 ///
 /// # Errors
 ///
-/// What the system says; a message that is too long is refused.
+/// Those of the system; a message that is too long is refused.
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     if bytes.is_empty() || bytes.len() > MESSAGE_LIMIT || descriptors.len() > DESCRIPTORS_LIMIT {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -61,7 +62,7 @@ pub fn send(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]
 ///
 /// # Errors
 ///
-/// What the system says, and a message that is longer than the limits.
+/// Those of the system, and a message that is longer than the limits.
 pub fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<Message>> {
     let mut bytes = vec![0; MESSAGE_LIMIT];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_LIMIT))];
@@ -103,7 +104,7 @@ pub fn blob(bytes: &[u8]) -> io::Result<OwnedFd> {
 ///
 /// # Errors
 ///
-/// What the system says, and one that is too large.
+/// Those of the system, and a blob that is too large.
 pub fn read_blob(descriptor: impl AsFd) -> io::Result<Vec<u8>> {
     let mut file = File::from(descriptor.as_fd().try_clone_to_owned()?);
     if file.metadata()?.len() > BLOB_LIMIT {
@@ -115,7 +116,7 @@ pub fn read_blob(descriptor: impl AsFd) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A descriptor whose readiness the runtime follows.
+/// A descriptor under the watch of the runtime.
 ///
 /// # Errors
 ///
@@ -170,7 +171,7 @@ impl Channel {
         self.0.async_io(Interest::READABLE, |socket| receive(socket.as_fd())).await
     }
 
-    /// Receives what is there already.
+    /// Receives a message that has already arrived.
     ///
     /// # Errors
     ///
@@ -179,9 +180,9 @@ impl Channel {
         receive(self.0.get_ref().as_fd())
     }
 
-    /// Ends both directions. What has been sent can still be received.
+    /// Ends both directions. The other end still receives the messages that have been sent.
     pub fn shut_down(&self) {
-        // It may have ended already.
+        // The connection may have ended already.
         let _ = rustix::net::shutdown(self.0.get_ref(), rustix::net::Shutdown::Both);
     }
 }

@@ -12,12 +12,12 @@ use crate::rendezvous;
 /// Bytes of one answer.
 const ANSWER_LIMIT: u64 = 64 << 20;
 
-/// Asks the supervisor of a configuration. Each line of the answer goes to `line`; the last one is returned. Each may take
-/// `patience`.
+/// Asks the supervisor of a configuration. Each line of the answer goes to `line`; the last one is
+/// returned. Each may take `patience`.
 ///
 /// # Errors
 ///
-/// `NotFound`: no supervisor of this configuration runs. Else what the system says.
+/// `NotFound`: no supervisor of this configuration runs. Otherwise the system's error.
 pub fn ask(
     configuration: &Path,
     request: &Value,
@@ -31,7 +31,7 @@ pub fn ask(
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied && path.exists() => {
                 refused = Some(error);
             }
-            // It is not there, or nobody listens.
+            // The socket is not there, or nobody listens.
             Err(_) => {}
         }
     }

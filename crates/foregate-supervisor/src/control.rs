@@ -98,7 +98,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
         }
         fs::remove_file(path)?;
     }
-    // Nobody connects before the mode is set: peers are asked who they are, too.
+    // Nobody connects before the mode is set: the credentials of peers are checked, too.
     let listener = UnixListener::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
     Ok(listener)
@@ -189,7 +189,7 @@ async fn roll_back(stream: &mut BufReader<UnixStream>, supervisor: &Rc<Superviso
     }
 }
 
-/// The same as `foregate upgrade` without arguments.
+/// Does the work of `foregate upgrade` without arguments.
 pub(crate) async fn upgrade_by_signal(supervisor: Rc<Supervisor>) {
     let (progress, mut told) = mpsc::unbounded_channel();
     let task = spawn_local(Rc::clone(&supervisor).upgrade(Plan::default(), progress));

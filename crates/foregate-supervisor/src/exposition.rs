@@ -23,7 +23,7 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// Adds a text, or of a process that has ended (`ended`) what only rises.
+    /// Adds a text; of a process that has ended (`ended`), only its counters.
     pub fn add(&mut self, text: &str, ended: bool) {
         let mut name = String::new();
         let mut kinds = BTreeMap::new();

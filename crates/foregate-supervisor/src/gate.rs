@@ -1,4 +1,5 @@
-//! Judges a new version by its answers to real requests, beside those of the old version in the same seconds. Pure.
+//! Judges a new version by its answers to real requests, beside those of the old version in the
+//! same seconds. Pure.
 
 use std::fmt;
 
@@ -12,11 +13,11 @@ const FAILURES_LEAST: u64 = 3;
 const SLOW_LOOKS: u32 = 3;
 /// How much slower the new version may be, as a factor.
 const SLOWER: f64 = 1.5;
-/// The same where the old version's own times differ much.
+/// The bound where the old version's own times differ much.
 const SLOWER_MOST: f64 = 1.9;
 /// A difference of times that is never blamed, microseconds.
 const SLOWER_LEAST: f64 = 400.0;
-/// Descriptors that a version may have beyond those that are accounted for, and beyond what the old one has so.
+/// Descriptors without a known purpose that a version may have beyond those of the old one.
 const DESCRIPTORS_SPARE: u64 = 96;
 /// Times that a task may block a worker before it counts.
 const BLOCKED_LEAST: u64 = 5;
@@ -33,7 +34,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What is known of both versions at one moment.
+/// The figures of both versions at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Look {
     /// The old version.
@@ -53,7 +54,7 @@ pub struct Side {
     pub open: u64,
 }
 
-/// What follows from a look.
+/// The decision after a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Go on.
@@ -77,8 +78,9 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A gate that counts from `first` on. `steady` is the memory of all processes before there was a new one; `halves` are two
-    /// spans in which the old version served alone, of which the noise is learned.
+    /// A gate that counts from `first` on. `steady` is the memory of all processes before there was
+    /// a new one; `halves` are two spans in which the old version served alone, of which the noise
+    /// is learned.
     pub fn new(first: &Look, steady: u64, halves: &[Stats; 2]) -> Self {
         let noise = match halves
             .each_ref()
@@ -110,7 +112,8 @@ impl Gate {
     /// Why it must not stay.
     pub fn judge(&mut self, look: &Look) -> Result<Verdict, Reason> {
         let new = difference(&look.new.stats, &self.new);
-        // What the old one did over its life stands in where it has served too little beside the new one.
+        // Where the old version has served too little beside the new one, the figures of its whole
+        // life stand in.
         let mut old = difference(&look.old.stats, &self.old);
         if old.requests < REQUESTS_FOR_TIMES {
             old = Stats {
@@ -163,7 +166,8 @@ impl Gate {
         };
         let quantiles = [0.5, 0.9, 0.99].map(|part| (quantile(new, part), quantile(old, part)));
         let slow = quantiles.iter().filter(|(new, old)| worse(*new, *old)).count();
-        // Two of three: a few slow requests move the last one, and a change of the mix the first one.
+        // Two of three: a few slow requests move the last one, and a change of the mix the first
+        // one.
         if !enough || slow < 2 {
             self.slow = 0;
             return Ok(());
@@ -203,7 +207,7 @@ impl Gate {
     }
 }
 
-/// Whether `failed` of `all` is more than chance makes of the share of the old version.
+/// Returns true if `failed` of `all` is more than chance makes of the share of the old version.
 fn is_worse(failed: u64, all: u64, old_failed: u64, old_all: u64) -> bool {
     if failed < FAILURES_LEAST || all == 0 {
         return false;
@@ -242,7 +246,7 @@ fn quantile(stats: &Stats, part: f64) -> f64 {
     0.0
 }
 
-/// What came in between.
+/// The difference of two readings.
 pub fn difference(now: &Stats, then: &Stats) -> Stats {
     let latency = |(bucket, count): (usize, &u64)| {
         count.saturating_sub(then.latencies.get(bucket).copied().unwrap_or_default())

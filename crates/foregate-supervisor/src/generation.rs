@@ -20,7 +20,8 @@ use crate::binary::Binary;
 use crate::channel::{self, Channel, readiness};
 use crate::protocol::{Envelope, Order, Report, Role, Stats};
 
-/// The variable that makes `foregate run` a process that serves for a supervisor: its standard input is the channel.
+/// The variable that makes `foregate run` a process that serves for a supervisor: its standard
+/// input is the channel.
 pub const SERVING_VARIABLE: &str = "FOREGATE_SERVING";
 
 /// Variables that are for the main process alone.
@@ -29,13 +30,13 @@ const OF_THE_MAIN_PROCESS: [&str; 4] = ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNA
 /// The place of a generation in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// It loads its configuration.
+    /// Loads its configuration.
     Starting,
-    /// It could serve, and gets the share of a trial.
+    /// Is ready to serve, and gets the share of a trial.
     Trial,
-    /// It accepts.
+    /// Accepts connections.
     Serving,
-    /// It serves the connections that it has.
+    /// Serves its open connections to their end.
     Draining,
 }
 
@@ -58,7 +59,7 @@ pub(crate) enum Exit {
     Code(i32),
     /// By a signal.
     Signal(i32),
-    /// It was no child of this process.
+    /// Was no child of this process: there is no exit status.
     Unknown,
 }
 
@@ -87,7 +88,7 @@ impl fmt::Display for Exit {
 pub(crate) enum NoAnswer {
     /// The process has ended.
     Ended,
-    /// It does not answer.
+    /// Has not answered for so long.
     Silent(Duration),
 }
 
@@ -106,7 +107,7 @@ type Answer = (Report, Vec<OwnedFd>);
 /// Word of a generation.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// It reports.
+    /// A report of the process.
     Report(u64, Envelope<Report>, Vec<OwnedFd>),
     /// Its process has ended.
     Ended(u64, Exit),
@@ -128,7 +129,7 @@ pub(crate) struct Generation {
     /// The process that serves, which a wrapper may have started.
     pub(crate) pid: Cell<u32>,
     pub(crate) stats: RefCell<Stats>,
-    /// It was sent a signal that ends it.
+    /// The process was sent a signal that ends it.
     pub(crate) told_to_end: Cell<bool>,
     /// Set with the first report that it is ready.
     pub(crate) ready: watch::Sender<bool>,
@@ -174,7 +175,7 @@ impl Generation {
     ///
     /// # Errors
     ///
-    /// It has ended.
+    /// The process has ended.
     pub(crate) fn adopt(
         started: Started,
         channel: OwnedFd,
@@ -237,7 +238,7 @@ impl Generation {
             };
             let asked = report.id.and_then(|id| self.pending.borrow_mut().remove(&id));
             match asked {
-                // Whoever asked may have given up.
+                // The asking task may have given up.
                 Some(asked) => drop(asked.send((report.body, message.descriptors))),
                 None => drop(events.send(Event::Report(self.number, report, message.descriptors))),
             }
@@ -252,7 +253,7 @@ impl Generation {
         mut child: Option<Child>,
         events: mpsc::UnboundedSender<Event>,
     ) {
-        // It becomes readable when the process ends.
+        // The descriptor becomes readable when the process ends.
         let _ = process.readable().await;
         let exit = child.as_mut().and_then(|child| child.wait().ok()).map_or(Exit::Unknown, Exit::of);
         self.exit.send_replace(Some(exit));
@@ -341,7 +342,8 @@ impl Generation {
     }
 }
 
-/// The proportional set size of a process (`self` or its number), bytes; 0 where the system does not say.
+/// The proportional set size of a process (`self` or its number), bytes; 0 where the system does
+/// not say.
 pub(crate) fn memory_of(process: &str) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));

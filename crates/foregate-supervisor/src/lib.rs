@@ -1,9 +1,11 @@
-//! The supervisor: the process that holds the listening sockets, starts the processes that serve, and judges new versions.
+//! The supervisor: the process that holds the listening sockets, starts the processes that serve,
+//! and judges new versions.
 //!
-//! It is the same program in another role. It has one thread, no TLS, and parses no configuration; it is the service manager's main
-//! process and the last to end. A process that serves is a *generation*. At most two of them accept connections, during a trial:
-//! the old one accepts all, and passes a share of them, unread, to the new one. Others that are left have their connections to
-//! the end ("draining").
+//! The supervisor is the same program in another role, with one thread, without TLS and without a
+//! configuration; it is the service manager's main process and the last to end. A process that
+//! serves is a *generation*. At most two of them accept connections, during a trial: the old one
+//! accepts all, and passes a share of them, unread, to the new one. Others that are left have their
+//! connections to the end ("draining").
 #![forbid(unsafe_code)]
 
 mod binary;

@@ -1,8 +1,9 @@
 //! The messages between the supervisor and the processes that serve.
 //!
-//! Two versions of the program speak with each other, so that each message is one JSON object with a name in `kind`; unknown
-//! fields are skipped, and a message with an unknown name is [`Order::Unknown`] or [`Report::Unknown`]. Descriptors go along with
-//! the message in the order of its list.
+//! Two versions of the program speak with each other, so that each message is one JSON object with
+//! a name in `kind`; unknown fields are skipped, and a message with an unknown name is
+//! [`Order::Unknown`] or [`Report::Unknown`]. Descriptors go along with the message in the order of
+//! its list.
 
 use std::path::PathBuf;
 
@@ -26,18 +27,19 @@ pub struct Envelope<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
-    /// It accepts clients.
+    /// For clients.
     Clients,
-    /// It answers scrapers.
+    /// For scrapers of metrics.
     Metrics,
-    /// It is the admin socket.
+    /// The admin socket.
     Admin,
 }
 
 /// A listening socket that the supervisor holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldSocket {
-    /// The address as the configuration names it, `unix:` before a path; empty where only the socket itself says it.
+    /// The address as the configuration names it, `unix:` before a path; empty where only the
+    /// socket itself says it.
     pub address: String,
     /// Its purpose.
     pub purpose: Purpose,
@@ -53,11 +55,12 @@ pub enum Role {
     First,
     /// The process that served has ended.
     Restart,
-    /// It is to take over from a process that serves.
+    /// Takes over from a process that serves.
     Candidate,
 }
 
-/// A piece of state that goes from one generation to the next, in a blob of its own. Unknown ones are passed on as they are.
+/// A piece of state that goes from one generation to the next, in a blob of its own. Unknown ones
+/// are passed on as they are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Item {
     /// Its name.
@@ -75,7 +78,8 @@ pub enum Order {
         /// The sockets.
         sockets: Vec<HeldSocket>,
     },
-    /// The first messages end here: the process loads its configuration and reports [`Report::Ready`].
+    /// The first messages end here: the process loads its configuration and reports
+    /// [`Report::Ready`].
     Begin {
         /// [`PROTOCOL`] of the supervisor.
         protocol: u32,
@@ -92,8 +96,9 @@ pub enum Order {
     Probe,
     /// Connections come over the descriptor.
     Receive,
-    /// Passes this share of the connections, in hundredths of a percent, over the descriptor that came with the first such
-    /// message. None: what was passed and not taken is taken back. [`Report::Done`].
+    /// Passes this share of the connections, in hundredths of a percent, over the descriptor that
+    /// came with the first such message. With a share of zero, connections that were passed and not
+    /// accepted come back. [`Report::Done`].
     Pass {
         /// The share.
         share: u32,
@@ -102,7 +107,7 @@ pub enum Order {
     Accept,
     /// Stops accepting and ends once its connections have ended, without hurry.
     Retire {
-        /// After this time what is left is cut off, milliseconds.
+        /// The time after which the open connections are cut off, milliseconds.
         patience: u64,
         /// Another generation serves the sockets now: their files stay.
         replaced: bool,
@@ -115,7 +120,8 @@ pub enum Order {
     Items,
     /// Asks for [`Report::Status`].
     Status,
-    /// The answer to [`Report::Others`]: a blob with the metrics of each of the others that live, and of those that have ended.
+    /// The answer to [`Report::Others`]: a blob with the metrics of each of the others that live,
+    /// and of those that have ended.
     Others,
     /// A message of a newer version.
     #[serde(other)]
@@ -156,10 +162,10 @@ pub enum Report {
     Last,
     /// See [`Order::Probe`].
     Probed {
-        /// What went wrong.
+        /// The failure, for the operator.
         error: Option<String>,
     },
-    /// It is done.
+    /// The order has been carried out.
     Done,
     /// See [`Order::Stats`].
     Stats {
@@ -184,8 +190,8 @@ pub enum Report {
     Unknown,
 }
 
-/// What a new supervisor takes over, from one that replaces itself or, where that has died, from the process that serves. These
-/// messages lie on its standard input.
+/// The state that a new supervisor takes over, from one that replaces itself or, where that has
+/// died, from the process that serves. These messages lie on its standard input.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Bequest {
@@ -204,7 +210,7 @@ pub enum Bequest {
         pid: u32,
         /// Its version.
         version: String,
-        /// It accepts; the others end.
+        /// This one accepts; the others end.
         serving: bool,
     },
     /// Pieces of state; a blob for each.

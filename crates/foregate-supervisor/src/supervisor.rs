@@ -24,7 +24,8 @@ use crate::notify::notify;
 use crate::protocol::{Bequest, Envelope, HeldSocket, Item, Order, PROTOCOL, Purpose, Report, Role};
 use crate::trial::Trial;
 
-/// The variable that makes `foregate run` a supervisor that takes over: its standard input holds what it gets.
+/// The variable that makes `foregate run` a supervisor that takes over: its standard input holds
+/// the state of the old one.
 pub const ADOPTING_VARIABLE: &str = "FOREGATE_ADOPTING";
 
 /// How long a process may take to give its state or its metrics.
@@ -43,7 +44,7 @@ pub(crate) const DRAINING_MOST: usize = 32;
 /// How long such connections are served.
 pub(crate) const DRAINING_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// What the supervisor is to run.
+/// The settings of a supervisor.
 #[derive(Debug)]
 pub struct Options {
     /// The arguments of the processes that serve.
@@ -54,7 +55,7 @@ pub struct Options {
     pub inherited: Vec<OwnedFd>,
     /// The version of this program.
     pub version: &'static str,
-    /// It takes over from another supervisor: this holds what it gets.
+    /// The state of another supervisor, from which this one takes over.
     pub adopts: Option<OwnedFd>,
 }
 
@@ -197,7 +198,7 @@ impl Supervisor {
         }
     }
 
-    /// Takes over what another supervisor had.
+    /// Takes over the state of another supervisor.
     fn adopt(&self, from: &OwnedFd) -> io::Result<()> {
         while let Some(message) = channel::receive(from.as_fd())? {
             let mut descriptors = message.descriptors.into_iter();
@@ -414,7 +415,7 @@ impl Supervisor {
         };
         blobs.extend(ended.and_then(|text| blob(text.as_bytes()).ok()));
         let descriptors: Vec<_> = blobs.iter().map(AsFd::as_fd).collect();
-        // It may have ended meanwhile.
+        // The process may have ended meanwhile.
         let _ = asking.tell(id, Order::Others, &descriptors).await;
     }
 
@@ -485,7 +486,7 @@ impl Supervisor {
             return;
         }
         if !*generation.ready.borrow() && generation.role == Role::First {
-            // It has said why.
+            // The process has told the reason itself.
             if let Exit::Signal(signal) = exit {
                 tracing::error!("the serving process was ended by signal {signal} at its start");
             }
@@ -557,7 +558,7 @@ impl Supervisor {
         state.crashes.clear();
     }
 
-    /// The trial is over: what waited for that happens now.
+    /// The trial is over: the actions that waited for it happen now.
     pub(crate) fn trial_is_over(&self) {
         self.state.borrow_mut().trial = None;
         self.abort.send_replace(None);
@@ -568,7 +569,7 @@ impl Supervisor {
         }
     }
 
-    /// What `foregate status` shows.
+    /// The answer for `foregate status`.
     pub(crate) async fn status(&self) -> Value {
         let generations: Vec<_> = self.state.borrow().generations.clone();
         let mut shown = Vec::new();

@@ -1,4 +1,5 @@
-//! An upgrade: a new version gets a growing share of the connections, and stays if it serves them as well as the old one.
+//! An upgrade: a new version gets a growing share of the connections, and stays if it serves them
+//! as well as the old one.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -37,7 +38,7 @@ const LONGER: u32 = 3;
 const PAUSE_MOST: Duration = Duration::from_secs(30);
 /// How long a new version may take until it could serve.
 const READY_WITHIN: Duration = Duration::from_secs(15);
-/// The same as a multiple of the time that the old version took.
+/// The limit as a multiple of the time that the old version took.
 const READY_FACTOR: u32 = 10;
 /// How long it may take to answer itself, and for each further step.
 const STEP_WITHIN: Duration = Duration::from_secs(10);
@@ -47,7 +48,7 @@ const REFUSED_PATIENCE: Duration = Duration::from_secs(10);
 /// Lines that tell how it goes.
 pub(crate) type Progress = mpsc::UnboundedSender<Value>;
 
-/// What is asked for.
+/// The upgrade that is asked for.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     /// The new program; none: the file of the present one, which a package may have replaced.
@@ -65,11 +66,11 @@ impl Default for Plan {
 }
 
 impl Plan {
-    /// What a command asks for.
+    /// Reads a command.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// The mistake in the command.
     pub(crate) fn of(command: &Value) -> Result<Self, String> {
         let mut plan = Self::default();
         if let Some(binary) = command.get("binary").and_then(Value::as_str) {
@@ -175,7 +176,7 @@ impl Supervisor {
         if let (Some(line), Value::Object(more)) = (line.as_object_mut(), more) {
             line.extend(more);
         }
-        // Whoever watches may have gone.
+        // The watching command may have ended.
         let _ = progress.send(line);
         if let Some(trial) = &mut self.state.borrow_mut().trial {
             trial.step = step;

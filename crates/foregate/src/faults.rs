@@ -1,4 +1,5 @@
-//! A version that misbehaves, for the tests of upgrades: no release is built with it. The variable `FOREGATE_FAULT` says how.
+//! A version that misbehaves, for the tests of upgrades: no release is built with it. The variable
+//! `FOREGATE_FAULT` says how.
 
 #![allow(clippy::disallowed_methods, reason = "it is meant to be bad")]
 
@@ -30,7 +31,7 @@ fn fault() -> &'static str {
     FAULT.get_or_init(|| env::var("FOREGATE_FAULT").unwrap_or_default())
 }
 
-/// Whether this process serves for a supervisor.
+/// Returns true if this process serves for a supervisor.
 fn serves() -> bool {
     env::var_os("FOREGATE_SERVING").is_some()
 }

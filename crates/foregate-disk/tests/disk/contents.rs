@@ -11,7 +11,7 @@ use crate::scene::{SIZE, Scene};
 fn objects_of_all_sizes_come_back_also_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let scene = Scene::open(folder.path()).recovered();
-    // Around the lengths of blocks, and of what segments take here (64 KiB).
+    // Around the lengths of blocks, and of the largest objects in segments here (64 KiB).
     let lengths = [0, 1, 23, 24, 4096, 32_767, 32_768, 32_769, 50_000];
     for (number, &length) in (0_u64..).zip(&lengths) {
         assert!(scene.put(number, 0, length), "{length}");

@@ -6,7 +6,8 @@ use crate::scene::{Random, SIZE, Scene};
 fn the_limit_holds_and_objects_that_were_hit_stay() {
     let folder = tempfile::tempdir().unwrap();
     let scene = Scene::open(folder.path()).recovered();
-    // 20 objects that are asked for again and again, in a scan of 2,500 that are not: 25 times the limit in all.
+    // 20 objects that are asked for again and again, in a scan of 2,500 that are not: 25 times the
+    // limit in all.
     for number in 0..2500_u64 {
         while !scene.put(1000 + number, 1, 30_000) {
             scene.flush();
@@ -30,7 +31,7 @@ fn the_limit_holds_and_objects_that_were_hit_stay() {
     let old = (1000..2000).filter(|&number| scene.get(number, None).is_some()).count();
     assert!(old < 50, "{old} objects of a scan stay");
     assert_eq!((stat.errors, stat.corrupt, stat.dropped), (0, 0, stat.dropped));
-    // The same after a restart, with a lower limit.
+    // A restart with a lower limit evicts, too.
     scene.close();
     let scene = Scene::open(folder.path()).recovered();
     assert!(scene.stat().bytes <= SIZE);

@@ -1,4 +1,5 @@
-//! Calls that fail, are short or hang: nothing wrong comes out, and the tier works again afterwards.
+//! Calls that fail, are short or hang: nothing wrong comes out, and the tier works again
+//! afterwards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -78,7 +79,7 @@ fn each_call_may_fail_once() {
                 let folder = tempfile::tempdir().unwrap();
                 let at = At { call, number, lasts: false, fault, seen: AtomicUsize::new(0) };
                 scenario(folder.path(), Some(Arc::new(at)));
-                // The next process finds only what is right, and works.
+                // The next process finds right objects only, and works.
                 let scene = Scene::open(folder.path()).recovered();
                 for number in 0..101 {
                     assert!(

@@ -1,4 +1,5 @@
-//! A process that is killed at any moment: the next one finds what was written, nothing wrong, and nothing that was purged.
+//! A process that is killed at any moment: the next one finds the written objects, nothing wrong,
+//! and nothing that was purged.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -37,7 +38,8 @@ fn child() {
                 let tag = random.below(10);
                 let purge = Purge::Tag(Tag::new(format!("t{tag}").as_bytes(), &scene.secret()));
                 let floor = wait(scene.disk.purge(&purge, Strength::Hard)).unwrap();
-                // From here on the purge must hold. One short write to a file is whole or not there.
+                // From here on the purge must hold. One short write to a file is whole or not
+                // there.
                 purged.write_all(format!("{tag} {}\n", floor.get()).as_bytes()).unwrap();
             }
             7..60 => drop(scene.put(number, version, 24 + random.below(40_000) as usize)),

@@ -70,7 +70,7 @@ fn a_fetch_that_began_before_a_purge_is_not_stored() {
     scene.close();
 }
 
-/// Without the journal nobody knows what was purged.
+/// Without the journal nobody knows the purges.
 #[test]
 fn a_lost_or_damaged_journal_purges_everything() {
     for damage in [0, 1, 2] {

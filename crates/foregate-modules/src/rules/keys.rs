@@ -129,7 +129,7 @@ const CHALLENGE: Key = Key::one(
     "challenge",
     "[FILE]",
     "challenge \"challenge.html\" key=\"${file:challenge.key}\" difficulty=16",
-    "Answers with a page whose script solves a task and sets a cookie; a request with such a cookie passes. The page in FILE has to contain `{{token}}`, `{{difficulty}}`, `{{cookie}}` and `{{max-age}}`; without FILE, a simple page is sent.",
+    "Answers with a page. Its script solves a task and sets a cookie; a request with such a cookie passes. The page in FILE has to contain `{{token}}`, `{{difficulty}}`, `{{cookie}}` and `{{max-age}}`; without FILE, a simple page is sent.",
 )
 .args(0, 1)
 .secrets(&["key"])

@@ -155,7 +155,7 @@ fn disk((folder, stat): &(PathBuf, Stat)) -> Value {
     })
 }
 
-/// What is stored for a URL, without the additions of the route's expressions.
+/// The stored responses for a URL, without the additions of the route's expressions.
 async fn get(request: &Value, proxy: &Arc<Proxy>) -> Result<Value, String> {
     let url = request.get("url").and_then(Value::as_str).ok_or("expected url")?;
     let address = Address::read(url, proxy, true)?;

@@ -12,7 +12,7 @@ use crate::upstream::{Order, ServerReport, Upstream};
 /// The largest weight that an operator may give.
 const WEIGHT_MOST: u64 = 1000;
 
-/// The answer to the verb `upstreams`: all servers, or what has come of an order for one.
+/// The answer to the verb `upstreams`: all servers, or the result of an order for one.
 pub(super) fn reply(request: &Value, proxy: &Proxy) -> String {
     let config = proxy.config();
     let answer = match request.get("set") {

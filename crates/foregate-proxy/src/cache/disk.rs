@@ -1,4 +1,4 @@
-//! The disk tier at work: opening it, and what it must not make clients wait for.
+//! The disk tier at work: opening it, and the work for which no client may wait.
 
 use std::io;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use crate::settings::CacheDisk;
 
 /// The time that a lookup may take. A disk that needs longer is passed by: the origin is asked.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often a folder is tried that another process holds, and the pause between: a process that has just ended may still hold it.
+/// How often a folder is tried that another process holds, and the pause between: a process that
+/// has just ended may still hold it.
 const ATTEMPTS: usize = 40;
 const PAUSE: Duration = Duration::from_millis(50);
 /// The longest body that is copied from memory to a file of its own at a time.

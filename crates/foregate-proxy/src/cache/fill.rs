@@ -1,4 +1,5 @@
-//! A fetch for the cache, or the validation of a stored response, in a task of its own: it goes on when its client leaves.
+//! A fetch for the cache, or the validation of a stored response, in a task of its own: it goes on
+//! when its client leaves.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -26,9 +27,11 @@ use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::upstream::{Addresses, Answer, Ask, Asker, OpeningTerms, Origin, Upstream};
 
-/// Pieces that are taken from an origin at a time. Beyond, other tasks of the worker have their turn.
+/// Pieces that are taken from an origin at a time. Beyond, other tasks of the worker have their
+/// turn.
 const BURST: usize = 16;
-/// How long a body that is not stored waits for the slowest of its readers, who then breaks off.
+/// How long a body that is not stored waits for the slowest of its readers, before that one is cut
+/// off.
 const SLOWEST: Duration = Duration::from_secs(60);
 
 /// A fetch that is about to begin.
@@ -58,13 +61,13 @@ pub struct Fill {
     pub stale: Option<Arc<Object>>,
     /// The client that has caused it, if it waits for more than the others get.
     pub hand: Option<mpsc::Sender<Handed>>,
-    /// The client whose address decides on the server, where the upstream says so.
+    /// The client's address, where the upstream chooses servers by it.
     pub behalf: Option<IpAddr>,
-    /// The client on whose account connections are made.
+    /// The account of the client, on which connections are made.
     pub client: Option<Arc<Holdings>>,
 }
 
-/// What the client that has caused a fetch gets beside its followers.
+/// The parts of a response for the client that has caused the fetch, beside its followers.
 #[derive(Debug)]
 pub enum Handed {
     /// The head of an interim response.
@@ -129,7 +132,7 @@ impl Asker for FillAsks {
     }
 }
 
-/// A response whose head has come.
+/// A response after its head has arrived.
 struct FetchedResponse {
     origin: Origin,
     length: BodyLength,
@@ -190,7 +193,8 @@ impl Fill {
         }
     }
 
-    /// Tells the client that has caused it the error; the followers get to know that the origin has failed.
+    /// Tells the client that has caused it the error; the followers get to know that the origin has
+    /// failed.
     fn fail(self, error: Error) {
         if let Some(hand) = self.hand {
             let _ = hand.try_send(Handed::Failed(error));
@@ -255,7 +259,8 @@ impl Fill {
         ControlFlow::Break(())
     }
 
-    /// The response is for the client that has caused the fetch, if it is still there. Others fetch for themselves.
+    /// The response is for the client that has caused the fetch, if it is still there. Others fetch
+    /// for themselves.
     fn hand_on(
         mut self,
         arrived: FetchedResponse,
@@ -310,7 +315,8 @@ impl Fill {
         ControlFlow::Break(())
     }
 
-    /// Receives the body, for the followers and the store. One that is too long for the memory goes to a `file` on the disk meanwhile.
+    /// Receives the body, for the followers and the store. One that is too long for the memory goes
+    /// to a `file` on the disk meanwhile.
     async fn body(
         mut self,
         mut arrived: FetchedResponse,
@@ -373,7 +379,8 @@ impl Fill {
         let Self { cache, key, text, lead, stale, .. } = self;
         if let Some(file) = file {
             let object = Object::new((*head).clone(), Body::default(), key, &text, arrived.sequence);
-            // The end of the body waits for the file to have its name: who has the whole body finds it stored.
+            // The end of the body waits for the file to have its name: a client with the whole body
+            // finds it stored.
             let whole = matches!(arrived.length, BodyLength::Fixed(length) if length == held as u64);
             if whole && file.finish(&object).await.is_ok() {
                 cache.metrics.cache.stored.inc();
@@ -400,7 +407,8 @@ impl Fill {
     }
 }
 
-/// Waits for the final response. Interim ones go to the client that has caused the fetch, while it takes them.
+/// Waits for the final response. Interim ones go to the client that has caused the fetch, while it
+/// takes them.
 async fn final_head(
     ask: &mut Ask<'_>,
     asks: &mut FillAsks,

@@ -1,6 +1,7 @@
 //! The cache at work: the store, the table of shared fetches, and the tasks that fill it.
 //!
-//! It knows no client and no exchange. `foregate-cache` decides; here are the clock, the memory of the process, and the requests to origins.
+//! This room knows no client and no exchange. `foregate-cache` decides; here are the clock, the
+//! memory of the process, and the requests to origins.
 
 mod disk;
 mod fill;
@@ -37,14 +38,15 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// A cache, which is empty but for what the folders of the disk tier hold.
+    /// A cache with the contents of the folders of the disk tier; else empty.
     ///
     /// # Errors
     /// A folder of the disk tier cannot be used.
     pub fn new(settings: &CacheStore, metrics: Arc<Metrics>) -> io::Result<Self> {
         let floors = Arc::new(Floors::default());
         let disk = disk::open(&settings.disks, &floors)?;
-        // Keys that lie on a disk were hashed with the secret that lies beside them, and ages go on there.
+        // Keys that lie on a disk were hashed with the secret that lies beside them, and ages go on
+        // there.
         let secret = disk.as_ref().map_or_else(|| Secret::new(disk::random_bytes()), Disk::secret);
         let start = disk.as_ref().map_or_else(|| (Instant::now(), CacheTime::default()), Disk::started);
         Ok(Self {
@@ -56,7 +58,7 @@ impl Cache {
         })
     }
 
-    /// Changes the limits. What is stored stays, as far as it fits.
+    /// Changes the limits. Stored responses stay, as far as they fit.
     pub fn set_limits(&self, settings: &CacheStore) {
         self.store.set_limits(settings, self.time());
     }
@@ -74,7 +76,8 @@ impl Cache {
         Moment { wall, cache: self.time() }
     }
 
-    /// Makes everything invalid that is stored for an address, whatever the route has added to its keys, after a request that has changed it.
+    /// Makes everything invalid that is stored for an address, whatever the route has added to its
+    /// keys, after a request that has changed it.
     pub fn invalidate_address(&self, uri: &Uri<'_>) {
         if let Some(recording) = self.store.purge(&foregate_cache::Purge::Address(uri), Strength::Hard) {
             // The client's request has changed the origin already; it waits for no disk.
@@ -83,8 +86,9 @@ impl Cache {
         self.metrics.cache.invalidated.inc();
     }
 
-    /// Purges, at once. What is stored in memory is removed by a task of its own meanwhile. With a disk tier, the purge survives a kill of the
-    /// process once the recording is awaited; the result says whether it was written.
+    /// Purges, at once. Meanwhile a task of its own removes the responses from memory. With a disk
+    /// tier, the purge survives a kill of the process once the recording is awaited; the result
+    /// says whether it was written.
     #[must_use = "a purge that is not recorded may be lost"]
     pub fn purge(
         self: &Arc<Self>,

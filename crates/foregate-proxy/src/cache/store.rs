@@ -1,4 +1,5 @@
-//! The tiers of the store: everything that is stored, found and removed goes through here. Behind the memory stands the disk, if there is one.
+//! The tiers of the store: everything that is stored, found and removed goes through here. Behind
+//! the memory stands the disk, if there is one.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -14,7 +15,8 @@ use parking_lot::Mutex;
 use super::disk;
 use crate::settings::CacheStore;
 
-/// The longest body that shared fetches keep whole: a longer one is written to the disk while it arrives.
+/// The longest body that shared fetches keep whole: a longer one is written to the disk while it
+/// arrives.
 const LARGEST_IN_MEMORY: u64 = 8 << 20;
 
 /// A purge on its way into the journals of the disk tier. The result says whether it was written.
@@ -63,7 +65,7 @@ enum Sweeping {
 /// The figures of the store.
 #[derive(Debug, Default, Clone)]
 pub struct StoreStat {
-    /// Those of the memory.
+    /// The figures of the memory.
     pub memory: MemoryStat,
     /// Its limit, bytes.
     pub limit: usize,
@@ -105,7 +107,7 @@ impl Store {
         self.memory.get(key, text, request)
     }
 
-    /// The purges that concern what is stored.
+    /// The purges that concern stored responses.
     pub fn floors(&self) -> &Floors {
         self.memory.floors()
     }
@@ -144,7 +146,8 @@ impl Store {
         if self.disk.is_some() { memory.max(LARGEST_IN_MEMORY) } else { memory }
     }
 
-    /// Begins to write a body to the disk that is too long for everything else. `None` without a disk that takes it.
+    /// Begins to write a body to the disk that is too long for everything else. `None` without a
+    /// disk that takes it.
     pub fn fill(&self, key: Key) -> Option<Fill> {
         self.disk.as_ref()?.fill(key)
     }
@@ -176,7 +179,7 @@ impl Store {
         }))
     }
 
-    /// Removes what was purged from memory, a part at a time, and then forgets the purges.
+    /// Removes purged responses from memory, a part at a time, and then forgets the purges.
     pub async fn sweep(&self) {
         {
             let mut sweeping = self.sweeping.lock();

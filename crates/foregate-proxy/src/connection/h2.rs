@@ -115,7 +115,7 @@ struct H2Session {
     busy_at: Instant,
     /// When the client was told that the connection is ending.
     told_at: Instant,
-    /// It accepts only streams that the client opens before it learns of the end.
+    /// The connection accepts only streams that the client opens before it learns of the end.
     ending: bool,
     peer: Arc<Peer>,
     proxy: Arc<Proxy>,
@@ -140,7 +140,7 @@ enum Event {
     Stalled,
     /// The client reads nothing.
     Blocked,
-    /// It is gone.
+    /// The client is gone.
     Gone(LinkError),
     /// There is nothing more to do.
     Ended,
@@ -568,7 +568,7 @@ enum Heard {
     Something,
     /// Silence.
     Nothing,
-    /// It is gone, or caused a connection error.
+    /// The client is gone, or has caused a connection error.
     End,
 }
 

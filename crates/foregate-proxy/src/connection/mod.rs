@@ -219,7 +219,7 @@ mod tests {
         size_of::<F>()
     }
 
-    /// It is most of the cost of an idle connection.
+    /// The future is most of the cost of an idle connection.
     #[test]
     fn a_connection_holds_little() {
         let size = size(serve);

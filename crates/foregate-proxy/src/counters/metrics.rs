@@ -185,7 +185,7 @@ pub struct Metrics {
     pub handshakes_resumed: Counter,
     /// Requests served here and fallen back.
     pub fallbacks: FallbackCounters,
-    /// Requests whose bodies were received before an origin was asked.
+    /// Requests that were received with their bodies before an origin was asked.
     pub requests_buffered: Counter,
     /// Of these, those that went through a file.
     pub requests_buffered_in_files: Counter,
@@ -374,7 +374,7 @@ pub struct NameCounters {
 pub struct NameLookups {
     /// The name has addresses.
     pub found: Counter,
-    /// It has none.
+    /// The name has no address.
     pub absent: Counter,
     /// No nameserver could say.
     pub failed: Counter,

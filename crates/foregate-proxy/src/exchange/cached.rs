@@ -1,4 +1,5 @@
-//! The cache in an exchange: looking for a stored response, waiting for the fetch of another request, and leading one.
+//! The cache in an exchange: looking for a stored response, waiting for the fetch of another
+//! request, and leading one.
 
 mod fetch;
 mod key;
@@ -79,7 +80,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
         Looked::Disk(looking) => Box::pin(look_on_disk(exchange, settings, upstream, *looking)).await,
         Looked::Recorded(recordings, step) => {
             for recording in recordings {
-                // It counts in any case, and the log tells where it was not written.
+                // The purge counts in any case, and the log tells where it was not written.
                 recording.await;
             }
             Ok(step)
@@ -88,7 +89,8 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
     }
 }
 
-/// Makes the path what the origin gets. The key has that of the client, since another route may give other origins the rest of it.
+/// Makes the path that of the origin's request. The key has that of the client, since another route
+/// may give other origins the rest of it.
 fn strip_prefix(exchange: &mut Exchange<'_>) {
     let prefix = exchange.routed.route.and_then(|route| route.strip_prefix.as_deref());
     if prefix.is_some()
@@ -162,7 +164,7 @@ fn request_of<'r>(exchange: &'r Exchange<'_>) -> foregate_cache::Request<'r> {
     }
 }
 
-/// Decides by what the store holds.
+/// Decides by the result of the lookup.
 fn found(
     exchange: &mut Exchange<'_>,
     settings: &CacheSettings,
@@ -259,7 +261,8 @@ fn judge(
             Looked::StepResult(serve(exchange, settings, (&object, body), &demands, None))
         }
         Reuse::Unavailable => unavailable(exchange),
-        // A file is fetched anew rather than validated: its head lies behind its body, and both are written once.
+        // A file is fetched anew rather than validated: its head lies behind its body, and both are
+        // written once.
         _ if file.is_some() => {
             let variant = variant_of(exchange, &object);
             missed(exchange, upstream, located, demands, variant)
@@ -309,7 +312,8 @@ fn unavailable(exchange: &mut Exchange<'_>) -> Looked {
     Looked::StepResult(Step::Failed(Error::NotCached))
 }
 
-/// Answers with a stored response. `fields` are those of the client's request, where the exchange has others by now.
+/// Answers with a stored response. `fields` are those of the client's request, where the exchange
+/// has others by now.
 fn serve(
     exchange: &mut Exchange<'_>,
     settings: &CacheSettings,
@@ -338,7 +342,8 @@ fn serve(
     shape_or_send(exchange, BodySource::Cached(link, length))
 }
 
-/// Writes the head of the answer from a stored head, and says what of the body belongs to it. A step that needs all of a body gets it.
+/// Writes the head of the answer from a stored head, and returns the part of the body that belongs
+/// to it. A step that needs all of a body gets it.
 fn answer(
     exchange: &mut Exchange<'_>,
     head: &Stored,
@@ -394,7 +399,8 @@ fn write_status(
     told.write(name, &mut exchange.response.headers);
 }
 
-/// Takes note of a response straight from the origin on a route that caches: what it makes invalid, and what clients do not see of it.
+/// Takes note of a response straight from the origin on a route that caches: it may make stored
+/// ones invalid, and fields for caches are removed.
 pub(super) fn answered(exchange: &mut Exchange<'_>) {
     let Some(settings) = exchange.routed.route.and_then(|route| route.cache.get()) else { return };
     invalidate(exchange, settings);
@@ -412,7 +418,8 @@ pub(super) fn answered(exchange: &mut Exchange<'_>) {
     told.write(name, &mut exchange.response.headers);
 }
 
-/// A request that changes something makes the stored responses for its address invalid (RFC 9111, section 4.4).
+/// A request that changes something makes the stored responses for its address invalid (RFC 9111,
+/// section 4.4).
 fn invalidate(exchange: &mut Exchange<'_>, settings: &CacheSettings) {
     if !invalidates(&exchange.request.head.method, exchange.response.status) {
         return;
@@ -437,7 +444,8 @@ fn invalidate(exchange: &mut Exchange<'_>, settings: &CacheSettings) {
     }
 }
 
-/// A 200 to a HEAD updates the stored response, or shows that it is an old one (RFC 9111, section 4.3.5).
+/// A 200 to a HEAD updates the stored response, or shows that it is an old one (RFC 9111, section
+/// 4.3.5).
 fn update_by_head(exchange: &mut Exchange<'_>, settings: &CacheSettings) {
     let Some(stale) = exchange.cached.as_mut().and_then(|cached| cached.stale.take()) else { return };
     if exchange.response.status != 200 || exchange.request.head.method != Method::Head {

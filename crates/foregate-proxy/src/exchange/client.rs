@@ -193,8 +193,8 @@ impl Client {
                     BodyLength::Empty | BodyLength::UntilClose => {}
                 }
                 if framing != BodyLength::Tunnel {
-                    // It is meant for the next hop alone, and declares that (RFC 9110, section
-                    // 7.8).
+                    // The field is meant for the next hop alone, and declares that (RFC 9110,
+                    // section 7.8).
                     let requires_upgrade = head.headers.contains(NameId::Upgrade);
                     match (self.close, requires_upgrade) {
                         (true, true) => write_field(out, b"Connection", b"upgrade, close"),

@@ -142,7 +142,7 @@ async fn ask_in_turn(
     }
     let memory = Arc::clone(&proxy.filter_memory);
     let place = Called { config, asker: &asker, memory: &memory }.place(&whom)?;
-    // It has its full time, even if the waiting request leaves.
+    // The fetch has its full time, even if the waiting request leaves.
     let (entry, config, ask) = (Arc::clone(entry), Arc::clone(config), ask.clone());
     let asked = tokio::spawn(async move {
         let _turn = turn;

@@ -22,7 +22,8 @@ use crate::limits::descriptors::Used;
 use crate::message::request::Stripped;
 use crate::random;
 
-/// Bodies up to this length, bytes, are read before the head is sent, so that filters know all of them.
+/// Bodies up to this length, bytes, are read before the head is sent, so that filters know all of
+/// them.
 const READ_AHEAD: u64 = 64 * 1024;
 /// How often a file is looked for that changes while it is read.
 const TRIES: usize = 3;
@@ -52,7 +53,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, folder: usize, upstream: Op
         let found = tokio::time::timeout(LONGEST, folder.find(&candidates, &variants)).await;
         let failed = match found.unwrap_or(Err(FolderError::Read)) {
             Ok(FolderTarget::File(file)) => match answer(exchange, folder, file).await {
-                // It is replaced, most likely.
+                // The file is being replaced, most likely.
                 Err(FolderError::Shrunk) => continue,
                 Ok(reply) => return Ok(Step::Reply(Box::new(reply))),
                 Err(error) => error,
@@ -140,7 +141,8 @@ async fn body(
     Ok(BodySource::File(Some(Box::new(body)), BodyLength::Fixed(length)))
 }
 
-/// A short body. It counts as memory that the client makes the process hold, until the client has taken it.
+/// A short body. It counts as memory that the client makes the process hold, until the client has
+/// taken it.
 fn in_memory(exchange: &mut Exchange<'_>, bytes: Vec<u8>, reply: &mut Reply) -> BodySource {
     let mut share = exchange.proxy.filter_memory.share(exchange.account());
     if let Some(run) = &mut exchange.modules.run
@@ -206,7 +208,8 @@ fn to_folder(exchange: &Exchange<'_>) -> Step {
         target.extend_from_slice(b"./");
         target.extend_from_slice(last);
     } else {
-        // No empty segment stands at its start, which would be another host: such a path has no file.
+        // No empty segment stands at its start, which would be another host: such a path has no
+        // file.
         target.extend_from_slice(&path);
     }
     target.push(b'/');

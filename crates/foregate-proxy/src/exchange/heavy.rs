@@ -29,7 +29,7 @@ use crate::time::clock;
 
 /// The result of waiting for a heavy step.
 enum Waited {
-    /// It was run; `None` if its thread ended.
+    /// The step has run; `None` if its thread ended.
     Told(Option<Box<Done>>),
     /// The client has gone.
     Gone(LinkError),

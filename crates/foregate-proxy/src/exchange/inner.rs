@@ -198,7 +198,7 @@ fn ask_route(route: &Route, chosen: Option<UpstreamId>, request: &Request, ask: 
     Answers::Judged(ask_upstream(upstream, request.target().to_vec(), ask))
 }
 
-/// A fragment whose route serves files.
+/// A fragment from a route that serves files.
 struct FileFragment {
     folder: usize,
     /// The upstream that answers where there is no file.

@@ -388,7 +388,7 @@ pub(super) async fn hold_response(
     Ok(())
 }
 
-/// Reads as much of a file as steps have asked for. It is sent to the client before what follows.
+/// Reads as much of a file as steps have asked for. The client gets it before the rest.
 pub(super) async fn hold_file(exchange: &mut Exchange<'_>, body: &mut FileBody) -> Result<(), Error> {
     let wanted = exchange.modules.run.as_ref().map_or(0, |run| run.state.hold.min(HELD));
     if wanted == 0 {

@@ -76,7 +76,7 @@ enum Step {
     Files { folder: usize, upstream: Option<usize> },
     /// `upstream-request`: makes the request for the origin.
     Prepare(usize),
-    /// Look into the cache, and ask this upstream for what is not there.
+    /// Look into the cache, and ask this upstream on a miss.
     Cached(usize),
     /// Asks the upstream, with as many attempts as are allowed, and makes the response for the
     /// client.
@@ -111,11 +111,11 @@ impl From<Error> for Ended {
 /// The treatment of the client's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It may serve another request, once the rest of this one's body has been read.
+    /// The connection may serve another request, once the rest of this one's body has been read.
     Reusable,
-    /// It ends after all output has been sent.
+    /// The connection ends after all output has been sent.
     Close,
-    /// It ends at once.
+    /// The connection ends at once.
     Abort,
 }
 
@@ -197,7 +197,7 @@ pub struct ServedRequest<'a> {
 /// Why a request is not to be served.
 #[derive(Debug, Clone, Copy)]
 pub enum Unserved {
-    /// It is malformed.
+    /// The request is malformed.
     Malformed(Error),
     /// There is no memory for it.
     NotAdmitted(Error),
@@ -208,7 +208,8 @@ pub enum Unserved {
 ///
 /// # Errors
 ///
-/// It is refused: [`serve`] tells the client. One for which there is no memory has been counted.
+/// The request is refused: [`serve`] tells the client. One for which there is no memory has been
+/// counted.
 pub fn admit(request: &mut Request, peer: &Peer, understood: Result<(), Error>) -> Result<(), Unserved> {
     let client = peer.holdings.as_ref();
     if let Some(client) = client {

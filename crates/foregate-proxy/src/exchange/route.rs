@@ -146,7 +146,7 @@ async fn fall_back<'a>(
     settle_length(exchange, next).await
 }
 
-/// Where a request goes whose host no site has, or whose path no route takes.
+/// Where a request goes that no site or no route takes.
 fn fallback_of_unknown<'a>(
     exchange: &Exchange<'a>,
     site: Option<HostId>,

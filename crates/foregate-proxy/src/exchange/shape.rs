@@ -38,7 +38,7 @@ pub(super) fn shape_or_send(exchange: &Exchange<'_>, source: BodySource) -> Step
 /// Runs the steps of the response.
 pub(super) async fn run(exchange: &mut Exchange<'_>, mut source: BodySource) -> StepResult {
     match &source {
-        // What is stored is the origin's response: the steps run each time that it is sent.
+        // The cache stores the origin's response: the steps run each time that it is sent.
         BodySource::Origin(..) | BodySource::Cached(..) => {
             exchange.response_is_from(MadeBy::Upstream);
             exchange.skip_to(PhaseId::UpstreamResponse);

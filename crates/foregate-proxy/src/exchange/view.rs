@@ -324,7 +324,7 @@ impl module::Exchange for View<'_> {
         if !self.request.path().starts_with(b"/") {
             return false;
         }
-        // It may contain client input.
+        // The path may contain client input.
         let rewritten = !path.is_some_and(module::has_parent_segment)
             && self.request.rewrite(path, query, self.slashes()).is_ok();
         // As it came, the origin must not see it: perhaps it was to be kept within a folder.

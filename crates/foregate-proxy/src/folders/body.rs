@@ -75,7 +75,7 @@ impl FileBody {
         }
     }
 
-    /// Whether all has been read and consumed.
+    /// Returns true if all has been read and consumed.
     pub fn is_done(&self) -> bool {
         self.data().is_empty() && self.parts.is_empty()
     }
@@ -130,7 +130,8 @@ impl FileBody {
 
     /// Reads the start of a range that is not empty.
     fn poll_read(&mut self, cx: &mut Context<'_>, range: &Range<u64>) -> Poll<Result<Vec<u8>, FolderError>> {
-        // As with other buffers: a peer that takes little holds the less the more of them there are.
+        // As with other buffers: a peer that takes little holds the less the more of them there
+        // are.
         let most = PIECE.min(pressure::largest_buffer());
         loop {
             if self.reading.is_none() && self.tries > 0 {

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::{FOLLOWED_EVERY, Folder, FolderError, FoundFile};
 use crate::time::clock;
 
-/// What a request for a file leads to.
+/// The result of the search for a file.
 #[derive(Debug)]
 pub(crate) enum FolderTarget {
     /// A file.
@@ -29,7 +29,8 @@ pub(crate) enum FolderTarget {
 }
 
 impl Folder {
-    /// Looks for the first of these candidates that is there, and for a variant of it in one of these codings.
+    /// Looks for the first of these candidates that is there, and for a variant of it in one of
+    /// these codings.
     ///
     /// # Errors
     ///
@@ -81,7 +82,7 @@ impl Folder {
             *followed = Some(now);
         }
         let opened = self.directory.reopen().await;
-        // What is open meanwhile is the folder that was there before.
+        // The open folder is the one that was there before.
         let is_gone = opened.as_ref().is_err_and(Error::is_not_found);
         self.is_gone.store(is_gone, Ordering::Relaxed);
         if let Err(error) = opened {
@@ -152,7 +153,8 @@ impl Folder {
         }
     }
 
-    /// The entries of a folder that are served, sorted, and whether these are all. `None`: it is no folder.
+    /// The entries of a folder that are served, sorted, and whether these are all. `None`: it is no
+    /// folder.
     async fn list(&self, name: &[u8]) -> Result<Option<(Vec<listing::Entry>, bool)>, FolderError> {
         let (path, how, dotfiles) = (name.to_vec(), self.how, self.settings.rules.dotfiles);
         let listed = self.directory.run(move |directory| {

@@ -1,6 +1,8 @@
-//! Folders of static files at work: opening files without waiting for a disk, and reading them piece by piece.
+//! Folders of static files at work: opening files without waiting for a disk, and reading them
+//! piece by piece.
 //!
-//! Decisions are those of `foregate-files`; no call that may wait for a disk runs on a worker (`foregate-io`).
+//! Decisions are those of `foregate-files`; no call that may wait for a disk runs on a worker
+//! (`foregate-io`).
 
 pub(crate) mod body;
 mod find;
@@ -26,7 +28,8 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(10);
 /// How often the path of a folder is followed anew: deployments swap a link.
 const FOLLOWED_EVERY: Duration = Duration::from_secs(1);
 
-/// Reads that wait for a thread, and how long. Nothing but the file answers these requests, so that they wait longer than those of a cache.
+/// Reads that wait for a thread, and how long. Nothing but the file answers these requests, so that
+/// they wait longer than those of a cache.
 const LIMITS: Limits =
     Limits { threads: 64, queue: 1024, patience: Duration::from_secs(1), stuck: Duration::from_secs(5) };
 
@@ -51,9 +54,9 @@ pub enum FolderError {
     Forbidden,
     /// The disk is too slow at present.
     Busy,
-    /// It could not be read.
+    /// The file could not be read.
     Read,
-    /// It has become shorter while it was read.
+    /// The file has become shorter while it was read.
     Shrunk,
     /// There is no descriptor for it.
     Descriptors,
@@ -81,7 +84,7 @@ impl Folder {
     ///
     /// # Errors
     ///
-    /// It cannot be opened; with its path.
+    /// The folder cannot be opened; the message has its path.
     pub fn open(settings: &Arc<Files>, old: &[Arc<Self>]) -> io::Result<Arc<Self>> {
         if let Some(same) = old.iter().find(|old| old.settings == *settings) {
             // The path may lead elsewhere by now.

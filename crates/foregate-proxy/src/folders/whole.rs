@@ -10,7 +10,7 @@ use super::{Folder, FolderError, FolderTarget};
 pub(crate) enum Whole {
     /// Its content and its type.
     File(Vec<u8>, Cow<'static, str>),
-    /// It is longer than allowed.
+    /// The file is longer than allowed.
     TooLarge,
     /// There is none.
     Nothing,

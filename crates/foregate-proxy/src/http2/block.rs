@@ -178,8 +178,8 @@ impl ConnectionState {
         self.streams.holding.counts_head(&mut asked.scratch.request);
         self.input.arrives(NewStream::Request(asked));
         if is_too_large {
-            // It gets a response, but decoding it costs more than any other request: repetition
-            // counts like forced resets.
+            // The request gets a response, but decoding it costs more than any other request:
+            // repetition counts like forced resets.
             self.meter.reset(now)?;
         }
         Ok(())

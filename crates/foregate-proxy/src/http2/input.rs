@@ -67,11 +67,11 @@ struct Passing {
 /// Where a payload goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum To {
-    /// It is part of the body of a stream, which may end with it.
+    /// A part of the body of a stream, which may end with it.
     Body { stream: u32, ends: bool },
     /// Nobody wants it. It has taken of the connection's window.
     Window,
-    /// It is unknown.
+    /// The stream is unknown.
     Nobody,
 }
 
@@ -365,7 +365,7 @@ impl ConnectionState {
             kind::WINDOW_UPDATE => self.window_update(frame.stream, payload, now),
             kind::PRIORITY => {
                 self.meter.without_progress(now)?;
-                // It is ignored (section 5.3.2), but has to be valid.
+                // The priority is ignored (section 5.3.2), but has to be valid.
                 let reason = match <&[u8; PRIORITY]>::try_from(payload) {
                     Ok(priority) if depends_on(priority) != frame.stream => return Ok(()),
                     Ok(_) => Reason::PROTOCOL_ERROR,

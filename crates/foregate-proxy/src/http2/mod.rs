@@ -1,9 +1,10 @@
 //! The server's side of an HTTP/2 connection (RFC 9113), without I/O.
 //!
-//! One [`ConnectionState`] holds the state of a connection: unread input of its streams, pending output,
-//! windows, tables, and the budgets for client behaviour. It is shared by the connection's task,
-//! which feeds input and writes output ([`SharedState::receive`], [`SharedState::take_output`]), and by the
-//! tasks of its streams, each of which has a [`ClientStream`].
+//! One [`ConnectionState`] holds the state of a connection: unread input of its streams, pending
+//! output, windows, tables, and the budgets for client behaviour. It is shared by the connection's
+//! task, which feeds input and writes output ([`SharedState::receive`],
+//! [`SharedState::take_output`]), and by the tasks of its streams, each of which has a
+//! [`ClientStream`].
 //!
 //! Nothing is queued for a stream: its output is written, as frames, into the one buffer that the
 //! connection's task writes next, and a stream without room there, or without window, waits. So a
@@ -133,7 +134,7 @@ struct ConnectionState {
     openings: HeldOpenings,
     /// The task of the connection.
     task: Option<Waker>,
-    /// It has been woken since its last poll.
+    /// The task has been woken since its last poll.
     woken: bool,
     /// Why nothing more comes or goes.
     over: Option<LinkError>,
@@ -150,7 +151,7 @@ struct ConnectionState {
 /// How far the end of a connection has come (RFC 9113, section 6.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
-    /// It accepts requests.
+    /// The connection accepts requests.
     No,
     /// GOAWAY was sent; streams that the client opened before it arrived are accepted.
     Told,

@@ -12,7 +12,7 @@ use h2::Reason;
 use super::{ConnectionState, Fault, LARGEST_WINDOW};
 use crate::transport::meter::Meter;
 
-/// A window of so many bytes is worth a frame at once; a smaller one is if all that waits fits in
+/// A window of so many bytes is worth a frame at once; a smaller one is if the whole output fits in
 /// it.
 const USEFUL: i64 = 4096;
 /// How long an opening is held back that is not.

@@ -72,9 +72,9 @@ impl ClientStream {
         if let Some(error) = entry.end {
             return Poll::Ready(Err(error));
         }
-        // The last of what was announced is held back until the stream has ended there: who gets it
-        // would have a whole message, of which the peer may still say that it was none (RFC 9113,
-        // section 8.1.1).
+        // The last of the announced bytes are held back until the stream has ended there: with them
+        // the receiver would have a whole message, and the peer may still say that it was none (RFC
+        // 9113, section 8.1.1).
         let is_held = entry.receives && entry.expected == Some(0);
         if !entry.body.is_empty() && !is_held {
             std::mem::swap(&mut self.chunk, &mut entry.body);

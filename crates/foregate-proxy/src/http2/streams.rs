@@ -22,7 +22,7 @@ const RESET: usize = 1024;
 /// The number of opened streams that are remembered: frames for them are late, frames for others
 /// are out of order.
 const RECENT: usize = 128;
-/// The factor for the number of streams, including finished ones whose tasks have yet to end, over
+/// The factor for the number of streams, including finished ones with running tasks, over
 /// the limit of open ones.
 const LINGERING: usize = 2;
 
@@ -80,12 +80,12 @@ pub struct StreamEntry {
     pub awaits_window: usize,
     /// The response has not been sent to its end.
     pub sends: bool,
-    /// It is in the queue for room, and was told that there is some.
+    /// The stream is in the queue for room, and was told that there is some.
     pub queued: bool,
     pub turn: bool,
     /// Why nothing more comes or goes.
     pub end: Option<LinkError>,
-    /// It counts as open.
+    /// The stream counts as open.
     counts: bool,
 }
 
@@ -201,15 +201,15 @@ impl Drop for Holding {
 /// The state of a stream with an arriving frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameTarget {
-    /// It is open.
+    /// An open stream.
     There,
     /// We have reset it: the frame was sent before the client knew.
     Reset,
-    /// It is closed.
+    /// A closed stream.
     Closed,
-    /// It was never opened, and cannot be any more.
+    /// A stream that was never opened, and cannot be any more.
     Skipped,
-    /// It may be opened.
+    /// A stream that may be opened.
     Idle,
 }
 

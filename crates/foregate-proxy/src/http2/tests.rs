@@ -575,7 +575,7 @@ fn windows_come_back_whatever_becomes_of_a_body() {
 
 #[test]
 fn a_client_is_held_to_its_windows_and_to_no_others() {
-    // It does not know of a smaller window until it has seen our SETTINGS.
+    // The client does not know of a smaller window until it has seen our SETTINGS.
     let limits = Limits { h2_stream_window: 10_000, ..Limits::default() };
     let mut peer = Peer::silent(&limits);
     peer.writes(GREETING);

@@ -1,4 +1,4 @@
-//! The clients on whose account requests hold memory, places and descriptors.
+//! The accounts of clients, on which requests hold memory, places and descriptors.
 //!
 //! Every bounded resource that a request makes the process hold is taken on an [`Account`]. There
 //! is no way to take memory of a [`Budget`](crate::limits::budget::Budget) or a place of [`Places`]

@@ -130,7 +130,7 @@ struct ClientEntry {
 /// The protocol stage of a connection.
 #[derive(Debug, Default)]
 enum ServedBy {
-    /// It was accepted just now.
+    /// The connection was accepted just now.
     #[default]
     Unknown,
     Task(AbortHandle),
@@ -176,7 +176,7 @@ impl Registry {
         Some(Arc::clone(holdings))
     }
 
-    /// Whether connections that are told to end keep their ordinary time limits: idle ones are not
+    /// Sets if connections that are told to end keep their ordinary time limits: idle ones are not
     /// closed before, so that no request can cross with the end.
     pub fn be_gentle(&self, gentle: bool) {
         self.gentle.store(gentle, Ordering::SeqCst);
@@ -353,7 +353,7 @@ impl Registered {
         self.entry.told.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it may be as idle as any other before it ends; see [`Registry::be_gentle`].
+    /// Returns true if it may be as idle as any other before it ends; see [`Registry::be_gentle`].
     pub fn has_time(&self) -> bool {
         self.place.0.gentle.load(Ordering::SeqCst)
     }

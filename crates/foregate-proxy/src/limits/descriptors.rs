@@ -55,7 +55,7 @@ pub fn are_missing(error: &io::Error) -> bool {
     matches!(code, Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// Those of connections and temporary files.
+/// The descriptors of connections and temporary files.
 pub fn used() -> usize {
     USED.load(Ordering::Relaxed)
 }

@@ -1,14 +1,14 @@
-//! How much memory peers make the process hold, and what that leads to.
+//! How much memory peers make the process hold, and the measures against too much of it.
 //!
 //! Each connection has bounds of its own, but ten thousand connections at their bounds are more
-//! than a machine has. So what they hold is counted where it is taken: buffers, heads that are
-//! being received, header blocks that are held back, what waits for streams of HTTP/2 in either
-//! direction, and what filters and starts of bodies hold ([`crate::limits::budget`]). As it grows
-//! towards the limit, the process does without what it can do without, cheapest first: keep-alive,
-//! requests, connections (see [`STAGES`]). Not the size of the process is looked at: that falls
-//! late, if at all, once memory has been given back.
+//! than a machine has. So their memory is counted where it is taken: buffers, heads that are being
+//! received, header blocks that are held back, bytes that wait for streams of HTTP/2 in either
+//! direction, filters and starts of bodies ([`crate::limits::budget`]). As the sum grows towards
+//! the limit, the process gives up services, the least important first: keep-alive, requests,
+//! connections (see [`STAGES`]). Not the size of the process is looked at: that falls late, if at
+//! all, once memory has been given back.
 //!
-//! To count costs nearly nothing: each thread adds up what it takes and gives back, and tells of it
+//! To count costs nearly nothing: each thread adds up its own changes, and reports them
 //! in lumps, or when it is about to sleep.
 
 use std::cell::Cell;

@@ -101,8 +101,8 @@ impl Spools {
     ///
     /// # Errors
     ///
-    /// It could not be created, or there is no descriptor for it, or the client has used its part
-    /// of them.
+    /// The file could not be created, or there is no descriptor for it, or the client has used its
+    /// part of them.
     pub async fn create(self: &Arc<Self>, folder: &Path, account: Account) -> Result<Arc<Spool>, SpoolError> {
         if self.is_stuck() {
             self.failed.inc();

@@ -193,7 +193,7 @@ impl CachedLink {
     /// There are none.
     pub fn drop_trailers(&mut self) {}
 
-    /// It takes nothing.
+    /// A stored response takes no bytes.
     pub fn poll_send(&mut self, _: &mut Context<'_>, _: &[u8]) -> Poll<Result<usize, LinkError>> {
         Poll::Ready(Err(LinkError::Length))
     }
@@ -221,7 +221,7 @@ fn poll_stored(
             let piece = ready!(body.poll_at(cx, now.start))?;
             let length = (piece.len() as u64).min(now.end - now.start);
             now.start += length;
-            // It is no longer than the piece.
+            // The rest is no longer than the piece.
             return Poll::Ready(Ok(Some(piece.slice(..length as usize))));
         }
         match then.pop_front() {

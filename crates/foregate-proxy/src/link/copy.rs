@@ -472,7 +472,7 @@ impl Copy {
         let Some(front) = &mut self.front else { return Poll::Ready(Ok(())) };
         match front.poll_fill(cx) {
             Poll::Ready(filled) => filled?,
-            // Others must not wait for the disk: what was sent so far is on its way.
+            // Others must not wait for the disk: the bytes so far are on their way.
             Poll::Pending => {
                 return match self.poll_flush(cx, sink, WaitingFor::File) {
                     Poll::Ready(Err(error)) => Poll::Ready(Err(error)),

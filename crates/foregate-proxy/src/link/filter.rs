@@ -51,9 +51,9 @@ type Ran = Result<Passed, (Bail, &'static str)>;
 pub struct Faults {
     /// They have let the rest of their body pass unchanged.
     pub bailed: Vec<&'static str>,
-    /// It has broken its body off.
+    /// The filter has broken its body off.
     pub broke: Option<&'static str>,
-    /// It has panicked.
+    /// The filter has panicked.
     pub panicked: Option<&'static str>,
 }
 
@@ -87,7 +87,7 @@ impl Filter {
         Ok(filter)
     }
 
-    /// For a body whose start is sent [by itself](Start::SOON).
+    /// For a body with a start that is sent [by itself](Start::SOON).
     #[must_use]
     pub fn begins_soon(mut self) -> Self {
         self.start = Start::SOON;
@@ -124,7 +124,7 @@ impl Filter {
     /// Ends the filters; the remaining share covers the output that was [taken](Self::take_output).
     pub fn into_share(self, bytes: usize) -> BudgetShare {
         let mut share = self.share;
-        // It has counted them until now, together with the memory of filters.
+        // The pool has counted them until now, together with the memory of filters.
         let _ = share.hold(bytes);
         share
     }

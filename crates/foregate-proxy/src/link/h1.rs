@@ -105,7 +105,7 @@ impl H1Link {
         self.stream.refusal()
     }
 
-    /// The byte stream and what was read ahead of the present message.
+    /// The byte stream and the bytes that were read ahead of the present message.
     pub fn into_parts(mut self) -> (Stream, Vec<u8>) {
         let ahead = self.input.take_unread();
         (self.stream, ahead)
@@ -231,7 +231,8 @@ impl H1Link {
         self.verbatim
     }
 
-    /// What is sent up to [`Self::finish`] has its framing already. Follows a head that was written.
+    /// The bytes up to [`Self::finish`] have their framing already. Follows a head that was
+    /// written.
     pub fn send_verbatim(&mut self, length: BodyLength) {
         self.begin_send(if length.is_empty() { BodyLength::Empty } else { BodyLength::UntilClose });
     }

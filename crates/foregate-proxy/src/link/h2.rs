@@ -44,7 +44,7 @@ pub struct H2Link {
 /// Why a message has no body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bodiless {
-    /// It answers HEAD.
+    /// The response answers HEAD.
     Head,
     /// Its status has none.
     Status,

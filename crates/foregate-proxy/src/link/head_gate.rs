@@ -81,7 +81,7 @@ pub struct HeadGate {
     fault: Option<Reason>,
     /// The stream of the offending frame.
     culprit: Option<u32>,
-    /// It has sent GOAWAY.
+    /// The origin has sent GOAWAY.
     leaving: bool,
 }
 
@@ -460,7 +460,7 @@ impl HeadGate {
                 self.streams.head_has_come(frame.stream);
             }
             // An interim response should have none (RFC 9110, section 8.6), and `h2` would apply it
-            // to the body of the final one; likewise for a 304 whose stream ends with a frame of
+            // to the body of the final one; likewise for a 304 that ends with a frame of
             // its own.
             let has_none = |decoded: &mut Vec<u8>| {
                 inspected.is_interim()

@@ -119,7 +119,7 @@ pub fn extend(bytes: &mut Vec<u8>, data: &[u8], most: usize, share: Option<&mut 
 /// The start of a body that was taken from its source before.
 #[derive(Debug)]
 pub enum Front {
-    /// It is in memory, and dropped once it has been sent.
+    /// In memory, and dropped once it has been sent.
     Memory {
         /// The bytes.
         bytes: Text,
@@ -128,7 +128,7 @@ pub enum Front {
         /// Their share of the common memory.
         _share: Option<BudgetShare>,
     },
-    /// It is in a file, and can be sent again.
+    /// In a file: the start can be sent again.
     File(Box<Reader>),
     /// The body is a file that is served.
     Document(Box<FileBody>),

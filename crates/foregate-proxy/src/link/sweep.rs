@@ -68,7 +68,7 @@ impl Sweep {
     }
 }
 
-/// What a body's trailers go through.
+/// The cleaning of a body's trailers.
 #[derive(Debug, Default)]
 pub(super) struct Trailers {
     named: Option<NamedOptions>,
@@ -91,7 +91,7 @@ impl Copy {
         }
     }
 
-    /// Takes away what of a body's trailers does not go on.
+    /// Removes the trailers that do not go on.
     pub fn clean(&self, trailers: &mut HeaderList) {
         if trailers.is_empty() {
             return;

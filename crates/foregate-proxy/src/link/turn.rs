@@ -7,9 +7,9 @@ use std::task::{Context, Poll};
 /// hundreds, so counting only bytes would hold the worker for milliseconds.
 pub const PIECES: u32 = 512;
 
-/// Yields to the runnable tasks of the worker, and to tasks whose sockets have become ready in the
-/// meantime. A task that merely wakes itself is polled several times before the worker polls its
-/// sockets.
+/// Yields to the runnable tasks of the worker, and to tasks with sockets that have become ready in
+/// the meantime. A task that merely wakes itself is polled several times before the worker polls
+/// its sockets.
 pub fn give_way(cx: &mut Context<'_>) {
     // Polled once it has left the task with the runtime, to be woken after the next look.
     let _ = pin!(tokio::task::yield_now()).poll(cx);

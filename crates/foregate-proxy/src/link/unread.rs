@@ -46,7 +46,7 @@ struct UnreadInput {
     trailers: usize,
     /// All has come.
     ended: bool,
-    /// It has no reader any more: further input is dropped at once.
+    /// The stream has no reader any more: further input is dropped at once.
     gone: bool,
     /// The task that joins frames.
     reader: Option<Waker>,

@@ -1,6 +1,6 @@
 //! Pending output of an HTTP/2 origin connection.
 //!
-//! It is buffered in `h2`, which takes tens of kilobytes of each body. An origin that opens its
+//! The library `h2` buffers tens of kilobytes of each body. An origin that opens its
 //! windows and does not read would hold those of a hundred requests. So all of it is counted as
 //! memory, and there is a bound for each connection, beyond which streams wait.
 //!
@@ -57,7 +57,7 @@ struct RoomWaiters {
 struct Heads {
     /// By stream, in the order in which they were handed over.
     queued: VecDeque<(u32, usize)>,
-    /// Streams whose heads have left before they were counted.
+    /// Streams with heads that have left before they were counted.
     early: Vec<u32>,
     bytes: usize,
     charge: Charge,

@@ -67,7 +67,7 @@ pub struct Request {
     told: Told,
     target: Vec<u8>,
     path_len: usize,
-    /// Whether a step has asked for another path.
+    /// True if a step has asked for another path.
     is_rewritten: bool,
     stripped: Stripped,
     /// The authority that the origin is told, where it is not the client's.
@@ -276,7 +276,7 @@ impl Request {
         &self.target[..self.path_len]
     }
 
-    /// Whether the path is another one than the client's.
+    /// Returns true if the path is another one than the client's.
     pub fn is_rewritten(&self) -> bool {
         self.is_rewritten
     }
@@ -327,7 +327,7 @@ impl Request {
         members.filter(|member| member.trim_ascii().ends_with(OWN_NAME)).count() >= HOPS_MOST
     }
 
-    /// A copy for a fetch of the same target by GET, once it is what the origin gets. It has no
+    /// A copy in its final form for the origin, for a fetch of the same target by GET. It has no
     /// body.
     pub fn for_fetch(&self) -> Self {
         let mut copy = Self::new();

@@ -37,9 +37,9 @@ impl Response {
         self.charge.set(0);
     }
 
-    /// Says that the body will not be the one that its origin described: its length, validators and
-    /// ranges are not true any more (RFC 9110, sections 8.6, 8.8.1 and 14.3; RFC 9530). Returns how
-    /// it has to be framed.
+    /// Notes that the body will not be the one that its origin described: its length, validators
+    /// and ranges are not true any more (RFC 9110, sections 8.6, 8.8.1 and 14.3; RFC 9530). Returns
+    /// how it has to be framed.
     pub fn body_changes(&mut self, length: BodyLength) -> BodyLength {
         let headers = &mut self.head.headers;
         headers.remove(NameId::ContentLength);

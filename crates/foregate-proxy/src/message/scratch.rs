@@ -10,8 +10,8 @@ const KEPT: usize = 128;
 
 /// A request and its response, empty when taken.
 ///
-/// It may come from another connection. It remembers the forwarding fields of that, which are used
-/// again for the same address alone, and so reveal nothing to others.
+/// Another connection may have used it before. The forwarding fields of that are remembered, which
+/// are used again for the same address alone, and so reveal nothing to others.
 #[derive(Debug)]
 pub struct Scratch {
     /// The request.

@@ -1,8 +1,9 @@
-//! The bytes of an exchange whose request falls back: the old proxy gets the client's own head, and the client gets the old
-//! proxy's.
+//! The bytes of an exchange with a request that falls back: the old proxy gets the client's own
+//! head, and the client gets the old proxy's.
 //!
-//! This is the one exception to the rule that an origin gets a serialisation of the canonical request. The client's bytes go on
-//! only after the strict parser has read them, and only if [`is_safe`] holds, so that both sides agree on the framing.
+//! This is the one exception to the rule that an origin gets a serialisation of the canonical
+//! request. The client's bytes go on only after the strict parser has read them, and only if
+//! [`is_safe`] holds, so that both sides agree on the framing.
 
 use foregate_wire::{BodyLength, HeaderList, NameId, RequestHead, connection};
 
@@ -18,8 +19,9 @@ pub struct Verbatim {
 /// Names that a lenient server may take for a field of framing.
 const FRAMING: [&[u8]; 2] = [b"content-length", b"transfer-encoding"];
 
-/// Returns true if no server can read another framing from the bytes of this head than the strict parser has: each length is
-/// there once, no other spelling of its name is, and `Connection` does not have the next hop drop it.
+/// Returns true if no server can read another framing from the bytes of this head than the strict
+/// parser has: each length is there once, no other spelling of its name is, and `Connection` does
+/// not have the next hop drop it.
 pub fn is_safe(head: &RequestHead, length: BodyLength) -> bool {
     let headers = &head.headers;
     let count = |id| headers.count(id);

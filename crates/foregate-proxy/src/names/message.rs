@@ -102,7 +102,7 @@ impl Name {
         self.0.len() <= 1
     }
 
-    /// Whether it consists of letters, digits, `-` and `_`, as names of hosts do.
+    /// Returns true if it consists of letters, digits, `-` and `_`, as names of hosts do.
     pub fn is_host(&self) -> bool {
         let mut rest = &*self.0;
         while let Some((label, after)) =

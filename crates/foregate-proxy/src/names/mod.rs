@@ -5,7 +5,7 @@
 //! lookup, unless it is the first.
 //!
 //! Pure are `hosts.rs` and `resolv_conf.rs` (the system's files), `message.rs` (questions and
-//! answers) and `schedule.rs` (what is believed, and when to ask again). `services.rs` keeps the
+//! answers) and `schedule.rs` (which answers count, and when to ask again). `services.rs` keeps the
 //! servers of services. `stub.rs` asks nameservers, `system.rs` reads files.
 
 mod hosts;

@@ -36,9 +36,9 @@ pub enum LookupOutcome {
 /// The addresses of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameAddresses {
-    /// Those of IPv4; `None` if the query for them failed.
+    /// The addresses of IPv4; `None` if the query for them failed.
     pub v4: Option<Vec<IpAddr>>,
-    /// Those of IPv6; `None` if the query for them failed.
+    /// The addresses of IPv6; `None` if the query for them failed.
     pub v6: Option<Vec<IpAddr>>,
     /// How long the records are valid.
     pub valid_for: Duration,
@@ -68,7 +68,7 @@ pub enum Absence {
 pub enum Knowledge {
     /// Its addresses. Never none.
     Addresses(Vec<IpAddr>),
-    /// It has no address.
+    /// The name has no address.
     Absent,
     /// Nothing.
     Unknown,

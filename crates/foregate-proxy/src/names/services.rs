@@ -30,7 +30,7 @@ pub enum ServiceOutcome {
         /// Why an earlier name of the search list could not be asked for.
         doubt: Option<String>,
     },
-    /// It has none, according to an authoritative server.
+    /// The service has no server, according to an authoritative nameserver.
     Absent(Absence),
     /// Nobody could say: the reason.
     Failed(String),

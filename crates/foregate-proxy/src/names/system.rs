@@ -140,7 +140,7 @@ mod tests {
         fs::write(&beside, "192.0.2.2 a\n").unwrap();
         fs::rename(&beside, &hosts).unwrap();
         assert!(system.look().1);
-        // The same content, written in place.
+        // A file of the same length, written in place.
         fs::write(&hosts, "192.0.2.2  a\n").unwrap();
         assert!(!system.look().1);
         fs::write(&resolv_conf, "nameserver 192.0.2.53\nsearch a.test\n").unwrap();

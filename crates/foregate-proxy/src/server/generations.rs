@@ -1,4 +1,5 @@
-//! A server that serves for a supervisor: it starts with the sockets of others, passes connections on, takes some, and retires.
+//! A server that serves for a supervisor: it starts with the sockets of others, passes connections
+//! on, takes some, and retires.
 
 use std::collections::HashMap;
 use std::io;
@@ -33,7 +34,7 @@ const PROBE: Duration = Duration::from_secs(5);
 const PROBE_REQUEST: &str = "GET / HTTP/1.1\r\n\r\n";
 /// Its answer, and that of a listener that speaks TLS.
 const PROBE_ANSWER: &[u8] = b"HTTP/1.1 400";
-/// How long a successor may take for what it was given, before this process goes.
+/// How long a successor may take for its connections, before this process goes.
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// Where connections arrive that were accepted elsewhere, by the address of their listener.
@@ -46,7 +47,7 @@ pub(super) struct Membership {
     sender: mpsc::UnboundedSender<Message>,
     generation: u64,
     binary: PathBuf,
-    /// It does not accept yet.
+    /// The process does not accept yet.
     pub(super) is_candidate: bool,
     /// Sockets that a former process has bound.
     held: Mutex<HashMap<(Purpose, String), OwnedFd>>,
@@ -54,14 +55,14 @@ pub(super) struct Membership {
     side_sockets: Mutex<HashMap<(Purpose, String), OwnedFd>>,
     pub(super) items: Vec<(Item, OwnedFd)>,
     pub(super) arrivals: Arrivals,
-    /// It has handed over, and ends then at the latest.
+    /// The process has handed over, and ends then at the latest.
     pub(super) retired: Option<Instant>,
     /// A supervisor that this process has started.
     supervisor: Option<Child>,
 }
 
 impl Membership {
-    /// What a supervisor has given, or nothing of the kind.
+    /// The part that a supervisor has given, or an empty one.
     pub(super) fn new(
         supervised: Option<Supervised>,
         proxy: &Arc<Proxy>,
@@ -169,7 +170,8 @@ impl Membership {
     }
 }
 
-/// Completes once a process that has handed over has no connections left, or its time is up; whether it has none.
+/// Completes once a process that has handed over has no connections left, or its time is up;
+/// whether it has none.
 pub(super) async fn has_retired(proxy: &Proxy, retired: Option<Instant>) -> bool {
     match retired {
         None => std::future::pending().await,
@@ -259,7 +261,7 @@ impl RunningServer {
         });
     }
 
-    /// Serves itself what was passed and not taken, and passes nothing more.
+    /// Serves the connections without acknowledgement itself, and passes nothing more.
     fn take_back(&self) {
         if let Some(passage) = self.proxy.handover.set_passage(None) {
             passage.take_back().into_iter().for_each(|passed| deliver(&self.membership.arrivals, passed));
@@ -334,10 +336,10 @@ impl RunningServer {
             return None;
         }
         tracing::error!("the supervisor has gone: another one takes over");
-        // What was passed and not taken is served here.
+        // Connections without acknowledgement are served here.
         self.take_back();
         if let Some(mut former) = self.membership.supervisor.take() {
-            // It has ended.
+            // The former process has ended.
             let _ = former.try_wait();
         }
         let estate = Estate {

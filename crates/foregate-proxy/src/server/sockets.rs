@@ -19,7 +19,7 @@ pub(super) struct Bound {
     pub(super) listen: Arc<Listen>,
     pub(super) listener: Arc<Listener>,
     pub(super) file: Option<SocketFile>,
-    /// It was bound just now.
+    /// The socket was bound just now.
     pub(super) is_new: bool,
 }
 

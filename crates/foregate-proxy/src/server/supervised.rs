@@ -1,4 +1,5 @@
-//! A process that serves for a supervisor: what it gets at its start, and the messages that go both ways.
+//! A process that serves for a supervisor: its equipment at the start, and the messages that go
+//! both ways.
 
 use std::collections::HashMap;
 use std::env;
@@ -31,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// How long a process may take to leave its last numbers.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// What a process that serves gets at its start.
+/// The equipment of a serving process at its start.
 #[derive(Debug)]
 pub struct Supervised {
     pub(super) channel: OwnedFd,
@@ -43,12 +44,12 @@ pub struct Supervised {
 }
 
 impl Supervised {
-    /// Takes what a supervisor gives, if this process was started by one. To be called once, before anything reads the standard
-    /// input.
+    /// Reads the equipment from the supervisor, if this process was started by one. To be called
+    /// once, before anything reads the standard input.
     ///
     /// # Errors
     ///
-    /// The standard input is not what it should be, or the supervisor has gone.
+    /// The standard input is no channel to a supervisor, or the supervisor has gone.
     pub fn attach() -> io::Result<Option<Self>> {
         if env::var_os(SERVING_VARIABLE).is_none() {
             return Ok(None);
@@ -87,7 +88,7 @@ pub(super) enum Message {
     Lost,
 }
 
-/// What is to be sent.
+/// A report that is to be sent.
 type Outgoing = (Envelope<Report>, Vec<OwnedFd>);
 
 /// The way to the supervisor.
@@ -181,7 +182,7 @@ impl SupervisorLink {
                 }
                 Order::Others => {
                     let asked = id.and_then(|id| self.questions.open.lock().remove(&id));
-                    // Whoever asked may have given up.
+                    // The asking task may have given up.
                     let _ = asked.map(|asked| asked.send(message.descriptors));
                 }
                 Order::Unknown => {}
@@ -221,7 +222,7 @@ async fn send(channel: &Channel, report: &Envelope<Report>, descriptors: &[Owned
     channel.send(&serde_json::to_vec(report)?, &descriptors).await
 }
 
-/// What a new supervisor gets where the old one has died.
+/// The estate for a new supervisor where the old one has died.
 pub(super) struct Estate<'a> {
     pub(super) generation: u64,
     pub(super) binary: PathBuf,
@@ -233,7 +234,7 @@ pub(super) struct Estate<'a> {
 ///
 /// # Errors
 ///
-/// It cannot be started.
+/// The supervisor cannot be started.
 pub(super) fn start_supervisor(estate: Estate<'_>) -> io::Result<(OwnedFd, Child)> {
     let (queue, theirs) = channel::pair()?;
     let (ours, given) = channel::pair()?;

@@ -53,7 +53,7 @@ pub struct AccessLogSettings {
     pub share: Option<u64>,
     /// Further values, by their names.
     pub fields: Vec<(Arc<str>, Arc<dyn Expression>)>,
-    /// The site whose requests are logged, by its first host; `None`: all requests.
+    /// Logs requests of this site alone, by its first host; `None`: of all sites.
     pub site: Option<Arc<str>>,
 }
 
@@ -94,7 +94,7 @@ pub enum LineFormat {
     JsonOf(Vec<usize>),
     /// The common log format: `CLIENT - - [TIME] "REQUEST" STATUS BYTES`.
     Common,
-    /// The same, with `"REFERER" "USER AGENT"` behind it.
+    /// The common format with `"REFERER" "USER AGENT"` behind it.
     Combined,
     /// These parts.
     Template(Vec<TemplatePart>),

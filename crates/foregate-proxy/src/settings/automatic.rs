@@ -10,7 +10,8 @@ use super::CertificateFiles;
 /// The directory of Let's Encrypt, which is asked unless the configuration names another authority.
 pub const LETS_ENCRYPT: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
-/// The prefix of the paths where an authority looks for the answer to its HTTP-01 challenge (RFC 8555, section 8.3).
+/// The prefix of the paths where an authority looks for the answer to its HTTP-01 challenge (RFC
+/// 8555, section 8.3).
 pub const HTTP_CHALLENGE_PREFIX: &[u8] = b"/.well-known/acme-challenge/";
 
 /// Bytes of the longest token of a challenge, and of the longest name.
@@ -49,7 +50,8 @@ impl Automatic {
         }
     }
 
-    /// The file with the key and the chain of a name. Both are in one file, so that they are replaced together.
+    /// The file with the key and the chain of a name. Both are in one file, so that they are
+    /// replaced together.
     pub fn certificate(&self, name: &str) -> CertificateFiles {
         let file = self.storage.join("certificates").join(file_name(name, "pem"));
         CertificateFiles { certificate: file.clone(), key: file }
@@ -72,7 +74,8 @@ pub fn http_challenge(folder: &Path, token: &[u8]) -> Option<PathBuf> {
     Some(folder.join(format!("{token}.http")))
 }
 
-/// The file with the certificate that answers a challenge by TLS, for a name (RFC 8737); `None` where it is no name.
+/// The file with the certificate that answers a challenge by TLS, for a name (RFC 8737); `None`
+/// where it is no name.
 pub fn alpn_challenge(folder: &Path, name: &str) -> Option<PathBuf> {
     let name = challenge_name(name.as_bytes(), |byte| matches!(byte, b'-' | b'_' | b'.'))?;
     Some(folder.join(format!("{name}.alpn")))
@@ -90,7 +93,8 @@ fn challenge_name(text: &[u8], is_allowed: impl Fn(u8) -> bool) -> Option<&str> 
 pub enum IssuedBy {
     /// The authorities of the configuration.
     Authorities,
-    /// The authority in the storage folder, which only those trust that have installed its root certificate.
+    /// The authority in the storage folder, which only those trust that have installed its root
+    /// certificate.
     Internal,
 }
 
@@ -99,7 +103,8 @@ pub enum IssuedBy {
 pub struct Authority {
     /// The address of its directory.
     pub directory: String,
-    /// PEM file with the roots that its own server's certificate leads to. Default (`None`): the system's.
+    /// PEM file with the roots that its own server's certificate leads to. Default (`None`): the
+    /// system's.
     pub roots: Option<PathBuf>,
     /// The profile of the certificates. Default (`None`): the authority's choice.
     pub profile: Option<String>,
@@ -129,7 +134,7 @@ impl std::fmt::Debug for ExternalAccount {
     }
 }
 
-/// A way to show an authority who a name belongs to.
+/// A way to prove to an authority that a name belongs to this proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ChallengeKind {
     /// An answer at port 80 (RFC 8555, section 8.3).
@@ -143,9 +148,11 @@ pub enum ChallengeKind {
 /// A command that publishes and removes TXT records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DnsHook {
-    /// The command and its first arguments; `present` or `cleanup`, the record's name and its value follow.
+    /// The command and its first arguments; `present` or `cleanup`, the record's name and its value
+    /// follow.
     pub command: Vec<String>,
-    /// How long a published record may take until all nameservers of the zone have it. Default: 10 s.
+    /// How long a published record may take until all nameservers of the zone have it. Default: 10
+    /// s.
     pub wait: Duration,
 }
 

@@ -12,11 +12,12 @@ pub enum Balance {
     TwoChoices,
     /// A server drawn by weight.
     Random,
-    /// Of two servers drawn by weight, the one with the lower product of recent latency and requests in flight.
+    /// Of two servers drawn by weight, the one with the lower product of recent latency and
+    /// requests in flight.
     PeakEwma,
     /// Requests that are equal in this get the same server: consistent hashing on a ring.
     Hash(HashBy),
-    /// The same with a Maglev table.
+    /// By a hash, with a Maglev table.
     Maglev(HashBy),
 }
 

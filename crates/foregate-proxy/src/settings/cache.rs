@@ -41,7 +41,7 @@ pub struct CacheSettings {
     pub policy: Policy,
     /// The part of the query that belongs to the key, and that the origin gets.
     pub query: QueryRule,
-    /// Expressions whose values belong to the key.
+    /// Expressions with values that belong to the key.
     pub key: Vec<Arc<dyn Expression>>,
     /// Requests for which one of these holds go past the cache.
     pub bypass: Vec<Arc<dyn Condition>>,

@@ -13,9 +13,9 @@ pub struct Fallback {
     /// The old proxy, by index into
     /// [`Settings::upstreams`](crate::configuration::Settings::upstreams).
     pub upstream: usize,
-    /// Requests whose host no site has. Read at the top alone. Default: yes.
+    /// Requests with a host that no site has. Read at the top alone. Default: yes.
     pub host: bool,
-    /// Requests whose path no route takes. Default: yes.
+    /// Requests with a path that no route takes. Default: yes.
     pub route: bool,
     /// The share of clients that is served here, of [`SHARE_WHOLE`]; others fall back. Default
     /// (`None`): see [`Self::of_route`].
@@ -32,8 +32,8 @@ pub struct Fallback {
 /// TLS connections that go to the old proxy as they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PassedNames {
-    /// The names that clients ask for: `a.example`, `*.example` for all below, or `*` for those that
-    /// no site has; lower case.
+    /// The names that clients ask for: `a.example`, `*.example` for all below, or `*` for those
+    /// that no site has; lower case.
     pub names: Vec<Box<str>>,
     /// The old proxy, by index into
     /// [`Settings::upstreams`](crate::configuration::Settings::upstreams).

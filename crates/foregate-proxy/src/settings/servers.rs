@@ -12,9 +12,9 @@ pub struct ServerSettings {
     pub address: ServerAddress,
     /// Its share among its upstream's servers, 1 to 1,000. Default: 1.
     pub weight: u32,
-    /// It gets requests only while no other server can take them. Default: no.
+    /// The server gets requests only while no other server can take them. Default: no.
     pub backup: bool,
-    /// It gets no new requests, except those of its own sessions. Default: no.
+    /// The server gets no new requests, except those of its own sessions. Default: no.
     pub drain: bool,
     /// Connections to it, at most. Default: no limit.
     pub max_connections: Option<u32>,
@@ -47,12 +47,12 @@ impl ServerSettings {
 pub struct Statuses(pub Box<[RangeInclusive<u16>]>);
 
 impl Statuses {
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a status is among them.
+    /// Returns true if a status is among them.
     pub fn contains(&self, status: u16) -> bool {
         self.0.iter().any(|range| range.contains(&status))
     }
@@ -125,7 +125,8 @@ pub struct Eject {
     pub latency: Option<u32>,
     /// Notice a server that answers none of several requests while others answer. Default: yes.
     pub hung: bool,
-    /// How long a server is skipped at first. The time doubles while it keeps failing. Default: 500 ms.
+    /// How long a server is skipped at first. The time doubles while it keeps failing. Default: 500
+    /// ms.
     pub first: Duration,
     /// How long it is skipped at most. Default: 10 s.
     pub longest: Duration,
@@ -156,7 +157,7 @@ pub struct Sticky {
     pub cookie: Box<str>,
     /// The key of its signature. Default: random, for as long as the process lives.
     pub secret: Option<Box<[u8]>>,
-    /// Whether it has the attribute `Secure`. Default: no.
+    /// True if it has the attribute `Secure`. Default: no.
     pub secure: bool,
     /// How long clients keep it. Default: for their session.
     pub max_age: Option<Duration>,

@@ -44,7 +44,7 @@ pub struct LogEntry<'a> {
     /// `HTTP/1.0`, `HTTP/1.1` or `HTTP/2`.
     pub protocol: &'static str,
     /// The status that was sent; `None` without one. 400 also for a malformed request over HTTP/2,
-    /// whose stream is reset.
+    /// on a stream that is reset.
     pub status: Option<u16>,
     /// Bytes of the request's body.
     pub bytes_in: u64,
@@ -94,7 +94,7 @@ pub struct LogEntry<'a> {
 }
 
 impl AccessLog {
-    /// An access log whose lines go to `file`, which is the target of the settings.
+    /// An access log that writes to `file`, the target of the settings.
     pub fn new(settings: settings::AccessLogSettings, file: LogFile) -> Self {
         Self { settings, file }
     }
@@ -130,7 +130,7 @@ impl AccessLog {
 #[derive(Debug, Clone, Default)]
 pub struct AccessLogs {
     all: Vec<AccessLog>,
-    /// Those of sites, by the first host of each.
+    /// The logs of sites, by the first host of each.
     of_sites: HashMap<Arc<str>, Vec<AccessLog>, foldhash::fast::RandomState>,
 }
 

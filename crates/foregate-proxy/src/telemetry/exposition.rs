@@ -210,7 +210,7 @@ fn requests(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resu
         encoder.encode_descriptor("request_duration", help, Some(&Unit::Seconds), MetricType::Histogram)?;
     for (site, counters) in &sites {
         let (counts, micros) = counters.durations();
-        // It takes many lines, so it appears with the first request.
+        // A histogram takes many lines, so it appears with the first request.
         if counts.iter().all(|count| *count == 0) {
             continue;
         }

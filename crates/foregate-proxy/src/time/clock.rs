@@ -9,14 +9,15 @@ thread_local! {
     static POLL: Cell<Option<Instant>> = const { Cell::new(None) };
     /// When this thread's last poll ended, if it is known that it has not slept since.
     static LAST: Cell<Option<Instant>> = const { Cell::new(None) };
-    /// It reports before it sleeps.
+    /// True on a thread that reports before it sleeps.
     static TELLS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The time at which the current poll of a [`super::poll_length::Watched`] task began; outside of
 /// one, the time. Polls that follow each other begin when the one before has ended, so that the
-/// clock is read once for each: it may be somewhat before what has woken the task, and before what
-/// the task was told on another thread. So it never tells that a timer has not gone off.
+/// clock is read once for each: it may be somewhat before the event that has woken the task, and
+/// before the time that the task was told on another thread. So it never tells that a timer has not
+/// gone off.
 ///
 /// Good for deadlines, which do not mind the length of a poll; not for measuring.
 pub fn now() -> Instant {

@@ -121,7 +121,7 @@ pub enum HandshakeError {
     /// The handshake timed out: for callers that limit its time.
     #[error("it took too long")]
     Timeout,
-    /// It was an authority's challenge (RFC 8737), which ends with the handshake.
+    /// The handshake was an authority's challenge (RFC 8737), which ends with it.
     #[error("the challenge of an authority was {}", if *.0 { "answered" } else { "unknown" })]
     Challenge(bool),
 }
@@ -267,8 +267,9 @@ impl Acceptor {
         self.own.find(host).unwrap_or(&self.default)
     }
 
-    /// Whether a request for `host` (lower case, without port) may be served on a connection that
-    /// was accepted with `info`; otherwise it gets a 421 (RFC 9110, section 15.5.20).
+    /// Returns true if a request for `host` (lower case, without port) may be served on a
+    /// connection that was accepted with `info`; otherwise it gets a 421 (RFC 9110, section
+    /// 15.5.20).
     ///
     /// It may when both hold:
     ///
@@ -307,7 +308,7 @@ impl PolicyConfig {
 
 /// Ends a connection on which nothing is spoken.
 async fn farewell<IO: AsyncRead + AsyncWrite + Unpin>(mut stream: ServerStream<IO>) {
-    // An authority that has gone already has seen what it came for.
+    // An authority that has gone already has seen the answer.
     let _ = stream.shutdown().await;
 }
 

@@ -1,7 +1,8 @@
 //! Certificates that the proxy obtains itself, as far as handshakes are concerned.
 //!
-//! They are files like all others: whoever obtains them writes them, and the [store](super::store) reads them again when they change.
-//! Answers to the challenges of authorities are files, too, so that each process that shares the storage can give them.
+//! They are files like all others: `foregate-acme` writes them, and the [store](super::store) reads
+//! them again when they change. Answers to the challenges of authorities are files, too, so that
+//! each process that shares the storage can give them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,14 +16,15 @@ use super::crypto::provider;
 use super::store::{Certificate, CertificateStore, read_chain, read_key};
 use crate::settings::automatic::{Automatic, alpn_challenge};
 
-/// The protocol that an authority offers in the handshake of its TLS-ALPN-01 challenge (RFC 8737, section 4).
+/// The protocol that an authority offers in the handshake of its TLS-ALPN-01 challenge (RFC 8737,
+/// section 4).
 const CHALLENGE_PROTOCOL: &[u8] = b"acme-tls/1";
 
 /// The part of an acceptor for certificates that the proxy obtains itself.
 #[derive(Debug)]
 pub(super) struct AutomaticTls {
     challenges: PathBuf,
-    /// Whether certificates for unknown names are obtained in their handshakes.
+    /// True if certificates for unknown names are obtained in their handshakes.
     pub(super) on_demand: bool,
     store: CertificateStore,
 }
@@ -32,7 +34,7 @@ impl AutomaticTls {
         Self { challenges: automatic.challenge_folder(), on_demand, store: store.clone() }
     }
 
-    /// Whether an authority asks for the answer to its challenge.
+    /// Returns true if an authority asks for the answer to its challenge.
     pub(super) fn is_challenge(hello: &ClientHello<'_>) -> bool {
         hello
             .alpn()
@@ -62,7 +64,8 @@ impl AutomaticTls {
     }
 }
 
-/// Not read like others: its critical extension is unknown to the check of a key against its certificate.
+/// Not read like others: its critical extension is unknown to the check of a key against its
+/// certificate.
 fn load_challenge(file: &Path) -> Option<CertifiedKey> {
     let (chain, key) = (read_chain(file).ok()?, read_key(file).ok()?);
     let signer = provider().key_provider.load_private_key(key).ok()?;

@@ -73,7 +73,7 @@ impl CertificateTable {
         self.index.store(Arc::new(index));
     }
 
-    /// Whether some certificate is there for just this name, or for a wildcard above it.
+    /// Returns true if some certificate is there for just this name, or for a wildcard above it.
     pub(super) fn knows(&self, name: &str) -> bool {
         let host = name.as_bytes();
         let index = self.index.load();

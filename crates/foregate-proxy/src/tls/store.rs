@@ -100,7 +100,7 @@ impl CertificateStore {
     pub fn with_keeper(keeper: Option<Arc<dyn CertificateKeeper>>) -> Self {
         let store = Self::new();
         if let Some(keeper) = keeper {
-            // It is new, so that nobody has set another one.
+            // The store is new, so that nobody has set another keeper.
             let _ = store.shared.keeper.set(keeper);
         }
         store
@@ -195,7 +195,7 @@ impl CertificateStore {
         self.shared.tickets.keys()
     }
 
-    /// Goes on with the ticket keys of another process. What is no such thing is left.
+    /// Goes on with the ticket keys of another process. Other bytes are ignored.
     pub fn take_ticket_keys(&self, keys: &[u8]) {
         self.shared.tickets.take_keys(keys);
     }

@@ -1,9 +1,9 @@
-//! Session tickets (RFC 5077, RFC 8446 section 4.6.1) whose keys several processes share, so that a session can be resumed after
-//! an upgrade or a crash.
+//! Session tickets (RFC 5077, RFC 8446 section 4.6.1) with keys that several processes share, so
+//! that a session can be resumed after an upgrade or a crash.
 //!
-//! All keys are made of one secret, which is replaced by a one-way function of itself every six hours: whoever has the
-//! present one cannot read the tickets of yesterday. Each policy has keys of its own, so that a ticket resumes only what the policy
-//! of its first handshake allowed.
+//! All keys are made of one secret, which is replaced by a one-way function of itself every six
+//! hours: a thief of the present one cannot read the tickets of yesterday. Each policy has keys of
+//! its own, so that a ticket is good only for the policy of its first handshake allowed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -78,7 +78,8 @@ fn span_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / SPAN
 }
 
-/// The tickets of all policies. They outlive a reload as long as the policy does, and are never shared by two policies.
+/// The tickets of all policies. They outlive a reload as long as the policy does, and are never
+/// shared by two policies.
 #[derive(Debug, Default)]
 pub(super) struct TicketStore {
     secrets: Arc<Mutex<Option<Secrets>>>,
@@ -86,7 +87,8 @@ pub(super) struct TicketStore {
 }
 
 impl TicketStore {
-    /// The tickets of a policy; `None` where the system gives no random bytes, then sessions are not resumed.
+    /// The tickets of a policy; `None` where the system gives no random bytes, then sessions are
+    /// not resumed.
     pub(super) fn of(&self, policy: &PolicyId) -> Option<Arc<dyn ProducesTickets>> {
         let mut policies = self.policies.lock();
         if let Some(known) = policies.get(policy).and_then(Weak::upgrade) {

@@ -1,8 +1,8 @@
 //! One request to an upstream, with all of its attempts: connecting, sending, waiting for the head
 //! of a response, and trying again.
 //!
-//! It knows no client and no exchange: an [`Asker`] provides the request and moves its body.
-//! Interim responses are events.
+//! This module knows no client and no exchange: an [`Asker`] provides the request and moves its
+//! body. Interim responses are events.
 
 use std::future::poll_fn;
 use std::sync::{Arc, OnceLock};
@@ -216,8 +216,8 @@ impl<'a> Ask<'a> {
             }
             _ => {
                 self.count_interim(head)?;
-                // It has no body, regardless of its fields; but contradictory fields may be read as
-                // another message (RFC 9112, section 6.3).
+                // The response has no body, regardless of its fields; but contradictory fields may
+                // be read as another message (RFC 9112, section 6.3).
                 response_length(&request.head.method, head).map_err(Error::ResponseFraming)?;
                 Ok(Answer::Interim)
             }

@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use super::Upstream;
 use crate::settings::HealthCheck;
 
-/// Failures beyond the first ones after which the pause grows by one more `every`, up to [`SLOWEST`] times.
+/// Failures beyond the first ones after which the pause grows by one more `every`, up to
+/// [`SLOWEST`] times.
 const SLOWER_AFTER: u32 = 5;
 const SLOWEST: u32 = 4;
 
@@ -45,7 +46,7 @@ struct Prober {
     is_running: bool,
 }
 
-/// What a probe has changed.
+/// The change by a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Nothing.
@@ -57,12 +58,12 @@ pub(super) enum Verdict {
 }
 
 impl Checked {
-    /// Whether probes say that the server is down.
+    /// Returns true if probes say that the server is down.
     pub(super) fn is_down(&self) -> bool {
         self.state.load(Ordering::Relaxed) == DOWN
     }
 
-    /// Whether no probe has ended yet.
+    /// Returns true if no probe has ended yet.
     pub(super) fn is_unknown(&self) -> bool {
         self.state.load(Ordering::Relaxed) == UNKNOWN
     }

@@ -1,5 +1,5 @@
-//! Which server an attempt goes to: health, zones, backups and limits decide which servers come into question, and the method of
-//! balancing chooses among them.
+//! Which server an attempt goes to: health, zones, backups and limits decide which servers come
+//! into question, and the method of balancing chooses among them.
 
 use std::time::Instant;
 
@@ -9,34 +9,36 @@ use super::tried::Tried;
 use super::{Server, Upstream};
 use crate::random;
 
-/// The servers of the proxy's own zone get all requests as long as they have this part of the zone's weight, per cent.
+/// The servers of the proxy's own zone get all requests as long as they have this part of the
+/// zone's weight, per cent.
 const ZONE_ENOUGH: u64 = 50;
 
 /// The servers that come into question for a first attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tier {
-    /// Those of the proxy's own zone.
+    /// Servers of the proxy's own zone.
     OwnZone,
-    /// Those that are no backup.
+    /// Servers that are no backup.
     Primary,
-    /// Those that are.
+    /// Backups.
     Backup,
     /// All: none is up.
     All,
 }
 
 impl Server {
-    /// Whether new requests may go to the server, whatever its health: it does not drain, and has room.
+    /// Returns true if new requests may go to the server, whatever its health: it does not drain,
+    /// and has room.
     fn is_open(&self) -> bool {
         !self.drains() && self.has_room() && self.record.order() != Order::Down
     }
 
-    /// Whether the server gets no new clients.
+    /// Returns true if the server gets no new clients.
     pub(super) fn drains(&self) -> bool {
         self.settings.drain || self.record.order() == Order::Drain || self.record.weight() == Some(0)
     }
 
-    /// Whether the server has room for another request.
+    /// Returns true if the server has room for another request.
     fn has_room(&self) -> bool {
         let in_flight = self.record.load.get();
         let connections = || {
@@ -60,7 +62,8 @@ impl Upstream {
         if self.servers.len() == 1 { None } else { self.balance.load().key(asked) }
     }
 
-    /// The server for a first attempt: one that is up, or the one whose turn it is if none is. `None`: none takes requests.
+    /// The server for a first attempt: one that is up, or the one whose turn it is if none is.
+    /// `None`: none takes requests.
     pub(super) fn pick(&self, key: Option<u64>, now: Instant) -> Option<usize> {
         let tier = self.tier(now);
         if tier == Tier::All && !(0..self.servers.len()).any(|server| self.is_up(server, now)) {
@@ -150,8 +153,9 @@ impl Upstream {
         balance.choose(&Choice { key, is_further, in_flight: &in_flight }, admits)
     }
 
-    /// Another server that is up, beside those that were tried; where there is one, it is one that has not failed last: whose request
-    /// has lost an attempt already is not the one to find out whether a server answers again. Backups come last.
+    /// Another server that is up, beside those that were tried; where possible one that has not
+    /// failed last: a request that has lost an attempt already shall not find out whether a server
+    /// answers again. Backups come last.
     pub(super) fn other(&self, key: Option<u64>, tried: &Tried, now: Instant) -> Option<usize> {
         let untried = |number: usize, tier: Tier| {
             let server = self.servers.get(number).filter(|_| !tried.contains(number));
@@ -174,18 +178,18 @@ impl Upstream {
         })
     }
 
-    /// Whether there is one.
+    /// Returns true if there is one.
     pub(super) fn has_other(&self, tried: &Tried, now: Instant) -> bool {
         let can = |server: &Server| server.record.is_up(now) && server.is_open();
         self.servers.iter().any(|server| !tried.contains(server.number) && can(server))
     }
 
-    /// Whether a server is thought to be up, or is to be tried again.
+    /// Returns true if a server is thought to be up, or is to be tried again.
     pub fn is_up(&self, server: usize, now: Instant) -> bool {
         self.servers.get(server).is_some_and(|server| server.record.is_up(now))
     }
 
-    /// Whether any server is thought to be up, or is to be tried again.
+    /// Returns true if any server is thought to be up, or is to be tried again.
     pub fn is_any_up(&self, now: Instant) -> bool {
         self.servers.iter().any(|server| server.record.is_up(now))
     }
@@ -196,13 +200,15 @@ impl Upstream {
     }
 }
 
-/// Whether a server that starts slowly takes this request: it takes a part of those that are meant for it.
+/// Returns true if a server that starts slowly takes this request: it takes a part of those that
+/// are meant for it.
 fn is_due(server: &Server, now: Instant) -> bool {
     let ramp = server.record.ramp(server.settings.slow_start, now);
     ramp >= 1000 || random::number() % 1000 < ramp
 }
 
-/// The expected wait at a server in microseconds: its latency for each request in flight and this one.
+/// The expected wait at a server in microseconds: its latency for each request in flight and this
+/// one.
 fn cost(average: u64, in_flight: u32) -> u32 {
     // A server that has not answered yet gets one request to begin with.
     const UNKNOWN: u64 = 1_000_000;

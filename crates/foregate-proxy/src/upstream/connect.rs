@@ -340,7 +340,7 @@ mod tests {
         handed_over: None,
     };
 
-    /// An upstream with one server, whose name has these addresses.
+    /// An upstream with one server, with a name that has these addresses.
     fn upstream(upstreams: &mut Upstreams, addresses: &[IpAddr], port: u16) -> Upstream {
         upstreams.resolver = crate::names::tests::fixed(addresses);
         let address = ServerAddress::Name { host: "origin.test".into(), port };
@@ -433,7 +433,7 @@ mod tests {
             let link = connect(&upstream).await;
             assert_eq!(link.stream().socket().peer_address(), Some(address.into()));
         }
-        // It accepts the connection, and no handshake.
+        // The server accepts the connection, and no handshake.
         let tls = settings::UpstreamTls { verify: false, ..settings::UpstreamTls::default() };
         upstream.connector = Some(Connector::new(&tls, UpstreamProtocol::Http1).unwrap());
         let deadline = Instant::now() + Duration::from_millis(50);

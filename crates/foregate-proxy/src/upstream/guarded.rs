@@ -34,7 +34,7 @@ pub struct Signs {
     asked: AtomicU64,
     /// The stream on which a header block came last; 0: none.
     answered: AtomicU32,
-    /// It accepts no more streams.
+    /// The connection accepts no more streams.
     closed: AtomicBool,
     /// The stream that has broken it; 0: none that is known.
     culprit: AtomicU32,
@@ -219,7 +219,7 @@ impl<IO> Guarded<IO> {
             self.unsent.received(&frame);
             match frame.kind {
                 kind::HEADERS => self.signs.answered.store(frame.stream, Ordering::Relaxed),
-                // It has had enough of our resets.
+                // The origin has had enough of our resets.
                 kind::RST_STREAM if frame.code() == Reason::ENHANCE_YOUR_CALM => self.signs.close(),
                 _ => {}
             }

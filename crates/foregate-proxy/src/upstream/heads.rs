@@ -14,8 +14,8 @@ use crate::link::{LinkError, fields};
 use crate::message::request::Request;
 use crate::settings;
 
-/// Looks for what is no chunk in the part of a body that has come with its head: found now, it can
-/// still be answered with a status of its own; what comes later can only break the response off.
+/// Looks for malformed chunks in the part of a body that has come with its head: found now, they
+/// can still be answered with a status; later ones can only break the response off.
 pub(super) fn check_chunks(ahead: &[u8], limits: &HeadLimits) -> Result<(), Error> {
     let mut decoder = BodyDecoder::new(BodyLength::Chunked, limits);
     let mut trailers = HeaderList::default();
@@ -36,7 +36,7 @@ pub(super) fn write_head(out: &mut Vec<u8>, request: &Request, upstream: &settin
     write_request_line(out, &request.head.method, request.target());
     write_field(out, b"Host", request.origin_authority(upstream).as_bytes());
     write_fields(out, &request.head.headers);
-    // It is meant for the next hop alone (RFC 9110, section 10.1.4).
+    // The field is meant for the next hop alone (RFC 9110, section 10.1.4).
     let takes_trailers = request.head.headers.contains(NameId::Te);
     match (request.upgrade.is_some(), takes_trailers) {
         (true, true) => write_field(out, b"Connection", b"Upgrade, TE"),

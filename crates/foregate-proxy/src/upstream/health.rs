@@ -54,9 +54,9 @@ struct HealthRecord {
 /// A report about a server to operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum News {
-    /// It has failed so often that it is avoided.
+    /// The server has failed so often that it is avoided.
     Fails,
-    /// It answers again.
+    /// The server answers again.
     Answers,
 }
 
@@ -97,7 +97,7 @@ impl Health {
         if !self.is_up(now) {
             return false;
         }
-        // It may have come up in the meantime.
+        // The server may have come up in the meantime.
         if self.is_down() {
             record.trial = Some(now);
             self.pass_over(self.millis(now), TRIAL);

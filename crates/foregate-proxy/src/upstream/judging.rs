@@ -1,4 +1,4 @@
-//! What the outcomes of requests say about servers.
+//! Judging servers by the outcomes of requests.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,15 +10,17 @@ use super::pace::LatencyBuckets;
 use super::{Server, Upstream};
 use crate::error::Error;
 
-/// Answers that have to be known of an upstream, or of a server, before their latencies say anything.
+/// Answers that have to be known of an upstream, or of a server, before their latencies say
+/// anything.
 const ANSWERS_LEAST: u64 = 20;
-/// A server hangs when it has answered nobody for this many times the 99th percentile of latency, and this long at least.
+/// A server hangs when it has answered nobody for this many times the 99th percentile of latency,
+/// and this long at least.
 const PATIENCE_FACTOR: u32 = 3;
 const PATIENCE_LEAST: Duration = Duration::from_millis(250);
-/// The same before anything is known of latencies.
+/// The patience before anything is known of latencies.
 const PATIENCE_AT_FIRST: Duration = Duration::from_secs(2);
-/// Requests that wait at a server before it is said to hang: a single one may just take long. Where there are no more than these, they
-/// wait twice as long.
+/// Requests that wait at a server before it is said to hang: a single one may just take long. Where
+/// there are no more than these, they wait twice as long.
 const WAITING_LEAST: u32 = 2;
 /// A server is not slower than others by less than this.
 const SLOWER_LEAST: Duration = Duration::from_millis(10);
@@ -73,8 +75,8 @@ impl Upstream {
         }
     }
 
-    /// Takes note of how an attempt that began at `began` has failed on a connection, and of its address, where the server's name has
-    /// several.
+    /// Takes note of how an attempt that began at `began` has failed on a connection, and of its
+    /// address, where the server's name has several.
     pub fn attempt_failed(
         &self,
         server: usize,
@@ -144,7 +146,7 @@ impl Upstream {
         }
     }
 
-    /// Whether another server may be taken out for its share of failures or its latency.
+    /// Returns true if another server may be taken out for its share of failures or its latency.
     fn may_eject(&self, now: Instant) -> bool {
         let out = self.servers.iter().filter(|server| !server.record.is_up(now)).count() as u64;
         (out + 1) * 100 <= self.servers.len() as u64 * u64::from(self.settings.eject.most)
@@ -255,7 +257,8 @@ impl Upstream {
         }
     }
 
-    /// How long a request waits before it is looked at whether its server hangs; `None` where no other server could answer.
+    /// How long a request waits before it is looked at whether its server hangs; `None` where no
+    /// other server could answer.
     pub(super) fn patience(&self) -> Option<Duration> {
         if self.servers.len() < 2 || !self.settings.eject.hung {
             return None;
@@ -266,7 +269,8 @@ impl Upstream {
         })
     }
 
-    /// Whether a server hangs: it answers none of those who wait, while others do answer. A server that hangs is ejected.
+    /// Returns true if a server hangs: it answers none of those who wait, while others do answer. A
+    /// server that hangs is ejected.
     pub(super) fn hangs(&self, server: usize, now: Instant) -> bool {
         let (Some(patience), Some(server)) = (self.patience(), self.servers.get(server)) else {
             return false;

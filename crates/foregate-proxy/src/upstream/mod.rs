@@ -96,7 +96,7 @@ pub struct Upstream {
     pub fetches: Arc<Places>,
     pools: Arc<Pools>,
     balance: ArcSwap<Box<dyn BalanceMethod>>,
-    /// Whether the method weighs latencies.
+    /// True if the method weighs latencies.
     weighs_time: AtomicBool,
     sticky: Option<StickyCookies>,
     /// There are zones or backups.
@@ -239,7 +239,7 @@ impl Upstreams {
             .collect()
     }
 
-    /// The same upstreams with the present servers of their services; `None` if these are
+    /// These upstreams with the present servers of their services; `None` if these are
     /// unchanged.
     pub fn renew(&self, old: &[Arc<Upstream>]) -> Option<Vec<Arc<Upstream>>> {
         if old.iter().all(|old| old.is_current()) {

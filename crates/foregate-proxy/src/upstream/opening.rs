@@ -56,7 +56,7 @@ impl Upstream {
         Ok(origin)
     }
 
-    /// A new connection to the server whose turn it is, for bytes that are not HTTP. Where none can
+    /// A new connection to the next server, for bytes that are not HTTP. Where none can
     /// be had, the other servers are tried.
     ///
     /// # Errors

@@ -1,4 +1,5 @@
-//! How fast a server answers: percentiles of recent latencies, and a moving average that follows peaks at once.
+//! How fast a server answers: percentiles of recent latencies, and a moving average that follows
+//! peaks at once.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -23,7 +24,8 @@ pub(super) struct Pace {
     /// Recent answers by their latency.
     buckets: [AtomicU32; BUCKETS],
     aged: AtomicU64,
-    /// The average in microseconds, and when it was last changed. Two threads that write at once lose one sample.
+    /// The average in microseconds, and when it was last changed. Two threads that write at once
+    /// lose one sample.
     average: AtomicU64,
     average_at: AtomicU64,
 }
@@ -75,8 +77,8 @@ impl Pace {
         }
     }
 
-    /// The recent average in microseconds, which falls while no answers come: a server that was slow is tried again some time. 0 before
-    /// the first answer.
+    /// The recent average in microseconds, which falls while no answers come: a server that was
+    /// slow is tried again some time. 0 before the first answer.
     pub(super) fn average(&self, now: Instant) -> u64 {
         let average = self.average.load(Ordering::Relaxed);
         let since = self.millis(now).saturating_sub(self.average_at.load(Ordering::Relaxed));
@@ -93,7 +95,7 @@ impl Pace {
         self.answers.load(Ordering::Relaxed)
     }
 
-    /// Halves the weight of what came before, once in a while.
+    /// Halves the weight of the past, once in a while.
     pub(super) fn age(&self, now: Instant) {
         let (now, aged) = (self.millis(now), self.aged.load(Ordering::Relaxed));
         let every = AGED_EVERY.as_millis() as u64;

@@ -98,8 +98,8 @@ impl ServerPool {
 
     /// The connection used last, or the oldest if the origin would close it (see `idle_limit.rs`),
     /// with its facts; of those that are for one connection of a client alone, only those of `own`.
-    /// Those that have died while idle, or have input, are dropped on the way: the kernel is asked,
-    /// since unreported bytes would become the response to the next request.
+    /// Connections that have died while idle, or have input, are dropped on the way: the kernel is
+    /// asked, since unreported bytes would become the response to the next request.
     pub fn take(&self, now: Instant, ages: Ages, own: Option<&Arc<Own>>) -> Option<(Box<H1Link>, Box<Made>)> {
         loop {
             let limit = self.idle_limit.get();
@@ -161,7 +161,7 @@ impl ServerPool {
     }
 
     /// Drops idle connections that were made before `moved` and lead to an address that is `gone`.
-    /// Those of HTTP/2 take no more streams.
+    /// Connections of HTTP/2 take no more streams.
     pub fn retire(&self, moved: Instant, gone: impl Fn(IpAddr) -> bool) {
         retain(&mut self.shared.lock(), |shared| {
             let retired = shared.born < moved && shared.address.is_some_and(&gone);

@@ -1,5 +1,5 @@
-//! Active health checks: one task for each server, off the path of requests. A probe takes the same way to the server as requests do,
-//! on a connection of its own that ends with it.
+//! Active health checks: one task for each server, off the path of requests. A probe takes the same
+//! way to the server as requests do, on a connection of its own that ends with it.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Weak};
@@ -25,7 +25,7 @@ const BODY_MOST: usize = 64 * 1024;
 /// The first probes of many servers are spread over this time.
 const SPREAD: u64 = 100;
 
-/// Nobody's: what comes of the connection is for the probe alone.
+/// On behalf of no client: the connection is for the probe alone.
 const TERMS: OpeningTerms<'_> = OpeningTerms {
     fresh: true,
     addresses: Addresses::NONE,
@@ -46,7 +46,8 @@ struct ProbeAnswer {
 }
 
 impl Upstream {
-    /// Has a server probed, where that is configured. There is one task for all upstreams that have the server's record.
+    /// Has a server probed, where that is configured. There is one task for all upstreams that have
+    /// the server's record.
     pub(super) fn attend(self: &Arc<Self>, server: &Server) {
         if self.settings.health.is_some() && server.record.checked.attend(Arc::downgrade(self), server.number)
         {
@@ -55,7 +56,7 @@ impl Upstream {
         }
     }
 
-    /// Probes a server once; what is wrong with it otherwise.
+    /// Probes a server once; the error is the reason why it is down.
     async fn probe(&self, server: &Server, check: &HealthCheck) -> Result<(), String> {
         let mut server = server.clone();
         if let Some(port) = check.port {

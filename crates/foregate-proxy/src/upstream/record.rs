@@ -1,4 +1,5 @@
-//! What is known of a server, kept by its address: a reload, another name of its upstream or another weight keep it.
+//! The state of a server, kept by its address: it survives a reload, another name of its upstream
+//! and another weight.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,7 +21,8 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// An override that does not exist.
 const NO_WEIGHT: u32 = u32::MAX;
 
-/// What two servers have in common that are one for health: upstreams that probe an address in different ways have different records.
+/// The identity of a server for health: upstreams that probe an address in different ways have
+/// different records.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct RecordKey {
     pub address: ServerAddress,
@@ -114,7 +116,7 @@ impl ServerRecord {
         }
     }
 
-    /// Whether health lets requests go to the server, or has one try it again.
+    /// Returns true if health lets requests go to the server, or has one try it again.
     pub(super) fn is_up(&self, now: Instant) -> bool {
         !self.checked.is_down() && self.health.is_up(now)
     }
@@ -192,7 +194,8 @@ impl ServerRecord {
     }
 }
 
-/// The requests in flight of one server. On a cache line of its own: threads change it with each request.
+/// The requests in flight of one server. On a cache line of its own: threads change it with each
+/// request.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(super) struct Load {
@@ -237,7 +240,8 @@ pub(super) struct Outcomes {
 }
 
 impl Outcomes {
-    /// Counts an attempt; the percentage of failures when this one has failed and there are `minimum` at least.
+    /// Counts an attempt; the percentage of failures when this one has failed and there are
+    /// `minimum` at least.
     pub(super) fn count(&self, is_bad: bool, minimum: u32) -> Option<u32> {
         let all = self.all.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let bad = self.bad.fetch_add(u32::from(is_bad), Ordering::Relaxed) + u32::from(is_bad);
@@ -245,7 +249,8 @@ impl Outcomes {
             .then(|| u32::try_from(u64::from(bad) * 100 / u64::from(all)).unwrap_or(100))
     }
 
-    /// Begins a new window once the last one is over. Half of the old one stays, so that nothing slips through between two.
+    /// Begins a new window once the last one is over. Half of the old one stays, so that nothing
+    /// slips through between two.
     pub(super) fn turn(&self, now: Instant) {
         let mut since = self.since.lock();
         if now.saturating_duration_since(*since.get_or_insert(now)) >= WINDOW {

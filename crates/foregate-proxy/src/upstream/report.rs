@@ -1,4 +1,4 @@
-//! What operators see of servers, and may order.
+//! The view of operators on servers, and their orders.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
@@ -10,17 +10,17 @@ use super::{Server, Upstream};
 /// The state of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerState {
-    /// It gets requests.
+    /// Gets requests.
     Up,
-    /// It gets requests, and no probe has ended yet.
+    /// Gets requests, and no probe has ended yet.
     Unchecked,
-    /// It failed, and single requests find out whether it answers again.
+    /// Has failed, and single requests find out whether it answers again.
     Trial,
-    /// It is skipped after failures of requests.
+    /// Is skipped after failures of requests.
     Ejected,
     /// Its health checks fail.
     Down,
-    /// It gets no new clients.
+    /// Gets no new clients.
     Draining,
     /// An operator has taken it out.
     Off,
@@ -41,7 +41,7 @@ impl ServerState {
     }
 }
 
-/// What is known of a server.
+/// The state of a server, for operators.
 #[derive(Debug, Clone)]
 pub struct ServerReport {
     /// Its address, as it is configured.
@@ -54,7 +54,7 @@ pub struct ServerReport {
     pub since: SystemTime,
     /// The weight that it has now.
     pub weight: u32,
-    /// It is a backup.
+    /// The server is a backup.
     pub backup: bool,
     /// Its zone.
     pub zone: Option<Box<str>>,
@@ -70,7 +70,8 @@ pub struct ServerReport {
     pub failures: Vec<(&'static str, u64)>,
     /// Times that it was ejected.
     pub ejections: u64,
-    /// Probes that succeeded and that failed, and why the last one did; `None` where none are configured.
+    /// Probes that succeeded and that failed, and why the last one did; `None` where none are
+    /// configured.
     pub probes: Option<(u64, u64, Option<String>)>,
 }
 
@@ -127,7 +128,8 @@ impl Upstream {
         self.servers.iter().position(|server| *server.label == *address)
     }
 
-    /// Follows an operator's order for a server. [`Order::Up`] also forgets its failures and the weight that an operator gave it.
+    /// Follows an operator's order for a server. [`Order::Up`] also forgets its failures and the
+    /// weight that an operator gave it.
     pub fn order(&self, server: usize, order: Order) {
         let Some(server) = self.servers.get(server) else { return };
         let record = &server.record;

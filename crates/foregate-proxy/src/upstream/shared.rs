@@ -61,7 +61,7 @@ pub(super) struct Rest {
     pub(super) since: Instant,
     /// Where it counts while it is idle, if others can find it.
     counts_in: Option<Arc<ShardedGauge>>,
-    /// It is counted there.
+    /// The stream is counted there.
     counted: bool,
 }
 

@@ -134,7 +134,7 @@ impl Upstream {
         }
     }
 
-    /// Makes the next connection before this one, some of whose streams were reset, accepts no
+    /// Makes the next connection before this one, with streams that were reset, accepts no
     /// more: nobody has to wait for it then.
     pub(super) fn make_successor(self: &Arc<Self>, server: &Server, origin: &Origin) {
         let Some(lease) = origin.lease() else { return };

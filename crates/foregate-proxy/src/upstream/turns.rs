@@ -31,7 +31,7 @@ struct FailedAddress {
     address: IpAddr,
     until: Instant,
     span: Duration,
-    /// It accepted connections, and failed on a request.
+    /// The address accepted connections, and failed on a request.
     connects: bool,
 }
 

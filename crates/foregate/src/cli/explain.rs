@@ -167,7 +167,7 @@ fn explain(settings: &Settings, url: &str) -> Result<RequestExplanation, String>
     Ok(explanation)
 }
 
-/// Whether a listener has the URL's scheme and port.
+/// Returns true if a listener has the URL's scheme and port.
 fn fits(scheme: Scheme, authority: &Authority<'_>) -> impl Fn(&&Listen) -> bool + use<> {
     let secure = scheme == Scheme::Https;
     let port = authority.port.unwrap_or(if secure { 443 } else { 80 });
@@ -296,7 +296,8 @@ fn may_choose(step: &Decl) -> bool {
     step.outputs.iter().any(|slot| slot.name == <ChooseUpstream as Output>::SLOT.name)
 }
 
-/// Finds the lines of the keys in the file, which has been read once already: the settings do not hold them.
+/// Finds the lines of the keys in the file, which has been read once already: the settings do not
+/// hold them.
 fn find_places(path: &Path, explanation: &mut RequestExplanation, pipeline: &Pipeline) {
     let tree = Tree::read(path, &mut Problems::default());
     let first = |item: &Item<'_>| item.node.entries().next().map(|entry| entry.text().to_owned());

@@ -705,7 +705,7 @@ pub static FILES: Block = Block {
             .otherwise("no `Cache-Control`"),
         Key::one("follow-links", "\"inside\"|\"anywhere\"|\"never\"", "follow-links \"never\"", "The symbolic links below the folder that are followed. `\"inside\"`: relative links that stay in the folder; an absolute link is not followed even if it leads back into it. `\"anywhere\"`: all links. `\"never\"`: none. The folder itself can be a link; its path is followed anew once a second.")
             .default("\"inside\""),
-        Key::flag("dotfiles", "#false", "dotfiles", "Serves files and folders whose names begin with a dot. Without it they do not exist for clients, except `/.well-known`."),
+        Key::flag("dotfiles", "#false", "dotfiles", "Serves files and folders with a dot at the start of their names. Without it they do not exist for clients, except `/.well-known`."),
     ],
     later: &[],
 };

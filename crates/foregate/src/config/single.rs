@@ -1,4 +1,5 @@
-//! The configuration of `foregate run --to URL` and `foregate run --files FOLDER`, which needs no file.
+//! The configuration of `foregate run --to URL` and `foregate run --files FOLDER`, which needs no
+//! file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -48,7 +49,7 @@ pub struct Single {
     pub to: Vec<String>,
     /// A folder whose files come before the origins.
     pub files: Option<PathBuf>,
-    /// Whether its folders without an index are listed.
+    /// True if its folders without an index are listed.
     pub listing: bool,
     /// The names that are served over TLS, to which requests in the clear are redirected.
     pub domains: Domains,

@@ -14,7 +14,8 @@ pub(crate) const DURATION_BUCKETS: [u64; 14] = [
     5_000_000, 10_000_000,
 ];
 
-/// The upper ends of the buckets of the `event_loop_blocked` histogram, nanoseconds: 100 us to 10 s.
+/// The upper ends of the buckets of the `event_loop_blocked` histogram, nanoseconds: 100 us to 10
+/// s.
 pub(crate) const BLOCKED_BUCKETS: [u64; 16] = [
     100_000,
     250_000,
@@ -56,8 +57,8 @@ impl WaitHistogram {
     }
 }
 
-/// How long responses took to begin, from the first byte of their requests on. Nothing is recorded while nobody asks: it is for
-/// comparing two versions of the program.
+/// How long responses took to begin, from the first byte of their requests on. Nothing is recorded
+/// while nobody asks: it is for comparing two versions of the program.
 #[derive(Debug)]
 pub struct Latencies {
     watched: AtomicBool,
@@ -90,15 +91,15 @@ impl Latencies {
         }
     }
 
-    /// What was recorded by bucket, and the sum in microseconds.
+    /// The counts by bucket, and the sum in microseconds.
     pub fn counts(&self) -> (Vec<u64>, u64) {
         let buckets = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed)).collect();
         (buckets, self.micros.load(Ordering::Relaxed))
     }
 }
 
-/// How long polls took. Every poll is recorded, so each thread has a part of its own, which only it writes: that
-/// takes no locked instruction.
+/// How long polls took. Every poll is recorded, so each thread has a part of its own, which only it
+/// writes: that takes no locked instruction.
 #[derive(Debug)]
 pub(crate) struct BlockedHistogram {
     /// Tells a thread whether the part that it has is one of this histogram.

@@ -1,4 +1,5 @@
-//! A response that is not stored, or that has to be validated: one request leads the fetch, the others follow it.
+//! A response that is not stored, or that has to be validated: one request leads the fetch, the
+//! others follow it.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -41,11 +42,11 @@ pub(super) struct Wanted {
     stale: Option<Arc<Object>>,
     /// The stale response is served meanwhile.
     background: bool,
-    /// The request is what the origin gets.
+    /// The request has its final form for the origin.
     prepared: bool,
 }
 
-/// What a request that waits for a fetch gets.
+/// The result for a request that waits for a fetch.
 enum Got {
     Head(FollowedHead),
     Handed(Handed),
@@ -126,7 +127,8 @@ impl Wanted {
         (reuse(&object.head, &self.demands, outdated, cache.time()) == Reuse::Fresh).then_some(object)
     }
 
-    /// Begins a fetch in a task of its own. The error is the step that follows where the request goes to no origin.
+    /// Begins a fetch in a task of its own. The error is the step that follows where the request
+    /// goes to no origin.
     async fn lead(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -328,7 +330,8 @@ impl Wanted {
     }
 }
 
-/// The client's conditions, which the origin has not seen, make a response without a body of one that has come.
+/// The client's conditions, which the origin has not seen, make a response without a body of one
+/// that has come.
 fn refuse_body(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLength, status: u16) -> Step {
     if let Some(upstream) = exchange.upstream() {
         upstream.drop_rest(origin);
@@ -366,7 +369,7 @@ async fn wait(
             }
         }
         match follow.poll_head(cx) {
-            // It comes by hand.
+            // The response comes by hand.
             Poll::Ready(FollowedHead::Uncacheable) if hand.is_some() => {}
             // An error comes by hand too.
             Poll::Ready(FollowedHead::Failed(Failed::Origin)) if hand.is_some() => {}

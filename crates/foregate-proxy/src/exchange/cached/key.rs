@@ -50,7 +50,7 @@ impl Located {
             && route.action != Action::Proxy(upstream)
             && let Some(chosen) = exchange.config.upstreams.get(upstream)
         {
-            // A step has chosen another upstream than the route's, whose responses are others.
+            // A step has chosen another upstream than the route's: its responses are others.
             additions.push(chosen.settings.name.as_bytes().to_vec());
         }
         let mut text = std::mem::take(&mut scratch.text);
@@ -66,7 +66,8 @@ impl Located {
         Self { text, key, query, scratch }
     }
 
-    /// The origin gets the query that belongs to the key: a parameter that it alone sees would let one client choose the response of all.
+    /// The origin gets the query that belongs to the key: a parameter that it alone sees would let
+    /// one client choose the response of all.
     pub fn forward_query(&self, exchange: &mut Exchange<'_>) {
         if let Some(query) = &self.query {
             // A path that was understood is understood again.

@@ -13,7 +13,7 @@ use crate::settings::CacheSettings;
 
 /// The method of a purge.
 const METHOD: &[u8] = b"PURGE";
-/// The field that says what is purged and how: `soft`, `prefix`, `site`.
+/// The field with the kind of a purge: `soft`, `prefix`, `site`.
 const MODE: &[u8] = b"foregate-purge";
 
 /// Answers a purge. `None`: it is none, or nobody may purge here.

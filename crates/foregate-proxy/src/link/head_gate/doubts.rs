@@ -1,4 +1,4 @@
-//! Frames whose number depends on the timing of an origin's reads and writes.
+//! Frames that are many or few by the timing of an origin's reads and writes.
 //!
 //! An honest origin may open windows in small steps, send empty pieces, and continue a stream for a
 //! moment after our reset: on a connection that many clients share, these are many. So only a rate

@@ -388,7 +388,7 @@ fn a_flood_without_progress_ends_the_connection() {
         assert_eq!(flooded(&doubtful, 15_000), None, "{doubtful:?}");
         assert_eq!(flooded(&doubtful, 50_000), Some(Reason::ENHANCE_YOUR_CALM), "{doubtful:?}");
     }
-    // It answers our frames.
+    // The origin answers our frames.
     let mut gate = gate(&[1], HeadLimits::default());
     for _ in 0..2000 {
         gate.data_was_sent(16 * 1024);
@@ -478,7 +478,7 @@ async fn understood(bytes: &[u8], count: usize) -> Vec<Option<Vec<String>>> {
         let request = http::Request::get("http://a/").body(()).unwrap();
         responses.push(sender.send_request(request, true).unwrap().0);
     }
-    // It has to request before it is answered.
+    // The client has to request before it is answered.
     let (mut asked, mut frames, mut piece) = (0, Frames::after(PREFACE), [0; 4096]);
     while asked < count {
         let read = far.read(&mut piece).await.unwrap();

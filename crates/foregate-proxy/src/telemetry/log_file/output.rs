@@ -32,7 +32,8 @@ impl LogOutput {
         })
     }
 
-    /// Writes lines, and blocks for as long as that takes. Where it fails: how many lines are lost, and why.
+    /// Writes lines, and blocks for as long as that takes. Where it fails: how many lines are lost,
+    /// and why.
     pub(super) fn send(&mut self, lines: &[u8]) -> Result<(), (u64, io::Error)> {
         match self {
             Self::File { file, torn, .. } => torn.write(file, lines),
@@ -41,7 +42,8 @@ impl LogOutput {
         }
     }
 
-    /// Opens the path of a file again, or connects to a server anew; the number of lines whose start is lost by that.
+    /// Opens the path of a file again, or connects to a server anew; returns the number of lines
+    /// that lose their start by that.
     pub(super) fn reopen(&mut self) -> io::Result<u64> {
         match self {
             Self::File { path, file, torn } => {

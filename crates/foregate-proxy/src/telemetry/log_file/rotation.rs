@@ -1,7 +1,9 @@
-//! A log file that is put aside when it is large or old: `LOG` becomes `LOG.1`, which was `LOG.2` before, and so on.
+//! A log file that is put aside when it is large or old: `LOG` becomes `LOG.1`, which was `LOG.2`
+//! before, and so on.
 //!
-//! Several processes may write to the file, such as two versions during an upgrade. One of them rotates, under a lock of
-//! the file; the others see another file at the path before their next lines, and follow.
+//! Several processes may write to the file, such as two versions during an upgrade. One of them
+//! rotates, under a lock of the file; the others see another file at the path before their next
+//! lines, and follow.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -32,7 +34,7 @@ impl Rotating {
         Ok(Self { path: path.to_owned(), rotation, file, torn: Torn::default(), size, created })
     }
 
-    /// Opens the path again; the number of lines whose start is lost by that.
+    /// Opens the path again; returns the number of lines that lose their start by that.
     pub(super) fn reopen(&mut self) -> io::Result<u64> {
         let torn = u64::from(self.torn.is_some());
         *self = Self::open(&self.path, self.rotation)?;
@@ -65,7 +67,8 @@ impl Rotating {
         }
     }
 
-    /// The bytes of these lines that belong into the present file; none where it is to be put aside first.
+    /// The bytes of these lines that belong into the present file; none where it is to be put aside
+    /// first.
     fn fitting(&self, lines: &[u8]) -> usize {
         if self.torn.is_some() || self.size == 0 && self.rotation.size.is_none() {
             return lines.len();
@@ -88,7 +91,8 @@ impl Rotating {
         }
     }
 
-    /// Opens the path again if another file is there; the number of lines whose start is lost by that.
+    /// Opens the path again if another file is there; returns the number of lines that lose their
+    /// start by that.
     fn follow(&mut self) -> u64 {
         let same = |own: &Metadata, there: &Metadata| (own.dev(), own.ino()) == (there.dev(), there.ino());
         let Ok(own) = self.file.metadata() else { return 0 };
@@ -131,7 +135,8 @@ impl Rotating {
     }
 }
 
-/// The time at which the file was made; of a file system without such times, that of its last change.
+/// The time at which the file was made; of a file system without such times, that of its last
+/// change.
 fn created(found: &Metadata) -> SystemTime {
     found.created().or_else(|_| found.modified()).unwrap_or_else(|_| SystemTime::now())
 }

@@ -24,7 +24,7 @@ pub(super) struct Syslog {
     link: Option<SyslogLink>,
     /// No connection is tried before.
     not_before: Option<Instant>,
-    /// What follows the time in each message.
+    /// The text behind the time in each message.
     names: Vec<u8>,
 }
 

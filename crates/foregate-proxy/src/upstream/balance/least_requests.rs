@@ -59,8 +59,8 @@ impl BalanceMethod for LeastRequests {
     }
 }
 
-/// The turn for a request whose first servers are out. They are out at certain turns alone: among
-/// the others, these turns have to spread.
+/// The turn for a request when its first servers are out. They are out at certain turns alone:
+/// among the others, these turns have to spread.
 fn turn_behind(turn: usize, refused: usize) -> usize {
     if refused == 0 { turn } else { (turn ^ refused << 24).wrapping_mul(0x9e37_79b9) >> 12 }
 }

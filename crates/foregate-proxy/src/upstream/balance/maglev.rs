@@ -1,15 +1,17 @@
-//! Requests that are equal in a part get the same server, by a table that servers fill in turns (Maglev, Eisenbud et al., NSDI 2016).
+//! Requests that are equal in a part get the same server, by a table that servers fill in turns
+//! (Maglev, Eisenbud et al., NSDI 2016).
 
 use super::hash::{hash, key};
 use super::round_robin::RoundRobin;
 use super::{BalanceMethod, BalancedRequest, Choice};
 use crate::settings::HashBy;
 
-/// Entries of the table, a prime. More of them make shares more even and move fewer requests when a server comes or goes.
+/// Entries of the table, a prime. More of them make shares more even and move fewer requests when a
+/// server comes or goes.
 const ENTRIES: u64 = 131_071;
 
-/// A table of servers, filled in turns in an order that each server's address gives. Shares differ by about a hundredth, and a server
-/// that leaves moves few requests of others.
+/// A table of servers, filled in turns in an order that each server's address gives. Shares differ
+/// by about a hundredth, and a server that leaves moves few requests of others.
 #[derive(Debug)]
 pub(super) struct Maglev {
     by: HashBy,
@@ -31,7 +33,8 @@ fn table(servers: &[(String, u32)]) -> Box<[u16]> {
     const FREE: u16 = u16::MAX;
     let mut table = vec![FREE; if servers.is_empty() { 0 } else { ENTRIES as usize }];
     let greatest = servers.iter().map(|(_, weight)| u64::from(*weight)).max().unwrap_or(1);
-    // The next entry of each server's order, the step to the one behind it, and the credit of its weight.
+    // The next entry of each server's order, the step to the one behind it, and the credit of its
+    // weight.
     let mut orders: Vec<(u64, u64, u64)> = servers
         .iter()
         .map(|(address, _)| {
@@ -66,7 +69,7 @@ impl BalanceMethod for Maglev {
         key(&self.by, asked)
     }
 
-    /// Where the server of an entry is out, the next entries say who takes over.
+    /// Where the server of an entry is out, the next entries name its deputy.
     fn choose(&self, choice: &Choice<'_>, admits: &mut dyn FnMut(usize) -> bool) -> Option<usize> {
         let Some(key) = choice.key else { return self.turns.choose(choice, admits) };
         let at = usize::try_from(key % ENTRIES).unwrap_or(0);

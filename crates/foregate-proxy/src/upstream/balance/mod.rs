@@ -48,7 +48,8 @@ pub(super) struct Choice<'a> {
 /// A method that spreads requests over the servers of an upstream, which are known by their
 /// numbers.
 pub(super) trait BalanceMethod: Debug + Send + Sync {
-    /// Whether the method weighs the latencies of servers. Averages are kept only where it does.
+    /// Returns true if the method weighs the latencies of servers. Averages are kept only where it
+    /// does.
     fn weighs_time(&self) -> bool {
         false
     }

@@ -15,7 +15,7 @@ const CONDITIONS: [&str; 7] = ["method", "header", "query", "cookie", "port", "l
 /// Makes an expression of the value of a property.
 type Read = fn(&Value<'_>) -> Result<String, Wrong>;
 
-/// Whether a route has conditions.
+/// Returns true if a route has conditions.
 pub(super) fn are_there(item: &Item<'_>) -> bool {
     item.node.entries().any(|entry| entry.key().is_some_and(|name| CONDITIONS.contains(&name)))
 }
@@ -121,7 +121,8 @@ fn warn_of_port(decoder: &mut Decoder<'_>, item: Item<'_>, port: Option<u16>, li
     }
 }
 
-/// The expression of a key that is read before the route is known, which cannot know what modules find out.
+/// The expression of a key that is read before the route is known, which cannot know what modules
+/// find out.
 pub(super) fn condition_of(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,

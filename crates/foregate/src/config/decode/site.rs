@@ -73,7 +73,7 @@ pub(super) struct Sites<'u> {
     folders: Vec<Arc<Files>>,
     /// The access logs of sites.
     access_logs: Vec<AccessLogSettings>,
-    /// Whether these must be there.
+    /// True if these must be there.
     inspect: bool,
     /// The `fallback` at the top of the file.
     fallback: Option<Arc<Fallback>>,
@@ -130,7 +130,8 @@ impl<'u> Sites<'u> {
         std::mem::take(&mut self.access_logs)
     }
 
-    /// Warns of settings without effect. `secure`: a listener speaks TLS; `lists`: the nodes of lists.
+    /// Warns of settings without effect. `secure`: a listener speaks TLS; `lists`: the nodes of
+    /// lists.
     pub(super) fn warn(
         &mut self,
         decoder: &mut Decoder<'_>,
@@ -173,7 +174,8 @@ impl<'u> Sites<'u> {
         &self.certified
     }
 
-    /// The sites, the files that were read for their modules, and the log files of these with the first place of each.
+    /// The sites, the files that were read for their modules, and the log files of these with the
+    /// first place of each.
     pub(super) fn build(self) -> (SiteTable, Vec<PathBuf>, Vec<(PathBuf, Place)>) {
         let (files, logs) = self.modules.into_files();
         (self.builder.build(), files.into_watched(), logs)
@@ -418,7 +420,8 @@ impl<'u> Sites<'u> {
         fallback.is_about_routes().then(|| Arc::clone(fallback))
     }
 
-    /// Tells of bodies that are held up to their end for a module on their way to servers to which streams go.
+    /// Tells of bodies that are held up to their end for a module on their way to servers to which
+    /// streams go.
     fn warn_of_streams(&self, decoder: &mut Decoder<'_>, item: Item<'_>, plan: &Plan, upstream: usize) {
         let holds = plan.body() > 0 && !plan.body_is_optional() && plan.body_pause().is_none();
         let Some(upstream) = self.upstreams.list.get(upstream) else { return };
@@ -484,7 +487,8 @@ impl<'u> Sites<'u> {
         }
     }
 
-    /// Returns true if a key answers requests, or is unknown, which has been reported and was probably meant to be one.
+    /// Returns true if a key answers requests, or is unknown, which has been reported and was
+    /// probably meant to be one.
     fn may_answer(&self, name: &str) -> bool {
         let of_module = || self.modules.pipeline().keys().iter().any(|(key, _)| key.name == name);
         matches!(name, "proxy" | "respond" | "files" | "fallback")

@@ -23,7 +23,7 @@ pub(super) const CACHE_STORE_KEY: Key = Key::block(
 pub static CACHE_STORE: Block = Block {
     keys: &[Key::one("memory", "SIZE", "memory \"1GiB\"", "The memory for stored responses, in addition to `limits { memory }`; at least 1 MiB. Beyond: those go that are used least. One response may have a sixteenth of it, at most 8 MiB; larger ones are not stored.")
         .default("\"256MiB\""),
-        Key::one("disk", "FOLDER size=SIZE", "disk \"/var/cache/foregate\" size=\"100GiB\"", "A folder for stored responses, which outlive the process there. What memory does not have is looked for here, and what is found goes to memory. The folder exists, belongs to the user of the proxy, and is for one process alone. With several, each response lies in one of them. A reload changes sizes; other folders need a restart.")
+        Key::one("disk", "FOLDER size=SIZE", "disk \"/var/cache/foregate\" size=\"100GiB\"", "A folder for stored responses, which outlive the process there. Responses that memory does not have are looked for here, and go to memory when found. The folder exists, belongs to the user of the proxy, and is for one process alone. With several, each response lies in one of them. A reload changes sizes; other folders need a restart.")
             .props(&[Prop { name: "size", usage: "SIZE", required: true, default: "", about: "The most bytes in the folder; at least 16 MiB. Beyond: those go that are used least." }])
             .otherwise("memory alone")
             .many()],
@@ -37,7 +37,7 @@ pub static CACHE: Block = Block {
             .args(2, 2)
             .props(&[Prop { name: "over-origin", usage: "#true|#false", required: false, default: "#false", about: "This lifetime replaces the one that the origin states, but never `no-store` and `private`." }])
             .many(),
-        Key::one("key", "EXPRESSION...", "key \"http.cookie.lang\"", "Expressions whose values belong to the key, beside scheme, host, path and query: responses are stored apart for each value. Another upstream than the route's, chosen by a module, belongs to it by itself.")
+        Key::one("key", "EXPRESSION...", "key \"http.cookie.lang\"", "Expressions with values that belong to the key, beside scheme, host, path and query: responses are stored apart for each value. Another upstream than the route's, chosen by a module, belongs to it by itself.")
             .args(1, ANY)
             .many(),
         Key::one("bypass", "EXPRESSION...", "bypass #\"starts_with(http.request.uri.path, \"/wp-admin\")\"#", "Requests for which one of these expressions is true go past the cache: they are neither answered from it nor stored.")

@@ -7,7 +7,7 @@ const ON: Prop = Prop {
     usage: "\"host route\"",
     required: false,
     default: "\"host route\"",
-    about: "Which unknown requests fall back: those whose host no site has (`host`), those whose path no route of their site takes (`route`), or both.",
+    about: "Which unknown requests fall back: those for a host that no site has (`host`), those for a path that no route of their site takes (`route`), or both.",
 };
 
 const UPSTREAM: Prop =
