@@ -31,7 +31,7 @@ use self::automatic::IssuedBy;
 pub use self::balance::{Balance, HashBy};
 pub use self::cache::{CacheDisk, CacheSettings, CacheStore, RouteCache};
 pub use self::conditions::{Entrance, OriginTimes, RouteConditions, RouteTimeouts};
-pub use self::fallback::{Fallback, FallbackReason, PassedNames, SHARE_WHOLE};
+pub use self::fallback::{Fallback, FallbackReason, PassedNames, SHARE_WHOLE, share_bucket};
 pub use self::retry::{Elsewhere, NewPath, Retry, RetryOn};
 pub use self::servers::{Eject, HealthCheck, HttpProbe, Probe, ServerSettings, Statuses, Sticky};
 

@@ -6,7 +6,6 @@
 
 use std::fmt::Write as _;
 use std::hash::BuildHasher;
-use std::net::IpAddr;
 
 use foregate_wire::proxy_protocol::{
     TLV_ALPN, TLV_AUTHORITY, TLV_SSL, TLV_SSL_CIPHER, TLV_SSL_CN, TLV_SSL_VERSION, write_tlv,
@@ -20,7 +19,7 @@ use crate::link::copy::{Copy, Underscores};
 use crate::loops::{self, MARKER};
 use crate::message::request::Request;
 use crate::message::verbatim::{self, Verbatim};
-use crate::settings::{SHARE_WHOLE, TlsVersion, UpstreamProtocol};
+use crate::settings::{TlsVersion, UpstreamProtocol};
 use crate::tls::TlsInfo;
 use crate::upstream::Upstream;
 
@@ -37,20 +36,6 @@ const TLS_FIELDS: [&[u8]; 7] = [
     b"X-SSL-Client-S-DN",
     b"X-SSL-Client-Fingerprint",
 ];
-
-/// The number of a client below [`SHARE_WHOLE`]: the same on every machine and after every start.
-/// The clients of one IPv6 network of 64 bits have one.
-pub(super) fn bucket(client: Option<IpAddr>) -> u32 {
-    let number = match client {
-        None => 0,
-        Some(IpAddr::V4(address)) => u64::from(address.to_bits()),
-        Some(IpAddr::V6(address)) => (address.to_bits() >> 64) as u64,
-    };
-    // The finaliser of SplitMix64.
-    let mixed = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((mixed ^ mixed >> 31) % u64::from(SHARE_WHOLE)) as u32
-}
 
 /// The hash of a request, by which equal ones are found.
 pub(super) fn key_of(request: &Request) -> u64 {
@@ -202,16 +187,6 @@ fn common_name(subject: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn shares_of_clients_are_even_and_stable() {
-        let inside =
-            (0..20_000_u32).filter(|number| bucket(Some(IpAddr::V4((0x0a00_0000 + number).into()))) < 1000);
-        let inside = inside.count();
-        assert!((1800..2200).contains(&inside), "{inside}");
-        assert_eq!(bucket("127.0.0.1".parse().ok()), bucket("127.0.0.1".parse().ok()));
-        assert_eq!(bucket("2001:db8::1".parse().ok()), bucket("2001:db8::2".parse().ok()));
-    }
 
     #[test]
     fn no_other_part_of_a_subject_is_taken_for_the_common_name() {

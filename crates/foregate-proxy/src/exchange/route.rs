@@ -21,7 +21,9 @@ use crate::link::start::Kept;
 use crate::loops::{self, MARKER};
 use crate::routing::HostId;
 use crate::settings::automatic::{Automatic, HTTP_CHALLENGE_PREFIX, http_challenge};
-use crate::settings::{Fallback, FallbackReason, FixedResponse, Route, RouteConditions, UpstreamProtocol};
+use crate::settings::{
+    Fallback, FallbackReason, FixedResponse, Route, RouteConditions, UpstreamProtocol, share_bucket,
+};
 use crate::upstream::{Ask, OpeningTerms};
 
 /// Bytes of the answer to a challenge: a token, a dot and the digest of a key.
@@ -182,7 +184,7 @@ fn fallback_of_route<'a>(
     };
     let reason = old.of_route(
         |conditions| conditions.hold(&view, &config.settings.pipeline, peer.entrance()),
-        || fallback::bucket(peer.addresses.client.map(|client| client.ip().to_canonical())),
+        || share_bucket(peer.addresses.client.map(|client| client.ip().to_canonical())),
     );
     if facts.path_is_in_doubt.load(Ordering::Relaxed) {
         return Err(Error::AmbiguousPath);

@@ -1,5 +1,6 @@
 //! Requests that go to the proxy that Foregate replaces.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::RouteConditions;
@@ -126,9 +127,33 @@ impl Fallback {
     }
 }
 
+/// The number of a client below [`SHARE_WHOLE`]: the same on every machine and after every start.
+/// The clients of one IPv6 network of 64 bits have one.
+pub fn share_bucket(client: Option<IpAddr>) -> u32 {
+    let number = match client {
+        None => 0,
+        Some(IpAddr::V4(address)) => u64::from(address.to_bits()),
+        Some(IpAddr::V6(address)) => (address.to_bits() >> 64) as u64,
+    };
+    // The finaliser of SplitMix64.
+    let mixed = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((mixed ^ mixed >> 31) % u64::from(SHARE_WHOLE)) as u32
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_of_clients_are_even_and_stable() {
+        let inside = (0..20_000_u32)
+            .filter(|number| share_bucket(Some(IpAddr::V4((0x0a00_0000 + number).into()))) < 1000);
+        let inside = inside.count();
+        assert!((1800..2200).contains(&inside), "{inside}");
+        assert_eq!(share_bucket("127.0.0.1".parse().ok()), share_bucket("127.0.0.1".parse().ok()));
+        assert_eq!(share_bucket("2001:db8::1".parse().ok()), share_bucket("2001:db8::2".parse().ok()));
+    }
 
     #[test]
     fn connections_pass_by_their_names() {

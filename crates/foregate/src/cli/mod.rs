@@ -6,10 +6,14 @@ mod certificates;
 mod check;
 mod compare;
 mod defaults;
+mod diff;
+mod doctor;
 mod explain;
 mod explain_servers;
 mod fmt;
+mod init;
 mod keeper;
+mod man;
 mod migrate;
 mod module;
 mod modules;
@@ -57,6 +61,8 @@ enum Verb {
     Fmt(fmt::Fmt),
     /// Show the listener, site, route and upstream for a URL, and the reasons
     Explain(explain::Explain),
+    /// Show the differences between two configurations, and the requests of a log that they treat differently
+    Diff(diff::Diff),
     /// List the modules: their steps in order, with inputs, outputs and effects
     Modules(modules::Modules),
     /// Write a module
@@ -86,6 +92,12 @@ enum Verb {
     /// Show how far the move from another proxy has come
     #[command(subcommand)]
     Migrate(migrate::Migrate),
+    /// Look at limits, rights and names of this machine, and say what to type
+    Doctor(doctor::Doctor),
+    /// Write a commented configuration, from flags or from the answers to three questions
+    Init(init::Init),
+    /// Print a manual page, or write all of them
+    Man(man::Man),
     /// Print the version (also: --version)
     Version(Json),
     /// Print the completions of a shell
@@ -109,6 +121,7 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
         Verb::Check(check) => check.run(&pipeline),
         Verb::Fmt(fmt) => fmt.run(),
         Verb::Explain(explain) => explain.run(&pipeline),
+        Verb::Diff(diff) => diff.run(&pipeline),
         Verb::Modules(modules) => modules.run(&pipeline),
         Verb::Module(module) => module.run(&pipeline),
         Verb::Waf(waf) => waf.run(&pipeline),
@@ -121,6 +134,9 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
         Verb::Upgrade(upgrade) => upgrade.run(),
         Verb::Status(status) => status.run(),
         Verb::Migrate(migrate) => migrate.run(),
+        Verb::Doctor(doctor) => doctor.run(&pipeline),
+        Verb::Init(init) => init.run(&pipeline),
+        Verb::Man(man) => man.run(&pipeline, Cli::command()),
         Verb::Version(Json { json }) => version(json),
         Verb::Completions { shell } => completions(shell),
     }

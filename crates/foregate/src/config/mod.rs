@@ -18,7 +18,7 @@ use foregate_module::Pipeline;
 use foregate_proxy::configuration::Settings;
 
 pub use self::domains::Domains;
-pub use self::single::{Single, SingleError, single};
+pub use self::single::{Single, SingleError, origin, single};
 
 /// The folder for certificates unless the configuration names one.
 pub fn default_storage() -> PathBuf {

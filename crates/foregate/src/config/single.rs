@@ -115,7 +115,7 @@ fn upstream(to: &[String]) -> Result<Option<UpstreamSettings>, SingleError> {
     let mut servers = Vec::new();
     let mut schemes = Vec::new();
     for url in to {
-        let (scheme, address) = origin(url).ok_or_else(|| SingleError::Origin(url.clone()))?;
+        let (scheme, address) = origin(url)?;
         schemes.push(scheme);
         servers.push(ServerSettings::new(address));
     }
@@ -134,7 +134,16 @@ fn upstream(to: &[String]) -> Result<Option<UpstreamSettings>, SingleError> {
     Ok(Some(upstream))
 }
 
-fn origin(url: &str) -> Option<(&str, ServerAddress)> {
+/// The scheme and the address in the URL of an origin.
+///
+/// # Errors
+///
+/// It is no such URL.
+pub fn origin(url: &str) -> Result<(&str, ServerAddress), SingleError> {
+    read_origin(url).ok_or_else(|| SingleError::Origin(url.to_owned()))
+}
+
+fn read_origin(url: &str) -> Option<(&str, ServerAddress)> {
     let (scheme, rest) = url.split_once("://")?;
     let port = match scheme {
         "http" | "h2c" => 80,
@@ -152,7 +161,7 @@ mod tests {
 
     #[test]
     fn origins_are_urls_without_a_path() {
-        let origin = |url: &str| origin(url).map(|(scheme, address)| format!("{scheme} {address}"));
+        let origin = |url: &str| read_origin(url).map(|(scheme, address)| format!("{scheme} {address}"));
         assert_eq!(origin("http://127.0.0.1:3000").as_deref(), Some("http 127.0.0.1:3000"));
         assert_eq!(origin("https://origin.example/").as_deref(), Some("https origin.example:443"));
         assert_eq!(origin("h2c://[::1]").as_deref(), Some("h2c [::1]:80"));

@@ -1,0 +1,198 @@
+//! The requests of an access log, judged by two configurations.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+use foregate_module::Now;
+use foregate_proxy::configuration::Settings;
+use serde::Serialize;
+
+use super::logged::{self, Assumed, LINE_LIMIT, LoggedRequest, NoRequest};
+use super::treatment::{Judge, Treatment};
+
+/// Kinds of differences that are told apart; requests of further kinds are only counted.
+const GROUPS_LIMIT: usize = 1000;
+
+/// Examples of one kind.
+const EXAMPLES: usize = 3;
+
+/// Bytes of a text of one example.
+const EXAMPLE_LIMIT: usize = 300;
+
+/// The result.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Replay {
+    /// Requests that were judged.
+    pub requests: u64,
+    /// Those of them that the new configuration would treat differently.
+    pub different: u64,
+    /// Lines that are no requests.
+    pub unread: u64,
+    /// Differing requests that are in no group.
+    pub ungrouped: u64,
+    /// Kinds of differences, the most frequent first.
+    pub groups: Vec<DifferenceGroup>,
+    /// Steps that would have asked an upstream, with the number of questions; they were taken to be answered with 200.
+    pub assumed: BTreeMap<&'static str, u64>,
+}
+
+/// Requests that differ in the same way.
+#[derive(Debug, Serialize)]
+pub(super) struct DifferenceGroup {
+    pub count: u64,
+    pub old: String,
+    pub new: String,
+    pub examples: Vec<Example>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Example {
+    pub line: u64,
+    pub request: String,
+    /// The difference where both treatments read the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// Judges all requests of a log.
+///
+/// # Errors
+///
+/// The log cannot be read, or holds no request.
+pub(super) fn replay(
+    log: &Path,
+    old: &Settings,
+    new: &Settings,
+    assumed: &Assumed<'_>,
+) -> Result<Replay, String> {
+    let wrong = |error: std::io::Error| format!("cannot read {}: {error}", log.display());
+    let mut file = BufReader::with_capacity(1 << 20, File::open(log).map_err(wrong)?);
+    let (old, new) = (Judge::new(old), Judge::new(new));
+    let mut found = Replay::default();
+    let mut groups: HashMap<(String, String), DifferenceGroup> = HashMap::new();
+    let (mut line, mut number, mut first, mut steady, mut without_host) =
+        (Vec::new(), 0u64, None, 0u64, 0u64);
+    loop {
+        line.clear();
+        let limit = LINE_LIMIT as u64;
+        if (&mut file).take(limit).read_until(b'\n', &mut line).map_err(wrong)? == 0 {
+            break;
+        }
+        number += 1;
+        if line.len() == LINE_LIMIT && !line.ends_with(b"\n") {
+            skip_line(&mut file).map_err(wrong)?;
+            found.unread += 1;
+            continue;
+        }
+        let logged = match logged::read(&line, assumed) {
+            Ok(logged) => logged,
+            Err(why) => {
+                found.unread += 1;
+                without_host += u64::from(why == NoRequest::NoHost);
+                continue;
+            }
+        };
+        // Limits of rates count over the time of the log. Lines are written at the end of requests, so that times may go back.
+        let start = *first.get_or_insert(logged.unix_ms);
+        steady = steady.max(logged.unix_ms.saturating_sub(start));
+        let now = Now { unix_ms: logged.unix_ms, steady_ms: steady + 1_000_000 };
+        let (before, after) = (old.judge(&logged, now), new.judge(&logged, now));
+        found.requests += 1;
+        for (step, _) in &after.asked {
+            *found.assumed.entry(step).or_default() += 1;
+        }
+        if before != after {
+            found.different += 1;
+            let example = example(number, &logged, &before, &after);
+            let kind = (before.summary(), after.summary());
+            found.ungrouped += u64::from(!add(&mut groups, kind, example));
+        }
+    }
+    if found.requests == 0 {
+        return Err(nothing(log, number, without_host));
+    }
+    found.groups = groups.into_values().collect();
+    found.groups.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.old.cmp(&other.old)));
+    Ok(found)
+}
+
+fn nothing(log: &Path, lines: u64, without_host: u64) -> String {
+    let log = log.display();
+    if without_host > 0 {
+        return format!("{log} names no hosts; `--host NAME` says which one its requests are for");
+    }
+    format!(
+        "{log} holds no request in {lines} lines; it has to be an access log of Foregate, or of NGINX in the format `combined`"
+    )
+}
+
+fn skip_line(file: &mut impl BufRead) -> std::io::Result<()> {
+    loop {
+        let (end, read) = match file.fill_buf()? {
+            [] => return Ok(()),
+            bytes => match bytes.iter().position(|byte| *byte == b'\n') {
+                Some(at) => (true, at + 1),
+                None => (false, bytes.len()),
+            },
+        };
+        file.consume(read);
+        if end {
+            return Ok(());
+        }
+    }
+}
+
+/// Adds a request to its group; false if there are too many groups.
+fn add(
+    groups: &mut HashMap<(String, String), DifferenceGroup>,
+    kind: (String, String),
+    example: Example,
+) -> bool {
+    if groups.len() >= GROUPS_LIMIT && !groups.contains_key(&kind) {
+        return false;
+    }
+    let (old, new) = kind.clone();
+    let none = || DifferenceGroup { count: 0, old, new, examples: Vec::new() };
+    let group = groups.entry(kind).or_insert_with(none);
+    group.count += 1;
+    if group.examples.len() < EXAMPLES {
+        group.examples.push(example);
+    }
+    true
+}
+
+fn example(line: u64, logged: &LoggedRequest, old: &Treatment, new: &Treatment) -> Example {
+    let scheme = if logged.secure { "https" } else { "http" };
+    let request = format!("{} {scheme}://{}{}", logged.method, logged.host, logged.target);
+    Example { line, request: cut(request), detail: detail(old, new).map(cut) }
+}
+
+fn cut(mut text: String) -> String {
+    if let Some((at, _)) = text.char_indices().nth(EXAMPLE_LIMIT) {
+        text.truncate(at);
+        text.push_str("...");
+    }
+    text
+}
+
+/// The parts that each request has of its own.
+fn detail(old: &Treatment, new: &Treatment) -> Option<String> {
+    let mut parts = Vec::new();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    for (name, before, after) in
+        [("target", &old.target, &new.target), ("location", &old.location, &new.location)]
+    {
+        if before != after && !before.is_empty() && !after.is_empty() {
+            parts.push(format!("the {name} was {}, now {}", text(before), text(after)));
+        }
+    }
+    if !old.target.is_empty() && !new.target.is_empty() {
+        let gone = old.fields.iter().filter(|field| !new.fields.contains(field));
+        let come = new.fields.iter().filter(|field| !old.fields.contains(field));
+        parts.extend(gone.map(|(name, value)| format!("without the field {}: {}", text(name), text(value))));
+        parts.extend(come.map(|(name, value)| format!("with the field {}: {}", text(name), text(value))));
+    }
+    (!parts.is_empty()).then(|| parts.join(", "))
+}

@@ -1,0 +1,154 @@
+//! `foregate doctor`: looks at the limits, rights and names of this machine that the proxy depends on, and says what to type.
+
+mod files;
+mod machine;
+mod network;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::Args;
+use foregate_module::Pipeline;
+use serde::Serialize;
+
+use super::arguments::{ConfigFile, Json};
+use super::output::{Outcome, print, print_json};
+use crate::config;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exits with 0 if nothing is wrong (warnings are not), 1 otherwise. It changes nothing. Run it as the user that runs the proxy, \
+                  also while the proxy runs."
+)]
+pub(super) struct Doctor {
+    #[command(flatten)]
+    file: ConfigFile,
+    #[command(flatten)]
+    output: Json,
+}
+
+/// How much a finding matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    Ok,
+    /// It works, up to a point.
+    Warning,
+    /// It does not work.
+    Wrong,
+}
+
+/// The result of one look.
+#[derive(Debug, Serialize)]
+pub(super) struct Finding {
+    verdict: Verdict,
+    subject: &'static str,
+    text: String,
+    /// What to type, or to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    help: Option<String>,
+}
+
+impl Finding {
+    fn ok(subject: &'static str, text: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Ok, subject, text: text.into(), help: None }
+    }
+
+    fn warning(subject: &'static str, text: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Warning, subject, text: text.into(), help: Some(help.into()) }
+    }
+
+    fn wrong(subject: &'static str, text: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Wrong, subject, text: text.into(), help: Some(help.into()) }
+    }
+}
+
+impl Doctor {
+    pub(super) fn run(&self, pipeline: &Arc<Pipeline>) -> Outcome {
+        let findings = self.findings(pipeline);
+        let fine = !findings.iter().any(|finding| finding.verdict == Verdict::Wrong);
+        if self.output.json {
+            print_json(&serde_json::json!({ "ok": fine, "findings": findings }));
+        } else {
+            print(&text(&findings));
+        }
+        if fine { Outcome::Fine } else { Outcome::Wrong }
+    }
+
+    fn findings(&self, pipeline: &Arc<Pipeline>) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let is_named = self.file.config.is_some();
+        let path = self.file.config.clone().unwrap_or_else(config::default_file);
+        let settings = match path.exists() || is_named {
+            true => load(&path, pipeline, &mut findings),
+            false => {
+                findings.push(Finding::warning(
+                    "configuration",
+                    format!("there is neither {} nor {}", config::DEFAULT_FILES[0], config::DEFAULT_FILES[1]),
+                    "`foregate init` writes one; `-c FILE` names another. The machine alone is looked at",
+                ));
+                None
+            }
+        };
+        findings.extend(machine::look(settings.as_ref()));
+        if let Some(settings) = &settings {
+            findings.extend(network::look(settings));
+            findings.extend(files::look(&path, settings));
+        }
+        // The process ends: taking 100,000 sites apart would be for nothing.
+        std::mem::forget(settings);
+        findings
+    }
+}
+
+fn load(
+    path: &Path,
+    pipeline: &Arc<Pipeline>,
+    findings: &mut Vec<Finding>,
+) -> Option<foregate_proxy::configuration::Settings> {
+    match config::load(path, pipeline) {
+        Ok(settings) => {
+            findings.push(Finding::ok("configuration", format!("{} is valid", path.display())));
+            Some(settings)
+        }
+        Err(refused) => {
+            let count = refused.count();
+            let first = refused.plain();
+            let first = first.lines().next().unwrap_or_default().to_owned();
+            let help = format!("`foregate check -c {}` shows all {count} of them", path.display());
+            let help =
+                if count == 1 { format!("`foregate check -c {}` shows it", path.display()) } else { help };
+            findings.push(Finding::wrong("configuration", first, help));
+            None
+        }
+    }
+}
+
+fn text(findings: &[Finding]) -> String {
+    let width = findings.iter().map(|finding| finding.subject.len()).max().unwrap_or_default();
+    let mut text = String::new();
+    let mut counts = [0_usize; 2];
+    for Finding { verdict, subject, text: told, help } in findings {
+        let word = match verdict {
+            Verdict::Ok => "ok",
+            Verdict::Warning => {
+                counts[0] += 1;
+                "warning"
+            }
+            Verdict::Wrong => {
+                counts[1] += 1;
+                "WRONG"
+            }
+        };
+        text.push_str(&format!("{word:<8} {subject:<width$}  {told}\n"));
+        if let Some(help) = help {
+            text.push_str(&format!("{:<8} {:<width$}  help: {help}\n", "", ""));
+        }
+    }
+    let [warnings, wrong] = counts;
+    text.push_str(&match counts {
+        [0, 0] => "all is well\n".to_owned(),
+        _ => format!("{wrong} wrong, {warnings} to know\n"),
+    });
+    text
+}
