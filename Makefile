@@ -36,12 +36,20 @@ release: toolchain ## Build the optimised binary
 install: release ## Install the binary into PREFIX/bin (default /usr/local), its symbols into PREFIX/bin/.debug
 	scripts/install $(BINARY) $(DESTDIR)$(or $(PREFIX),/usr/local)/bin
 
+.PHONY: deb
+deb: release ## Build a Debian package: binary, units, manual pages, completions, a configuration (FOLDER, default the build's)
+	scripts/deb $(BINARY) $(or $(FOLDER),$(CARGO_TARGET_DIR)/debian)
+
 ##@ Check
 
 .PHONY: test
 test: ## Everything that has to pass before a merge, counted; installs what is missing
 	@$(MAKE) packages toolchain
-	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install test-acme test-fallback test-waf nginx
+	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install check-deb test-acme test-fallback test-waf nginx
+
+.PHONY: check-deb
+check-deb: release ## Install, start, reload, upgrade, remove and purge the Debian package in a clean root (needs root)
+	scripts/check-deb $(BINARY) $(CACHE)/debian
 
 .PHONY: check-install
 check-install: release ## Check that the installed binary is small, runs, and leads to its symbols
