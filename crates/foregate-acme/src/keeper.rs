@@ -81,6 +81,11 @@ impl Keeper {
         let storage = Storage::new(&automatic.storage);
         let failed = |error: io::Error| {
             let folder = automatic.storage.display();
+            if automatic.storage.is_file() {
+                return format!(
+                    "certificates cannot be stored in {folder}: it is a file\n  help: name a folder: `--storage FOLDER`, or `acme {{ storage \"FOLDER\" }}`"
+                );
+            }
             format!(
                 "certificates cannot be stored in {folder}: {error}\n  help: let the user who runs the proxy write there, or name another folder: `acme {{ storage \"FOLDER\" }}`"
             )

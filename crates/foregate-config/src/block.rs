@@ -247,7 +247,8 @@ impl<'p> Decoder<'p> {
                 count += 1;
                 if count == usize::from(key.args.1) + 1 && key.args.1 < u8::MAX {
                     let message = format!("`{}` takes no further value", key.name);
-                    let help = unquoted(key, item).unwrap_or_else(usage);
+                    let help = unquoted(key, item).or_else(|| as_property(key, entry.text()));
+                    let help = help.unwrap_or_else(usage);
                     self.push(Problem::new(Some(item.place_of(entry.span())), message).help(help));
                     surplus = true;
                 }
@@ -390,6 +391,18 @@ impl<'p> Decoder<'p> {
         self.read(item, 0, value::boolean).unwrap_or(true)
     }
 
+    /// The same for a key whose value, written alone, belongs to the property `prop`.
+    pub fn flag_or_prop(&mut self, item: Item<'_>, prop: &str) -> bool {
+        let name = item.node.name();
+        let read = |value: &Value<'_>| {
+            value::boolean(value).map_err(|wrong| {
+                let quote = if value.kind == ScalarKind::String { "\"" } else { "" };
+                wrong.help(format!("write `{name} {prop}={quote}{}{quote}`", value.text))
+            })
+        };
+        self.read(item, 0, read).unwrap_or(true)
+    }
+
     /// An argument that is one of several words.
     pub fn choice<T: Copy>(&mut self, item: Item<'_>, number: usize, words: &[(&str, T)]) -> Option<T> {
         self.read(item, number, |value| value::choose(value, words))
@@ -437,6 +450,13 @@ impl<'p> Decoder<'p> {
             }
         }
     }
+}
+
+/// The suggestion for the name of a property that was written as a value.
+fn as_property(key: &Key, text: &str) -> Option<String> {
+    let prop = key.props.iter().find(|prop| prop.name == text)?;
+    let value = if prop.usage.contains("#true") { "#true" } else { prop.usage };
+    Some(format!("it is a property: write `{}={value}`", prop.name))
 }
 
 /// Returns true if a node of a module only turns an inherited key off: `NAME #false`.

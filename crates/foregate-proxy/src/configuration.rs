@@ -11,7 +11,7 @@ use crate::routing::SiteTable;
 use crate::settings::automatic::Automatic;
 use crate::settings::{
     AccessLogSettings, CacheStore, Fallback, Files, Limits, Listen, MEMORY_PER_WORKER, PassedNames,
-    RoutePlan, Timeouts, UpstreamSettings,
+    ProcessUser, RoutePlan, Timeouts, UpstreamSettings,
 };
 
 /// One complete, validated configuration.
@@ -22,6 +22,8 @@ pub struct Settings {
     /// Threads for heavy steps of modules; `None` means as many as workers. They are started when
     /// there is work for them.
     pub offload_threads: Option<NonZeroUsize>,
+    /// The user that the process changes to before it opens anything. Default: it stays who it is.
+    pub user: Option<ProcessUser>,
     /// Where to accept connections, in the order of the file.
     pub listeners: Vec<Listen>,
     /// Where to serve Prometheus metrics, if anywhere.
@@ -70,6 +72,7 @@ impl Settings {
         Self {
             workers: None,
             offload_threads: None,
+            user: None,
             listeners: Vec::new(),
             metrics: None,
             admin: None,

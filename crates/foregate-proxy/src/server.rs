@@ -248,12 +248,15 @@ impl RunningServer {
             let from_manager = supervised.sockets.extract_if(.., |(socket, _)| socket.from_manager);
             inherited.extend(from_manager.map(|(_, socket)| socket));
         }
+        // Told to the person who upgrades.
+        let mut lacks = Vec::new();
         let is_candidate = supervised.as_ref().is_some_and(|supervised| supervised.role == Role::Candidate);
         if is_candidate && !settings.cache_store.disks.is_empty() {
             tracing::warn!(
                 "the version that serves holds the cache's folders: this one has none until the next start"
             );
             settings.cache_store.disks.clear();
+            lacks.push("without the folders of `cache-store`, and caches in memory alone".to_owned());
         }
         let metrics = Arc::new(Metrics::default());
         let upstreams = Upstreams::new(Arc::clone(&metrics));
@@ -313,7 +316,7 @@ impl RunningServer {
         tokio::spawn(pressure::watch(Arc::clone(&proxy.registry)));
         let metrics = Arc::clone(&proxy.metrics);
         tokio::spawn(Watched::new(upstream::sweep(move || proxy.config().upstreams.clone()), metrics));
-        server.membership.ready();
+        server.membership.ready(lacks);
         crate::notify::ready();
         if !server.membership.is_candidate {
             server.source.started();
@@ -595,6 +598,9 @@ impl RunningServer {
         let old = self.proxy.config();
         if settings.workers != old.settings.workers {
             tracing::warn!("a change of `workers` takes effect with the next start");
+        }
+        if settings.user != old.settings.user {
+            tracing::warn!("a change of `user` takes effect with the next start");
         }
         let mut config = Config::build(settings, &self.upstreams, &self.certificates, &old.upstreams)
             .map_err(|error| error.to_string())?;

@@ -536,6 +536,19 @@ pub struct Route {
     pub fallback: Option<Arc<Fallback>>,
 }
 
+/// A user of the system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProcessUser {
+    /// Its name, for messages.
+    pub name: Arc<str>,
+    /// Its number.
+    pub uid: u32,
+    /// The number of its group.
+    pub gid: u32,
+    /// The numbers of all its groups.
+    pub groups: Arc<[u32]>,
+}
+
 impl Route {
     /// A route without limits and modules.
     pub fn new(pattern: Arc<str>, action: Action) -> Self {

@@ -126,7 +126,12 @@ impl Binary {
         let mut said = read_blob(&output).unwrap_or_default();
         said.truncate(REFUSAL_SHOWN);
         let said = String::from_utf8_lossy(&said);
-        let said = if said.trim().is_empty() { "it says nothing" } else { said.trim() };
+        if said.trim().is_empty() {
+            return Err(Reason(format!(
+                "{path} seems to be another program: `{path} check` ended with {status} without a word (`{path} version` prints `foregate VERSION`)"
+            )));
+        }
+        let said = said.trim();
         Err(Reason(format!("refuses the configuration (`check` ended with {status}): {said}")))
     }
 }

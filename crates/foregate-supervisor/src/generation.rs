@@ -126,6 +126,8 @@ pub(crate) struct Generation {
     /// Of new connections, hundredths of a percent.
     pub(crate) share: Cell<u32>,
     pub(crate) version: RefCell<String>,
+    /// What it does without until its next start, in words.
+    pub(crate) lacks: RefCell<Vec<String>>,
     /// The process that serves, which a wrapper may have started.
     pub(crate) pid: Cell<u32>,
     pub(crate) stats: RefCell<Stats>,
@@ -202,6 +204,7 @@ impl Generation {
             phase: Cell::new(Phase::Starting),
             share: Cell::new(0),
             version: RefCell::new(version),
+            lacks: RefCell::default(),
             pid: Cell::new(pid),
             stats: RefCell::default(),
             told_to_end: Cell::new(false),

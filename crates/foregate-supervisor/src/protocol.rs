@@ -140,6 +140,9 @@ pub enum Report {
         version: String,
         /// Its own process, which a wrapper may have started.
         pid: u32,
+        /// In words, the parts of the configuration that it does without until its next start.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        lacks: Vec<String>,
     },
     /// Sockets that were bound, to be held; a descriptor for each.
     Hold {

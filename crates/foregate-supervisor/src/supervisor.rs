@@ -327,8 +327,9 @@ impl Supervisor {
         descriptors: Vec<OwnedFd>,
     ) {
         match body {
-            Report::Ready { version, pid, .. } => {
+            Report::Ready { version, pid, lacks, .. } => {
                 generation.version.replace(version);
+                generation.lacks.replace(lacks);
                 generation.pid.set(pid);
                 generation.start_took.set(generation.started.elapsed());
                 generation.ready.send_replace(true);
@@ -552,7 +553,10 @@ impl Supervisor {
     /// A new program was kept.
     pub(crate) fn remember(&self, binary: &Rc<Binary>) {
         let mut state = self.state.borrow_mut();
-        state.binaries.push(Rc::clone(binary));
+        // The trial of another configuration changes no program.
+        if !state.binaries.last().is_some_and(|present| Rc::ptr_eq(present, binary)) {
+            state.binaries.push(Rc::clone(binary));
+        }
         let surplus = state.binaries.len().saturating_sub(BINARIES);
         state.binaries.drain(..surplus);
         state.crashes.clear();

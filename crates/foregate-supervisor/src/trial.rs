@@ -53,6 +53,8 @@ pub(crate) type Progress = mpsc::UnboundedSender<Value>;
 pub(crate) struct Plan {
     /// The new program; none: the file of the present one, which a package may have replaced.
     pub(crate) binary: Option<PathBuf>,
+    /// The present program as it runs, for a trial of another configuration.
+    pub(crate) same: bool,
     /// Shares of the connections, hundredths of a percent.
     pub(crate) stages: Vec<u32>,
     /// The time of each.
@@ -61,7 +63,7 @@ pub(crate) struct Plan {
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { binary: None, stages: STAGES.into(), bake: BAKE }
+        Self { binary: None, same: false, stages: STAGES.into(), bake: BAKE }
     }
 }
 
@@ -76,6 +78,7 @@ impl Plan {
         if let Some(binary) = command.get("binary").and_then(Value::as_str) {
             plan.binary = Some(binary.into());
         }
+        plan.same = command.get("same") == Some(&Value::Bool(true));
         if let Some(stages) = command.get("stages").and_then(Value::as_array) {
             let shares = stages.iter().map(|share| {
                 let share = share.as_f64().filter(|share| *share > 0.0 && *share <= 100.0);
@@ -117,7 +120,7 @@ impl Supervisor {
         let state = self.state.borrow();
         let before = state.binaries.len().checked_sub(2)?;
         let binary = state.binaries.get(before)?.path.clone();
-        Some(Plan { binary: Some(binary), stages: vec![10_000], bake: Duration::ZERO })
+        Some(Plan { binary: Some(binary), same: false, stages: vec![10_000], bake: Duration::ZERO })
     }
 
     /// Runs an upgrade to its end.
@@ -137,8 +140,9 @@ impl Supervisor {
             let known =
                 plan.binary.as_ref().and_then(|path| state.binaries.iter().find(|known| known.path == *path));
             let path = plan.binary.clone().unwrap_or_else(|| present.path.clone());
-            // Back to one that was replaced on the disk.
             let binary = match known {
+                _ if plan.same => Rc::clone(present),
+                // Back to one that was replaced on the disk.
                 Some(known) if plan.bake.is_zero() => Rc::clone(known),
                 _ => Rc::new(Binary::at(&path)),
             };
@@ -214,6 +218,9 @@ impl Supervisor {
             format!("version {version} is ready after {took:.1?} (pid {pid})"),
             json!({ "pid": pid, "version": version }),
         );
+        for lack in new.lacks.borrow().iter() {
+            self.step(progress, format!("until its next start it is {lack}"), json!({ "lacks": lack }));
+        }
         new.phase.set(Phase::Trial);
         let first = self.look(&old, &new).await?;
         let mut gate = Gate::new(&first, steady, &halves);

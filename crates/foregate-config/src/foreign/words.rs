@@ -135,6 +135,8 @@ pub(super) const WITHIN: &[(&str, &str, Instead)] = &[
         Write("write `forward-auth upstream=\"NAME\" path=\"/PATH\"`"),
     ),
     ("listen", "address port bind", Write("write the address after `listen`: `listen \":8080\"`")),
+    ("health", "interval period frequency inter", Write("write `every=\"5s\"`")),
+    ("health", "path uri url", Write("write the path after `health`: `health \"/healthz\"`")),
     ("listen", "host server-name hosts", SITE),
     ("listen", "redirect-* force-https https-redirect", REDIRECT_HTTPS),
     ("listen", "alpn protocols", Write("write `http2 #true` or `http2 #false`; HTTP/1.1 is always spoken")),

@@ -85,6 +85,9 @@ fn order(upstreams: &[Arc<Upstream>], set: &Value) -> Result<(), String> {
             let weight =
                 weight.filter(|weight| *weight <= WEIGHT_MOST).and_then(|weight| u32::try_from(weight).ok());
             let weight = weight.ok_or_else(|| {
+                if order.starts_with("weight=") {
+                    return format!("{order:?}: a weight is a whole number from 0 to {WEIGHT_MOST}");
+                }
                 format!("unknown order {order:?}; write weight=N (0 to {WEIGHT_MOST}), drain, up or down")
             })?;
             upstream.set_weight(server, weight);

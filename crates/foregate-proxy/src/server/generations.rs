@@ -148,13 +148,13 @@ impl Membership {
     }
 
     /// All is loaded and bound; sockets that no listener wanted go.
-    pub(super) fn ready(&self) {
+    pub(super) fn ready(&self, lacks: Vec<String>) {
         let Some(link) = &self.link else { return };
         if !self.is_candidate {
             let unused = self.held.lock().drain().map(|((_, address), _)| address).collect();
             self.release(unused);
         }
-        link.report(supervised::ready());
+        link.report(supervised::ready(lacks));
     }
 
     pub(super) async fn farewell(&self, proxy: &Proxy) {

@@ -270,11 +270,12 @@ pub(super) fn start_supervisor(estate: Estate<'_>) -> io::Result<(OwnedFd, Child
 }
 
 /// The report that all is loaded and bound.
-pub(super) fn ready() -> Report {
+pub(super) fn ready(lacks: Vec<String>) -> Report {
     Report::Ready {
         protocol: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
+        lacks,
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use foregate_acme::{Obstacle, obstacle};
 use foregate_module::Pipeline;
 
 use super::output::{Outcome, complain, print};
@@ -83,6 +84,12 @@ impl Init {
         match write(&output, &text, self.force) {
             Ok(()) => {
                 print(&next_steps(&output));
+                // Such as a wildcard, whose certificate needs a hook.
+                if let Ok((_, warnings)) = config::load_and_warn(&output, pipeline)
+                    && !warnings.plain().is_empty()
+                {
+                    complain(&warnings.plain());
+                }
                 Outcome::Fine
             }
             Err(error) => {
@@ -201,6 +208,12 @@ impl Choices {
             );
         }
         let listen = quoted(self.listen.as_deref().unwrap_or(":80"));
+        if self.domain.iter().all(|name| is_local(name)) {
+            return format!(
+                "// Port 80 redirects to HTTPS.\nlisten {listen}\n\n// No public authority issues certificates for names of the own network. The internal one does: \
+                 `foregate\n// certificates root` prints the root that clients must trust.\nlisten \":443\" {{ tls \"internal\" }}\n"
+            );
+        }
         let acme = match &self.email {
             Some(email) => format!("acme {{ email {} }}\n", quoted(email)),
             None => "// acme { email \"you@example.com\" }\n".to_owned(),
@@ -254,6 +267,11 @@ impl Choices {
              second for each client:\n    // rate-limit 20 per=\"1s\"\n    route \"/**\" {{\n{action}    }}\n}}\n"
         )
     }
+}
+
+/// Returns true for a name or address that no public authority issues a certificate for.
+fn is_local(name: &str) -> bool {
+    matches!(obstacle(&name.to_ascii_lowercase(), false), Some(Obstacle::Local | Obstacle::Address))
 }
 
 /// A string of KDL.

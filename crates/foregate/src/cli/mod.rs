@@ -19,6 +19,7 @@ mod module;
 mod modules;
 mod output;
 mod panics;
+mod privileges;
 mod reload;
 mod run;
 mod status;

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use crate::config;
 use clap::Args;
+use foregate_supervisor::client;
 use serde_json::Value;
 
 use super::arguments::{ConfigFile, Json};
 use super::output::{Outcome, complain, print, print_json, show_refused};
+use super::upgrade::{self, Stages, duration, stages};
 
 /// How long a reload may take: 100,000 sites need about a second.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,17 +27,50 @@ pub(super) struct Reload {
     /// The admin socket [default: the one that the configuration names]
     #[arg(long, value_name = "PATH")]
     admin: Option<PathBuf>,
+    /// Give the new configuration a growing share of the clients, and go back if it serves worse; needs the supervisor
+    #[arg(long, conflicts_with = "admin")]
+    gradual: bool,
+    /// Shares of the clients that the new configuration gets, one after the other
+    #[arg(long, value_name = "SHARES", requires = "gradual", default_value = "1% 10% 50% 100%", value_parser = stages)]
+    stages: Stages,
+    /// How long each stage lasts
+    #[arg(long, value_name = "DURATION", requires = "gradual", default_value = "10s", value_parser = duration)]
+    bake: Duration,
     #[command(flatten)]
     output: Json,
 }
 
 impl Reload {
     pub(super) fn run(&self) -> Outcome {
+        if self.gradual {
+            return self.run_gradually();
+        }
         let json = self.output.json;
         let request = serde_json::json!({ "verb": "reload" });
         match ask_process(&self.file, self.admin.as_deref(), &request, json) {
             Ok(answer) => show(&answer, json),
             Err(outcome) => outcome,
+        }
+    }
+}
+
+impl Reload {
+    /// The supervisor tries a process of the same version with the new configuration, as it tries a new version.
+    fn run_gradually(&self) -> Outcome {
+        let json = self.output.json;
+        let bake = u64::try_from(self.bake.as_millis()).unwrap_or(u64::MAX);
+        let request =
+            serde_json::json!({ "verb": "upgrade", "same": true, "stages": self.stages.0, "bake_ms": bake });
+        match client::ask(&self.file.path(), &request, None, |line| upgrade::show(line, json)) {
+            Ok(answer) if answer.get("ok") == Some(&Value::Bool(true)) => Outcome::Fine,
+            Ok(answer) => {
+                complain(answer.get("error").and_then(Value::as_str).unwrap_or("refused without a reason"));
+                complain(
+                    "  help: the configuration before goes on; put its file back, because the next start reads the file",
+                );
+                Outcome::Wrong
+            }
+            Err(error) => upgrade::no_supervisor(&error),
         }
     }
 }

@@ -19,6 +19,7 @@ use super::arguments::ConfigFile;
 use super::keeper::WithKeeper;
 use super::output::{Outcome, complain, print, show_refused};
 use super::panics::log_panics;
+use super::privileges;
 
 /// The environment variable that sets the log levels, such as `info` or `foregate_proxy=debug`.
 const LOG_VARIABLE: &str = "FOREGATE_LOG";
@@ -242,6 +243,12 @@ fn serve(
     if_taken: Option<String>,
     supervised: Option<Supervised>,
 ) -> Outcome {
+    if let Some(user) = &settings.user
+        && let Err(error) = privileges::change_to(user)
+    {
+        complain(&format!("error: {error}"));
+        return Outcome::Wrong;
+    }
     let source = match WithKeeper::new(source, &settings) {
         Ok(source) => Arc::new(source),
         Err(error) => {

@@ -42,7 +42,7 @@ pub(super) struct Upgrade {
 
 /// Shares in percent.
 #[derive(Debug, Clone)]
-struct Stages(Vec<f64>);
+pub(super) struct Stages(pub(super) Vec<f64>);
 
 impl Upgrade {
     pub(super) fn run(&self) -> Outcome {
@@ -106,7 +106,7 @@ pub(super) fn no_supervisor(error: &io::Error) -> Outcome {
 }
 
 /// A line of progress.
-fn show(line: &Value, json: bool) {
+pub(super) fn show(line: &Value, json: bool) {
     if json {
         print(&format!("{line}\n"));
     } else if let Some(step) = line.get("step").and_then(Value::as_str) {
@@ -137,7 +137,7 @@ fn status(answer: &Value) -> String {
     lines
 }
 
-fn stages(text: &str) -> Result<Stages, String> {
+pub(super) fn stages(text: &str) -> Result<Stages, String> {
     let shares = text.split([' ', ',']).filter(|word| !word.is_empty()).map(|word| {
         let share = word.strip_suffix('%').unwrap_or(word).parse::<f64>().ok();
         share
@@ -151,7 +151,7 @@ fn stages(text: &str) -> Result<Stages, String> {
     Ok(Stages(shares))
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let wrong = || format!("`{text}` is no duration; write `10s`");
     let number = digits.parse::<f64>().ok().filter(|number| (0.0..1e9).contains(number)).ok_or_else(wrong)?;

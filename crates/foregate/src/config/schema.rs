@@ -21,6 +21,9 @@ pub static ROOT: Block = Block {
     keys: &[
         Key::one("workers", "NUMBER", "workers 4", "The number of worker threads, 1 to 1024.").otherwise("one for each core"),
         Key::one("offload-threads", "NUMBER", "offload-threads 2", "The number of threads for heavy steps of modules, such as password checks, 1 to 1024. A thread starts when there is work for it. A change takes effect at the next start.").otherwise("as many as workers"),
+        Key::one("user", "NAME [group=NAME]", "user \"nobody\"", "The user, from `/etc/passwd`, that the process changes to when root has started it. It keeps the right to bind ports below 1024, and no other. Keys, logs and sockets are opened as this user, at the start as at a reload. A change takes effect at the next start.")
+            .props(&[Prop { name: "group", usage: "NAME", required: false, default: "", about: "The group, from `/etc/group`. Default: that of the user." }])
+            .otherwise("the user that starts it"),
         Key::one("listen", "ADDRESS { ... }", "listen \"0.0.0.0:8080\"", "Accepts connections at `IP:PORT`, `[IPV6]:PORT`, `:PORT` (all addresses of the machine) or `unix:PATH`. HTTP/1.1 and HTTP/2 share the port.")
             .with(&LISTEN)
             .many()

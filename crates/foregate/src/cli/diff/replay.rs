@@ -15,6 +15,9 @@ use super::treatment::{Judge, Treatment};
 /// Kinds of differences that are told apart; requests of further kinds are only counted.
 const GROUPS_LIMIT: usize = 1000;
 
+/// Requests that are read before they are judged.
+const BATCH: usize = 1024;
+
 /// Examples of one kind.
 const EXAMPLES: usize = 3;
 
@@ -69,11 +72,10 @@ pub(super) fn replay(
 ) -> Result<Replay, String> {
     let wrong = |error: std::io::Error| format!("cannot read {}: {error}", log.display());
     let mut file = BufReader::with_capacity(1 << 20, File::open(log).map_err(wrong)?);
-    let (old, new) = (Judge::new(old), Judge::new(new));
-    let mut found = Replay::default();
-    let mut groups: HashMap<(String, String), DifferenceGroup> = HashMap::new();
-    let (mut line, mut number, mut first, mut steady, mut without_host) =
-        (Vec::new(), 0u64, None, 0u64, 0u64);
+    let judges = [Judge::new(old), Judge::new(new)];
+    let mut found = ReplayState::default();
+    let (mut line, mut number, mut without_host) = (Vec::new(), 0u64, 0u64);
+    let mut batch = Vec::new();
     loop {
         line.clear();
         let limit = LINE_LIMIT as u64;
@@ -83,39 +85,76 @@ pub(super) fn replay(
         number += 1;
         if line.len() == LINE_LIMIT && !line.ends_with(b"\n") {
             skip_line(&mut file).map_err(wrong)?;
-            found.unread += 1;
+            found.replay.unread += 1;
             continue;
         }
-        let logged = match logged::read(&line, assumed) {
-            Ok(logged) => logged,
+        match logged::read(&line, assumed) {
+            Ok(logged) => batch.push((number, found.now(&logged), logged)),
             Err(why) => {
-                found.unread += 1;
+                found.replay.unread += 1;
                 without_host += u64::from(why == NoRequest::NoHost);
-                continue;
             }
-        };
-        // Limits of rates count over the time of the log. Lines are written at the end of requests, so that times may go back.
-        let start = *first.get_or_insert(logged.unix_ms);
-        steady = steady.max(logged.unix_ms.saturating_sub(start));
-        let now = Now { unix_ms: logged.unix_ms, steady_ms: steady + 1_000_000 };
-        let (before, after) = (old.judge(&logged, now), new.judge(&logged, now));
-        found.requests += 1;
-        for (step, _) in &after.asked {
-            *found.assumed.entry(step).or_default() += 1;
         }
-        if before != after {
-            found.different += 1;
-            let example = example(number, &logged, &before, &after);
-            let kind = (before.summary(), after.summary());
-            found.ungrouped += u64::from(!add(&mut groups, kind, example));
+        if batch.len() == BATCH {
+            found.judge(&judges, &batch);
+            batch.clear();
         }
     }
-    if found.requests == 0 {
+    found.judge(&judges, &batch);
+    let ReplayState { mut replay, groups, .. } = found;
+    if replay.requests == 0 {
         return Err(nothing(log, number, without_host));
     }
-    found.groups = groups.into_values().collect();
-    found.groups.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.old.cmp(&other.old)));
-    Ok(found)
+    replay.groups = groups.into_values().collect();
+    replay.groups.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.old.cmp(&other.old)));
+    Ok(replay)
+}
+
+/// The result so far.
+#[derive(Default)]
+struct ReplayState {
+    replay: Replay,
+    groups: HashMap<(String, String), DifferenceGroup>,
+    /// The time of the first request.
+    first: Option<u64>,
+    /// Milliseconds since then, which never fall.
+    steady: u64,
+}
+
+impl ReplayState {
+    /// The time of a request. Limits of rates count over the times of the log; lines are written at the end of requests, so that times may
+    /// go back.
+    fn now(&mut self, logged: &LoggedRequest) -> Now {
+        let first = *self.first.get_or_insert(logged.unix_ms);
+        self.steady = self.steady.max(logged.unix_ms.saturating_sub(first));
+        Now { unix_ms: logged.unix_ms, steady_ms: self.steady + 1_000_000 }
+    }
+
+    /// Judges some requests, by each configuration on a thread: the order of requests stays, on which rate limits depend.
+    fn judge(&mut self, [old, new]: &[Judge<'_>; 2], batch: &[(u64, Now, LoggedRequest)]) {
+        let all = |judge: &Judge<'_>| -> Vec<Treatment> {
+            batch.iter().map(|(_, now, logged)| judge.judge(logged, *now)).collect()
+        };
+        let (before, after) = std::thread::scope(|scope| {
+            let before = scope.spawn(|| all(old));
+            let after = all(new);
+            (before.join(), after)
+        });
+        // Steps are caught when they panic: a panic here is a mistake of this command.
+        let before = before.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        for (((line, _, logged), before), after) in batch.iter().zip(&before).zip(&after) {
+            self.replay.requests += 1;
+            for (step, _) in &after.asked {
+                *self.replay.assumed.entry(step).or_default() += 1;
+            }
+            if before != after {
+                self.replay.different += 1;
+                let example = example(*line, logged, before, after);
+                let kind = (before.summary(), after.summary());
+                self.replay.ungrouped += u64::from(!add(&mut self.groups, kind, example));
+            }
+        }
+    }
 }
 
 fn nothing(log: &Path, lines: u64, without_host: u64) -> String {

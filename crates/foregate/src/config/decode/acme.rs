@@ -14,13 +14,26 @@ use foregate_proxy::routing::HostPattern;
 use foregate_proxy::settings::automatic::{
     Authority, Automatic, ChallengeKind, DnsHook, ExternalAccount, IssuedBy, OnDemand,
 };
+use foregate_rules::nearest;
+use rustix::fs::{Access, access};
 
 use super::writable;
 use crate::config::schema::{ACME, ON_DEMAND};
 
 /// Words for the issuer of certificates.
-pub(super) const ISSUERS: &[(&str, IssuedBy)] =
-    &[("auto", IssuedBy::Authorities), ("internal", IssuedBy::Internal)];
+const ISSUERS: &[(&str, IssuedBy)] = &[("auto", IssuedBy::Authorities), ("internal", IssuedBy::Internal)];
+
+/// The issuer that is meant.
+pub(super) fn issuer(value: &value::Value<'_>) -> Result<IssuedBy, Wrong> {
+    choose(value, ISSUERS).map_err(|wrong| {
+        let words = || ISSUERS.iter().map(|(word, _)| *word);
+        let is_cut_off = |word: &&str| value.text.len() > 2 && word.starts_with(&*value.text);
+        match words().find(is_cut_off).or_else(|| nearest(&value.text, words())) {
+            Some(meant) if wrong.help.is_none() => wrong.help(format!("did you mean \"{meant}\"?")),
+            _ => wrong,
+        }
+    })
+}
 
 const CHALLENGES: &[(&str, ChallengeKind)] = &[
     ("http-01", ChallengeKind::Http),
@@ -313,8 +326,10 @@ pub(in crate::config) fn default_storage() -> PathBuf {
     {
         return first;
     }
-    if rustix::process::geteuid().is_root() {
-        return PathBuf::from("/var/lib/foregate");
+    // A process that root has started may have changed to another user, and loads its configuration again.
+    let system = Path::new("/var/lib/foregate");
+    if rustix::process::geteuid().is_root() || access(system, Access::WRITE_OK).is_ok() {
+        return system.to_owned();
     }
     let data = variable("XDG_DATA_HOME").map(PathBuf::from);
     let home = || variable("HOME").map(|home| Path::new(&home).join(".local/share"));

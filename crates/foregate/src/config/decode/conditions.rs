@@ -40,6 +40,9 @@ pub(super) fn decode(
         ("query", |value| of_map("http.request.uri.args", value::string(value)?)),
         ("cookie", |value| of_map("http.request.cookies", value::string(value)?)),
     ];
+    if has("method") {
+        warn_of_methods(decoder, item);
+    }
     for (name, read) in made.iter().filter(|(name, _)| has(name)) {
         let compiled = decoder.prop(item, name, |value| {
             modules.made_condition(&read(value)?, PhaseId::RequestEarly).map_err(Wrong::new)
@@ -102,6 +105,42 @@ fn known(value: &Value<'_>, item: Item<'_>, listeners: &[Listen]) -> Result<Vec<
         Some(near) => wrong.help(format!("did you mean \"{near}\"?")),
         None => wrong.help(format!("add `listen \"{}\"` at the top of the file", value.text)),
     })
+}
+
+/// Tells of a method that is probably mistyped: any token is a method.
+fn warn_of_methods(decoder: &mut Decoder<'_>, item: Item<'_>) {
+    /// Methods of HTTP, WebDAV and caches.
+    const KNOWN: [&str; 20] = [
+        "GET",
+        "HEAD",
+        "POST",
+        "PUT",
+        "DELETE",
+        "OPTIONS",
+        "PATCH",
+        "CONNECT",
+        "TRACE",
+        "PROPFIND",
+        "PROPPATCH",
+        "MKCOL",
+        "COPY",
+        "MOVE",
+        "LOCK",
+        "UNLOCK",
+        "REPORT",
+        "SEARCH",
+        "PURGE",
+        "QUERY",
+    ];
+    let Some(entry) = item.node.entries().find(|entry| entry.key() == Some("method")) else { return };
+    for method in entry.text().split([' ', ',']).filter(|method| !KNOWN.contains(method)) {
+        let upper = method.to_ascii_uppercase();
+        if let Some(near) = nearest(&upper, KNOWN.into_iter()).filter(|near| *near != upper) {
+            let problem =
+                Problem::new(Some(item.place_of(entry.span())), format!("`{method}` is no usual method"));
+            decoder.warn(problem.help(format!("did you mean `{near}`?")));
+        }
+    }
 }
 
 fn warn_of_port(decoder: &mut Decoder<'_>, item: Item<'_>, port: Option<u16>, listeners: &[Listen]) {

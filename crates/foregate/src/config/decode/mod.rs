@@ -14,6 +14,7 @@ mod servers;
 mod site;
 mod tls;
 mod upstream;
+mod user;
 mod writable;
 
 use std::cell::Cell;
@@ -172,6 +173,9 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     settings.automatic = acme.finish(&mut decoder, (issuer, in_clear), sites.certified(), inspect);
     sites.warn(&mut decoder, secure, settings.automatic.as_deref(), &items, &inspection);
     upstreams.warn(&mut decoder);
+    if !secure && settings.passed.is_empty() {
+        warn_of_redirects(&mut decoder, tree);
+    }
     let logs;
     settings.folders = sites.take_folders();
     settings.access_logs.extend(sites.take_access_logs());
@@ -187,6 +191,31 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     settings.watched.dedup();
     settings.upstreams = upstreams.list;
     settings
+}
+
+/// Tells of redirects to HTTPS without a listener that speaks it. A proxy in front may, which `trusted-proxies` or the PROXY protocol tell
+/// of.
+fn warn_of_redirects(decoder: &mut Decoder<'_>, tree: &Tree) {
+    let roots = tree.roots();
+    let has = |items: &[Item<'_>], name: &str| items.iter().any(|item| item.node.name() == name);
+    let is_behind = |items: &[Item<'_>]| has(items, "trusted-proxies");
+    let takes_header = |item: &Item<'_>| has(&item.children(), "proxy-protocol");
+    if is_behind(&roots) || roots.iter().any(takes_header) {
+        return;
+    }
+    for site in roots.iter().filter(|item| item.node.name() == "site") {
+        let block = site.children();
+        let redirect = block.iter().find(|item| item.node.name() == "redirect-https");
+        if let Some(redirect) = redirect.filter(|_| !is_behind(&block)) {
+            let problem = Problem::new(
+                Some(redirect.place()),
+                "no `listen` speaks TLS, so that clients are sent to nobody",
+            );
+            decoder.warn(problem.help(
+                "add `listen \":443\" { tls \"auto\" }`; if a proxy in front speaks TLS, name it: `trusted-proxies \"10.0.0.0/8\"`",
+            ));
+        }
+    }
 }
 
 fn warn_without_site(decoder: &mut Decoder<'_>) {
@@ -211,6 +240,7 @@ fn decode_of_process(
             let threads = decoder.read(item, 0, |v| value::number(v, 1..=1024)).unwrap_or(1);
             settings.offload_threads = std::num::NonZeroUsize::new(threads as usize);
         }
+        "user" => settings.user = user::decode(decoder, item),
         "admin" => settings.admin = admin(decoder, item, inspect),
         "temporary-folder" => {
             settings.temporary_folder = decoder.path(item, 0);

@@ -151,8 +151,14 @@ pub(super) fn percent(value: &Value<'_>, range: RangeInclusive<u64>) -> Result<u
 /// `"200-299 304"`: statuses and ranges of them, with spaces or commas between.
 pub(super) fn statuses(value: &Value<'_>) -> Result<Statuses, Wrong> {
     let wrong = || {
-        Wrong::new("expected statuses from 100 to 599")
-            .help("write single ones and ranges, such as \"502-504\" or \"200-299 304\"")
+        let wrong = Wrong::new("expected statuses from 100 to 599");
+        match value.text.as_bytes() {
+            [class @ b'1'..=b'5', b'x' | b'X', b'x' | b'X'] => {
+                let class = char::from(*class);
+                wrong.help(format!("write the class as a range: \"{class}00-{class}99\""))
+            }
+            _ => wrong.help("write single ones and ranges, such as \"502-504\" or \"200-299 304\""),
+        }
     };
     let status = |text: &str| text.parse::<u16>().ok().filter(|status| (100..=599).contains(status));
     let range = |text: &str| {

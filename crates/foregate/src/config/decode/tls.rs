@@ -8,7 +8,7 @@ use foregate_proxy::routing::HostPattern;
 use foregate_proxy::settings::{CertificateFiles, ClientCertificates, SiteTls, TlsVersion, UpstreamTls};
 use foregate_proxy::tls::{Connector, TlsError, check_certificate, check_clients};
 
-use super::acme::ISSUERS;
+use super::acme::issuer;
 use crate::config::schema::{Block, SITE_TLS};
 use foregate_config::value::choose;
 
@@ -105,7 +105,7 @@ pub(super) fn decode(
     block: &'static Block,
     inspection: &mut Inspection,
 ) -> SiteTls {
-    let mut tls = SiteTls { automatic: decoder.choice(item, 0, ISSUERS), ..SiteTls::default() };
+    let mut tls = SiteTls { automatic: decoder.read(item, 0, issuer), ..SiteTls::default() };
     for (key, item) in decoder.block(item, block) {
         match key.name {
             "certificate" => {

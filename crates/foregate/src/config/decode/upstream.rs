@@ -125,7 +125,7 @@ pub(super) fn decode(
 pub(super) fn buffer_requests(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<u64> {
     const SIZE: u64 = 10 << 20;
     let size = decoder.prop(item, "size", |v| value::size(v, 1..=u64::MAX));
-    decoder.flag_of(item).then(|| size.unwrap_or(SIZE))
+    decoder.flag_or_prop(item, "size").then(|| size.unwrap_or(SIZE))
 }
 
 /// `unix:` paths are taken from the folder of the file, as all paths are.

@@ -53,9 +53,11 @@ pub(super) fn in_folder_to_be(decoder: &mut Decoder<'_>, path: &Path, place: Opt
     let is_there = |folder: &&Path| folder.as_os_str().is_empty() || folder.exists();
     let Some(nearest) = path.ancestors().find(is_there) else { return };
     if let Err((at, error)) = folder(&nearest.join("file")) {
-        let message =
-            format!("certificates cannot be stored in {}: {}: {error}", path.display(), at.display());
-        decoder.warn(Problem::new(place, message).help(HELP));
+        let is_file = path.is_file();
+        let why = if is_file { "it is a file".to_owned() } else { format!("{}: {error}", at.display()) };
+        let message = format!("certificates cannot be stored in {}: {why}", path.display());
+        let help = if is_file { "name a folder" } else { HELP };
+        decoder.warn(Problem::new(place, message).help(help));
     }
 }
 

@@ -1,0 +1,55 @@
+//! The change to an ordinary user: the process keeps the right to bind ports below 1024, and no other.
+
+use std::io;
+
+use foregate_proxy::settings::ProcessUser;
+use rustix::process::{Gid, Uid, getegid, geteuid};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, configure_capability_in_ambient_set, set_capabilities,
+    set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
+
+/// Changes to this user, for good. Listeners, keys and logs are opened after it, with the rights that a reload has as well.
+///
+/// # Errors
+///
+/// The process may not, or has threads already, which would keep their rights.
+pub(super) fn change_to(user: &ProcessUser) -> io::Result<()> {
+    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+    if geteuid() == uid && getegid() == gid {
+        return Ok(());
+    }
+    let before = capabilities(None)?;
+    if !before.effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID) {
+        let message = format!(
+            "only root can change to the user `{}` (`user` in the configuration): start as root, or as this user, or remove `user`",
+            user.name
+        );
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
+    // The calls below are about one thread. Threads that come later take after it.
+    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::Error::other("the user has to be changed before there are threads"));
+    }
+    let ports = before.permitted & CapabilitySet::NET_BIND_SERVICE;
+    set_keep_capabilities(true)?;
+    let groups: Vec<Gid> = user.groups.iter().map(|group| Gid::from_raw(*group)).collect();
+    set_thread_groups(&groups)?;
+    set_thread_res_gid(gid, gid, gid)?;
+    set_thread_res_uid(uid, uid, uid)?;
+    set_capabilities(None, CapabilitySets { effective: ports, permitted: ports, inheritable: ports })?;
+    set_keep_capabilities(false)?;
+    if !ports.is_empty() {
+        // A supervisor that follows a killed one is started by this process, and needs it for new listeners. A system that forbids it loses
+        // that alone.
+        if let Err(error) = configure_capability_in_ambient_set(ports, true) {
+            tracing::warn!(%error, "programs that this process starts cannot bind ports below 1024");
+        }
+    }
+    let now = capabilities(None)?;
+    if geteuid() != uid || now.permitted != ports {
+        return Err(io::Error::other("the rights of root could not be given up"));
+    }
+    tracing::info!(user = &*user.name, uid = user.uid, gid = user.gid, "runs as an ordinary user");
+    Ok(())
+}
