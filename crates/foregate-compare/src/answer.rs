@@ -120,9 +120,14 @@ impl BodyReader {
         self.hash.write(piece);
     }
 
-    /// Bytes of memory that it holds.
-    pub fn held(&self) -> usize {
-        self.kept.capacity()
+    /// Bytes that it keeps once it has taken this piece.
+    pub fn wants(&self, piece: &[u8]) -> usize {
+        self.limit.min(self.kept.len() + piece.len())
+    }
+
+    /// Keeps no further bytes; they are hashed alone.
+    pub fn keep_no_more(&mut self) {
+        self.limit = self.kept.len();
     }
 
     /// The body.

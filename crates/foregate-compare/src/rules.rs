@@ -30,7 +30,7 @@ const REQUEST_IDS: [&str; 5] = ["request-id", "correlation-id", "trace-id", "spa
 const IGNORED_MOST: usize = 1000;
 
 /// What is compared, and how.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rules {
     ignored: BTreeSet<Name>,
     /// Whether the order of fields counts. Default: no.

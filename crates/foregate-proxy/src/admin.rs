@@ -1,6 +1,7 @@
 //! The admin socket and the metrics endpoint.
 
 mod cache;
+mod comparisons;
 mod migration;
 mod servers;
 
@@ -145,6 +146,12 @@ async fn reply(line: &[u8], requests: &mpsc::Sender<AdminRequest>, proxy: &Arc<P
         "certificates" => return certificates(proxy),
         "upstreams" => return servers::reply(&request, proxy),
         "migrate" => return migration::reply(proxy),
+        "compare" => {
+            return match comparisons::reply(&request, proxy).await {
+                Ok(answer) => format!("{answer}\n"),
+                Err(error) => refusal(&error),
+            };
+        }
         "status" => {
             let (answer, answered) = oneshot::channel();
             if requests.send(AdminRequest::Status(answer)).await.is_ok()
@@ -156,7 +163,7 @@ async fn reply(line: &[u8], requests: &mpsc::Sender<AdminRequest>, proxy: &Arc<P
         }
         _ => {
             return refusal(&format!(
-                "unknown verb {verb:?}; known are: reload, status, certificates, upstreams, migrate, cache-purge, cache-stat, cache-get"
+                "unknown verb {verb:?}; known are: reload, status, certificates, upstreams, migrate, compare, cache-purge, cache-stat, cache-get"
             ));
         }
     }

@@ -10,8 +10,8 @@ use foregate_module::Pipeline;
 use crate::routing::SiteTable;
 use crate::settings::automatic::Automatic;
 use crate::settings::{
-    AccessLogSettings, CacheStore, Fallback, Files, Limits, Listen, MEMORY_PER_WORKER, PassedNames,
-    ProcessUser, RoutePlan, Timeouts, UpstreamSettings,
+    AccessLogSettings, CacheStore, CompareSamples, Fallback, Files, Limits, Listen, MEMORY_PER_WORKER,
+    PassedNames, ProcessUser, RoutePlan, Timeouts, UpstreamSettings,
 };
 
 /// One complete, validated configuration.
@@ -59,6 +59,10 @@ pub struct Settings {
     pub passed: Vec<PassedNames>,
     /// Some requests may fall back: the bytes of heads are kept.
     pub falls_back: bool,
+    /// Some routes compare responses.
+    pub compares: bool,
+    /// Where samples of differences lie.
+    pub compare_samples: Arc<CompareSamples>,
     /// The log files of modules, each once; [`foregate_module::LogId`] is a place in this list.
     pub logs: Vec<PathBuf>,
     /// Files that were read into these settings, each once: when one changes, they are to be loaded
@@ -90,6 +94,10 @@ impl Settings {
             fallback: None,
             passed: Vec::new(),
             falls_back: false,
+            compares: false,
+            compare_samples: Arc::new(CompareSamples::in_folder(
+                std::env::temp_dir().join("foregate-compare"),
+            )),
             logs: Vec::new(),
             watched: Vec::new(),
         }

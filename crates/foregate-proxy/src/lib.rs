@@ -11,6 +11,7 @@
 pub mod address;
 mod admin;
 mod cache;
+mod comparison;
 pub mod configuration;
 mod connection;
 pub mod counters;

@@ -11,6 +11,7 @@ use foregate_module::settings::LogId;
 use foregate_wire::HeadLimits;
 
 use crate::cache::Cache;
+use crate::comparison::Comparisons;
 use crate::configuration::Settings;
 use crate::counters::metrics::{Metrics, SiteCounters};
 use crate::counters::steps::StepCounters;
@@ -226,6 +227,8 @@ pub struct Proxy {
     pub fetches: Fetches,
     /// Requests that have fallen back and are not answered yet.
     pub under_way: UnderWay,
+    /// Comparisons with the proxy that this one replaces.
+    pub comparisons: Arc<Comparisons>,
     /// The cache.
     pub cache: Arc<Cache>,
     /// Accepting connections, and passing some of them on.
@@ -264,6 +267,7 @@ impl Proxy {
             offload,
             fetches: Fetches::default(),
             under_way: UnderWay::default(),
+            comparisons: Arc::new(Comparisons::new(Arc::clone(&metrics.comparisons))),
             cache,
             config: ArcSwap::from_pointee(config),
             unrouted,

@@ -7,6 +7,7 @@ mod access_log;
 pub mod automatic;
 mod balance;
 mod cache;
+mod compare;
 mod conditions;
 mod fallback;
 mod retry;
@@ -30,6 +31,7 @@ pub use self::access_log::{
 use self::automatic::IssuedBy;
 pub use self::balance::{Balance, HashBy};
 pub use self::cache::{CacheDisk, CacheSettings, CacheStore, RouteCache};
+pub use self::compare::{Compare, CompareRules, CompareSamples};
 pub use self::conditions::{Entrance, OriginTimes, RouteConditions, RouteTimeouts};
 pub use self::fallback::{Fallback, FallbackReason, PassedNames, SHARE_WHOLE, share_bucket};
 pub use self::retry::{Elsewhere, NewPath, Retry, RetryOn};
@@ -467,6 +469,8 @@ pub struct SiteOptions {
     /// Where requests that none of its routes takes go. Default (`None`): as
     /// [`Settings::fallback`](crate::configuration::Settings::fallback) says.
     pub fallback: Option<Arc<Fallback>>,
+    /// Compare responses of its routes with those of the old proxy. Default: no.
+    pub compare: Option<Arc<Compare>>,
 }
 
 impl SiteOptions {
@@ -534,6 +538,8 @@ pub struct Route {
     pub cache: RouteCache,
     /// Which of its requests go to the old proxy. Default: none.
     pub fallback: Option<Arc<Fallback>>,
+    /// Compare its responses with those of the old proxy. Default: no.
+    pub compare: Option<Arc<Compare>>,
 }
 
 /// A user of the system.
@@ -564,6 +570,7 @@ impl Route {
             plan: RoutePlan::default(),
             cache: RouteCache::default(),
             fallback: None,
+            compare: None,
         }
     }
 }

@@ -113,7 +113,7 @@ fn planted(is_new: bool, target: &str) -> Vec<u8> {
     let long = |late: u8| [vec![b'.'; 3 << 20], vec![late]].concat();
     let text = "a text that is long enough to be compressed, and then some more of it";
     let either = |old: &'static str, new: &'static str| if is_new { new } else { old };
-    match target {
+    match target.split('?').next().unwrap_or_default() {
         "/header" => response(200, &[("X-A", either("1", "2"))], b"x"),
         "/missing-header" if is_new => response(200, &[], b"x"),
         "/missing-header" => response(200, &[("X-A", "1")], b"x"),
@@ -390,4 +390,199 @@ fn mistakes_in_files_are_told_with_their_place() {
     files.write("e.hurl", "GET /a\n");
     let output = files.run(&["test", "e.hurl", "--to", "http://127.0.0.1:1"]);
     assert!(text(&output.stdout).contains("no connection: "), "{output:?}");
+}
+
+/// A proxy that runs until it is dropped.
+struct Running {
+    process: std::process::Child,
+    address: String,
+}
+
+impl Running {
+    fn start(files: &Files, configuration: &str) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let address = format!("127.0.0.1:{port}");
+        files.write("foregate.kdl", &format!("listen \"{address}\"\nadmin \"admin.sock\"\n{configuration}"));
+        let process = Command::new(env!("CARGO_BIN_EXE_foregate"))
+            .args(["run", "--single", "-c", "foregate.kdl"])
+            .current_dir(&files.0)
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        while TcpStream::connect(&address).is_err() {
+            assert!(Instant::now() < until);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Self { process, address }
+    }
+
+    /// The status and the rest of the answer.
+    fn get(&self, target: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let head = format!(
+            "GET {target} HTTP/1.1\r\nHost: shop.example\r\nCookie: sid=verysecret\r\nConnection: close\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The report once so many requests have been compared.
+fn report(files: &Files, compared: u64) -> Value {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let report = json(&files.run(&["compare", "report", "-c", "foregate.kdl", "--json"]));
+        if report["compared"].as_u64() == Some(compared) || Instant::now() > until {
+            return report;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn upstreams(old: &str, new: &str) -> String {
+    let address = |url: &str| url.trim_start_matches("http://").to_owned();
+    format!(
+        "upstream \"old\" {{ server \"{}\" }}\nupstream \"new\" {{ server \"{}\" }}\n",
+        address(old),
+        address(new)
+    )
+}
+
+#[test]
+fn a_running_proxy_finds_planted_differences_and_keeps_samples_without_secrets() {
+    let (old, new) =
+        (serve(|asked| planted(false, &asked.target)), serve(|asked| planted(true, &asked.target)));
+    let expected = [
+        ("/header", "header", "header x-a"),
+        ("/order", "header", "order"),
+        ("/cookie-attribute", "header", "cookie a; secure"),
+        ("/json", "body", "json $.user.name"),
+        ("/late-byte", "body", "body"),
+        ("/compression", "header", "header content-encoding"),
+        ("/compressed-body", "body", "body"),
+        ("/encoding", "body", "body"),
+        ("/status", "status", "status"),
+        ("/gone", "status", "status"),
+    ];
+    let same = ["/same-json", "/same-list", "/other?token=verysecret"];
+    let routes: String = expected
+        .iter()
+        .map(|(target, ..)| *target)
+        .chain(same)
+        .map(|target| format!("route \"{}\" {{ proxy \"new\" }}\n", target.split('?').next().unwrap()))
+        .collect();
+    let files = Files::new("running");
+    let site = format!(
+        "site \"*\" {{\ncompare upstream=\"old\" mode=\"shadow\" share=\"100%\" order=#true\n{routes}}}\n"
+    );
+    let proxy =
+        Running::start(&files, &format!("{}compare-samples \"samples\"\n{site}", upstreams(&old, &new)));
+    for (target, ..) in expected {
+        assert!(proxy.get(&format!("{target}?token=verysecret")).starts_with("HTTP/1.1 "));
+    }
+    same.iter().for_each(|target| assert!(proxy.get(target).starts_with("HTTP/1.1 200")));
+    let report = report(&files, 13);
+    assert_eq!(
+        (report["compared"].as_u64(), report["different"].as_u64()),
+        (Some(13), Some(10)),
+        "{report:#}"
+    );
+    for (target, class, part) in expected {
+        let route =
+            report["routes"].as_array().unwrap().iter().find(|route| route["route"] == format!("* {target}"));
+        let route = route.unwrap();
+        assert_eq!(
+            (&route["classes"][class], &route["parts"][0]["part"]),
+            (&1.into(), &part.into()),
+            "{route:#}"
+        );
+        let id = route["parts"][0]["sample"].as_str().unwrap();
+        let sample = files.run(&["compare", "show", id, "-c", "foregate.kdl"]);
+        let shown = text(&sample.stdout);
+        assert!(shown.contains(target) && shown.contains("Cookie: hash:"), "{shown}");
+        assert!(!shown.contains("verysecret") && !shown.contains("anna"), "{shown}");
+    }
+    for file in std::fs::read_dir(files.0.join("samples")).unwrap() {
+        use std::os::unix::fs::PermissionsExt as _;
+        assert_eq!(file.unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+    let screen = text(&files.run(&["compare", "report", "-c", "foregate.kdl"]).stdout);
+    assert!(screen.lines().count() <= 40 && screen.starts_with("13 compared, 10 different"), "{screen}");
+    assert_eq!(files.run(&["compare", "ignore", "x-a", "-c", "foregate.kdl"]).status.code(), Some(0));
+    let report = json(&files.run(&["compare", "report", "-c", "foregate.kdl", "--json"]));
+    assert_eq!(report["different"], 9);
+    let output = files.run(&["compare", "show", "123", "-c", "foregate.kdl"]);
+    assert!(
+        output.status.code() == Some(1) && text(&output.stderr).contains("there is no sample 123"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn a_running_proxy_learns_the_noise_of_the_old_one_and_waits_for_none() {
+    let count = Arc::new(AtomicU64::new(1));
+    let system = |delay: u64| {
+        let count = Arc::clone(&count);
+        serve(move |asked| {
+            std::thread::sleep(Duration::from_millis(delay));
+            let id = count.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let hex = format!("{id:016x}");
+            let fields = [
+                ("X-Request-Id", &*hex),
+                ("ETag", &*hex),
+                ("X-Node", if id.is_multiple_of(3) { "a" } else { "b" }),
+            ];
+            response(200, &fields, format!(r#"{{"path":"{}","id":"{hex}"}}"#, asked.target).as_bytes())
+        })
+    };
+    let (slow, new) = (system(100), system(0));
+    let files = Files::new("noise");
+    let site = "site \"*\" { route \"/**\" { proxy \"new\"; compare upstream=\"old\" } }\n";
+    let proxy =
+        Running::start(&files, &format!("{}compare-samples \"samples\"\n{site}", upstreams(&slow, &new)));
+    let began = Instant::now();
+    for _ in 0..100 {
+        assert!(proxy.get("/a").starts_with("HTTP/1.1 200"));
+    }
+    assert!(began.elapsed() < Duration::from_secs(8), "clients wait: {:?}", began.elapsed());
+    let report = report(&files, 100);
+    assert_eq!(
+        (report["compared"].as_u64(), report["different"].as_u64()),
+        (Some(100), Some(0)),
+        "{report:#}"
+    );
+    assert!(report["routes"][0]["learned"].as_u64() >= Some(20), "{report:#}");
+}
+
+#[test]
+fn samples_that_cannot_be_written_pause_comparisons_alone() {
+    let (old, new) =
+        (serve(|asked| planted(false, &asked.target)), serve(|asked| planted(true, &asked.target)));
+    let files = Files::new("full");
+    files.write("samples", "no folder");
+    let site = "site \"*\" { route \"/**\" { proxy \"new\"; compare upstream=\"old\" } }\n";
+    let proxy =
+        Running::start(&files, &format!("{}compare-samples \"samples\"\n{site}", upstreams(&old, &new)));
+    assert!(proxy.get("/header").contains("X-A: 2"));
+    assert_eq!(report(&files, 1)["different"], 1);
+    assert!(proxy.get("/header").contains("X-A: 2"));
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        let report = report(&files, 1);
+        let reasons = report["routes"][0]["not_compared"].to_string();
+        if reasons.contains("samples cannot be written") {
+            break;
+        }
+        assert!(Instant::now() < until, "{report:#}");
+    }
 }

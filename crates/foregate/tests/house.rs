@@ -51,6 +51,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "foregate-cache",
             "foregate-disk",
             "foregate-coding",
+            "foregate-compare",
             "foregate-files",
             "foregate-io",
             "foregate-rules",

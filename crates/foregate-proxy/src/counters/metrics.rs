@@ -23,6 +23,7 @@ pub use self::histogram::WaitHistogram;
 pub use self::labelled::Kinds;
 use self::labelled::{Labelled, OTHER, UNROUTED};
 use super::cache::CacheCounters;
+use super::comparisons::ComparisonCounters;
 use super::fallbacks::FallbackCounters;
 use super::steps::{BLOCKED, StepCounters};
 
@@ -185,6 +186,8 @@ pub struct Metrics {
     pub handshakes_resumed: Counter,
     /// Requests served here and fallen back.
     pub fallbacks: FallbackCounters,
+    /// Comparisons with the proxy that this one replaces.
+    pub comparisons: Arc<ComparisonCounters>,
     /// Requests that were received with their bodies before an origin was asked.
     pub requests_buffered: Counter,
     /// Of these, those that went through a file.

@@ -2,6 +2,7 @@
 
 pub mod cache;
 pub mod certificates;
+pub mod comparisons;
 pub mod fallbacks;
 pub mod metrics;
 pub mod steps;

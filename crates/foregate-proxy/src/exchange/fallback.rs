@@ -10,7 +10,7 @@ use std::hash::BuildHasher;
 use foregate_wire::proxy_protocol::{
     TLV_ALPN, TLV_AUTHORITY, TLV_SSL, TLV_SSL_CIPHER, TLV_SSL_CN, TLV_SSL_VERSION, write_tlv,
 };
-use foregate_wire::{NameId, Version, connection};
+use foregate_wire::{HeaderList, NameId, Version, connection};
 
 use super::client::Peer;
 use crate::address::ServerAddress;
@@ -78,8 +78,12 @@ pub(super) fn serialise(request: &mut Request, upload: &mut Copy, upstream: &Ups
         request.websocket_key = Some(crate::websocket::new_key());
         request.head.headers.remove_name(b"sec-websocket-key");
     }
-    let headers = &mut request.head.headers;
-    upload.leave_out(connection::named_options(headers));
+    upload.leave_out(connection::named_options(&request.head.headers));
+    leave_hop(&mut request.head.headers);
+}
+
+/// Removes the fields that are about the client's connection, or about framing.
+pub(super) fn leave_hop(headers: &mut HeaderList) {
     connection::strip_hop_by_hop(headers, true);
     headers.remove_each(&FRAMING);
     // A name in another spelling could be taken for a field of framing.

@@ -1,6 +1,6 @@
 //! Requests that steps of modules have asked for.
 
-mod asks;
+pub(super) mod asks;
 
 use std::sync::Arc;
 use std::time::Instant;

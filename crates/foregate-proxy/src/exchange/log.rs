@@ -6,6 +6,7 @@ use foregate_module::{self as module, Doubt, PhaseId, Source};
 use foregate_wire::NameId;
 
 use super::Exchange;
+use super::compare::{self, WatchedEnd};
 use crate::counters::fallbacks::HERE;
 use crate::error::{Error, Side};
 use crate::link::LinkError;
@@ -90,6 +91,17 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
         && let Some(run) = &mut exchange.modules.run
     {
         run.state.notes.push(("step".into(), step.into()));
+    }
+    if let Some(watched) = exchange.watched.take() {
+        let (record, download) = (&exchange.record, &mut exchange.down.download);
+        let end = WatchedEnd {
+            seen: download.seen.take(),
+            is_whole: download.is_done(),
+            is_left: record.ended_by.is_some()
+                || record.error.is_some_and(|error| error.side() == Side::Downstream),
+            error: record.error.as_ref().map(Error::kind),
+        };
+        compare::end(*watched, end);
     }
     let record = &exchange.record;
     let sites = &exchange.config.settings.sites;

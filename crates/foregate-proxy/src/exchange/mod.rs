@@ -5,6 +5,7 @@ mod asked;
 mod bodies;
 mod cached;
 pub mod client;
+mod compare;
 mod downstream;
 mod fallback;
 pub(crate) mod fetch;
@@ -40,6 +41,7 @@ use futures_util::FutureExt;
 
 use self::cached::Cached;
 use self::client::{Client, Peer};
+use self::compare::WatchedAnswer;
 use self::downstream::Downstream;
 use self::heavy::{Away, call_back};
 use self::inner::{Outer, end_inner};
@@ -134,6 +136,8 @@ struct Exchange<'a> {
     cached: Option<Box<Cached>>,
     modules: Modules<'a>,
     record: LogRecord,
+    /// The response is compared with that of another proxy.
+    watched: Option<Box<WatchedAnswer>>,
     /// The request has fallen back.
     on_its_way: Option<Box<OnItsWay<'a>>>,
 }
@@ -307,6 +311,7 @@ impl<'a> Exchange<'a> {
             cached: None,
             modules: Modules::default(),
             record: LogRecord::new(began),
+            watched: None,
             on_its_way: None,
         }
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use foregate_wire::{BodyLength, Method, Slashes};
 
 use super::asked::SentFields;
+use super::compare::{self, Compared};
 use super::fallback;
 use super::length::settle_length;
 use super::log::Acted;
@@ -102,6 +103,18 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
         && let Some(fallback) = fallback_of_route(exchange, site, route)?
     {
         return fall_back(exchange, fallback, connects).await;
+    }
+    if let Some(settings) = &route.compare {
+        let sites = &exchange.config.settings.sites;
+        let compared = Compared {
+            comparisons: &exchange.proxy.comparisons,
+            config: exchange.config,
+            peer: exchange.peer,
+            request: exchange.request,
+            site: &sites.site(site).name,
+            account: exchange.account(),
+        };
+        exchange.watched = compare::begin(&compared, route, settings);
     }
     // A route without modules has none, but for conditions of its cache.
     let evaluated = || route.cache.get().filter(|cache| cache.has_expressions()).map(|cache| &cache.no_steps);

@@ -95,6 +95,11 @@ pub(super) fn send_head(exchange: &mut Exchange<'_>, length: BodyLength) -> Resu
     }
     exchange.proxy.metrics.latencies.record(exchange.record.start);
     exchange.response.count();
+    if let Some(watched) = &mut exchange.watched {
+        let (status, headers) = (exchange.response.status, &exchange.response.headers);
+        let seen = watched.head(&exchange.proxy.comparisons, status, headers, exchange.record.start);
+        exchange.down.download.seen = Some(seen);
+    }
     exchange.down.client.send_head(exchange.request, exchange.response, length)
 }
 

@@ -11,6 +11,7 @@ use super::start::{Front, Kept};
 use super::sweep::Trailers;
 use super::turn::give_way;
 use super::{Link, Received};
+use crate::comparison::SeenBody;
 use crate::limits::budget::BudgetShare;
 use crate::transport::outcome::CopyError;
 
@@ -74,6 +75,8 @@ pub struct Copy {
     /// Bytes that were taken from the source before, and go first; counted as moved then, or
     /// earlier if they are in a file.
     pub front: Option<Front>,
+    /// Sees the bytes that the sink takes.
+    pub seen: Option<Box<SeenBody>>,
     pub(super) end: BodyEnd,
     gave_up: bool,
     /// Why filters could not take the start of the body; told once its head has been sent.
@@ -102,6 +105,7 @@ impl Copy {
             trailers: None,
             filter: None,
             front: None,
+            seen: None,
             end: BodyEnd::Ahead,
             gave_up: false,
             broken: None,
@@ -446,6 +450,9 @@ impl Copy {
     /// Records the bytes that the sink has taken, and keeps them for another attempt.
     fn took(&mut self, data: &[u8]) {
         self.sent += data.len() as u64;
+        if let Some(seen) = &mut self.seen {
+            seen.take(data);
+        }
         if let Some(kept) = &mut self.kept
             && !kept.append(data)
         {
@@ -491,6 +498,9 @@ impl Copy {
                 Poll::Ready(taken) => {
                     let taken = taken.map_err(CopyError::Sink)?;
                     self.sent += taken as u64;
+                    if let Some(seen) = &mut self.seen {
+                        seen.take(data.get(..taken).unwrap_or_default());
+                    }
                     taken
                 }
                 Poll::Pending => {

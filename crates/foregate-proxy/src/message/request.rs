@@ -345,6 +345,14 @@ impl Request {
         copy
     }
 
+    /// A copy with the fields that the request has now. It has no body.
+    pub fn as_sent(&self) -> Self {
+        let mut copy = self.for_fetch();
+        copy.head.method = self.head.method;
+        copy.head.set_target(self.head.target());
+        copy
+    }
+
     /// The parts for the access log, while the request itself is elsewhere.
     pub fn shown(&self) -> Self {
         let mut shown = Self::new();

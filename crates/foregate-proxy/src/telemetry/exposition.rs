@@ -137,6 +137,7 @@ impl Collector for Exposition {
         build(&mut encoder)?;
         requests(&mut encoder, metrics)?;
         fallbacks(&mut encoder, metrics)?;
+        comparisons(&mut encoder, metrics)?;
         upstreams(&mut encoder, metrics)?;
         connections(&mut encoder, metrics)?;
         certificates::expiries(&mut encoder, &self.certificates)?;
@@ -256,6 +257,18 @@ fn requests(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resu
         "Further attempts that the budget did not allow",
         metrics.retries_denied.get(),
     )
+}
+
+fn comparisons(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {
+    let help = "Requests of routes with `compare`, by the class of the outcome";
+    let mut classes = counters(encoder, "comparisons", help)?;
+    for (class, count) in metrics.comparisons.all() {
+        labelled(&mut classes, &[("class", class)], count)?;
+    }
+    let dropped = metrics.comparisons.dropped.get();
+    counter(encoder, "comparisons_dropped", "Comparisons that were dropped since too many waited", dropped)?;
+    let failed = metrics.comparisons.samples_failed.get();
+    counter(encoder, "comparison_samples_failed", "Samples of comparisons that could not be written", failed)
 }
 
 fn fallbacks(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {

@@ -2,6 +2,7 @@
 //! tests share.
 
 mod cache;
+mod compare;
 mod fallback;
 mod logs;
 
@@ -45,6 +46,7 @@ pub static ROOT: Block = Block {
             .with(&SITE)
             .many(),
         fallback::OF_ALL,
+        compare::SAMPLES,
         LIST_KEY,
         INCLUDE_KEY,
     ],
@@ -578,6 +580,7 @@ pub static SITE: Block = Block {
             .with(&SITE_TLS)
             .otherwise("the listener's"),
         fallback::OF_SITE,
+        compare::OF_SITE,
         Key::one("redirect-https", "[port=PORT]", "redirect-https", "Sends requests in the clear to `https` with a 308. Challenges of certificate authorities are answered all the same.")
             .args(0, 0)
             .props(&[Prop { name: "port", usage: "PORT", required: false, default: "443", about: "The port that clients reach a TLS listener at." }]),
@@ -611,6 +614,7 @@ pub static ROUTE: Block = Block {
         BUFFER_REQUESTS.otherwise("as the upstream has it"),
         Key::block("timeouts", &ROUTE_TIMEOUTS, "timeouts { first-byte \"2m\" }", "Time limits for requests of this route."),
         fallback::OF_ROUTE,
+        compare::OF_ROUTE,
         cache::CACHE_KEY,
     ],
     later: &[],

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use foregate_compare::Answer as ComparedAnswer;
 use foregate_module::{FetchError, FetchRequest, FetchResponse, FetchResult, Field};
 use foregate_wire::{BodyLength, HeaderList, ResponseHead, connection};
 
+use crate::comparison::SeenBody;
 use crate::error::Error;
 use crate::limits::budget::BudgetShare;
 use crate::limits::clients::Holdings;
@@ -140,6 +142,57 @@ pub(super) async fn make(
     let fields = head.headers.iter();
     let fields = fields.filter_map(|field| Field::new(field.name.to_vec(), field.value.to_vec()).ok());
     Ok(FetchResponse { status: head.status, fields: fields.collect(), body: body?.into() })
+}
+
+/// Sends a request without a body for a comparison, and receives the whole response.
+///
+/// # Errors
+///
+/// There is none, or not all of it.
+pub(crate) async fn observe(
+    upstream: &Arc<Upstream>,
+    request: Request,
+    (addresses, handed_over): (&Addresses, Option<&Vec<u8>>),
+    mut seen: SeenBody,
+) -> Result<(ComparedAnswer, BudgetShare), Error> {
+    let terms = OpeningTerms {
+        fresh: false,
+        addresses,
+        behalf: addresses.client.map(|client| client.ip()),
+        client: None,
+        own: None,
+        http1: false,
+        authenticates: false,
+        handed_over,
+    };
+    let began = clock::now();
+    let mut asks = StepAsks {
+        request,
+        head: ResponseHead::new(),
+        body: &[],
+        sent: 0,
+        since: began,
+        finished: false,
+        timer: Timer::new(upstream.settings.first_byte_timeout),
+    };
+    let mut ask = Ask::new(upstream, terms);
+    let (mut origin, length) = final_head(&mut ask, &mut asks).await?;
+    if length == BodyLength::Tunnel {
+        return Err(Error::Switch("a protocol switch that was not asked for"));
+    }
+    let time = began.elapsed();
+    while poll_fn(|cx| origin.link.poll_receive(cx)).await.map_err(Error::Origin)? == Received::Data {
+        seen.take(origin.link.data());
+        let count = origin.link.data().len();
+        origin.link.consume(count);
+    }
+    upstream.recycle(origin, clock::now());
+    let fields = asks.head.headers.iter().map(|field| (field.name, field.value));
+    let mut answer = ComparedAnswer::new(asks.head.status, fields);
+    answer.time = time;
+    let (body, share) = seen.end();
+    answer.body = body;
+    Ok((answer, share))
 }
 
 /// Waits for the final response: nobody is told of interim ones.

@@ -95,7 +95,7 @@ pub(super) fn decode(
         (fallback.host, fallback.route) = on.unwrap_or_default();
     }
     if has("share") {
-        fallback.share = decoder.prop(item, "share", share);
+        fallback.share = decoder.prop(item, "share", |value| share(value, "share"));
         whole &= fallback.share.is_some();
     }
     if has("when") {
@@ -144,10 +144,10 @@ fn on(value: &Value<'_>) -> Result<(bool, bool), Wrong> {
 }
 
 /// A percentage with up to two digits behind the point.
-fn share(value: &Value<'_>) -> Result<u32, Wrong> {
+pub(super) fn share(value: &Value<'_>, name: &str) -> Result<u32, Wrong> {
     let wrong = || {
         Wrong::new("expected a percentage from 0% to 100%, with two digits behind the point at most")
-            .help("write `share=\"10%\"`")
+            .help(format!("write `{name}=\"10%\"`"))
     };
     let text = value::string(value).map_err(|_| wrong())?;
     let number = text.strip_suffix('%').ok_or_else(wrong)?.trim_end();

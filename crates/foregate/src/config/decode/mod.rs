@@ -3,6 +3,7 @@
 mod access_log;
 mod acme;
 mod cache;
+mod compare;
 mod conditions;
 mod fallback;
 mod files;
@@ -148,6 +149,7 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     let mut sites = site::Sites::new(&upstreams, modules, top, idle, inspect);
     sites.fall_back(fallback);
     let mut listeners = listen::Listeners::default();
+    settings.compare_samples = compare::default_samples();
     let acme = nodes.iter().find(|(key, _)| key.name == "acme").map(|(_, item)| *item);
     let acme = acme::Acme::decode(&mut decoder, acme);
     let admin_item = nodes.iter().find(|(key, _)| key.name == "admin").map(|(_, item)| *item);
@@ -179,6 +181,7 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     let logs;
     settings.folders = sites.take_folders();
     settings.access_logs.extend(sites.take_access_logs());
+    settings.compares = sites.compares();
     settings.falls_back = settings.fallback.is_some() || !settings.passed.is_empty() || sites.falls_back();
     (settings.sites, settings.watched, logs) = sites.build();
     for (path, place) in logs.iter().filter(|_| inspect) {
@@ -246,6 +249,11 @@ fn decode_of_process(
             settings.temporary_folder = decoder.path(item, 0);
             if let Some(folder) = settings.temporary_folder.as_ref().filter(|_| inspect) {
                 writable::in_folder(decoder, folder, item.place());
+            }
+        }
+        "compare-samples" => {
+            if let Some(samples) = compare::samples(decoder, item) {
+                settings.compare_samples = samples;
             }
         }
         "cache-store" => cache::store(decoder, item, inspect, &mut settings.cache_store),

@@ -19,7 +19,7 @@ use super::acme::Certified;
 use super::conditions;
 use super::idle::{self, Idle};
 use super::numbers::TIMES;
-use super::{UpstreamNames, cache, fallback, files, tls};
+use super::{UpstreamNames, cache, compare, fallback, files, tls};
 use crate::config::schema::{ROUTE, ROUTE_TIMEOUTS, SITE, SITE_TLS};
 use foregate_config::value::{self, Wrong};
 
@@ -79,6 +79,8 @@ pub(super) struct Sites<'u> {
     fallback: Option<Arc<Fallback>>,
     /// A site or a route has one.
     falls_back: bool,
+    /// A site or a route has a `compare`.
+    compares: bool,
 }
 
 impl<'u> Sites<'u> {
@@ -107,6 +109,7 @@ impl<'u> Sites<'u> {
             inspect,
             fallback: None,
             falls_back: false,
+            compares: false,
         }
     }
 
@@ -118,6 +121,11 @@ impl<'u> Sites<'u> {
     /// Returns true if a site or a route has a `fallback`.
     pub(super) fn falls_back(&self) -> bool {
         self.falls_back
+    }
+
+    /// Returns true if a site or a route has a `compare`.
+    pub(super) fn compares(&self) -> bool {
+        self.compares
     }
 
     /// The folders that routes serve, by their index.
@@ -228,6 +236,10 @@ impl<'u> Sites<'u> {
                 "fallback" => {
                     options.fallback = fallback::decode(decoder, item, self.upstreams, &mut self.modules);
                     self.falls_back = true;
+                }
+                "compare" => {
+                    options.compare = compare::decode(decoder, item, self.upstreams);
+                    self.compares = true;
                 }
                 "redirect-https" => {
                     let port = decoder.prop(item, "port", |v| value::number(v, 1..=65_535));
@@ -346,7 +358,7 @@ impl<'u> Sites<'u> {
         let mut allow_connect = false;
         let (mut strip_prefix, mut buffers, mut timeouts) = (None, None, RouteTimeouts::default());
         let conditions = conditions::decode(decoder, item, &mut self.modules, (options, listeners));
-        let (mut cached, mut old, mut fallback) = (None, None, None);
+        let (mut cached, mut old, mut fallback, mut compared) = (None, None, None, None);
         let (nodes, of_modules) = decoder.open_block(item, &ROUTE);
         self.idle.see(&of_modules);
         idle::paths(decoder, &of_modules, pattern.as_ref().as_slice(), "this route does not take");
@@ -369,6 +381,10 @@ impl<'u> Sites<'u> {
                     old = Some(item);
                     fallback = fallback::decode(decoder, item, self.upstreams, &mut self.modules);
                     self.falls_back = true;
+                }
+                "compare" => {
+                    compared = compare::decode(decoder, item, self.upstreams);
+                    self.compares = true;
                 }
                 "cache" => cached = Some((item.place(), cache::decode(decoder, item, &mut self.modules))),
                 name => debug_assert!(false, "{name} is not read"),
@@ -409,6 +425,7 @@ impl<'u> Sites<'u> {
             plan,
             cache,
             fallback,
+            compare: compared.or_else(|| options.compare.clone()),
             ..Route::new(pattern.text().clone(), action)
         };
         Some((pattern, self.builder.route(route)))

@@ -1,0 +1,180 @@
+//! The thread that compares.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use foregate_compare::{Class, Key, Name, Redaction, Report, Rules, Tally, page};
+use serde_json::{Value, json};
+
+use super::samples::SampleStore;
+use super::{ComparisonQuestion, ComparisonWork, Pair, Pause};
+use crate::counters::comparisons::ComparisonCounters;
+use crate::settings::CompareSamples;
+
+/// How often samples expire where nothing is compared.
+const TICK: Duration = Duration::from_secs(60);
+/// Parts that administrators may have left out.
+const IGNORED_MOST: usize = 1000;
+
+/// The state of the thread.
+pub(super) struct Judge {
+    counters: Arc<ComparisonCounters>,
+    pause: Arc<Pause>,
+    tally: Tally,
+    /// Parts that administrators have left out, as long as the process runs.
+    ignored: Vec<Name>,
+    store: Option<SampleStore>,
+    /// Hashes of values if the folder has no key.
+    key: Key,
+}
+
+impl Judge {
+    pub fn new(counters: Arc<ComparisonCounters>, pause: Arc<Pause>) -> Self {
+        let key = Key::new(super::samples::random_key());
+        Self { counters, pause, tally: Tally::default(), ignored: Vec::new(), store: None, key }
+    }
+
+    /// Works until the process ends.
+    pub fn run(mut self, works: &Receiver<ComparisonWork>) {
+        loop {
+            match works.recv_timeout(TICK) {
+                Ok(ComparisonWork::Compare(pair)) => {
+                    self.compare(&pair);
+                    pair.end();
+                }
+                Ok(ComparisonWork::NotCompared(route, reason)) => {
+                    self.counters.count(Class::NotCompared.name());
+                    self.tally.not_compared(&route, reason);
+                }
+                Ok(ComparisonWork::Answer(question, samples, answer)) => {
+                    // The administrator may have left.
+                    let _ = answer.send(self.answer(&question, &samples));
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Some(store) = &mut self.store {
+                        store.expire(now());
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn compare(&mut self, pair: &Pair) {
+        let Pair { route, compare, samples, request, old, again, new, .. } = pair;
+        let mut rules = compare.rules.clone();
+        for name in &self.ignored {
+            rules.ignore(name.clone());
+        }
+        if let Some(again) = again {
+            self.tally.learn(route, old, again, &rules);
+        }
+        let found = self.tally.compare(route, old, new, &rules);
+        self.counters.count(found.class.name());
+        if found.differences.is_empty() {
+            return;
+        }
+        let redaction = self.redaction(samples);
+        let shown = redaction.differences(&found.differences);
+        let mut number = None;
+        if found.class.is_difference() {
+            let fields = request.fields.iter();
+            let fields = fields
+                .map(|(name, value)| format!("{name}: {}", redaction.field(name, value)))
+                .collect::<Vec<_>>();
+            let differences = shown.iter().map(|difference| {
+                json!({
+                    "class": difference.class.name(), "part": difference.part, "place": difference.place,
+                    "old": difference.old, "new": difference.new,
+                })
+            });
+            let sample = json!({
+                "time": now(),
+                "route": &**route,
+                "class": found.class.name(),
+                "request": {
+                    "method": request.method,
+                    "url": format!("{}{}", request.origin, redaction.target(&request.target)),
+                    "fields": fields,
+                },
+                "differences": differences.collect::<Vec<_>>(),
+                "old": redaction.outcome(old),
+                "new": redaction.outcome(new),
+            });
+            number = self.write(samples, &format!("{route} {}", found.class.name()), &sample);
+        }
+        self.tally.example(route, &shown, number);
+    }
+
+    /// Writes a sample. Where that fails, comparisons pause: a full disk is no reason to do more.
+    fn write(&mut self, settings: &CompareSamples, group: &str, sample: &Value) -> Option<u64> {
+        let written = self.store(settings).and_then(|store| store.write(group, sample, now()));
+        match written {
+            Ok(number) => Some(number),
+            Err(error) => {
+                self.counters.samples_failed.inc();
+                self.pause.begin();
+                tracing::warn!(folder = %settings.folder.display(), %error, "a sample of a comparison cannot be written");
+                None
+            }
+        }
+    }
+
+    fn store(&mut self, settings: &CompareSamples) -> std::io::Result<&mut SampleStore> {
+        let fits = self.store.as_ref().is_some_and(|store| store.folder() == settings.folder);
+        if !fits {
+            self.store = Some(SampleStore::open(settings)?);
+        }
+        let Some(store) = &mut self.store else { return Err(std::io::ErrorKind::NotFound.into()) };
+        store.set_limits(settings);
+        Ok(store)
+    }
+
+    fn redaction(&mut self, settings: &CompareSamples) -> Redaction {
+        if settings.raw {
+            return Redaction::Raw;
+        }
+        let key = self.store(settings).ok().map(|store| store.key().clone());
+        Redaction::Hashed(key.unwrap_or_else(|| self.key.clone()))
+    }
+
+    fn answer(&mut self, question: &ComparisonQuestion, samples: &CompareSamples) -> Result<Value, String> {
+        match question {
+            ComparisonQuestion::Report(format) => {
+                let report = Report::new(&self.tally, self.ignored.iter().map(Name::as_str));
+                match &**format {
+                    "text" => Ok(report.text().into()),
+                    "html" => Ok(page(&report).into()),
+                    _ => serde_json::to_value(&report).map_err(|error| error.to_string()),
+                }
+            }
+            ComparisonQuestion::Show(id) => {
+                let number = u64::from_str_radix(id, 16)
+                    .map_err(|_| format!("{id:?} is no id of a sample: the report shows them"))?;
+                let store = self.store(samples).map_err(|error| error.to_string())?;
+                store.expire(now());
+                store.read(number).ok_or_else(|| format!("there is no sample {id}, or it has expired"))
+            }
+            ComparisonQuestion::Ignore(part) => {
+                let name = Name::read(part)?;
+                if self.ignored.len() >= IGNORED_MOST {
+                    return Err(format!("{IGNORED_MOST} parts are ignored already"));
+                }
+                let shown = name.as_str().to_owned();
+                let mut rules = Rules::default();
+                rules.ignore(name.clone());
+                self.tally.forget(&rules);
+                if !self.ignored.contains(&name) {
+                    self.ignored.push(name);
+                }
+                Ok(shown.into())
+            }
+        }
+    }
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}

@@ -1,0 +1,32 @@
+//! Counters of comparisons with the proxy that this one replaces.
+
+use super::metrics::Counter;
+
+/// The classes of outcomes, as their labels.
+const CLASSES: [&str; 9] =
+    ["only-old", "only-new", "status", "body", "header", "error", "noise", "same", "not-compared"];
+
+/// The counters.
+#[derive(Debug, Default)]
+pub struct ComparisonCounters {
+    classes: [Counter; CLASSES.len()],
+    /// Comparisons that were dropped since too many waited.
+    pub dropped: Counter,
+    /// Samples that could not be written.
+    pub samples_failed: Counter,
+}
+
+impl ComparisonCounters {
+    /// Counts an outcome by the name of its class.
+    pub fn count(&self, class: &str) {
+        let found = CLASSES.iter().zip(&self.classes).find(|(name, _)| **name == class);
+        if let Some((_, counter)) = found {
+            counter.inc();
+        }
+    }
+
+    /// All classes with their counts.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        CLASSES.iter().zip(&self.classes).map(|(name, counter)| (*name, counter.get()))
+    }
+}

@@ -1,0 +1,208 @@
+//! Comparing a response with that of the proxy that Foregate replaces.
+//!
+//! The request goes to the old proxy in a task of its own, as the client has sent it. The client's response is not
+//! held up: its head is copied as it is sent, its body is hashed as it passes, and both are handed over at its end.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use foregate_compare::{Answer, Outcome as Answered};
+use foregate_wire::Method;
+use tokio::sync::oneshot;
+
+use super::client::Peer;
+use super::fallback;
+use super::fetch::asks::observe;
+use crate::comparison::{ComparedRequest, Comparisons, Pair, SeenBody};
+use crate::limits::account::{Account, AccountPlace};
+use crate::limits::budget::BudgetShare;
+use crate::loops::{self, MARKER};
+use crate::message::request::Request;
+use crate::proxy::Config;
+use crate::random;
+use crate::settings::{Compare, CompareSamples, Route, SHARE_WHOLE};
+use crate::upstream::{Addresses, Upstream};
+
+/// How long the old proxy may take for a whole response.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A response that is compared, while it is sent.
+#[derive(Debug)]
+pub(super) struct WatchedAnswer {
+    compare: Arc<Compare>,
+    account: Account,
+    answer: Option<Answer>,
+    ours: oneshot::Sender<(Answered, Option<BudgetShare>)>,
+}
+
+/// The request for the old proxy, and all that a comparison needs.
+struct ShadowRequest {
+    upstream: Arc<Upstream>,
+    request: Request,
+    addresses: Addresses,
+    tlvs: Option<Vec<u8>>,
+    account: Account,
+    limit: usize,
+}
+
+/// The exchange of a request that may be compared.
+pub(super) struct Compared<'a> {
+    pub comparisons: &'a Arc<Comparisons>,
+    pub config: &'a Config,
+    pub peer: &'a Peer,
+    pub request: &'a Request,
+    /// The name of the site.
+    pub site: &'a str,
+    pub account: Account,
+}
+
+/// Begins a comparison of the request, if it is one of those that are compared.
+pub(super) fn begin(
+    compared: &Compared<'_>,
+    route: &Route,
+    compare: &Arc<Compare>,
+) -> Option<Box<WatchedAnswer>> {
+    let Compared { comparisons, config, peer, request, site, account } = *compared;
+    if random::number() % u64::from(SHARE_WHOLE) >= u64::from(compare.share) || fallback::is_marked(request) {
+        return None;
+    }
+    let name: Arc<str> = format!("{site} {}", route.pattern).into();
+    let begun = match (unfit(request), config.upstreams.get(compare.upstream)) {
+        (Some(reason), _) => Err(reason),
+        (None, None) => Err("there is no such upstream"),
+        (None, Some(upstream)) => comparisons.begin(account).map(|place| (upstream, place)),
+    };
+    let (upstream, place) = match begun {
+        Ok(begun) => begun,
+        Err(reason) => {
+            comparisons.not_compared(name, reason);
+            return None;
+        }
+    };
+    let (sender, ours) = oneshot::channel();
+    let shadow = ShadowRequest {
+        upstream: Arc::clone(upstream),
+        request: for_old(request),
+        addresses: peer.addresses,
+        tlvs: upstream.settings.send_proxy.map(|_| fallback::tlvs(peer.tls.as_deref()).clone()),
+        account,
+        limit: compare.rules.body_limit,
+    };
+    let samples = Arc::clone(&config.settings.compare_samples);
+    let settings = (Arc::clone(compare), samples);
+    tokio::spawn(run(Arc::clone(comparisons), (name, settings), shadow, shown(request), ours, place));
+    Some(Box::new(WatchedAnswer { compare: Arc::clone(compare), account, answer: None, ours: sender }))
+}
+
+/// Why a request is not compared.
+fn unfit(request: &Request) -> Option<&'static str> {
+    if !matches!(request.head.method, Method::Get | Method::Head | Method::Options) {
+        return Some("the method is not safe: the origin would get the request twice");
+    }
+    if request.opens_tunnel() {
+        return Some("it switches protocols");
+    }
+    (!request.length.is_empty()).then_some("it has a body")
+}
+
+/// The request as the client has sent it, for the next hop.
+fn for_old(request: &Request) -> Request {
+    let mut copy = request.as_sent();
+    let headers = &mut copy.head.headers;
+    fallback::leave_hop(headers);
+    // If the old proxy sends it back here, it is not compared again.
+    headers.push(MARKER, loops::marker());
+    copy
+}
+
+fn shown(request: &Request) -> ComparedRequest {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let fields = request.head.headers.iter().map(|field| (text(field.name), field.value.to_vec()));
+    ComparedRequest {
+        method: text(request.method()),
+        origin: format!("{}://{}", request.scheme(), request.authority()),
+        target: text(request.target()),
+        fields: fields.collect(),
+    }
+}
+
+/// Asks the old proxy, waits for the client's response, and hands both over.
+async fn run(
+    comparisons: Arc<Comparisons>,
+    (route, (compare, samples)): (Arc<str>, (Arc<Compare>, Arc<CompareSamples>)),
+    asked: ShadowRequest,
+    request: ComparedRequest,
+    ours: oneshot::Receiver<(Answered, Option<BudgetShare>)>,
+    place: AccountPlace,
+) {
+    let mut held = Vec::new();
+    let old = asked.ask(&comparisons, &mut held).await;
+    let Ok((new, share)) = ours.await else {
+        return comparisons.not_compared(route, "the client left before the end of the response");
+    };
+    held.extend(share);
+    let learns = comparisons.should_learn(&route)
+        || random::number() % u64::from(SHARE_WHOLE) < u64::from(compare.learn);
+    let again = if learns { Some(asked.ask(&comparisons, &mut held).await) } else { None };
+    comparisons.compare(Pair { route, compare, samples, request, old, again, new, held, place });
+}
+
+impl ShadowRequest {
+    async fn ask(&self, comparisons: &Comparisons, held: &mut Vec<BudgetShare>) -> Answered {
+        let seen = comparisons.reader(self.account, self.limit);
+        let request = self.request.as_sent();
+        let asked = observe(&self.upstream, request, (&self.addresses, self.tlvs.as_ref()), seen);
+        match tokio::time::timeout(PATIENCE, asked).await {
+            Ok(Ok((answer, share))) => {
+                held.push(share);
+                Answered::Answered(Box::new(answer))
+            }
+            Ok(Err(error)) => Answered::Failed(error.kind().to_owned()),
+            Err(_) => Answered::Failed(format!("no whole answer within {} s", PATIENCE.as_secs())),
+        }
+    }
+}
+
+impl WatchedAnswer {
+    /// The head of the response is about to be sent.
+    pub fn head(
+        &mut self,
+        comparisons: &Comparisons,
+        status: u16,
+        headers: &foregate_wire::HeaderList,
+        began: Instant,
+    ) -> Box<SeenBody> {
+        let mut answer = Answer::new(status, headers.iter().map(|field| (field.name, field.value)));
+        answer.time = began.elapsed();
+        self.answer = Some(answer);
+        Box::new(comparisons.reader(self.account, self.compare.rules.body_limit))
+    }
+}
+
+/// The end of a response that was compared.
+pub(super) struct WatchedEnd {
+    pub seen: Option<Box<SeenBody>>,
+    /// All of the response has been sent.
+    pub is_whole: bool,
+    /// The client left before.
+    pub is_left: bool,
+    /// The kind of the error.
+    pub error: Option<&'static str>,
+}
+
+/// Hands the response over. The comparison may have ended by now.
+pub(super) fn end(watched: WatchedAnswer, end: WatchedEnd) {
+    let WatchedAnswer { answer, ours, .. } = watched;
+    let outcome = match (answer, end.seen) {
+        (Some(mut answer), Some(seen)) if end.is_whole => {
+            let (body, share) = seen.end();
+            answer.body = body;
+            (Answered::Answered(Box::new(answer)), Some(share))
+        }
+        // The client is the cause: nothing is known of the response.
+        _ if end.is_left => return,
+        _ => (Answered::Failed(end.error.unwrap_or("no answer").to_owned()), None),
+    };
+    // An error says that nobody waits for it any more.
+    let _ = ours.send(outcome);
+}
