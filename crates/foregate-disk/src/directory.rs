@@ -2,29 +2,29 @@
 
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use foregate_cache::{CacheTime, Floors, Purge, Secret, Strength};
-use foregate_io::{Directory, Faults, Limits, OpenHow, RawFile};
+use foregate_io::{Directory, Faults, Limits, RawFile};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::health::Health;
 use crate::index::Index;
 use crate::inner::Inner;
-use crate::journal::{self, Journal};
+use crate::journal::{Journal, JournalState};
 use crate::lowest::Lowest;
 use crate::queue::{Queue, Work};
 use crate::recover::recover;
-use crate::segment::{self, Slots};
+use crate::segment::Slots;
+use crate::start::{self, FolderLock, Start, is_of_disk};
 use crate::stat::{Counters, Stat, add, get};
-use crate::store_file::{Checkpoint, StoreFile, StoreFileState, VERSION};
+use crate::store_file::{Checkpoint, StoreFile, StoreFileState};
 use crate::writer::{Writer, first_number};
 
-const LOCK: &str = "lock";
 /// The least that a directory keeps, bytes.
 pub const LEAST: u64 = 16 << 20;
 /// The time between writes of the clock.
@@ -32,6 +32,8 @@ const CHECKPOINT: Duration = Duration::from_secs(60);
 /// The writer looks after buffers this often while there are some, and otherwise this often.
 const SOON: Duration = Duration::from_millis(20);
 const SELDOM: Duration = Duration::from_millis(500);
+/// The time between attempts to start on a disk that fails.
+const RETRY: Duration = Duration::from_secs(60);
 
 /// A directory of the tier.
 #[derive(Clone)]
@@ -42,6 +44,8 @@ pub struct DirectorySettings {
     pub size: u64,
     /// The bounds of the I/O engine.
     pub io: Limits,
+    /// The time between attempts to use a disk that was full, read-only or broken at the start.
+    pub retry: Duration,
     /// Faults for tests.
     pub faults: Option<Arc<dyn Faults>>,
 }
@@ -49,7 +53,7 @@ pub struct DirectorySettings {
 impl DirectorySettings {
     /// A directory with the usual bounds.
     pub fn new(path: impl Into<PathBuf>, size: u64) -> Self {
-        Self { path: path.into(), size, io: Limits::default(), faults: None }
+        Self { path: path.into(), size, io: Limits::default(), retry: RETRY, faults: None }
     }
 }
 
@@ -107,7 +111,8 @@ impl std::error::Error for OpenError {}
 pub(crate) struct Locked {
     settings: DirectorySettings,
     directory: Directory,
-    lock: RawFile,
+    /// `None` if the disk takes no lock file.
+    lock: Option<RawFile>,
     found: StoreFileState,
 }
 
@@ -121,11 +126,15 @@ impl Locked {
         let directory = Directory::with_faults(&settings.path, settings.io, settings.faults.clone())
             .map_err(|error| fail(Reason::Open(error)))?;
         let used = |error| fail(Reason::Use(error));
-        let lock = directory.blocking().open(Path::new(LOCK), OpenHow::replace()).map_err(used)?;
-        if !lock.lock().map_err(used)? {
-            return Err(fail(Reason::Locked));
-        }
-        let found = StoreFile::find(directory.blocking()).map_err(used)?;
+        let lock = match start::lock(directory.blocking()).map_err(used)? {
+            FolderLock::Held(lock) => Some(lock),
+            FolderLock::Missing => None,
+            FolderLock::Taken => return Err(fail(Reason::Locked)),
+        };
+        let found = match StoreFile::find(directory.blocking()) {
+            Err(error) if is_of_disk(&error) => StoreFileState::Damaged,
+            found => found.map_err(used)?,
+        };
         Ok(Self { settings, directory, lock, found })
     }
 
@@ -153,12 +162,13 @@ impl Locked {
     fn open_store(self, common: &Common, lowest: Lowest) -> io::Result<OpenDirectory> {
         let Self { settings, directory, lock, found } = self;
         let blocking = directory.blocking();
+        let mut start = Start { aside: None, retry: settings.retry };
         let kept = match found {
             StoreFileState::Store(store) if store.secret.to_bytes() == common.secret.to_bytes() => {
                 Some(store)
             }
             StoreFileState::Other(version) => {
-                put_aside(&directory, version)?;
+                start.aside = Some(version);
                 None
             }
             StoreFileState::Damaged | StoreFileState::Store(_) => {
@@ -172,17 +182,14 @@ impl Locked {
             Some(store) => StoreFile { epoch: store.epoch.wrapping_add(1), clock, ..store },
             None => StoreFile { epoch: 1, id: common.id, secret: common.secret, clock },
         };
-        // Segments of a store with another id are removed by the recovery.
-        blocking.create_folder(Path::new(segment::FOLDER))?;
-        blocking.create_folder(Path::new(crate::big::FOLDER))?;
-        if kept.is_some()
-            && Journal::restore(blocking, &store.id, &common.floors)? == journal::JournalState::Damaged
-        {
+        let restore = || match Journal::restore(blocking, &store.id, &common.floors) {
+            Err(error) if is_of_disk(&error) => Ok(JournalState::Damaged),
+            restored => restored,
+        };
+        if kept.is_some() && restore()? == JournalState::Damaged {
             tracing::warn!("the purges in {} are damaged: everything is purged", settings.path.display());
             common.floors.purge(&Purge::All, Strength::Hard);
         }
-        let journal = Journal::create(blocking, &store.id, &common.floors)?;
-        store.write(blocking)?;
         let inner = Arc::new(Inner {
             directory,
             id: store.id,
@@ -192,20 +199,40 @@ impl Locked {
             slots: RwLock::new(Slots::default()),
             queue: Queue::default(),
             writer: Mutex::new(Writer::new(store.epoch)),
-            journal: Mutex::new(Some(journal)),
+            journal: Mutex::new(None),
             health: Health::new(),
             counters: Counters::default(),
             lowest,
             recovering: AtomicBool::new(true),
             flushed: (Mutex::new(0), Condvar::new()),
-            _lock: lock,
+            lock: Mutex::new(lock),
             store,
             started: common.started,
             bytes: AtomicU64::new(settings.size),
             first_number: first_number(store.epoch),
         });
+        let waiting = match start.write(&inner) {
+            Ok(()) => None,
+            Err(error) if is_of_disk(&error) => {
+                tracing::error!(
+                    %error,
+                    "the cache folder {} cannot be used: it is off, and tried again every {:?}",
+                    settings.path.display(),
+                    settings.retry
+                );
+                add(&inner.counters.errors, 1);
+                inner.health.hold();
+                Some(start)
+            }
+            Err(error) => return Err(error),
+        };
         let writing = Arc::clone(&inner);
-        thread::Builder::new().name("foregate-disk".to_owned()).spawn(move || run(&writing))?;
+        let writer = thread::Builder::new().name("foregate-disk".to_owned());
+        writer.spawn(move || {
+            if waiting.is_none_or(|start| start.wait(&writing)) {
+                run(&writing);
+            }
+        })?;
         Ok(OpenDirectory { inner })
     }
 }
@@ -217,26 +244,6 @@ pub(crate) struct Common {
     pub(crate) id: [u8; 16],
     pub(crate) floors: Arc<Floors>,
     pub(crate) started: (Instant, CacheTime),
-}
-
-/// Renames the contents of another version, so that an older or newer binary finds them again.
-fn put_aside(directory: &Directory, version: u32) -> io::Result<()> {
-    let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-    let aside = PathBuf::from(format!("version-{version}-{time}"));
-    let blocking = directory.blocking();
-    blocking.create_folder(&aside)?;
-    for name in [crate::store_file::NAME, "purges", segment::FOLDER, crate::big::FOLDER] {
-        match blocking.rename(Path::new(name), &aside.join(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    let path = blocking.path().join(&aside);
-    tracing::warn!(
-        "the cache has format {version}, and this version reads {VERSION}: its contents are kept in {}, remove them if they are of no use",
-        path.display()
-    );
-    Ok(())
 }
 
 /// A directory at work. Dropped, it writes the rest and ends.
@@ -297,7 +304,7 @@ impl OpenDirectory {
             corrupt: get(&counters.corrupt),
             busy: get(&counters.busy),
             foreign: get(&counters.foreign),
-            recovering: inner.recovering.load(Ordering::Relaxed),
+            recovering: inner.recovering.load(Ordering::Relaxed) && !inner.health.is_held(),
             off: !inner.health.is_on(),
             longest_wait: io.longest_wait / 1000,
         }
@@ -320,9 +327,7 @@ fn run(inner: &Arc<Inner>) {
             }
             Work::Flush | Work::Closed => {
                 writer.flush_all(inner);
-                let (count, done) = &inner.flushed;
-                *count.lock() += 1;
-                done.notify_all();
+                inner.tell_flushed();
                 if matches!(work, Work::Closed) {
                     drop(writer);
                     inner.checkpoint();

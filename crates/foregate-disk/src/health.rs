@@ -1,6 +1,6 @@
 //! Back-off of a disk that fails.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -20,6 +20,8 @@ pub(crate) struct Health {
     start: Instant,
     off_until: AtomicU64,
     full_until: AtomicU64,
+    /// `true` until a start that failed succeeds.
+    held: AtomicBool,
     errors: Mutex<Errors>,
 }
 
@@ -34,7 +36,8 @@ struct Errors {
 impl Health {
     pub(crate) fn new() -> Self {
         let (off_until, full_until) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { start: Instant::now(), off_until, full_until, errors: Mutex::default() }
+        let held = AtomicBool::new(false);
+        Self { start: Instant::now(), off_until, full_until, held, errors: Mutex::default() }
     }
 
     fn time(&self, at: Instant) -> u64 {
@@ -45,7 +48,22 @@ impl Health {
     /// Returns whether the disk is used at all.
     pub(crate) fn is_on(&self) -> bool {
         let until = self.off_until.load(Ordering::Relaxed);
-        until == 0 || self.time(Instant::now()) >= until
+        !self.is_held() && (until == 0 || self.time(Instant::now()) >= until)
+    }
+
+    /// Switches the disk off until [`release`](Self::release).
+    pub(crate) fn hold(&self) {
+        self.held.store(true, Ordering::Relaxed);
+    }
+
+    /// Switches the disk on after a start that succeeded late.
+    pub(crate) fn release(&self) {
+        self.held.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns whether the disk is off since the start.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.load(Ordering::Relaxed)
     }
 
     /// Returns whether objects are written.

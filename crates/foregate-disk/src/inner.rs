@@ -46,8 +46,8 @@ pub(crate) struct Inner {
     pub(crate) lowest: Lowest,
     pub(crate) recovering: AtomicBool,
     pub(crate) flushed: (Mutex<u64>, Condvar),
-    /// Held as long as the process uses the directory.
-    pub(crate) _lock: RawFile,
+    /// Held as long as the process uses the directory. `None` while the disk takes no lock file.
+    pub(crate) lock: Mutex<Option<RawFile>>,
     pub(crate) store: StoreFile,
     pub(crate) started: (Instant, CacheTime),
     pub(crate) bytes: AtomicU64,
@@ -244,7 +244,19 @@ impl Inner {
 
     /// Writes the file `store` with the clock of this moment.
     pub(crate) fn checkpoint(&self) {
+        self.check(self.write_store());
+    }
+
+    /// See [`checkpoint`](Self::checkpoint).
+    pub(crate) fn write_store(&self) -> io::Result<()> {
         let clock = Checkpoint::now(self.now());
-        self.check(StoreFile { clock, ..self.store }.write(self.directory.blocking()));
+        StoreFile { clock, ..self.store }.write(self.directory.blocking())
+    }
+
+    /// Wakes the callers that wait until everything is on the disk.
+    pub(crate) fn tell_flushed(&self) {
+        let (count, done) = &self.flushed;
+        *count.lock() += 1;
+        done.notify_all();
     }
 }

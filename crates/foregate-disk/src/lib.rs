@@ -9,7 +9,7 @@
 //! - **A kill loses the last 100 ms at most.** Nothing is rewritten in place but the file `store`, by a rename. The index points to bytes that were
 //!   written.
 //! - **Purges are floors** that all tiers share ([`Floors`](foregate_cache::Floors)); a journal keeps them. If it is damaged, everything is purged.
-//! - **No error is the client's.** A disk that is slow, full or broken is a miss; one that goes on failing is off for some time.
+//! - **No error is the client's.** A disk that is slow, full or broken is a miss, at the start too; one that goes on failing is off for some time.
 //! - **One process** uses a directory. Contents of another version of the formats are put aside, not removed.
 
 #![forbid(unsafe_code)]
@@ -30,6 +30,7 @@ mod reclaim;
 mod record;
 mod recover;
 mod segment;
+mod start;
 mod stat;
 mod store_file;
 mod sums;

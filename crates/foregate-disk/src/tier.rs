@@ -75,7 +75,8 @@ impl Disk {
     /// another one begins anew.
     ///
     /// # Errors
-    /// A directory does not exist, cannot be written, or is used by another process.
+    /// A directory does not exist, is not for this user, or is used by another process. One on a disk that is full, read-only or broken is no
+    /// error: it is off, and tried again.
     pub fn open(
         directories: Vec<DirectorySettings>,
         floors: &Arc<Floors>,
@@ -304,8 +305,11 @@ async fn note(inner: &Arc<Inner>, purge: &[u8]) -> Result<(), foregate_io::Error
             let mut journal = writing.journal.lock();
             match &mut *journal {
                 // The writer makes a new one with all floors, soon; the next process uses nothing
-                // before that.
-                None => Err(std::io::ErrorKind::ReadOnlyFilesystem.into()),
+                // before that. A journal of the process before may still lie there after a start that failed.
+                None => {
+                    let _ = journal::remove(directory);
+                    Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
+                }
                 Some(open) => open.add(&bytes).inspect_err(|_| {
                     *journal = None;
                     writing.check(journal::remove(directory));

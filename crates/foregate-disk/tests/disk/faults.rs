@@ -190,3 +190,89 @@ fn a_disk_that_hangs_delays_nobody() {
     assert!(fast.load(Ordering::Relaxed) >= 6, "{fast:?} of 10 passed in time");
     assert!(scene.stat().busy >= 6, "{:?}", scene.stat());
 }
+
+/// Calls of a kind fail while it is set.
+struct Fails(Call, rustix::io::Errno, AtomicBool);
+
+impl Faults for Fails {
+    fn fault(&self, call: Call) -> Option<Fault> {
+        let fails = call == self.0 && self.2.load(Ordering::Relaxed);
+        fails.then_some(Fault::Error(self.1.raw_os_error()))
+    }
+}
+
+#[test]
+fn a_disk_that_fails_at_the_start_is_off_until_it_works() {
+    use rustix::io::Errno;
+    let faults = [
+        (Call::Write, Errno::NOSPC),
+        (Call::Create, Errno::ROFS),
+        (Call::Create, Errno::NOSPC),
+        (Call::Rename, Errno::IO),
+        (Call::Sync, Errno::IO),
+    ];
+    for (call, errno) in faults {
+        let folder = tempfile::tempdir().unwrap();
+        let scene = Scene::open(folder.path()).recovered();
+        for number in 0..20 {
+            scene.put(number, 1, 10_000);
+        }
+        scene.close();
+        let fails = Arc::new(Fails(call, errno, AtomicBool::new(true)));
+        let settings = DirectorySettings {
+            faults: Some(Arc::clone(&fails) as Arc<dyn Faults>),
+            retry: Duration::from_millis(20),
+            ..DirectorySettings::new(folder.path(), SIZE)
+        };
+        let scene = Scene::with(vec![settings]).unwrap();
+        assert!(scene.stat().off && scene.stat().errors > 0, "{call:?} {:?}", scene.stat());
+        let (key, text) = scene.key(1);
+        assert!(matches!(wait(scene.disk.get(key, &text, &HeaderList::new())), DiskLookup::Unavailable));
+        assert!(!scene.put(50, 1, 100) && scene.disk.fill(key).is_none());
+        scene.flush();
+        wait(async {
+            let purge = Purge::Tag(Tag::new(b"t3", &scene.secret()));
+            assert!(scene.disk.purge(&purge, Strength::Hard).await.is_err(), "{call:?}: nothing was written");
+        });
+        assert!(
+            Scene::with(vec![DirectorySettings::new(folder.path(), SIZE)]).is_err(),
+            "the folder is locked all the same"
+        );
+        fails.2.store(false, Ordering::Relaxed);
+        let start = Instant::now();
+        while scene.stat().off {
+            assert!(start.elapsed() < Duration::from_secs(30), "{call:?}: it stays off");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let scene = scene.recovered();
+        for number in 0..20 {
+            let expected = (number % 10 != 3).then_some((1, 10_000));
+            assert_eq!(scene.get(number, None), expected, "{call:?} {errno:?}: {number}");
+        }
+        assert!(scene.put(50, 1, 100));
+        scene.close();
+        // The purge has reached the journal.
+        let scene = Scene::open(folder.path()).recovered();
+        assert_eq!((scene.get(3, None), scene.get(50, None)), (None, Some((1, 100))), "{call:?}");
+        scene.close();
+    }
+}
+
+#[test]
+fn a_purge_on_a_disk_that_is_off_since_the_start_survives_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let scene = Scene::open(folder.path()).recovered();
+    scene.put(3, 1, 10_000);
+    scene.close();
+    let fails = Fails(Call::Write, rustix::io::Errno::NOSPC, AtomicBool::new(true));
+    let settings =
+        DirectorySettings { faults: Some(Arc::new(fails)), ..DirectorySettings::new(folder.path(), SIZE) };
+    let scene = Scene::with(vec![settings]).unwrap();
+    wait(async {
+        let _ = scene.disk.purge(&Purge::Tag(Tag::new(b"t3", &scene.secret())), Strength::Hard).await;
+    });
+    scene.close();
+    let scene = Scene::open(folder.path()).recovered();
+    assert_eq!(scene.get(3, None), None);
+    scene.close();
+}
