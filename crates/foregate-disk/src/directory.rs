@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use foregate_cache::{CacheTime, Floors, Purge, Secret, Strength};
-use foregate_io::{Directory, Faults, Limits, RawFile};
+use foregate_io::{BlockingDirectory, Directory, Faults, Limits, RawFile};
 use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::health::Health;
@@ -18,12 +18,12 @@ use crate::inner::Inner;
 use crate::journal::{Journal, JournalState};
 use crate::lowest::Lowest;
 use crate::queue::{Queue, Work};
-use crate::recover::recover;
+use crate::recover::{self, recover};
 use crate::segment::Slots;
 use crate::start::{self, FolderLock, Start, is_of_disk};
 use crate::stat::{Counters, Stat, add, get};
 use crate::store_file::{Checkpoint, StoreFile, StoreFileState};
-use crate::writer::{Writer, first_number};
+use crate::writer::{EPOCH_SHIFT, Writer, first_number};
 
 /// The least that a directory keeps, bytes.
 pub const LEAST: u64 = 16 << 20;
@@ -180,7 +180,7 @@ impl Locked {
         let clock = Checkpoint::now(common.started.1);
         let store = match kept {
             Some(store) => StoreFile { epoch: store.epoch.wrapping_add(1), clock, ..store },
-            None => StoreFile { epoch: 1, id: common.id, secret: common.secret, clock },
+            None => StoreFile { epoch: new_epoch(blocking), id: common.id, secret: common.secret, clock },
         };
         let restore = || match Journal::restore(blocking, &store.id, &common.floors) {
             Err(error) if is_of_disk(&error) => Ok(JournalState::Damaged),
@@ -244,6 +244,17 @@ pub(crate) struct Common {
     pub(crate) id: [u8; 16],
     pub(crate) floors: Arc<Floors>,
     pub(crate) started: (Instant, CacheTime),
+}
+
+/// The epoch of a store that begins in a folder which may have files of an earlier one: beyond theirs, so that no name is used twice and the
+/// recovery finds them all, and removes them.
+fn new_epoch(directory: &BlockingDirectory) -> u32 {
+    let highest = match recover::highest_number(directory) {
+        Ok(highest) => u32::try_from(highest >> EPOCH_SHIFT).unwrap_or(0),
+        // Seconds since 1970 are beyond any number of starts.
+        Err(_) => u32::try_from(Checkpoint::now(CacheTime(0)).wall).unwrap_or(0),
+    };
+    highest.saturating_add(1)
 }
 
 /// A directory at work. Dropped, it writes the rest and ends.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use foregate_io::BlockingDirectory;
 use parking_lot::Mutex;
 
 use crate::big::{self, open_blocking};
@@ -15,7 +16,7 @@ use crate::inner::Inner;
 use crate::place::Place;
 use crate::segment::{self, ContentsEntry, Log, Segment};
 use crate::stat::{add, get};
-use crate::writer::{BigFile, Container, Writer};
+use crate::writer::{BigFile, Container, Writer, first_number};
 
 /// Threads that read segments.
 const THREADS: usize = 4;
@@ -64,6 +65,21 @@ pub(crate) fn recover(inner: &Arc<Inner>) {
     inner.recovering.store(false, Ordering::Relaxed);
     inner.raise(writer);
     writer.make_room(inner, 0);
+}
+
+/// The highest number in a name of a segment or file, 0 if there is none. Numbers that no process gives do not count.
+pub(crate) fn highest_number(directory: &BlockingDirectory) -> io::Result<u64> {
+    let list = |folder: &Path| match directory.list(folder, MOST) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        listed => listed,
+    };
+    let mut names = list(Path::new(segment::FOLDER))?;
+    for folder in list(Path::new(big::FOLDER))?.iter().filter(|folder| big::is_folder(&folder.name)) {
+        names.extend(list(&Path::new(big::FOLDER).join(&folder.name))?);
+    }
+    let last = first_number(u32::MAX);
+    let numbers = names.iter().filter_map(|entry| segment::number_of(&entry.name));
+    Ok(numbers.filter(|&number| number < last).max().unwrap_or(0))
 }
 
 /// The numbers of the segments of earlier processes. Files with other names stay.

@@ -381,7 +381,10 @@ impl Writer {
     }
 }
 
+/// The bits of a number below its epoch.
+pub(crate) const EPOCH_SHIFT: u32 = 24;
+
 /// The first number of segments and files of a process.
 pub(crate) fn first_number(epoch: u32) -> u64 {
-    u64::from(epoch) << 24
+    u64::from(epoch) << EPOCH_SHIFT
 }

@@ -217,3 +217,59 @@ fn lookups_are_answered_while_others_write() {
     let _ = Arc::clone(&scene.floors);
     scene.close();
 }
+
+/// Names and lengths of all files in a folder and below.
+fn files(folder: &std::path::Path) -> Vec<(String, u64)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(files(&entry.path()));
+        } else {
+            found.push((entry.file_name().to_string_lossy().into_owned(), entry.metadata().unwrap().len()));
+        }
+    }
+    found
+}
+
+#[test]
+fn a_damaged_store_file_leaves_no_old_files_behind() {
+    let damage: [fn(&std::path::Path); 3] = [
+        |store| std::fs::write(store, "").unwrap(),
+        |store| std::fs::remove_file(store).unwrap(),
+        |store| {
+            let mut bytes = std::fs::read(store).unwrap();
+            bytes[8] ^= 1;
+            std::fs::write(store, bytes).unwrap();
+        },
+    ];
+    for damage in damage {
+        let folder = tempfile::tempdir().unwrap();
+        // Several starts, so that the old numbers are beyond those of a first process.
+        for version in 1..=3 {
+            let scene = Scene::open(folder.path()).recovered();
+            for number in 0..20 {
+                scene.put(number, version, 10_000);
+            }
+            assert!(scene.fill(100 + version, version, 1_500_000));
+            scene.close();
+        }
+        damage(&folder.path().join("store"));
+        let scene = Scene::open(folder.path()).recovered();
+        assert_eq!((scene.get(1, None), scene.get(101, None)), (None, None));
+        let stat = scene.stat();
+        assert!(stat.foreign >= 4 && stat.bytes < 1000 && stat.errors == 0, "{stat:?}");
+        let rest: u64 = files(folder.path()).iter().map(|(_, length)| length).sum();
+        assert!(rest < 10_000, "{:?}", files(folder.path()));
+        for number in 0..20 {
+            assert!(scene.put(number, 9, 10_000));
+        }
+        assert!(scene.fill(101, 9, 1_500_000));
+        scene.flush();
+        assert_eq!((scene.get(1, None), scene.get(101, None)), (Some((9, 10_000)), Some((9, 1_500_000))));
+        assert_eq!(scene.stat().errors, 0, "{:?}", scene.stat());
+        scene.close();
+        let scene = Scene::open(folder.path()).recovered();
+        assert_eq!(scene.get(1, None), Some((9, 10_000)));
+        scene.close();
+    }
+}
