@@ -174,6 +174,8 @@ def figure(work, counts):
         return counts["total_kib"] / KIB / work.workers
     if work.kind == "opened":
         return counts["origin"]["accepted"]
+    if work.kind == "renewed":
+        return 1000 * counts["origin"]["accepted"] / counts["requests"]
     return 100 * counts["origin"]["accepted"] / counts["requests"]
 
 

@@ -173,6 +173,15 @@ WORKS = [
         rounds_limit=3,
     ),
     Work(
+        "reuse-thinking", "origin connections for 1,000 requests: 64 clients think, origin closes idle ones", "renewed",
+        {"work": "thinking", "connections": 64, "answer": KIB, "requests": 12_800, "think-ms": 90},
+        (Target(6.0),),
+        workers=8,
+        rounds_limit=3,
+        origin_idle_ms=250,
+        origin_delay_ms=10,
+    ),
+    Work(
         "modules-none", "1 KiB answers to the requests of modules-rules, by a route without modules", "request",
         {"work": "kept", "connections": 32},
         exchanges="none",
@@ -233,5 +242,6 @@ UNITS = {
     "memory": "KiB/connection",
     "opened": "connections",
     "missed": "% of requests",
+    "renewed": "connections per 1,000",
     "worker-memory": "MiB/worker",
 }

@@ -116,7 +116,8 @@ class Figures(unittest.TestCase):
             "cpu_s": 2.0, "requests": 1000, "bytes": 4 << 30, "memory_kib": {"pss": 3.5},
             "origin": {"accepted": 5}, "total_kib": 8192,
         }
-        wanted = {"request": 2000.0, "gib": 0.5, "memory": 3.5, "opened": 5, "missed": 0.5, "worker-memory": 8.0}
+        wanted = {"request": 2000.0, "gib": 0.5, "memory": 3.5, "opened": 5, "missed": 0.5, "renewed": 5.0,
+                  "worker-memory": 8.0}
         self.assertEqual(set(wanted), set(UNITS))
         for work in WORKS:
             share = work.workers if work.kind == "worker-memory" else 1

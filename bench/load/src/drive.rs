@@ -1,6 +1,6 @@
 //! The event loop that drives all client connections from one thread.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -215,6 +215,37 @@ impl Driver {
             if interval.is_zero() {
                 self.drain()?;
             }
+        }
+        self.drain()
+    }
+
+    /// Has each client send a request, wait for the answer and think for as long as planned, until so many were sent. Clients begin at times
+    /// that are spread over the first think time.
+    pub fn thinking(&mut self, requests: u64, think: Duration) -> Result<(), String> {
+        let mut random = Random::new();
+        let (start, parts) = (Instant::now(), 1_000_000);
+        let mut due: BTreeSet<(Instant, usize)> = (0..self.clients.len())
+            .map(|index| (start + think * random.below(parts) as u32 / parts as u32, index))
+            .collect();
+        let (mut asking, mut sent) = (vec![false; self.clients.len()], 0);
+        while sent < requests {
+            let now = Instant::now();
+            for index in 0..self.clients.len() {
+                if asking[index] && self.clients[index].waiting.is_none() {
+                    asking[index] = false;
+                    due.insert((now + think, index));
+                }
+            }
+            while sent < requests
+                && let Some(&(at, index)) = due.first()
+                && at <= now
+            {
+                due.pop_first();
+                asking[index] = true;
+                self.go(index);
+                sent += 1;
+            }
+            self.step(due.first().map_or(now + think, |(at, _)| *at))?;
         }
         self.drain()
     }

@@ -2,7 +2,7 @@
 //!
 //! - `bench-load origin LISTEN CONTROL [--idle-ms N] [--delay-ms N] [--page FILE]`
 //! - `bench-load certificate FOLDER` writes `site.pem`, `site.key` and `both.pem`
-//! - `bench-load load TARGET --work kept|once|idle|bursts [options]`, see [`usage`]
+//! - `bench-load load TARGET --work kept|once|idle|bursts|thinking [options]`, see [`usage`]
 //! - `bench-load paced TARGET --exchanges FILE --rate N [options]` sends so many a second, whatever answers take
 //!
 //! The counts come out as one line of JSON.
@@ -34,10 +34,10 @@ use tally::Tally;
 fn usage() -> &'static str {
     "usage: bench-load origin LISTEN CONTROL [--idle-ms N] [--delay-ms N] [--page FILE]
        bench-load certificate FOLDER
-       bench-load load TARGET --work kept|once|idle|bursts [--connections N] [--streams N]
+       bench-load load TARGET --work kept|once|idle|bursts|thinking [--connections N] [--streams N]
                   [--answer BYTES] [--upload BYTES] [--tls CERTIFICATE] [--resume 1]
                   [--sources N] [--hosts N] [--pages N] [--warm-ms N] [--run-ms N] [--requests N]
-                  [--burst N] [--interval-ms N] [--pids N,N,...] [--exchanges FILE]
+                  [--burst N] [--interval-ms N] [--think-ms N] [--pids N,N,...] [--exchanges FILE]
        bench-load paced TARGET --exchanges FILE --rate N [--connections N] [--run-ms N]"
 }
 
@@ -139,6 +139,7 @@ fn run_load(target: &str, options: &[&str]) -> Result<(), Box<dyn Error>> {
         "run-ms",
         "requests",
         "interval-ms",
+        "think-ms",
         "burst",
         "pids",
         "exchanges",
@@ -148,7 +149,7 @@ fn run_load(target: &str, options: &[&str]) -> Result<(), Box<dyn Error>> {
     let usage = match work.as_str() {
         "kept" => Use::Kept,
         "once" => Use::Once,
-        "idle" | "bursts" => Use::Told,
+        "idle" | "bursts" | "thinking" => Use::Told,
         other => return Err(format!("{other:?} is no work\n{}", usage()).into()),
     };
     let resume = options.get::<u8>("resume")?.is_some_and(|resume| resume != 0);
@@ -179,6 +180,10 @@ fn run_load(target: &str, options: &[&str]) -> Result<(), Box<dyn Error>> {
     let mut measured = measure(&mut driver, &pids, |driver| {
         if usage == Use::Told {
             let requests = options.get("requests")?.unwrap_or(10_000);
+            if work == "thinking" {
+                driver.thinking(requests, options.milliseconds("think-ms", 90)?)?;
+                return Ok(());
+            }
             driver.bursts(requests, options.get("burst")?, options.milliseconds("interval-ms", 0)?)?;
         } else {
             driver.closed_loop(options.milliseconds("run-ms", 1500)?)?;

@@ -266,6 +266,7 @@ pub fn own_metrics(proxy: &Proxy, format: ExpositionFormat) -> String {
         .with_folders(&config.folders)
         .with_bodies(&proxy.filter_memory, &proxy.spools)
         .with_cache(proxy.cache.figures())
+        .with_request_gates(config.gate_loads())
         .render(format)
 }
 

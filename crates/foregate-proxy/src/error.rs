@@ -199,6 +199,15 @@ pub enum Error {
     /// Peers make the process hold so much that new requests are refused.
     #[error("no memory for the request")]
     Memory,
+    /// As many requests are in flight as may be, and as many wait.
+    #[error("too many requests are in flight, and the queue is full")]
+    QueueFull,
+    /// The request had no turn in time.
+    #[error("the request has waited too long for its turn")]
+    QueueTimeout,
+    /// The client has as many requests in flight as it may.
+    #[error("too many requests of this client are in flight")]
+    ClientRequests,
     /// Starts of bodies hold as much in files as they may.
     #[error("no room for the body in temporary files")]
     FilterFiles,
@@ -338,6 +347,9 @@ impl Error {
             Self::StepQueue(step) => Row::new(Internal, "step_queue", 503, Never).step(step),
             Self::Filter(step) => Row::new(Internal, "filter", 500, Never).step(step),
             Self::FilterMemory => Row::new(Internal, "filter_memory", 503, Never),
+            Self::QueueFull => Row::new(Internal, "queue_full", 503, Never),
+            Self::QueueTimeout => Row::new(Internal, "queue_timeout", 503, Never),
+            Self::ClientRequests => Row::new(Downstream, "client_requests", 503, Never),
             Self::Memory => Row::new(Internal, "memory", 503, Never),
             Self::FilterFiles => Row::new(Internal, "filter_files", 503, Never),
             Self::TemporaryFile => Row::new(Internal, "temporary_file", 503, Never),

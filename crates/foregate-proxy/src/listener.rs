@@ -9,12 +9,12 @@ use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, SockRef, Type};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use crate::connection::{self, AcceptedConnection, ActiveConnection};
 use crate::handover::Passed;
@@ -238,6 +238,7 @@ pub async fn run(
     let runtime = tokio::runtime::Handle::current().metrics();
     let mut accepted_in_a_row = 0;
     let notices = Notices::default();
+    let held = Arc::<HeldConnections>::default();
     loop {
         let most = most(&proxy);
         let count = proxy.registry.count();
@@ -245,6 +246,13 @@ pub async fn run(
             tokio::select! {
                 // Where descriptors are scarce, one connection less than there are now is room.
                 () = proxy.registry.room(most.min(count), PAUSE) => continue,
+                _ = stop.wait_for(|stop| *stop) => break,
+            }
+        }
+        let own_most = settings.borrow().connections.unwrap_or(usize::MAX);
+        if held.count() >= own_most {
+            tokio::select! {
+                () = held.room() => continue,
                 _ = stop.wait_for(|stop| *stop) => break,
             }
         }
@@ -283,7 +291,8 @@ pub async fn run(
             Ok(None) => accepts = *accepting.borrow_and_update(),
             Ok(Some((socket, remote))) => {
                 let Some(place) = place(&proxy, &mut stop).await else { break };
-                spawn(&proxy, &settings, id, place, Arrival { socket, remote, local }, &stop);
+                let of_listener = HeldConnections::hold(&held);
+                spawn(&proxy, &settings, id, place, Arrival { socket, remote, local, of_listener }, &stop);
             }
             Err(error) if is_about_one_connection(&error) => {}
             // Others than connections use more than was left to them.
@@ -299,7 +308,8 @@ pub async fn run(
     while let Ok(Passed { socket, remote, .. }) = arrivals.try_recv()
         && let Some(place) = proxy.registry.place(most(&proxy))
     {
-        spawn(&proxy, &settings, id, place, Arrival { socket, remote, local }, &stop);
+        let of_listener = HeldConnections::hold(&held);
+        spawn(&proxy, &settings, id, place, Arrival { socket, remote, local, of_listener }, &stop);
     }
     if !proxy.handover.accepts() {
         // Another process has the queue.
@@ -310,7 +320,42 @@ pub async fn run(
     while let Some(place) = proxy.registry.place(most(&proxy))
         && let Some((socket, remote)) = listener.accept_waiting()
     {
-        spawn(&proxy, &settings, id, place, Arrival { socket, remote, local }, &stop);
+        let of_listener = HeldConnections::hold(&held);
+        spawn(&proxy, &settings, id, place, Arrival { socket, remote, local, of_listener }, &stop);
+    }
+}
+
+/// The connections of one listener.
+#[derive(Debug, Default)]
+struct HeldConnections {
+    count: AtomicUsize,
+    freed: Notify,
+}
+
+/// Counts a connection among those of its listener.
+#[derive(Debug)]
+struct ListenerPlace(Arc<HeldConnections>);
+
+impl HeldConnections {
+    fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    fn hold(held: &Arc<Self>) -> ListenerPlace {
+        held.count.fetch_add(1, Ordering::Relaxed);
+        ListenerPlace(Arc::clone(held))
+    }
+
+    /// Waits until a connection has ended, or for a moment: a reload may allow more of them.
+    async fn room(&self) {
+        let _ = tokio::time::timeout(PAUSE, self.freed.notified()).await;
+    }
+}
+
+impl Drop for ListenerPlace {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::Relaxed);
+        self.0.freed.notify_one();
     }
 }
 
@@ -358,6 +403,7 @@ struct Arrival {
     remote: Option<SocketAddr>,
     /// Our address, where it is the same for all connections of the listener.
     local: Option<SocketAddr>,
+    of_listener: ListenerPlace,
 }
 
 fn spawn(
@@ -365,7 +411,7 @@ fn spawn(
     settings: &watch::Receiver<Arc<Listen>>,
     id: usize,
     place: ConnectionPlace,
-    Arrival { socket, remote, local }: Arrival,
+    Arrival { socket, remote, local, of_listener }: Arrival,
     stop: &watch::Receiver<bool>,
 ) {
     proxy.metrics.connections_accepted.inc();
@@ -398,6 +444,10 @@ fn spawn(
         active: ActiveConnection::new(&proxy.metrics),
     };
     let task = connection::serve(Arc::clone(proxy), listen, accepted);
+    let task = async move {
+        let _of_listener = of_listener;
+        task.await;
+    };
     let task = tokio::spawn(Watched::new(task, Arc::clone(&proxy.metrics)));
     served_by.is(task.abort_handle());
 }

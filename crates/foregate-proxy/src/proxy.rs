@@ -1,5 +1,6 @@
 //! The state that all connections of the process share.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -18,17 +19,19 @@ use crate::counters::steps::StepCounters;
 use crate::fetches::Fetches;
 use crate::folders::Folder;
 use crate::handover::Handover;
+use crate::limits::account::Ledger;
 use crate::limits::budget::Budget;
 use crate::limits::clients::Registry;
+use crate::limits::gates::{GateLoad, RequestGate, RequestGates};
 use crate::limits::pressure;
 use crate::limits::spool::Spools;
 use crate::loops::UnderWay;
 use crate::offload::Offload;
-use crate::settings::{Limits, Listen, ListenAddress, LogTarget, Timeouts};
+use crate::settings::{Limits, Listen, ListenAddress, LogTarget, RequestLimit, Timeouts};
 use crate::telemetry::access_log::{AccessLog, AccessLogs};
 use crate::telemetry::log_file::{LogFile, LogFiles};
 use crate::tls::{Acceptor, CertificateStore, SiteHosts, TlsError};
-use crate::upstream::{Pools, Upstream, Upstreams};
+use crate::upstream::{GateKey, Pools, Upstream, Upstreams};
 
 /// The part of the configuration that connections keep from their start. They outlive many reloads,
 /// and must not hold the rest of a configuration: 100,000 sites.
@@ -60,6 +63,8 @@ pub struct Config {
     pub head_limits: HeadLimits,
     /// In the order of the file: there are few, and requests over TLS look here.
     acceptors: Arc<[(ListenAddress, Acceptor)]>,
+    /// Bounds on requests in flight, where there are any.
+    request_gates: Option<Arc<ConfiguredGates>>,
     /// The access logs; none before they are opened.
     access_logs: AccessLogs,
     /// The log files of modules, in the order of the settings; none before they are opened.
@@ -102,6 +107,7 @@ impl Config {
             }
         }
         let pools = Arc::clone(upstreams.pools());
+        let request_gates = ConfiguredGates::new(&settings, upstreams.gates());
         let upstreams = upstreams.build(&settings.upstreams, head_limits, old)?;
         let terms = ConnectionTerms { limits: settings.limits.clone(), timeouts: settings.timeouts.clone() };
         Ok(Self {
@@ -113,9 +119,47 @@ impl Config {
             pools,
             head_limits,
             acceptors: acceptors.into(),
+            request_gates,
             access_logs: AccessLogs::default(),
             logs: Vec::new(),
         })
+    }
+
+    /// Whether there is a bound on requests in flight.
+    pub fn limits_requests(&self) -> bool {
+        self.request_gates.is_some()
+    }
+
+    /// The bound on the requests of a listener's clients.
+    pub fn listener_gate(&self, address: &ListenAddress) -> Option<&Arc<RequestGate>> {
+        Some(&self.request_gates.as_ref()?.listeners.get(address)?.0)
+    }
+
+    /// The bound on the requests of a site, by its name.
+    pub fn site_gate(&self, name: &str) -> Option<&Arc<RequestGate>> {
+        Some(&self.request_gates.as_ref()?.sites.get(name)?.0)
+    }
+
+    /// The numbers of the bounds on requests in flight, in the order of scope and name. Beyond some: the others are left out.
+    pub fn gate_loads(&self) -> Vec<GateLoad> {
+        /// As many as there are labels of sites.
+        const MOST: usize = 1000;
+        let Some(gates) = &self.request_gates else { return Vec::new() };
+        let listeners =
+            gates.listeners.iter().map(|(address, (gate, _))| gate.load("listener", address.to_string()));
+        let sites = gates.sites.iter().map(|(name, (gate, _))| gate.load("site", name.to_string()));
+        let upstreams =
+            gates.upstreams.iter().map(|(name, (gate, _))| gate.load("upstream", name.to_string()));
+        let mut loads: Vec<_> = listeners.chain(sites.take(MOST)).chain(upstreams.take(MOST)).collect();
+        loads.sort_by(|a, b| (a.scope, &a.name).cmp(&(b.scope, &b.name)));
+        loads
+    }
+
+    /// Has the bounds on requests in flight be those of this configuration.
+    fn set_gates(&self) {
+        let Some(gates) = &self.request_gates else { return };
+        let all = gates.listeners.values().chain(gates.sites.values()).chain(gates.upstreams.values());
+        all.for_each(|(gate, limit)| gate.set(*limit));
     }
 
     /// Waits a moment for the first lookups of services, and uses the servers that they have.
@@ -183,6 +227,42 @@ impl Config {
     }
 }
 
+/// The gates of a configuration, each with its bound there.
+#[derive(Debug, Default)]
+struct ConfiguredGates {
+    listeners: HashMap<ListenAddress, (Arc<RequestGate>, RequestLimit)>,
+    sites: HashMap<Arc<str>, (Arc<RequestGate>, RequestLimit)>,
+    upstreams: HashMap<Arc<str>, (Arc<RequestGate>, RequestLimit)>,
+}
+
+impl ConfiguredGates {
+    /// `None` where requests in flight have no bound.
+    fn new(settings: &Settings, known: &RequestGates<GateKey>) -> Option<Arc<Self>> {
+        known.forget_unused();
+        let mut gates = Self::default();
+        for listen in &settings.listeners {
+            if let Some(limit) = listen.requests {
+                let gate = known.get(GateKey::Listener(listen.address.clone()), limit);
+                gates.listeners.insert(listen.address.clone(), (gate, limit));
+            }
+        }
+        for site in settings.sites.sites() {
+            if let Some(limit) = site.options.requests {
+                let gate = known.get(GateKey::Site(Arc::clone(&site.name)), limit);
+                gates.sites.insert(Arc::clone(&site.name), (gate, limit));
+            }
+        }
+        for upstream in &settings.upstreams {
+            if let Some(limit) = upstream.requests {
+                let gate = known.get(GateKey::Upstream(Arc::clone(&upstream.name)), limit);
+                gates.upstreams.insert(Arc::clone(&upstream.name), (gate, limit));
+            }
+        }
+        let is_empty = gates.listeners.is_empty() && gates.sites.is_empty() && gates.upstreams.is_empty();
+        (!is_empty || settings.limits.requests_per_client.is_some()).then(|| Arc::new(gates))
+    }
+}
+
 /// Gives sites their counters. Nobody else has the settings of a configuration that is not at work
 /// yet.
 fn count_sites(config: &mut Config, metrics: &Metrics) {
@@ -221,6 +301,8 @@ pub struct Proxy {
     pub filter_memory: Arc<Budget>,
     /// The growth of upload windows over HTTP/2.
     pub upload_windows: Arc<Budget>,
+    /// Requests in flight of each client, where these are bounded.
+    pub client_requests: Arc<Ledger>,
     /// Starts of bodies in files.
     pub spools: Arc<Spools>,
     /// Requests that steps have asked for.
@@ -263,6 +345,7 @@ impl Proxy {
             steps,
             filter_memory,
             upload_windows: Arc::new(Budget::reserved(config.settings.memory() / UPLOAD_WINDOWS)),
+            client_requests: Arc::default(),
             spools,
             offload,
             fetches: Fetches::default(),
@@ -331,6 +414,7 @@ impl Proxy {
         self.spools.budget.set_limit(limits.filter_files, limits.filter_per_client);
         let windows = config.settings.memory() / UPLOAD_WINDOWS;
         self.upload_windows.set_limit(windows, limits.filter_per_client);
+        config.set_gates();
         self.config.store(Arc::new(config));
     }
 

@@ -34,7 +34,7 @@ pub use self::cache::{CacheDisk, CacheSettings, CacheStore, RouteCache};
 pub use self::compare::{Compare, CompareRules, CompareSamples};
 pub use self::conditions::{Entrance, OriginTimes, RouteConditions, RouteTimeouts};
 pub use self::fallback::{Fallback, FallbackReason, PassedNames, SHARE_WHOLE, share_bucket};
-pub use self::retry::{Elsewhere, NewPath, Retry, RetryOn};
+pub use self::retry::{Elsewhere, NewPath, Retry, RetryOn, RouteRetry};
 pub use self::servers::{Eject, HealthCheck, HttpProbe, Probe, ServerSettings, Statuses, Sticky};
 
 const KIB: usize = 1024;
@@ -69,6 +69,10 @@ pub struct Listen {
     /// Go on answering clients over HTTP/1 that have ended their side of the connection. Default:
     /// yes.
     pub half_close: bool,
+    /// Connections of its clients. Beyond: accepting pauses on this listener. Default (`None`): no limit of its own.
+    pub connections: Option<usize>,
+    /// Requests in flight of its clients. Default: no limit.
+    pub requests: Option<RequestLimit>,
     /// Set for the two sockets of `:PORT`; the one of IPv6 may be missing. Default: false.
     pub of_all_addresses: bool,
 }
@@ -84,6 +88,8 @@ impl Listen {
             tls: None,
             http2: true,
             half_close: true,
+            connections: None,
+            requests: None,
             of_all_addresses: false,
         }
     }
@@ -96,6 +102,19 @@ impl fmt::Display for ListenAddress {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
+}
+
+/// A bound on requests in flight that go to upstreams, and the queue of those beyond it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestLimit {
+    /// Requests in flight. Beyond: the queue.
+    pub requests: usize,
+    /// Requests that wait. Beyond: 503. Default: none.
+    pub queue: usize,
+    /// How long each waits. Beyond: 503. Default: 5 s.
+    pub timeout: Duration,
+    /// The bound follows the latency of the upstream, from this least one up to `requests`. Default (`None`): it is `requests`.
+    pub adaptive_from: Option<usize>,
 }
 
 /// TLS of one listener.
@@ -179,6 +198,8 @@ pub struct Limits {
     pub connections: Option<usize>,
     /// Connections from one client address. Beyond: closed at once. Default: 1,024.
     pub connections_per_client: usize,
+    /// Requests in flight to upstreams of one client address. Beyond: 503. Default (`None`): no limit.
+    pub requests_per_client: Option<usize>,
     /// Bytes of a request's body that are read and dropped after an early response. Beyond: close.
     /// Default: 64 KiB.
     pub early_response_drain: usize,
@@ -240,6 +261,7 @@ impl Default for Limits {
             requests_per_connection: 10_000,
             connections: None,
             connections_per_client: 1024,
+            requests_per_client: None,
             early_response_drain: 64 * KIB,
             client_hello: 64 * KIB,
             h2_streams: 100,
@@ -323,6 +345,8 @@ pub struct UpstreamSettings {
     /// The nameservers that are asked for the names of its servers, in this order. Default
     /// (`None`): the system's, behind its hosts file.
     pub resolver: Option<Arc<[SocketAddr]>>,
+    /// Requests in flight to its servers. Default: no limit.
+    pub requests: Option<RequestLimit>,
     /// How requests are spread over its servers. Default: in turns.
     pub balance: Balance,
     /// Sessions. Default: none.
@@ -379,6 +403,7 @@ impl UpstreamSettings {
             name: name.into(),
             servers,
             resolver: None,
+            requests: None,
             balance: Balance::RoundRobin,
             sticky: None,
             health: None,
@@ -457,6 +482,8 @@ pub struct SiteOptions {
     /// Forward paths that belong to another route in the eyes of a server that reads `%2F`, `%5C`
     /// or `;` otherwise than we do. Default: they are refused.
     pub forward_ambiguous: bool,
+    /// Requests in flight of this site. Default: no limit.
+    pub requests: Option<RequestLimit>,
     /// Certificates and policy of this site; `None`: the listener's.
     pub tls: Option<SiteTls>,
     /// The listeners on which the site is there. Default (empty): on all of them.
@@ -530,6 +557,8 @@ pub struct Route {
     pub strip_prefix: Option<Arc<str>>,
     /// Receives whole request bodies first, in place of the upstream's setting; `Some(None)`: off.
     pub buffer_requests: Option<Option<u64>>,
+    /// Rules for further attempts, in the place of the upstream's. Default: none.
+    pub retry: RouteRetry,
     /// Time limits in the place of the upstream's.
     pub timeouts: RouteTimeouts,
     /// The steps of modules that run on its requests. Default: none.
@@ -566,6 +595,7 @@ impl Route {
             conditions: None,
             strip_prefix: None,
             buffer_requests: None,
+            retry: RouteRetry::default(),
             timeouts: RouteTimeouts::default(),
             plan: RoutePlan::default(),
             cache: RouteCache::default(),

@@ -151,6 +151,8 @@ answer    proxy \"app\"
 servers   127.0.0.1:3000, unix:app.sock weight=2
 choice    in turns, by weight
           3 failures in a row take a server out
+retry     1 further attempts where no response has begun and repeating is safe
+          at most 20 % of the requests, or 3 at a time
 ";
     assert_eq!(stdout(&output), expected);
     assert_eq!(json(&unix)["upstream"], "app");

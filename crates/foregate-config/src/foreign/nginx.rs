@@ -37,7 +37,9 @@ const UPSTREAM_TIMEOUTS: Instead =
 const UPSTREAM_TLS: Instead =
     Write("write `tls { ... }` in the `upstream`: `server-name`, `ca`, `verify`, `certificate`");
 const LIMIT_REQ: Instead = Write("write `rate-limit NUMBER per=\"1s\"`, which needs no zone");
-const LIMIT_CONN: Instead = Write("write `limits { connections-per-client NUMBER }` at the top of the file");
+const LIMIT_CONN: Instead = Write(
+    "write `limits { connections-per-client NUMBER }` or `limits { requests-per-client NUMBER }` at the top of the file, or `requests NUMBER` in a `site`",
+);
 const COMPRESS: Instead = Write("write `compress`; codings, types and the least size stand in its block");
 const BUFFERS: Instead =
     LeaveOut("bodies pass as they come, in buffers of bounded size; `limits { memory }` bounds them all");

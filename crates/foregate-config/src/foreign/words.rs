@@ -70,7 +70,8 @@ const REDIRECT: Instead = Write("write `redirect \"/old/**\" to=\"/new\"`");
 const RESPOND: Instead = Write("write `respond STATUS \"TEXT\"` in a `route`, or in a `rule`");
 const LIMIT: Instead = Write("write `rate-limit NUMBER per=\"1s\"`");
 const CONNECTIONS: Instead = Write(
-    "write `limits { connections NUMBER }` or `limits { connections-per-client NUMBER }` at the top of the file",
+    "write `limits { connections NUMBER }` or `limits { connections-per-client NUMBER }` at the top of the file, or `requests NUMBER` in a \
+     `listen`, a `site` or an `upstream`",
 );
 const ACCESS: Instead = Write("write `access { allow \"10.0.0.0/8\" }`");
 const AUTH: Instead = Write("write `basic-auth { user \"NAME\" \"HASH\" }`");
@@ -272,8 +273,16 @@ pub(super) const WITHIN: &[(&str, &str, Instead)] = &[
         Write("write `timeouts { keep-alive \"55s\" }` in the `upstream`"),
     ),
     ("upstream", "keepalive-requests keepalive-time", Write("write `connection-age \"1h\"`")),
-    ("upstream", "max-connections max-conns maxconn", Write("write `max-connections=` behind a `server`")),
-    ("upstream", "queue", Missing("requests beyond `max-requests` of all servers get 503")),
+    (
+        "upstream",
+        "max-connections max-conns maxconn",
+        Write("write `max-connections=` behind a `server`, or `requests NUMBER` in the `upstream`"),
+    ),
+    (
+        "upstream",
+        "max-requests max-pending-requests max-inflight inflight",
+        Write("write `requests NUMBER`, and `queue NUMBER timeout=\"5s\"` for those beyond"),
+    ),
     ("upstream", "max-fails fail-timeout", CHECKS),
     ("upstream", "slow-start", Write("write `slow-start=\"30s\"` behind a `server`")),
     (

@@ -18,11 +18,12 @@ use tokio::sync::mpsc;
 
 use super::Cache;
 use crate::error::Error;
+use crate::limits::account::Account;
 use crate::limits::clients::Holdings;
 use crate::limits::pressure::Charge;
 use crate::link::{Link, Received};
 use crate::message::request::Request;
-use crate::settings::{self, OriginTimes};
+use crate::settings::{self, OriginTimes, RouteRetry};
 use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::upstream::{Addresses, Answer, Ask, Asker, OpeningTerms, Origin, Upstream};
@@ -65,6 +66,12 @@ pub struct Fill {
     pub behalf: Option<IpAddr>,
     /// The account of the client, on which connections are made.
     pub client: Option<Arc<Holdings>>,
+    /// The client whose turn it is where the upstream bounds its requests.
+    pub account: Account,
+    /// The route's rules for further attempts, in the place of the upstream's.
+    pub retry: RouteRetry,
+    /// The upstreams to which rules may send further attempts.
+    pub others: Vec<Arc<Upstream>>,
 }
 
 /// The parts of a response for the client that has caused the fetch, beside its followers.
@@ -73,11 +80,22 @@ pub enum Handed {
     /// The head of an interim response.
     Interim(Box<ResponseHead>),
     /// A response that is not stored, with its body.
-    Origin(Box<ResponseHead>, Origin, BodyLength, Option<foregate_cache::NotStored>),
+    Origin(Box<ResponseHead>, OriginAnswer, Option<foregate_cache::NotStored>),
     /// The head of a response that is stored but is not for others; the body is followed.
     Own(Arc<Stored>),
     /// The error, which others know in general only.
     Failed(Error),
+}
+
+/// A response whose body is still to come, and the upstream that sends it.
+#[derive(Debug)]
+pub struct OriginAnswer {
+    /// The upstream: a rule may have sent the request to another one.
+    pub upstream: Arc<Upstream>,
+    /// The connection.
+    pub origin: Origin,
+    /// The framing of the body.
+    pub length: BodyLength,
 }
 
 /// The fill asks an upstream, without a body.
@@ -153,7 +171,9 @@ impl Fill {
 
     async fn run(mut self) {
         let upstream = Arc::clone(&self.upstream);
-        let client = self.client.take();
+        let (client, retry, others) =
+            (self.client.take(), std::mem::take(&mut self.retry), std::mem::take(&mut self.others));
+        let rules = retry.get().unwrap_or(&upstream.settings.retry);
         let terms = OpeningTerms {
             fresh: false,
             addresses: Addresses::NONE,
@@ -178,11 +198,12 @@ impl Fill {
             let sequence = self.cache.store.floors().begin();
             let sent = self.cache.now();
             self.cache.metrics.cache.fetches.inc();
-            let mut ask = Ask::new(&upstream, terms);
+            let mut ask = Ask::new(&upstream, terms).by_rules(rules, &others).on_account(self.account);
             let (origin, length) = match final_head(&mut ask, &mut asks, self.hand.as_ref()).await {
                 Ok(answered) => answered,
                 Err(error) => return self.fail(error),
             };
+            self.upstream = Arc::clone(ask.upstream);
             let arrived = FetchedResponse { origin, length, sent, received: self.cache.now(), sequence };
             self = match self.answered(arrived, &mut asks, &ask).await {
                 ControlFlow::Break(()) => return,
@@ -268,13 +289,15 @@ impl Fill {
         reason: Option<foregate_cache::NotStored>,
     ) {
         let is_error = matches!(head.status, 500 | 502 | 503 | 504);
-        let handed = Handed::Origin(Box::new(head), arrived.origin, arrived.length, reason);
+        let upstream = Arc::clone(&self.upstream);
+        let answer = OriginAnswer { upstream, origin: arrived.origin, length: arrived.length };
+        let handed = Handed::Origin(Box::new(head), answer, reason);
         let unwanted = match self.hand.take() {
             Some(hand) => hand.try_send(handed).err().map(mpsc::error::TrySendError::into_inner),
             None => Some(handed),
         };
-        if let Some(Handed::Origin(_, origin, ..)) = unwanted {
-            self.upstream.drop_rest(origin);
+        if let Some(Handed::Origin(_, answer, _)) = unwanted {
+            answer.upstream.drop_rest(answer.origin);
         }
         match is_error {
             // To ask again would multiply the load of an origin in trouble.

@@ -17,7 +17,7 @@ use foregate_cache::{
 use foregate_disk::Disk;
 
 pub(crate) use self::fill::stated_length;
-pub use self::fill::{Fill, Handed};
+pub use self::fill::{Fill, Handed, OriginAnswer};
 pub use self::store::{Hit, Recording, Store, StoreFound};
 use crate::counters::cache::CacheFigures;
 use crate::counters::metrics::Metrics;

@@ -178,6 +178,10 @@ pub struct Metrics {
     pub connections_refused: Counter,
     /// Requests under way, tunnels among them.
     pub requests_active: ShardedGauge,
+    /// Requests that wait in queues for their turn.
+    pub requests_waiting: ShardedGauge,
+    /// Requests that have waited in queues.
+    pub requests_queued: Counter,
     /// Requests over HTTP/2 that their clients reset, or left, before they were begun.
     pub requests_reset: Counter,
     /// Handshakes with clients that succeeded.

@@ -14,6 +14,7 @@ mod heavy;
 mod inner;
 mod inspect;
 mod length;
+mod limit;
 mod log;
 mod log_first;
 mod modules;
@@ -45,6 +46,7 @@ use self::compare::WatchedAnswer;
 use self::downstream::Downstream;
 use self::heavy::{Away, call_back};
 use self::inner::{Outer, end_inner};
+use self::limit::RequestPasses;
 use self::log::LogRecord;
 use self::log_first::log_first;
 use self::modules::{Ended, Run};
@@ -135,6 +137,8 @@ struct Exchange<'a> {
     /// The part of the cache in it, on a route that caches.
     cached: Option<Box<Cached>>,
     modules: Modules<'a>,
+    /// Its places among the requests in flight, where these are bounded.
+    passes: Option<Box<RequestPasses>>,
     record: LogRecord,
     /// The response is compared with that of another proxy.
     watched: Option<Box<WatchedAnswer>>,
@@ -310,6 +314,7 @@ impl<'a> Exchange<'a> {
             ask: None,
             cached: None,
             modules: Modules::default(),
+            passes: None,
             record: LogRecord::new(began),
             watched: None,
             on_its_way: None,
@@ -354,6 +359,19 @@ impl<'a> Exchange<'a> {
         log::run(self);
         self.shelve_run();
         outcome
+    }
+
+    /// Takes the request's places among those in flight, where these are bounded. It has them already where it goes to an upstream for
+    /// the second time.
+    async fn take_passes(&mut self) -> Result<(), Error> {
+        if self.config.limits_requests() && self.passes.is_none() {
+            let listener = self.peer.listen.as_ref().map(|listen| &listen.address);
+            let (account, of) = (self.account(), (listener, self.routed.site));
+            // Rare, and large: kept out of the future that every request has.
+            let take = Box::pin(RequestPasses::take(self.proxy, self.config, account, of, &mut self.down));
+            self.passes = Some(take.await?);
+        }
+        Ok(())
     }
 
     /// The upstream that is asked.

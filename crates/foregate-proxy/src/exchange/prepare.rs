@@ -34,6 +34,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
             }
         }
     }
+    exchange.take_passes().await?;
     let of_route = exchange.routed.route.and_then(|route| route.buffer_requests);
     if let Some(limit) = of_route.unwrap_or(upstream.settings.buffer_requests)
         && !exchange.request.length.is_empty()
@@ -44,9 +45,11 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
     }
     // An origin with HTTP/2 may say that it has not looked at a request, whatever its method.
     let method = exchange.request.head.method.as_bytes();
+    let of_route = exchange.routed.route.and_then(|route| route.retry.get());
+    let rules = of_route.unwrap_or(&upstream.settings.retry);
     let keeps = exchange.request.is_repeatable()
         || upstream.settings.protocol != UpstreamProtocol::Http1
-        || upstream.settings.retry.iter().any(|rule| rule.allows_method(method));
+        || rules.iter().any(|rule| rule.allows_method(method));
     if keeps && !exchange.down.upload.is_done() {
         // The part that steps have read is sent first.
         let kept = exchange.down.upload.kept.take();
@@ -65,7 +68,8 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
         authenticates: false,
         handed_over: None,
     };
-    exchange.ask = Some(Ask::new(upstream, terms).or_elsewhere(&exchange.config.upstreams));
+    let ask = Ask::new(upstream, terms).by_rules(rules, &exchange.config.upstreams);
+    exchange.ask = Some(ask.on_account(exchange.account()));
     if upstream.settings.protocol == UpstreamProtocol::Http2 && !exchange.request.fits_extended_connect() {
         // The request goes on without the offer, which may be ignored (RFC 9110, section 7.8).
         exchange.request.upgrade = None;

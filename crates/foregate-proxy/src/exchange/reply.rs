@@ -198,6 +198,10 @@ impl Reply {
         }
         let mut reply =
             Self::new(status, "text/plain; charset=utf-8", body.into(), MadeBy::Error(error.kind()));
+        if matches!(error, Error::QueueFull | Error::QueueTimeout | Error::ClientRequests) {
+            // Seconds. Nobody knows, and clients that wait for nothing would come again at once.
+            reply.head.headers.push(b"Retry-After", b"1");
+        }
         if status == 405 {
             let allow = if *error == Error::FileMethod { ALLOW_OF_FILES } else { ALLOW };
             reply.head.headers.push(b"Allow", allow);

@@ -157,6 +157,7 @@ async fn fall_back<'a>(
     connects: bool,
 ) -> StepResult {
     check_connect(exchange, connects)?;
+    exchange.take_passes().await?;
     let next = begin_fallback(exchange, fallback)?;
     settle_length(exchange, next).await
 }
@@ -240,7 +241,7 @@ fn begin_fallback<'a>(
         authenticates: false,
         handed_over: Some(fallback::tlvs(peer.tls.as_deref())),
     };
-    exchange.ask = Some(Ask::new(upstream, terms));
+    exchange.ask = Some(Ask::new(upstream, terms).on_account(exchange.account()));
     if !is_verbatim {
         fallback::serialise(exchange.request, &mut exchange.down.upload, upstream);
     }

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 const SHARDS: usize = 16;
 
 /// A client that holds something: an IPv4 address, or an IPv6 network of 64 bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Account(Option<NonZeroU64>);
 
 impl Account {

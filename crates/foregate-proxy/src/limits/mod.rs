@@ -2,10 +2,12 @@
 //! the account of a client.
 
 pub mod account;
+mod adaptive;
 pub mod budget;
 pub mod buffer_size;
 pub mod clients;
 pub mod descriptors;
+pub mod gates;
 pub mod lanes;
 pub mod pressure;
 pub mod spool;

@@ -1,5 +1,6 @@
 //! Rules for further attempts of requests.
 
+use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,6 +65,41 @@ pub enum NewPath {
     Whole(Arc<str>),
     /// This one before the request's own.
     Before(Arc<str>),
+}
+
+/// The rules of a route, in the place of its upstream's. Two are equal only if they are the same object.
+#[derive(Debug, Clone, Default)]
+pub struct RouteRetry(Option<Arc<[Retry]>>);
+
+impl RouteRetry {
+    /// These rules, if there are any.
+    pub fn new(rules: Vec<Retry>) -> Self {
+        Self(Some(Arc::from(rules)).filter(|rules: &Arc<[Retry]>| !rules.is_empty()))
+    }
+
+    /// The rules, if there are any.
+    #[inline]
+    pub fn get(&self) -> Option<&[Retry]> {
+        self.0.as_deref()
+    }
+
+    fn address(&self) -> Option<*const Retry> {
+        self.0.as_ref().map(|rules| rules.as_ptr())
+    }
+}
+
+impl PartialEq for RouteRetry {
+    fn eq(&self, other: &Self) -> bool {
+        self.address() == other.address()
+    }
+}
+
+impl Eq for RouteRetry {}
+
+impl Hash for RouteRetry {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.address().hash(state);
+    }
 }
 
 impl Retry {

@@ -25,6 +25,7 @@ use crate::counters::metrics::{
 use crate::counters::steps::{StepCounter, StepCounters};
 use crate::folders::Folder;
 use crate::limits::budget::Budget;
+use crate::limits::gates::GateLoad;
 use crate::limits::pressure;
 use crate::limits::spool::Spools;
 
@@ -76,6 +77,7 @@ pub struct Exposition {
     spools: Arc<Spools>,
     folders: Vec<Arc<Folder>>,
     cache: CacheFigures,
+    request_gates: Vec<GateLoad>,
 }
 
 impl Exposition {
@@ -89,6 +91,7 @@ impl Exposition {
             spools: Arc::default(),
             folders: Vec::new(),
             cache: CacheFigures::default(),
+            request_gates: Vec::new(),
         }
     }
 
@@ -117,6 +120,11 @@ impl Exposition {
         Self { cache, ..self }
     }
 
+    /// Shows the limits on requests in flight.
+    pub(crate) fn with_request_gates(self, request_gates: Vec<GateLoad>) -> Self {
+        Self { request_gates, ..self }
+    }
+
     /// Everything as text.
     pub fn render(self, format: ExpositionFormat) -> String {
         let mut registry = Registry::default();
@@ -139,6 +147,7 @@ impl Collector for Exposition {
         fallbacks(&mut encoder, metrics)?;
         comparisons(&mut encoder, metrics)?;
         upstreams(&mut encoder, metrics)?;
+        request_gates(&mut encoder, &self.request_gates)?;
         connections(&mut encoder, metrics)?;
         certificates::expiries(&mut encoder, &self.certificates)?;
         certificates::obtained(&mut encoder, &self.obtained)?;
@@ -232,6 +241,20 @@ fn requests(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resu
             MetricType::Gauge,
         )?
         .encode_gauge(&metrics.requests_active.get())?;
+    encoder
+        .encode_descriptor(
+            "requests_waiting",
+            "Requests in the queues of listeners, sites and upstreams",
+            None,
+            MetricType::Gauge,
+        )?
+        .encode_gauge(&metrics.requests_waiting.get())?;
+    counter(
+        encoder,
+        "requests_queued",
+        "Requests that have waited in the queues of listeners, sites and upstreams",
+        metrics.requests_queued.get(),
+    )?;
     counter(
         encoder,
         "requests_buffered",
@@ -327,6 +350,29 @@ fn upstreams(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Res
         family.encode_family(&[("upstream", upstream), ("server", server)])?.encode_gauge(&up)?;
     }
     names(encoder, metrics)
+}
+
+fn request_gates(encoder: &mut DescriptorEncoder<'_>, gates: &[GateLoad]) -> fmt::Result {
+    type Read = fn(&GateLoad) -> i64;
+    let families: [(&str, &str, Read); 3] = [
+        ("requests_limit", "The limit on requests in flight at present", |gate| as_gauge(gate.limit)),
+        ("requests_limited", "Requests in flight that count towards a limit", |gate| {
+            as_gauge(gate.in_flight)
+        }),
+        ("requests_limit_waiting", "Requests in the queue of a limit", |gate| as_gauge(gate.waiting)),
+    ];
+    for (name, help, read) in families {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for gate in gates {
+            let labels = [("scope", gate.scope), ("name", gate.name.as_str())];
+            family.encode_family(&labels)?.encode_gauge(&read(gate))?;
+        }
+    }
+    Ok(())
+}
+
+fn as_gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 fn servers(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {

@@ -13,11 +13,13 @@ use foregate_wire::{BodyLength, ResponseHead, connection, response_length};
 
 use super::balance::BalancedRequest;
 use super::retry::{RetryCause, Rules};
-use super::{ActiveRequest, Attempts, OpeningTerms, Origin, Server, Upstream, authentication};
+use super::{ActiveRequest, Attempts, OpeningTerms, Origin, Server, Upstream, authentication, enter};
 use crate::error::Error;
+use crate::limits::account::Account;
+use crate::limits::gates::RequestPass;
 use crate::link::Link;
 use crate::message::request::Request;
-use crate::settings::{self, UpstreamProtocol};
+use crate::settings::{self, Retry, UpstreamProtocol};
 use crate::time::clock;
 
 /// The most that is taken of interim responses before the final one, bytes of their heads. Beyond:
@@ -87,6 +89,10 @@ pub struct Ask<'a> {
     attempts: Attempts,
     /// The state of the rules for further attempts, if there are any.
     rules: Option<Box<Rules<'a>>>,
+    /// The client whose turn is waited for where the upstream bounds its requests. `None`: the bound is not for this request.
+    account: Option<Account>,
+    /// The place among the requests in flight, where the upstream bounds these.
+    pass: Option<RequestPass>,
     /// When the last attempt began.
     began: Instant,
     /// The connection on which a response is waited for.
@@ -111,7 +117,9 @@ impl<'a> Ask<'a> {
             terms,
             active: upstream.enter(),
             attempts: Attempts::default(),
-            rules: Rules::of(upstream),
+            rules: Rules::new(&upstream.settings.retry, &[]),
+            account: None,
+            pass: None,
             began: now,
             origin: None,
             interim: 0,
@@ -120,11 +128,16 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Allows further attempts at these upstreams.
+    /// Has further attempts follow these rules, in place of the upstream's, and go to `others` as well.
     #[must_use]
-    pub fn or_elsewhere(self, others: &'a [Arc<Upstream>]) -> Self {
-        let rules = self.rules.map(|rules| rules.or_elsewhere(others));
-        Self { rules, ..self }
+    pub fn by_rules(self, rules: &'a [Retry], others: &'a [Arc<Upstream>]) -> Self {
+        Self { rules: Rules::new(rules, others), ..self }
+    }
+
+    /// Counts the request among those in flight, where the upstream bounds these. It takes turns as one of this client.
+    #[must_use]
+    pub fn on_account(self, account: Account) -> Self {
+        Self { account: Some(account), ..self }
     }
 
     /// How many attempts there have been.
@@ -158,6 +171,7 @@ impl<'a> Ask<'a> {
                 Err(Error::Unwanted) => continue,
                 Err(error @ (Error::TryTimeout | Error::OriginHangs)) if self.origin.is_some() => {
                     if self.may_go_on(asker, &error) {
+                        self.note_pace(None);
                         self.end_attempt(&error);
                         self.enter_next();
                     } else if let Some(rules) = self.rules.as_mut().filter(|_| error == Error::TryTimeout) {
@@ -175,6 +189,9 @@ impl<'a> Ask<'a> {
                 }
                 Err(error) => error,
             };
+            if error.is_failure_of_the_server() {
+                self.note_pace(None);
+            }
             self.end_attempt(&error);
             if !self.may_go_on(asker, &error) {
                 return Err(error);
@@ -241,7 +258,13 @@ impl<'a> Ask<'a> {
 
     /// Chooses a server and gets a connection to it.
     async fn connect<A: Asker>(&mut self, asker: &mut A) -> Result<(), Error> {
-        let (upstream, now) = (self.upstream, clock::now());
+        let upstream = self.upstream;
+        if let (Some(gate), Some(account), None) = (&upstream.gate, self.account, &self.pass) {
+            // Kept out of the future that every request has.
+            let enter = enter(gate, account, &upstream.metrics, |cx| asker.poll_gone(cx));
+            self.pass = Some(Box::pin(enter).await?);
+        }
+        let now = clock::now();
         let bound = upstream.bound_server(self.terms.own.and_then(OnceLock::get));
         let (request, _) = asker.heads();
         let asked = BalancedRequest { request, client: self.terms.behalf };
@@ -249,35 +272,10 @@ impl<'a> Ask<'a> {
             self.attempts.begin(upstream, asked, bound, now).ok_or_else(|| upstream.without_server())?;
         (self.first_byte, self.began, self.opened, self.look_at) = (None, now, 0, 0);
         let repeats = request.is_repeatable();
-        let until =
-            self.rules.as_mut().and_then(|rules| rules.begin(&upstream.settings, request, repeats, now));
+        let until = self.rules.as_mut().and_then(|rules| rules.begin(request, repeats, now));
         self.terms.fresh = fresh;
         self.terms.authenticates = authentication::has_credentials(&request.head.headers);
-        let mut is_late = false;
-        let opened = {
-            let open = upstream.open(server, &self.terms, now);
-            tokio::pin!(open);
-            poll_fn(|cx| {
-                let opened = open.as_mut().poll(cx);
-                if let Poll::Ready(Ok(Origin { reused: true, .. }) | Err(_)) = opened {
-                    return opened;
-                }
-                if opened.is_pending()
-                    && let Some(until) = until
-                    && asker.poll_until(cx, until).is_ready()
-                {
-                    is_late = true;
-                    return Poll::Ready(Err(Error::ConnectTimeout));
-                }
-                // To connect takes a while, in which the asker may have left.
-                let Poll::Ready(error) = asker.poll_gone(cx) else { return opened };
-                if let Poll::Ready(Ok(origin)) = opened {
-                    upstream.put_back(origin, clock::now());
-                }
-                Poll::Ready(Err(error))
-            })
-            .await
-        };
+        let (opened, late) = self.open(asker, (server, now), until).await;
         match opened {
             Ok(origin) => {
                 self.reused = Some(origin.reused);
@@ -290,12 +288,61 @@ impl<'a> Ask<'a> {
                 // Others need not wait for the result of an abandoned request.
                 if let Error::Client(_) = error {
                     upstream.failed(server, self.began, clock::now(), &error);
-                } else if is_late {
-                    upstream.failed(server, self.began, clock::now(), &Error::TryTimeout);
+                } else if let Some(late) = late {
+                    upstream.failed(server, self.began, clock::now(), &late);
                 }
                 Err(error)
             }
         }
+    }
+
+    /// Gets a connection to a server. The second value says why it was given up before it was there, where that says something about the
+    /// server.
+    async fn open<A: Asker>(
+        &mut self,
+        asker: &mut A,
+        (server, now): (usize, Instant),
+        until: Option<Instant>,
+    ) -> (Result<Origin, Error>, Option<Error>) {
+        let (upstream, terms) = (self.upstream, self.terms);
+        let mut late = None;
+        // A server whose queue is full of connections hangs as well. Another server must be there, since this one cannot be waited for
+        // any longer then.
+        let mut look_at = upstream.patience().filter(|_| !terms.authenticates).map(|patience| now + patience);
+        let open = upstream.open(server, &terms, now);
+        tokio::pin!(open);
+        let opened = poll_fn(|cx| {
+            let opened = open.as_mut().poll(cx);
+            if let Poll::Ready(Ok(Origin { reused: true, .. }) | Err(_)) = opened {
+                return opened;
+            }
+            if opened.is_pending()
+                && let Some(until) = until
+                && asker.poll_until(cx, until).is_ready()
+            {
+                late = Some(Error::TryTimeout);
+                return Poll::Ready(Err(Error::ConnectTimeout));
+            }
+            while opened.is_pending()
+                && let Some(at) = look_at
+                && asker.poll_until(cx, at).is_ready()
+            {
+                let now = Instant::now();
+                look_at = Some(now + LOOK_AGAIN);
+                if upstream.hangs(server, now) && self.has_another_attempt(asker, now) {
+                    late = Some(Error::OriginHangs);
+                    return Poll::Ready(Err(Error::ConnectTimeout));
+                }
+            }
+            // To connect takes a while, in which the asker may have left.
+            let Poll::Ready(error) = asker.poll_gone(cx) else { return opened };
+            if let Poll::Ready(Ok(origin)) = opened {
+                upstream.put_back(origin, clock::now());
+            }
+            Poll::Ready(Err(error))
+        })
+        .await;
+        (opened, late)
     }
 
     /// Waits for the head of a response while the body of the request is on its way.
@@ -378,6 +425,7 @@ impl<'a> Ask<'a> {
             let took = now.saturating_duration_since(self.began);
             upstream.answered(server, head.status, took, now);
             upstream.address_answered(server, origin);
+            self.note_pace((head.status != 503).then_some(took));
             upstream.bind_client(server, &request.head.headers, &mut head.headers);
         }
         self.active.answered();
@@ -441,6 +489,13 @@ impl<'a> Ask<'a> {
         self.attempts.start_over();
     }
 
+    /// Takes note of how long an attempt took, or that it failed (`None`), where the bound on requests follows that.
+    fn note_pace(&self, took: Option<Duration>) {
+        if let Some(gate) = &self.upstream.gate {
+            gate.answered(took, clock::now());
+        }
+    }
+
     fn may_go_on<A: Asker>(&mut self, asker: &mut A, error: &Error) -> bool {
         // A response that has begun is not repeated.
         if self.first_byte.is_some() || !asker.may_repeat(error) {
@@ -462,12 +517,24 @@ impl<'a> Ask<'a> {
         }
     }
 
+    /// Returns true if another attempt may follow in the place of one that has no connection yet.
+    fn has_another_attempt<A: Asker>(&mut self, asker: &mut A, now: Instant) -> bool {
+        let error = Error::ConnectTimeout;
+        if !asker.may_repeat(&error) || !self.active.has_budget(now) {
+            return false;
+        }
+        match &self.rules {
+            None => self.attempts.has_another(self.upstream, now),
+            Some(rules) => rules.has_another(RetryCause::Error(error), &self.attempts, self.upstream, now),
+        }
+    }
+
     /// Returns true if a response was dropped for another attempt, by its status.
     fn is_unwanted<A: Asker>(&mut self, asker: &mut A) -> bool {
         let Some(rules) = &mut self.rules else { return false };
         let (request, head) = asker.heads();
         let cause = RetryCause::of_response(head);
-        if !rules.is_about(&self.upstream.settings, cause)
+        if !rules.is_about(cause)
             || authentication::has_credentials(&request.head.headers)
             || !asker.may_repeat(&Error::OriginRefused)
         {
@@ -491,6 +558,7 @@ impl<'a> Ask<'a> {
             let now = clock::now();
             let took = now.saturating_duration_since(self.began);
             self.upstream.answered(server, head.status, took, now);
+            self.note_pace((head.status != 503).then_some(took));
         }
         match origin.begin_body(self.upstream, request, head) {
             Ok(length) if is_whole && length != BodyLength::Tunnel => self.upstream.drop_rest(origin),
@@ -505,7 +573,7 @@ impl<'a> Ask<'a> {
         if let Some(rules) = &mut self.rules {
             rules.enter(next, before);
         }
-        (self.upstream, self.terms.http1) = (next, false);
+        (self.upstream, self.terms.http1, self.pass) = (next, false, None);
         self.attempts.change_upstream();
     }
 }

@@ -136,6 +136,12 @@ impl Attempts {
         true
     }
 
+    /// Returns true if the settings of the upstream allow another attempt at another server, before anything was sent.
+    pub fn has_another(&self, upstream: &Upstream, now: Instant) -> bool {
+        let free = u32::from(self.races.unprocessed) + self.answered + u32::from(self.races.lost);
+        self.made.saturating_sub(free) <= upstream.settings.retries && upstream.has_other(&self.tried, now)
+    }
+
     /// Returns true if there is a server for a further attempt in the same upstream. `same` allows
     /// the last one again.
     pub fn may_choose_again(&self, upstream: &Upstream, same: bool, now: Instant) -> bool {
@@ -192,7 +198,7 @@ impl Attempts {
         let raced = !unprocessed && self.next.fresh && !self.races.lost;
         if unprocessed {
             self.races.unprocessed += 1;
-        } else if !raced && !active.may_retry() {
+        } else if !raced && !active.may_retry(now) {
             return false;
         }
         self.races.lost |= raced;

@@ -212,6 +212,7 @@ impl Upstream {
 
     /// Looks at latencies and windows, once a second.
     pub(super) fn judge(&self, now: Instant) {
+        self.budget.turn(now);
         let mut all = LatencyBuckets::none();
         for server in &self.servers {
             server.record.pace.age(now);

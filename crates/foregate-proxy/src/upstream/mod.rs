@@ -1,9 +1,11 @@
 //! Origins: which server is tried, and the connections to it.
 
+mod admission;
 mod ask;
 mod attempts;
 pub(crate) mod authentication;
 mod balance;
+mod budget;
 mod checked;
 mod choosing;
 mod connect;
@@ -44,6 +46,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use foregate_wire::HeadLimits;
 
+pub use self::admission::enter;
 pub use self::ask::{Answer, Ask, Asker};
 pub use self::opening::{Addresses, OpeningTerms};
 pub use self::origin::Origin;
@@ -52,9 +55,11 @@ pub use self::pool::ServerPool;
 pub use self::pools::Pools;
 pub use self::record::Order;
 pub use self::report::ServerReport;
+pub use self::retry::named;
 
 use self::attempts::Attempts;
 use self::balance::{BalanceMethod, BalancedRequest};
+use self::budget::RetryBudget;
 use self::idle::Ages;
 use self::pools::PoolKey;
 use self::record::{RecordKey, ServerRecord, ServerRecords};
@@ -67,6 +72,7 @@ use crate::address::ServerAddress;
 use crate::counters::metrics::{Metrics, ServerCounters, UpstreamCounters};
 use crate::error::Error;
 use crate::limits::account::Places;
+use crate::limits::gates::{RequestGate, RequestGates};
 use crate::names::{Resolved, Resolver};
 use crate::settings::{self, UpstreamProtocol};
 use crate::time::notices::Notices;
@@ -106,8 +112,10 @@ pub struct Upstream {
     patience: AtomicU64,
     all_down: Notices,
     connector: Option<Connector>,
+    /// The bound on its requests in flight, if there is one.
+    gate: Option<Arc<RequestGate>>,
     active: AtomicU32,
-    retrying: AtomicU32,
+    budget: RetryBudget,
     pub(crate) metrics: Arc<Metrics>,
 }
 
@@ -174,6 +182,17 @@ impl Server {
     }
 }
 
+/// The scope of a bound on requests in flight.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum GateKey {
+    /// The clients of a listener.
+    Listener(settings::ListenAddress),
+    /// A site, by its name.
+    Site(Arc<str>),
+    /// An upstream, by its name.
+    Upstream(Arc<str>),
+}
+
 /// All pools of the process, and the parts for making upstreams. Survives reloads.
 #[derive(Debug)]
 pub struct Upstreams {
@@ -181,6 +200,7 @@ pub struct Upstreams {
     metrics: Arc<Metrics>,
     pools: Arc<Pools>,
     records: ServerRecords,
+    gates: RequestGates<GateKey>,
 }
 
 impl Upstreams {
@@ -191,7 +211,13 @@ impl Upstreams {
             metrics,
             pools: Arc::default(),
             records: ServerRecords::default(),
+            gates: RequestGates::default(),
         }
+    }
+
+    /// Bounds on requests in flight.
+    pub fn gates(&self) -> &RequestGates<GateKey> {
+        &self.gates
     }
 
     /// The pools of all upstreams.
@@ -300,8 +326,11 @@ impl Upstreams {
             settings: Arc::clone(settings),
             head_limits,
             connector,
+            gate: settings
+                .requests
+                .map(|limit| self.gates.get(GateKey::Upstream(Arc::clone(&settings.name)), limit)),
             active: AtomicU32::new(0),
-            retrying: AtomicU32::new(0),
+            budget: RetryBudget::default(),
             metrics: Arc::clone(&self.metrics),
         }
     }
@@ -435,6 +464,7 @@ impl Upstream {
     /// Counts a request as active for as long as the result lives.
     pub fn enter(&self) -> ActiveRequest<'_> {
         self.active.fetch_add(1, Ordering::Relaxed);
+        self.budget.enter();
         ActiveRequest { upstream: self, retrying: false }
     }
 }
@@ -452,31 +482,44 @@ impl<'a> ActiveRequest<'a> {
         self.upstream
     }
 
+    /// The share of the requests that may be further attempts, per cent, and their least number.
+    fn share(&self) -> (u64, u64) {
+        let settings = &self.upstream.settings;
+        (settings.retry_budget_percent.into(), settings.retry_budget_min.into())
+    }
+
+    /// The further attempts that may be in flight at present.
+    fn most_in_flight(&self) -> u64 {
+        let (percent, least) = self.share();
+        (u64::from(self.upstream.active.load(Ordering::Relaxed)) * percent / 100).max(least)
+    }
+
+    /// Returns true if the budget of the upstream has room for a further attempt.
+    pub fn has_budget(&self, now: Instant) -> bool {
+        let (budget, share) = (&self.upstream.budget, self.share());
+        match self.retrying {
+            true => budget.has_room_over_time(share, now),
+            false => budget.has_room(self.most_in_flight(), share, now),
+        }
+    }
+
     /// Returns true if the budget of the upstream allows this request a further attempt. A denial
     /// is counted.
-    pub fn may_retry(&mut self) -> bool {
-        if self.retrying {
-            return true;
-        }
-        let settings = &self.upstream.settings;
-        let active = u64::from(self.upstream.active.load(Ordering::Relaxed));
-        let share = active * u64::from(settings.retry_budget_percent) / 100;
-        let allowed = share.max(u64::from(settings.retry_budget_min));
-        let taken = self.upstream.retrying.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |retrying| {
-            (u64::from(retrying) < allowed).then_some(retrying + 1)
-        });
-        self.retrying = taken.is_ok();
-        if !self.retrying {
+    pub fn may_retry(&mut self, now: Instant) -> bool {
+        let budget = &self.upstream.budget;
+        self.retrying = self.retrying || budget.begin(self.most_in_flight());
+        let may = self.retrying && budget.take(self.share(), now);
+        if !may {
             self.upstream.metrics.retries_denied.inc();
         }
-        self.retrying
+        may
     }
 
     /// The request has its response: its part of the budget is free for others, regardless of the
     /// rest.
     pub fn answered(&mut self) {
         if std::mem::take(&mut self.retrying) {
-            self.upstream.retrying.fetch_sub(1, Ordering::Relaxed);
+            self.upstream.budget.end();
         }
     }
 }

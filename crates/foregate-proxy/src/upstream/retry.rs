@@ -11,7 +11,7 @@ use foregate_wire::ResponseHead;
 use super::{ActiveRequest, Attempts, Upstream};
 use crate::error::Error;
 use crate::message::request::Request;
-use crate::settings::{self, Elsewhere, Retry};
+use crate::settings::{Elsewhere, Retry};
 
 /// The reason for a further attempt.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +25,8 @@ pub enum RetryCause {
 /// The state of the rules for a request.
 #[derive(Debug, Default)]
 pub struct Rules<'a> {
+    /// Those of the present upstream, or of the route for the first one.
+    rules: &'a [Retry],
     /// By when the present attempt must have brought a response, where another may follow.
     pub until: Option<Instant>,
     /// The upstreams to which attempts may go as well.
@@ -84,16 +86,10 @@ impl RetryCause {
 }
 
 impl<'a> Rules<'a> {
-    /// Nothing yet; `None` where an upstream has no rules.
-    pub fn of(upstream: &Upstream) -> Option<Box<Self>> {
-        let count = upstream.settings.retry.len();
-        (count > 0).then(|| Box::new(Self { used: vec![0; count], ..Self::default() }))
-    }
-
-    /// Attempts may go to these upstreams as well.
-    pub fn or_elsewhere(mut self: Box<Self>, others: &'a [Arc<Upstream>]) -> Box<Self> {
-        self.others = others;
-        self
+    /// The state of these rules, whose attempts may go to `others` as well; `None` where there are no rules.
+    pub fn new(rules: &'a [Retry], others: &'a [Arc<Upstream>]) -> Option<Box<Self>> {
+        (!rules.is_empty())
+            .then(|| Box::new(Self { rules, others, used: vec![0; rules.len()], ..Self::default() }))
     }
 
     /// The client has got an interim response: a response is not exchanged for another one any
@@ -108,26 +104,43 @@ impl<'a> Rules<'a> {
     }
 
     /// An attempt begins: until when it may take, up to a response.
-    pub fn begin(
-        &mut self,
-        upstream: &settings::UpstreamSettings,
-        request: &Request,
-        repeatable: bool,
-        now: Instant,
-    ) -> Option<Instant> {
+    pub fn begin(&mut self, request: &Request, repeatable: bool, now: Instant) -> Option<Instant> {
         let may_follow = |(rule, used): &(&Retry, &u32)| {
             let safe = repeatable || rule.allows_method(request.head.method.as_bytes());
             rule.on.timeout && **used < rule.attempts && safe
         };
-        let rules = upstream.retry.iter().zip(&self.used).filter(may_follow);
+        let rules = self.rules.iter().zip(&self.used).filter(may_follow);
         let timeout = rules.filter_map(|(rule, _)| rule.try_timeout).min();
         self.until = timeout.map(|timeout| now + timeout);
         self.until
     }
 
     /// Returns true if any rule covers this.
-    pub fn is_about(&self, upstream: &settings::UpstreamSettings, cause: RetryCause) -> bool {
-        !self.relayed && upstream.retry.iter().any(|rule| cause.is_covered_by(rule))
+    pub fn is_about(&self, cause: RetryCause) -> bool {
+        !self.relayed && self.rules.iter().any(|rule| cause.is_covered_by(rule))
+    }
+
+    /// Returns true if a rule has another attempt, at another server or elsewhere, before anything was sent.
+    pub fn has_another(
+        &self,
+        cause: RetryCause,
+        attempts: &Attempts,
+        upstream: &Upstream,
+        now: Instant,
+    ) -> bool {
+        self.rules.iter().zip(&self.used).any(|(rule, used)| {
+            let has_place = || match &rule.elsewhere {
+                None => attempts.may_choose_again(upstream, false, now),
+                Some(elsewhere) => self.other(elsewhere, now).is_some(),
+            };
+            *used < rule.attempts && cause.is_covered_by(rule) && has_place()
+        })
+    }
+
+    /// The upstream that a rule names, unless it is down as well, which makes it no replacement.
+    fn other(&self, elsewhere: &Elsewhere, now: Instant) -> Option<&'a Arc<Upstream>> {
+        let other = self.others.iter().find(|other| other.settings.name == elsewhere.upstream);
+        other.filter(|other| other.is_any_up(now))
     }
 
     /// Returns true if a rule allows another attempt, and chooses its place.
@@ -139,8 +152,8 @@ impl<'a> Rules<'a> {
         now: Instant,
     ) -> bool {
         let upstream = active.upstream();
-        for (number, rule) in upstream.settings.retry.iter().enumerate() {
-            let Some(used) = self.used.get_mut(number) else { return false };
+        for (number, rule) in self.rules.iter().enumerate() {
+            let Some(used) = self.used.get(number) else { return false };
             let safe = cause.is_before_sending()
                 || request.is_repeatable()
                 || rule.allows_method(request.head.method.as_bytes());
@@ -153,20 +166,18 @@ impl<'a> Rules<'a> {
                 if !may_stay {
                     continue;
                 }
-                if !active.may_retry() || !attempts.choose_again(upstream, cause.spares_server(), now) {
+                if !active.may_retry(now) || !attempts.choose_again(upstream, cause.spares_server(), now) {
                     return false;
                 }
-                *used += 1;
+                self.count_use(number);
                 upstream.metrics.retries.inc();
                 return true;
             };
-            let other = self.others.iter().find(|other| other.settings.name == elsewhere.upstream);
-            // An upstream that is down as well is no replacement.
-            let Some(other) = other.filter(|other| other.is_any_up(now)) else { continue };
-            if !active.may_retry() {
+            let Some(other) = self.other(elsewhere, now) else { continue };
+            if !active.may_retry(now) {
                 return false;
             }
-            *used += 1;
+            self.count_use(number);
             self.next = Some(other);
             self.diversions.push(elsewhere.clone());
             upstream.metrics.retries.inc();
@@ -176,9 +187,16 @@ impl<'a> Rules<'a> {
         false
     }
 
+    fn count_use(&mut self, rule: usize) {
+        if let Some(used) = self.used.get_mut(rule) {
+            *used += 1;
+        }
+    }
+
     /// Another upstream is asked from here on.
-    pub fn enter(&mut self, upstream: &Upstream, before: ActiveRequest<'a>) {
-        self.used = vec![0; upstream.settings.retry.len()];
+    pub fn enter(&mut self, upstream: &'a Upstream, before: ActiveRequest<'a>) {
+        self.rules = &upstream.settings.retry;
+        self.used = vec![0; self.rules.len()];
         self.before.push(before);
     }
 
@@ -186,4 +204,23 @@ impl<'a> Rules<'a> {
     pub fn answered(&mut self) {
         self.before.clear();
     }
+}
+
+/// The upstreams to which these rules, and those of the upstreams that they name, may send attempts.
+pub fn named(rules: &[Retry], all: &[Arc<Upstream>]) -> Vec<Arc<Upstream>> {
+    let mut found: Vec<Arc<Upstream>> = Vec::new();
+    let mut next: Vec<&str> = names(rules).collect();
+    while let Some(name) = next.pop() {
+        if found.iter().any(|upstream| *upstream.settings.name == *name) {
+            continue;
+        }
+        let Some(upstream) = all.iter().find(|upstream| *upstream.settings.name == *name) else { continue };
+        next.extend(names(&upstream.settings.retry));
+        found.push(Arc::clone(upstream));
+    }
+    found
+}
+
+fn names(rules: &[Retry]) -> impl Iterator<Item = &str> {
+    rules.iter().filter_map(|rule| rule.elsewhere.as_ref()).map(|elsewhere| &*elsewhere.upstream)
 }

@@ -52,6 +52,11 @@ struct RequestExplanation {
     servers: Vec<String>,
     /// How one of them is chosen.
     choice: Vec<String>,
+    /// When another one is tried, and where.
+    retry: Vec<String>,
+    /// Limits on requests in flight.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    limits: Vec<String>,
     /// Keys of modules that may choose another upstream.
     elsewhere: Vec<Lines>,
     /// Keys of modules that may end the request before that.
@@ -145,7 +150,16 @@ fn explain(settings: &Settings, url: &str) -> Result<RequestExplanation, String>
     }
     .into();
     explanation.client_certificate = settings.sites.requires_certificate(site);
+    let of_listener = listener.and_then(|listen| listen.requests).map(|limit| ("listener", limit));
+    let of_site = settings.sites.site(site).options.requests.map(|limit| ("site", limit));
     explain_route(settings, site, target.path, &mut explanation)?;
+    if explanation.upstream.is_some() {
+        let before =
+            settings.limits.requests_per_client.map(|most| format!("{most} requests in flight for a client"));
+        let gates = [of_listener, of_site].into_iter().flatten();
+        let limits = before.into_iter().chain(gates.map(|(of, limit)| explain_servers::limit(of, limit)));
+        explanation.limits.splice(0..0, limits);
+    }
     if explanation.client_certificate && scheme != Scheme::Https {
         let refused =
             "refused with 421: the site asks for client certificates, which there are none of in the clear";
@@ -240,7 +254,7 @@ fn explain_action(settings: &Settings, route: &Route, explanation: &mut RequestE
         Action::Proxy(index) => {
             let Some(upstream) = settings.upstreams.get(*index) else { return };
             explanation.answer = Some(format!("proxy \"{}\"", upstream.name));
-            explain_upstream(upstream, explanation);
+            explain_upstream(upstream, route, explanation);
         }
         Action::Files { folder, upstream } => {
             let Some(files) = settings.folders.get(*folder) else { return };
@@ -260,17 +274,19 @@ fn explain_action(settings: &Settings, route: &Route, explanation: &mut RequestE
             let upstream = upstream.and_then(|index| settings.upstreams.get(index));
             if let Some(upstream) = upstream {
                 answer.push_str(&format!(", then proxy \"{}\"", upstream.name));
-                explain_upstream(upstream, explanation);
+                explain_upstream(upstream, route, explanation);
             }
             explanation.answer = Some(answer);
         }
     }
 }
 
-fn explain_upstream(upstream: &UpstreamSettings, explanation: &mut RequestExplanation) {
+fn explain_upstream(upstream: &UpstreamSettings, route: &Route, explanation: &mut RequestExplanation) {
     explanation.upstream = Some(upstream.name.to_string());
     explanation.servers = upstream.servers.iter().map(explain_servers::server).collect();
     explanation.choice = explain_servers::choice(upstream);
+    explanation.retry = explain_servers::retry(upstream, route.retry.get());
+    explanation.limits.extend(upstream.requests.map(|limit| explain_servers::limit("upstream", limit)));
 }
 
 /// The keys that have a step of which `does` holds.
@@ -365,6 +381,8 @@ fn text(explanation: &RequestExplanation) -> String {
         files,
         servers,
         choice,
+        retry,
+        limits,
         elsewhere,
         before,
         steps,
@@ -405,8 +423,10 @@ fn text(explanation: &RequestExplanation) -> String {
     if !servers.is_empty() {
         text.push_str(&format!("servers   {}\n", servers.join(", ")));
     }
-    for (at, rule) in choice.iter().enumerate() {
-        text.push_str(&format!("{:<10}{rule}\n", if at == 0 { "choice" } else { "" }));
+    for (label, rules) in [("choice", choice), ("retry", retry), ("limits", limits)] {
+        for (at, rule) in rules.iter().enumerate() {
+            text.push_str(&format!("{:<10}{rule}\n", if at == 0 { label } else { "" }));
+        }
     }
     for (label, keys, what) in
         [("or", elsewhere, "may choose another upstream"), ("before", before, "may end the request")]

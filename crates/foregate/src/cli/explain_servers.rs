@@ -1,7 +1,9 @@
-//! How a server is chosen, for `foregate explain`.
+//! How a server is chosen and when another one is tried, for `foregate explain`.
 
 use foregate_config::value::show_duration;
-use foregate_proxy::settings::{Balance, HashBy, HealthCheck, Probe, ServerSettings, UpstreamSettings};
+use foregate_proxy::settings::{
+    Balance, HashBy, HealthCheck, NewPath, Probe, RequestLimit, Retry, ServerSettings, UpstreamSettings,
+};
 
 /// A server with its properties, as they are configured.
 pub(super) fn server(server: &ServerSettings) -> String {
@@ -88,4 +90,68 @@ fn health(check: &HealthCheck) -> String {
     let HealthCheck { fall, rise, .. } = check;
     let every = show_duration(check.every);
     format!("{probe} every {every} probes each server: down after {fall} failures, up after {rise} successes")
+}
+
+/// Sentences on further attempts, in the order in which the rules are tried. `of_route`: the rules of the route, if it has some.
+pub(super) fn retry(upstream: &UpstreamSettings, of_route: Option<&[Retry]>) -> Vec<String> {
+    let rules = of_route.unwrap_or(&upstream.retry);
+    let mut retry: Vec<String> = match (rules, upstream.retries) {
+        ([], 0) => return vec!["never".to_owned()],
+        ([], most) => {
+            vec![format!("{most} further attempts where no response has begun and repeating is safe")]
+        }
+        (rules, _) => rules.iter().map(rule).collect(),
+    };
+    let (percent, least) = (upstream.retry_budget_percent, upstream.retry_budget_min);
+    retry.push(format!("at most {percent} % of the requests, or {least} at a time"));
+    retry
+}
+
+fn rule(rule: &Retry) -> String {
+    let on = [("connect", rule.on.connect), ("reset", rule.on.reset), ("timeout", rule.on.timeout)];
+    let mut failures: Vec<String> =
+        on.iter().filter(|(_, is_on)| *is_on).map(|(name, _)| (*name).to_owned()).collect();
+    failures.extend(rule.on.statuses.iter().map(|range| match (range.start(), range.end()) {
+        (first, last) if first == last => first.to_string(),
+        (first, last) => format!("{first}-{last}"),
+    }));
+    let mut text = format!("on {}: {} further at ", failures.join(" "), rule.attempts);
+    match &rule.elsewhere {
+        None => text.push_str("the next server"),
+        Some(elsewhere) => {
+            text.push_str(&format!("the upstream `{}`", elsewhere.upstream));
+            if let Some(host) = &elsewhere.host {
+                text.push_str(&format!(", with host {host}"));
+            }
+            match &elsewhere.path {
+                None => {}
+                Some(NewPath::Whole(path)) => text.push_str(&format!(", with path {path}")),
+                Some(NewPath::Before(start)) => text.push_str(&format!(", with {start} before the path")),
+            }
+            if !elsewhere.edits.is_empty() {
+                text.push_str(", with other fields");
+            }
+        }
+    }
+    if let Some(timeout) = rule.try_timeout {
+        text.push_str(&format!(", {} each", show_duration(timeout)));
+    }
+    if !rule.methods.is_empty() {
+        let methods: Vec<_> = rule.methods.iter().map(|method| String::from_utf8_lossy(method)).collect();
+        text.push_str(&format!(", also {}", methods.join(" ")));
+    }
+    text
+}
+
+/// A sentence on a limit on requests in flight.
+pub(super) fn limit(of: &str, limit: RequestLimit) -> String {
+    let requests = match limit.adaptive_from {
+        Some(least) => format!("{least} to {}, by latency,", limit.requests),
+        None => limit.requests.to_string(),
+    };
+    let beyond = match limit.queue {
+        0 => "others get 503".to_owned(),
+        queue => format!("{queue} more wait for {}", show_duration(limit.timeout)),
+    };
+    format!("{requests} requests in flight for the {of}, {beyond}")
 }

@@ -5,9 +5,11 @@ mod cache;
 mod compare;
 mod fallback;
 mod logs;
+mod requests;
 
 pub use self::cache::{CACHE, CACHE_STORE};
 pub use self::logs::ACCESS_LOG;
+use self::requests::{QUEUE, REQUESTS, UPSTREAM_REQUESTS};
 pub use foregate_config::schema::{
     ANY, Block, GENERIC, INCLUDE_KEY, Key, LIST, LIST_KEY, Path, Prop, walk_keys,
 };
@@ -66,6 +68,9 @@ pub static LISTEN: Block = Block {
         Key::flag("reuse-port", "#false", "reuse-port", "Binds with `SO_REUSEPORT`, so that another process can share the port. That process needs its own `metrics` and `admin`, which are never shared."),
         Key::one("backlog", "NUMBER", "backlog 511", "The length of the kernel's accept queue. The kernel caps it at `net.core.somaxconn`.").default("4096"),
         Key::flag("http2", "#true", "http2 #false", "Offers HTTP/2: by ALPN over TLS, by prior knowledge on cleartext."),
+        Key::one("connections", "NUMBER", "connections 5000", "The most client connections of this listener. Beyond: new ones wait in the kernel's accept queue.").otherwise("no limit of its own"),
+        REQUESTS,
+        QUEUE,
         Key::flag("half-close", "#true", "half-close #false", "Keeps answering an HTTP/1 client that has closed its sending side. With `#false`, such a client counts as gone: its request at the origin is cancelled and its connection is closed."),
     ],
     later: &["http3", "quic"],
@@ -159,6 +164,7 @@ pub static LIMITS: Block = Block {
         Key::one("requests-per-connection", "NUMBER", "requests-per-connection 1000", "The most requests on one connection. Then it is closed gracefully.").default("10000"),
         Key::one("connections", "NUMBER", "connections 10000", "The most client connections. Beyond: accepting pauses.").otherwise("the smaller of 50000 and half the descriptor limit minus 64"),
         Key::one("connections-per-client", "NUMBER", "connections-per-client 100", "The most connections of one client address; an IPv6 /64 network counts as one client. Beyond: new connections are closed at once. The section Starting in operations.md covers connections to origins.").default("1024"),
+        Key::one("requests-per-client", "NUMBER", "requests-per-client 50", "The most requests in flight to upstreams of one client address; an IPv6 /64 network counts as one client. Behind trusted proxies it is the client that they name. Beyond: 503 with `Retry-After`.").otherwise("no limit"),
         Key::one("early-response-drain", "SIZE", "early-response-drain \"1MiB\"", "The most bytes of a request body that are read and dropped during and after an early response. Beyond: the rest stays unread, and the connection closes after the client has had time to read the response. Over HTTP/2, the body is read after the response only, while data arrives at least every 200 ms; then the stream is reset (NO_ERROR).").default("\"64KiB\""),
         Key::one("client-hello", "SIZE", "client-hello \"32KiB\"", "The most bytes of a TLS ClientHello. Beyond: close.").default("\"64KiB\""),
         Key::one("h2-streams", "NUMBER", "h2-streams 250", "The most concurrent HTTP/2 streams of a connection. Beyond: REFUSED_STREAM.").default("100"),
@@ -177,7 +183,7 @@ pub static LIMITS: Block = Block {
         Key::one("filter-files", "SIZE", "filter-files \"16GiB\"", "The most space in temporary files for the starts of bodies that modules inspect. One body gets at most a quarter of the free part. Beyond: 503.").default("\"4GiB\""),
         Key::one("filter-per-client", "PERCENT", "filter-per-client 10", "The share of one client address (IPv6: one /64 network), 1 to 100 percent, of four budgets: `filter-memory`, `filter-files`, the descriptors for these files, and the 1,024 requests that modules may have under way to one upstream. A single body may exceed it. Beyond: this client gets 503, or its bodies pass unchanged where a module says so.").default("25"),
     ],
-    later: &["requests"],
+    later: &[],
 };
 
 /// The block of `timeouts`.
@@ -237,19 +243,16 @@ pub static UPSTREAM: Block = Block {
         Key::block("timeouts", &UPSTREAM_TIMEOUTS, "timeouts { connect \"1s\" }", "Time limits for the servers."),
         Key::one("keep-alive-connections", "NUMBER", "keep-alive-connections 32", "The most unused connections that are kept per server. Beyond: the oldest is closed.").default("256"),
         Key::one("connection-age", "DURATION", "connection-age \"10m\"", "The age after which a connection is not used again.").default("\"1h\""),
+        UPSTREAM_REQUESTS,
+        QUEUE,
         Key::one("retries", "NUMBER", "retries 2", "The most further attempts, 0 to 16. A request is tried again only if no byte of a response has arrived and repeating it is safe. `retry` says more.").default("1"),
-        Key::one("retry", "on=FAILURES attempts=NUMBER upstream=NAME { ... }", "retry on=\"connect reset timeout 502-504\" upstream=\"elsewhere\"", "A rule for further attempts, in the place of `retries`: after which failures, how many, and where. Several rules are tried in their order. A request is repeated only if it is safe: its method is idempotent, nothing of it can have reached an origin, or `methods` names its method; its body must be at hand (`retry-body`, or `buffer-requests`); nothing of a response has gone to the client; and `retry-budget` allows it. A response with `Retry-After` is not followed by another attempt at its server; with 429, at its upstream.")
-            .args(0, 0)
-            .props(RETRY_PROPS)
-            .with(&RETRY)
-            .many()
-            .otherwise("`retries`"),
+        RETRY_RULE.otherwise("`retries`"),
         Key::one("retry-body", "SIZE", "retry-body \"16KiB\"", "The largest request body that is kept in memory for a further attempt, up to 16 MiB. A body that lies in a file because a module inspects it can be sent again, too.").default("\"64KiB\""),
-        Key::one("retry-budget", "percent=NUMBER minimum=NUMBER", "retry-budget percent=10 minimum=5", "The most further attempts at a time: the larger of `percent` and `minimum`.")
+        Key::one("retry-budget", "percent=NUMBER minimum=NUMBER", "retry-budget percent=10 minimum=5", "The most further attempts: both at a time, and over the last five to ten seconds.")
             .args(0, 0)
             .props(&[
-                Prop { name: "percent", usage: "NUMBER", required: false, default: "20", about: "The share of active requests that may be further attempts." },
-                Prop { name: "minimum", usage: "NUMBER", required: false, default: "3", about: "The number of further attempts that are always allowed." },
+                Prop { name: "percent", usage: "NUMBER", required: false, default: "20", about: "The share of the requests in flight, and of those of the last seconds, that may be further attempts." },
+                Prop { name: "minimum", usage: "NUMBER", required: false, default: "3", about: "The number of further attempts at a time, and for each of five seconds, that are allowed whatever the share." },
             ])
             .default("percent=20 minimum=3"),
         BUFFER_REQUESTS.otherwise("bodies pass as they come"),
@@ -574,6 +577,8 @@ pub static SITE: Block = Block {
         logs::SITE_ACCESS_LOG_KEY,
         Key::flag("allow-underscores", "#false", "allow-underscores", "Passes request fields with `_` in their names, except names of known fields (`Content_Length`). Without it, such fields of clients are dropped."),
         Key::one("ambiguous-paths", "\"refuse\"|\"forward\"", "ambiguous-paths \"forward\"", "Whether ambiguous paths are answered with 400 or forwarded as Foregate reads them. A path is ambiguous if an origin could read it as a path of another route, or as one for which a condition has another result. Such origins take `%2F` or `%5C` for a slash, ignore the part of a segment behind `;`, decode other escapes, or merge slashes.").default("\"refuse\""),
+        REQUESTS,
+        QUEUE,
         Key::one("slashes", "\"merge\"|\"keep\"", "slashes \"keep\"", "Whether duplicate slashes in paths are merged or kept.").default("\"merge\""),
         Key::one("tls", "[\"auto\"|\"internal\"] { ... }", "tls { minimum-version \"1.3\" }", "Certificates and TLS policy of this site, in addition to those of the listener. `\"auto\"` and `\"internal\"` obtain its certificates as in `listen`.")
             .args(0, 1)
@@ -612,6 +617,7 @@ pub static ROUTE: Block = Block {
         Key::one("strip-prefix", "PREFIX", "strip-prefix \"/api\"", "Takes this start off the path before the request goes on: of `/api/users` remains `/users`, of `/api` and `/api/` remains `/`. Modules, conditions and logs see the whole path.")
             .otherwise("the path stays"),
         BUFFER_REQUESTS.otherwise("as the upstream has it"),
+        RETRY_RULE.otherwise("as the upstream has it"),
         Key::block("timeouts", &ROUTE_TIMEOUTS, "timeouts { first-byte \"2m\" }", "Time limits for requests of this route."),
         fallback::OF_ROUTE,
         compare::OF_ROUTE,
@@ -619,6 +625,12 @@ pub static ROUTE: Block = Block {
     ],
     later: &[],
 };
+
+const RETRY_RULE: Key = Key::one("retry", "on=FAILURES attempts=NUMBER upstream=NAME { ... }", "retry on=\"connect reset timeout 502-504\" upstream=\"elsewhere\"", "A rule for further attempts, in the place of `retries`: after which failures, how many, and where. Several rules are tried in their order. A request is repeated only if it is safe: its method is idempotent, nothing of it can have reached an origin, or `methods` names its method; its body must be at hand (`retry-body`, or `buffer-requests`); nothing of a response has gone to the client; and `retry-budget` allows it. A response with `Retry-After` is not followed by another attempt at its server; with 429, at its upstream.")
+    .args(0, 0)
+    .props(RETRY_PROPS)
+    .with(&RETRY)
+    .many();
 
 const BUFFER_REQUESTS: Key = Key::one("buffer-requests", "size=SIZE", "buffer-requests size=\"50MiB\"", "Receives the whole body of a request before a server is asked: short ones into memory, longer ones into a temporary file. The server gets a `Content-Length`, also where the client sent chunks, and is not held up by a slow client. A body beyond `size` is answered with 413. `buffer-requests #false` turns it off in a route. Streams of gRPC need it off. `limits { filter-memory }` and `filter-files` bound all bodies together.")
     .args(0, 1)

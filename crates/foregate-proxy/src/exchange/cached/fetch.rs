@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use super::key::Located;
 use super::{answer, serve, strip_prefix, write_status};
-use crate::cache::{Fill, Handed, stated_length};
+use crate::cache::{Fill, Handed, OriginAnswer, stated_length};
 use crate::counters::cache::CacheOutcome;
 use crate::error::Error;
 use crate::exchange::reply::BodySource;
@@ -23,7 +23,7 @@ use crate::exchange::shape::shape_or_send;
 use crate::exchange::{Exchange, Step, StepResult, ask, prepare};
 use crate::link::{CachedLink, Link, StoredBody};
 use crate::settings::CacheSettings;
-use crate::upstream::Origin;
+use crate::upstream::{Origin, named};
 
 /// Interim responses that wait for their client. Further ones are left out.
 const INTERIM: usize = 7;
@@ -145,6 +145,9 @@ impl Wanted {
         let Some(upstream) = exchange.upstream() else { return Err(Error::Internal.into()) };
         let follow = lead.follow();
         let (hand, handed) = mpsc::channel(INTERIM + 1);
+        let retry = exchange.routed.route.map(|route| route.retry.clone()).unwrap_or_default();
+        let rules = retry.get().unwrap_or(&upstream.settings.retry);
+        let others = named(rules, &exchange.config.upstreams);
         let fill = Fill {
             cache: Arc::clone(&exchange.proxy.cache),
             settings: Arc::clone(settings),
@@ -160,6 +163,9 @@ impl Wanted {
             times: exchange.down.origin_times(&upstream.settings),
             behalf: exchange.client_address(),
             client: exchange.peer.holdings.clone(),
+            account: exchange.account(),
+            retry,
+            others,
         };
         fill.spawn();
         Ok(Ok((follow, (!self.background).then_some(handed))))
@@ -195,12 +201,12 @@ impl Wanted {
             Got::Handed(Handed::Own(head)) => {
                 return Ok(Some(self.serve_shared(exchange, settings, &head, follow)));
             }
-            Got::Handed(Handed::Origin(head, origin, length, reason)) => {
+            Got::Handed(Handed::Origin(head, answer, reason)) => {
                 drop(follow);
                 if let Some(cached) = &mut exchange.cached {
                     cached.reason = reason.map(foregate_cache::NotStored::as_str);
                 }
-                return self.take(exchange, *head, origin, length).map(Some);
+                return self.take(exchange, *head, answer).map(Some);
             }
             Got::Head(head) => head,
         };
@@ -299,15 +305,18 @@ impl Wanted {
         &mut self,
         exchange: &mut Exchange<'_>,
         head: ResponseHead,
-        origin: Origin,
-        length: BodyLength,
+        answer: OriginAnswer,
     ) -> Result<Step, crate::exchange::modules::Ended> {
+        let OriginAnswer { upstream, origin, length } = answer;
         if head.status == 200 && self.fields.contains(NameId::Range) {
             // The client wants a part of it, for which the origin has not been asked.
-            if let Some(upstream) = exchange.upstream() {
-                upstream.drop_rest(origin);
-            }
+            upstream.drop_rest(origin);
             return Ok(Step::Ask);
+        }
+        // A rule may have sent the request to another upstream, to which the connection belongs.
+        let answering = exchange.config.upstreams.iter().find(|known| Arc::ptr_eq(known, &upstream));
+        if let (Some(ask), Some(answering)) = (&mut exchange.ask, answering) {
+            ask.upstream = answering;
         }
         **exchange.response = head;
         let is_success = (200..300).contains(&exchange.response.status);

@@ -47,6 +47,7 @@ fn what_was_counted_is_rendered() {
         "foregate_request_duration_seconds_bucket{le=\"0.001\",site=\"a\\\"b.example\"} 0",
         "foregate_request_duration_seconds_bucket{le=\"0.0025\",site=\"a\\\"b.example\"} 5",
         "foregate_requests_active 0",
+        "foregate_requests_waiting 0",
         "foregate_upstream_server_up{upstream=\"app\",server=\"[::1]:80\"} 1",
         "foregate_upstream_connections_opened_total{upstream=\"app\"} 1",
         "foregate_upstream_connections_reused_total{upstream=\"app\"} 2",

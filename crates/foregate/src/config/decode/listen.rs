@@ -8,6 +8,7 @@ use foregate_config::{Decoder, Item, Place, Problem};
 use foregate_proxy::settings::{Listen, ListenAddress, ListenTls, TlsPolicy};
 
 use super::numbers::set;
+use super::queueing::Queueing;
 use super::socket_path;
 use super::tls;
 use super::writable;
@@ -116,6 +117,7 @@ impl Listeners {
 
 fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, inspection: &mut tls::Inspection) -> Listen {
     let mut listen = Listen::new(ListenAddress::Tcp(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))));
+    let mut queueing = Queueing::default();
     for (key, item) in decoder.block(item, &LISTEN) {
         match key.name {
             "tls" => {
@@ -134,11 +136,18 @@ fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, inspection: &mut tls::Inspe
             }
             "reuse-port" => listen.reuse_port = decoder.flag(item),
             "backlog" => set(&mut listen.backlog, decoder.read(item, 0, |v| value::number(v, 1..=1_000_000))),
+            "connections" => {
+                let count = decoder.read(item, 0, |v| value::number(v, 1..=u32::MAX.into()));
+                listen.connections = count.map(|count| count as usize);
+            }
+            "requests" => queueing.requests(decoder, item),
+            "queue" => queueing.queue(decoder, item),
             "http2" => listen.http2 = decoder.flag(item),
             "half-close" => listen.half_close = decoder.flag(item),
             name => debug_assert!(false, "{name} is not read"),
         }
     }
+    listen.requests = queueing.finish(decoder);
     listen
 }
 

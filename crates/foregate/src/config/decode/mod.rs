@@ -10,6 +10,7 @@ mod files;
 mod idle;
 mod listen;
 mod numbers;
+mod queueing;
 mod retry;
 mod servers;
 mod site;
@@ -47,6 +48,8 @@ struct UpstreamNames {
     used: Vec<Cell<bool>>,
     /// The upstreams that are asked in the place of others: the index of the other, the name, and where that stands.
     elsewhere: Vec<(usize, Arc<str>, Place)>,
+    /// From upstreams to those that are asked in their place, by index.
+    ways: Vec<(usize, usize)>,
     /// Some may stand in files that are missing.
     incomplete: bool,
 }
@@ -59,7 +62,7 @@ impl UpstreamNames {
         for (_, item) in nodes.iter().filter(|(key, _)| key.name == "upstream") {
             upstream::decode(decoder, *item, &mut upstreams, inspection, zone.as_deref());
         }
-        retry::check(decoder, &upstreams);
+        upstreams.ways = retry::check(decoder, &upstreams);
         upstreams
     }
 

@@ -63,6 +63,7 @@ fn count(decoder: &mut Decoder<'_>, item: Item<'_>, name: &str, limits: &mut Lim
         "requests-per-connection" => set(&mut limits.requests_per_connection, count(COUNTS)),
         "connections" => limits.connections = count(COUNTS).map(|count| count as usize),
         "connections-per-client" => set(&mut limits.connections_per_client, count(COUNTS)),
+        "requests-per-client" => limits.requests_per_client = count(COUNTS).map(|count| count as usize),
         "h2-streams" => set(&mut limits.h2_streams, count(1..=1_000_000)),
         "h2-resets-burst" => set(&mut limits.h2_resets_burst, count(COUNTS)),
         "h2-resets-rate" => set(&mut limits.h2_resets_rate, count(COUNTS)),

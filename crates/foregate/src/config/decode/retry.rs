@@ -1,4 +1,4 @@
-//! `retry` of an upstream.
+//! `retry` of an upstream or a route.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use foregate_config::value::{self, Value, Wrong};
 use foregate_config::{Decoder, Item, Place, Problem, Upstreams as _};
 use foregate_module::{Edit, Field, Text};
 use foregate_proxy::routing::PathPattern;
-use foregate_proxy::settings::{Elsewhere, NewPath, Retry, RetryOn};
+use foregate_proxy::settings::{Elsewhere, NewPath, Retry, RetryOn, RouteRetry};
 
 use super::UpstreamNames;
 use super::conditions::method_list;
@@ -74,37 +74,89 @@ pub(super) fn decode(
 }
 
 /// Whether the upstreams that are asked in the place of others are there, and none of them comes back to itself.
-pub(super) fn check(decoder: &mut Decoder<'_>, upstreams: &UpstreamNames) {
+/// Returns the ways from one to another.
+pub(super) fn check(decoder: &mut Decoder<'_>, upstreams: &UpstreamNames) -> Vec<(usize, usize)> {
     let mut ways: Vec<(usize, usize)> = Vec::new();
     for (from, name, place) in &upstreams.elsewhere {
-        let to = match upstreams.find(name) {
-            Ok(to) => to.0 as usize,
-            Err(wrong) => {
-                let problem = Problem::new(Some(*place), format!("`upstream=\"{name}\"`: {}", wrong.message));
-                decoder.push(match wrong.help {
-                    Some(help) => problem.help(help),
-                    None => problem,
-                });
-                continue;
-            }
-        };
-        let names =
-            |index: &usize| upstreams.list.get(*index).map_or("", |upstream| &upstream.name).to_owned();
+        let Some(to) = find(decoder, upstreams, name, *place) else { continue };
         if to == *from {
             let problem = Problem::new(Some(*place), "this is the upstream itself");
             decoder.push(problem.help("leave out `upstream=`: its next server is asked"));
         } else if let Some(way) = way(&ways, to, *from) {
-            let way: Vec<String> = [*from].iter().chain(&way).map(names).collect();
-            let problem = Problem::new(Some(*place), format!("a circle of upstreams: {}", way.join(", ")));
-            decoder.push(
-                problem.help(
-                    "a request comes back to no upstream that it has left: take out one of these `retry`",
-                ),
-            );
+            push_circle(decoder, upstreams, (*from, &way), *place);
         } else {
             ways.push((*from, to));
         }
     }
+    ways
+}
+
+/// The rules of a route as they are read.
+#[derive(Default)]
+pub(super) struct RouteRules {
+    rules: Vec<Retry>,
+    named: Vec<(Arc<str>, Place)>,
+    first: Option<Place>,
+}
+
+impl RouteRules {
+    pub(super) fn read(&mut self, decoder: &mut Decoder<'_>, item: Item<'_>) {
+        let (rule, named) = decode(decoder, item);
+        self.rules.extend(rule);
+        self.named.extend(named);
+        self.first.get_or_insert(item.place());
+    }
+
+    /// The rules. They name upstreams that are there, and none leads back to `own`, the route's.
+    pub(super) fn finish(
+        self,
+        decoder: &mut Decoder<'_>,
+        upstreams: &UpstreamNames,
+        own: Option<usize>,
+    ) -> RouteRetry {
+        if let (Some(first), None) = (self.first, own) {
+            let problem = Problem::new(Some(first), "`retry` has no effect on a route that asks no upstream");
+            decoder.push(problem.help("add `proxy \"UPSTREAM\"`, or leave out `retry`"));
+        }
+        for (name, place) in &self.named {
+            let (Some(to), Some(own)) = (find(decoder, upstreams, name, *place), own) else { continue };
+            if to == own {
+                let problem = Problem::new(Some(*place), "this is the upstream of the route itself");
+                decoder.push(problem.help("leave out `upstream=`: its next server is asked"));
+            } else if let Some(way) = way(&upstreams.ways, to, own) {
+                push_circle(decoder, upstreams, (own, &way), *place);
+            }
+        }
+        RouteRetry::new(self.rules)
+    }
+}
+
+fn find(decoder: &mut Decoder<'_>, upstreams: &UpstreamNames, name: &str, place: Place) -> Option<usize> {
+    match upstreams.find(name) {
+        Ok(to) => Some(to.0 as usize),
+        Err(wrong) => {
+            let problem = Problem::new(Some(place), format!("`upstream=\"{name}\"`: {}", wrong.message));
+            decoder.push(match wrong.help {
+                Some(help) => problem.help(help),
+                None => problem,
+            });
+            None
+        }
+    }
+}
+
+fn push_circle(
+    decoder: &mut Decoder<'_>,
+    upstreams: &UpstreamNames,
+    (from, way): (usize, &[usize]),
+    place: Place,
+) {
+    let names = |index: &usize| upstreams.list.get(*index).map_or("", |upstream| &upstream.name).to_owned();
+    let way: Vec<String> = [from].iter().chain(way).map(names).collect();
+    let problem = Problem::new(Some(place), format!("a circle of upstreams: {}", way.join(", ")));
+    decoder.push(
+        problem.help("a request comes back to no upstream that it has left: take out one of these `retry`"),
+    );
 }
 
 /// The upstreams from one to another.

@@ -19,6 +19,8 @@ use super::acme::Certified;
 use super::conditions;
 use super::idle::{self, Idle};
 use super::numbers::TIMES;
+use super::queueing::Queueing;
+use super::retry::RouteRules;
 use super::{UpstreamNames, cache, compare, fallback, files, tls};
 use crate::config::schema::{ROUTE, ROUTE_TIMEOUTS, SITE, SITE_TLS};
 use foregate_config::value::{self, Wrong};
@@ -210,7 +212,7 @@ impl<'u> Sites<'u> {
             })
         });
         let mut options = SiteOptions::default();
-        let mut routes = Vec::new();
+        let (mut routes, mut queueing) = (Vec::new(), Queueing::default());
         let (nodes, of_modules) = decoder.open_block(item, &SITE);
         self.idle.see(&of_modules);
         let answering = of_modules.clone();
@@ -225,6 +227,8 @@ impl<'u> Sites<'u> {
                 }
                 "listeners" => options.listeners = conditions::listeners(decoder, item, listeners),
                 "allow-underscores" => options.allow_underscores = decoder.flag(item),
+                "requests" => queueing.requests(decoder, item),
+                "queue" => queueing.queue(decoder, item),
                 "slashes" => options.keep_slashes = decoder.choice(item, 0, SLASHES).unwrap_or_default(),
                 "ambiguous-paths" => {
                     options.forward_ambiguous = decoder.choice(item, 0, AMBIGUOUS_PATHS).unwrap_or_default();
@@ -248,6 +252,7 @@ impl<'u> Sites<'u> {
                 name => debug_assert!(false, "{name} is not read"),
             }
         }
+        options.requests = queueing.finish(decoder);
         options.unrouted = RoutePlan::new(self.modules.plan(&scope, false));
         let slashes = DuplicateSlashes::of(&options);
         let of_site = OfSite { slashes, scope: &scope, answering: &answering, options: &options, listeners };
@@ -359,6 +364,7 @@ impl<'u> Sites<'u> {
         let (mut strip_prefix, mut buffers, mut timeouts) = (None, None, RouteTimeouts::default());
         let conditions = conditions::decode(decoder, item, &mut self.modules, (options, listeners));
         let (mut cached, mut old, mut fallback, mut compared) = (None, None, None, None);
+        let mut retry = RouteRules::default();
         let (nodes, of_modules) = decoder.open_block(item, &ROUTE);
         self.idle.see(&of_modules);
         idle::paths(decoder, &of_modules, pattern.as_ref().as_slice(), "this route does not take");
@@ -376,6 +382,7 @@ impl<'u> Sites<'u> {
                 "allow-connect" => allow_connect = decoder.flag(item),
                 "strip-prefix" => strip_prefix = prefix(decoder, item, pattern.as_ref()),
                 "buffer-requests" => buffers = Some(super::upstream::buffer_requests(decoder, item)),
+                "retry" => retry.read(decoder, item),
                 "timeouts" => timeouts = route_timeouts(decoder, item),
                 "fallback" => {
                     old = Some(item);
@@ -401,6 +408,7 @@ impl<'u> Sites<'u> {
         };
         let fallback = fallback.or_else(|| self.inherited_fallback(options));
         let (pattern, action, conditions) = (pattern?, action?, conditions?);
+        let retry = retry.finish(decoder, self.upstreams, action.upstream());
         let plan = self.modules.plan(&scope, action.upstream().is_some());
         if let Some(upstream) = action.upstream() {
             self.warn_of_streams(decoder, item, &plan, upstream);
@@ -421,6 +429,7 @@ impl<'u> Sites<'u> {
             conditions: conditions.map(Arc::new),
             strip_prefix,
             buffer_requests: buffers,
+            retry,
             timeouts,
             plan,
             cache,

@@ -12,6 +12,7 @@ use foregate_proxy::settings::{
 
 use super::UpstreamNames;
 use super::numbers::{TIMES, set};
+use super::queueing::Queueing;
 use super::{retry, servers, socket_path, tls};
 use crate::config::schema::{UPSTREAM, UPSTREAM_TIMEOUTS, UPSTREAM_TLS};
 use foregate_config::value::{self, Value, Wrong};
@@ -41,6 +42,7 @@ pub(super) fn decode(
     let index = upstreams.list.len();
     upstream.zone = zone.map(Box::from);
     let mut places = servers::Places::default();
+    let mut queueing = Queueing::default();
     for (key, item) in decoder.block(item, &UPSTREAM) {
         match key.name {
             "server" => {
@@ -81,6 +83,8 @@ pub(super) fn decode(
             "connection-age" => {
                 set(&mut upstream.connection_age, decoder.read(item, 0, |v| value::duration(v, TIMES)));
             }
+            "requests" => queueing.requests(decoder, item),
+            "queue" => queueing.queue(decoder, item),
             "retries" => {
                 set(&mut upstream.retries, decoder.read(item, 0, |v| value::number(v, 0..=16)));
                 retries = Some(item.place());
@@ -104,6 +108,7 @@ pub(super) fn decode(
             name => debug_assert!(false, "{name} is not read"),
         }
     }
+    upstream.requests = queueing.finish(decoder);
     if resolver.is_some() && !upstream.servers.iter().any(|server| server.address.is_name()) {
         decoder.warn(Problem::new(resolver, "no server of this upstream has a name that is to be resolved"));
     }

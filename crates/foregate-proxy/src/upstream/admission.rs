@@ -1,0 +1,59 @@
+//! WaitingGauge for a place among the requests in flight.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::counters::metrics::{Metrics, ShardedGauge};
+use crate::error::Error;
+use crate::limits::account::Account;
+use crate::limits::gates::{GateAnswer, RequestGate, RequestPass};
+
+/// Waits until the gate lets a request of this client in. `gone` is ready once nobody wants the response any more.
+///
+/// # Errors
+///
+/// The queue is full, or the wait took too long; or the error of `gone`.
+pub async fn enter(
+    gate: &Arc<RequestGate>,
+    account: Account,
+    metrics: &Metrics,
+    mut gone: impl FnMut(&mut Context<'_>) -> Poll<Error>,
+) -> Result<RequestPass, Error> {
+    let mut waits = match gate.enter(account) {
+        GateAnswer::Inside(pass) => return Ok(pass),
+        GateAnswer::Full => return Err(Error::QueueFull),
+        GateAnswer::Waits(waits) => waits,
+    };
+    let _waiting = WaitingGauge::new(&metrics.requests_waiting);
+    metrics.requests_queued.inc();
+    let mut turn = pin!(tokio::time::timeout(gate.timeout(), waits.turn()));
+    poll_fn(|cx| {
+        if let Poll::Ready(turn) = turn.as_mut().poll(cx) {
+            return Poll::Ready(match turn {
+                Ok(Some(pass)) => Ok(pass),
+                Ok(None) => Err(Error::QueueFull),
+                Err(_) => Err(Error::QueueTimeout),
+            });
+        }
+        gone(cx).map(Err)
+    })
+    .await
+}
+
+/// Counts a request as waiting.
+struct WaitingGauge<'a>(&'a ShardedGauge);
+
+impl<'a> WaitingGauge<'a> {
+    fn new(gauge: &'a ShardedGauge) -> Self {
+        gauge.add(1);
+        Self(gauge)
+    }
+}
+
+impl Drop for WaitingGauge<'_> {
+    fn drop(&mut self) {
+        self.0.add(-1);
+    }
+}
