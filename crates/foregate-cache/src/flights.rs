@@ -17,11 +17,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use foregate_wire::HeaderList;
 use parking_lot::Mutex;
 
-pub use self::flight::{Failed, Follow, FollowedHead, Lead, Piece};
+pub use self::flight::{Failed, FlightWatch, Follow, FollowedHead, Lead, Piece};
 use self::flight::{Flight, State};
 use crate::key::{Key, KeyHasher};
 use crate::moment::CacheTime;
 use crate::object::Object;
+use crate::purge::Sequence;
 use crate::secret::Secret;
 use crate::stored::Stored;
 
@@ -113,11 +114,28 @@ impl Flights {
         now: CacheTime,
         recheck: impl FnOnce() -> Option<Arc<Object>>,
     ) -> Joined {
+        self.join_current(key, address, now, |_| true, recheck)
+    }
+
+    /// Joins as [`join`](Self::join) does, but no fetch that is too old: `is_current` says so of the number that was current when the
+    /// request went to the origin. Another fetch takes the place of an old one.
+    pub fn join_current(
+        &self,
+        key: Key,
+        address: Key,
+        now: CacheTime,
+        is_current: impl FnOnce(Sequence) -> bool,
+        recheck: impl FnOnce() -> Option<Arc<Object>>,
+    ) -> Joined {
         let mut shard = self.shared.shard(key).lock();
         if let Some(flight) = shard.flights.get(&key) {
-            let flight = Arc::clone(flight);
-            drop(shard);
-            return Joined::Follow(Follow::new(flight));
+            if flight.sequence().is_none_or(is_current) {
+                let flight = Arc::clone(flight);
+                drop(shard);
+                // Of a body that is too long for the bounds, the start may be gone.
+                return Follow::from_start(flight).map_or(Joined::Alone, Joined::Follow);
+            }
+            shard.flights.remove(&key);
         }
         if let Some(object) = recheck() {
             return Joined::Found(object);

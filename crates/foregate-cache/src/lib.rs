@@ -112,7 +112,9 @@ pub use body::Body;
 pub use cache_status::{CacheStatus, Forward};
 pub use conditions::{Conditions, Representation, evaluate};
 pub use date::{format_date, parse_date};
-pub use flights::{Failed, FlightLimits, Flights, Follow, FollowedHead, Joined, Lead, Piece, other_variant};
+pub use flights::{
+    Failed, FlightLimits, FlightWatch, Flights, Follow, FollowedHead, Joined, Lead, Piece, other_variant,
+};
 pub use key::{Key, KeyParts, KeyText, Parameters, QueryRule};
 pub use memory::{Found, Memory, MemoryStat, Sweep};
 pub use moment::{CacheTime, Moment};

@@ -100,6 +100,8 @@ struct Table {
     keys: HashMap<Key, u64>,
     addresses: HashMap<Box<[u8]>, u64>,
     tags: HashMap<Tag, u64>,
+    /// The floor of the latest purge of a tag.
+    latest_tag: u64,
     /// The oldest first.
     prefixes: Vec<Prefix>,
 }
@@ -140,6 +142,7 @@ impl Floors {
             }
             Purge::Tag(tag) => {
                 table.tags.insert(*tag, floor);
+                table.latest_tag = floor;
             }
             Purge::Prefix(uri) => table.add_prefix(uri, floor),
         }
@@ -165,6 +168,18 @@ impl Floors {
         }
         object.checked.store(latest, Ordering::Relaxed);
         if object.is_outdated() { Effect::Outdated } else { Effect::Live }
+    }
+
+    /// Returns whether a purge since this number may concern the response of a fetch under a key, of which `text` are the bytes. Its tags are
+    /// not known yet, so that a purge of any tag does.
+    pub fn may_concern(&self, key: Key, text: &[u8], sequence: Sequence) -> bool {
+        if self.latest.load(Ordering::Acquire) <= sequence.0 {
+            return false;
+        }
+        let Some(located) = Located::read(text) else { return true };
+        let tables = self.tables.read();
+        let hard = &tables.hard;
+        hard.floor_of_place(key, &located).max(hard.latest_tag) > sequence.0
     }
 
     /// Returns whether an object may still be stored: no forgotten purge can concern it.
@@ -228,14 +243,20 @@ impl Floors {
 impl Table {
     /// The highest floor that concerns an object.
     fn floor(&self, object: &Object, located: &Located<'_>) -> u64 {
+        let floor = self.floor_of_place(object.key(), located);
+        if self.tags.is_empty() {
+            return floor;
+        }
+        let tags = object.head.tags.iter().filter_map(|tag| self.tags.get(tag));
+        floor.max(tags.copied().max().unwrap_or(0))
+    }
+
+    /// The highest floor that concerns a key, tags apart.
+    fn floor_of_place(&self, key: Key, located: &Located<'_>) -> u64 {
         let site = self.sites.get(located.site).copied().unwrap_or(0);
-        let key = self.keys.get(&object.key()).copied().unwrap_or(0);
+        let key = self.keys.get(&key).copied().unwrap_or(0);
         let address = self.addresses.get(located.address).copied().unwrap_or(0);
         let mut floor = self.all.max(site).max(key).max(address);
-        if !self.tags.is_empty() {
-            let tags = object.head.tags.iter().filter_map(|tag| self.tags.get(tag));
-            floor = floor.max(tags.copied().max().unwrap_or(0));
-        }
         for prefix in &self.prefixes {
             let concerns =
                 prefix.floor > floor && *prefix.site == *located.site && located.begins_with(&prefix.start);

@@ -58,6 +58,12 @@ impl Demands {
         self.head
     }
 
+    /// Makes the request one with credentials (RFC 9111, section 3.5): it had them when it was received, or it tells the origin who the
+    /// client is in another way.
+    pub fn add_credentials(&mut self) {
+        self.authorization = true;
+    }
+
     /// Returns whether the client accepts no response but a stored one (RFC 9111, section 5.2.1.7): without one the answer is 504.
     pub fn only_if_cached(&self) -> bool {
         self.control.only_if_cached

@@ -222,7 +222,7 @@ fn life(
         stale_if_error: milliseconds(grace(control.stale_if_error, policy.stale_if_error)),
         always_validate: control.no_cache && !over,
         demanded: asked.demands.control.demands_newer(),
-        never_stale: forbids,
+        never_stale: forbids || lifetime == 0,
     })
 }
 

@@ -2,7 +2,9 @@
 
 use foregate_wire::{HeaderList, NameId};
 
+use crate::directives::ResponseControl;
 use crate::moment::CacheTime;
+use crate::policy::Policy;
 use crate::tags::Tag;
 use crate::vary::Vary;
 
@@ -29,6 +31,21 @@ impl Stored {
     /// Returns whether the origin can be asked if the response is still current.
     pub fn can_validate(&self) -> bool {
         self.last_modified.is_some() || self.headers.contains(NameId::Etag)
+    }
+
+    /// The head for the client that has caused the response, where it gets fields that others do not: cookies, and the fields that
+    /// `private` and `no-cache` name. `None`: it gets the same as all.
+    pub fn for_first_client(&self, response: &HeaderList, policy: &Policy) -> Option<Self> {
+        let control = ResponseControl::read(response, &policy.targeted);
+        let is_withheld = |name: &[u8]| name.eq_ignore_ascii_case(b"set-cookie") || control.lists(name);
+        let mut own = None;
+        for field in response.iter().filter(|field| is_withheld(field.name)) {
+            if self.headers.get_all_name(field.name).any(|value| value == field.value) {
+                continue;
+            }
+            own.get_or_insert_with(|| self.clone()).headers.push(field.name, field.value);
+        }
+        own
     }
 
     /// Bytes of memory behind this value, beside itself.

@@ -57,8 +57,10 @@ pub fn refresh_by_head(
 ) -> Option<Refreshed> {
     let lengths = response.headers.get(NameId::ContentLength);
     let same_length = lengths.is_none_or(|text| text == length.to_string().as_bytes());
+    // Where neither has anything to compare, each response would be the same as all others.
+    let is_described = lengths.is_some() || stored.can_validate();
     let same = response.status == 200 && stored.status == 200 && same_length && is_same(stored, response);
-    same.then(|| update(asked, stored, response, policy, secret))
+    (same && is_described).then(|| update(asked, stored, response, policy, secret))
 }
 
 /// Returns whether the validators of the response are those of the stored one, as far as both have them (RFC 9111, section 4.3.4).

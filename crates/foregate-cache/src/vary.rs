@@ -96,42 +96,61 @@ impl Vary {
 /// Appends the normal form of a selecting field: the same for values with the same meaning.
 fn normalise<'a>(id: NameId, lines: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>) {
     match id {
-        // Not lists: a blank behind a comma may be part of a secret.
-        NameId::Cookie | NameId::Authorization | NameId::UserAgent => {
+        NameId::AcceptEncoding => {
+            let mut listed: Vec<_> = lines.flat_map(members).collect();
+            // Most browsers send it in normal form, but for the order.
+            if listed.iter().all(|member| is_normal(member)) {
+                sort(&mut listed);
+                join(&listed, out);
+            } else {
+                let mut listed: Vec<_> = listed.into_iter().map(preference).collect();
+                sort(&mut listed);
+                join(&listed, out);
+            }
+        }
+        // Servers take the first one of several languages with the same weight.
+        NameId::AcceptLanguage => {
+            let mut listed: Vec<_> = lines.flat_map(members).map(preference).collect();
+            listed.sort_by_key(|preference| std::cmp::Reverse(weight_of(preference)));
+            join(&listed, out);
+        }
+        // No lists: a blank, a comma or an empty member may mean something.
+        NameId::Cookie
+        | NameId::Authorization
+        | NameId::UserAgent
+        | NameId::Origin
+        | NameId::Referer
+        | NameId::Host => {
             for line in lines {
                 out.extend_from_slice(line);
                 out.push(b'\n');
             }
         }
-        NameId::AcceptEncoding | NameId::AcceptLanguage => {
-            let mut listed: Vec<_> = lines.flat_map(members).collect();
-            // Most browsers send it in normal form, but for the order.
-            if listed.iter().all(|member| is_normal(member)) {
-                join(&mut listed, out);
-            } else {
-                join(&mut listed.into_iter().map(preference).collect(), out);
-            }
-        }
+        // Several lines are one list (RFC 9110, section 5.3). An empty member stays, since the field may be no list.
         _ => {
-            for (number, member) in lines.flat_map(members).enumerate() {
-                if number > 0 {
-                    out.push(b',');
-                }
-                out.extend_from_slice(member);
-            }
+            let split = |line: &'a [u8]| {
+                // A comma in a quoted string is none.
+                let is_plain = !line.contains(&b'"');
+                line.split(move |&byte| byte == b',' && is_plain).map(trim)
+            };
+            join(&lines.flat_map(split).collect::<Vec<_>>(), out);
         }
     }
 }
 
-/// Appends preferences in a fixed order, each once.
-fn join<T: AsRef<[u8]> + Ord>(preferences: &mut Vec<T>, out: &mut Vec<u8>) {
+/// Puts preferences in a fixed order, each once.
+fn sort<T: Ord>(preferences: &mut Vec<T>) {
     preferences.sort_unstable();
     preferences.dedup();
-    for (number, preference) in preferences.iter().enumerate() {
+}
+
+/// Appends the members of a list.
+fn join<T: AsRef<[u8]>>(members: &[T], out: &mut Vec<u8>) {
+    for (number, member) in members.iter().enumerate() {
         if number > 0 {
             out.push(b',');
         }
-        out.extend_from_slice(preference.as_ref());
+        out.extend_from_slice(member.as_ref());
     }
 }
 
@@ -166,6 +185,12 @@ fn preference(member: &[u8]) -> Vec<u8> {
         }
     }
     out
+}
+
+/// The weight of a [`preference`], in thousandths.
+fn weight_of(preference: &[u8]) -> u32 {
+    let part = preference.split(|&byte| byte == b';').find_map(|part| part.strip_prefix(b"q="));
+    part.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok()).unwrap_or(1000)
 }
 
 /// A weight in thousandths (RFC 9110, section 12.4.2).

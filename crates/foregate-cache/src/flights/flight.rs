@@ -13,6 +13,7 @@ use crate::body::Body;
 use crate::key::Key;
 use crate::moment::CacheTime;
 use crate::object::Object;
+use crate::purge::Sequence;
 use crate::stored::Stored;
 
 /// A fetch under way.
@@ -21,9 +22,19 @@ pub(super) struct Flight {
     pub(super) state: Mutex<State>,
 }
 
+impl Flight {
+    /// The number that was current when the request went to the origin, if it has gone.
+    pub(super) fn sequence(&self) -> Option<Sequence> {
+        self.state.lock().sequence
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct State {
+    sequence: Option<Sequence>,
     head: Option<Arc<Stored>>,
+    /// The head for the leader's own client, where that gets more than the others.
+    own_head: Option<Arc<Stored>>,
     /// The number of the first piece that is kept, and the pieces from there on.
     first: usize,
     pieces: VecDeque<Bytes>,
@@ -172,6 +183,21 @@ impl Lead {
         follow
     }
 
+    /// Takes note of the number that is current while the request goes to the origin: a purge from here on concerns the response.
+    pub fn begin(&self, sequence: Sequence) {
+        self.flight.state.lock().sequence = Some(sequence);
+    }
+
+    /// Sets the head for the leader's own client, which may get fields that the others do not. To be called before [`head`](Self::head).
+    pub fn own_head(&self, head: Arc<Stored>) {
+        self.flight.state.lock().own_head = Some(head);
+    }
+
+    /// A view on the fetch for others than its leader.
+    pub fn watch(&self) -> FlightWatch {
+        FlightWatch(Arc::clone(&self.flight))
+    }
+
     /// Announces the head of a response that may be stored, with the length of its body if it is known, and the key of its variant if it varies.
     /// `false` if it cannot be shared: it needs a validation for each request, or is too long for the bounds. Then the followers are released as by
     /// [`uncacheable`](Self::uncacheable), and the leader goes on for its own client, which may follow, and the store.
@@ -318,6 +344,17 @@ impl Lead {
     }
 }
 
+/// A view on a fetch.
+#[derive(Debug)]
+pub struct FlightWatch(Arc<Flight>);
+
+impl FlightWatch {
+    /// Returns whether a request waits for the fetch, or reads from it.
+    pub fn is_followed(&self) -> bool {
+        self.0.state.lock().slowest().is_some()
+    }
+}
+
 /// Counts the memory of pieces.
 fn account(shared: &Shared, before: u64, after: u64) {
     if after >= before {
@@ -380,10 +417,25 @@ impl Follow {
         Self { flight, place, next: 0, own: false }
     }
 
+    /// A follower of a fetch with its whole body. `None`: the start of that is gone.
+    pub(super) fn from_start(flight: Arc<Flight>) -> Option<Self> {
+        let mut state = flight.state.lock();
+        if state.first > 0 {
+            return None;
+        }
+        let place = state.waiting.enter();
+        drop(state);
+        Some(Self { flight, place, next: 0, own: false })
+    }
+
     /// Waits for the head.
     pub fn poll_head(&mut self, context: &Context<'_>) -> Poll<FollowedHead> {
         let mut state = self.flight.state.lock();
+        let own_head = state.own_head.as_ref().filter(|_| self.own && state.head.is_some());
         let head = match (&state.end, &state.head) {
+            (Some(End::Complete(_)) | None, _) if let Some(head) = own_head => {
+                FollowedHead::Arrived(Arc::clone(head))
+            }
             (Some(End::Complete(Some(object))), _) => FollowedHead::Complete(Arc::clone(object)),
             (Some(End::Uncacheable), _) => {
                 if !self.own {

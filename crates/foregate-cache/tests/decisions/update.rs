@@ -174,6 +174,25 @@ fn a_head_updates_the_stored_get() {
 }
 
 #[test]
+fn a_head_without_anything_to_compare_updates_nothing() {
+    let fields: Fields<'_> = &[("Cache-Control", "max-age=2"), ("Date", "@0")];
+    let mut scene = Scene::new();
+    scene.get(&[], &Origin::Reply(200, fields));
+    scene.wait(3);
+    scene.request(Method::Head, &[], &Origin::Reply(200, &[("Cache-Control", "max-age=1000")]));
+    assert_eq!(scene.get(&[], &Origin::Reply(200, &[])).source, Source::Origin);
+}
+
+#[test]
+fn a_response_that_was_never_fresh_is_not_for_clients_that_accept_stale_ones() {
+    let fields: Fields<'_> = &[("Cache-Control", "max-age=0"), ("ETag", "\"a\"")];
+    let mut scene = Scene::new();
+    scene.get(&[("Cookie", "a=1")], &Origin::Reply(200, fields));
+    let seen = scene.get(&[("Cache-Control", "max-stale")], &Origin::Reply(200, fields));
+    assert_eq!(seen.source, Source::Origin);
+}
+
+#[test]
 fn a_head_fills_nothing_and_a_fresh_get_answers_it() {
     let mut scene = Scene::with(Policy::default());
     let seen = scene.request(Method::Head, &[], &Origin::Reply(200, &[("Cache-Control", "max-age=60")]));

@@ -5,13 +5,14 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use foregate_cache::{
-    Asked, Body, Demands, Failed, Failure, Key, KeyText, Lead, Moment, Object, Response, Sequence, Stored,
-    ask_for_whole, ask_to_validate, refresh, store,
+    Asked, Body, Demands, Failed, Failure, FlightWatch, Key, KeyText, Lead, Moment, Object, Response,
+    Sequence, Stored, ask_for_whole, ask_to_validate, refresh, store,
 };
 use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead};
 use tokio::sync::mpsc;
@@ -34,6 +35,31 @@ const BURST: usize = 16;
 /// How long a body that is not stored waits for the slowest of its readers, before that one is cut
 /// off.
 const SLOWEST: Duration = Duration::from_secs(60);
+
+/// Fetches under way that a client may have caused and that go on without it. Further ones end with
+/// the requests that wait for them.
+const DETACHED_MOST: usize = 64;
+/// How often such a fetch looks if a request still waits for it.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// A fetch in the account of its client.
+struct CountedFetch(Option<Arc<Holdings>>);
+
+impl CountedFetch {
+    /// Counts it. Returns true with it if the client has caused many.
+    fn new(client: Option<Arc<Holdings>>) -> (Self, bool) {
+        let before = client.as_ref().map(|client| client.fetches.fetch_add(1, Ordering::Relaxed));
+        (Self(client), before.is_some_and(|before| before >= DETACHED_MOST))
+    }
+}
+
+impl Drop for CountedFetch {
+    fn drop(&mut self) {
+        if let Some(client) = &self.0 {
+            client.fetches.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
 
 /// A fetch that is about to begin.
 #[derive(Debug)]
@@ -83,6 +109,9 @@ pub enum Handed {
     Origin(Box<ResponseHead>, OriginAnswer, Option<foregate_cache::NotStored>),
     /// The head of a response that is stored but is not for others; the body is followed.
     Own(Arc<Stored>),
+    /// A stored response that the origin has found current for this client. Others ask for
+    /// themselves.
+    Validated(Arc<Object>),
     /// The error, which others know in general only.
     Failed(Error),
 }
@@ -166,7 +195,18 @@ impl Fill {
             Some(stale) => ask_to_validate(&mut self.request.head.headers, &stale.head),
             None => ask_for_whole(&mut self.request.head.headers),
         }
-        tokio::spawn(self.run());
+        let (counted, is_one_of_many) = CountedFetch::new(self.client.clone());
+        tokio::spawn(async move {
+            let _counted = counted;
+            if !is_one_of_many {
+                return self.run().await;
+            }
+            let watch = self.lead.watch();
+            tokio::select! {
+                () = self.run() => {}
+                () = nobody_follows(watch) => {}
+            }
+        });
     }
 
     async fn run(mut self) {
@@ -196,6 +236,7 @@ impl Fill {
         loop {
             // Before the request goes: a purge from here on concerns the response.
             let sequence = self.cache.store.floors().begin();
+            self.lead.begin(sequence);
             let sent = self.cache.now();
             self.cache.metrics.cache.fetches.inc();
             let mut ask = Ask::new(&upstream, terms).by_rules(rules, &others).on_account(self.account);
@@ -267,6 +308,10 @@ impl Fill {
             return ControlFlow::Break(());
         }
         let variant = head.vary.as_ref().map(|vary| self.key.variant(vary.variant, &self.cache.secret));
+        let own = head.for_first_client(&asks.head.headers, &self.settings.policy).map(Arc::new);
+        if let Some(own) = &own {
+            self.lead.own_head(Arc::clone(own));
+        }
         let is_shared = self.lead.head(Arc::clone(&head), length, variant, arrived.received.cache);
         if !is_shared && head.life.is_shareable() && file.is_none() {
             // There is no memory for it now.
@@ -274,7 +319,7 @@ impl Fill {
             return ControlFlow::Break(());
         }
         if !is_shared && let Some(hand) = self.hand.take() {
-            let _ = hand.try_send(Handed::Own(Arc::clone(&head)));
+            let _ = hand.try_send(Handed::Own(own.unwrap_or_else(|| Arc::clone(&head))));
         }
         self.body(arrived, (head, variant), file, ask).await;
         ControlFlow::Break(())
@@ -288,7 +333,6 @@ impl Fill {
         head: ResponseHead,
         reason: Option<foregate_cache::NotStored>,
     ) {
-        let is_error = matches!(head.status, 500 | 502 | 503 | 504);
         let upstream = Arc::clone(&self.upstream);
         let answer = OriginAnswer { upstream, origin: arrived.origin, length: arrived.length };
         let handed = Handed::Origin(Box::new(head), answer, reason);
@@ -299,11 +343,7 @@ impl Fill {
         if let Some(Handed::Origin(_, answer, _)) = unwanted {
             answer.upstream.drop_rest(answer.origin);
         }
-        match is_error {
-            // To ask again would multiply the load of an origin in trouble.
-            true => self.lead.fail(Failed::Origin),
-            false => self.lead.uncacheable(arrived.received.cache),
-        }
+        self.lead.uncacheable(arrived.received.cache);
     }
 
     /// The origin says that the stored response is current.
@@ -322,7 +362,9 @@ impl Fill {
             self.cache.store.remove(&stale);
             return ControlFlow::Continue(self);
         };
+        let own = refreshed.stored.for_first_client(&asks.head.headers, policy);
         let object = Arc::new(stale.refreshed(refreshed.stored, arrived.sequence));
+        let own = own.map(|own| Arc::new(stale.refreshed(own, arrived.sequence)));
         let is_stored = match refreshed.storable {
             Ok(()) => self.cache.store.insert(Arc::clone(&object), arrived.received.cache),
             Err(reason) => {
@@ -334,7 +376,15 @@ impl Fill {
             self.cache.store.remove(&stale);
         }
         self.cache.metrics.cache.validated.inc();
-        self.lead.refreshed(object);
+        let is_shared = is_stored && object.head.life.is_shareable();
+        if let Some(hand) = self.hand.take().filter(|_| !is_shared || own.is_some()) {
+            let _ = hand.try_send(Handed::Validated(own.unwrap_or_else(|| Arc::clone(&object))));
+        }
+        match is_shared {
+            true => self.lead.refreshed(object),
+            // The origin has answered this client; the others have to ask for themselves.
+            false => self.lead.uncacheable(arrived.received.cache),
+        }
         ControlFlow::Break(())
     }
 
@@ -427,6 +477,13 @@ impl Fill {
             (None, Some(stale)) => cache.store.remove(&stale),
             (None, None) => {}
         }
+    }
+}
+
+/// Ends when no request waits for a fetch any more.
+async fn nobody_follows(watch: FlightWatch) {
+    while watch.is_followed() {
+        tokio::time::sleep(LOOK).await;
     }
 }
 

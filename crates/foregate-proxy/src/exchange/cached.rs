@@ -132,7 +132,7 @@ fn look(exchange: &mut Exchange<'_>, settings: &CacheSettings, upstream: usize) 
         has_query: exchange.request.query().is_some(),
         has_body,
     };
-    let mut demands = match lookup(&request, &settings.policy) {
+    let mut demands = match demand(exchange, &request, settings) {
         Lookup::Cache(demands) => demands,
         Lookup::Bypass(Bypass::Method) => return pass(exchange, "method", Forward::Method),
         Lookup::Bypass(Bypass::Body) => return pass(exchange, "body", Forward::Bypass),
@@ -142,7 +142,7 @@ fn look(exchange: &mut Exchange<'_>, settings: &CacheSettings, upstream: usize) 
         renew(exchange);
         let request =
             foregate_cache::Request { headers: &exchange.request.head.headers, ..request_of(exchange) };
-        if let Lookup::Cache(renewed) = lookup(&request, &settings.policy) {
+        if let Lookup::Cache(renewed) = demand(exchange, &request, settings) {
             demands = renewed;
         }
     }
@@ -152,6 +152,23 @@ fn look(exchange: &mut Exchange<'_>, settings: &CacheSettings, upstream: usize) 
         return Err(error.into());
     }
     Ok(looked)
+}
+
+/// Reads the demands of a request. Credentials count also where a step has taken them off, or has
+/// put the user into a field instead.
+fn demand(
+    exchange: &Exchange<'_>,
+    request: &foregate_cache::Request<'_>,
+    settings: &CacheSettings,
+) -> Lookup {
+    let mut looked = lookup(request, &settings.policy);
+    if let (Lookup::Cache(demands), Some(plan)) = (&mut looked, exchange.plan()) {
+        let had = exchange.modules.run.as_ref().is_some_and(|run| run.facts.had_authorization);
+        if had || plan.identity().iter().any(|name| request.headers.get_all_name(name).next().is_some()) {
+            demands.add_credentials();
+        }
+    }
+    looked
 }
 
 fn request_of<'r>(exchange: &'r Exchange<'_>) -> foregate_cache::Request<'r> {
@@ -454,7 +471,7 @@ fn update_by_head(exchange: &mut Exchange<'_>, settings: &CacheSettings) {
     let cache = &exchange.proxy.cache;
     let sequence = cache.store.floors().begin();
     let now = cache.now();
-    let Lookup::Cache(demands) = lookup(&request_of(exchange), &settings.policy) else { return };
+    let Lookup::Cache(demands) = demand(exchange, &request_of(exchange), settings) else { return };
     let request = &exchange.request.head.headers;
     let asked = Asked { demands: &demands, headers: request, path: exchange.request.path() };
     let response = Response { status: 200, headers: &exchange.response.headers, sent: now, received: now };

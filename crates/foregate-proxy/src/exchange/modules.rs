@@ -15,6 +15,7 @@ use foregate_module::{
     self as module, Fault, FetchRequest, FetchResult, FetchTarget, Next, PhaseId, Plan, Planned, Question,
     Runner, Source, State, Summary, Verdict, WhenFull,
 };
+use foregate_wire::NameId;
 
 pub(super) use self::platform::Which;
 use super::asked::SentFields;
@@ -101,6 +102,8 @@ impl<'a> Exchange<'a> {
             if plan.keeps_received() && self.record.refused.is_none() {
                 facts.received = Some(Box::new(ReceivedHead::of(self.request)));
             }
+            facts.had_authorization = self.routed.route.is_some_and(|route| route.cache.get().is_some())
+                && self.request.head.headers.contains(NameId::Authorization);
             Run::of(facts)
         });
     }

@@ -50,6 +50,8 @@ pub(super) struct Facts {
     pub unseen: Option<&'static str>,
     /// The request's head as it was received, for a plan that asks for it.
     pub received: Option<Box<ReceivedHead>>,
+    /// The request had credentials when it was received; only on a route that caches.
+    pub had_authorization: bool,
     /// Why the request was refused before it had a route.
     pub refused: Option<Box<Refused>>,
     /// The start of the response's body, received for the steps.
@@ -87,6 +89,7 @@ impl Facts {
             body_is_whole: body_is_empty,
             unseen: None,
             received: None,
+            had_authorization: false,
             refused: None,
             response_body: Vec::new(),
             response_share: None,

@@ -45,6 +45,8 @@ pub struct Holdings {
     connections: AtomicUsize,
     /// Connections to origins that serve it.
     pub origins: AtomicUsize,
+    /// Fetches for the cache that it has caused.
+    pub fetches: AtomicUsize,
     /// The memory that its connections hold over HTTP/2: unread input of bodies, and their streams,
     /// bytes.
     streams: AtomicUsize,
@@ -58,8 +60,9 @@ impl Holdings {
     /// Nothing, of the client with this address.
     pub fn new(client: IpAddr) -> Self {
         let network = client_network(client);
-        let [connections, origins, streams, heads, owed] = std::array::from_fn(|_| AtomicUsize::new(0));
-        Self { network, connections, origins, streams, heads, owed }
+        let [connections, origins, fetches, streams, heads, owed] =
+            std::array::from_fn(|_| AtomicUsize::new(0));
+        Self { network, connections, origins, fetches, streams, heads, owed }
     }
 
     /// How many connections it has.

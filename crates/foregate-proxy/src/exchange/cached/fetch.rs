@@ -78,8 +78,11 @@ impl Wanted {
     ) -> StepResult {
         for _ in 0..ROUNDS {
             let cache = &exchange.proxy.cache;
-            let joined =
-                cache.flights.join(self.shared, self.key, cache.time(), || self.look_again(exchange));
+            let is_current =
+                |sequence| !cache.store.floors().may_concern(self.key, self.text.as_bytes(), sequence);
+            let joined = cache
+                .flights
+                .join_current(self.shared, self.key, cache.time(), is_current, || self.look_again(exchange));
             let (follow, hand) = match joined {
                 Joined::Found(object) => {
                     set_outcome(exchange, CacheOutcome::Hit);
@@ -200,6 +203,10 @@ impl Wanted {
             }
             Got::Handed(Handed::Own(head)) => {
                 return Ok(Some(self.serve_shared(exchange, settings, &head, follow)));
+            }
+            Got::Handed(Handed::Validated(object)) => {
+                set_outcome(exchange, CacheOutcome::Revalidated);
+                return Ok(Some(self.serve(exchange, settings, &object)));
             }
             Got::Handed(Handed::Origin(head, answer, reason)) => {
                 drop(follow);

@@ -47,11 +47,18 @@ impl Located {
                 .push(format!("{conditions:?}{:?}{:?}", conditions.port, conditions.listeners).into_bytes());
         }
         if let Some(route) = exchange.routed.route
-            && route.action != Action::Proxy(upstream)
+            && (route.action != Action::Proxy(upstream) || request.is_rewritten())
             && let Some(chosen) = exchange.config.upstreams.get(upstream)
         {
-            // A step has chosen another upstream than the route's: its responses are others.
+            // A step has chosen another upstream than the route's, or another path: its responses are
+            // others.
             additions.push(chosen.settings.name.as_bytes().to_vec());
+        }
+        if request.is_rewritten() {
+            // Other routes, with other conditions for access, may lead to the same path.
+            let site = exchange.routed.site.map(|site| &*exchange.config.settings.sites.site(site).name);
+            let route = exchange.routed.route.map(|route| &*route.pattern);
+            additions.push(format!("{site:?}{route:?}").into_bytes());
         }
         let mut text = std::mem::take(&mut scratch.text);
         let uri = uri(request, query);
