@@ -45,7 +45,7 @@ deb: release ## Build a Debian package: binary, units, manual pages, completions
 .PHONY: test
 test: ## Everything that has to pass before a merge, counted; installs what is missing
 	@$(MAKE) packages toolchain
-	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install check-deb test-acme test-fallback test-waf nginx
+	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install check-deb test-acme test-fallback test-traces test-waf nginx
 
 .PHONY: check-deb
 check-deb: release ## Install, start, reload, upgrade, remove and purge the Debian package in a clean root (needs root)
@@ -126,6 +126,11 @@ test-acme: release ## Certificates by ACME, from a real authority: Pebble (ARGS:
 test-fallback: release ## Everything falls back to a real NGINX: addresses, uploads, WebSocket, TLS, shares (installs NGINX, curl, openssl)
 	@scripts/install-packages nginx python3 curl openssl
 	tests/fallback/run $(BINARY)
+
+.PHONY: test-traces
+test-traces: release ## Spans as a receiver decodes them with the messages of OpenTelemetry (ARGS: names of tests; pip fetches these)
+	@python3 -c 'import ensurepip' 2>/dev/null || scripts/install-packages /no/ensurepip:python3-venv
+	CACHE=$(CACHE) BINARY=$(BINARY) tests/traces/run $(ARGS)
 
 .PHONY: test-waf
 test-waf: release ## The regression files of the OWASP Core Rule Set, over sockets (ARGS: 942100 or 942100-3; installs Go)

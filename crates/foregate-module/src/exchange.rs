@@ -115,6 +115,31 @@ pub trait Exchange {
     fn response_fields_mut(&mut self) -> &mut dyn FieldsMut;
     /// Lowers the most that the request's body may have, bytes.
     fn limit_request_body(&mut self, bytes: u64);
+    /// Sets the trace that the request belongs to. By default it is dropped: the platform records no spans.
+    fn set_trace(&mut self, _: TraceContext) {}
+}
+
+/// The trace of a request (W3C Trace Context), and the span of this hop in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TraceContext {
+    /// The id of the trace.
+    pub trace: [u8; 16],
+    /// The id of this hop's span.
+    pub span: [u8; 8],
+    /// The id of the span that has caused the request; `None` where the trace begins here.
+    pub parent: Option<[u8; 8]>,
+    /// The flags of `traceparent`.
+    pub flags: u8,
+}
+
+impl TraceContext {
+    /// The flag of a trace that is recorded.
+    pub const SAMPLED: u8 = 1;
+
+    /// Returns true if the trace is recorded.
+    pub fn is_sampled(&self) -> bool {
+        self.flags & Self::SAMPLED != 0
+    }
 }
 
 /// A request as its client sent it, before steps or the platform changed or removed anything; see

@@ -70,7 +70,7 @@ pub use body::{
     Sink, Start, Traffic, Wish,
 };
 pub use check::{Access, Decl, Slot, check, decl, merged};
-pub use exchange::{Exchange, Now, Received, Refusal, Source, Summary, TlsFacts};
+pub use exchange::{Exchange, Now, Received, Refusal, Source, Summary, TlsFacts, TraceContext};
 pub use fetch::{
     Fetch, FetchError, FetchKey, FetchRequest, FetchResponse, FetchResult, FetchTarget, Fetched, Usable,
 };
@@ -84,7 +84,7 @@ pub use input::{
 pub use output::{
     Add, Apply, AskWhole, ChooseUpstream, Count, Counts, EditRequest, EditResponse, Emit, FilterRequestBody,
     FilterResponseBody, Findings, HoldResponseBody, Holds, LimitRequestBody, LogLine, Note, Notes, Output,
-    Outputs, RewriteTarget, SetClientAddress, SetClientScheme, Skip, Tally, WritableAt, WriteLog,
+    Outputs, RewriteTarget, SetClientAddress, SetClientScheme, SetTrace, Skip, Tally, WritableAt, WriteLog,
 };
 pub use phase_id::{Phase, PhaseId, phase};
 pub use pipeline::{Entry, Group, Pipeline, TooLate, ValueInfo, group, groups};

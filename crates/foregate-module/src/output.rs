@@ -5,7 +5,7 @@ use core::net::IpAddr;
 
 use crate::body::Filtered;
 use crate::check::Slot;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, TraceContext};
 use crate::fields::Edits;
 use crate::phase_id::{BeforeEnd, BeforeHold, BeforeResponse, BeforeUpstream, HoldsResponse, Phase};
 use crate::plan::Steps;
@@ -205,6 +205,12 @@ effects! {
     /// A filter of the request's body; filters run in the order of their steps.
     FilterRequestBody(Option<Filtered>), "request body", effect, BeforeResponse, |_, what| what.is_some(), |apply, filter| {
         apply.state.request_filters.extend(filter);
+    };
+    /// The trace that the request belongs to, for the platform that records its spans. One step of the pipeline may set it.
+    SetTrace(Option<TraceContext>), "trace", only, BeforeUpstream, |_, _| false, |apply, trace| {
+        if let Some(trace) = trace {
+            apply.exchange.set_trace(trace);
+        }
     };
     /// Names and values for the access log.
     Notes(Vec<Note>), "log", effect, Phase, |_, _| false, |apply, notes| {

@@ -129,7 +129,7 @@ pub trait Platform {
     fn parts(&mut self) -> (&mut dyn Exchange, &mut State);
 
     /// The steps of a phase are about to run: `anew`, or after something has been waited for. Default: nothing.
-    fn begins(&mut self, _anew: bool) {}
+    fn begins(&mut self, _phase: PhaseId, _anew: bool) {}
 
     /// The thread for the next step. Default: by its declaration.
     fn place(&mut self, _entry: &Entry, _planned: &Planned) -> StepPlace {
@@ -271,7 +271,7 @@ impl Runner {
         let last = if wants_body { BEFORE_BODY } else { last };
         while let Some(phase) = route.plan.next_phase(self.next, last) {
             self.go_on_at(phase.order());
-            platform.begins(self.begun == 0);
+            platform.begins(phase, self.begun == 0);
             if let Some(next) = self.steps(route, route.plan.phase(phase), platform)? {
                 return Ok(next);
             }

@@ -2,20 +2,23 @@
 //!
 //! ```kdl
 //! trace
-//! trace keep="always" sample="1%"
+//! trace keep="always" sample="1%" sample-when="starts_with(http.request.uri.path, \"/pay/\")"
 //! ```
 //!
 //! A trace from a trusted proxy goes on, with a new parent id for this hop and the proxy's decision about
 //! recording it; `tracestate` passes unchanged. Without one, with a malformed one, or with one from an untrusted
-//! peer, a new trace begins, recorded with the configured share, and `tracestate` is removed.
+//! peer, a new trace begins, recorded with the configured share or by a condition, and `tracestate` is removed.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::fmt;
 use core::ops::ControlFlow;
 
 use foregate_module::settings::{Prop, together};
 use foregate_module::{
-    Argument, Context, EditRequest, Edits, Emit, Fields, Filter, FromNode, Key, Kind, Never, Node, Problem,
-    Random, Read, RequestFields, Shown, Step, Swept, Value, phase,
+    Argument, Condition, Context, Doubt, EditRequest, Edits, Emit, Fields, Filter, FromNode, Key, Kind,
+    Never, Node, PhaseId, Problem, Random, Read, RequestFields, SetTrace, Shown, Step, Swept, TraceContext,
+    Value, View, phase,
 };
 
 use crate::client_address::PeerTrusted;
@@ -28,13 +31,13 @@ const MEMBERS_LIMIT: usize = 32;
 const PARENT_LIMIT: usize = 512;
 
 /// The trace is recorded.
-const SAMPLED: u8 = 1;
+const SAMPLED: u8 = TraceContext::SAMPLED;
 
 /// The last seven bytes of the trace's id are random (level 2).
 const RANDOM: u8 = 2;
 
 const KEY: Key = Key {
-    usage: "keep=\"trusted\"|\"always\"|\"never\" sample=SHARE",
+    usage: "keep=\"trusted\"|\"always\"|\"never\" sample=SHARE sample-when=EXPRESSION",
     ..Key::flag(
         "trace",
         "",
@@ -57,6 +60,13 @@ const KEY: Key = Key {
         required: false,
         default: "\"0%\"",
         about: "The share of traces begun here that is marked for recording, such as `\"1%\"` or `\"0.05%\"`.",
+    },
+    Prop {
+        name: "sample-when",
+        usage: "EXPRESSION",
+        required: false,
+        default: "",
+        about: "The traces begun here that are marked for recording whatever `sample` says: those of requests for which this expression is true.",
     },
 ]);
 
@@ -122,25 +132,38 @@ shown! {
 }
 
 /// The settings.
-#[derive(Debug)]
 pub struct TraceSettings {
     on: bool,
     keep: Keep,
     /// Of 2^64 new traces, so many are recorded.
     share: u128,
+    /// New traces that are recorded whatever the share is.
+    always: Option<Arc<dyn Condition>>,
+}
+
+impl fmt::Debug for TraceSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TraceSettings")
+            .field("on", &self.on)
+            .field("keep", &self.keep)
+            .field("share", &self.share)
+            .field("always", &self.always.is_some())
+            .finish()
+    }
 }
 
 impl FromNode for TraceSettings {
     const KEY: Option<&'static Key> = Some(&KEY);
 
-    fn from_nodes(nodes: &[Node], _: &mut dyn Context) -> Result<Self, Problem> {
-        let [node] = nodes else { return Ok(Self { on: false, keep: Keep::Never, share: 0 }) };
+    fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
+        let [node] = nodes else { return Ok(Self { on: false, keep: Keep::Never, share: 0, always: None }) };
         let on = node.args().first().map_or(Ok(true), Argument::flag);
         let share = node.prop("sample").map_or(Ok(0), |argument| {
             share(argument.text()?).ok_or_else(|| argument.wrong("expected a share from \"0%\" to \"100%\""))
         });
-        let (on, keep, share) = together((on, Keep::of(node), share))?;
-        Ok(Self { on, keep, share })
+        let always = node.prop("sample-when").map(|text| context.condition(text, PhaseId::RequestEarly));
+        let (on, keep, share, always) = together((on, Keep::of(node), share, always.transpose()))?;
+        Ok(Self { on, keep, share, always })
     }
 }
 
@@ -159,14 +182,28 @@ fn share(text: &str) -> Option<u128> {
     (millionths <= 100_000_000).then_some((millionths << 64) / 100_000_000)
 }
 
-/// Reads `traceparent` (section 3.2): the trace's id and the flags.
-fn parse(value: &[u8]) -> Option<([u8; 32], u8)> {
+/// A trace that continues.
+struct Continued {
+    trace: [u8; 32],
+    parent: [u8; 16],
+    flags: u8,
+}
+
+/// Reads `traceparent` (section 3.2).
+fn parse(value: &[u8]) -> Option<Continued> {
     let digits = |bytes: &[u8]| bytes.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     let (head, rest) = value.split_first_chunk::<55>()?;
-    let (version, trace, parent, flags) =
-        (head.get(..2)?, head.get(3..35)?.first_chunk::<32>()?, head.get(36..52)?, head.get(53..55)?);
+    let (version, trace, parent, flags) = (
+        head.get(..2)?,
+        head.get(3..35)?.first_chunk::<32>()?,
+        head.get(36..52)?.first_chunk::<16>()?,
+        head.get(53..55)?,
+    );
     let dashes = [2, 35, 52].iter().all(|at| head.get(*at) == Some(&b'-'));
-    if !dashes || ![version, trace, parent, flags].iter().all(|part| digits(part)) || version == b"ff" {
+    if !dashes
+        || ![version, &trace[..], &parent[..], flags].iter().all(|part| digits(part))
+        || version == b"ff"
+    {
         return None;
     }
     // A later version may go on behind another dash; this one ends here.
@@ -176,7 +213,17 @@ fn parse(value: &[u8]) -> Option<([u8; 32], u8)> {
         return None;
     }
     let flags = u8::from_str_radix(core::str::from_utf8(flags).ok()?, 16).ok()?;
-    Some((*trace, flags & (SAMPLED | RANDOM)))
+    Some(Continued { trace: *trace, parent: *parent, flags: flags & (SAMPLED | RANDOM) })
+}
+
+/// The bytes of digits that are known to be hexadecimal.
+fn bytes<const N: usize>(digits: &[u8]) -> [u8; N] {
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let value = |digit: u8| char::from(digit).to_digit(16).unwrap_or(0) as u8;
+        *byte = pair.iter().fold(0, |byte, digit| byte << 4 | value(*digit));
+    }
+    bytes
 }
 
 /// Returns true if `tracestate` is well-formed (section 3.3.1): at most 32 members, each key once.
@@ -213,8 +260,8 @@ pub struct Continue;
 impl Step for Continue {
     type At = phase::RequestEarly;
     type Settings = TraceSettings;
-    type In<'r> = (RequestFields<'r>, Read<'r, PeerTrusted>, Random, Random, Random, Random);
-    type Out = (Emit<Trace>, Emit<Span>, Emit<Sampled>, EditRequest);
+    type In<'r> = (RequestFields<'r>, Read<'r, PeerTrusted>, View<'r>, Random, Random, Random, Random);
+    type Out = (Emit<Trace>, Emit<Span>, Emit<Sampled>, EditRequest, SetTrace);
     type Stop = Never;
     const NAME: &'static str = "trace";
     const ABOUT: &'static str = "Continues a trusted proxy's trace, or begins one.";
@@ -236,32 +283,49 @@ impl Step for Continue {
     fn run(
         &self,
         settings: &TraceSettings,
-        (RequestFields(fields), Read(trusted), Random(high), Random(low), Random(span), Random(dice)): Self::In<'_>,
+        (RequestFields(fields), Read(trusted), view, Random(high), Random(low), Random(span), Random(dice)): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
         if !settings.on {
-            return ControlFlow::Continue((Emit(None), Emit(None), Emit(None), EditRequest(Edits::new())));
+            let nothing = (Emit(None), Emit(None), Emit(None), EditRequest(Edits::new()), SetTrace(None));
+            return ControlFlow::Continue(nothing);
         }
         let mut sent = fields.all("traceparent");
         let parent = match (sent.next(), sent.next()) {
             (Some(parent), None) if settings.keep.holds(trusted) => parse(parent),
             _ => None,
         };
-        let (trace, flags) = parent.unwrap_or_else(|| {
-            let mut trace = [0; 32];
-            // An id of nothing but zeros is none.
-            hex(high, &mut trace[..16]);
-            hex(low | 1, &mut trace[16..]);
-            let sampled = if u128::from(dice) < settings.share { SAMPLED } else { 0 };
-            (trace, sampled | RANDOM)
-        });
+        let (trace, flags) =
+            parent.as_ref().map(|parent| (parent.trace, parent.flags)).unwrap_or_else(|| {
+                let mut trace = [0; 32];
+                // An id of nothing but zeros is none.
+                hex(high, &mut trace[..16]);
+                hex(low | 1, &mut trace[16..]);
+                // What is recorded protects nothing: a path that can be read in several ways is no reason to refuse.
+                let always = |always: &Arc<dyn Condition>| always.holds(&view.in_doubt(Doubt::Ignored));
+                let sampled =
+                    u128::from(dice) < settings.share || settings.always.as_ref().is_some_and(always);
+                (trace, if sampled { SAMPLED } else { 0 } | RANDOM)
+            });
         let mut hop = TraceHop { trace, parent: [0; 16], flags };
         hex(if span == 0 { 1 } else { span }, &mut hop.parent);
         let mut edits = Edits::new().set("traceparent", hop.to_field());
         if parent.is_none() || !state_is_valid(fields) {
             edits = edits.remove("tracestate");
         }
+        let context = TraceContext {
+            trace: bytes(&trace),
+            span: bytes(&hop.parent),
+            parent: parent.map(|parent| bytes(&parent.parent)),
+            flags,
+        };
         let (span, sampled) = (hop.parent, hop.sampled());
-        ControlFlow::Continue((Emit(Some(hop)), Emit(Some(span)), Emit(Some(sampled)), EditRequest(edits)))
+        ControlFlow::Continue((
+            Emit(Some(hop)),
+            Emit(Some(span)),
+            Emit(Some(sampled)),
+            EditRequest(edits),
+            SetTrace(Some(context)),
+        ))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::routing::SiteTable;
 use crate::settings::automatic::Automatic;
 use crate::settings::{
     AccessLogSettings, CacheStore, CompareSamples, Fallback, Files, Limits, Listen, MEMORY_PER_WORKER,
-    PassedNames, ProcessUser, RoutePlan, Timeouts, UpstreamSettings,
+    PassedNames, ProcessUser, RoutePlan, Timeouts, TraceExport, UpstreamSettings,
 };
 
 /// One complete, validated configuration.
@@ -32,6 +32,8 @@ pub struct Settings {
     pub admin: Option<PathBuf>,
     /// The access logs, those of all requests first.
     pub access_logs: Vec<AccessLogSettings>,
+    /// Where the spans of recorded traces go, if anywhere.
+    pub trace_export: Option<Arc<TraceExport>>,
     /// Where bodies too long to be held in memory are kept; `None` means the system's folder for
     /// temporary files.
     pub temporary_folder: Option<PathBuf>,
@@ -81,6 +83,7 @@ impl Settings {
             metrics: None,
             admin: None,
             access_logs: Vec::new(),
+            trace_export: None,
             temporary_folder: None,
             automatic: None,
             cache_store: CacheStore::default(),

@@ -28,6 +28,7 @@ use crate::limits::spool::Spools;
 use crate::loops::UnderWay;
 use crate::offload::Offload;
 use crate::settings::{Limits, Listen, ListenAddress, LogTarget, RequestLimit, Timeouts};
+use crate::spans::SpanQueue;
 use crate::telemetry::access_log::{AccessLog, AccessLogs};
 use crate::telemetry::log_file::{LogFile, LogFiles};
 use crate::tls::{Acceptor, CertificateStore, SiteHosts, TlsError};
@@ -307,6 +308,8 @@ pub struct Proxy {
     pub spools: Arc<Spools>,
     /// Requests that steps have asked for.
     pub fetches: Fetches,
+    /// Spans of recorded traces that wait for the receiver.
+    pub spans: Arc<SpanQueue>,
     /// Requests that have fallen back and are not answered yet.
     pub under_way: UnderWay,
     /// Comparisons with the proxy that this one replaces.
@@ -349,6 +352,7 @@ impl Proxy {
             spools,
             offload,
             fetches: Fetches::default(),
+            spans: Arc::new(SpanQueue::new(Arc::clone(&metrics))),
             under_way: UnderWay::default(),
             comparisons: Arc::new(Comparisons::new(Arc::clone(&metrics.comparisons))),
             cache,

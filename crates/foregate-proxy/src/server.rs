@@ -31,6 +31,7 @@ pub use self::supervised::{Supervised, take_stdin};
 use crate::admin;
 use crate::configuration::Settings;
 use crate::counters::metrics::Metrics;
+use crate::exporter;
 use crate::handover::Passed;
 use crate::limits::clients::Registry;
 use crate::limits::pressure;
@@ -51,7 +52,7 @@ use crate::watch::ConfiguredFiles;
 const MOST_CONNECTIONS: u64 = 50_000;
 /// Tasks that a worker polls between two looks at its sockets.
 const TASKS_BETWEEN_LOOKS: u32 = 32;
-/// How long the logs may take to be written at the end, all of them together.
+/// How long the logs may take to be written at the end, all of them together, and spans before them.
 const FLUSH: Duration = Duration::from_secs(2);
 /// How long exchanges that are cut off may take to be logged at the end.
 const END: Duration = Duration::from_millis(500);
@@ -162,6 +163,9 @@ pub fn run(
         let mut signals = Signals::new()?;
         let mut server = RunningServer::start(settings, source, inherited, supervised).await?;
         server.supervise(&mut signals).await;
+        if server.exporter.is_some() {
+            exporter::finish(&server.proxy, FLUSH).await;
+        }
         server.membership.farewell(&server.proxy).await;
         Ok::<_, io::Error>(server.logs)
     });
@@ -192,6 +196,8 @@ struct RunningServer {
     admin: mpsc::Sender<admin::AdminRequest>,
     metrics_task: Option<(SocketAddr, JoinHandle<()>)>,
     admin_task: Option<(SocketFile, JoinHandle<()>)>,
+    /// Sends spans, once a configuration has asked for it.
+    exporter: Option<JoinHandle<()>>,
     membership: Membership,
 }
 
@@ -288,6 +294,7 @@ impl RunningServer {
             admin,
             metrics_task: None,
             admin_task: None,
+            exporter: None,
             membership,
         };
         let config = proxy.config();
@@ -355,6 +362,11 @@ impl RunningServer {
             self.listen(bound);
         }
         self.apply_side(settings, side);
+        if settings.trace_export.is_some() && self.exporter.is_none() {
+            let exporter = exporter::run(Arc::clone(&self.proxy));
+            let exporter = Watched::new(exporter, Arc::clone(&self.proxy.metrics));
+            self.exporter = Some(tokio::spawn(exporter));
+        }
         crate::limits::descriptors::look();
         tokio::spawn(async {
             // Connections that have just been closed go a little later.

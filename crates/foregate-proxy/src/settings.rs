@@ -12,6 +12,7 @@ mod conditions;
 mod fallback;
 mod retry;
 mod servers;
+mod trace_export;
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -36,6 +37,7 @@ pub use self::conditions::{Entrance, OriginTimes, RouteConditions, RouteTimeouts
 pub use self::fallback::{Fallback, FallbackReason, PassedNames, SHARE_WHOLE, share_bucket};
 pub use self::retry::{Elsewhere, NewPath, Retry, RetryOn, RouteRetry};
 pub use self::servers::{Eject, HealthCheck, HttpProbe, Probe, ServerSettings, Statuses, Sticky};
+pub use self::trace_export::TraceExport;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;

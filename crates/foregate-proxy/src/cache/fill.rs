@@ -25,6 +25,7 @@ use crate::limits::pressure::Charge;
 use crate::link::{Link, Received};
 use crate::message::request::Request;
 use crate::settings::{self, OriginTimes, RouteRetry};
+use crate::spans::SpanParent;
 use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::upstream::{Addresses, Answer, Ask, Asker, OpeningTerms, Origin, Upstream};
@@ -98,6 +99,8 @@ pub struct Fill {
     pub retry: RouteRetry,
     /// The upstreams to which rules may send further attempts.
     pub others: Vec<Arc<Upstream>>,
+    /// The span that it is a part of, where the trace of that client's request is recorded.
+    pub span: Option<SpanParent>,
 }
 
 /// The parts of a response for the client that has caused the fetch, beside its followers.
@@ -239,7 +242,10 @@ impl Fill {
             self.lead.begin(sequence);
             let sent = self.cache.now();
             self.cache.metrics.cache.fetches.inc();
-            let mut ask = Ask::new(&upstream, terms).by_rules(rules, &others).on_account(self.account);
+            let mut ask = Ask::new(&upstream, terms)
+                .by_rules(rules, &others)
+                .on_account(self.account)
+                .traced(self.span.clone());
             let (origin, length) = match final_head(&mut ask, &mut asks, self.hand.as_ref()).await {
                 Ok(answered) => answered,
                 Err(error) => return self.fail(error),

@@ -204,6 +204,12 @@ pub struct Metrics {
     pub retries_denied: Counter,
     /// Access-log lines dropped; an [`crate::telemetry::access_log::AccessLog`] counts them here.
     pub access_log_dropped: Arc<Counter>,
+    /// Spans that the receiver of traces has taken.
+    pub spans_exported: Counter,
+    /// Spans that it has refused, or that it was not reached for.
+    pub spans_failed: Counter,
+    /// Spans that were dropped before: their request had too many, or too many waited.
+    pub spans_dropped: Counter,
     /// Lines that were meant for log files of modules and were dropped.
     pub module_log_dropped: Arc<Counter>,
     /// Responses that began before lines that were to be written first were in their files.

@@ -5,8 +5,8 @@ pub(super) mod asks;
 use std::sync::Arc;
 use std::time::Instant;
 
-use foregate_module::{FetchError, FetchRequest, FetchResult, FetchTarget};
-use foregate_wire::Method;
+use foregate_module::{FetchError, FetchRequest, FetchResult, FetchTarget, TraceContext};
+use foregate_wire::{Method, NameId};
 
 use crate::address::ServerAddress;
 use crate::fetches::{SharedAnswer, UpstreamKey};
@@ -16,6 +16,7 @@ use crate::limits::clients::Holdings;
 use crate::message::request::Request;
 use crate::proxy::{Config, Proxy};
 use crate::settings;
+use crate::spans::{Attributes, SpanId, SpanKind, SpanParent, traceparent};
 use crate::upstream::Upstream;
 
 /// The client that pays for a fetch: its place, its memory, and the connection.
@@ -24,6 +25,10 @@ pub(super) struct FetchPayer {
     pub account: Account,
     /// For connections to origins.
     pub holdings: Option<Arc<Holdings>>,
+    /// The trace of its request, if there is one.
+    pub trace: Option<TraceContext>,
+    /// The span that the fetch is a part of, where that trace is recorded.
+    pub span: Option<SpanParent>,
 }
 
 /// The answer to a fetch, and the memory that its body holds.
@@ -45,11 +50,12 @@ impl From<FetchResult> for Fetched {
 pub(super) async fn fetch(
     proxy: &Proxy,
     config: &Arc<Config>,
-    (authority, asker): (&str, FetchPayer),
+    (authority, mut asker): (&str, FetchPayer),
     step: &'static str,
     mut ask: FetchRequest,
 ) -> Fetched {
     let deadline = Instant::now() + ask.timeout;
+    let span = FetchSpan::begin(&mut asker);
     let result = match whom(config, &ask) {
         None => Err(FetchError::BadRequest).into(),
         Some(whom) if ask.keep.is_zero() => {
@@ -62,15 +68,72 @@ pub(super) async fn fetch(
         }
         Some(whom) => {
             // A shared answer must not depend on the Host of one client.
-            ask.authority.get_or_insert_with(|| authority_of(&whom).into());
+            ask.authority.get_or_insert_with(|| authority_of(&whom.0).into());
             from_kept(proxy, config, asker, whom, ask, deadline).await.into()
         }
     };
     count(proxy, step, result.answer.as_ref().err());
+    if let Some(span) = span {
+        span.end(step, &result.answer);
+    }
     if let Err(error) = &result.answer {
         tracing::debug!(step, %error, "a step's request has no answer");
     }
     result
+}
+
+/// The span of a fetch, as the step sees it: an answer that was kept has no attempt in it.
+struct FetchSpan {
+    parent: SpanParent,
+    id: SpanId,
+    began: Instant,
+}
+
+impl FetchSpan {
+    /// Begins it where the trace is recorded; attempts are a part of it from here on.
+    fn begin(asker: &mut FetchPayer) -> Option<Self> {
+        let parent = asker.span.as_mut()?;
+        let span = Self { parent: parent.clone(), id: SpanId::random(), began: Instant::now() };
+        parent.id = span.id;
+        Some(span)
+    }
+
+    fn end(self, step: &'static str, answer: &FetchResult) {
+        let mut attributes = Attributes::default();
+        attributes.text("foregate.step", step.as_bytes());
+        match answer {
+            Ok(answer) => attributes.number("http.response.status_code", answer.status.into()),
+            Err(error) => attributes.text("error.type", error_type(error).as_bytes()),
+        }
+        let span = (self.id, SpanKind::Internal, "fetch");
+        self.parent.record(span, (self.began, Instant::now()), &attributes, answer.is_err());
+    }
+}
+
+fn error_type(error: &FetchError) -> &'static str {
+    match error {
+        FetchError::Connection => "connection",
+        FetchError::Timeout => "timeout",
+        FetchError::TooLarge => "too_large",
+        FetchError::Malformed => "malformed",
+        FetchError::BadRequest => "bad_request",
+        FetchError::Busy => "busy",
+    }
+}
+
+/// Makes a request of the process itself, whose answer is not kept.
+pub(crate) async fn post(proxy: &Proxy, upstream: &Arc<Upstream>, ask: FetchRequest) -> FetchResult {
+    let authority = authority_of(&upstream.settings);
+    let request = request_of(&ask, authority.as_bytes()).ok_or(FetchError::BadRequest)?;
+    let mut share = proxy.filter_memory.share(Account::PROCESS);
+    let deadline = Instant::now() + ask.timeout;
+    asks::make(upstream, (request, &ask), (None, None), &mut share, deadline).await
+}
+
+/// The request of a fetch; `None` where it cannot be one.
+fn request_of(ask: &FetchRequest, authority: &[u8]) -> Option<Request> {
+    let method = Method::from_bytes(&ask.method)?;
+    Request::make(method, &ask.path, authority, &ask.fields, ask.body.len() as u64).ok()
 }
 
 /// The upstream of a fetch, by the configuration of the request.
@@ -95,8 +158,7 @@ pub(super) fn count(proxy: &Proxy, step: &'static str, error: Option<&FetchError
 
 /// The host that an upstream is asked for where a step names none: the upstream's, else its first
 /// server's.
-fn authority_of(whom: &UpstreamKey) -> String {
-    let UpstreamKey(upstream) = whom;
+fn authority_of(upstream: &settings::UpstreamSettings) -> String {
     let server = upstream.servers.first().map(|server| &server.address);
     match (&upstream.host, server) {
         (Some(host), _) => host.to_string(),
@@ -195,13 +257,17 @@ impl Called<'_> {
             Err(error) => return Err(error).into(),
         };
         let authority = ask.authority.as_deref().unwrap_or_default();
-        let request = Method::from_bytes(&ask.method).and_then(|method| {
-            Request::make(method, &ask.path, authority, &ask.fields, ask.body.len() as u64).ok()
-        });
-        let Some(request) = request else { return Err(FetchError::BadRequest).into() };
+        let Some(mut request) = request_of(ask, authority) else { return Err(FetchError::BadRequest).into() };
+        // An answer for many requests belongs to the trace of none.
+        if let Some(trace) = self.asker.trace.filter(|_| ask.keep.is_zero()) {
+            let value = traceparent(&trace, SpanId(trace.span));
+            request.head.headers.set(NameId::Traceparent, &value);
+        }
         let mut share = self.memory.share(self.asker.account);
         let client = self.asker.holdings.as_ref();
-        let answer = asks::make(upstream, (request, ask), client, &mut share, deadline).await;
+        let answer =
+            asks::make(upstream, (request, ask), (client, self.asker.span.clone()), &mut share, deadline)
+                .await;
         let share = answer.is_ok().then_some(share);
         Fetched { answer, share }
     }

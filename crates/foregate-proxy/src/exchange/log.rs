@@ -47,7 +47,7 @@ pub(super) enum Acted {
 }
 
 impl Acted {
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Proxy => "proxy",
             Self::Respond => "respond",
@@ -125,6 +125,7 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
     if !exchange.config.access_logs().is_empty() {
         write_lines(exchange, duration);
     }
+    exchange.end_spans();
 }
 
 /// Writes the lines of an exchange that is over.
@@ -159,7 +160,7 @@ fn evaluate(exchange: &mut Exchange<'_>, log: &AccessLog) -> Option<Vec<Option<V
 
 /// Shows the outcome to expressions. Exchanges without steps, and those that end while a step is
 /// away, have no state for them before.
-fn see_outcome(exchange: &mut Exchange<'_>) {
+pub(super) fn see_outcome(exchange: &mut Exchange<'_>) {
     let summary = exchange.summary();
     let client = exchange.client_address();
     let is_new = exchange.begin_run();

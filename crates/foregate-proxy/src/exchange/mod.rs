@@ -18,6 +18,7 @@ mod limit;
 mod log;
 mod log_first;
 mod modules;
+mod open_spans;
 mod parts;
 mod prepare;
 mod progress;
@@ -27,6 +28,7 @@ mod route;
 mod screen;
 mod send;
 mod shape;
+mod spans;
 mod transfer;
 mod tunnel;
 mod view;
@@ -50,6 +52,7 @@ use self::limit::RequestPasses;
 use self::log::LogRecord;
 use self::log_first::log_first;
 use self::modules::{Ended, Run};
+use self::open_spans::ExchangeSpans;
 use self::progress::Progress;
 use self::received::show_refused;
 use self::reply::{BodySource, Reply, Sender};
@@ -144,6 +147,8 @@ struct Exchange<'a> {
     watched: Option<Box<WatchedAnswer>>,
     /// The request has fallen back.
     on_its_way: Option<Box<OnItsWay<'a>>>,
+    /// The spans under way, where the trace of the request is recorded.
+    spans: Option<Box<ExchangeSpans>>,
 }
 
 /// Where a request belongs, as far as it is known.
@@ -318,12 +323,14 @@ impl<'a> Exchange<'a> {
             record: LogRecord::new(began),
             watched: None,
             on_its_way: None,
+            spans: None,
         }
     }
 
     async fn drive(&mut self, first: Step) -> Outcome {
         let mut step = first;
         let outcome = loop {
+            self.begin_work(&step);
             let next = match step {
                 Step::Route => route::run(self).await,
                 Step::Screen => screen::run(self).await,
@@ -351,6 +358,7 @@ impl<'a> Exchange<'a> {
                 Step::Done if self.down.client.close => break Outcome::Close,
                 Step::Done => break Outcome::Reusable,
             };
+            self.end_work();
             step = next.unwrap_or_else(Step::from);
         };
         if let Some(error) = self.record.refused {

@@ -24,6 +24,7 @@ use super::client::Client;
 use super::heavy::run_heavy;
 use super::inner::{InnerVerdict, judge_inner};
 use super::inspect::{receive_start, wants_start};
+use super::open_spans::ExchangeSpans;
 use super::received::ReceivedHead;
 use super::reply::Reply;
 use super::view::{Facts, View};
@@ -92,6 +93,8 @@ impl From<Ended> for Step {
         }
     }
 }
+
+type ExchangeParts<'e> = (View<'e>, &'e mut State, &'e mut Runner, Option<&'e mut ExchangeSpans>);
 
 impl<'a> Exchange<'a> {
     /// Takes the steps of `plan` along.
@@ -199,7 +202,14 @@ impl<'a> Exchange<'a> {
         let pipeline = &self.config.settings.pipeline;
         let Some((mut platform, runner)) = self.platform(Which::All) else { return Ok(Next::Done) };
         match runner.run(pipeline, plan, last, &mut platform) {
-            Next::Ended(ended) => Err(platform.ended(ended)),
+            Next::Ended(ended) => {
+                platform.ends();
+                Err(platform.ended(ended))
+            }
+            Next::Done => {
+                platform.ends();
+                Ok(Next::Done)
+            }
             next => Ok(next),
         }
     }
@@ -251,8 +261,11 @@ impl<'a> Exchange<'a> {
         loop {
             let Some((mut platform, _)) = self.platform(which) else { return logs };
             let next = runner.run(pipeline, plan, PhaseId::Log, &mut platform);
-            logs.extend(platform.logs);
-            let Next::Offload { planned, when_full, wait } = next else { return logs };
+            logs.append(&mut platform.logs);
+            let Next::Offload { planned, when_full, wait } = next else {
+                platform.ends();
+                return logs;
+            };
             runner.tell(Box::pin(self.run_elsewhere(planned, when_full, wait)).await);
         }
     }
@@ -271,11 +284,11 @@ impl<'a> Exchange<'a> {
 
     /// The state that a step may see and change; `None` if the route uses none.
     pub(super) fn view(&mut self) -> Option<(View<'_>, &mut State)> {
-        self.parts().map(|(view, state, _)| (view, state))
+        self.parts().map(|(view, state, ..)| (view, state))
     }
 
-    /// The state, and the progress of the steps.
-    fn parts(&mut self) -> Option<(View<'_>, &mut State, &mut Runner)> {
+    /// The state, the progress of the steps, and the spans.
+    fn parts(&mut self) -> Option<ExchangeParts<'_>> {
         let run = self.modules.run.as_deref_mut()?;
         let view = View {
             request: self.request,
@@ -288,7 +301,7 @@ impl<'a> Exchange<'a> {
             asked: &run.asked,
             away: false,
         };
-        Some((view, &mut run.state, &mut run.runner))
+        Some((view, &mut run.state, &mut run.runner, self.spans.as_deref_mut()))
     }
 
     /// When the phase began, in milliseconds of the steady clock.
@@ -363,7 +376,12 @@ impl<'a> Exchange<'a> {
     }
 
     fn asker(&self) -> fetch::FetchPayer {
-        fetch::FetchPayer { account: self.account(), holdings: self.peer.holdings.clone() }
+        fetch::FetchPayer {
+            account: self.account(),
+            holdings: self.peer.holdings.clone(),
+            trace: self.modules.run.as_ref().and_then(|run| run.facts.trace),
+            span: self.span_parent(),
+        }
     }
 
     /// The outcome of the exchange so far.
@@ -390,6 +408,7 @@ impl<'a> Exchange<'a> {
         if let Some((mut platform, _)) = self.platform(which) {
             // Nothing is left that could be ended.
             Runner::of_log().run(pipeline, plan, PhaseId::Log, &mut platform);
+            platform.ends();
         }
     }
 }

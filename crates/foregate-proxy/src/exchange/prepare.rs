@@ -69,7 +69,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
         handed_over: None,
     };
     let ask = Ask::new(upstream, terms).by_rules(rules, &exchange.config.upstreams);
-    exchange.ask = Some(ask.on_account(exchange.account()));
+    exchange.ask = Some(ask.on_account(exchange.account()).traced(exchange.span_parent()));
     if upstream.settings.protocol == UpstreamProtocol::Http2 && !exchange.request.fits_extended_connect() {
         // The request goes on without the offer, which may be ignored (RFC 9110, section 7.8).
         exchange.request.upgrade = None;

@@ -17,7 +17,11 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
     exchange.request.sent = exchange.request.head.headers.arena_len();
     exchange.request.begin_hop();
     exchange.down.upload.leave_out(connection::named_options(&exchange.request.head.headers));
+    let early = exchange.may_trace();
     exchange.run_phases(PhaseId::RequestEarly).await?;
+    if let Some(early) = early {
+        exchange.begin_spans(early);
+    }
     exchange.request.end_hop();
     if let Some(reply) = redirect_to_https(exchange) {
         return Ok(Step::Reply(reply));

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use foregate_module::{self as module, Fields, FieldsMut, Now, Source, Summary, TlsFacts, UpstreamId};
+use foregate_module::{
+    self as module, Fields, FieldsMut, Now, Source, Summary, TlsFacts, TraceContext, UpstreamId,
+};
 use foregate_wire::Slashes;
 
 use super::asked::SentFields;
@@ -34,6 +36,8 @@ pub(super) struct Facts {
     pub target_is_wrong: bool,
     /// The effective client address set by a step.
     pub client: Option<IpAddr>,
+    /// The trace that a step has set.
+    pub trace: Option<TraceContext>,
     /// The upstream that a step has chosen.
     pub upstream: Option<UpstreamId>,
     /// The least limit of the request's body that a step has set.
@@ -81,6 +85,7 @@ impl Facts {
             path_is_in_doubt: AtomicBool::new(false),
             target_is_wrong: false,
             client: None,
+            trace: None,
             upstream: None,
             body_limit: None,
             body: None,
@@ -333,6 +338,10 @@ impl module::Exchange for View<'_> {
         // As it came, the origin must not see it: perhaps it was to be kept within a folder.
         self.facts.target_is_wrong |= !rewritten;
         rewritten
+    }
+
+    fn set_trace(&mut self, trace: TraceContext) {
+        self.facts.trace = Some(trace);
     }
 
     fn set_upstream(&mut self, upstream: UpstreamId) {

@@ -2,6 +2,7 @@
 
 mod certificates;
 mod folders;
+mod traces;
 
 use std::fmt;
 use std::sync::Arc;
@@ -152,6 +153,7 @@ impl Collector for Exposition {
         certificates::expiries(&mut encoder, &self.certificates)?;
         certificates::obtained(&mut encoder, &self.obtained)?;
         process(&mut encoder, metrics)?;
+        traces::encode(&mut encoder, metrics)?;
         cache(&mut encoder, metrics, &self.cache)?;
         modules(&mut encoder, self)?;
         folders::encode(&mut encoder, &self.folders)?;

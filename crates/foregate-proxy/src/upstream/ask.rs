@@ -13,6 +13,7 @@ use foregate_wire::{BodyLength, ResponseHead, connection, response_length};
 
 use super::balance::BalancedRequest;
 use super::retry::{RetryCause, Rules};
+use super::traced::{AttemptEnd, AttemptSpans};
 use super::{ActiveRequest, Attempts, OpeningTerms, Origin, Server, Upstream, authentication, enter};
 use crate::error::Error;
 use crate::limits::account::Account;
@@ -20,6 +21,7 @@ use crate::limits::gates::RequestPass;
 use crate::link::Link;
 use crate::message::request::Request;
 use crate::settings::{self, Retry, UpstreamProtocol};
+use crate::spans::SpanParent;
 use crate::time::clock;
 
 /// The most that is taken of interim responses before the final one, bytes of their heads. Beyond:
@@ -93,6 +95,8 @@ pub struct Ask<'a> {
     account: Option<Account>,
     /// The place among the requests in flight, where the upstream bounds these.
     pass: Option<RequestPass>,
+    /// Records the attempts, where the request's trace is recorded.
+    spans: Option<Box<AttemptSpans>>,
     /// When the last attempt began.
     began: Instant,
     /// The connection on which a response is waited for.
@@ -120,6 +124,7 @@ impl<'a> Ask<'a> {
             rules: Rules::new(&upstream.settings.retry, &[]),
             account: None,
             pass: None,
+            spans: None,
             began: now,
             origin: None,
             interim: 0,
@@ -138,6 +143,12 @@ impl<'a> Ask<'a> {
     #[must_use]
     pub fn on_account(self, account: Account) -> Self {
         Self { account: Some(account), ..self }
+    }
+
+    /// Records the attempts as parts of this span, if there is one.
+    #[must_use]
+    pub fn traced(self, parent: Option<SpanParent>) -> Self {
+        Self { spans: parent.map(AttemptSpans::new), ..self }
     }
 
     /// How many attempts there have been.
@@ -245,6 +256,9 @@ impl<'a> Ask<'a> {
     async fn send_head<A: Asker>(&mut self, asker: &mut A) -> Result<(), Error> {
         let origin = self.origin.as_mut().ok_or(Error::Internal)?;
         let request = asker.heads().0;
+        if let Some(spans) = &self.spans {
+            spans.tell(request);
+        }
         let diversions = self.rules.as_ref().map_or(&[][..], |rules| rules.diversions());
         if diversions.is_empty() {
             return origin.send_head(request, &self.upstream.settings).await;
@@ -273,6 +287,11 @@ impl<'a> Ask<'a> {
         (self.first_byte, self.began, self.opened, self.look_at) = (None, now, 0, 0);
         let repeats = request.is_repeatable();
         let until = self.rules.as_mut().and_then(|rules| rules.begin(request, repeats, now));
+        if let Some(spans) = &mut self.spans
+            && let Some(server) = upstream.servers.get(server)
+        {
+            spans.begin(upstream, server, request, self.attempts.made());
+        }
         self.terms.fresh = fresh;
         self.terms.authenticates = authentication::has_credentials(&request.head.headers);
         let (opened, late) = self.open(asker, (server, now), until).await;
@@ -281,6 +300,9 @@ impl<'a> Ask<'a> {
                 self.reused = Some(origin.reused);
                 let took = clock::now().saturating_duration_since(self.began).as_micros();
                 self.opened = u32::try_from(took).unwrap_or(u32::MAX);
+                if let Some(spans) = &mut self.spans {
+                    spans.connected(origin.reused, origin.link.is_h2());
+                }
                 self.origin = Some(origin);
                 Ok(())
             }
@@ -428,6 +450,9 @@ impl<'a> Ask<'a> {
             self.note_pace((head.status != 503).then_some(took));
             upstream.bind_client(server, &request.head.headers, &mut head.headers);
         }
+        if let Some(spans) = &mut self.spans {
+            spans.end(AttemptEnd::Answered(head.status));
+        }
         self.active.answered();
         if let Some(rules) = &mut self.rules {
             rules.answered();
@@ -437,6 +462,9 @@ impl<'a> Ask<'a> {
 
     /// The attempt ends without a response.
     pub fn end_attempt(&mut self, error: &Error) {
+        if let Some(spans) = &mut self.spans {
+            spans.end(AttemptEnd::Failed(error));
+        }
         if let Some(origin) = self.origin.take() {
             self.has_failed(&origin, error);
         }
@@ -458,6 +486,9 @@ impl<'a> Ask<'a> {
     /// No response has come within `patience`, the time for all attempts.
     pub fn ran_out(&mut self, patience: Duration) {
         let (upstream, now) = (self.upstream, Instant::now());
+        if let Some(spans) = &mut self.spans {
+            spans.end(AttemptEnd::Failed(&Error::FirstByteTimeout));
+        }
         let origin = self.origin.take();
         if let Some(origin) = &origin {
             self.ran_out_on(origin);
@@ -553,6 +584,9 @@ impl<'a> Ask<'a> {
     fn drop_response<A: Asker>(&mut self, asker: &mut A) {
         let is_whole = matches!(asker.body_is_whole(), Poll::Ready(true));
         let (request, head) = asker.heads();
+        if let Some(spans) = &mut self.spans {
+            spans.end(AttemptEnd::Answered(head.status));
+        }
         let Some(mut origin) = self.origin.take() else { return };
         if let Some(server) = self.attempts.last_before() {
             let now = clock::now();

@@ -34,6 +34,7 @@ mod services;
 mod shared;
 mod sharing;
 mod sticky;
+pub(crate) mod traced;
 mod tried;
 mod turns;
 mod wear;

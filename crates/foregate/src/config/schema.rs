@@ -8,7 +8,7 @@ mod logs;
 mod requests;
 
 pub use self::cache::{CACHE, CACHE_STORE};
-pub use self::logs::ACCESS_LOG;
+pub use self::logs::{ACCESS_LOG, TRACE_EXPORT};
 use self::requests::{QUEUE, REQUESTS, UPSTREAM_REQUESTS};
 pub use foregate_config::schema::{
     ANY, Block, GENERIC, INCLUDE_KEY, Key, LIST, LIST_KEY, Path, Prop, walk_keys,
@@ -35,6 +35,7 @@ pub static ROOT: Block = Block {
         Key::one("admin", "PATH", "admin \"/run/foregate/admin.sock\"", "The Unix socket for `foregate reload`, with mode 0600.").otherwise("off"),
         Key::block("acme", &ACME, "acme { email \"you@example.com\" }", "How certificates are obtained for `tls \"auto\"`. Using it accepts the terms of service of the authorities.").otherwise("Let's Encrypt, without an address"),
         logs::ACCESS_LOG_KEY,
+        logs::TRACE_EXPORT_KEY,
         Key::one("temporary-folder", "PATH", "temporary-folder \"/var/tmp\"", "The folder for long bodies that modules inspect. They lie in files without names; `limits { filter-files }` bounds them. Do not name a folder in memory, such as `tmpfs`.").otherwise("`TMPDIR`, or `/tmp`"),
         cache::CACHE_STORE_KEY,
         Key::block("limits", &LIMITS, "limits { head-fields 200 }", "Limits on sizes and counts for clients."),

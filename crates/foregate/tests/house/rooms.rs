@@ -41,6 +41,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("offload", &["sys", "counters", "limits"]),
     ("fetches", &["settings", "limits"]),
     ("loops", &["random"]),
+    ("spans", &["random", "counters"]),
     (
         "upstream",
         &[
@@ -50,6 +51,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "counters",
             "time",
             "settings",
+            "spans",
             "limits",
             "tls",
             "transport",
@@ -59,7 +61,13 @@ const ROOMS: &[(&str, &[&str])] = &[
             "names",
         ],
     ),
-    ("cache", &["random", "counters", "time", "settings", "limits", "error", "message", "link", "upstream"]),
+    (
+        "cache",
+        &[
+            "random", "counters", "time", "settings", "spans", "limits", "error", "message", "link",
+            "upstream",
+        ],
+    ),
     ("telemetry", &["address", "files", "counters", "settings", "limits", "folders"]),
     (
         "proxy",
@@ -77,6 +85,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "comparison",
             "upstream",
             "cache",
+            "spans",
             "telemetry",
         ],
     ),
@@ -104,11 +113,13 @@ const ROOMS: &[(&str, &[&str])] = &[
             "loops",
             "upstream",
             "cache",
+            "spans",
             "telemetry",
             "proxy",
             "relay",
         ],
     ),
+    ("exporter", &["random", "settings", "spans", "proxy", "exchange"]),
     (
         "connection",
         &[
@@ -165,6 +176,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "proxy",
             "listener",
             "admin",
+            "exporter",
         ],
     ),
 ];

@@ -169,6 +169,7 @@ impl Wanted {
             account: exchange.account(),
             retry,
             others,
+            span: exchange.span_parent(),
         };
         fill.spawn();
         Ok(Ok((follow, (!self.background).then_some(handed))))

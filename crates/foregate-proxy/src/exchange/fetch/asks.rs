@@ -17,6 +17,7 @@ use crate::link::start::extend;
 use crate::link::{Link, Received};
 use crate::message::request::Request;
 use crate::settings;
+use crate::spans::SpanParent;
 use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::upstream::{Addresses, Answer, Ask, Asker, OpeningTerms, Origin, Upstream};
@@ -84,12 +85,12 @@ impl Asker for StepAsks<'_> {
 }
 
 /// Makes the fetch of a step, with retries as far as that is safe. Connections are made on the
-/// account of `client`, and `share` is the memory of the answer's body. It ends by the deadline,
+/// account of `client`, attempts are a part of `span`, and `share` is the memory of the answer's body. It ends by the deadline,
 /// which is `ask.timeout` away.
 pub(super) async fn make(
     upstream: &Arc<Upstream>,
     (request, ask): (Request, &FetchRequest),
-    client: Option<&Arc<Holdings>>,
+    (client, span): (Option<&Arc<Holdings>>, Option<SpanParent>),
     share: &mut BudgetShare,
     deadline: Instant,
 ) -> FetchResult {
@@ -114,7 +115,7 @@ pub(super) async fn make(
         finished: false,
         timer: Timer::new(upstream.settings.first_byte_timeout),
     };
-    let mut asked = Ask::new(upstream, terms);
+    let mut asked = Ask::new(upstream, terms).traced(span);
     let answered = tokio::time::timeout_at(deadline.into(), final_head(&mut asked, &mut asks)).await;
     let Ok(answered) = answered else {
         asked.ran_out(ask.timeout);

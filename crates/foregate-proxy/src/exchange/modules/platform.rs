@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use foregate_module::settings::LogId;
 use foregate_module::{
-    self as module, Entry, Fault, Load, Planned, Runner, State, StepPlace, Weight, WhenFull,
+    self as module, Entry, Fault, Load, PhaseId, Planned, Runner, State, StepPlace, Weight, WhenFull,
 };
 
 use super::Ended;
 use crate::counters::steps::{StepCounter, StepInput};
 use crate::error::Error;
 use crate::exchange::Exchange;
+use crate::exchange::open_spans::ExchangeSpans;
 use crate::exchange::view::{View, now};
 use crate::limits::account::Account;
 use crate::offload::{LONG_BODY, LONGEST_WAIT, LONGEST_WAIT_OF_LONG};
@@ -49,6 +50,8 @@ pub(in crate::exchange) struct ExchangePlatform<'e> {
     suspect: Option<(&'e StepCounter, StepInput, Duration)>,
     /// Why a step that was away has no verdict.
     lost: Option<Error>,
+    /// The spans, where the trace of the request is recorded.
+    spans: Option<&'e mut ExchangeSpans>,
     /// The files that lines have gone to.
     pub logs: Vec<LogId>,
 }
@@ -125,6 +128,13 @@ impl<'e> ExchangePlatform<'e> {
         }
     }
 
+    /// The steps of the last phase have run.
+    pub(super) fn ends(&mut self) {
+        if let Some(spans) = &mut self.spans {
+            spans.end_phase();
+        }
+    }
+
     /// How a step's end of the request ends the exchange.
     pub(super) fn ended(&mut self, ended: module::Ended) -> Ended {
         match ended {
@@ -157,7 +167,10 @@ impl module::Platform for ExchangePlatform<'_> {
         (&mut self.view, self.state)
     }
 
-    fn begins(&mut self, anew: bool) {
+    fn begins(&mut self, phase: PhaseId, anew: bool) {
+        if let Some(spans) = &mut self.spans {
+            spans.begin_phase(phase.name());
+        }
         // All steps of a phase are told the same, and so are all phases of one poll.
         if anew && !self.is_told {
             self.view.facts.now = now();
@@ -291,7 +304,7 @@ impl Exchange<'_> {
         which: Which,
     ) -> Option<(ExchangePlatform<'_>, &mut Runner)> {
         let (proxy, lost) = (self.proxy, self.modules.run.as_ref()?.lost);
-        let (view, state, runner) = self.parts()?;
+        let (view, state, runner, spans) = self.parts()?;
         let platform = ExchangePlatform {
             proxy,
             view,
@@ -302,6 +315,7 @@ impl Exchange<'_> {
             since: None,
             suspect: None,
             lost,
+            spans,
             logs: Vec::new(),
         };
         Some((platform, runner))

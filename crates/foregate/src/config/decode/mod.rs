@@ -15,6 +15,7 @@ mod retry;
 mod servers;
 mod site;
 mod tls;
+mod trace_export;
 mod upstream;
 mod user;
 mod writable;
@@ -127,7 +128,7 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
         warn_without_site(&mut decoder);
     }
     // Routes refer to upstreams by name, wherever these stand.
-    let upstreams = UpstreamNames::decode(&mut decoder, &nodes, &mut inspection);
+    let mut upstreams = UpstreamNames::decode(&mut decoder, &nodes, &mut inspection);
     let mut files = Files::default();
     let items: Vec<_> = nodes.iter().filter(|(key, _)| key.name == "list").map(|(_, item)| *item).collect();
     let lists = lists::decode(&mut decoder, &items, &mut files);
@@ -143,6 +144,8 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     for (_, item) in nodes.iter().filter(|(key, _)| key.name == "access-log") {
         settings.access_logs.extend(access_log::decode(&mut decoder, *item, &mut modules, inspect));
     }
+    let export = nodes.iter().find(|(key, _)| key.name == "trace-export").map(|(_, item)| *item);
+    let export = export.and_then(|item| read_export(&mut decoder, item, &mut modules, &mut inspection));
     settings.unrouted = RoutePlan::new(modules.plan(&top, false));
     let items_of_fallback: Vec<_> =
         nodes.iter().filter(|(key, _)| key.name == "fallback").map(|(_, item)| *item).collect();
@@ -195,6 +198,12 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     // Equal configurations watch equal lists.
     settings.watched.sort_unstable();
     settings.watched.dedup();
+    if let Some(export) = export {
+        let namesake = upstreams.by_name.get(trace_export::NAME).map(|(_, place)| *place);
+        let number = upstreams.list.len();
+        upstreams.list.push(Arc::new(export.receiver.clone()));
+        trace_export::finish(&mut decoder, export, (number, namesake), pipeline, &mut settings);
+    }
     settings.upstreams = upstreams.list;
     settings
 }
@@ -222,6 +231,20 @@ fn warn_of_redirects(decoder: &mut Decoder<'_>, tree: &Tree) {
             ));
         }
     }
+}
+
+/// Reads `trace-export`, and inspects the authorities of its receiver.
+fn read_export(
+    decoder: &mut Decoder<'_>,
+    item: Item<'_>,
+    modules: &mut Modules<'_>,
+    inspection: &mut tls::Inspection,
+) -> Option<trace_export::ReadExport> {
+    let export = trace_export::decode(decoder, item, modules)?;
+    if let Some(tls) = &export.receiver.tls {
+        inspection.upstream(decoder, item, tls, export.authorities.as_slice());
+    }
+    Some(export)
 }
 
 fn warn_without_site(decoder: &mut Decoder<'_>) {
@@ -263,7 +286,10 @@ fn decode_of_process(
         "limits" => numbers::limits(decoder, item, &mut settings.limits),
         "timeouts" => numbers::timeouts(decoder, item, &mut settings.timeouts),
         _ => debug_assert!(
-            matches!(name, "access-log" | "upstream" | "zone" | "list" | "acme" | "fallback" | INCLUDE),
+            matches!(
+                name,
+                "access-log" | "trace-export" | "upstream" | "zone" | "list" | "acme" | "fallback" | INCLUDE
+            ),
             "{name} is not read"
         ),
     }

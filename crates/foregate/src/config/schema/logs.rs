@@ -45,3 +45,20 @@ pub static ACCESS_LOG: Block = Block {
     ],
     later: &["facility", "buffer", "compress"],
 };
+
+pub(super) const TRACE_EXPORT_KEY: Key = Key::one("trace-export", "URL { ... }", "trace-export \"http://127.0.0.1:4318\" { service \"edge\"; }", "Sends the spans of recorded traces to a receiver of OTLP over HTTP, such as the OpenTelemetry Collector: one for each request, for its phases, its attempts at servers and the fetches of its steps. `trace` says which traces are recorded. Without a path in the URL, they go to `/v1/traces`. Requests never wait for the receiver: beyond a backlog of 4 MiB, spans are dropped and counted.")
+    .with(&TRACE_EXPORT)
+    .otherwise("off");
+
+/// The block of `trace-export`.
+pub static TRACE_EXPORT: Block = Block {
+    keys: &[
+        Key::one("service", "NAME", "service \"edge\"", "The attribute `service.name` of the resource.").default("\"foregate\""),
+        Key::one("attribute", "NAME VALUE", "attribute \"deployment.environment.name\" \"production\"", "Another attribute of the resource, up to 64.").args(2, 2).many().otherwise("`service.version` and `host.name`"),
+        Key::one("header", "NAME VALUE", "header \"x-scope\" \"edge\"", "A field of the requests to the receiver, such as `authorization`, up to 64.").args(2, 2).secrets(&[""]).many().otherwise("none"),
+        Key::one("when", "EXPRESSION", "when \"http.response.code ge 500\"", "Exports only the spans of requests for which this expression is true once the response has ended. Of several, all must be.").many().otherwise("all requests whose trace is recorded"),
+        Key::one("timeout", "DURATION", "timeout \"3s\"", "How long the receiver may take for a batch, 100 ms to 1 min. A batch that fails is sent again for a minute.").default("\"10s\""),
+        Key::one("ca", "FILE", "ca \"collector-ca.pem\"", "PEM file with the authorities that an https:// receiver is verified with.").otherwise("the system's"),
+    ],
+    later: &["protocol", "grpc", "compression"],
+};

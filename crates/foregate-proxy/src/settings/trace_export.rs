@@ -1,0 +1,38 @@
+//! Where the spans of recorded traces go.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use foregate_module::{Condition, Field};
+
+/// The receiver of spans (OTLP over HTTP), and the requests whose spans it gets.
+#[derive(Clone)]
+pub struct TraceExport {
+    /// The receiver, by its index among the upstreams.
+    pub upstream: usize,
+    /// The path that spans are posted to.
+    pub path: Box<str>,
+    /// Further fields of these requests, such as `Authorization`.
+    pub fields: Vec<Field>,
+    /// The attributes of the resource, `service.name` among them.
+    pub resource: Vec<(Arc<str>, Arc<str>)>,
+    /// All of them must hold, at the end of a request, for its spans to be exported.
+    pub when: Vec<Arc<dyn Condition>>,
+    /// How long the receiver may take for a batch. Default: 10 s.
+    pub timeout: Duration,
+}
+
+impl fmt::Debug for TraceExport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Fields may hold secrets.
+        f.debug_struct("TraceExport")
+            .field("upstream", &self.upstream)
+            .field("path", &self.path)
+            .field("fields", &self.fields.len())
+            .field("resource", &self.resource)
+            .field("when", &self.when.len())
+            .field("timeout", &self.timeout)
+            .finish()
+    }
+}
