@@ -45,7 +45,7 @@ deb: release ## Build a Debian package: binary, units, manual pages, completions
 .PHONY: test
 test: ## Everything that has to pass before a merge, counted; installs what is missing
 	@$(MAKE) packages toolchain
-	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install test-acme test-fallback test-traces test-waf nginx
+	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install test-acme test-fallback test-reserve test-traces test-waf nginx
 
 .PHONY: check-deb
 check-deb: release ## Install, start, reload, upgrade, remove and purge the Debian package in a clean root (needs root)
@@ -131,6 +131,11 @@ test-fallback: release ## Everything falls back to a real NGINX: addresses, uplo
 test-traces: release ## Spans as a receiver decodes them with the messages of OpenTelemetry (ARGS: names of tests; pip fetches these)
 	@python3 -c 'import ensurepip' 2>/dev/null || scripts/install-packages /no/ensurepip:python3-venv
 	CACHE=$(CACHE) BINARY=$(BINARY) tests/traces/run $(ARGS)
+
+.PHONY: test-reserve
+test-reserve: release ## The reserve of the cache in a real object storage: versitygw (ARGS: names of tests; installs Go and versitygw)
+	@scripts/install-packages go:golang-go python3
+	CACHE=$(CACHE) BINARY=$(BINARY) tests/reserve/run $(ARGS)
 
 .PHONY: test-waf
 test-waf: release ## The regression files of the OWASP Core Rule Set, over sockets (ARGS: 942100 or 942100-3; installs Go)

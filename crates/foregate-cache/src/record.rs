@@ -61,9 +61,7 @@ impl Object {
         } else {
             None
         };
-        let tags = from.u32()? as usize;
-        let tags = from.take(tags.checked_mul(size_of::<u64>())?)?;
-        let tags = tags.as_chunks().0.iter().map(|bytes| Tag(u64::from_le_bytes(*bytes))).collect();
+        let tags = from.tags()?;
         let headers = from.headers()?;
         let head = Stored { status, headers, life, vary, tags, last_modified, date };
         from.0.is_empty().then(|| Self::restored(head, body, key, text, sequence, outdated))
@@ -125,7 +123,7 @@ pub(crate) fn part(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-fn optional(out: &mut Vec<u8>, value: Option<u64>) {
+pub(crate) fn optional(out: &mut Vec<u8>, value: Option<u64>) {
     out.push(u8::from(value.is_some()));
     out.extend_from_slice(&value.unwrap_or(0).to_le_bytes());
 }
@@ -158,7 +156,7 @@ impl<'a> Reader<'a> {
         self.array().map(|[byte]| byte)
     }
 
-    fn u16(&mut self) -> Option<u16> {
+    pub(crate) fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_le_bytes)
     }
 
@@ -179,12 +177,18 @@ impl<'a> Reader<'a> {
         self.take(length as usize)
     }
 
-    fn optional(&mut self) -> Option<Option<u64>> {
+    pub(crate) fn tags(&mut self) -> Option<Box<[Tag]>> {
+        let tags = self.u32()? as usize;
+        let tags = self.take(tags.checked_mul(size_of::<u64>())?)?;
+        Some(tags.as_chunks().0.iter().map(|bytes| Tag(u64::from_le_bytes(*bytes))).collect())
+    }
+
+    pub(crate) fn optional(&mut self) -> Option<Option<u64>> {
         let (has, value) = (self.flag()?, self.u64()?);
         Some(has.then_some(value))
     }
 
-    fn headers(&mut self) -> Option<HeaderList> {
+    pub(crate) fn headers(&mut self) -> Option<HeaderList> {
         let fields = self.u32()?;
         if fields > MAX_FIELDS {
             return None;

@@ -6,13 +6,13 @@ use std::hash::Hasher as _;
 use siphasher::sip::SipHasher13;
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
-/// The secret under which keys, variants and tags are hashed: without it, nobody can make two of them collide.
+/// The secret under which keys and variants are hashed: without it, nobody can make two of them collide.
 #[derive(Clone, Copy)]
 pub struct Secret([u8; 16]);
 
 impl Secret {
     /// Takes random bytes.
-    pub fn new(bytes: [u8; 16]) -> Self {
+    pub const fn new(bytes: [u8; 16]) -> Self {
         Self(bytes)
     }
 

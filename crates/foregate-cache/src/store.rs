@@ -101,7 +101,7 @@ pub fn store(
     let mut headers = response.headers.clone();
     let control = ResponseControl::read(&headers, &policy.targeted);
     permitted(asked.demands, response.status, &control)?;
-    let tags = tags::read(&headers, secret).ok_or(NotStored::Tags)?;
+    let tags = tags::read(&headers).ok_or(NotStored::Tags)?;
     let vary = Vary::read(&headers, asked.headers, secret).ok_or(NotStored::Vary)?;
     let dates = Dates::read(&headers, response.received.wall);
     let life = life(asked, response, &control, &dates, policy)?;

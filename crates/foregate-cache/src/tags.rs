@@ -10,25 +10,29 @@ const MAX_TAGS: usize = 1000;
 
 const CACHE_TAG: &[u8] = b"cache-tag";
 
+/// Tags have the same numbers in all stores and processes, so that a purge means the same in each. They come from origins; two that collide are
+/// purged together.
+const KNOWN: Secret = Secret::new(*b"tags of Foregate");
+
 /// A tag, hashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub(crate) u64);
 
 impl Tag {
     /// The tag with this text; case counts.
-    pub fn new(text: &[u8], secret: &Secret) -> Self {
-        Self(secret.hash64(text))
+    pub fn new(text: &[u8]) -> Self {
+        Self(KNOWN.hash64(text))
     }
 }
 
 /// The tags of a response, sorted: `Cache-Tag` separates them by commas, `Surrogate-Key` by blanks. `None` if there are more than
 /// [`MAX_TAGS`].
-pub(crate) fn read(headers: &HeaderList, secret: &Secret) -> Option<Vec<Tag>> {
+pub(crate) fn read(headers: &HeaderList) -> Option<Vec<Tag>> {
     let by_comma = headers.get_all_name(CACHE_TAG).flat_map(|line| line.split(|&byte| byte == b','));
     let by_blank =
         headers.get_all(NameId::SurrogateKey).flat_map(|line| line.split(|byte| b" \t".contains(byte)));
     let all = by_comma.chain(by_blank).map(trim).filter(|tag| !tag.is_empty());
-    let mut tags: Vec<_> = all.take(MAX_TAGS + 1).map(|tag| Tag::new(tag, secret)).collect();
+    let mut tags: Vec<_> = all.take(MAX_TAGS + 1).map(Tag::new).collect();
     if tags.len() > MAX_TAGS {
         return None;
     }

@@ -31,6 +31,11 @@ impl VaryNames {
 
     /// The variant that a request asks for among the responses that vary by these names.
     pub fn variant(&self, request: &HeaderList, secret: &Secret) -> Variant {
+        Variant(secret.hash128(&self.selecting(request)))
+    }
+
+    /// The names, and the values in normal form that a request has for them: equal for requests that select the same response.
+    pub fn selecting(&self, request: &HeaderList) -> Vec<u8> {
         let mut text = Vec::with_capacity(self.0.len() + 128);
         text.extend_from_slice(&self.0);
         for name in self.iter() {
@@ -46,7 +51,7 @@ impl VaryNames {
                 place.copy_from_slice(&length);
             }
         }
-        Variant(secret.hash128(&text))
+        text
     }
 }
 

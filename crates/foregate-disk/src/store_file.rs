@@ -16,7 +16,7 @@ pub(crate) const NAME: &str = "store";
 const TEMPORARY: &str = "store.new";
 const MAGIC: [u8; 8] = *b"FGATEDSK";
 /// The version of all formats in a store. Another one is put aside.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 const LENGTH: usize = 104;
 
 /// The content of the file.

@@ -31,7 +31,7 @@ pub use self::access_log::{
 };
 use self::automatic::IssuedBy;
 pub use self::balance::{Balance, HashBy};
-pub use self::cache::{CacheDisk, CacheSettings, CacheStore, RouteCache};
+pub use self::cache::{CacheDisk, CacheReserve, CacheSettings, CacheStore, RouteCache};
 pub use self::compare::{Compare, CompareRules, CompareSamples};
 pub use self::conditions::{Entrance, OriginTimes, RouteConditions, RouteTimeouts};
 pub use self::fallback::{Fallback, FallbackReason, PassedNames, SHARE_WHOLE, share_bucket};

@@ -173,7 +173,7 @@ fn tags_are_read_and_removed() {
         let mut scene = Scene::with(Policy { keep_tags, ..Policy::default() });
         scene.get(&[], &Origin::Reply(200, &fields));
         let stored = &scene.objects[0].0;
-        let tag = |text: &str| Tag::new(text.as_bytes(), &scene.secret);
+        let tag = |text: &str| Tag::new(text.as_bytes());
         let mut expected = ["a", "b c", "d", "e", "A", "f"].map(tag);
         expected.sort_unstable();
         assert_eq!(*stored.tags, expected);

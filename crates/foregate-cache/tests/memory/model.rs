@@ -116,7 +116,7 @@ fn run(steps: &[Step]) {
             }
             Step::PurgeTag(tag, soft) => {
                 let name = format!("t{tag}");
-                memory.floors().purge(&Purge::Tag(Tag::new(name.as_bytes(), &secret())), strength(soft));
+                memory.floors().purge(&Purge::Tag(Tag::new(name.as_bytes())), strength(soft));
                 model.purge(soft, |_, of| of == tag);
             }
             Step::PurgePrefix(number) => {

@@ -139,7 +139,7 @@ fn contents_of_another_version_are_put_aside() {
     scene.close();
     let store = folder.path().join("store");
     let mut bytes = std::fs::read(&store).unwrap();
-    bytes[8] = 2;
+    bytes[8] = 3;
     // A newer version may have a longer file.
     bytes.push(0);
     std::fs::write(&store, bytes).unwrap();
@@ -150,7 +150,7 @@ fn contents_of_another_version_are_put_aside() {
     let aside = std::fs::read_dir(folder.path())
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .find(|path| path.file_name().unwrap().to_str().unwrap().starts_with("version-2-"))
+        .find(|path| path.file_name().unwrap().to_str().unwrap().starts_with("version-3-"))
         .expect("a folder for the other version");
     assert_eq!(std::fs::read_dir(aside.join("seg")).unwrap().count(), 1);
     assert!(aside.join("store").exists() && aside.join("purges").exists());

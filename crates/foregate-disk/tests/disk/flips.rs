@@ -38,7 +38,7 @@ fn no_flipped_bit_comes_out() {
     }
     assert!(scene.fill(100, 1, 70_000) && scene.fill(101, 1, 66_000));
     scene.flush();
-    wait(scene.disk.purge(&Purge::Tag(Tag::new(b"t3", &scene.secret())), Strength::Hard)).unwrap();
+    wait(scene.disk.purge(&Purge::Tag(Tag::new(b"t3")), Strength::Hard)).unwrap();
     scene.close();
     // Segments are sealed when they are full; one of these is.
     let mut names = Vec::new();

@@ -36,7 +36,7 @@ fn child() {
             0..4 => drop(scene.fill(number, version, 66_000 + random.below(2_000_000) as usize)),
             4..7 => {
                 let tag = random.below(10);
-                let purge = Purge::Tag(Tag::new(format!("t{tag}").as_bytes(), &scene.secret()));
+                let purge = Purge::Tag(Tag::new(format!("t{tag}").as_bytes()));
                 let floor = wait(scene.disk.purge(&purge, Strength::Hard)).unwrap();
                 // From here on the purge must hold. One short write to a file is whole or not
                 // there.

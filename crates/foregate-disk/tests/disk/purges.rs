@@ -18,7 +18,7 @@ fn purges_by_tag_key_prefix_and_site_survive_restarts() {
     scene.flush();
     let uri = Uri { scheme: Scheme::Http, host: "example.com", port: None, path: b"/2", query: None };
     wait(async {
-        let tag = Purge::Tag(Tag::new(b"t3", &scene.secret()));
+        let tag = Purge::Tag(Tag::new(b"t3"));
         scene.disk.purge(&tag, Strength::Hard).await.unwrap();
         scene.disk.purge(&Purge::Key(scene.key(4).0), Strength::Hard).await.unwrap();
         scene.disk.purge(&Purge::Prefix(&uri), Strength::Hard).await.unwrap();
@@ -57,7 +57,7 @@ fn a_fetch_that_began_before_a_purge_is_not_stored() {
     let scene = Scene::open(folder.path()).recovered();
     let object = scene.object(3, 1, 100, None);
     let head = scene.head(13, 1, None);
-    wait(scene.disk.purge(&Purge::Tag(Tag::new(b"t3", &scene.secret())), Strength::Hard)).unwrap();
+    wait(scene.disk.purge(&Purge::Tag(Tag::new(b"t3")), Strength::Hard)).unwrap();
     scene.disk.put(&object);
     let mut fill = scene.disk.fill(scene.key(13).0).unwrap();
     wait(async {
@@ -79,7 +79,7 @@ fn a_lost_or_damaged_journal_purges_everything() {
         scene.put(1, 1, 100);
         scene.put(3, 1, 100);
         scene.flush();
-        wait(scene.disk.purge(&Purge::Tag(Tag::new(b"t3", &scene.secret())), Strength::Hard)).unwrap();
+        wait(scene.disk.purge(&Purge::Tag(Tag::new(b"t3")), Strength::Hard)).unwrap();
         scene.close();
         let journal = folder.path().join("purges");
         let mut bytes = std::fs::read(&journal).unwrap();

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use foregate_cache::{Found, KeyParts, KeyText, Purge, Strength, Uri};
+use foregate_cache::{Found, KeyParts, KeyText, Purge, Strength, Tag, Uri};
 use foregate_disk::Stat;
 use foregate_wire::{HeaderList, Scheme, Slashes, normalize_path, normalize_query, parse_authority};
 use serde_json::{Value, json};
 
 use crate::cache::{Recording, StoreFound};
+use crate::counters::cache::ReserveFigures;
 use crate::proxy::Proxy;
 
 /// Answers a verb of the cache. `None`: it is none.
@@ -18,9 +19,10 @@ pub(super) async fn answer(verb: &str, request: &Value, proxy: &Arc<Proxy>) -> O
             Ok(None) => Ok(json!({ "ok": true })),
             Ok(Some(recording)) => match recording.await {
                 true => Ok(json!({ "ok": true })),
-                false => {
-                    Err("purged, but a folder of the cache did not take the purge: see the log".to_owned())
-                }
+                false => Err(
+                    "purged, but a folder or the reserve of the cache did not take the purge: see the log"
+                        .to_owned(),
+                ),
             },
             Err(error) => Err(error),
         },
@@ -96,7 +98,7 @@ fn purge(request: &Value, proxy: &Arc<Proxy>) -> Result<Option<Recording>, Strin
     } else if let Some(prefix) = text("prefix") {
         cache.purge(&Purge::Prefix(&Address::read(prefix, proxy, false)?.uri()), strength)
     } else if let Some(tag) = text("tag") {
-        cache.purge(&Purge::Tag(cache.tag(tag.trim().as_bytes())), strength)
+        cache.purge(&Purge::Tag(Tag::new(tag.trim().as_bytes())), strength)
     } else if request.get("all") == Some(&Value::Bool(true)) {
         cache.purge(&Purge::All, strength)
     } else {
@@ -119,6 +121,7 @@ fn stat(proxy: &Proxy) -> Value {
             "fetching": figures.fetching,
         },
         "disks": figures.disks.iter().map(disk).collect::<Vec<_>>(),
+        "reserve": figures.reserve.as_ref().map(reserve),
         "requests": map(&mut counters.requests()),
         "not_stored": map(&mut counters.reasons()),
         "collapsed": counters.collapsed.get(),
@@ -152,6 +155,26 @@ fn disk((folder, stat): &(PathBuf, Stat)) -> Value {
         "longest_wait_us": stat.longest_wait,
         "recovering": stat.recovering,
         "off": stat.off,
+    })
+}
+
+/// The figures of the reserve.
+fn reserve(figures: &ReserveFigures) -> Value {
+    json!({
+        "bucket": figures.bucket,
+        "hits": figures.hits,
+        "misses": figures.misses,
+        "stored": figures.stored,
+        "read": figures.read,
+        "written": figures.written,
+        "evictions": figures.evicted,
+        "dropped": figures.dropped,
+        "errors": figures.errors,
+        "corrupt": figures.corrupt,
+        "queued": figures.queued,
+        "purges": figures.purges,
+        "off": figures.off,
+        "ready": figures.ready,
     })
 }
 

@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use foregate_cache::{
-    Asked, Body, Demands, Failed, Failure, FlightWatch, Key, KeyText, Lead, Moment, Object, Response,
-    Sequence, Stored, ask_for_whole, ask_to_validate, refresh, store,
+    Asked, Body, Demands, Failed, Failure, FlightWatch, Key, KeyText, Lead, Moment, Object, Response, Reuse,
+    Sequence, Stored, ask_for_whole, ask_to_validate, refresh, reuse, store,
 };
 use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead};
 use tokio::sync::mpsc;
 
 use super::Cache;
+use crate::counters::cache::CacheOutcome;
 use crate::error::Error;
 use crate::limits::account::Account;
 use crate::limits::clients::Holdings;
@@ -87,6 +88,8 @@ pub struct Fill {
     pub lead: Lead,
     /// The stored response that is validated.
     pub stale: Option<Arc<Object>>,
+    /// The stored response came from the reserve, so the client that has caused the fetch does not know it.
+    pub from_reserve: bool,
     /// The client that has caused it, if it waits for more than the others get.
     pub hand: Option<mpsc::Sender<Handed>>,
     /// The client's address, where the upstream chooses servers by it.
@@ -115,6 +118,8 @@ pub enum Handed {
     /// A stored response that the origin has found current for this client. Others ask for
     /// themselves.
     Validated(Arc<Object>),
+    /// A response of the reserve, and how it was used.
+    Found(Arc<Object>, CacheOutcome),
     /// The error, which others know in general only.
     Failed(Error),
 }
@@ -213,6 +218,12 @@ impl Fill {
     }
 
     async fn run(mut self) {
+        if self.cache.reserve.is_some() && self.stale.is_none() {
+            self = match self.ask_reserve().await {
+                Some(fill) => fill,
+                None => return,
+            };
+        }
         let upstream = Arc::clone(&self.upstream);
         let (client, retry, others) =
             (self.client.take(), std::mem::take(&mut self.retry), std::mem::take(&mut self.others));
@@ -261,10 +272,56 @@ impl Fill {
         }
     }
 
-    /// Tells the client that has caused it the error; the followers get to know that the origin has
-    /// failed.
-    fn fail(self, error: Error) {
-        if let Some(hand) = self.hand {
+    /// Looks for the response in the reserve. `None`: it was there, and answers everybody.
+    async fn ask_reserve(mut self) -> Option<Self> {
+        let Some(reserve) = &self.cache.reserve else { return Some(self) };
+        // A purge from here on concerns it, whatever the reserve knows.
+        let sequence = self.cache.store.floors().begin();
+        self.lead.begin(sequence);
+        let Some(found) = reserve.get(&self.text, &self.fields).await else { return Some(self) };
+        let now = self.cache.time();
+        let Some(object) = found.object(&self.cache.secret, &self.fields, sequence, now) else {
+            return Some(self);
+        };
+        match reuse(&object.head, &self.demands, object.is_outdated(), now) {
+            Reuse::Fresh | Reuse::Stale if self.cache.store.floors().admits(&object) => {
+                self.cache.store.insert(Arc::clone(&object), now);
+                if let Some(hand) = self.hand.take() {
+                    let _ = hand.try_send(Handed::Found(Arc::clone(&object), CacheOutcome::Hit));
+                }
+                self.lead.refreshed(object);
+                None
+            }
+            Reuse::Fresh | Reuse::Stale | Reuse::Unavailable => Some(self),
+            Reuse::StaleWhileRevalidate | Reuse::Validate(_) => {
+                ask_to_validate(&mut self.request.head.headers, &object.head);
+                (self.stale, self.from_reserve) = (Some(object), true);
+                Some(self)
+            }
+        }
+    }
+
+    /// A stale response of the reserve hides a failure from the client that has caused the fetch.
+    fn hand_stale(&mut self, failure: Failure) -> bool {
+        let now = self.cache.time();
+        let covers = |stale: &Arc<Object>| self.from_reserve && stale.head.covers_failure(failure, now);
+        match (self.stale.take_if(|stale| covers(stale)), self.hand.take()) {
+            (Some(stale), Some(hand)) => {
+                let _ = hand.try_send(Handed::Found(stale, CacheOutcome::Stale));
+                true
+            }
+            (_, hand) => {
+                self.hand = hand;
+                false
+            }
+        }
+    }
+
+    /// Tells the client that has caused it the error; the followers get to know that the origin has failed.
+    fn fail(mut self, error: Error) {
+        if !self.hand_stale(Failure::NoResponse)
+            && let Some(hand) = self.hand
+        {
             let _ = hand.try_send(Handed::Failed(error));
         }
         self.lead.fail(Failed::Origin);
@@ -284,6 +341,7 @@ impl Fill {
             |stale: &Arc<Object>| stale.head.covers_failure(Failure::Status(status), arrived.received.cache);
         if self.stale.as_ref().is_some_and(covers) {
             self.upstream.drop_rest(arrived.origin);
+            self.hand_stale(Failure::Status(status));
             self.lead.fail(Failed::Origin);
             return ControlFlow::Break(());
         }
@@ -372,7 +430,10 @@ impl Fill {
         let object = Arc::new(stale.refreshed(refreshed.stored, arrived.sequence));
         let own = own.map(|own| Arc::new(stale.refreshed(own, arrived.sequence)));
         let is_stored = match refreshed.storable {
-            Ok(()) => self.cache.store.insert(Arc::clone(&object), arrived.received.cache),
+            Ok(()) => {
+                self.cache.put_in_reserve(&object, &self.fields);
+                self.cache.store.insert(Arc::clone(&object), arrived.received.cache)
+            }
             Err(reason) => {
                 self.cache.not_stored(reason);
                 false
@@ -455,7 +516,7 @@ impl Fill {
         }
         self.upstream.recycle(arrived.origin, clock::now());
         let now = self.cache.time();
-        let Self { cache, key, text, lead, stale, .. } = self;
+        let Self { cache, key, text, lead, stale, fields, .. } = self;
         if let Some(file) = file {
             let object = Object::new((*head).clone(), Body::default(), key, &text, arrived.sequence);
             // The end of the body waits for the file to have its name: a client with the whole body
@@ -471,6 +532,7 @@ impl Fill {
         let object = lead.complete(|body| {
             let object = Object::new((*head).clone(), body, key, &text, arrived.sequence);
             let object = Arc::new(object);
+            cache.put_in_reserve(&object, &fields);
             cache.store.insert(Arc::clone(&object), now).then_some(object)
         });
         match (&object, stale) {

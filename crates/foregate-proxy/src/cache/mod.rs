@@ -5,19 +5,19 @@
 
 mod disk;
 mod fill;
+mod reserve;
 mod store;
 
 use std::io;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use foregate_cache::{
-    CacheTime, FlightLimits, Flights, Floors, Moment, NotStored, Secret, Strength, Tag, Uri,
-};
+use foregate_cache::{CacheTime, FlightLimits, Flights, Floors, Moment, NotStored, Secret, Strength, Uri};
 use foregate_disk::Disk;
 
 pub(crate) use self::fill::stated_length;
 pub use self::fill::{Fill, Handed, OriginAnswer};
+pub use self::reserve::Reserve;
 pub use self::store::{Hit, Recording, Store, StoreFound};
 use crate::counters::cache::CacheFigures;
 use crate::counters::metrics::Metrics;
@@ -28,9 +28,11 @@ use crate::settings::CacheStore;
 pub struct Cache {
     /// The stored responses.
     pub store: Store,
+    /// The tier in object storage, if there is one.
+    pub reserve: Option<Reserve>,
     /// The fetches that several requests share.
     pub flights: Flights,
-    /// The secret of keys, variants and tags.
+    /// The secret of keys and variants.
     pub secret: Secret,
     /// When the process began, and the cache's time then.
     start: (Instant, CacheTime),
@@ -49,7 +51,9 @@ impl Cache {
         // there.
         let secret = disk.as_ref().map_or_else(|| Secret::new(disk::random_bytes()), Disk::secret);
         let start = disk.as_ref().map_or_else(|| (Instant::now(), CacheTime::default()), Disk::started);
+        let reserve = settings.reserve.as_ref().map(Reserve::start).transpose()?;
         Ok(Self {
+            reserve,
             store: Store::new(settings, secret, floors, disk),
             flights: Flights::new(FlightLimits::default()),
             secret,
@@ -61,6 +65,9 @@ impl Cache {
     /// Changes the limits. Stored responses stay, as far as they fit.
     pub fn set_limits(&self, settings: &CacheStore) {
         self.store.set_limits(settings, self.time());
+        if self.reserve.as_ref().map(Reserve::settings) != settings.reserve.as_ref() {
+            tracing::warn!("another `reserve` of `cache-store` takes effect with the next start");
+        }
     }
 
     /// The time on the cache's clock.
@@ -79,9 +86,14 @@ impl Cache {
     /// Makes everything invalid that is stored for an address, whatever the route has added to its
     /// keys, after a request that has changed it.
     pub fn invalidate_address(&self, uri: &Uri<'_>) {
-        if let Some(recording) = self.store.purge(&foregate_cache::Purge::Address(uri), Strength::Hard) {
+        let purge = foregate_cache::Purge::Address(uri);
+        if let Some(recording) = self.store.purge(&purge, Strength::Hard) {
             // The client's request has changed the origin already; it waits for no disk.
             tokio::spawn(recording);
+        }
+        if let Some(reserve) = &self.reserve {
+            // It counts at once, and is written soon.
+            drop(reserve.purge(&purge, Strength::Hard));
         }
         self.metrics.cache.invalidated.inc();
     }
@@ -95,7 +107,23 @@ impl Cache {
         purge: &foregate_cache::Purge<'_>,
         strength: Strength,
     ) -> Option<Recording> {
-        let recording = self.store.purge(purge, strength);
+        let mut recording = self.store.purge(purge, strength);
+        if let Some(reserve) = &self.reserve {
+            let (on_disk, written) = (recording.take(), reserve.purge(purge, strength));
+            recording = Some(Box::pin(async move {
+                let on_disk = match on_disk {
+                    Some(on_disk) => on_disk.await,
+                    None => true,
+                };
+                let written = written.await;
+                if !written {
+                    tracing::warn!(
+                        "a purge could not be written to the reserve in time: it counts, and is tried on"
+                    );
+                }
+                on_disk && written
+            }));
+        }
         self.metrics.cache.purges.inc();
         if strength == Strength::Hard {
             let cache = Arc::clone(self);
@@ -104,9 +132,11 @@ impl Cache {
         recording
     }
 
-    /// The tag with this text.
-    pub fn tag(&self, text: &[u8]) -> Tag {
-        Tag::new(text, &self.secret)
+    /// Writes a response to the reserve, if there is one. `fields` are those of the request that has fetched it.
+    fn put_in_reserve(&self, object: &Arc<foregate_cache::Object>, fields: &foregate_wire::HeaderList) {
+        if let Some(reserve) = &self.reserve {
+            reserve.put(object, fields, self.store.floors(), self.time());
+        }
     }
 
     /// The figures of the store.
@@ -120,6 +150,7 @@ impl Cache {
             fetching: self.flights.memory(),
             purges: stat.floors,
             disks: stat.disks,
+            reserve: self.reserve.as_ref().map(Reserve::figures),
         }
     }
 

@@ -73,6 +73,41 @@ pub struct CacheFigures {
     pub purges: usize,
     /// The folders of the disk tier, with their figures.
     pub disks: Vec<(PathBuf, Stat)>,
+    /// The reserve, if there is one.
+    pub reserve: Option<ReserveFigures>,
+}
+
+/// The figures of the reserve.
+#[derive(Debug, Default, Clone)]
+pub struct ReserveFigures {
+    /// The bucket.
+    pub bucket: String,
+    /// Lookups that found a response, and that found none.
+    pub hits: u64,
+    /// See `hits`.
+    pub misses: u64,
+    /// Responses that were written.
+    pub stored: u64,
+    /// Bytes of bodies that were read.
+    pub read: u64,
+    /// Bytes that were written.
+    pub written: u64,
+    /// Responses that were removed: too old, purged or damaged.
+    pub evicted: u64,
+    /// Responses that were not written: too many wait, or the storage fails.
+    pub dropped: u64,
+    /// Requests to the storage that failed.
+    pub errors: u64,
+    /// Records that failed a check.
+    pub corrupt: u64,
+    /// Bytes that wait to be written.
+    pub queued: u64,
+    /// Purges that are remembered.
+    pub purges: usize,
+    /// `true` while the reserve is off, since it failed.
+    pub off: bool,
+    /// `true` once the purges of the processes before are known.
+    pub ready: bool,
 }
 
 /// Counters of the cache.

@@ -4,9 +4,11 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use foregate_cache::{Policy, QueryRule};
 use foregate_module::{Condition, Expression, Plan};
+use rusty_s3::{Bucket, UrlStyle};
 
 use super::MIB;
 
@@ -17,6 +19,8 @@ pub struct CacheStore {
     pub memory: usize,
     /// Folders for stored responses. Default: none.
     pub disks: Vec<CacheDisk>,
+    /// Object storage behind memory and disk. Default: none.
+    pub reserve: Option<CacheReserve>,
 }
 
 /// A folder for stored responses.
@@ -28,9 +32,46 @@ pub struct CacheDisk {
     pub size: u64,
 }
 
+/// Object storage for stored responses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheReserve {
+    /// The address of the storage.
+    pub endpoint: String,
+    /// The bucket.
+    pub bucket: String,
+    /// The region, which belongs to the signature.
+    pub region: String,
+    /// The beginning of all names in the bucket.
+    pub prefix: String,
+    /// The file with the credentials; `None` for the environment.
+    pub credentials: Option<PathBuf>,
+    /// How long a response stays.
+    pub keep: Duration,
+    /// Responses that stay fresh for less are not stored.
+    pub least: Duration,
+    /// How long a request waits for the storage.
+    pub timeout: Duration,
+    /// The name of the bucket is part of the host.
+    pub virtual_host: bool,
+    /// The authorities of the storage's certificate; `None` for those of the system.
+    pub authorities: Option<PathBuf>,
+}
+
+impl CacheReserve {
+    /// The bucket with its address.
+    ///
+    /// # Errors
+    /// The address cannot be used; the text says why.
+    pub fn bucket(&self) -> Result<Bucket, String> {
+        let url = self.endpoint.parse().map_err(|error| format!("{:?}: {error}", self.endpoint))?;
+        let style = if self.virtual_host { UrlStyle::VirtualHost } else { UrlStyle::Path };
+        Bucket::new(url, style, self.bucket.clone(), self.region.clone()).map_err(|error| error.to_string())
+    }
+}
+
 impl Default for CacheStore {
     fn default() -> Self {
-        Self { memory: 256 * MIB, disks: Vec::new() }
+        Self { memory: 256 * MIB, disks: Vec::new(), reserve: None }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The metrics of the cache's disk tier.
+//! The metrics of the cache's tiers behind the memory.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use foregate_disk::Stat;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
+
+use crate::counters::cache::ReserveFigures;
 
 /// A figure of a folder.
 type DiskFigure = fn(&Stat) -> u64;
@@ -43,6 +45,40 @@ pub(super) fn disks(encoder: &mut DescriptorEncoder<'_>, disks: &[(PathBuf, Stat
             let labels = [("folder", &*folder.to_string_lossy())];
             family.encode_family(&labels)?.encode_gauge(&i64::try_from(figure(stat)).unwrap_or(i64::MAX))?;
         }
+    }
+    Ok(())
+}
+
+/// Shows the reserve.
+pub(super) fn reserve(encoder: &mut DescriptorEncoder<'_>, reserve: &ReserveFigures) -> fmt::Result {
+    let counted = [
+        ("cache_reserve_hits", "Lookups in the reserve that found a response", reserve.hits),
+        ("cache_reserve_misses", "Lookups in the reserve that found none", reserve.misses),
+        ("cache_reserve_stored", "Responses written to the reserve", reserve.stored),
+        ("cache_reserve_read_bytes", "Bytes of bodies read from the reserve", reserve.read),
+        ("cache_reserve_written_bytes", "Bytes written to the reserve", reserve.written),
+        (
+            "cache_reserve_evictions",
+            "Responses removed from the reserve: old, purged or damaged",
+            reserve.evicted,
+        ),
+        ("cache_reserve_dropped", "Responses that the reserve did not take", reserve.dropped),
+        ("cache_reserve_errors", "Requests to the reserve that failed", reserve.errors),
+        ("cache_reserve_corrupt", "Records of the reserve that failed a check", reserve.corrupt),
+    ];
+    for (name, help, count) in counted {
+        encoder
+            .encode_descriptor(name, help, None, MetricType::Counter)?
+            .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+    }
+    let gauges = [
+        ("cache_reserve_queued_bytes", "Bytes that wait to be written to the reserve", reserve.queued),
+        ("cache_reserve_off", "1 while the reserve is off, since it failed", u64::from(reserve.off)),
+    ];
+    for (name, help, figure) in gauges {
+        encoder
+            .encode_descriptor(name, help, None, MetricType::Gauge)?
+            .encode_gauge(&i64::try_from(figure).unwrap_or(i64::MAX))?;
     }
     Ok(())
 }

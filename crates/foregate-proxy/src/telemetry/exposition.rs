@@ -530,7 +530,8 @@ fn cache(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics, figures: &Cache
     encoder
         .encode_descriptor("cache_entries", "Stored responses", None, MetricType::Gauge)?
         .encode_gauge(&i64::try_from(figures.entries).unwrap_or(i64::MAX))?;
-    disks::disks(encoder, &figures.disks)
+    disks::disks(encoder, &figures.disks)?;
+    figures.reserve.as_ref().map_or(Ok(()), |reserve| disks::reserve(encoder, reserve))
 }
 
 fn memory(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

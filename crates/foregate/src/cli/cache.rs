@@ -143,6 +143,9 @@ fn show_stat(answer: &Value) -> String {
             text.push_str(&format!("  {name:<8} {}\n", number(name)));
         }
     }
+    if answer["reserve"].is_object() {
+        text.push_str(&show_reserve(&answer["reserve"]));
+    }
     let counts = |of: &Value| -> Vec<(String, u64)> {
         let all = of.as_object().into_iter().flatten();
         all.filter_map(|(name, count)| Some((name.clone(), count.as_u64()?))).collect()
@@ -157,6 +160,27 @@ fn show_stat(answer: &Value) -> String {
     }
     for name in ["collapsed", "fetches", "validated", "stored", "purges", "invalidated"] {
         text.push_str(&format!("{name:<10} {}\n", answer[name]));
+    }
+    text
+}
+
+fn show_reserve(reserve: &Value) -> String {
+    let number = |name: &str| reserve[name].as_u64().unwrap_or(0);
+    let state = match (reserve["off"] == Value::Bool(true), reserve["ready"] == Value::Bool(true)) {
+        (true, _) => " (off, since it fails)",
+        (false, false) => " (not used before its purges are known)",
+        (false, true) => "",
+    };
+    let mut text = format!(
+        "reserve    {} hits, {} misses, {} stored, {} removed: {}{state}\n",
+        number("hits"),
+        number("misses"),
+        number("stored"),
+        number("evictions"),
+        reserve["bucket"].as_str().unwrap_or_default(),
+    );
+    for name in ["dropped", "errors", "corrupt"].iter().filter(|name| number(name) > 0) {
+        text.push_str(&format!("  {name:<8} {}\n", number(name)));
     }
     text
 }

@@ -64,8 +64,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "cache",
         &[
-            "random", "counters", "time", "settings", "spans", "limits", "error", "message", "link",
-            "upstream",
+            "random", "files", "counters", "time", "settings", "spans", "limits", "tls", "error", "message",
+            "link", "upstream",
         ],
     ),
     ("telemetry", &["address", "files", "counters", "settings", "limits", "folders"]),

@@ -162,6 +162,7 @@ impl Wanted {
             key: self.key,
             lead,
             stale: self.stale.clone(),
+            from_reserve: false,
             hand: (!self.background).then_some(hand),
             times: exchange.down.origin_times(&upstream.settings),
             behalf: exchange.client_address(),
@@ -201,6 +202,12 @@ impl Wanted {
                     return Ok(Some(self.serve_stale(exchange, settings)));
                 }
                 return Err(error.into());
+            }
+            Got::Handed(Handed::Found(object, outcome)) => {
+                if let Some(cached) = &mut exchange.cached {
+                    (cached.outcome, cached.reason) = (outcome, Some("reserve"));
+                }
+                return Ok(Some(self.serve(exchange, settings, &object)));
             }
             Got::Handed(Handed::Own(head)) => {
                 return Ok(Some(self.serve_shared(exchange, settings, &head, follow)));

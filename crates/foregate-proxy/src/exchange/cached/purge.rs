@@ -1,7 +1,7 @@
 //! Purges over HTTP, for applications.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use foregate_cache::{Purge, Strength, Uri};
+use foregate_cache::{Purge, Strength, Tag, Uri};
 use foregate_module::{Source as MadeBy, Text};
 use foregate_wire::{NameId, Scheme};
 
@@ -67,7 +67,7 @@ fn purge(exchange: &Exchange<'_>, settings: &CacheSettings) -> Result<Vec<Record
         headers.get_all(NameId::SurrogateKey).flat_map(|line| line.split(|byte| b" \t".contains(byte)));
     let mut tags = by_comma.chain(by_blank).map(<[u8]>::trim_ascii).filter(|tag| !tag.is_empty()).peekable();
     if tags.peek().is_some() {
-        return Ok(tags.filter_map(|tag| cache.purge(&Purge::Tag(cache.tag(tag)), strength)).collect());
+        return Ok(tags.filter_map(|tag| cache.purge(&Purge::Tag(Tag::new(tag)), strength)).collect());
     }
     let mut query = Vec::new();
     let has_query = match whole {

@@ -7,13 +7,14 @@ use foregate_cache::{ExtensionRule, Parameters, SetCookie, StatusLifetime};
 use foregate_config::value::{self, Value, Wrong};
 use foregate_config::{Decoder, Item, Modules, Problem};
 use foregate_module::PhaseId;
-use foregate_proxy::settings::{CacheDisk, CacheSettings, CacheStore};
+use foregate_proxy::settings::{CacheDisk, CacheReserve, CacheSettings, CacheStore};
 
 use super::numbers::set;
 use super::writable;
 use crate::config::schema::{CACHE, CACHE_STORE};
 
 const MIB: u64 = 1 << 20;
+const ADDRESS_HELP: &str = "write the address of the storage, such as https://s3.eu-central-1.amazonaws.com";
 /// A folder of the cache is not smaller.
 const SMALLEST_DISK: u64 = 16 * MIB;
 /// Lifetimes: up to ten years.
@@ -31,9 +32,56 @@ pub(super) fn store(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool, st
         match key.name {
             "memory" => set(&mut store.memory, decoder.read(item, 0, |v| value::size(v, MIB..=MIB << 24))),
             "disk" => store.disks.extend(disk(decoder, item, inspect, &store.disks)),
+            "reserve" => store.reserve = reserve(decoder, item),
             name => debug_assert!(false, "{name} is not read"),
         }
     }
+}
+
+fn reserve(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<CacheReserve> {
+    let text = |decoder: &mut Decoder<'_>, name, default: &str| {
+        decoder.prop(item, name, object_name).unwrap_or_else(|| default.to_owned())
+    };
+    let time = |decoder: &mut Decoder<'_>, name, range: RangeInclusive<Duration>, default| {
+        decoder.prop(item, name, |v| value::duration(v, range)).unwrap_or(default)
+    };
+    let second = Duration::from_secs(1);
+    let reserve = CacheReserve {
+        region: text(decoder, "region", "us-east-1"),
+        prefix: text(decoder, "prefix", ""),
+        credentials: decoder.prop_file(item, "credentials"),
+        keep: time(decoder, "keep", second..=*LIFETIMES.end(), Duration::from_hours(24 * 30)),
+        least: time(decoder, "least", LIFETIMES, Duration::from_mins(10)),
+        timeout: time(decoder, "timeout", Duration::from_millis(1)..=Duration::from_secs(60), second),
+        virtual_host: decoder.prop(item, "virtual-host", value::boolean).unwrap_or_default(),
+        authorities: decoder.prop_file(item, "authorities"),
+        bucket: decoder.prop(item, "bucket", object_name)?,
+        endpoint: decoder.read(item, 0, endpoint)?,
+    };
+    if let Err(wrong) = reserve.bucket() {
+        decoder.push(Problem::new(Some(item.place()), format!("`reserve`: {wrong}")).help(ADDRESS_HELP));
+        return None;
+    }
+    Some(reserve)
+}
+
+/// The address of a storage.
+fn endpoint(value: &Value<'_>) -> Result<String, Wrong> {
+    let text = value::string(value)?;
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let wrong = || Wrong::new("expected an address that begins with https:// or http://").help(ADDRESS_HELP);
+    host.filter(|host| !host.is_empty()).map(|_| text.to_string()).ok_or_else(wrong)
+}
+
+/// Names that need no escapes in an address.
+fn object_name(value: &Value<'_>) -> Result<String, Wrong> {
+    let text = value::string(value)?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
+    let has_dots = text.split('/').any(|part| part == "." || part == "..");
+    if text.bytes().all(is_plain) && !has_dots && !text.starts_with('/') && text.len() <= 200 {
+        return Ok(text.to_string());
+    }
+    Err(Wrong::new("expected letters, digits, `-`, `_`, `.` and `/`"))
 }
 
 fn disk(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool, before: &[CacheDisk]) -> Option<CacheDisk> {

@@ -26,8 +26,21 @@ pub static CACHE_STORE: Block = Block {
         Key::one("disk", "FOLDER size=SIZE", "disk \"/var/cache/foregate\" size=\"100GiB\"", "A folder for stored responses, which outlive the process there. Responses that memory does not have are looked for here, and go to memory when found. The folder exists, belongs to the user of the proxy, and is for one process alone. With several, each response lies in one of them. A reload changes sizes; other folders need a restart.")
             .props(&[Prop { name: "size", usage: "SIZE", required: true, default: "", about: "The most bytes in the folder; at least 16 MiB. Beyond: those go that are used least." }])
             .otherwise("memory alone")
-            .many()],
-    later: &["reserve"],
+            .many(),
+        Key::one("reserve", "URL bucket=NAME", "reserve \"https://s3.eu-central-1.amazonaws.com\" bucket=\"edge-cache\" region=\"eu-central-1\"", "Object storage that speaks S3, behind memory and disk. A response that the nearer tiers do not have is looked for there before the origin is asked, and goes to the nearer tiers. Responses of up to 64 MiB that were in memory are written in the background. The bucket, or the part of it under `prefix`, is for one proxy alone. Changes need a restart.")
+            .props(&[
+                Prop { name: "bucket", usage: "NAME", required: true, default: "", about: "The bucket, which exists." },
+                Prop { name: "region", usage: "NAME", required: false, default: "\"us-east-1\"", about: "The region, which belongs to the signature." },
+                Prop { name: "prefix", usage: "TEXT", required: false, default: "\"\"", about: "The beginning of all names in the bucket, such as `edge-1/`." },
+                Prop { name: "credentials", usage: "FILE", required: false, default: "", about: "A file with `aws_access_key_id = ...` and `aws_secret_access_key = ...`, as the command line of AWS has it; read again each minute. Without it: the variables AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN." },
+                Prop { name: "keep", usage: "DURATION", required: false, default: "\"30d\"", about: "How long a response stays. Older ones are removed." },
+                Prop { name: "least", usage: "DURATION", required: false, default: "\"10m\"", about: "Responses that stay fresh for less are not written." },
+                Prop { name: "timeout", usage: "DURATION", required: false, default: "\"1s\"", about: "How long a request waits for the storage before it goes to the origin." },
+                Prop { name: "virtual-host", usage: "#true|#false", required: false, default: "#false", about: "The name of the bucket is part of the host, rather than of the path." },
+                Prop { name: "authorities", usage: "FILE", required: false, default: "", about: "The authorities of the storage's certificate, in PEM, instead of the system's." },
+            ])
+            .otherwise("no reserve")],
+    later: &[],
 };
 
 /// The block of `cache`.

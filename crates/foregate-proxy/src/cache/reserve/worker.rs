@@ -1,0 +1,388 @@
+//! The thread of the reserve: requests to the storage run here, apart from the threads that serve clients.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use foregate_cache::{Body, CacheTime, Effect, Object, Restore, Sequence, VaryNames};
+use foregate_wire::HeaderList;
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
+use tokio::time::{sleep, timeout};
+
+use super::client::{Client, Failure};
+use super::envelope::{self, Kind, Record};
+use super::purges::{Purges, wall};
+use super::{Counters, SECRET};
+
+/// How long a request may take for which no client waits.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+/// Records that are written at a time.
+const WRITERS: usize = 8;
+/// How often a record is written before it is given up, and the pause after the first attempt, which doubles.
+const ATTEMPTS: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(200);
+/// Failures in a row that switch the reserve off, for this long at first and at most.
+const FAILURES: u32 = 5;
+const OFF: Duration = Duration::from_secs(10);
+const LONGEST_OFF: Duration = Duration::from_secs(300);
+/// How often the bucket is asked for purges of other processes, such as the one before during an upgrade.
+const LEARN: Duration = Duration::from_secs(10);
+/// The pause after an attempt to write or to learn purges that failed.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How long purges wait for others that are written with them.
+const GATHER: Duration = Duration::from_millis(20);
+/// How often old records are looked for, at most.
+const SWEEP: Duration = Duration::from_secs(3600);
+
+/// The state that the thread shares with the rest.
+pub(super) struct Shared {
+    pub client: Client,
+    pub prefix: String,
+    pub keep: Duration,
+    pub timeout: Duration,
+    pub purges: Purges,
+    pub purged: Notify,
+    pub counters: Counters,
+    pub health: Health,
+}
+
+/// A request to the thread.
+pub(super) enum Command {
+    Get { text: Vec<u8>, fields: HeaderList, answer: oneshot::Sender<Option<Hit>> },
+    Put(Box<Put>),
+}
+
+/// A verified record that no purge concerns.
+#[derive(Debug)]
+pub(super) struct Hit {
+    pub record: Record,
+    pub outdated: bool,
+}
+
+/// A response on its way into the bucket.
+pub(super) struct Put {
+    pub object: Arc<Object>,
+    pub record: Record,
+    /// The names and values that select it.
+    pub selecting: Option<Vec<u8>>,
+    pub bytes: u64,
+}
+
+/// Whether the storage works.
+#[derive(Debug, Default)]
+pub(super) struct Health {
+    failures: AtomicU32,
+    /// The moment at which it is tried again, in milliseconds since the start; 0 while it works.
+    until: AtomicU64,
+}
+
+impl Health {
+    pub fn is_on(&self, since: Instant) -> bool {
+        self.until.load(Ordering::Relaxed) <= milliseconds(since.elapsed())
+    }
+
+    fn works(&self) {
+        if self.failures.swap(0, Ordering::Relaxed) >= FAILURES {
+            tracing::info!("the reserve of the cache answers again");
+        }
+        self.until.store(0, Ordering::Relaxed);
+    }
+
+    fn failed(&self, since: Instant, failure: &Failure) {
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some(over) = failures.checked_sub(FAILURES) {
+            let off = OFF.saturating_mul(1 << over.min(5)).min(LONGEST_OFF);
+            self.until.store(milliseconds(since.elapsed() + off), Ordering::Relaxed);
+            if over == 0 {
+                tracing::warn!("the reserve of the cache is off for {} s: {failure}", off.as_secs());
+            }
+        }
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Starts the thread. It ends when nobody can send it commands any more.
+pub(super) fn start(shared: Arc<Shared>, commands: mpsc::Receiver<Command>) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let run = move || runtime.block_on(run(shared, commands));
+    thread::Builder::new().name("foregate-reserve".to_owned()).spawn(run).map(drop)
+}
+
+async fn run(shared: Arc<Shared>, mut commands: mpsc::Receiver<Command>) {
+    tokio::spawn(Arc::clone(&shared).keep_purges());
+    tokio::spawn(Arc::clone(&shared).sweep());
+    let writers = Arc::new(Semaphore::new(WRITERS));
+    while let Some(command) = commands.recv().await {
+        let (shared, writers) = (Arc::clone(&shared), Arc::clone(&writers));
+        match command {
+            Command::Get { text, fields, answer } => {
+                tokio::spawn(async move {
+                    let found = timeout(shared.timeout, shared.look(&text, &fields)).await;
+                    // The request may have gone on meanwhile.
+                    let _ = answer.send(found.unwrap_or_else(|_| {
+                        shared.failed(&Failure::Timeout);
+                        None
+                    }));
+                });
+            }
+            Command::Put(put) => {
+                tokio::spawn(async move {
+                    let _turn = writers.acquire().await;
+                    let stored = shared.store(&put).await;
+                    shared.counters.queued.fetch_sub(put.bytes, Ordering::Relaxed);
+                    match stored {
+                        Ok(()) => shared.counters.stored.inc(),
+                        Err(_) => shared.counters.dropped.inc(),
+                    }
+                });
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn failed(&self, failure: &Failure) {
+        tracing::debug!("the reserve of the cache: {failure}");
+        self.counters.errors.inc();
+        self.health.failed(self.counters.start, failure);
+    }
+
+    /// Looks for the response to a request. Failures count as none.
+    async fn look(self: &Arc<Self>, text: &[u8], fields: &HeaderList) -> Option<Hit> {
+        let found = self.find(text, fields).await;
+        match &found {
+            Ok(Some(hit)) => {
+                self.counters.hits.inc();
+                self.counters.read.add(hit.record.body.len() as u64);
+            }
+            Ok(None) => self.counters.misses.inc(),
+            Err(failure) => self.failed(failure),
+        }
+        found.ok().flatten()
+    }
+
+    async fn find(self: &Arc<Self>, text: &[u8], fields: &HeaderList) -> Result<Option<Hit>, Failure> {
+        let name = envelope::name(&self.prefix, text);
+        let Some(record) = self.read(&name).await? else { return Ok(None) };
+        if record.kind == Kind::Response {
+            return Ok(self.judge(&name, record, text, fields));
+        }
+        for names in record.lists() {
+            let selecting = VaryNames::from_bytes(names).selecting(fields);
+            let name = envelope::variant_name(&self.prefix, text, &selecting);
+            if let Some(record) = self.read(&name).await?
+                && let Some(hit) = self.judge(&name, record, text, fields)
+            {
+                return Ok(Some(hit));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A verified record. A damaged one is removed and counts as none.
+    async fn read(self: &Arc<Self>, name: &str) -> Result<Option<Record>, Failure> {
+        let bytes = self.client.get(name, self.timeout).await?;
+        self.health.works();
+        let Some(bytes) = bytes else { return Ok(None) };
+        let record = Record::decode(name, bytes);
+        if record.is_none() {
+            tracing::warn!("{name} in the reserve of the cache is damaged");
+            self.counters.corrupt.inc();
+            self.remove(name);
+        }
+        Ok(record)
+    }
+
+    /// Compares a record with the request and the purges. One that is of no use to anybody is removed.
+    fn judge(self: &Arc<Self>, name: &str, record: Record, text: &[u8], fields: &HeaderList) -> Option<Hit> {
+        let now = wall();
+        // Purges by a clock that was set back could not concern it.
+        let is_late = record.stamp > now.max(self.purges.moment()) || record.written > now;
+        let age = now.saturating_sub(record.stamp);
+        let restore = Restore {
+            secret: &SECRET,
+            request: fields,
+            sequence: Sequence::new(record.stamp),
+            now: CacheTime::default(),
+            elapsed: 0,
+            outdated: false,
+        };
+        let object = Object::read_portable(&record.head, Body::default(), &restore)?;
+        if object.text() != text {
+            return None;
+        }
+        let effect = self.purges.floors.judge(&object);
+        if is_late || age > milliseconds(self.keep) || effect == Effect::Dead {
+            self.remove(name);
+            return None;
+        }
+        Some(Hit { record, outdated: effect == Effect::Outdated })
+    }
+
+    /// Removes a record, at leisure.
+    fn remove(self: &Arc<Self>, name: &str) {
+        let (shared, name) = (Arc::clone(self), name.to_owned());
+        tokio::spawn(async move {
+            if shared.client.delete(&name).await.is_ok() {
+                shared.counters.evicted.inc();
+            }
+        });
+    }
+
+    async fn store(self: &Arc<Self>, put: &Put) -> Result<(), Failure> {
+        let text = put.object.text();
+        let base = envelope::name(&self.prefix, text);
+        let name = match (&put.selecting, &put.object.head.vary) {
+            (Some(selecting), Some(vary)) => {
+                // The list comes last, so that it names nothing that is not there.
+                let name = envelope::variant_name(&self.prefix, text, selecting);
+                self.write(&name, put.record.encode(&name, put.object.body.pieces().iter())).await?;
+                let before = self.read(&base).await?;
+                let names = vary.names.as_bytes();
+                let Some(list) = Record::with_list(before.as_ref(), names, wall()) else { return Ok(()) };
+                return self.write(&base, list.encode(&base, [].iter())).await;
+            }
+            _ => base,
+        };
+        self.write(&name, put.record.encode(&name, put.object.body.pieces().iter())).await
+    }
+
+    async fn write(&self, name: &str, bytes: Bytes) -> Result<(), Failure> {
+        let mut pause = PAUSE;
+        for attempt in 1.. {
+            if !self.health.is_on(self.counters.start) {
+                return Err(Failure::Timeout);
+            }
+            match self.client.put(name, bytes.clone()).await {
+                Ok(()) => {
+                    self.health.works();
+                    self.counters.written.add(bytes.len() as u64);
+                    return Ok(());
+                }
+                Err(failure) => {
+                    self.failed(&failure);
+                    if attempt == ATTEMPTS || !failure.may_pass() {
+                        return Err(failure);
+                    }
+                }
+            }
+            sleep(pause).await;
+            pause *= 2;
+        }
+        Ok(())
+    }
+
+    /// Writes purges, and learns those of others.
+    async fn keep_purges(self: Arc<Self>) {
+        let mut seen = HashSet::new();
+        let mut learned: Option<Instant> = None;
+        loop {
+            if learned.is_none_or(|learned| learned.elapsed() >= LEARN) {
+                let oldest = wall().saturating_sub(milliseconds(self.keep));
+                match self.purges.learn(&self.client, &self.prefix, &mut seen, oldest).await {
+                    Ok(()) => {
+                        self.health.works();
+                        learned = Some(Instant::now());
+                    }
+                    Err(failure) => self.failed(&failure),
+                }
+            }
+            let pause = match self.purges.write(&self.client, &self.prefix).await {
+                // More may have come meanwhile.
+                Ok(true) => GATHER,
+                Ok(false) if learned.is_some() => {
+                    // The end of the time is as good as a purge.
+                    let _ = timeout(LEARN, self.purged.notified()).await;
+                    GATHER
+                }
+                Ok(false) => AGAIN,
+                Err(failure) => {
+                    self.failed(&failure);
+                    AGAIN
+                }
+            };
+            sleep(pause).await;
+        }
+    }
+
+    /// Removes records that are too old, again and again.
+    async fn sweep(self: Arc<Self>) {
+        loop {
+            sleep((self.keep / 4).clamp(Duration::from_secs(1), SWEEP)).await;
+            if let Err(failure) = self.sweep_once().await {
+                self.failed(&failure);
+            }
+        }
+    }
+
+    async fn sweep_once(&self) -> Result<(), Failure> {
+        let (folder, mut token) = (format!("{}objects/", self.prefix), None::<String>);
+        let oldest = wall().saturating_sub(milliseconds(self.keep)) / 1000;
+        loop {
+            let list = self.client.list(&folder, "", token.as_deref()).await?;
+            for content in list.contents {
+                let modified = content.last_modified.as_deref().and_then(seconds);
+                if modified.is_some_and(|modified| modified < oldest) {
+                    self.client.delete(&content.key).await?;
+                    self.counters.evicted.inc();
+                }
+            }
+            match list.next_continuation_token {
+                Some(next) => token = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Seconds since 1970 of a date as lists have it: `2026-11-28T12:00:00.000Z`.
+fn seconds(date: &str) -> Option<u64> {
+    let (day, time) = date.split_once('T')?;
+    let number = |text: Option<&str>| text?.parse::<u64>().ok();
+    let mut parts = day.split('-');
+    let (year, month, day) = (number(parts.next())?, number(parts.next())?, number(parts.next())?);
+    let mut parts = time.get(..8)?.split(':');
+    let (hour, minute, second) = (number(parts.next())?, number(parts.next())?, number(parts.next())?);
+    if !(1970..10_000).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    // Years that begin in March, so that the day of a leap year is the last one.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
+    Some((days - 719_468) * 86_400 + hour * 3600 + minute * 60 + second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_of_lists_are_read() {
+        assert_eq!(seconds("1970-01-01T00:00:00.000Z"), Some(0));
+        assert_eq!(seconds("2000-02-29T12:30:01Z"), Some(951_827_401));
+        assert_eq!(seconds("2026-11-28T00:00:00.000Z"), Some(1_795_824_000));
+        for wrong in ["", "2026", "2026-11-28", "2026-13-01T00:00:00Z", "2026-11-28T1"] {
+            assert_eq!(seconds(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn five_failures_in_a_row_switch_it_off() {
+        let (health, start) = (Health::default(), Instant::now());
+        for _ in 0..FAILURES - 1 {
+            health.failed(start, &Failure::Timeout);
+        }
+        assert!(health.is_on(start));
+        health.failed(start, &Failure::Timeout);
+        assert!(!health.is_on(start));
+        health.works();
+        assert!(health.is_on(start));
+    }
+}
