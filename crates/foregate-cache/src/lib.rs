@@ -117,12 +117,12 @@ pub use flights::{
     Failed, FlightLimits, FlightWatch, Flights, Follow, FollowedHead, Joined, Lead, Piece, other_variant,
 };
 pub use key::{Key, KeyParts, KeyText, Parameters, QueryRule};
-pub use memory::{Found, Memory, MemoryStat, Sweep};
+pub use memory::{Counted, Found, Memory, MemoryStat, Sweep};
 pub use moment::{CacheTime, Moment};
 pub use object::Object;
 pub use policy::{Heuristics, Policy, SetCookie, StatusLifetime};
 pub use portable::Restore;
-pub use purge::{Effect, Floors, Purge, Sequence, Strength};
+pub use purge::{Effect, Floors, Purge, Selected, Sequence, Strength};
 pub use ranges::{Multipart, Ranges, content_range, ranges};
 pub use request::{Bypass, Demands, Lookup, Request, ask_for_whole, lookup};
 pub use reuse::{Failure, Reuse, Validate, reuse};

@@ -12,7 +12,7 @@ use self::shard::{Shard, Slot, Varies};
 use crate::key::{Key, KeyText};
 use crate::moment::CacheTime;
 use crate::object::Object;
-use crate::purge::{Effect, Floors, Purge, Sequence, Strength};
+use crate::purge::{Effect, Floors, Purge, Selected, Sequence, Strength};
 use crate::secret::Secret;
 
 /// Memory for each part of the tier: with more memory there are more parts, so that threads seldom meet.
@@ -48,6 +48,15 @@ pub enum Found {
         /// The key of the variant that the request asks for, if the address is known to vary: fetches are shared under this key.
         variant: Option<Key>,
     },
+}
+
+/// Responses that a purge concerns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Their number.
+    pub responses: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
 }
 
 /// Figures of the tier.
@@ -223,6 +232,19 @@ impl Memory {
             self.floors.forget(sweep.until);
         }
         more
+    }
+
+    /// Counts the responses in one part of the tier that a purge will concern; `None` if there is no such part. It holds the lock of that part
+    /// meanwhile.
+    pub fn count(&self, part: usize, selection: &Selected) -> Option<Counted> {
+        let shard = self.shards.get(part)?.lock();
+        let objects = shard.slots().filter_map(Slot::object);
+        let concerned =
+            objects.filter(|object| selection.has(object) && self.floors.judge(object) != Effect::Dead);
+        Some(concerned.fold(Counted::default(), |sum, object| Counted {
+            responses: sum.responses + 1,
+            bytes: sum.bytes + object.body.len(),
+        }))
     }
 
     /// The figures of the tier.

@@ -12,7 +12,6 @@ use crate::purge::Sequence;
 use crate::record::{Reader, number, optional, part};
 use crate::secret::Secret;
 use crate::stored::{Life, Stored};
-use crate::tags::Tag;
 use crate::vary::{Vary, VaryNames};
 
 /// The circumstances in which a response is read again.

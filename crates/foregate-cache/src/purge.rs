@@ -55,6 +55,24 @@ pub enum Purge<'a> {
     Prefix(&'a Uri<'a>),
 }
 
+/// The selection of one purge, to be compared with objects.
+#[derive(Debug)]
+pub struct Selected(Table);
+
+impl Selected {
+    /// The selection of a purge.
+    pub fn new(purge: &Purge<'_>) -> Self {
+        let floors = Floors::default();
+        floors.purge(purge, Strength::Hard);
+        Self(floors.tables.into_inner().hard)
+    }
+
+    /// Returns whether the purge concerns an object.
+    pub fn has(&self, object: &Object) -> bool {
+        Located::read(object.text()).is_none_or(|located| self.0.floor(object, &located) > 0)
+    }
+}
+
 /// The effect of a purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strength {
@@ -213,6 +231,24 @@ impl Floors {
         table.restore(kind, floor);
         self.latest.fetch_max(floor, Ordering::AcqRel);
         true
+    }
+
+    /// Purges again what a purge of another process names, from the bytes of [`Purge::write`], under the next number of this one. The result are the bytes with
+    /// that number; `None` for bytes that are no purge.
+    pub fn repeat(&self, purge: &[u8]) -> Option<Vec<u8>> {
+        let (_, strength, kind) = record::read(purge)?;
+        let tables = &mut *self.tables.write();
+        let floor = self.latest.load(Ordering::Relaxed) + 1;
+        let table = match strength {
+            Strength::Hard => &mut tables.hard,
+            Strength::Soft => &mut tables.soft,
+        };
+        table.restore(kind, floor);
+        // Readers that see the number find the floor behind the lock.
+        self.latest.store(floor, Ordering::Release);
+        let mut bytes = floor.to_le_bytes().to_vec();
+        bytes.extend_from_slice(purge.get(size_of::<u64>()..)?);
+        Some(bytes)
     }
 
     /// Raises the current number: objects of an earlier process have numbers up to this one.

@@ -29,6 +29,8 @@ use crate::writer::{EPOCH_SHIFT, Writer, first_number};
 pub const LEAST: u64 = 16 << 20;
 /// The time between writes of the clock.
 const CHECKPOINT: Duration = Duration::from_secs(60);
+/// How often purges of other processes are looked for.
+const RECEIVE: Duration = Duration::from_millis(500);
 /// The writer looks after buffers this often while there are some, and otherwise this often.
 const SOON: Duration = Duration::from_millis(20);
 const SELDOM: Duration = Duration::from_millis(500);
@@ -325,7 +327,7 @@ impl OpenDirectory {
 /// The thread that writes.
 fn run(inner: &Arc<Inner>) {
     recover(inner);
-    let mut checkpoint = Instant::now();
+    let (mut checkpoint, mut received) = (Instant::now(), Instant::now());
     let mut patience = SELDOM;
     loop {
         let work = inner.queue.pop(patience);
@@ -350,6 +352,10 @@ fn run(inner: &Arc<Inner>) {
         patience = if writer.flush_old(inner) { SOON } else { SELDOM };
         drop(writer);
         renew_journal(inner);
+        if received.elapsed() >= RECEIVE {
+            inner.receive();
+            received = Instant::now();
+        }
         if checkpoint.elapsed() >= CHECKPOINT {
             inner.checkpoint();
             checkpoint = Instant::now();

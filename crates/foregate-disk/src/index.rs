@@ -22,6 +22,11 @@ impl Fingerprint {
         Self(key.to_bits() as u64)
     }
 
+    /// All of its bits.
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+
     /// 32 bits for the memory of evicted keys.
     pub(crate) fn short(self) -> u32 {
         (self.0 >> 16) as u32
@@ -127,6 +132,12 @@ impl Index {
             shard.retain(|entry| entry.place.slot() != Some(slot));
             self.len.fetch_sub(before - shard.len(), Ordering::Relaxed);
         }
+    }
+
+    /// The places in one part of the index; `None` if there is no such part.
+    pub(crate) fn part(&self, part: usize) -> Option<Vec<(Fingerprint, Place)>> {
+        let shard = self.shards.get(part)?.lock();
+        Some(shard.iter().map(|entry| (entry.fingerprint, entry.place)).collect())
     }
 
     /// The number of objects.

@@ -12,8 +12,9 @@ use rustix::io::Errno;
 
 use crate::big::{self, Damage, FileBody, Reports};
 use crate::health::Health;
+use crate::inbox;
 use crate::index::{Fingerprint, Index};
-use crate::journal::Journal;
+use crate::journal::{self, Journal};
 use crate::lowest::Lowest;
 use crate::place::Place;
 use crate::queue::Queue;
@@ -156,12 +157,31 @@ impl Inner {
     pub(crate) async fn at(self: &Arc<Self>, key: Key) -> Result<Option<(Place, PlaceEntry)>, Unavailable> {
         let fingerprint = Fingerprint::of(key);
         let Some(place) = self.index.hit(fingerprint) else { return Ok(None) };
+        let entry = self.read_at(fingerprint, |found| found == key, place).await?;
+        Ok(entry.map(|entry| (place, entry)))
+    }
+
+    /// Reads the entry of a place for a check of all.
+    pub(crate) async fn entry_at(
+        self: &Arc<Self>,
+        fingerprint: Fingerprint,
+        place: Place,
+    ) -> Result<Option<PlaceEntry>, Unavailable> {
+        self.read_at(fingerprint, |found| Fingerprint::of(found) == fingerprint, place).await
+    }
+
+    async fn read_at(
+        self: &Arc<Self>,
+        fingerprint: Fingerprint,
+        is_meant: impl Fn(Key) -> bool,
+        place: Place,
+    ) -> Result<Option<PlaceEntry>, Unavailable> {
         let read = match place.as_big() {
-            Some(number) => self.read_file(key, fingerprint, number).await,
-            None => self.read_record(key, place).await,
+            Some(number) => self.read_file(is_meant, fingerprint, number).await,
+            None => self.read_record(is_meant, fingerprint, place).await,
         };
         match read {
-            Ok(Some(entry)) => Ok(Some((place, entry))),
+            Ok(Some(entry)) => Ok(Some(entry)),
             // Another key with the same fingerprint, or the segment went meanwhile.
             Ok(None) => Ok(None),
             Err(Some(Error::Busy)) => {
@@ -184,18 +204,23 @@ impl Inner {
     }
 
     /// `Err(None)` is a record that fails a check.
-    async fn read_record(&self, key: Key, place: Place) -> Result<Option<PlaceEntry>, Option<Error>> {
+    async fn read_record(
+        &self,
+        is_meant: impl Fn(Key) -> bool,
+        fingerprint: Fingerprint,
+        place: Place,
+    ) -> Result<Option<PlaceEntry>, Option<Error>> {
         let segment = place.slot().and_then(|slot| self.slots.read().get(slot).cloned());
         let Some(segment) = segment else { return Ok(None) };
         let bytes = segment.file.read(place.offset(), place.length()).await.map_err(Some)?;
         let Some(record) = Record::read(&bytes, segment.seed, place.offset()) else {
             // The slot may have got another segment between the two looks.
             let same = |now: &Arc<Segment>| Arc::ptr_eq(now, &segment);
-            let current = self.index.get(Fingerprint::of(key)).is_some_and(|now| now.is(place));
+            let current = self.index.get(fingerprint).is_some_and(|now| now.is(place));
             let there = place.slot().is_some_and(|slot| self.slots.read().get(slot).is_some_and(same));
             return if current && there { Err(None) } else { Ok(None) };
         };
-        if record.header.key != key {
+        if !is_meant(record.header.key) {
             return Ok(None);
         }
         let head = record.head(&bytes);
@@ -208,13 +233,13 @@ impl Inner {
 
     async fn read_file(
         self: &Arc<Self>,
-        key: Key,
+        is_meant: impl Fn(Key) -> bool,
         fingerprint: Fingerprint,
         number: u64,
     ) -> Result<Option<PlaceEntry>, Option<Error>> {
         let seed = big::seed(&self.id, number);
         let (file, opened) = big::open(&self.directory, number, seed).await?;
-        if opened.tail.key != key {
+        if !is_meant(opened.tail.key) {
             return Ok(None);
         }
         let inner = Arc::downgrade(self);
@@ -240,6 +265,34 @@ impl Inner {
             self.index.replace(Fingerprint::of(key), place, None);
         }
         effect
+    }
+
+    /// Writes a purge into the journal.
+    pub(crate) fn record_purge(&self, purge: &[u8]) -> io::Result<()> {
+        let mut journal = self.journal.lock();
+        match &mut *journal {
+            // The writer makes a new one with all floors, soon; the next process uses nothing
+            // before that. A journal of the process before may still lie there after a start that failed.
+            None => {
+                let _ = journal::remove(self.directory.blocking());
+                Err(io::ErrorKind::ReadOnlyFilesystem.into())
+            }
+            Some(open) => open.add(purge).inspect_err(|_| {
+                *journal = None;
+                self.check(journal::remove(self.directory.blocking()));
+            }),
+        }
+    }
+
+    /// Purges what other processes have left in the inbox.
+    pub(crate) fn receive(&self) {
+        let directory = self.directory.blocking();
+        let Some(Some(received)) = self.check(inbox::receive(directory)) else { return };
+        let recorded = received.apply(&self.floors).iter().all(|purge| self.record_purge(purge).is_ok());
+        // Otherwise the next attempt is the writer's new journal, which has all floors; the inbox is read once more.
+        if recorded {
+            self.check(received.done(directory));
+        }
     }
 
     /// Writes the file `store` with the clock of this moment.

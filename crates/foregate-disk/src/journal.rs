@@ -29,6 +29,9 @@ pub(crate) struct Journal {
     end: u64,
 }
 
+/// The inode and the length of the file.
+pub(crate) type JournalStamp = (u64, u64);
+
 /// The state in which the journal was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JournalState {
@@ -58,6 +61,43 @@ impl Journal {
         bytes.truncate(read);
         let whole = restore(&bytes, Seed::new(store, b'p', 0), floors);
         Ok(if whole { JournalState::Whole } else { JournalState::Damaged })
+    }
+
+    /// The bytes of the file, unless it is the `known` one.
+    pub(crate) fn content(
+        directory: &BlockingDirectory,
+        known: JournalStamp,
+    ) -> io::Result<Option<(JournalStamp, Vec<u8>)>> {
+        let file = match directory.open(Path::new(NAME), OpenHow::read()) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let now = (file.metadata().inode, file.metadata().length);
+        if now == known || now.1 > MOST {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; now.1 as usize];
+        let read = file.read_at(&mut bytes, 0)?;
+        bytes.truncate(read);
+        Ok(Some((now, bytes)))
+    }
+
+    /// Passes on each purge with its number. The results are the latest number, and whether all of it could be read.
+    pub(crate) fn each(
+        bytes: &[u8],
+        store: &[u8; 16],
+        purge: &mut dyn FnMut(u64, &[u8]),
+    ) -> (Option<u64>, bool) {
+        let mut latest = None;
+        let whole = read(bytes, Seed::new(store, b'p', 0), &mut |number, bytes| {
+            latest = latest.max(Some(number));
+            if let Some(bytes) = bytes {
+                purge(number, bytes);
+            }
+            true
+        });
+        (latest, whole)
     }
 
     /// Writes a journal with the floors that there are.
@@ -111,13 +151,24 @@ fn append(out: &mut Vec<u8>, seed: Seed, base: u64, purge: &[u8]) {
 
 /// `false` if a purge may be missing. The last one may be cut: nobody was told that it counts.
 fn restore(bytes: &[u8], seed: Seed, floors: &Floors) -> bool {
+    let readable = read(bytes, seed, &mut |number, purge| match purge {
+        None => {
+            floors.advance(Sequence::new(number));
+            true
+        }
+        Some(purge) => floors.restore(purge),
+    });
+    readable && bytes.len() >= START
+}
+
+/// Passes on the latest number of the file's start, and then each purge with its number.
+fn read(bytes: &[u8], seed: Seed, each: &mut dyn FnMut(u64, Option<&[u8]>) -> bool) -> bool {
     let mut from = Reader(bytes);
     let (Some(MAGIC), Some(latest), Some(sum)) = (from.array(), from.u64(), from.u64()) else { return false };
     if seed.sum(0, 0, bytes.get(..16).unwrap_or_default()) != sum {
         return false;
     }
-    floors.advance(Sequence::new(latest));
-    let mut whole = bytes.len() >= START;
+    let mut whole = each(latest, None);
     while !from.0.is_empty() {
         let offset = (bytes.len() - from.0.len()) as u64;
         let (Some(length), Some(complement)) = (from.u32(), from.u32()) else { break };
@@ -125,7 +176,8 @@ fn restore(bytes: &[u8], seed: Seed, floors: &Floors) -> bool {
             return false;
         }
         let (Some(sum), Some(purge)) = (from.u64(), from.take(length as usize)) else { break };
-        whole &= seed.sum(offset, 1, purge) == sum && floors.restore(purge);
+        let number = purge.first_chunk().map_or(0, |number| u64::from_le_bytes(*number));
+        whole &= seed.sum(offset, 1, purge) == sum && each(number, Some(purge));
     }
     whole
 }

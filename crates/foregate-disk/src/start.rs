@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use foregate_io::{BlockingDirectory, OpenHow, RawFile};
 use rustix::io::Errno;
 
+use crate::inbox;
 use crate::inner::Inner;
 use crate::journal::Journal;
 use crate::queue::Work;
@@ -82,8 +83,11 @@ impl Start {
         directory.create_folder(Path::new(crate::big::FOLDER))?;
         // A purge waits meanwhile, and then finds the journal.
         let mut journal = inner.journal.lock();
+        let received = inbox::receive(directory)?;
+        received.iter().for_each(|received| drop(received.apply(&inner.floors)));
         let new = Journal::create(directory, &inner.id, &inner.floors)?;
         inner.write_store()?;
+        received.map_or(Ok(()), |received| received.done(directory))?;
         *journal = Some(new);
         Ok(())
     }

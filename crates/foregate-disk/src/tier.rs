@@ -13,8 +13,8 @@ use crate::directory::{Common, DirectorySettings, Locked, OpenDirectory, OpenErr
 use crate::fill::Fill;
 use crate::index::Fingerprint;
 use crate::inner::{Inner, PlaceEntry, Unavailable};
-use crate::journal;
 use crate::lowest::Lowest;
+use crate::outside::OutsideDirectory;
 use crate::record;
 use crate::stat::{Stat, add};
 
@@ -85,7 +85,39 @@ impl Disk {
         let locked: Vec<_> = directories.into_iter().map(Locked::new).collect::<Result<_, _>>()?;
         let secret = locked.iter().find_map(Locked::secret).unwrap_or_else(|| Secret::new(random()));
         let time = locked.iter().map(Locked::time).max().unwrap_or_default();
-        let started = (Instant::now(), time);
+        Self::open_locked(locked, floors, random, secret, (Instant::now(), time))
+    }
+
+    /// Takes directories over from another process, as [`open`](Self::open) does, in a process that serves already, with its secret and its clock.
+    /// `outside` are the same directories before: the last purges of that process are learned from them.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open). The other process holds a directory as long as the reason is [`Locked`](crate::Reason::Locked).
+    pub fn take_over(
+        directories: Vec<DirectorySettings>,
+        outside: &[Arc<OutsideDirectory>],
+        floors: &Arc<Floors>,
+        random: impl FnMut() -> [u8; 16],
+        secret: Secret,
+        started: (Instant, CacheTime),
+    ) -> Result<Self, OpenError> {
+        let locked: Vec<_> = directories.into_iter().map(Locked::new).collect::<Result<_, _>>()?;
+        for directory in outside {
+            // The journal is complete now. One that cannot be read purges everything when it is opened.
+            if let Err(error) = directory.learn(floors) {
+                tracing::warn!(%error, "the purges in {} cannot be read", directory.path().display());
+            }
+        }
+        Self::open_locked(locked, floors, random, secret, started)
+    }
+
+    fn open_locked(
+        locked: Vec<Locked>,
+        floors: &Arc<Floors>,
+        mut random: impl FnMut() -> [u8; 16],
+        secret: Secret,
+        started: (Instant, CacheTime),
+    ) -> Result<Self, OpenError> {
         let lowest = Lowest::several(floors, locked.len());
         let mut open = Vec::new();
         for (locked, lowest) in locked.into_iter().zip(lowest) {
@@ -241,6 +273,10 @@ impl Disk {
         }
     }
 
+    pub(crate) fn inner(&self, number: usize) -> Option<&Arc<Inner>> {
+        self.directories.get(number).map(|directory| &directory.inner)
+    }
+
     /// Changes the limit of a directory. Contents beyond it go soon.
     pub fn set_size(&self, path: &std::path::Path, size: u64) {
         for directory in &self.directories {
@@ -301,21 +337,7 @@ async fn note(inner: &Arc<Inner>, purge: &[u8]) -> Result<(), foregate_io::Error
     let mut attempts = 0;
     loop {
         let (writing, bytes) = (Arc::clone(inner), purge.to_vec());
-        let written = inner.directory.run(move |directory| {
-            let mut journal = writing.journal.lock();
-            match &mut *journal {
-                // The writer makes a new one with all floors, soon; the next process uses nothing
-                // before that. A journal of the process before may still lie there after a start that failed.
-                None => {
-                    let _ = journal::remove(directory);
-                    Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
-                }
-                Some(open) => open.add(&bytes).inspect_err(|_| {
-                    *journal = None;
-                    writing.check(journal::remove(directory));
-                }),
-            }
-        });
+        let written = inner.directory.run(move |_| writing.record_purge(&bytes));
         attempts += 1;
         match written.await {
             Err(foregate_io::Error::Busy) if attempts < ATTEMPTS => {}

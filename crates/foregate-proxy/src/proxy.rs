@@ -11,7 +11,7 @@ use foregate_module::LogLine;
 use foregate_module::settings::LogId;
 use foregate_wire::HeadLimits;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Folders};
 use crate::comparison::Comparisons;
 use crate::configuration::Settings;
 use crate::counters::metrics::{Metrics, SiteCounters};
@@ -329,7 +329,7 @@ impl Proxy {
     ///
     /// # Errors
     /// A folder of the cache cannot be used.
-    pub fn new(mut config: Config, metrics: Arc<Metrics>) -> io::Result<Self> {
+    pub fn new(mut config: Config, metrics: Arc<Metrics>, folders: Folders) -> io::Result<Self> {
         let unrouted = metrics.unrouted();
         count_sites(&mut config, &metrics);
         let limits = &config.settings.limits;
@@ -338,7 +338,7 @@ impl Proxy {
         let threads = threads.map_or(1, std::num::NonZeroUsize::get);
         let offload = Offload::new(threads, limits.offload_queue, Arc::clone(&metrics));
         pressure::set_limit(config.settings.memory());
-        let cache = Arc::new(Cache::new(&config.settings.cache_store, Arc::clone(&metrics))?);
+        let cache = Arc::new(Cache::new(&config.settings.cache_store, Arc::clone(&metrics), folders)?);
         let steps = Arc::clone(metrics.steps(config.settings.pipeline.steps().map(|decl| decl.name)));
         let filter_memory = Arc::<Budget>::default();
         filter_memory.set_limit(limits.filter_memory, limits.filter_per_client);

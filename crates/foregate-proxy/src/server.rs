@@ -29,6 +29,7 @@ pub use self::signals::catch_early;
 use self::sockets::{Bound, SideSockets, SocketFile};
 pub use self::supervised::{Supervised, take_stdin};
 use crate::admin;
+use crate::cache::Folders;
 use crate::configuration::Settings;
 use crate::counters::metrics::Metrics;
 use crate::exporter;
@@ -245,7 +246,7 @@ enum Stop {
 
 impl RunningServer {
     async fn start(
-        mut settings: Settings,
+        settings: Settings,
         source: Arc<dyn SettingsSource>,
         mut inherited: Vec<std::os::fd::OwnedFd>,
         mut supervised: Option<Supervised>,
@@ -254,16 +255,12 @@ impl RunningServer {
             let from_manager = supervised.sockets.extract_if(.., |(socket, _)| socket.from_manager);
             inherited.extend(from_manager.map(|(_, socket)| socket));
         }
-        // Told to the person who upgrades.
-        let mut lacks = Vec::new();
+        // The first generation shares its folders with nobody. A later one may follow one that still has connections.
         let is_candidate = supervised.as_ref().is_some_and(|supervised| supervised.role == Role::Candidate);
-        if is_candidate && !settings.cache_store.disks.is_empty() {
-            tracing::warn!(
-                "the version that serves holds the cache's folders: this one has none until the next start"
-            );
-            settings.cache_store.disks.clear();
-            lacks.push("without the folders of `cache-store`, and caches in memory alone".to_owned());
-        }
+        let follows = is_candidate || supervised.as_ref().is_some_and(|supervised| supervised.generation > 1);
+        let folders = if follows { Folders::Awaited } else { Folders::Required };
+        // Told to the person who upgrades: parts that a later generation does without.
+        let lacks = Vec::new();
         let metrics = Arc::new(Metrics::default());
         let upstreams = Upstreams::new(Arc::clone(&metrics));
         let certificates = CertificateStore::with_keeper(source.keeper());
@@ -272,7 +269,7 @@ impl RunningServer {
         config.open_folders(&[])?;
         config.open_logs(&logs, &metrics)?;
         config.settle(&upstreams).await;
-        let proxy = Arc::new(Proxy::new(config, metrics)?);
+        let proxy = Arc::new(Proxy::new(config, metrics, folders)?);
         let membership = Membership::new(supervised, &proxy, &certificates)?;
         proxy.handover.accept(!membership.is_candidate);
         let (admin, requests) = mpsc::channel(16);

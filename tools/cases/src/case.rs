@@ -482,6 +482,15 @@ pub enum StartPart {
     Reason,
 }
 
+/// Parts of the output of a command.
+#[derive(Debug, Clone)]
+pub struct RunOutput {
+    /// A part of standard output.
+    pub stdout: Option<Text>,
+    /// A part of standard error.
+    pub stderr: Option<Text>,
+}
+
 /// Steps that concern the proxy's process.
 #[derive(Debug, Clone)]
 pub enum ProxyAction {
@@ -497,8 +506,8 @@ pub enum ProxyAction {
     Move(Text, Text),
     /// Cuts a file of the case's folder off after so many bytes.
     Truncate(Text, u64),
-    /// Runs the binary with these arguments; its exit code, and a part of its standard error.
-    Run(Vec<Text>, i32, Option<Text>),
+    /// Runs the binary with these arguments; its exit code, and parts of its output.
+    Run(Vec<Text>, i32, RunOutput),
     /// Waits until standard error holds a text.
     Stderr(Text, Time),
     /// Waits until a file holds a text.

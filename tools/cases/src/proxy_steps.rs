@@ -35,7 +35,7 @@ pub(crate) fn run(shared: &Shared, action: &ProxyAction) -> Result<(), String> {
             let file = fs::OpenOptions::new().write(true).open(&path);
             file.and_then(|file| file.set_len(*size)).map_err(|error| format!("{}: {error}", path.display()))
         }
-        ProxyAction::Run(arguments, exit, stderr) => {
+        ProxyAction::Run(arguments, exit, wanted) => {
             let arguments = arguments.iter().map(text).collect::<Result<Vec<_>, _>>()?;
             let binary = shared.variables.get("binary").cloned().unwrap_or_default();
             let output = run_binary(Path::new(&binary), &shared.folder, &arguments)?;
@@ -46,11 +46,15 @@ pub(crate) fn run(shared: &Shared, action: &ProxyAction) -> Result<(), String> {
                     output.exit, output.stdout, output.stderr
                 ));
             }
-            let wanted = stderr.as_ref().map(text).transpose()?.unwrap_or_default();
-            if output.stderr.contains(&wanted) {
-                return Ok(());
+            let streams =
+                [("output", &wanted.stdout, &output.stdout), ("error", &wanted.stderr, &output.stderr)];
+            for (name, wanted, got) in streams {
+                let wanted = wanted.as_ref().map(text).transpose()?.unwrap_or_default();
+                if !got.contains(&wanted) {
+                    return Err(format!("standard {name} does not hold `{wanted}`:\n{got}"));
+                }
             }
-            Err(format!("standard error does not hold `{wanted}`:\n{}", output.stderr))
+            Ok(())
         }
         ProxyAction::Stderr(wanted, time) => {
             let wanted = text(wanted)?;

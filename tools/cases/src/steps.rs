@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::case::{
-    Action, CloseKind, Expect, Extent, FrameOut, Goodbye, ProxyAction, Receive, Request, Respond, Send,
-    StartPart, Wanted,
+    Action, CloseKind, Expect, Extent, FrameOut, Goodbye, ProxyAction, Receive, Request, Respond, RunOutput,
+    Send, StartPart, Wanted,
 };
 use crate::dns::Record;
 use crate::parse::read_connect;
@@ -249,8 +249,9 @@ fn proxy(words: &mut Words) -> Result<ProxyAction, String> {
         "truncate" => ProxyAction::Truncate(words.text("a path")?, words.number("a size")?),
         "run" => {
             let exit = words.number_option("exit")?.unwrap_or(0);
-            let stderr = words.text_option("stderr")?;
-            ProxyAction::Run(words.rest()?, exit, stderr)
+            let output =
+                RunOutput { stdout: words.text_option("stdout")?, stderr: words.text_option("stderr")? };
+            ProxyAction::Run(words.rest()?, exit, output)
         }
         "stderr" => ProxyAction::Stderr(words.text("the text")?, words.time()?),
         "log" => ProxyAction::Log(words.text("a path")?, words.text("the text")?, words.time()?),

@@ -135,6 +135,11 @@ impl Shard {
         dead.len()
     }
 
+    /// Passes on all entries.
+    pub(super) fn slots(&self) -> impl Iterator<Item = &Slot> {
+        self.entries.values().map(|entry| &entry.slot)
+    }
+
     pub(super) fn set_limit(&mut self, limit: usize, useless: impl Fn(&Slot) -> bool) {
         self.limit = limit;
         self.make_room(useless);

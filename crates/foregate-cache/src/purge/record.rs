@@ -85,7 +85,10 @@ impl Table {
             Selection::Site(site) => raise(self.sites.entry(Box::from(site)).or_default()),
             Selection::Key(key) => raise(self.keys.entry(key).or_default()),
             Selection::Address(address) => raise(self.addresses.entry(Box::from(address)).or_default()),
-            Selection::Tag(tag) => raise(self.tags.entry(tag).or_default()),
+            Selection::Tag(tag) => {
+                raise(self.tags.entry(tag).or_default());
+                raise(&mut self.latest_tag);
+            }
             Selection::Prefix(site, start) => self.push_prefix(Box::from(site), start.to_vec(), floor),
         }
         self.bound(floor);

@@ -128,6 +128,30 @@ const MINIFY: Instead =
 
 /// Words with a meaning that depends on the surrounding block or key.
 pub(super) const WITHIN: &[(&str, &str, Instead)] = &[
+    (
+        "cache",
+        "valid validity duration lifetime max-age maxage expire expires default-ttl expiration",
+        Write("write `ttl \"200\" \"10m\"`: a status and a lifetime"),
+    ),
+    (
+        "cache",
+        "path paths uri url vary-by cache-key keys",
+        Write("write `key \"EXPRESSION\"`; scheme, host, path and query belong to the key already"),
+    ),
+    ("cache", "no-cache skip except exclude unless", Write("write `bypass \"EXPRESSION\"`")),
+    ("cache", "use-stale grace", Write("write `stale-if-error \"10m\"` or `stale-while-revalidate \"1m\"`")),
+    (
+        "cache",
+        "memory disk folder size max-size storage store zone zones",
+        Write("write `cache-store { memory \"1GiB\" }` at the top of the file"),
+    ),
+    ("cache-store", "s3 bucket object-storage", Write("write `reserve \"URL\" bucket=\"NAME\"`")),
+    (
+        "cache-store",
+        "folder directory path file",
+        Write("write `disk \"/var/cache/foregate\" size=\"10GiB\"`"),
+    ),
+    ("cache-store", "ram size max-size", Write("write `memory \"1GiB\"`")),
     ("forward-auth", "headers", Write("did you mean `copy`?")),
     ("forward-auth", "auth-response-headers copy-headers", Write("write `copy \"NAME\"`")),
     (

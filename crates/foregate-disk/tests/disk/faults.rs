@@ -231,7 +231,7 @@ fn a_disk_that_fails_at_the_start_is_off_until_it_works() {
         assert!(!scene.put(50, 1, 100) && scene.disk.fill(key).is_none());
         scene.flush();
         wait(async {
-            let purge = Purge::Tag(Tag::new(b"t3", &scene.secret()));
+            let purge = Purge::Tag(Tag::new(b"t3"));
             assert!(scene.disk.purge(&purge, Strength::Hard).await.is_err(), "{call:?}: nothing was written");
         });
         assert!(
@@ -269,7 +269,7 @@ fn a_purge_on_a_disk_that_is_off_since_the_start_survives_a_kill() {
         DirectorySettings { faults: Some(Arc::new(fails)), ..DirectorySettings::new(folder.path(), SIZE) };
     let scene = Scene::with(vec![settings]).unwrap();
     wait(async {
-        let _ = scene.disk.purge(&Purge::Tag(Tag::new(b"t3", &scene.secret())), Strength::Hard).await;
+        let _ = scene.disk.purge(&Purge::Tag(Tag::new(b"t3")), Strength::Hard).await;
     });
     scene.close();
     let scene = Scene::open(folder.path()).recovered();

@@ -1,11 +1,14 @@
 //! Purges count at once, and in the next process.
 
-use foregate_cache::{Purge, Sequence, Strength, Tag, Uri};
-use foregate_disk::DiskLookup;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use foregate_cache::{Floors, Purge, Sequence, Strength, Tag, Uri};
+use foregate_disk::{DirectorySettings, DiskLookup, OutsideDirectory};
 use foregate_io::wait;
 use foregate_wire::{HeaderList, Scheme};
 
-use crate::scene::Scene;
+use crate::scene::{SIZE, Scene};
 
 #[test]
 fn purges_by_tag_key_prefix_and_site_survive_restarts() {
@@ -100,4 +103,56 @@ fn a_lost_or_damaged_journal_purges_everything() {
         assert_eq!(scene.get(1, None).is_some(), damage == 2, "{damage}");
         scene.close();
     }
+}
+
+/// During an upgrade two processes serve, and one of them holds the directory.
+#[test]
+fn the_holder_takes_purges_from_the_inbox_and_others_learn_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let scene = Scene::open(folder.path()).recovered();
+    for number in 0..20 {
+        assert!(scene.put(number, 1, 100));
+    }
+    scene.flush();
+    wait(scene.disk.purge(&Purge::Tag(Tag::new(b"t3")), Strength::Hard)).unwrap();
+    let settings = DirectorySettings::new(folder.path(), SIZE);
+    let outside = Arc::new(OutsideDirectory::new(&settings, Sequence::new(0)).unwrap());
+    let known = outside.identity().unwrap().latest;
+    let floors = Floors::default();
+    floors.advance(known);
+    outside.learn(&floors).unwrap();
+    assert_eq!(floors.begin(), known, "a purge before the start is no news");
+    wait(scene.disk.purge(&Purge::Tag(Tag::new(b"t4")), Strength::Hard)).unwrap();
+    outside.learn(&floors).unwrap();
+    outside.learn(&floors).unwrap();
+    assert_eq!(floors.begin(), Sequence::new(known.get() + 1), "a later one is, once");
+    let leave = |number: u64, key| {
+        let purge = Purge::Key(key);
+        wait(outside.leave(&purge, Strength::Hard, Sequence::new(number))).unwrap();
+    };
+    let inbox = folder.path().join("inbox");
+    leave(7, scene.key(5).0);
+    let until = Instant::now() + Duration::from_secs(10);
+    while scene.get(5, None).is_some() || std::fs::metadata(&inbox).unwrap().len() > 0 {
+        assert!(Instant::now() < until, "the holder does not take the purge");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let key = scene.key(6).0;
+    scene.close();
+    // Nobody holds it: the next process takes the purge.
+    leave(8, key);
+    let scene = Scene::open(folder.path()).recovered();
+    let there =
+        |scene: &Scene| (0..20).filter(|&number| scene.get(number, None).is_some()).collect::<Vec<_>>();
+    assert_eq!(there(&scene), [0, 1, 2, 7, 8, 9, 10, 11, 12, 15, 16, 17, 18, 19]);
+    let key = scene.key(7).0;
+    scene.close();
+    // A purge that cannot be read may be any.
+    leave(9, key);
+    let mut bytes = std::fs::read(&inbox).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&inbox, bytes).unwrap();
+    let scene = Scene::open(folder.path()).recovered();
+    assert_eq!(there(&scene), [0; 0]);
+    scene.close();
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -37,8 +38,10 @@ impl Scene {
 
     pub fn with(directories: Vec<DirectorySettings>) -> Result<Self, OpenError> {
         let floors = Arc::new(Floors::default());
+        // No two stores have the same numbers.
+        static STORES: AtomicU64 = AtomicU64::new(1);
         let mut random =
-            Random(u64::from(std::process::id()) << 20 | u64::from(Instant::now().elapsed().subsec_nanos()));
+            Random(u64::from(std::process::id()) << 32 | STORES.fetch_add(1, Ordering::Relaxed) << 8);
         let disk = Disk::open(directories, &floors, || std::array::from_fn(|_| random.below(256) as u8))?;
         Ok(Self { disk, floors })
     }

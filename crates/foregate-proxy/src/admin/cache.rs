@@ -2,30 +2,25 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use foregate_cache::{Found, KeyParts, KeyText, Purge, Strength, Tag, Uri};
-use foregate_disk::Stat;
+use foregate_disk::{Stat, VerifyCursor};
 use foregate_wire::{HeaderList, Scheme, Slashes, normalize_path, normalize_query, parse_authority};
 use serde_json::{Value, json};
 
-use crate::cache::{Recording, StoreFound};
+use crate::cache::StoreFound;
 use crate::counters::cache::ReserveFigures;
 use crate::proxy::Proxy;
+
+/// How long a check of the disk takes at a time.
+const VERIFY: Duration = Duration::from_secs(2);
 
 /// Answers a verb of the cache. `None`: it is none.
 pub(super) async fn answer(verb: &str, request: &Value, proxy: &Arc<Proxy>) -> Option<Result<Value, String>> {
     Some(match verb {
-        "cache-purge" => match purge(request, proxy) {
-            Ok(None) => Ok(json!({ "ok": true })),
-            Ok(Some(recording)) => match recording.await {
-                true => Ok(json!({ "ok": true })),
-                false => Err(
-                    "purged, but a folder or the reserve of the cache did not take the purge: see the log"
-                        .to_owned(),
-                ),
-            },
-            Err(error) => Err(error),
-        },
+        "cache-purge" => purge(request, proxy).await,
+        "cache-verify" => verify(request, proxy).await,
         "cache-stat" => Ok(stat(proxy)),
         "cache-get" => get(request, proxy).await,
         _ => return None,
@@ -44,7 +39,13 @@ struct Address {
 impl Address {
     fn read(text: &str, proxy: &Proxy, exact: bool) -> Result<Self, String> {
         let expected = || format!("expected a URL such as https://example.com/path, not {text:?}");
-        let (scheme, rest) = text.split_once("://").ok_or_else(expected)?;
+        let without_scheme = || match text.split(['/', '?']).next() {
+            Some(host) if host.contains(['.', ':']) || host == "localhost" => format!(
+                "{text:?} has no scheme: write https://{text} or http://{text}, whose responses are stored apart"
+            ),
+            _ => expected(),
+        };
+        let (scheme, rest) = text.split_once("://").ok_or_else(without_scheme)?;
         let scheme = match scheme.to_ascii_lowercase().as_str() {
             "http" => Scheme::Http,
             "https" => Scheme::Https,
@@ -88,22 +89,76 @@ impl Address {
     }
 }
 
-fn purge(request: &Value, proxy: &Arc<Proxy>) -> Result<Option<Recording>, String> {
+/// Purges, and says how much that concerns.
+async fn purge(request: &Value, proxy: &Arc<Proxy>) -> Result<Value, String> {
+    let text = |name| request.get(name).and_then(Value::as_str);
+    if let Some(url) = text("url") {
+        purge_counted(&Purge::Address(&Address::read(url, proxy, true)?.uri()), request, proxy).await
+    } else if let Some(prefix) = text("prefix") {
+        purge_counted(&Purge::Prefix(&Address::read(prefix, proxy, false)?.uri()), request, proxy).await
+    } else if let Some(tag) = text("tag") {
+        purge_counted(&Purge::Tag(Tag::new(tag.trim().as_bytes())), request, proxy).await
+    } else if request.get("all") == Some(&Value::Bool(true)) {
+        purge_counted(&Purge::All, request, proxy).await
+    } else {
+        Err("expected url, prefix, tag or all".to_owned())
+    }
+}
+
+async fn purge_counted(purge: &Purge<'_>, request: &Value, proxy: &Arc<Proxy>) -> Result<Value, String> {
     let soft = request.get("soft") == Some(&Value::Bool(true));
     let strength = if soft { Strength::Soft } else { Strength::Hard };
-    let text = |name| request.get(name).and_then(Value::as_str);
-    let cache = &proxy.cache;
-    Ok(if let Some(url) = text("url") {
-        cache.purge(&Purge::Address(&Address::read(url, proxy, true)?.uri()), strength)
-    } else if let Some(prefix) = text("prefix") {
-        cache.purge(&Purge::Prefix(&Address::read(prefix, proxy, false)?.uri()), strength)
-    } else if let Some(tag) = text("tag") {
-        cache.purge(&Purge::Tag(Tag::new(tag.trim().as_bytes())), strength)
-    } else if request.get("all") == Some(&Value::Bool(true)) {
-        cache.purge(&Purge::All, strength)
-    } else {
-        return Err("expected url, prefix, tag or all".to_owned());
-    })
+    let (cache, store) = (&proxy.cache, &proxy.cache.store);
+    let counted = store.count(purge).await;
+    let on_disk = store.on_disk();
+    if let Some(recording) = cache.purge(purge, strength)
+        && !recording.await
+    {
+        let message = "purged, but a folder or the reserve of the cache did not take the purge: see the log";
+        return Err(message.to_owned());
+    }
+    let folders = match on_disk {
+        Some(_) => "used",
+        None if store.awaits_folders() => "awaited",
+        None => "none",
+    };
+    Ok(json!({
+        "ok": true,
+        "soft": soft,
+        "responses": counted.responses,
+        "bytes": counted.bytes,
+        // The index on disk has no names: the number is known for all alone.
+        "on_disk": on_disk.filter(|_| matches!(purge, Purge::All)),
+        "folders": folders,
+    }))
+}
+
+/// Checks a part of what is on disk.
+async fn verify(request: &Value, proxy: &Arc<Proxy>) -> Result<Value, String> {
+    let from = request.get("from").filter(|from| from.is_object());
+    let number = |name| from.and_then(|from| from.get(name)).and_then(Value::as_u64);
+    let small = |name| number(name).and_then(|number| usize::try_from(number).ok()).unwrap_or_default();
+    let cursor = VerifyCursor { directory: small("directory"), part: small("part"), after: number("after") };
+    let store = &proxy.cache.store;
+    let Some(verified) = store.verify(cursor, VERIFY).await else {
+        return Err(if store.awaits_folders() {
+            "another generation of this proxy holds the folders of the cache: try again when it has let go of them"
+        } else {
+            "the cache has no folder: `cache-store { disk ... }`"
+        }
+        .to_owned());
+    };
+    let next = verified
+        .next
+        .map(|next| json!({ "directory": next.directory, "part": next.part, "after": next.after }));
+    Ok(json!({
+        "ok": true,
+        "whole": verified.whole,
+        "bytes": verified.bytes,
+        "damaged": verified.damaged,
+        "unread": verified.unread,
+        "next": next,
+    }))
 }
 
 fn stat(proxy: &Proxy) -> Value {
@@ -121,6 +176,7 @@ fn stat(proxy: &Proxy) -> Value {
             "fetching": figures.fetching,
         },
         "disks": figures.disks.iter().map(disk).collect::<Vec<_>>(),
+        "awaited": figures.awaited.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>(),
         "reserve": figures.reserve.as_ref().map(reserve),
         "requests": map(&mut counters.requests()),
         "not_stored": map(&mut counters.reasons()),

@@ -2,13 +2,17 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use foregate_cache::{Floors, Key, KeyText, Object};
-use foregate_disk::{DirectorySettings, Disk, DiskLookup, Fill, Reason};
+use arc_swap::ArcSwapOption;
+use foregate_cache::{CacheTime, Floors, Key, KeyText, Object, Purge, Secret, Sequence, Strength};
+use foregate_disk::{DirectorySettings, Disk, DiskLookup, Fill, OpenError, OutsideDirectory, Reason};
 use foregate_wire::HeaderList;
+use parking_lot::{Condvar, Mutex};
 use tokio::time::timeout;
 
+use super::Recording;
 use crate::random;
 use crate::settings::CacheDisk;
 
@@ -21,25 +25,243 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The longest body that is copied from memory to a file of its own at a time.
 const PIECE: usize = 256 * 1024;
 
-/// Opens the folders. It blocks, at the start.
-pub(super) fn open(disks: &[CacheDisk], floors: &Arc<Floors>) -> io::Result<Option<Disk>> {
-    if disks.is_empty() {
-        return Ok(None);
+/// How often a process looks whether the folders are free, and for purges of the process that holds them.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// The treatment of folders that another process holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Folders {
+    /// They have to be free.
+    Required,
+    /// Another generation of this proxy may hold them: they are taken over once it lets go of them.
+    Awaited,
+}
+
+/// The folders of the disk tier: open, or held by another process.
+#[derive(Debug)]
+pub(super) struct DiskTier {
+    open: ArcSwapOption<Disk>,
+    outside: Mutex<Vec<Arc<OutsideDirectory>>>,
+    configured: Mutex<Vec<CacheDisk>>,
+}
+
+/// The parts of a cache that are the same in all tiers.
+pub(super) struct TierIdentity {
+    pub secret: Secret,
+    pub started: (Instant, CacheTime),
+}
+
+impl DiskTier {
+    /// Opens the folders. It blocks, at the start.
+    pub fn start(
+        disks: &[CacheDisk],
+        floors: &Arc<Floors>,
+        folders: Folders,
+    ) -> io::Result<(Arc<Self>, TierIdentity)> {
+        let tier = Self {
+            open: ArcSwapOption::empty(),
+            outside: Mutex::default(),
+            configured: Mutex::new(disks.to_vec()),
+        };
+        let mut identity = TierIdentity {
+            secret: Secret::new(random_bytes()),
+            started: (Instant::now(), CacheTime::default()),
+        };
+        if disks.is_empty() {
+            return Ok((Arc::new(tier), identity));
+        }
+        match open(disks, floors, folders) {
+            Ok(disk) => {
+                // Keys that lie on a disk were hashed with the secret that lies beside them, and ages go on there.
+                identity = TierIdentity { secret: disk.secret(), started: disk.started() };
+                tier.open.store(Some(Arc::new(disk)));
+                Ok((Arc::new(tier), identity))
+            }
+            Err(error) if folders == Folders::Awaited && matches!(error.reason, Reason::Locked) => {
+                let outside = tier.go_outside(floors.begin()).map_err(io::Error::other)?;
+                let known: Vec<_> = outside.iter().filter_map(|directory| directory.identity()).collect();
+                if let Some(first) = known.first() {
+                    let time = known.iter().map(|known| known.time).max().unwrap_or_default();
+                    identity = TierIdentity { secret: first.secret, started: (Instant::now(), time) };
+                }
+                known.iter().for_each(|known| floors.advance(known.latest));
+                tracing::info!(
+                    "another generation holds the cache's folders: they are taken over once it lets go of them"
+                );
+                let tier = Arc::new(tier);
+                tier.watch(floors, Some((identity.secret, identity.started)))?;
+                Ok((tier, identity))
+            }
+            Err(error) => Err(io::Error::other(error)),
+        }
     }
+
+    /// The folders, if this process holds them. Cheap.
+    pub fn open(&self) -> Option<Arc<Disk>> {
+        self.open.load_full()
+    }
+
+    /// Returns whether there are folders that this process does not hold.
+    pub fn is_waiting(&self) -> bool {
+        self.open.load().is_none() && !self.configured.lock().is_empty()
+    }
+
+    /// The folders as they are configured, in the order of the configuration.
+    pub fn configured(&self) -> Vec<CacheDisk> {
+        self.configured.lock().clone()
+    }
+
+    /// Changes sizes. `false` if there are other folders, which takes a restart.
+    pub fn set_sizes(&self, disks: &[CacheDisk]) -> bool {
+        let mut configured = self.configured.lock();
+        for disk in disks {
+            if let Some(open) = &*self.open.load() {
+                open.set_size(&disk.folder, disk.size);
+            }
+            configured
+                .iter_mut()
+                .filter(|known| known.folder == disk.folder)
+                .for_each(|known| known.size = disk.size);
+        }
+        configured.len() == disks.len()
+            && disks.iter().all(|disk| configured.iter().any(|known| known.folder == disk.folder))
+    }
+
+    /// Lets go of the folders for another generation, while this one still serves its last connections.
+    pub fn release(self: &Arc<Self>, floors: &Arc<Floors>) -> io::Result<()> {
+        if self.open.load().is_none() {
+            // Nobody waits any more.
+            self.configured.lock().clear();
+            return Ok(());
+        }
+        self.go_outside(floors.begin()).map_err(io::Error::other)?;
+        // Fills under way end first: they hold the folder that they write to.
+        self.open.store(None);
+        self.watch(floors, None)
+    }
+
+    /// Writes a purge so that it survives the process. `None` without folders.
+    pub fn record(
+        self: &Arc<Self>,
+        purge: &Purge<'_>,
+        strength: Strength,
+        number: Sequence,
+    ) -> Option<Recording> {
+        if let Some(disk) = &*self.open.load() {
+            let recording = disk.record(purge, strength, number);
+            return Some(Box::pin(async move {
+                let recorded = recording.await;
+                if let Err(error) = &recorded {
+                    tracing::warn!(%error, "a purge could not be written: it counts, and the next start uses nothing from that folder");
+                }
+                recorded.is_ok()
+            }));
+        }
+        let outside = self.outside.lock();
+        let left: Vec<_> = outside.iter().map(|directory| directory.leave(purge, strength, number)).collect();
+        (!left.is_empty()).then(|| {
+            let recording: Recording = Box::pin(async move {
+                let mut all = true;
+                for left in left {
+                    if let Err(error) = left.await {
+                        tracing::warn!(%error, "a purge could not be left in a folder of the cache that another process holds");
+                        all = false;
+                    }
+                }
+                all
+            });
+            recording
+        })
+    }
+
+    fn settings(&self) -> Vec<DirectorySettings> {
+        self.configured.lock().iter().map(|disk| DirectorySettings::new(&disk.folder, disk.size)).collect()
+    }
+
+    fn go_outside(&self, known: Sequence) -> Result<Vec<Arc<OutsideDirectory>>, OpenError> {
+        let settings = self.settings();
+        let outside = settings.iter().map(|settings| OutsideDirectory::new(settings, known).map(Arc::new));
+        let outside: Vec<_> = outside.collect::<Result<_, _>>()?;
+        (*self.outside.lock()).clone_from(&outside);
+        Ok(outside)
+    }
+
+    /// Looks after folders that another process holds, on a thread, until the process ends or has taken them over. With `identity`, it takes them.
+    fn watch(
+        self: &Arc<Self>,
+        floors: &Arc<Floors>,
+        identity: Option<(Secret, (Instant, CacheTime))>,
+    ) -> io::Result<()> {
+        let (tier, floors) = (Arc::downgrade(self), Arc::clone(floors));
+        let mut told = false;
+        let look = move || {
+            let Some(tier) = tier.upgrade() else { return false };
+            tier.look(&floors, identity, &mut told)
+        };
+        thread::Builder::new().name("foregate-folders".to_owned()).spawn(move || watch(look)).map(drop)
+    }
+
+    /// `false` once there is nothing to look after.
+    fn look(
+        &self,
+        floors: &Arc<Floors>,
+        identity: Option<(Secret, (Instant, CacheTime))>,
+        told: &mut bool,
+    ) -> bool {
+        let outside = self.outside.lock().clone();
+        if outside.is_empty() || self.configured.lock().is_empty() {
+            return false;
+        }
+        for directory in &outside {
+            if let Err(error) = directory.learn(floors) {
+                tracing::debug!(%error, "the purges in {} cannot be read", directory.path().display());
+            }
+        }
+        let Some((secret, started)) = identity else { return true };
+        match Disk::take_over(self.settings(), &outside, floors, random_bytes, secret, started) {
+            Ok(disk) => {
+                // In this order, a purge goes to the folder or to its inbox, which is read again.
+                self.open.store(Some(Arc::new(disk)));
+                self.outside.lock().clear();
+                tracing::info!("the cache's folders are this version's now");
+                false
+            }
+            Err(error) => {
+                if !matches!(error.reason, Reason::Locked) && !std::mem::replace(told, true) {
+                    tracing::warn!(%error, "the cache's folders cannot be taken over: it is tried again");
+                }
+                true
+            }
+        }
+    }
+}
+
+fn watch(mut look: impl FnMut() -> bool) {
+    while look() {
+        rest(LOOK);
+    }
+}
+
+/// Blocks a thread that serves nothing.
+fn rest(pause: Duration) {
+    let (lock, never) = (Mutex::new(()), Condvar::new());
+    never.wait_for(&mut lock.lock(), pause);
+}
+
+fn open(disks: &[CacheDisk], floors: &Arc<Floors>, folders: Folders) -> Result<Disk, OpenError> {
     let mut attempts = 0;
     loop {
         let settings = disks.iter().map(|disk| DirectorySettings::new(&disk.folder, disk.size)).collect();
         match Disk::open(settings, floors, random_bytes) {
-            Ok(disk) => return Ok(Some(disk)),
-            Err(error) => {
+            Err(error) if matches!(error.reason, Reason::Locked) && folders == Folders::Required => {
                 attempts += 1;
-                if !matches!(error.reason, Reason::Locked) || attempts == ATTEMPTS {
-                    return Err(io::Error::other(error));
+                if attempts == ATTEMPTS {
+                    return Err(error);
                 }
                 // Nothing is served yet.
-                let (lock, never) = (parking_lot::Mutex::new(()), parking_lot::Condvar::new());
-                never.wait_for(&mut lock.lock(), PAUSE);
+                rest(PAUSE);
             }
+            result => return result,
         }
     }
 }

@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use foregate_cache::{CacheTime, FlightLimits, Flights, Floors, Moment, NotStored, Secret, Strength, Uri};
-use foregate_disk::Disk;
 
+pub use self::disk::Folders;
+use self::disk::{DiskTier, TierIdentity};
 pub(crate) use self::fill::stated_length;
 pub use self::fill::{Fill, Handed, OriginAnswer};
 pub use self::reserve::Reserve;
@@ -44,13 +45,10 @@ impl Cache {
     ///
     /// # Errors
     /// A folder of the disk tier cannot be used.
-    pub fn new(settings: &CacheStore, metrics: Arc<Metrics>) -> io::Result<Self> {
+    pub fn new(settings: &CacheStore, metrics: Arc<Metrics>, folders: Folders) -> io::Result<Self> {
         let floors = Arc::new(Floors::default());
-        let disk = disk::open(&settings.disks, &floors)?;
-        // Keys that lie on a disk were hashed with the secret that lies beside them, and ages go on
-        // there.
-        let secret = disk.as_ref().map_or_else(|| Secret::new(disk::random_bytes()), Disk::secret);
-        let start = disk.as_ref().map_or_else(|| (Instant::now(), CacheTime::default()), Disk::started);
+        let (disk, TierIdentity { secret, started: start }) =
+            DiskTier::start(&settings.disks, &floors, folders)?;
         let reserve = settings.reserve.as_ref().map(Reserve::start).transpose()?;
         Ok(Self {
             reserve,
@@ -150,6 +148,7 @@ impl Cache {
             fetching: self.flights.memory(),
             purges: stat.floors,
             disks: stat.disks,
+            awaited: stat.awaited,
             reserve: self.reserve.as_ref().map(Reserve::figures),
         }
     }

@@ -4,15 +4,17 @@
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use foregate_cache::{
-    CacheTime, Floors, Found, Key, KeyText, Memory, MemoryStat, Object, Purge, Secret, Strength,
+    CacheTime, Counted, Floors, Found, Key, KeyText, Memory, MemoryStat, Object, Purge, Secret, Selected,
+    Strength,
 };
-use foregate_disk::{Disk, FileBody, Fill, Stat};
+use foregate_disk::{FileBody, Fill, Stat, Verified, VerifyCursor};
 use foregate_wire::HeaderList;
 use parking_lot::Mutex;
 
-use super::disk;
+use super::disk::{self, DiskTier};
 use crate::settings::CacheStore;
 
 /// The longest body that shared fetches keep whole: a longer one is written to the disk while it
@@ -48,7 +50,8 @@ pub enum StoreFound {
 #[derive(Debug)]
 pub struct Store {
     memory: Memory,
-    disk: Option<Arc<Disk>>,
+    disk: Arc<DiskTier>,
+    floors: Arc<Floors>,
     limit: Mutex<usize>,
     /// One sweep at a time; `true` if another purge came meanwhile.
     sweeping: Mutex<Sweeping>,
@@ -73,27 +76,25 @@ pub struct StoreStat {
     pub floors: usize,
     /// The folders of the disk tier.
     pub disks: Vec<(PathBuf, Stat)>,
+    /// Folders that another process holds.
+    pub awaited: Vec<PathBuf>,
 }
 
 impl Store {
     /// A store with nothing in memory.
-    pub fn new(settings: &CacheStore, secret: Secret, floors: Arc<Floors>, disk: Option<Disk>) -> Self {
-        let memory = Memory::new(settings.memory, secret, floors);
-        let disk = disk.map(Arc::new);
-        Self { memory, disk, limit: Mutex::new(settings.memory), sweeping: Mutex::default() }
+    pub(super) fn new(
+        settings: &CacheStore,
+        secret: Secret,
+        floors: Arc<Floors>,
+        disk: Arc<DiskTier>,
+    ) -> Self {
+        let memory = Memory::new(settings.memory, secret, Arc::clone(&floors));
+        Self { memory, disk, floors, limit: Mutex::new(settings.memory), sweeping: Mutex::default() }
     }
 
     /// Changes the limits.
     pub fn set_limits(&self, settings: &CacheStore, now: CacheTime) {
-        for disk in &settings.disks {
-            if let Some(tier) = &self.disk {
-                tier.set_size(&disk.folder, disk.size);
-            }
-        }
-        let stat = self.disk.as_ref().map_or_else(Vec::new, |disk| disk.stat());
-        let same = stat.len() == settings.disks.len()
-            && settings.disks.iter().all(|disk| stat.iter().any(|(folder, _)| *folder == disk.folder));
-        if !same {
+        if !self.disk.set_sizes(&settings.disks) {
             tracing::warn!("other folders of `cache-store` take effect with the next start");
         }
         let mut limit = self.limit.lock();
@@ -114,7 +115,7 @@ impl Store {
 
     /// Returns whether the disk may have something for a key. It waits for nothing.
     pub fn disk_may_have(&self, key: Key) -> bool {
-        self.disk.as_ref().is_some_and(|disk| disk.may_have(key))
+        self.disk.open().is_some_and(|disk| disk.may_have(key))
     }
 
     /// Looks for a response on the disk. A hit goes to the memory, if it fits.
@@ -125,8 +126,8 @@ impl Store {
         request: &HeaderList,
         now: CacheTime,
     ) -> StoreFound {
-        let Some(disk) = &self.disk else { return StoreFound::Nothing(None) };
-        match disk::get(disk, key, text, request).await {
+        let Some(disk) = self.disk.open() else { return StoreFound::Nothing(None) };
+        match disk::get(&disk, key, text, request).await {
             foregate_disk::DiskLookup::Object { object, outdated } => {
                 let object = Arc::new(object);
                 self.memory.insert(Arc::clone(&object), now);
@@ -143,25 +144,25 @@ impl Store {
     /// The longest body that is stored when it is complete, bytes.
     pub fn largest(&self) -> u64 {
         let memory = self.memory.largest() as u64;
-        if self.disk.is_some() { memory.max(LARGEST_IN_MEMORY) } else { memory }
+        if self.disk.open().is_some() { memory.max(LARGEST_IN_MEMORY) } else { memory }
     }
 
     /// Begins to write a body to the disk that is too long for everything else. `None` without a
     /// disk that takes it.
     pub fn fill(&self, key: Key) -> Option<Fill> {
-        self.disk.as_ref()?.fill(key)
+        self.disk.open()?.fill(key)
     }
 
     /// Stores an object. `false` if it is too large, or was purged while it was fetched.
     pub fn insert(&self, object: Arc<Object>, now: CacheTime) -> bool {
-        let on_disk = self.disk.as_ref().is_some_and(|disk| disk::put(disk, &object));
+        let on_disk = self.disk.open().is_some_and(|disk| disk::put(&disk, &object));
         self.memory.insert(object, now) || on_disk
     }
 
     /// Removes an object, unless another one has taken its place.
     pub fn remove(&self, object: &Arc<Object>) {
         self.memory.remove(object);
-        if let Some(disk) = &self.disk {
+        if let Some(disk) = self.disk.open() {
             disk.remove(object.key());
         }
     }
@@ -169,14 +170,44 @@ impl Store {
     /// Purges, at once.
     pub fn purge(&self, purge: &Purge<'_>, strength: Strength) -> Option<Recording> {
         let number = self.memory.floors().purge(purge, strength);
-        let recording = self.disk.as_ref()?.record(purge, strength, number);
-        Some(Box::pin(async move {
-            let recorded = recording.await;
-            if let Err(error) = &recorded {
-                tracing::warn!(%error, "a purge could not be written: it counts, and the next start uses nothing from that folder");
-            }
-            recorded.is_ok()
-        }))
+        self.disk.record(purge, strength, number)
+    }
+
+    /// Lets go of the folders for the generation that follows.
+    ///
+    /// # Errors
+    /// A folder does not open again, or there is no thread: purges of the other generation do not reach this one.
+    pub fn release_folders(&self) -> std::io::Result<()> {
+        self.disk.release(&self.floors)
+    }
+
+    /// Returns whether there are folders that another process holds.
+    pub fn awaits_folders(&self) -> bool {
+        self.disk.is_waiting()
+    }
+
+    /// Counts the responses in memory that a purge will concern.
+    pub async fn count(&self, purge: &Purge<'_>) -> Counted {
+        let (selected, mut sum) = (Selected::new(purge), Counted::default());
+        for part in 0.. {
+            let Some(counted) = self.memory.count(part, &selected) else { break };
+            sum.responses += counted.responses;
+            sum.bytes += counted.bytes;
+            tokio::task::yield_now().await;
+        }
+        sum
+    }
+
+    /// The number of entries on disk, lists of selecting fields included; `None` without a folder.
+    pub fn on_disk(&self) -> Option<usize> {
+        let stat = self.disk.open()?.stat();
+        Some(stat.iter().map(|(_, stat)| stat.entries).sum())
+    }
+
+    /// Checks what is on disk from a position on, for some time. `None` without a folder.
+    pub async fn verify(&self, from: VerifyCursor, most: Duration) -> Option<Verified> {
+        let disk = self.disk.open()?;
+        Some(disk.verify(from, most).await)
     }
 
     /// Removes purged responses from memory, a part at a time, and then forgets the purges.
@@ -205,12 +236,17 @@ impl Store {
 
     /// The figures of the store.
     pub fn stat(&self) -> StoreStat {
-        let disks = self.disk.as_ref().map_or_else(Vec::new, |disk| disk.stat());
+        let disks = self.disk.open().map(|disk| disk.stat());
+        let awaited = match disks {
+            Some(_) => Vec::new(),
+            None => self.disk.configured().into_iter().map(|disk| disk.folder).collect(),
+        };
         StoreStat {
             memory: self.memory.stat(),
             limit: *self.limit.lock(),
             floors: self.floors().len(),
-            disks,
+            disks: disks.unwrap_or_default(),
+            awaited,
         }
     }
 }

@@ -73,6 +73,8 @@ pub struct CacheFigures {
     pub purges: usize,
     /// The folders of the disk tier, with their figures.
     pub disks: Vec<(PathBuf, Stat)>,
+    /// Folders that another process holds.
+    pub awaited: Vec<PathBuf>,
     /// The reserve, if there is one.
     pub reserve: Option<ReserveFigures>,
 }

@@ -42,13 +42,23 @@ pub(super) struct Cached {
     stale: Option<Arc<Object>>,
     /// The request waited for the fetch of another one.
     collapsed: bool,
+    /// The response of the fetch is stored.
+    stored: bool,
     /// The path of the client's request, where the origin gets another one.
     path: Option<Vec<u8>>,
 }
 
 impl Cached {
     fn new(outcome: CacheOutcome, forward: Forward) -> Box<Self> {
-        Box::new(Self { outcome, reason: None, forward, stale: None, collapsed: false, path: None })
+        Box::new(Self {
+            outcome,
+            reason: None,
+            forward,
+            stale: None,
+            collapsed: false,
+            stored: false,
+            path: None,
+        })
     }
 }
 
@@ -340,7 +350,7 @@ fn serve(
 ) -> Step {
     let length = body.length();
     let answer = answer(exchange, &object.head, demands, fields, Some(length));
-    write_status(exchange, settings, &object.head, answer.status, false);
+    write_status(exchange, settings, &object.head, answer.status);
     let whole = |body, part| Link::Cached(Box::new(CachedLink::stored(body, part)));
     let (link, length) = match answer.content {
         Content::None => (Link::Cached(Box::new(CachedLink::empty())), BodyLength::Empty),
@@ -389,13 +399,7 @@ fn answer(
 }
 
 /// Adds this cache's member of Cache-Status, if that is asked for.
-fn write_status(
-    exchange: &mut Exchange<'_>,
-    settings: &CacheSettings,
-    head: &Stored,
-    status: u16,
-    stored: bool,
-) {
+fn write_status(exchange: &mut Exchange<'_>, settings: &CacheSettings, head: &Stored, status: u16) {
     let Some(name) = &settings.status_name else { return };
     let Some(cached) = &exchange.cached else { return };
     let is_forwarded = matches!(cached.outcome, CacheOutcome::Miss | CacheOutcome::Revalidated);
@@ -408,7 +412,7 @@ fn write_status(
         forward: is_forwarded.then_some(cached.forward),
         forward_status,
         ttl: Some(head.life.remaining(exchange.proxy.cache.time())),
-        stored,
+        stored: cached.stored && is_forwarded,
         collapsed: cached.collapsed,
         key: None,
         detail: cached.reason,

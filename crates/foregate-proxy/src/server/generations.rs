@@ -319,6 +319,9 @@ impl RunningServer {
         metrics.into_iter().chain(admin).for_each(|task| task.abort());
         self.proxy.registry.be_gentle(true);
         self.proxy.drain();
+        if let Err(error) = self.proxy.cache.store.release_folders() {
+            tracing::warn!(%error, "the cache's folders are given up; purges of the next version do not reach this one");
+        }
         self.membership.is_candidate = false;
         self.membership.retired = Some(Instant::now() + patience);
         let connections = self.proxy.registry.count();

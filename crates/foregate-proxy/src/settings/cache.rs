@@ -86,7 +86,7 @@ pub struct CacheSettings {
     pub key: Vec<Arc<dyn Expression>>,
     /// Requests for which one of these holds go past the cache.
     pub bypass: Vec<Arc<dyn Condition>>,
-    /// The name of this cache in `CacheSettings-Status`; `None` for no such field.
+    /// The name of this cache in `Cache-Status`; `None` for no such field.
     pub status_name: Option<Box<str>>,
     /// The token with which clients may purge over HTTP; `None` for nobody.
     pub purge_token: Option<Box<str>>,

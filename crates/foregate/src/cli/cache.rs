@@ -18,6 +18,8 @@ pub(super) enum Cache {
     Stat(Stat),
     /// Show what is stored for a URL
     Get(Get),
+    /// Read and check everything on disk; damaged responses are removed
+    Verify(Verify),
 }
 
 /// The process that is asked.
@@ -68,6 +70,12 @@ pub(super) struct Stat {
 }
 
 #[derive(Debug, Args)]
+pub(super) struct Verify {
+    #[command(flatten)]
+    running: RunningProxy,
+}
+
+#[derive(Debug, Args)]
 pub(super) struct Get {
     /// The URL
     #[arg(value_name = "URL")]
@@ -87,34 +95,127 @@ impl Cache {
                 let request = json!({
                     "verb": "cache-purge", "url": url, "tag": tag, "prefix": prefix, "all": all, "soft": purge.soft,
                 });
-                purge.running.ask(&request, |_| "purged\n".to_owned())
+                purge.running.ask(&request, |answer| Ok(show_purged(answer)))
             }
-            Self::Stat(stat) => stat.running.ask(&json!({ "verb": "cache-stat" }), show_stat),
+            Self::Stat(stat) => {
+                stat.running.ask(&json!({ "verb": "cache-stat" }), |answer| Ok(show_stat(answer)))
+            }
+            Self::Verify(verify) => verify.running.verify(),
             Self::Get(get) => {
                 let request = json!({ "verb": "cache-get", "url": get.url, "fields": get.headers });
-                get.running.ask(&request, show_stored)
+                get.running.ask(&request, |answer| show_stored(answer, &get.url))
             }
         }
     }
 }
 
 impl RunningProxy {
-    fn ask(&self, request: &Value, show: impl FnOnce(&Value) -> String) -> Outcome {
+    /// Asks, and shows the answer; `show` may refuse it.
+    fn ask(&self, request: &Value, show: impl FnOnce(&Value) -> Result<String, String>) -> Outcome {
         let json = self.output.json;
         let answer = match ask_process(&self.file, self.admin.as_deref(), request, json) {
             Ok(answer) => answer,
             Err(outcome) => return outcome,
         };
-        let fine = answer.get("ok") == Some(&Value::Bool(true));
+        let shown = match answer.get("ok") {
+            Some(Value::Bool(true)) => show(&answer),
+            _ => Err(reason(&answer)),
+        };
         if json {
             print_json(&answer);
-        } else if fine {
-            print(&show(&answer));
-        } else {
-            complain(answer.get("error").and_then(Value::as_str).unwrap_or("refused without a reason"));
         }
-        if fine { Outcome::Fine } else { Outcome::Wrong }
+        match shown {
+            Ok(_) if json => Outcome::Fine,
+            Ok(text) => {
+                print(&text);
+                Outcome::Fine
+            }
+            Err(error) => {
+                if !json {
+                    complain(&error);
+                }
+                Outcome::Wrong
+            }
+        }
     }
+
+    /// Checks the disk, part by part.
+    fn verify(&self) -> Outcome {
+        let json = self.output.json;
+        let mut from = Value::Null;
+        let mut sums = [("whole", 0), ("bytes", 0), ("damaged", 0), ("unread", 0)];
+        loop {
+            let request = json!({ "verb": "cache-verify", "from": from });
+            let mut answer = match ask_process(&self.file, self.admin.as_deref(), &request, json) {
+                Ok(answer) => answer,
+                Err(outcome) => return outcome,
+            };
+            if answer.get("ok") != Some(&Value::Bool(true)) {
+                if json {
+                    print_json(&answer);
+                } else {
+                    complain(&reason(&answer));
+                }
+                return Outcome::Wrong;
+            }
+            for (name, sum) in &mut sums {
+                *sum += answer[*name].as_u64().unwrap_or(0);
+            }
+            from = answer["next"].take();
+            if from.is_null() {
+                break;
+            }
+        }
+        let [(_, whole), (_, bytes), (_, damaged), (_, unread)] = sums;
+        let is_fine = damaged == 0 && unread == 0;
+        if json {
+            print_json(
+                &json!({ "ok": is_fine, "whole": whole, "bytes": bytes, "damaged": damaged, "unread": unread }),
+            );
+        } else {
+            let damage = match (damaged, unread) {
+                (0, 0) => "none is damaged".to_owned(),
+                (damaged, 0) => format!("{damaged} damaged, which are removed"),
+                (damaged, unread) => format!(
+                    "{damaged} damaged, which are removed; {unread} could not be read: the disk is too slow, or off"
+                ),
+            };
+            print(&format!("checked {}, {}: {damage}\n", counted(whole + damaged), size(bytes)));
+        }
+        if is_fine { Outcome::Fine } else { Outcome::Wrong }
+    }
+}
+
+fn reason(answer: &Value) -> String {
+    answer.get("error").and_then(Value::as_str).unwrap_or("refused without a reason").to_owned()
+}
+
+fn counted(responses: u64) -> String {
+    if responses == 1 { "1 response".to_owned() } else { format!("{responses} responses") }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..0x400 => format!("{bytes} bytes"),
+        0x400..0x10_0000 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        _ => format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)),
+    }
+}
+
+fn show_purged(answer: &Value) -> String {
+    let number = |name: &str| answer[name].as_u64().unwrap_or(0);
+    let done = if answer["soft"] == Value::Bool(true) { "made stale" } else { "purged" };
+    let memory = format!("{done}: {} in memory ({})", counted(number("responses")), size(number("bytes")));
+    let rest = match (answer["folders"].as_str(), answer["on_disk"].as_u64()) {
+        (Some("used"), Some(entries)) => format!(", {} on disk\n", counted(entries)),
+        (Some("used"), None) => "; those on disk too, which are not counted\n".to_owned(),
+        (Some("awaited"), _) => {
+            "\nthis process has no disk folder yet: another generation holds it, and takes the purge within a second\n"
+                .to_owned()
+        }
+        _ => "\n".to_owned(),
+    };
+    memory + &rest
 }
 
 fn show_stat(answer: &Value) -> String {
@@ -142,6 +243,9 @@ fn show_stat(answer: &Value) -> String {
         for name in ["dropped", "errors", "corrupt", "busy"].iter().filter(|name| number(name) > 0) {
             text.push_str(&format!("  {name:<8} {}\n", number(name)));
         }
+    }
+    for folder in answer["awaited"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        text.push_str(&format!("disk       not this process's yet, another generation holds it: {folder}\n"));
     }
     if answer["reserve"].is_object() {
         text.push_str(&show_reserve(&answer["reserve"]));
@@ -185,14 +289,14 @@ fn show_reserve(reserve: &Value) -> String {
     text
 }
 
-fn show_stored(answer: &Value) -> String {
+fn show_stored(answer: &Value, url: &str) -> Result<String, String> {
     if answer["found"] != Value::Bool(true) {
         let other = if answer["other_variants"] == Value::Bool(true) {
-            "; for other fields of the request, there is"
+            "; there is for other fields of the request: name them, as in -H \"Accept-Language: en\""
         } else {
             ""
         };
-        return format!("nothing is stored for this request{other}\n");
+        return Err(format!("nothing is stored for {url}{other}"));
     }
     let mut text = format!(
         "status {}, {} bytes, {} tags, age {} s, fresh for {} s\n",
@@ -204,5 +308,5 @@ fn show_stored(answer: &Value) -> String {
     for field in answer["fields"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         text.push_str(&format!("  {field}\n"));
     }
-    text
+    Ok(text)
 }

@@ -16,7 +16,7 @@ use foregate_wire::{
 use serde::Serialize;
 
 use super::output::{Outcome, complain, print, print_json, show_refused};
-use super::{ConfigFile, Json, explain_servers};
+use super::{ConfigFile, Json, explain_cache, explain_servers};
 
 #[derive(Debug, Args)]
 pub(super) struct Explain {
@@ -57,6 +57,9 @@ struct RequestExplanation {
     /// Limits on requests in flight.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     limits: Vec<String>,
+    /// The cache of the route, a rule a line; none without one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cache: Vec<String>,
     /// Keys of modules that may choose another upstream.
     elsewhere: Vec<Lines>,
     /// Keys of modules that may end the request before that.
@@ -227,6 +230,7 @@ fn explain_route(
     }
     .into();
     explain_action(settings, route, explanation);
+    explanation.cache = explain_cache::cache(settings, route);
     if let Some(plan) = route.plan.get() {
         explanation.before = keys(&settings.pipeline, plan, may_end_early);
         if route.action.upstream().is_some() {
@@ -383,6 +387,7 @@ fn text(explanation: &RequestExplanation) -> String {
         choice,
         retry,
         limits,
+        cache,
         elsewhere,
         before,
         steps,
@@ -423,7 +428,7 @@ fn text(explanation: &RequestExplanation) -> String {
     if !servers.is_empty() {
         text.push_str(&format!("servers   {}\n", servers.join(", ")));
     }
-    for (label, rules) in [("choice", choice), ("retry", retry), ("limits", limits)] {
+    for (label, rules) in [("choice", choice), ("retry", retry), ("limits", limits), ("cache", cache)] {
         for (at, rule) in rules.iter().enumerate() {
             text.push_str(&format!("{:<10}{rule}\n", if at == 0 { label } else { "" }));
         }

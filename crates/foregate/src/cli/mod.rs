@@ -9,6 +9,7 @@ mod defaults;
 mod diff;
 mod doctor;
 mod explain;
+mod explain_cache;
 mod explain_servers;
 mod fmt;
 mod init;

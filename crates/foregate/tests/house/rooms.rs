@@ -172,6 +172,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "handover",
             "configuration",
             "upstream",
+            "cache",
             "telemetry",
             "proxy",
             "listener",

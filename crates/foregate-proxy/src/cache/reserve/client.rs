@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The reason why a request to the storage came to nothing.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum StorageFailure {
     #[error("no answer in time")]
     Timeout,
     #[error("{0}")]
@@ -48,7 +48,7 @@ pub(super) enum Failure {
     Credentials(String),
 }
 
-impl Failure {
+impl StorageFailure {
     /// Returns whether the same request may do better soon.
     pub fn may_pass(&self) -> bool {
         match self {
@@ -59,7 +59,7 @@ impl Failure {
 }
 
 /// A client for one bucket.
-pub(super) struct Client {
+pub(super) struct StorageClient {
     bucket: Bucket,
     connector: Option<Connector>,
     host: String,
@@ -72,18 +72,18 @@ pub(super) struct Client {
 
 /// The reason why the settings cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unusable {
+pub(super) enum UnusableReserve {
     #[error("`reserve`: {0}")]
     Address(String),
     #[error("`reserve`: {0}")]
     Tls(#[from] TlsError),
     #[error("`reserve`: {0}")]
-    Credentials(Failure),
+    Credentials(StorageFailure),
 }
 
-impl Client {
-    pub fn new(settings: &CacheReserve) -> Result<Self, Unusable> {
-        let bucket = settings.bucket().map_err(Unusable::Address)?;
+impl StorageClient {
+    pub fn new(settings: &CacheReserve) -> Result<Self, UnusableReserve> {
+        let bucket = settings.bucket().map_err(UnusableReserve::Address)?;
         let url = bucket.base_url();
         let secure = url.scheme() == "https";
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
@@ -93,7 +93,7 @@ impl Client {
             |port| format!("{}:{port}", url.host_str().unwrap_or_default()),
         );
         let authority =
-            HeaderValue::from_str(&authority).map_err(|error| Unusable::Address(error.to_string()))?;
+            HeaderValue::from_str(&authority).map_err(|error| UnusableReserve::Address(error.to_string()))?;
         let tls = UpstreamTls { authorities: settings.authorities.clone(), ..UpstreamTls::default() };
         let connector = match secure {
             true => Some(Connector::new(&tls, UpstreamProtocol::Http1)?),
@@ -103,12 +103,12 @@ impl Client {
         let (credentials, idle) = (Mutex::default(), Mutex::default());
         let client = Self { bucket, connector, host, port, authority, file, credentials, idle };
         // A start without them would serve without the reserve, and nobody would notice.
-        client.credentials().map_err(Unusable::Credentials)?;
+        client.credentials().map_err(UnusableReserve::Credentials)?;
         Ok(client)
     }
 
     /// The credentials, from the file (read again each minute) or the environment.
-    fn credentials(&self) -> Result<Arc<Credentials>, Failure> {
+    fn credentials(&self) -> Result<Arc<Credentials>, StorageFailure> {
         let mut kept = self.credentials.lock();
         if let Some((since, credentials)) = &*kept
             && since.elapsed() < READ_AGAIN
@@ -117,18 +117,18 @@ impl Client {
         }
         let read = match &self.file {
             Some(file) => read_file(file)
-                .map_err(|error| Failure::Credentials(format!("{}: {error}", file.display())))
+                .map_err(|error| StorageFailure::Credentials(format!("{}: {error}", file.display())))
                 .and_then(|text| {
                     let missing = || {
                         let lines = "aws_access_key_id and aws_secret_access_key";
-                        Failure::Credentials(format!("{} has no lines {lines}", file.display()))
+                        StorageFailure::Credentials(format!("{} has no lines {lines}", file.display()))
                     };
                     read_credentials(&String::from_utf8_lossy(&text)).ok_or_else(missing)
                 }),
             None => Credentials::from_env().ok_or_else(|| {
                 let message =
                     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a file: `credentials=FILE`";
-                Failure::Credentials(message.to_owned())
+                StorageFailure::Credentials(message.to_owned())
             }),
         };
         match (read, &*kept) {
@@ -144,29 +144,29 @@ impl Client {
     }
 
     /// The bytes of an object; `None` if there is none.
-    pub async fn get(&self, name: &str, patience: Duration) -> Result<Option<Bytes>, Failure> {
+    pub async fn get(&self, name: &str, patience: Duration) -> Result<Option<Bytes>, StorageFailure> {
         let credentials = self.credentials()?;
         let url = self.bucket.get_object(Some(&credentials), name).sign(VALID);
         match self.send(Method::GET, url.as_str(), Bytes::new(), patience).await {
             Ok(bytes) => Ok(Some(bytes)),
-            Err(Failure::Status(StatusCode::NOT_FOUND, _)) => Ok(None),
+            Err(StorageFailure::Status(StatusCode::NOT_FOUND, _)) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     /// Stores an object.
-    pub async fn put(&self, name: &str, bytes: Bytes) -> Result<(), Failure> {
+    pub async fn put(&self, name: &str, bytes: Bytes) -> Result<(), StorageFailure> {
         let credentials = self.credentials()?;
         let url = self.bucket.put_object(Some(&credentials), name).sign(VALID);
         self.send(Method::PUT, url.as_str(), bytes, PATIENCE).await.map(drop)
     }
 
     /// Removes an object. One that is not there is no error.
-    pub async fn delete(&self, name: &str) -> Result<(), Failure> {
+    pub async fn delete(&self, name: &str) -> Result<(), StorageFailure> {
         let credentials = self.credentials()?;
         let url = self.bucket.delete_object(Some(&credentials), name).sign(VALID);
         match self.send(Method::DELETE, url.as_str(), Bytes::new(), PATIENCE).await {
-            Ok(_) | Err(Failure::Status(StatusCode::NOT_FOUND, _)) => Ok(()),
+            Ok(_) | Err(StorageFailure::Status(StatusCode::NOT_FOUND, _)) => Ok(()),
             Err(error) => Err(error),
         }
     }
@@ -177,7 +177,7 @@ impl Client {
         prefix: &str,
         after: &str,
         token: Option<&str>,
-    ) -> Result<ListObjectsV2Response, Failure> {
+    ) -> Result<ListObjectsV2Response, StorageFailure> {
         let credentials = self.credentials()?;
         let mut action = self.bucket.list_objects_v2(Some(&credentials));
         action.with_prefix(prefix);
@@ -189,7 +189,7 @@ impl Client {
         let url = action.sign(VALID);
         let bytes = self.send(Method::GET, url.as_str(), Bytes::new(), PATIENCE).await?;
         ListObjectsV2::parse_response(&String::from_utf8_lossy(&bytes))
-            .map_err(|error| Failure::Io(format!("a list that cannot be read: {error}")))
+            .map_err(|error| StorageFailure::Io(format!("a list that cannot be read: {error}")))
     }
 
     async fn send(
@@ -198,12 +198,13 @@ impl Client {
         url: &str,
         body: Bytes,
         patience: Duration,
-    ) -> Result<Bytes, Failure> {
-        timeout(patience, self.exchange(&method, url, &body)).await.unwrap_or(Err(Failure::Timeout))
+    ) -> Result<Bytes, StorageFailure> {
+        timeout(patience, self.exchange(&method, url, &body)).await.unwrap_or(Err(StorageFailure::Timeout))
     }
 
-    async fn exchange(&self, method: &Method, url: &str, body: &Bytes) -> Result<Bytes, Failure> {
-        let uri: Uri = url.parse().map_err(|_| Failure::Io("an address that cannot be sent".to_owned()))?;
+    async fn exchange(&self, method: &Method, url: &str, body: &Bytes) -> Result<Bytes, StorageFailure> {
+        let uri: Uri =
+            url.parse().map_err(|_| StorageFailure::Io("an address that cannot be sent".to_owned()))?;
         let target = uri.path_and_query().map_or("/", |target| target.as_str());
         loop {
             let (mut sender, is_new) = match self.waiting() {
@@ -224,7 +225,7 @@ impl Client {
                     self.keep(sender);
                     return match head.status.is_success() {
                         true => Ok(answer),
-                        false => Err(Failure::Status(head.status, code(&answer))),
+                        false => Err(StorageFailure::Status(head.status, code(&answer))),
                     };
                 }
                 // It was closed while it waited. Every request here may be repeated.
@@ -252,7 +253,7 @@ impl Client {
         }
     }
 
-    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Failure> {
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, StorageFailure> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(io)?;
         // Only slower without.
         let _ = stream.set_nodelay(true);
@@ -268,8 +269,8 @@ impl Client {
     }
 }
 
-fn io(error: impl std::fmt::Display) -> Failure {
-    Failure::Io(error.to_string())
+fn io(error: impl std::fmt::Display) -> StorageFailure {
+    StorageFailure::Io(error.to_string())
 }
 
 /// The code of an error's document, such as `: SignatureDoesNotMatch`.

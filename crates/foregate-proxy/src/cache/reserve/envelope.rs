@@ -15,9 +15,9 @@ const MAX_LISTS: usize = 4;
 
 /// The contents of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Record {
+pub(super) struct ReserveRecord {
     /// A response, or the selecting fields of an address.
-    pub kind: Kind,
+    pub kind: EnvelopeKind,
     /// The moment from which on purges concern it, in milliseconds since 1970.
     pub stamp: u64,
     /// When it was written, in milliseconds since 1970.
@@ -29,7 +29,7 @@ pub(super) struct Record {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EnvelopeKind {
     Response = 1,
     Lists = 2,
 }
@@ -63,7 +63,7 @@ fn digest(parts: &[&[u8]]) -> [u8; DIGEST] {
     digest
 }
 
-impl Record {
+impl ReserveRecord {
     /// The record as bytes, for this name.
     pub fn encode<'a>(&self, name: &str, body: impl Iterator<Item = &'a Bytes>) -> Bytes {
         let mut out = BytesMut::with_capacity(FRONT + self.head.len());
@@ -94,8 +94,8 @@ impl Record {
         let fields = front.get(4 + DIGEST..)?;
         let (kind, numbers) = fields.split_first()?;
         let kind = match kind {
-            1 => Kind::Response,
-            2 => Kind::Lists,
+            1 => EnvelopeKind::Response,
+            2 => EnvelopeKind::Lists,
             _ => return None,
         };
         let (stamp, numbers) = numbers.split_first_chunk()?;
@@ -126,7 +126,8 @@ impl Record {
 
     /// The lists with one more in front; `None` if it is there already.
     pub fn with_list(before: Option<&Self>, names: &[u8], now: u64) -> Option<Self> {
-        let known = before.filter(|record| record.kind == Kind::Lists).map_or_else(Vec::new, Self::lists);
+        let known =
+            before.filter(|record| record.kind == EnvelopeKind::Lists).map_or_else(Vec::new, Self::lists);
         if known.first() == Some(&names) {
             return None;
         }
@@ -136,7 +137,13 @@ impl Record {
             head.extend_from_slice(&(list.len() as u32).to_le_bytes());
             head.extend_from_slice(list);
         }
-        Some(Self { kind: Kind::Lists, stamp: now, written: now, head: head.into(), body: Bytes::new() })
+        Some(Self {
+            kind: EnvelopeKind::Lists,
+            stamp: now,
+            written: now,
+            head: head.into(),
+            body: Bytes::new(),
+        })
     }
 }
 
@@ -146,48 +153,48 @@ mod tests {
 
     use super::*;
 
-    fn record() -> Record {
+    fn record() -> ReserveRecord {
         let (head, body) = (Bytes::from_static(b"head"), Bytes::from_static(b"the body"));
-        Record { kind: Kind::Response, stamp: 5, written: 7, head, body }
+        ReserveRecord { kind: EnvelopeKind::Response, stamp: 5, written: 7, head, body }
     }
 
     #[test]
     fn every_flipped_bit_and_every_cut_is_found() {
         let record = record();
         let bytes = record.encode("a", [&record.body].into_iter());
-        assert_eq!(Record::decode("a", bytes.clone()), Some(record));
+        assert_eq!(ReserveRecord::decode("a", bytes.clone()), Some(record));
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.to_vec();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Record::decode("a", flipped.into()), None, "{bit}");
+            assert_eq!(ReserveRecord::decode("a", flipped.into()), None, "{bit}");
         }
         for end in 0..bytes.len() {
-            assert_eq!(Record::decode("a", bytes.slice(..end)), None, "{end}");
+            assert_eq!(ReserveRecord::decode("a", bytes.slice(..end)), None, "{end}");
         }
     }
 
     #[test]
     fn a_record_is_refused_under_another_name() {
         let record = record();
-        assert_eq!(Record::decode("b", record.encode("a", [&record.body].into_iter())), None);
+        assert_eq!(ReserveRecord::decode("b", record.encode("a", [&record.body].into_iter())), None);
     }
 
     #[test]
     fn lists_are_kept_in_the_order_of_their_use() {
-        let lists = |record: &Record| {
+        let lists = |record: &ReserveRecord| {
             record
                 .lists()
                 .into_iter()
                 .map(|list| String::from_utf8(list.to_vec()).unwrap())
                 .collect::<Vec<_>>()
         };
-        let mut record = Record::with_list(None, b"a", 1).unwrap();
-        assert!(Record::with_list(Some(&record), b"a", 2).is_none());
+        let mut record = ReserveRecord::with_list(None, b"a", 1).unwrap();
+        assert!(ReserveRecord::with_list(Some(&record), b"a", 2).is_none());
         for name in ["b", "c", "d", "e"] {
-            record = Record::with_list(Some(&record), name.as_bytes(), 2).unwrap();
+            record = ReserveRecord::with_list(Some(&record), name.as_bytes(), 2).unwrap();
         }
         assert_eq!(lists(&record), ["e", "d", "c", "b"]);
-        assert_eq!(lists(&Record::with_list(Some(&record), b"c", 3).unwrap()), ["c", "e", "d", "b"]);
-        assert_eq!(lists(&Record::with_list(Some(&self::record()), b"c", 3).unwrap()), ["c"]);
+        assert_eq!(lists(&ReserveRecord::with_list(Some(&record), b"c", 3).unwrap()), ["c", "e", "d", "b"]);
+        assert_eq!(lists(&ReserveRecord::with_list(Some(&self::record()), b"c", 3).unwrap()), ["c"]);
     }
 }

@@ -23,10 +23,10 @@ use foregate_wire::{HeaderList, NameId};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::timeout;
 
-use self::client::Client;
-use self::envelope::{Kind, Record};
-use self::purges::{Purges, wall};
-use self::worker::{Command, Health, Hit, Put, Shared};
+use self::client::StorageClient;
+use self::envelope::{EnvelopeKind, ReserveRecord};
+use self::purges::{ReservePurges, wall};
+use self::worker::{ReserveCommand, ReserveHit, ReserveState, ReserveWrite, StorageHealth};
 use crate::counters::cache::ReserveFigures;
 use crate::counters::metrics::Counter;
 use crate::settings::CacheReserve;
@@ -46,13 +46,13 @@ const PURGE: Duration = Duration::from_secs(5);
 
 /// The reserve of the process.
 pub struct Reserve {
-    shared: Arc<Shared>,
-    commands: mpsc::Sender<Command>,
+    shared: Arc<ReserveState>,
+    commands: mpsc::Sender<ReserveCommand>,
     settings: CacheReserve,
 }
 
-/// Counters of the reserve.
-struct Counters {
+/// ReserveCounters of the reserve.
+struct ReserveCounters {
     start: Instant,
     hits: Counter,
     misses: Counter,
@@ -68,7 +68,7 @@ struct Counters {
 
 /// A response of the reserve.
 #[derive(Debug)]
-pub struct Reserved(Hit);
+pub struct Reserved(ReserveHit);
 
 impl fmt::Debug for Reserve {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -82,8 +82,8 @@ impl Reserve {
     /// # Errors
     /// There are no credentials, or a file cannot be used. A storage that does not answer is no error.
     pub fn start(settings: &CacheReserve) -> io::Result<Self> {
-        let client = Client::new(settings).map_err(io::Error::other)?;
-        let counters = Counters {
+        let client = StorageClient::new(settings).map_err(io::Error::other)?;
+        let counters = ReserveCounters {
             start: Instant::now(),
             hits: Counter::default(),
             misses: Counter::default(),
@@ -96,15 +96,15 @@ impl Reserve {
             corrupt: Counter::default(),
             queued: AtomicU64::new(0),
         };
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ReserveState {
             client,
             prefix: settings.prefix.clone(),
             keep: settings.keep,
             timeout: settings.timeout,
-            purges: Purges::default(),
+            purges: ReservePurges::default(),
             purged: Notify::new(),
             counters,
-            health: Health::default(),
+            health: StorageHealth::default(),
         });
         let (commands, received) = mpsc::channel(COMMANDS);
         worker::start(Arc::clone(&shared), received)?;
@@ -127,7 +127,7 @@ impl Reserve {
         }
         let (answer, answered) = oneshot::channel();
         let (text, fields) = (text.as_bytes().to_vec(), fields.clone());
-        self.commands.try_send(Command::Get { text, fields, answer }).ok()?;
+        self.commands.try_send(ReserveCommand::Get { text, fields, answer }).ok()?;
         // The thread keeps the time too; this is for one that does not come to it.
         let hit = timeout(self.settings.timeout + PIECE_OF_TIME, answered).await.ok()?.ok()??;
         Some(Reserved(hit))
@@ -150,12 +150,17 @@ impl Reserve {
         let before = counters.queued.fetch_add(bytes, Ordering::Relaxed);
         let mut written = Vec::new();
         object.write_portable(now, &mut written);
-        let record =
-            Record { kind: Kind::Response, stamp, written: wall(), head: written.into(), body: Bytes::new() };
+        let record = ReserveRecord {
+            kind: EnvelopeKind::Response,
+            stamp,
+            written: wall(),
+            head: written.into(),
+            body: Bytes::new(),
+        };
         let selecting = head.vary.as_ref().map(|vary| vary.names.selecting(fields));
-        let put = Put { object: Arc::clone(object), record, selecting, bytes };
+        let put = ReserveWrite { object: Arc::clone(object), record, selecting, bytes };
         let taken = before + bytes <= QUEUE && self.is_on();
-        if !taken || self.commands.try_send(Command::Put(Box::new(put))).is_err() {
+        if !taken || self.commands.try_send(ReserveCommand::Put(Box::new(put))).is_err() {
             counters.queued.fetch_sub(bytes, Ordering::Relaxed);
             counters.dropped.inc();
         }
@@ -202,7 +207,7 @@ impl Reserved {
         sequence: Sequence,
         now: CacheTime,
     ) -> Option<Arc<Object>> {
-        let Hit { record, outdated } = self.0;
+        let ReserveHit { record, outdated } = self.0;
         let elapsed = wall().saturating_sub(record.written);
         let restore = Restore { secret, request, sequence, now, elapsed, outdated };
         let body = Body::new(record.body.chunks(PIECE).map(Bytes::copy_from_slice).collect());

@@ -9,7 +9,7 @@ use foregate_cache::{Floors, Purge, Sequence, Strength};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::client::{Client, Failure};
+use super::client::{StorageClient, StorageFailure};
 
 /// Purges that wait to be written. Beyond, one purge of everything takes their place.
 const MOST_WAITING: usize = 10_000;
@@ -18,17 +18,17 @@ const MANY: usize = 64;
 
 /// The purges.
 #[derive(Debug, Default)]
-pub(super) struct Purges {
+pub(super) struct ReservePurges {
     pub floors: Floors,
     /// The latest moment that was given away, in milliseconds since 1970.
     latest: AtomicU64,
     /// `true` once those of the processes before are known. Nothing of the reserve is used before.
     pub known: AtomicBool,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingPurges>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingPurges {
     /// Each behind its length.
     bytes: Vec<u8>,
     count: usize,
@@ -42,7 +42,7 @@ pub(super) fn wall() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-impl Purges {
+impl ReservePurges {
     /// The moment for a response that is written now. It never runs backwards in a process.
     pub fn moment(&self) -> u64 {
         let now = wall();
@@ -71,8 +71,8 @@ impl Purges {
     }
 
     /// Writes the purges that wait, all in one object. `false` if there is nothing to write.
-    pub async fn write(&self, client: &Client, prefix: &str) -> Result<bool, Failure> {
-        let Waiting { bytes, count, number, done } = std::mem::take(&mut *self.waiting.lock());
+    pub async fn write(&self, client: &StorageClient, prefix: &str) -> Result<bool, StorageFailure> {
+        let WaitingPurges { bytes, count, number, done } = std::mem::take(&mut *self.waiting.lock());
         if count == 0 {
             return Ok(false);
         }
@@ -99,11 +99,11 @@ impl Purges {
     /// Learns the purges of the bucket that are not `seen`. Those that are older than `oldest` concern nothing any more and are removed.
     pub async fn learn(
         &self,
-        client: &Client,
+        client: &StorageClient,
         prefix: &str,
         seen: &mut HashSet<String>,
         oldest: u64,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StorageFailure> {
         let folder = format!("{prefix}purges/");
         let (mut token, mut names, mut listed) = (None::<String>, Vec::new(), HashSet::new());
         loop {
@@ -157,10 +157,10 @@ impl Purges {
     /// Writes everything that is known as one object in the place of many.
     async fn merge(
         &self,
-        client: &Client,
+        client: &StorageClient,
         folder: &str,
         listed: &mut HashSet<String>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), StorageFailure> {
         let mut bytes = Vec::new();
         self.floors.save(|purge| add(&mut bytes, purge));
         let number = self.floors.begin().get();
@@ -174,7 +174,7 @@ impl Purges {
     }
 }
 
-impl Waiting {
+impl WaitingPurges {
     fn add(&mut self, purge: &Purge<'_>, strength: Strength, number: Sequence) {
         let mut one = Vec::new();
         purge.write(strength, number, &mut one);
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn purges_concern_everything_up_to_their_moment() {
-        let purges = Purges::default();
+        let purges = ReservePurges::default();
         let stamp = purges.moment();
         drop(purges.purge(&Purge::All, Strength::Hard));
         assert!(purges.floors.begin().get() > stamp);
@@ -204,10 +204,10 @@ mod tests {
 
     #[test]
     fn a_process_knows_the_purges_of_the_one_before() {
-        let purges = Purges::default();
+        let purges = ReservePurges::default();
         drop(purges.purge(&Purge::All, Strength::Hard));
         drop(purges.purge(&Purge::All, Strength::Soft));
-        let next = Purges::default();
+        let next = ReservePurges::default();
         let bytes = std::mem::take(&mut purges.waiting.lock().bytes);
         assert!(next.restore(&bytes));
         assert_eq!(next.floors.begin(), purges.floors.begin());
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn purges_that_cannot_be_written_become_one_of_everything() {
-        let purges = Purges::default();
+        let purges = ReservePurges::default();
         for _ in 0..=MOST_WAITING {
             drop(purges.purge(&Purge::All, Strength::Soft));
         }

@@ -13,10 +13,10 @@ use foregate_wire::HeaderList;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
-use super::client::{Client, Failure};
-use super::envelope::{self, Kind, Record};
-use super::purges::{Purges, wall};
-use super::{Counters, SECRET};
+use super::client::{StorageClient, StorageFailure};
+use super::envelope::{self, EnvelopeKind, ReserveRecord};
+use super::purges::{ReservePurges, wall};
+use super::{ReserveCounters, SECRET};
 
 /// How long a request may take for which no client waits.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -39,34 +39,34 @@ const GATHER: Duration = Duration::from_millis(20);
 const SWEEP: Duration = Duration::from_secs(3600);
 
 /// The state that the thread shares with the rest.
-pub(super) struct Shared {
-    pub client: Client,
+pub(super) struct ReserveState {
+    pub client: StorageClient,
     pub prefix: String,
     pub keep: Duration,
     pub timeout: Duration,
-    pub purges: Purges,
+    pub purges: ReservePurges,
     pub purged: Notify,
-    pub counters: Counters,
-    pub health: Health,
+    pub counters: ReserveCounters,
+    pub health: StorageHealth,
 }
 
 /// A request to the thread.
-pub(super) enum Command {
-    Get { text: Vec<u8>, fields: HeaderList, answer: oneshot::Sender<Option<Hit>> },
-    Put(Box<Put>),
+pub(super) enum ReserveCommand {
+    Get { text: Vec<u8>, fields: HeaderList, answer: oneshot::Sender<Option<ReserveHit>> },
+    Put(Box<ReserveWrite>),
 }
 
 /// A verified record that no purge concerns.
 #[derive(Debug)]
-pub(super) struct Hit {
-    pub record: Record,
+pub(super) struct ReserveHit {
+    pub record: ReserveRecord,
     pub outdated: bool,
 }
 
 /// A response on its way into the bucket.
-pub(super) struct Put {
+pub(super) struct ReserveWrite {
     pub object: Arc<Object>,
-    pub record: Record,
+    pub record: ReserveRecord,
     /// The names and values that select it.
     pub selecting: Option<Vec<u8>>,
     pub bytes: u64,
@@ -74,13 +74,13 @@ pub(super) struct Put {
 
 /// Whether the storage works.
 #[derive(Debug, Default)]
-pub(super) struct Health {
+pub(super) struct StorageHealth {
     failures: AtomicU32,
     /// The moment at which it is tried again, in milliseconds since the start; 0 while it works.
     until: AtomicU64,
 }
 
-impl Health {
+impl StorageHealth {
     pub fn is_on(&self, since: Instant) -> bool {
         self.until.load(Ordering::Relaxed) <= milliseconds(since.elapsed())
     }
@@ -92,7 +92,7 @@ impl Health {
         self.until.store(0, Ordering::Relaxed);
     }
 
-    fn failed(&self, since: Instant, failure: &Failure) {
+    fn failed(&self, since: Instant, failure: &StorageFailure) {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(over) = failures.checked_sub(FAILURES) {
             let off = OFF.saturating_mul(1 << over.min(5)).min(LONGEST_OFF);
@@ -109,30 +109,30 @@ fn milliseconds(duration: Duration) -> u64 {
 }
 
 /// Starts the thread. It ends when nobody can send it commands any more.
-pub(super) fn start(shared: Arc<Shared>, commands: mpsc::Receiver<Command>) -> io::Result<()> {
+pub(super) fn start(shared: Arc<ReserveState>, commands: mpsc::Receiver<ReserveCommand>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let run = move || runtime.block_on(run(shared, commands));
     thread::Builder::new().name("foregate-reserve".to_owned()).spawn(run).map(drop)
 }
 
-async fn run(shared: Arc<Shared>, mut commands: mpsc::Receiver<Command>) {
+async fn run(shared: Arc<ReserveState>, mut commands: mpsc::Receiver<ReserveCommand>) {
     tokio::spawn(Arc::clone(&shared).keep_purges());
     tokio::spawn(Arc::clone(&shared).sweep());
     let writers = Arc::new(Semaphore::new(WRITERS));
     while let Some(command) = commands.recv().await {
         let (shared, writers) = (Arc::clone(&shared), Arc::clone(&writers));
         match command {
-            Command::Get { text, fields, answer } => {
+            ReserveCommand::Get { text, fields, answer } => {
                 tokio::spawn(async move {
                     let found = timeout(shared.timeout, shared.look(&text, &fields)).await;
                     // The request may have gone on meanwhile.
                     let _ = answer.send(found.unwrap_or_else(|_| {
-                        shared.failed(&Failure::Timeout);
+                        shared.failed(&StorageFailure::Timeout);
                         None
                     }));
                 });
             }
-            Command::Put(put) => {
+            ReserveCommand::Put(put) => {
                 tokio::spawn(async move {
                     let _turn = writers.acquire().await;
                     let stored = shared.store(&put).await;
@@ -147,15 +147,15 @@ async fn run(shared: Arc<Shared>, mut commands: mpsc::Receiver<Command>) {
     }
 }
 
-impl Shared {
-    fn failed(&self, failure: &Failure) {
+impl ReserveState {
+    fn failed(&self, failure: &StorageFailure) {
         tracing::debug!("the reserve of the cache: {failure}");
         self.counters.errors.inc();
         self.health.failed(self.counters.start, failure);
     }
 
     /// Looks for the response to a request. Failures count as none.
-    async fn look(self: &Arc<Self>, text: &[u8], fields: &HeaderList) -> Option<Hit> {
+    async fn look(self: &Arc<Self>, text: &[u8], fields: &HeaderList) -> Option<ReserveHit> {
         let found = self.find(text, fields).await;
         match &found {
             Ok(Some(hit)) => {
@@ -168,10 +168,14 @@ impl Shared {
         found.ok().flatten()
     }
 
-    async fn find(self: &Arc<Self>, text: &[u8], fields: &HeaderList) -> Result<Option<Hit>, Failure> {
+    async fn find(
+        self: &Arc<Self>,
+        text: &[u8],
+        fields: &HeaderList,
+    ) -> Result<Option<ReserveHit>, StorageFailure> {
         let name = envelope::name(&self.prefix, text);
         let Some(record) = self.read(&name).await? else { return Ok(None) };
-        if record.kind == Kind::Response {
+        if record.kind == EnvelopeKind::Response {
             return Ok(self.judge(&name, record, text, fields));
         }
         for names in record.lists() {
@@ -187,11 +191,11 @@ impl Shared {
     }
 
     /// A verified record. A damaged one is removed and counts as none.
-    async fn read(self: &Arc<Self>, name: &str) -> Result<Option<Record>, Failure> {
+    async fn read(self: &Arc<Self>, name: &str) -> Result<Option<ReserveRecord>, StorageFailure> {
         let bytes = self.client.get(name, self.timeout).await?;
         self.health.works();
         let Some(bytes) = bytes else { return Ok(None) };
-        let record = Record::decode(name, bytes);
+        let record = ReserveRecord::decode(name, bytes);
         if record.is_none() {
             tracing::warn!("{name} in the reserve of the cache is damaged");
             self.counters.corrupt.inc();
@@ -201,9 +205,15 @@ impl Shared {
     }
 
     /// Compares a record with the request and the purges. One that is of no use to anybody is removed.
-    fn judge(self: &Arc<Self>, name: &str, record: Record, text: &[u8], fields: &HeaderList) -> Option<Hit> {
+    fn judge(
+        self: &Arc<Self>,
+        name: &str,
+        record: ReserveRecord,
+        text: &[u8],
+        fields: &HeaderList,
+    ) -> Option<ReserveHit> {
         let now = wall();
-        // Purges by a clock that was set back could not concern it.
+        // ReservePurges by a clock that was set back could not concern it.
         let is_late = record.stamp > now.max(self.purges.moment()) || record.written > now;
         let age = now.saturating_sub(record.stamp);
         let restore = Restore {
@@ -223,7 +233,7 @@ impl Shared {
             self.remove(name);
             return None;
         }
-        Some(Hit { record, outdated: effect == Effect::Outdated })
+        Some(ReserveHit { record, outdated: effect == Effect::Outdated })
     }
 
     /// Removes a record, at leisure.
@@ -236,7 +246,7 @@ impl Shared {
         });
     }
 
-    async fn store(self: &Arc<Self>, put: &Put) -> Result<(), Failure> {
+    async fn store(self: &Arc<Self>, put: &ReserveWrite) -> Result<(), StorageFailure> {
         let text = put.object.text();
         let base = envelope::name(&self.prefix, text);
         let name = match (&put.selecting, &put.object.head.vary) {
@@ -246,7 +256,9 @@ impl Shared {
                 self.write(&name, put.record.encode(&name, put.object.body.pieces().iter())).await?;
                 let before = self.read(&base).await?;
                 let names = vary.names.as_bytes();
-                let Some(list) = Record::with_list(before.as_ref(), names, wall()) else { return Ok(()) };
+                let Some(list) = ReserveRecord::with_list(before.as_ref(), names, wall()) else {
+                    return Ok(());
+                };
                 return self.write(&base, list.encode(&base, [].iter())).await;
             }
             _ => base,
@@ -254,11 +266,11 @@ impl Shared {
         self.write(&name, put.record.encode(&name, put.object.body.pieces().iter())).await
     }
 
-    async fn write(&self, name: &str, bytes: Bytes) -> Result<(), Failure> {
+    async fn write(&self, name: &str, bytes: Bytes) -> Result<(), StorageFailure> {
         let mut pause = PAUSE;
         for attempt in 1.. {
             if !self.health.is_on(self.counters.start) {
-                return Err(Failure::Timeout);
+                return Err(StorageFailure::Timeout);
             }
             match self.client.put(name, bytes.clone()).await {
                 Ok(()) => {
@@ -322,7 +334,7 @@ impl Shared {
         }
     }
 
-    async fn sweep_once(&self) -> Result<(), Failure> {
+    async fn sweep_once(&self) -> Result<(), StorageFailure> {
         let (folder, mut token) = (format!("{}objects/", self.prefix), None::<String>);
         let oldest = wall().saturating_sub(milliseconds(self.keep)) / 1000;
         loop {
@@ -375,12 +387,12 @@ mod tests {
 
     #[test]
     fn five_failures_in_a_row_switch_it_off() {
-        let (health, start) = (Health::default(), Instant::now());
+        let (health, start) = (StorageHealth::default(), Instant::now());
         for _ in 0..FAILURES - 1 {
-            health.failed(start, &Failure::Timeout);
+            health.failed(start, &StorageFailure::Timeout);
         }
         assert!(health.is_on(start));
-        health.failed(start, &Failure::Timeout);
+        health.failed(start, &StorageFailure::Timeout);
         assert!(!health.is_on(start));
         health.works();
         assert!(health.is_on(start));

@@ -237,8 +237,9 @@ impl Wanted {
                 None => {
                     if self.is_refreshed(&object) {
                         set_outcome(exchange, CacheOutcome::Revalidated);
+                        return Ok(Some(self.serve(exchange, settings, &object)));
                     }
-                    return Ok(Some(self.serve(exchange, settings, &object)));
+                    return Ok(Some(self.serve_stored(exchange, settings, &object)));
                 }
             },
             FollowedHead::Failed(Failed::Abandoned) => {}
@@ -279,6 +280,19 @@ impl Wanted {
         serve(exchange, settings, (object, body), &self.demands, Some(&mut self.fields))
     }
 
+    /// Answers with a response that the fetch has just stored.
+    fn serve_stored(
+        &mut self,
+        exchange: &mut Exchange<'_>,
+        settings: &CacheSettings,
+        object: &Arc<Object>,
+    ) -> Step {
+        if let Some(cached) = &mut exchange.cached {
+            cached.stored = true;
+        }
+        self.serve(exchange, settings, object)
+    }
+
     fn serve_stale(&mut self, exchange: &mut Exchange<'_>, settings: &CacheSettings) -> Step {
         let Some(stale) = self.stale.take() else { return Step::Failed(Error::Internal) };
         set_outcome(exchange, CacheOutcome::Stale);
@@ -299,7 +313,10 @@ impl Wanted {
             // They may be in any order, so the whole is sent.
             answered = answer(exchange, head, &self.demands, Some(&mut self.fields), None);
         }
-        write_status(exchange, settings, head, answered.status, true);
+        if let Some(cached) = &mut exchange.cached {
+            cached.stored = true;
+        }
+        write_status(exchange, settings, head, answered.status);
         let (part, framing) = match answered.content {
             Content::None => (Some(0..0), BodyLength::Empty),
             Content::Part(part) => {
