@@ -45,7 +45,7 @@ deb: release ## Build a Debian package: binary, units, manual pages, completions
 .PHONY: test
 test: ## Everything that has to pass before a merge, counted; installs what is missing
 	@$(MAKE) packages toolchain
-	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install test-acme test-fallback test-reserve test-traces test-waf nginx
+	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install test-acme test-browser test-fallback test-reserve test-traces test-waf nginx
 
 .PHONY: check-deb
 check-deb: release ## Install, start, reload, upgrade, remove and purge the Debian package in a clean root (needs root)
@@ -121,6 +121,11 @@ case: toolchain ## The same for the short loop: a build without link-time optimi
 test-acme: release ## Certificates by ACME, from a real authority: Pebble (ARGS: names of tests; installs Go, Pebble and openssl)
 	@scripts/install-packages go:golang-go openssl python3
 	CACHE=$(CACHE) BINARY=$(BINARY) tests/acme/run $(ARGS)
+
+.PHONY: test-browser
+test-browser: release ## The dashboard in a headless Chromium: figures, orders, accessibility by axe-core (installs Chromium, Node and two packages)
+	@scripts/install-packages chromium node:nodejs npm openssl
+	CACHE=$(CACHE) tests/dashboard/run $(BINARY) $(ARGS)
 
 .PHONY: test-fallback
 test-fallback: release ## Everything falls back to a real NGINX: addresses, uploads, WebSocket, TLS, shares (installs NGINX, curl, openssl)

@@ -351,6 +351,18 @@ impl<'p> Decoder<'p> {
         self.entry(item, entry, None, read)
     }
 
+    /// Like [`Self::read`], for a key with secrets, which messages hide.
+    pub fn read_secret<T>(
+        &mut self,
+        item: Item<'_>,
+        key: &'static Key,
+        number: usize,
+        read: impl FnOnce(&Value<'_>) -> Result<T, Wrong>,
+    ) -> Option<T> {
+        let entry = item.node.entries().filter(|entry| entry.key().is_none()).nth(number)?;
+        self.entry(item, entry, Some(key), read)
+    }
+
     /// All arguments.
     pub fn read_all<T>(&mut self, item: Item<'_>, read: impl Fn(&Value<'_>) -> Result<T, Wrong>) -> Vec<T> {
         let entries = item.node.entries().filter(|entry| entry.key().is_none());

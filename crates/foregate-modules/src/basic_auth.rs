@@ -36,7 +36,7 @@ use foregate_module::{
 };
 
 use self::cache::Cache;
-use self::hashes::Hash;
+pub use self::hashes::Hash;
 
 /// The most users.
 const USERS_MOST: usize = 100_000;

@@ -2,19 +2,25 @@
 
 mod cache;
 mod comparisons;
+mod dashboard;
+mod figures;
+mod http;
 mod migration;
 mod servers;
+
+pub use self::dashboard::serve_dashboard;
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use foregate_supervisor::exposition::Sum;
 use foregate_supervisor::protocol::Stats;
 
 use futures_util::future::select_all;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
@@ -35,6 +41,8 @@ const LONGEST_REQUEST: u64 = 8 * 1024;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Clients of either that are served at the same time.
 const CLIENTS: usize = 16;
+/// Observers at the same time, each of whom takes the place of a client.
+const OBSERVERS_MOST: usize = 8;
 /// How long accepting pauses when there are no descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -44,7 +52,7 @@ pub enum AdminRequest {
     /// Read the configuration again; the answer says why it was refused.
     Reload(oneshot::Sender<Result<(), String>>),
     /// How the process is.
-    Status(oneshot::Sender<serde_json::Value>),
+    Status(oneshot::Sender<Value>),
 }
 
 /// The clients of one endpoint. A new one never waits for those that have asked nothing.
@@ -124,6 +132,9 @@ async fn answer(
         let mut line = Vec::new();
         timeout(PATIENCE, (&mut stream).take(LONGEST_REQUEST).read_until(b'\n', &mut line)).await??;
         asked.set();
+        if is_watch(&line) {
+            return watch(stream, proxy).await;
+        }
         reply(&line, &requests, proxy).await
     } else {
         refusal("only the user that runs the proxy may ask")
@@ -131,9 +142,50 @@ async fn answer(
     stream.write_all(line.as_bytes()).await
 }
 
+/// Returns true for the request of an observer.
+fn is_watch(line: &[u8]) -> bool {
+    serde_json::from_slice::<Value>(line).is_ok_and(|request| request["verb"] == "watch")
+}
+
+/// Writes a line of figures each second, as long as the client stays.
+async fn watch(mut stream: BufReader<UnixStream>, proxy: &Arc<Proxy>) -> io::Result<()> {
+    static OBSERVERS: AtomicUsize = AtomicUsize::new(0);
+    let others = OBSERVERS.fetch_add(1, Ordering::Relaxed);
+    let _seat = Seat(&OBSERVERS);
+    if others >= OBSERVERS_MOST {
+        let full = refusal(&format!("{OBSERVERS_MOST} others watch already"));
+        return stream.write_all(full.as_bytes()).await;
+    }
+    let _watching = proxy.live.watch();
+    let mut ticks = tokio::time::interval(Duration::from_secs(1));
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut end = [0];
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            // The client says nothing more until it leaves.
+            _ = stream.read(&mut end) => return Ok(()),
+        }
+        if proxy.is_draining() {
+            return Ok(());
+        }
+        let line = format!("{}\n", figures::figures(proxy));
+        timeout(PATIENCE, stream.write_all(line.as_bytes())).await??;
+    }
+}
+
+/// The place of an observer.
+struct Seat(&'static AtomicUsize);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 async fn reply(line: &[u8], requests: &mpsc::Sender<AdminRequest>, proxy: &Arc<Proxy>) -> String {
-    let request = serde_json::from_slice::<serde_json::Value>(line).unwrap_or_default();
-    let Some(verb) = request.get("verb").and_then(serde_json::Value::as_str) else {
+    let request = serde_json::from_slice::<Value>(line).unwrap_or_default();
+    let Some(verb) = request.get("verb").and_then(Value::as_str) else {
         return refusal("expected one line such as {\"verb\":\"reload\"}");
     };
     match cache::answer(verb, &request, proxy).await {
@@ -143,7 +195,7 @@ async fn reply(line: &[u8], requests: &mpsc::Sender<AdminRequest>, proxy: &Arc<P
     }
     match verb {
         "reload" => {}
-        "certificates" => return certificates(proxy),
+        "certificates" => return format!("{}\n", certificates(proxy)),
         "upstreams" => return servers::reply(&request, proxy),
         "migrate" => return migration::reply(proxy),
         "compare" => {
@@ -163,7 +215,7 @@ async fn reply(line: &[u8], requests: &mpsc::Sender<AdminRequest>, proxy: &Arc<P
         }
         _ => {
             return refusal(&format!(
-                "unknown verb {verb:?}; known are: reload, status, certificates, upstreams, migrate, compare, cache-purge, cache-stat, cache-get"
+                "unknown verb {verb:?}; known are: reload, status, certificates, upstreams, watch, migrate, compare, cache-purge, cache-stat, cache-get"
             ));
         }
     }
@@ -180,11 +232,11 @@ async fn reply(line: &[u8], requests: &mpsc::Sender<AdminRequest>, proxy: &Arc<P
 
 /// The certificates in use: those that the proxy obtains itself by their names, others by their
 /// files.
-fn certificates(proxy: &Proxy) -> String {
+fn certificates(proxy: &Proxy) -> Value {
     let config = proxy.config();
     let reports = config.certificates.keeper().map(|keeper| keeper.reports()).unwrap_or_default();
     let obtained = reports.iter().map(|report| {
-        serde_json::json!({
+        json!({
             "name": report.name, "state": report.state, "issuer": report.issuer,
             "not_after": report.not_after, "next_attempt": report.next_attempt,
             "failures": report.failures, "error": report.error,
@@ -199,14 +251,13 @@ fn certificates(proxy: &Proxy) -> String {
     };
     let mut files = config.certificates.expiries();
     files.retain(|expiry| !own.contains(&expiry.file));
-    let files =
-        files.iter().map(|expiry| serde_json::json!({ "file": expiry.file, "not_after": expiry.not_after }));
+    let files = files.iter().map(|expiry| json!({ "file": expiry.file, "not_after": expiry.not_after }));
     let (certificates, files): (Vec<_>, Vec<_>) = (obtained.collect(), files.collect());
-    format!("{}\n", serde_json::json!({ "ok": true, "certificates": certificates, "files": files }))
+    json!({ "ok": true, "certificates": certificates, "files": files })
 }
 
 fn refusal(error: &str) -> String {
-    format!("{}\n", serde_json::json!({ "ok": false, "error": error }))
+    format!("{}\n", json!({ "ok": false, "error": error }))
 }
 
 /// Serves `/metrics` and `/health` to any client.
@@ -313,11 +364,11 @@ pub fn stats(proxy: &Proxy) -> Stats {
 }
 
 /// The state of the serving process for `foregate status`: an object, to which more may be added.
-pub fn status(proxy: &Proxy) -> serde_json::Value {
+pub fn status(proxy: &Proxy) -> Value {
     let config = proxy.config();
     let settings = &config.settings;
     let listeners: Vec<_> = settings.listeners.iter().map(|listen| listen.address.to_string()).collect();
-    serde_json::json!({
+    json!({
         "version": env!("CARGO_PKG_VERSION"),
         "listeners": listeners,
         "sites": settings.sites.sites().len(),

@@ -10,8 +10,8 @@ use foregate_module::Pipeline;
 use crate::routing::SiteTable;
 use crate::settings::automatic::Automatic;
 use crate::settings::{
-    AccessLogSettings, CacheStore, CompareSamples, Fallback, Files, Limits, Listen, MEMORY_PER_WORKER,
-    PassedNames, ProcessUser, RoutePlan, Timeouts, TraceExport, UpstreamSettings,
+    AccessLogSettings, CacheStore, CompareSamples, DashboardSettings, Fallback, Files, Limits, Listen,
+    MEMORY_PER_WORKER, PassedNames, ProcessUser, RoutePlan, Timeouts, TraceExport, UpstreamSettings,
 };
 
 /// One complete, validated configuration.
@@ -30,6 +30,8 @@ pub struct Settings {
     pub metrics: Option<SocketAddr>,
     /// The admin socket (Unix, mode 0600), if any.
     pub admin: Option<PathBuf>,
+    /// The page that shows the proxy at work, if any.
+    pub dashboard: Option<DashboardSettings>,
     /// The access logs, those of all requests first.
     pub access_logs: Vec<AccessLogSettings>,
     /// Where the spans of recorded traces go, if anywhere.
@@ -82,6 +84,7 @@ impl Settings {
             listeners: Vec::new(),
             metrics: None,
             admin: None,
+            dashboard: None,
             access_logs: Vec::new(),
             trace_export: None,
             temporary_folder: None,
@@ -112,6 +115,11 @@ impl Settings {
         let workers = workers.map_or(1, NonZeroUsize::get).max(2);
         let limits = &self.limits;
         limits.memory.unwrap_or_else(|| limits.filter_memory.saturating_add(MEMORY_PER_WORKER * workers))
+    }
+
+    /// Returns true if somebody can ask for the requests that failed.
+    pub fn shows_failures(&self) -> bool {
+        self.dashboard.is_some() || self.admin.is_some()
     }
 
     /// Where temporary files are made.

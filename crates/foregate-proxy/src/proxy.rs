@@ -30,6 +30,8 @@ use crate::offload::Offload;
 use crate::settings::{Limits, Listen, ListenAddress, LogTarget, RequestLimit, Timeouts};
 use crate::spans::SpanQueue;
 use crate::telemetry::access_log::{AccessLog, AccessLogs};
+use crate::telemetry::audit::AuditLog;
+use crate::telemetry::live::LiveRequests;
 use crate::telemetry::log_file::{LogFile, LogFiles};
 use crate::tls::{Acceptor, CertificateStore, SiteHosts, TlsError};
 use crate::upstream::{GateKey, Pools, Upstream, Upstreams};
@@ -314,6 +316,10 @@ pub struct Proxy {
     pub under_way: UnderWay,
     /// Comparisons with the proxy that this one replaces.
     pub comparisons: Arc<Comparisons>,
+    /// Changes by operators.
+    pub audit: AuditLog,
+    /// Requests as observers see them.
+    pub live: Arc<LiveRequests>,
     /// The cache.
     pub cache: Arc<Cache>,
     /// Accepting connections, and passing some of them on.
@@ -344,7 +350,11 @@ impl Proxy {
         filter_memory.set_limit(limits.filter_memory, limits.filter_per_client);
         let spools = Arc::<Spools>::default();
         spools.budget.set_limit(limits.filter_files, limits.filter_per_client);
+        let live = Arc::<LiveRequests>::default();
+        live.keep_failures(config.settings.shows_failures());
         Ok(Self {
+            audit: AuditLog::default(),
+            live,
             steps,
             filter_memory,
             upload_windows: Arc::new(Budget::reserved(config.settings.memory() / UPLOAD_WINDOWS)),
@@ -412,6 +422,7 @@ impl Proxy {
         count_sites(&mut config, &self.metrics);
         self.offload.set_limit(config.settings.limits.offload_queue);
         pressure::set_limit(config.settings.memory());
+        self.live.keep_failures(config.settings.shows_failures());
         self.cache.set_limits(&config.settings.cache_store);
         let limits = &config.settings.limits;
         self.filter_memory.set_limit(limits.filter_memory, limits.filter_per_client);

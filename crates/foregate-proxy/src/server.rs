@@ -1,6 +1,7 @@
 //! The process: start, reload, and the end.
 
 mod aside;
+mod dashboard;
 mod generations;
 mod signals;
 mod sockets;
@@ -23,6 +24,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use self::aside::Aside;
+use self::dashboard::DashboardTask;
 use self::generations::{Membership, has_retired};
 use self::signals::Signals;
 pub use self::signals::catch_early;
@@ -199,6 +201,7 @@ struct RunningServer {
     admin_task: Option<(SocketFile, JoinHandle<()>)>,
     /// Sends spans, once a configuration has asked for it.
     exporter: Option<JoinHandle<()>>,
+    dashboard_task: Option<DashboardTask>,
     membership: Membership,
 }
 
@@ -292,6 +295,7 @@ impl RunningServer {
             metrics_task: None,
             admin_task: None,
             exporter: None,
+            dashboard_task: None,
             membership,
         };
         let config = proxy.config();
@@ -403,6 +407,7 @@ impl RunningServer {
             let task = tokio::spawn(admin::serve(listener, self.admin.clone(), Arc::clone(&self.proxy)));
             self.admin_task = Some((SocketFile::at(path), task));
         }
+        self.apply_dashboard(settings, side.dashboard);
     }
 
     fn listen(&mut self, bound: Bound) {
@@ -448,7 +453,8 @@ impl RunningServer {
         }
         let metrics = self.metrics_task.take().map(|(_, task)| task);
         let admin = self.admin_task.take().map(|(_, task)| task);
-        for task in [metrics, admin].into_iter().flatten() {
+        let dashboard = self.dashboard_task.take().map(|dashboard| dashboard.task);
+        for task in [metrics, admin, dashboard].into_iter().flatten() {
             task.abort();
             // An error says that it was aborted.
             let _ = task.await;

@@ -33,6 +33,8 @@ pub enum Purpose {
     Metrics,
     /// The admin socket.
     Admin,
+    /// It shows the dashboard.
+    Dashboard,
 }
 
 /// A listening socket that the supervisor holds.

@@ -161,7 +161,7 @@ async fn verify(request: &Value, proxy: &Arc<Proxy>) -> Result<Value, String> {
     }))
 }
 
-fn stat(proxy: &Proxy) -> Value {
+pub(super) fn stat(proxy: &Proxy) -> Value {
     let (figures, counters) = (proxy.cache.figures(), &proxy.metrics.cache);
     let map = |pairs: &mut dyn Iterator<Item = (&'static str, u64)>| -> Value {
         Value::Object(pairs.map(|(name, count)| (name.to_owned(), count.into())).collect())

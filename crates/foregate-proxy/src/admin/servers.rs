@@ -25,7 +25,7 @@ pub(super) fn reply(request: &Value, proxy: &Proxy) -> String {
     }
 }
 
-fn list(upstreams: &[Arc<Upstream>]) -> Vec<Value> {
+pub(super) fn list(upstreams: &[Arc<Upstream>]) -> Vec<Value> {
     let now = Instant::now();
     let upstream = |upstream: &Arc<Upstream>| {
         let servers: Vec<Value> = upstream.report(now).iter().map(server).collect();
@@ -65,7 +65,7 @@ fn server(report: &ServerReport) -> Value {
 }
 
 /// Follows an order such as `{"upstream":"app","server":"127.0.0.1:3000","order":"drain"}`.
-fn order(upstreams: &[Arc<Upstream>], set: &Value) -> Result<(), String> {
+pub(super) fn order(upstreams: &[Arc<Upstream>], set: &Value) -> Result<(), String> {
     let text = |name: &str| set.get(name).and_then(Value::as_str).unwrap_or_default();
     let (name, address, order) = (text("upstream"), text("server"), text("order"));
     let names = || upstreams.iter().map(|upstream| &*upstream.settings.name).collect::<Vec<_>>().join(", ");

@@ -43,6 +43,23 @@ const LONG_BLOCKED: u64 = 100_000_000;
 /// The label values of the statuses that a site's requests are counted by.
 pub(crate) const STATUS_CLASSES: [&str; 7] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx", "other"];
 
+/// The place of a status in [`STATUS_CLASSES`].
+#[inline]
+pub(crate) fn status_class(status: Option<u16>) -> usize {
+    match status {
+        None => 0,
+        Some(status @ 100..600) => usize::from(status / 100),
+        Some(_) => STATUS_CLASSES.len() - 1,
+    }
+}
+
+/// The first of [`DURATION_BUCKETS`] that a duration fits into.
+#[inline]
+pub(crate) fn duration_bucket(duration: Duration) -> usize {
+    let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+    DURATION_BUCKETS.iter().position(|end| micros <= *end).unwrap_or(DURATION_BUCKETS.len())
+}
+
 /// On cache lines of its own (two, because the processor fetches them in pairs).
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -282,14 +299,8 @@ impl SiteCounters {
     /// Counts a request by the status of its response, `None` if there was none, and by its
     /// duration.
     pub fn request(&self, status: Option<u16>, duration: Duration) {
-        let class = match status {
-            None => 0,
-            Some(status @ 100..600) => usize::from(status / 100),
-            Some(_) => STATUS_CLASSES.len() - 1,
-        };
+        let (class, bucket) = (status_class(status), duration_bucket(duration));
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        let bucket = DURATION_BUCKETS.iter().position(|end| micros <= *end);
-        let bucket = bucket.unwrap_or(DURATION_BUCKETS.len());
         add_in_shard(|shard| self.shards.get(shard)?.0.classes.get(class), 1);
         add_in_shard(|shard| self.shards.get(shard)?.0.durations.get(bucket), 1);
         add_in_shard(|shard| self.shards.get(shard).map(|shard| &shard.0.micros), micros);

@@ -126,6 +126,16 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
         write_lines(exchange, duration);
     }
     exchange.end_spans();
+    let failed = has_failed(&exchange.record);
+    if exchange.proxy.live.wants(failed) {
+        exchange.proxy.live.ended(&entry(exchange, duration), failed);
+    }
+}
+
+/// Returns true if the proxy or an origin has failed, rather than the client.
+fn has_failed(record: &LogRecord) -> bool {
+    let by_error = record.error.is_some_and(|error| error.side() != Side::Downstream);
+    by_error || record.status.is_some_and(|status| (500..600).contains(&status))
 }
 
 /// Writes the lines of an exchange that is over.

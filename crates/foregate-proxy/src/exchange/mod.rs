@@ -66,6 +66,7 @@ use crate::message::response::Response;
 use crate::proxy::{Config, Proxy};
 use crate::routing::HostId;
 use crate::settings::Route;
+use crate::telemetry::live::LiveTicket;
 use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::upstream::{Ask, Origin, Upstream};
@@ -149,6 +150,8 @@ struct Exchange<'a> {
     on_its_way: Option<Box<OnItsWay<'a>>>,
     /// The spans under way, where the trace of the request is recorded.
     spans: Option<Box<ExchangeSpans>>,
+    /// Observers see the request as long as it is held.
+    _ticket: Option<Box<LiveTicket>>,
 }
 
 /// Where a request belongs, as far as it is known.
@@ -298,6 +301,11 @@ impl<'a> Exchange<'a> {
         let began = request.began.take().unwrap_or(now);
         client.begin(began);
         proxy.metrics.requests_active.add(1);
+        let seen = || {
+            let method = String::from_utf8_lossy(request.method()).into_owned();
+            (method, request.host().to_owned(), request.head.target().to_vec())
+        };
+        let ticket = proxy.live.begins(began, seen);
         let upload = if request.length.is_empty() { Copy::done() } else { Copy::new() };
         Self {
             proxy,
@@ -324,6 +332,7 @@ impl<'a> Exchange<'a> {
             watched: None,
             on_its_way: None,
             spans: None,
+            _ticket: ticket.map(Box::new),
         }
     }
 

@@ -71,6 +71,7 @@ impl Drop for SocketFile {
 pub(super) struct SideSockets {
     pub(super) metrics: Option<Listener>,
     pub(super) admin: Option<tokio::net::UnixListener>,
+    pub(super) dashboard: Option<Listener>,
 }
 
 impl RunningServer {
@@ -184,6 +185,7 @@ impl RunningServer {
             let what = format!("admin socket {}", path.display());
             side.admin = Some(bound.map_err(|error| NotBound::named(error, &address, &what))?);
         }
+        side.dashboard = self.bind_dashboard(settings)?;
         Ok(side)
     }
 }
@@ -209,8 +211,12 @@ fn unix_listener(listener: Listener) -> io::Result<tokio::net::UnixListener> {
 }
 
 fn bind_admin(path: &Path) -> io::Result<tokio::net::UnixListener> {
-    let listen = Listen::new(ListenAddress::Unix(path.to_owned()));
-    let listener = unix_listener(Listener::bind(&listen)?)?;
+    unix_listener(bind_private(path)?)
+}
+
+/// A Unix socket for the user of the process alone.
+pub(super) fn bind_private(path: &Path) -> io::Result<Listener> {
+    let listener = Listener::bind(&Listen::new(ListenAddress::Unix(path.to_owned())))?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
     Ok(listener)
 }

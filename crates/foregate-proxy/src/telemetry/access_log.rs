@@ -93,6 +93,15 @@ pub struct LogEntry<'a> {
     pub notes: &'a [(Text, Text)],
 }
 
+impl LogEntry<'_> {
+    /// The entry as an object of JSON, with the names of the default format.
+    pub fn json(&self) -> String {
+        let mut line = Vec::new();
+        format::line(&mut line, self);
+        String::from_utf8_lossy(line.trim_ascii_end()).into_owned()
+    }
+}
+
 impl AccessLog {
     /// An access log that writes to `file`, the target of the settings.
     pub fn new(settings: settings::AccessLogSettings, file: LogFile) -> Self {

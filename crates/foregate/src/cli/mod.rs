@@ -24,6 +24,7 @@ mod privileges;
 mod reload;
 mod run;
 mod status;
+mod top;
 mod upgrade;
 mod upstreams;
 mod waf;
@@ -91,6 +92,8 @@ enum Verb {
     Upgrade(upgrade::Upgrade),
     /// Show the running proxy: its processes, their versions, shares and requests
     Status(status::Status),
+    /// Watch the running proxy: traffic, latencies, servers, the slowest requests
+    Top(top::Top),
     /// Show how far the move from another proxy has come
     #[command(subcommand)]
     Migrate(migrate::Migrate),
@@ -135,6 +138,7 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
         Verb::Test(test) => test.run(),
         Verb::Upgrade(upgrade) => upgrade.run(),
         Verb::Status(status) => status.run(),
+        Verb::Top(top) => top.run(),
         Verb::Migrate(migrate) => migrate.run(),
         Verb::Doctor(doctor) => doctor.run(&pipeline),
         Verb::Init(init) => init.run(&pipeline),

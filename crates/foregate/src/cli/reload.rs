@@ -82,34 +82,41 @@ pub(super) fn ask_process(
     request: &Value,
     json: bool,
 ) -> Result<Value, Outcome> {
-    let admin = match admin {
-        Some(admin) => admin.to_owned(),
-        // Nothing else is judged here: the process has an environment and a user of its own.
-        None => match config::admin(&file.path()) {
-            Ok(Some(admin)) => admin,
-            Ok(None) => {
-                complain(match request.get("verb").and_then(Value::as_str) {
-                    Some("reload") => {
-                        "the configuration names no `admin` socket; send SIGHUP to the process instead"
-                    }
-                    _ => {
-                        "the configuration names no `admin` socket; add `admin \"PATH\"` and restart or reload"
-                    }
-                });
-                return Err(Outcome::Wrong);
-            }
-            Err(refused) => {
-                let outcome = show_refused(&refused, json);
-                complain("read here to find `admin`; `--admin PATH` asks the process itself");
-                return Err(outcome);
-            }
-        },
-    };
+    let verb = request.get("verb").and_then(Value::as_str).unwrap_or_default();
+    let admin = find_admin(file, admin, verb, json)?;
     ask(&admin, request).map_err(|error| {
         complain(&format!("cannot ask {}: {error}", admin.display()));
         complain("  help: is it running? if `admin` has changed, `--admin PATH` names the present one");
         Outcome::Wrong
     })
+}
+
+/// The admin socket: `admin`, or the one that the configuration names.
+pub(super) fn find_admin(
+    file: &ConfigFile,
+    admin: Option<&Path>,
+    verb: &str,
+    json: bool,
+) -> Result<PathBuf, Outcome> {
+    if let Some(admin) = admin {
+        return Ok(admin.to_owned());
+    }
+    // Nothing else is judged here: the process has an environment and a user of its own.
+    match config::admin(&file.path()) {
+        Ok(Some(admin)) => Ok(admin),
+        Ok(None) => {
+            complain(match verb {
+                "reload" => "the configuration names no `admin` socket; send SIGHUP to the process instead",
+                _ => "the configuration names no `admin` socket; add `admin \"PATH\"` and restart or reload",
+            });
+            Err(Outcome::Wrong)
+        }
+        Err(refused) => {
+            let outcome = show_refused(&refused, json);
+            complain("read here to find `admin`; `--admin PATH` asks the process itself");
+            Err(outcome)
+        }
+    }
 }
 
 /// One line of JSON there, one back.

@@ -3,11 +3,13 @@
 
 mod cache;
 mod compare;
+mod dashboard;
 mod fallback;
 mod logs;
 mod requests;
 
 pub use self::cache::{CACHE, CACHE_STORE};
+pub use self::dashboard::DASHBOARD;
 pub use self::logs::{ACCESS_LOG, TRACE_EXPORT};
 use self::requests::{QUEUE, REQUESTS, UPSTREAM_REQUESTS};
 pub use foregate_config::schema::{
@@ -33,6 +35,7 @@ pub static ROOT: Block = Block {
             .required(),
         Key::one("metrics", "ADDRESS", "metrics \"127.0.0.1:9145\"", "Serves Prometheus metrics at `/metrics` of this address.").otherwise("off"),
         Key::one("admin", "PATH", "admin \"/run/foregate/admin.sock\"", "The Unix socket for `foregate reload`, with mode 0600.").otherwise("off"),
+        dashboard::DASHBOARD_KEY,
         Key::block("acme", &ACME, "acme { email \"you@example.com\" }", "How certificates are obtained for `tls \"auto\"`. Using it accepts the terms of service of the authorities.").otherwise("Let's Encrypt, without an address"),
         logs::ACCESS_LOG_KEY,
         logs::TRACE_EXPORT_KEY,

@@ -144,8 +144,10 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "admin",
         &[
+            "random",
             "counters",
             "time",
+            "settings",
             "limits",
             "transport",
             "comparison",

@@ -26,8 +26,8 @@ pub(super) struct Listeners {
     list: Vec<Listen>,
     /// Where each address stands.
     places: HashMap<ListenAddress, Place>,
-    /// Where metrics are served.
-    metrics: Option<(SocketAddr, Place)>,
+    /// Where metrics and the dashboard are served.
+    aside: Vec<(SocketAddr, Place)>,
 }
 
 impl Listeners {
@@ -68,7 +68,29 @@ impl Listeners {
     }
 
     pub(super) fn metrics(&mut self, address: Option<SocketAddr>, item: Item<'_>) {
-        self.metrics = address.map(|address| (address, item.place()));
+        self.aside.extend(address.map(|address| (address, item.place())));
+    }
+
+    /// The dashboard has an address like any other.
+    pub(super) fn dashboard(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        address: &ListenAddress,
+        admin: Option<&Path>,
+        item: Item<'_>,
+    ) {
+        match address {
+            ListenAddress::Tcp(address) => self.aside.push((*address, item.place())),
+            ListenAddress::Unix(path) => {
+                if let Some(first) = self.places.get(address) {
+                    let problem = Problem::new(Some(item.place()), "a `listen` has this path already");
+                    decoder.push(problem.help("give `dashboard` another one").also(*first, "this one"));
+                } else if admin == Some(&**path) {
+                    let problem = Problem::new(Some(item.place()), "`admin` has this path already");
+                    decoder.push(problem.help("give `dashboard` another one"));
+                }
+            }
+        }
     }
 
     /// The listeners; conflicts that the system would refuse are problems.
@@ -88,7 +110,7 @@ impl Listeners {
             ListenAddress::Unix(_) => None,
         };
         let mut all: Vec<_> = self.list.iter().filter_map(tcp).collect();
-        all.extend(self.metrics.map(|(address, place)| (address, place, false)));
+        all.extend(self.aside.iter().map(|(address, place)| (*address, *place, false)));
         // By port and family: few share these, so that thousands of listeners are compared fast.
         let mut known: HashMap<(u16, bool), Vec<Socket>> = HashMap::new();
         for (address, place, shared) in all {

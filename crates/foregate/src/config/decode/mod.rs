@@ -5,6 +5,7 @@ mod acme;
 mod cache;
 mod compare;
 mod conditions;
+mod dashboard;
 mod fallback;
 mod files;
 mod idle;
@@ -159,6 +160,7 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     let acme = nodes.iter().find(|(key, _)| key.name == "acme").map(|(_, item)| *item);
     let acme = acme::Acme::decode(&mut decoder, acme);
     let admin_item = nodes.iter().find(|(key, _)| key.name == "admin").map(|(_, item)| *item);
+    let dashboard_item = nodes.iter().find(|(key, _)| key.name == "dashboard").map(|(_, item)| *item);
     for (key, item) in nodes {
         match key.name {
             "listen" => listeners.decode(&mut decoder, item, &mut inspection),
@@ -172,6 +174,9 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     }
     if let (Some(path), Some(item)) = (settings.admin.clone(), admin_item) {
         listeners.admin(&mut decoder, path, item.place());
+    }
+    if let (Some(dashboard), Some(item)) = (&settings.dashboard, dashboard_item) {
+        listeners.dashboard(&mut decoder, &dashboard.address, settings.admin.as_deref(), item);
     }
     settings.listeners = listeners.finish(&mut decoder, inspect);
     let secure = settings.listeners.iter().any(|listen| listen.tls.is_some());
@@ -271,6 +276,7 @@ fn decode_of_process(
         }
         "user" => settings.user = user::decode(decoder, item),
         "admin" => settings.admin = admin(decoder, item, inspect),
+        "dashboard" => settings.dashboard = dashboard::decode(decoder, item, inspect),
         "temporary-folder" => {
             settings.temporary_folder = decoder.path(item, 0);
             if let Some(folder) = settings.temporary_folder.as_ref().filter(|_| inspect) {

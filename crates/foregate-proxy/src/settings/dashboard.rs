@@ -1,0 +1,58 @@
+//! The dashboard.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::ListenAddress;
+
+/// The page that shows the proxy at work.
+#[derive(Debug, Clone)]
+pub struct DashboardSettings {
+    /// Where it is served.
+    pub address: ListenAddress,
+    /// The password that viewers must know; `None` needs an address of this machine alone.
+    pub password: Option<DashboardPassword>,
+    /// Viewers may drain servers and put them to work again. Default: no.
+    pub allow_changes: bool,
+}
+
+impl DashboardSettings {
+    /// Returns true if other machines can connect there.
+    pub fn is_public(address: &ListenAddress) -> bool {
+        match address {
+            ListenAddress::Tcp(SocketAddr::V4(address)) => !address.ip().is_loopback(),
+            ListenAddress::Tcp(SocketAddr::V6(address)) => !address.ip().is_loopback(),
+            ListenAddress::Unix(_) => false,
+        }
+    }
+}
+
+/// A password, as far as it can be recognised.
+#[derive(Clone)]
+pub struct DashboardPassword(Arc<PasswordCheck>);
+
+type PasswordCheck = dyn Fn(&[u8]) -> bool + Send + Sync;
+
+impl DashboardPassword {
+    /// The password that `check` recognises. That may take long.
+    pub fn new(check: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(check))
+    }
+
+    /// Returns true for the password. Not to be called on a worker: a good hash takes long on purpose.
+    pub fn fits(&self, password: &[u8]) -> bool {
+        (self.0)(password)
+    }
+
+    /// Returns true if both come from the same reading of the configuration.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Debug for DashboardPassword {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DashboardPassword")
+    }
+}

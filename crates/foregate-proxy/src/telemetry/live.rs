@@ -1,0 +1,297 @@
+//! Requests as somebody sees them who watches the proxy at work: those under way, those of each route, the slowest, and the last
+//! ones that failed.
+//!
+//! Nothing is recorded while nobody watches, but for failures of the proxy and of origins where the configuration has a place to
+//! see them. These are rare, and bounded when they are not.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use super::access_log::LogEntry;
+use crate::counters::metrics::{DURATION_BUCKETS, STATUS_CLASSES, duration_bucket, status_class};
+
+/// Failed requests that are kept.
+const FAILURES: usize = 100;
+/// Failed requests that are kept of one second. Beyond, they are only counted.
+const FAILURES_PER_SECOND: u32 = 20;
+/// Routes that are told apart. Beyond, they are counted together.
+const ROUTES: usize = 500;
+/// The name of further routes.
+const OTHERS: &str = "other";
+/// Finished requests that are kept because they took longest.
+const SLOWEST: usize = 10;
+/// How long they are kept.
+const SLOW_FOR: Duration = Duration::from_secs(60);
+/// Requests under way that are known. Beyond, they are not shown.
+const UNDER_WAY: usize = 10_000;
+/// Bytes of a target that are shown of a request under way.
+const TARGET: usize = 256;
+
+/// Somebody watches.
+const WATCHED: usize = 2;
+/// FailureList are kept.
+const KEEPS_FAILURES: usize = 1;
+
+/// Requests as an observer sees them.
+#[derive(Debug, Default)]
+pub struct LiveRequests {
+    /// [`KEEPS_FAILURES`], and [`WATCHED`] for each observer.
+    wanted: AtomicUsize,
+    next: AtomicU64,
+    under_way: Mutex<HashMap<u64, RequestUnderWay, foldhash::fast::RandomState>>,
+    routes: Mutex<HashMap<RouteName, LiveRouteCounts, foldhash::fast::RandomState>>,
+    slowest: Mutex<Vec<SlowRequest>>,
+    failures: Mutex<FailureList>,
+}
+
+/// A site and a pattern of it.
+type RouteName = (Arc<str>, Arc<str>);
+
+/// A request that is not answered yet.
+#[derive(Debug, Clone)]
+pub struct RequestUnderWay {
+    /// When it began.
+    pub began: Instant,
+    /// Its method.
+    pub method: String,
+    /// The host that it asks for.
+    pub host: String,
+    /// The start of its target.
+    pub target: String,
+}
+
+/// The requests of a route since somebody watches.
+#[derive(Debug, Clone, Default)]
+pub struct LiveRouteCounts {
+    /// By class of the status.
+    pub classes: [u64; STATUS_CLASSES.len()],
+    /// By duration.
+    pub durations: [u64; DURATION_BUCKETS.len() + 1],
+}
+
+/// A finished request that took long.
+#[derive(Debug, Clone)]
+struct SlowRequest {
+    ended: Instant,
+    duration: Duration,
+    line: Arc<str>,
+}
+
+#[derive(Debug, Default)]
+struct FailureList {
+    last: VecDeque<(u64, Arc<str>)>,
+    /// FailureList so far, those that were only counted among them.
+    count: u64,
+    /// The second of the last one, and how many were kept in it.
+    second: Option<(Instant, u32)>,
+}
+
+/// As long as it is held, requests are recorded.
+#[derive(Debug)]
+pub struct Watching(Arc<LiveRequests>);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        if self.0.wanted.fetch_sub(WATCHED, Ordering::Relaxed) < 2 * WATCHED {
+            self.0.forget();
+        }
+    }
+}
+
+/// A request under way, which ends when this is dropped.
+#[derive(Debug)]
+pub struct LiveTicket {
+    live: Arc<LiveRequests>,
+    number: u64,
+}
+
+impl Drop for LiveTicket {
+    fn drop(&mut self) {
+        self.live.under_way.lock().remove(&self.number);
+    }
+}
+
+impl LiveRequests {
+    /// Begins to record.
+    pub fn watch(self: &Arc<Self>) -> Watching {
+        if self.wanted.fetch_add(WATCHED, Ordering::Relaxed) < WATCHED {
+            self.forget();
+        }
+        Watching(Arc::clone(self))
+    }
+
+    /// Whether failures are kept while nobody watches.
+    pub fn keep_failures(&self, kept: bool) {
+        if kept {
+            self.wanted.fetch_or(KEEPS_FAILURES, Ordering::Relaxed);
+        } else {
+            self.wanted.fetch_and(!KEEPS_FAILURES, Ordering::Relaxed);
+            *self.failures.lock() = FailureList::default();
+        }
+    }
+
+    /// Drops the records of an observer who has gone.
+    fn forget(&self) {
+        self.routes.lock().clear();
+        self.slowest.lock().clear();
+    }
+
+    /// Returns true if [`Self::ended`] has to be called for a request.
+    #[inline]
+    pub fn wants(&self, failed: bool) -> bool {
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        wanted != 0 && (failed || wanted >= WATCHED)
+    }
+
+    /// Records a request that begins, if somebody watches.
+    #[inline]
+    pub fn begins(
+        self: &Arc<Self>,
+        began: Instant,
+        request: impl FnOnce() -> (String, String, Vec<u8>),
+    ) -> Option<LiveTicket> {
+        if self.wanted.load(Ordering::Relaxed) < WATCHED {
+            return None;
+        }
+        let (method, host, target) = request();
+        let target = String::from_utf8_lossy(target.get(..TARGET).unwrap_or(&target)).into_owned();
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut under_way = self.under_way.lock();
+        if under_way.len() >= UNDER_WAY {
+            return None;
+        }
+        under_way.insert(number, RequestUnderWay { began, method, host, target });
+        drop(under_way);
+        Some(LiveTicket { live: Arc::clone(self), number })
+    }
+
+    /// Records a request that has ended.
+    pub fn ended(&self, entry: &LogEntry<'_>, failed: bool) {
+        let now = Instant::now();
+        if self.wanted.load(Ordering::Relaxed) >= WATCHED {
+            self.count(entry);
+            let mut slowest = self.slowest.lock();
+            slowest.retain(|slow| now.saturating_duration_since(slow.ended) < SLOW_FOR);
+            let least = slowest.last().map_or(Duration::ZERO, |slow| slow.duration);
+            if slowest.len() < SLOWEST || entry.duration > least {
+                let line = entry.json().into();
+                slowest.push(SlowRequest { ended: now, duration: entry.duration, line });
+                slowest.sort_by_key(|slow| std::cmp::Reverse(slow.duration));
+                slowest.truncate(SLOWEST);
+            }
+        }
+        if failed {
+            self.failures.lock().add(now, || entry.json().into());
+        }
+    }
+
+    fn count(&self, entry: &LogEntry<'_>) {
+        let mut name: RouteName = (entry.site.unwrap_or("-").into(), entry.route.unwrap_or("-").into());
+        let mut routes = self.routes.lock();
+        if routes.len() >= ROUTES && !routes.contains_key(&name) {
+            name = (OTHERS.into(), OTHERS.into());
+        }
+        let counts = routes.entry(name).or_default();
+        counts.classes[status_class(entry.status)] += 1;
+        counts.durations[duration_bucket(entry.duration)] += 1;
+    }
+
+    /// The requests of routes since somebody watches, most requests first.
+    pub fn routes(&self) -> Vec<(RouteName, LiveRouteCounts)> {
+        let routes = self.routes.lock();
+        let mut routes: Vec<_> = routes.iter().map(|(name, counts)| (name.clone(), counts.clone())).collect();
+        let requests = |counts: &LiveRouteCounts| counts.classes.iter().sum::<u64>();
+        routes.sort_by(|(a, of_a), (b, of_b)| requests(of_b).cmp(&requests(of_a)).then_with(|| a.cmp(b)));
+        routes
+    }
+
+    /// The requests that have been under way for longest.
+    pub fn under_way(&self, most: usize) -> Vec<RequestUnderWay> {
+        let mut under_way: Vec<_> = self.under_way.lock().values().cloned().collect();
+        under_way.sort_by_key(|request| request.began);
+        under_way.truncate(most);
+        under_way
+    }
+
+    /// The requests of the last minute that took longest, as lines of an access log.
+    pub fn slowest(&self) -> Vec<Arc<str>> {
+        let now = Instant::now();
+        let slowest = self.slowest.lock();
+        let recent = slowest.iter().filter(|slow| now.saturating_duration_since(slow.ended) < SLOW_FOR);
+        recent.map(|slow| Arc::clone(&slow.line)).collect()
+    }
+
+    /// The last failed requests as lines of an access log, each with its number, the last one first; and how many there have been.
+    pub fn failures(&self) -> (Vec<(u64, Arc<str>)>, u64) {
+        let failures = self.failures.lock();
+        (failures.last.iter().rev().cloned().collect(), failures.count)
+    }
+
+    /// How many requests have failed so far.
+    pub fn failed(&self) -> u64 {
+        self.failures.lock().count
+    }
+}
+
+impl FailureList {
+    fn add(&mut self, now: Instant, line: impl FnOnce() -> Arc<str>) {
+        self.count += 1;
+        let kept = match self.second {
+            Some((since, kept)) if now.saturating_duration_since(since) < Duration::from_secs(1) => kept,
+            _ => 0,
+        };
+        if kept >= FAILURES_PER_SECOND {
+            return;
+        }
+        let since = if kept == 0 { now } else { self.second.map_or(now, |(since, _)| since) };
+        self.second = Some((since, kept + 1));
+        if self.last.len() >= FAILURES {
+            self.last.pop_front();
+        }
+        self.last.push_back((self.count, line()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_bounded_in_number_and_in_time() {
+        let mut failures = FailureList::default();
+        let start = Instant::now();
+        for number in 0..50 {
+            failures.add(start, || number.to_string().into());
+        }
+        assert_eq!((failures.last.len(), failures.count), (FAILURES_PER_SECOND as usize, 50));
+        for second in 1..20 {
+            for number in 0..10 {
+                failures.add(start + Duration::from_secs(second), || number.to_string().into());
+            }
+        }
+        assert_eq!((failures.last.len(), failures.count), (FAILURES, 240));
+        assert_eq!(failures.last.back().unwrap().0, 240);
+    }
+
+    #[test]
+    fn nothing_is_recorded_while_nobody_watches() {
+        let live = Arc::new(LiveRequests::default());
+        let request = || ("GET".to_owned(), "a".to_owned(), b"/".to_vec());
+        assert!(!live.wants(true) && live.begins(Instant::now(), request).is_none());
+        live.keep_failures(true);
+        assert!(live.wants(true) && !live.wants(false));
+        let (one, two) = (live.watch(), live.watch());
+        let ticket = live.begins(Instant::now(), request);
+        assert_eq!(live.under_way(9).len(), 1);
+        drop((ticket, one));
+        assert!(live.wants(false) && live.under_way(9).is_empty());
+        drop(two);
+        assert!(live.wants(true) && !live.wants(false));
+        live.keep_failures(false);
+        assert!(!live.wants(true));
+    }
+}
