@@ -77,6 +77,7 @@ const FILES: &[(&str, &str)] = &[
     ("moved.csv", "/old,/new\n"),
     ("5xx.html", "<p>Sorry.</p>\n"),
     ("users", "ada:$2y$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy\n"),
+    ("s3", "key-id\nsecret\n"),
     ("recommended.conf", "SecRequestBodyAccess On\n"),
     ("crs/crs-setup.conf", "SecAction id:2,phase:1,nolog\n"),
     ("crs/rules/rules.conf", "SecRule ARGS \"@contains <script\" \"id:1,phase:2,deny\"\n"),
@@ -85,7 +86,11 @@ const FILES: &[(&str, &str)] = &[
 /// Completes a fragment to a file that can be checked.
 fn completed(snippet: &Snippet) -> String {
     // These folders are there on the reader's machine.
-    let text = &snippet.text.replace("/var/cache/foregate", "www").replace("/run/foregate/", "");
+    let text = &snippet
+        .text
+        .replace("/var/cache/foregate", "www")
+        .replace("/run/foregate/", "")
+        .replace("/etc/foregate/s3", "s3");
     let listen = "listen \"127.0.0.1:1\"\n";
     let app = "upstream \"app\" { server \"127.0.0.1:2\" }\n";
     let site = "site \"site.example\" { route \"/**\" { respond 204 } }\n";

@@ -7,7 +7,8 @@ use foregate_config::{Decoder, Item, Problem};
 use foregate_modules::basic_auth::Hash;
 use foregate_proxy::settings::{DashboardPassword, DashboardSettings, ListenAddress};
 
-use super::{socket_address, socket_path, writable};
+use super::sockets::{socket_address, socket_path};
+use super::writable;
 use crate::config::schema::DASHBOARD;
 
 /// The dashboard; `None` where a problem was found.

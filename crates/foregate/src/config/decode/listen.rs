@@ -9,7 +9,7 @@ use foregate_proxy::settings::{Listen, ListenAddress, ListenTls, TlsPolicy};
 
 use super::numbers::set;
 use super::queueing::Queueing;
-use super::socket_path;
+use super::sockets::socket_path;
 use super::tls;
 use super::writable;
 use crate::config::schema::{LISTEN, LISTEN_TLS};

@@ -15,6 +15,7 @@ mod queueing;
 mod retry;
 mod servers;
 mod site;
+mod sockets;
 mod tls;
 mod trace_export;
 mod upstream;
@@ -23,9 +24,8 @@ mod writable;
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use foregate_config::value::{self, Wrong};
@@ -38,6 +38,7 @@ use foregate_proxy::settings::{RoutePlan, UpstreamSettings};
 pub(super) use self::acme::{default_storage, storage};
 pub(super) use self::files::look as look_at_folder;
 pub(super) use self::listen::listen_addresses;
+use self::sockets::{socket_address, socket_path};
 use super::schema::ROOT;
 use foregate_rules::nearest;
 
@@ -301,41 +302,12 @@ fn decode_of_process(
     }
 }
 
-fn socket_address(value: &value::Value<'_>) -> Result<SocketAddr, Wrong> {
-    let text = value::string(value)?;
-    text.parse().map_err(|_| {
-        let wrong = Wrong::new("expected IP:PORT or [IPV6]:PORT");
-        let port = text.strip_prefix(':').or_else(|| text.strip_prefix("localhost:"));
-        match port.and_then(|port| port.parse::<u16>().ok()) {
-            Some(port) => wrong.help(format!(
-                "write \"127.0.0.1:{port}\" for this machine alone, \"0.0.0.0:{port}\" or \"[::]:{port}\" for all networks"
-            )),
-            None => wrong,
-        }
-    })
-}
-
-/// The longest path of a Unix socket, bytes: the system's structure has room for one more, which ends it.
-const SOCKET_PATH_MOST: usize = 107;
-
-/// The path of a Unix socket, from the folder of the file.
-fn socket_path(base: &Path, path: &str) -> Result<PathBuf, Wrong> {
-    let path = base.join(path);
-    let Err(error) = std::os::unix::net::SocketAddr::from_pathname(&path) else { return Ok(path) };
-    Err(match path.as_os_str().len() {
-        length if length > SOCKET_PATH_MOST => Wrong::new(format!(
-            "the path of a Unix socket has at most {SOCKET_PATH_MOST} bytes, this one {length}"
-        )),
-        _ => Wrong::new(format!("no path of a Unix socket: {error}")),
-    })
-}
-
 /// `unix:` may stand before the path, as it must where an address could also be one of TCP.
 pub(super) fn admin(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool) -> Option<PathBuf> {
     let path = decoder.read(item, 0, |v| {
         let text = value::string(v)?;
         let path = text.strip_prefix("unix:").unwrap_or(text);
-        if path.is_empty() || path.parse::<SocketAddr>().is_ok() {
+        if path.is_empty() || path.parse::<std::net::SocketAddr>().is_ok() {
             let wrong = Wrong::new("the admin socket is a Unix socket, never TCP");
             return Err(wrong.help("write a path, such as `admin \"/run/foregate/admin.sock\"`"));
         }

@@ -13,7 +13,8 @@ use foregate_proxy::settings::{
 use super::UpstreamNames;
 use super::numbers::{TIMES, set};
 use super::queueing::Queueing;
-use super::{retry, servers, socket_path, tls};
+use super::sockets::socket_path;
+use super::{retry, servers, tls};
 use crate::config::schema::{UPSTREAM, UPSTREAM_TIMEOUTS, UPSTREAM_TLS};
 use foregate_config::value::{self, Value, Wrong};
 

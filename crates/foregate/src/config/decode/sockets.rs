@@ -1,0 +1,36 @@
+//! Addresses and paths of sockets.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use foregate_config::value::{self, Wrong};
+
+/// The address of a socket.
+pub(super) fn socket_address(value: &value::Value<'_>) -> Result<SocketAddr, Wrong> {
+    let text = value::string(value)?;
+    text.parse().map_err(|_| {
+        let wrong = Wrong::new("expected IP:PORT or [IPV6]:PORT");
+        let port = text.strip_prefix(':').or_else(|| text.strip_prefix("localhost:"));
+        match port.and_then(|port| port.parse::<u16>().ok()) {
+            Some(port) => wrong.help(format!(
+                "write \"127.0.0.1:{port}\" for this machine alone, \"0.0.0.0:{port}\" or \"[::]:{port}\" for all networks"
+            )),
+            None => wrong,
+        }
+    })
+}
+
+/// The longest path of a Unix socket, bytes: the system's structure has room for one more, which ends it.
+const SOCKET_PATH_MOST: usize = 107;
+
+/// The path of a Unix socket, from the folder of the file.
+pub(super) fn socket_path(base: &Path, path: &str) -> Result<PathBuf, Wrong> {
+    let path = base.join(path);
+    let Err(error) = std::os::unix::net::SocketAddr::from_pathname(&path) else { return Ok(path) };
+    Err(match path.as_os_str().len() {
+        length if length > SOCKET_PATH_MOST => Wrong::new(format!(
+            "the path of a Unix socket has at most {SOCKET_PATH_MOST} bytes, this one {length}"
+        )),
+        _ => Wrong::new(format!("no path of a Unix socket: {error}")),
+    })
+}
