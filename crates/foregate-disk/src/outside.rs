@@ -1,7 +1,7 @@
 //! A directory that another process holds: its identity, its purges, and purges for it.
 //!
 //! During an upgrade, two processes serve clients with the same contents, and one of them holds the directory. Each gets to know the purges of the other:
-//! the holder takes those of the [inbox](crate::inbox), and the other one reads the holder's journal.
+//! the holder takes those of the [inbox], and the other one reads the holder's journal.
 
 use std::io;
 use std::path::Path;

@@ -31,7 +31,7 @@ pub struct TransactionLimits {
     /// The treatment of a request with an unreadable body if no rule handles it. Default: 400.
     pub unreadable: Unreadable,
     /// Treats files that some programs read as text as arguments too: see
-    /// [`unclear_files`](crate::body::Limits::unclear_files). Default: false.
+    /// [`unclear_files`](crate::body::BodyLimits::unclear_files). Default: false.
     pub unclear_files: bool,
 }
 

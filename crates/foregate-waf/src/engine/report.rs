@@ -100,7 +100,7 @@ pub struct Report {
     pub outbound_score: Option<i64>,
     /// How often an operator looked at a value.
     pub looks: u64,
-    /// Work done, in units of [`Limits::work`](super::Limits::work).
+    /// Work done, in units of [`Limits::work`](super::TransactionLimits::work).
     pub work: u64,
     /// The record for the audit log, if it is to be written: one JSON object.
     pub audit: Option<String>,

@@ -155,13 +155,13 @@ pub(crate) struct State {
     pub(crate) masked: Vec<usize>,
     pub(crate) highest_severity: Option<u8>,
     pub(crate) allowed: Allowed,
-    /// Work left; see [`Limits::work`](super::Limits::work).
+    /// Work left; see [`Limits::work`](super::TransactionLimits::work).
     pub(crate) work: u64,
     /// At this much work left others go first again.
     pub(crate) turn_ends: u64,
     /// How they do.
     pub(crate) give_way: fn(),
-    /// The largest amount of text, bytes, including the allowance for bodies in [`Limits::text`](super::Limits::text).
+    /// The largest amount of text, bytes, including the allowance for bodies in [`Limits::text`](super::TransactionLimits::text).
     pub(crate) text_most: usize,
     /// The exceeded limit, if any.
     pub(crate) over: Option<Over>,
@@ -191,15 +191,15 @@ pub(crate) struct State {
 /// The limit that a transaction exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Over {
-    /// Work: [`Limits::work`](super::Limits::work).
+    /// Work: [`Limits::work`](super::TransactionLimits::work).
     Work,
-    /// Text: [`Limits::text`](super::Limits::text).
+    /// Text: [`Limits::text`](super::TransactionLimits::text).
     Text,
     /// Arguments: `SecArgumentsLimit`.
     Arguments,
-    /// Variables with made names: [`Limits::variables`](super::Limits::variables).
+    /// Variables with made names: [`Limits::variables`](super::TransactionLimits::variables).
     Variables,
-    /// Fields: [`Limits::fields`](super::Limits::fields), or cookies.
+    /// Fields: [`Limits::fields`](super::TransactionLimits::fields), or cookies.
     Fields,
 }
 

@@ -316,7 +316,7 @@ impl Transaction {
         self.state.verdict.clone().unwrap_or(Verdict::Pass)
     }
 
-    /// Work done so far, in units of [`Limits::work`](super::Limits::work): by it, requests that are expensive can be told
+    /// Work done so far, in units of [`Limits::work`](super::TransactionLimits::work): by it, requests that are expensive can be told
     /// from others.
     pub fn work(&self) -> u64 {
         self.engine.plan.limits.work.saturating_sub(self.state.work)

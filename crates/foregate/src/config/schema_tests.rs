@@ -71,6 +71,8 @@ fn around(path: &[&str], line: &str) -> String {
                 format!("on-demand {{\nnames \"other.example.org\"\n{text}\n}}")
             }
             ("retry", _) => format!("retry upstream=\"elsewhere\" {{\n{text}\n}}"),
+            ("dashboard", _) => format!("dashboard \"127.0.0.1:9146\" {{\n{text}\n}}"),
+            ("trace-export", _) => format!("trace-export \"https://127.0.0.1:4318\" {{\n{text}\n}}"),
             ("access-log", _) => format!("access-log \"access.log\" {{\n{text}\n}}"),
             ("health", _) => format!("health \"/healthz\" {{\n{text}\n}}"),
             (name, _) => format!("{name} {{\n{text}\n}}"),
@@ -97,11 +99,18 @@ fn every_key_changes_the_settings() {
             _ => around(outer, line),
         };
         // The route around examples has the same `proxy`.
-        let base = if *name == "proxy" { "allow-connect" } else { "" };
+        let base = match *name {
+            "proxy" => "allow-connect",
+            "queue" => "requests 10",
+            _ => "",
+        };
         let example = key.example.replace("upstream \"app\"", "upstream \"other\"");
         let example = example.replace("${env:PURGE_TOKEN}", "0123456789abcdef0123456789abcdef");
         let example = example.replace("127.0.0.1:8081", "127.0.0.1:2");
+        let example = example.replace("collector-ca.pem", "ca.pem");
         let example = example.replace("upstream=\"old\"", "upstream=\"elsewhere\"");
+        // A queue needs a limit.
+        let example = if *name == "queue" { format!("{base}\n{example}") } else { example };
         let with = folder.debug(&around(outer, &example));
         let without = folder.debug(&around(outer, base));
         assert!(with != without, "{} has no effect", path.join(" "));

@@ -325,8 +325,8 @@ fn servers(view: &TopView, now: &Value) -> Vec<String> {
                 lines.push(format!(
                     "{:<9} {:>6} {:>6} {:>8} {:>8} {:>8}  {name}",
                     server["state"].as_str().unwrap_or_default(),
-                    server["requests_in_flight"],
-                    server["connections"],
+                    server["requests_in_flight"].to_string(),
+                    server["connections"].to_string(),
                     millis(server["latency_ms"]["p50"].as_f64()),
                     millis(server["latency_ms"]["p99"].as_f64()),
                     count(failures as f64),
@@ -390,6 +390,8 @@ fn cut(line: &str, columns: usize) -> String {
 }
 
 fn count(value: f64) -> String {
+    // The sum of nothing is -0.
+    let value = value + 0.0;
     match value {
         ..10.0 if value.fract() != 0.0 => format!("{value:.1}"),
         ..10_000.0 => format!("{value:.0}"),
