@@ -1,4 +1,4 @@
-//! WaitingGauge for a place among the requests in flight.
+//! Waiting for a place among the requests in flight.
 
 use std::future::poll_fn;
 use std::pin::pin;
