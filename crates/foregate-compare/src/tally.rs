@@ -83,9 +83,12 @@ impl Route {
         let raw = 100.0 * part.raw as f64 / self.compared as f64;
         let noise = 100.0 * part.noise as f64 / self.learned as f64;
         let relative = 100.0 * (raw - noise).abs() / (raw + noise);
-        // Shares of few comparisons say little: twice their standard error is allowed beside the rule.
-        let (p, n) = (noise / 100.0, self.learned as f64);
-        let doubt = 200.0 * (p * (1.0 - p) / n + 0.25 / (n * n)).sqrt();
+        // Shares of few comparisons say little: three standard errors of the two shares are allowed beside the rule.
+        let variance = |share: f64, count: u64| {
+            let (p, n) = (share / 100.0, count as f64);
+            p * (1.0 - p) / n + 0.25 / (n * n)
+        };
+        let doubt = 300.0 * (variance(raw, self.compared) + variance(noise, self.learned)).sqrt();
         !(raw > noise + doubt && relative > 20.0 && raw - noise > 0.03)
     }
 
