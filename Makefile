@@ -45,7 +45,7 @@ deb: release ## Build a Debian package: binary, units, manual pages, completions
 .PHONY: test
 test: ## Everything that has to pass before a merge, counted; installs what is missing
 	@$(MAKE) packages toolchain
-	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install test-acme test-browser test-fallback test-reserve test-traces test-waf nginx
+	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install test-acme test-alerts test-browser test-fallback test-reserve test-traces test-waf nginx
 
 .PHONY: check-deb
 check-deb: release ## Install, start, reload, upgrade, remove and purge the Debian package in a clean root (needs root)
@@ -141,6 +141,12 @@ test-traces: release ## Spans as a receiver decodes them with the messages of Op
 test-reserve: release ## The reserve of the cache in a real object storage: versitygw (ARGS: names of tests; installs Go and versitygw)
 	@scripts/install-packages go:golang-go python3
 	CACHE=$(CACHE) BINARY=$(BINARY) tests/reserve/run $(ARGS)
+
+.PHONY: test-alerts
+test-alerts: ## Run the alerts of examples/ over made-up series (installs promtool)
+	@scripts/install-packages promtool:prometheus
+	promtool check rules examples/prometheus-alerts.yml
+	promtool test rules tests/alerts/alerts.yml
 
 .PHONY: test-waf
 test-waf: release ## The regression files of the OWASP Core Rule Set, over sockets (ARGS: 942100 or 942100-3; installs Go)

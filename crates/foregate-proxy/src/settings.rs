@@ -492,6 +492,8 @@ pub struct SiteOptions {
     pub tls: Option<SiteTls>,
     /// The listeners on which the site is there. Default (empty): on all of them.
     pub listeners: Vec<ListenAddress>,
+    /// Tell clients in `Server-Timing` how long responses took. Default: no.
+    pub server_timing: bool,
     /// Send requests in the clear to `https`, at this port. Default: they are served.
     pub redirect_https: Option<u16>,
     /// The steps of modules that run on the answers to requests that none of its routes takes.
@@ -565,6 +567,8 @@ pub struct Route {
     pub retry: RouteRetry,
     /// Time limits in the place of the upstream's.
     pub timeouts: RouteTimeouts,
+    /// Tell clients in `Server-Timing` how long responses took. Default: no.
+    pub server_timing: bool,
     /// The steps of modules that run on its requests. Default: none.
     pub plan: RoutePlan,
     /// Its cache. Default: none.
@@ -601,6 +605,7 @@ impl Route {
             buffer_requests: None,
             retry: RouteRetry::default(),
             timeouts: RouteTimeouts::default(),
+            server_timing: false,
             plan: RoutePlan::default(),
             cache: RouteCache::default(),
             fallback: None,

@@ -18,8 +18,12 @@ use parking_lot::Mutex;
 pub(crate) use self::histogram::BLOCKED_BUCKETS;
 use self::histogram::BlockedHistogram;
 pub(crate) use self::histogram::DURATION_BUCKETS;
+pub use self::histogram::DurationHistogram;
+pub use self::histogram::Exemplars;
 pub use self::histogram::Latencies;
 pub use self::histogram::WaitHistogram;
+pub(crate) use self::histogram::duration_bucket;
+pub(crate) use self::histogram::{DurationCounts, ExemplarSet};
 pub use self::labelled::Kinds;
 use self::labelled::{Labelled, OTHER, UNROUTED};
 use super::cache::CacheCounters;
@@ -30,7 +34,9 @@ use super::steps::{BLOCKED, StepCounters};
 /// Errors that a site counts apart, by kind, side and upstream. Beyond, they count for the upstream
 /// [`OTHER`]; the kinds are a few dozen.
 const ERRORS_LIMIT: usize = 64;
-/// Between the two labels of a server.
+/// Routes with a histogram of their own. Beyond, they share the labels [`OTHER`].
+pub(crate) const ROUTES_LIMIT: usize = 200;
+/// Between the two labels of a server, or of a route.
 pub(crate) const BETWEEN: char = '\0';
 /// Copies of the counters that change with each request. A power of two.
 pub(crate) const SHARDS: usize = 16;
@@ -51,13 +57,6 @@ pub(crate) fn status_class(status: Option<u16>) -> usize {
         Some(status @ 100..600) => usize::from(status / 100),
         Some(_) => STATUS_CLASSES.len() - 1,
     }
-}
-
-/// The first of [`DURATION_BUCKETS`] that a duration fits into.
-#[inline]
-pub(crate) fn duration_bucket(duration: Duration) -> usize {
-    let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-    DURATION_BUCKETS.iter().position(|end| micros <= *end).unwrap_or(DURATION_BUCKETS.len())
 }
 
 /// On cache lines of its own (two, because the processor fetches them in pairs).
@@ -250,6 +249,8 @@ pub struct Metrics {
     steps: OnceLock<Arc<StepCounters>>,
     blocked: BlockedHistogram,
     sites: Labelled<SiteCounters>,
+    /// By site and route, [`BETWEEN`] between them.
+    routes: Labelled<DurationHistogram>,
     upstreams: Labelled<UpstreamCounters>,
     servers: Labelled<ServerCounters>,
     /// Failed handshakes with clients, by reason.
@@ -282,6 +283,8 @@ pub(crate) struct ErrorCount {
 pub struct SiteCounters {
     shards: [Padded<SiteShard>; SHARDS],
     errors: Mutex<Vec<ErrorCount>>,
+    /// Requests whose traces are recorded.
+    pub exemplars: Exemplars,
 }
 
 #[derive(Debug, Default)]
@@ -299,8 +302,8 @@ impl SiteCounters {
     /// Counts a request by the status of its response, `None` if there was none, and by its
     /// duration.
     pub fn request(&self, status: Option<u16>, duration: Duration) {
-        let (class, bucket) = (status_class(status), duration_bucket(duration));
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        let (class, bucket) = (status_class(status), duration_bucket(micros));
         add_in_shard(|shard| self.shards.get(shard)?.0.classes.get(class), 1);
         add_in_shard(|shard| self.shards.get(shard)?.0.durations.get(bucket), 1);
         add_in_shard(|shard| self.shards.get(shard).map(|shard| &shard.0.micros), micros);
@@ -332,7 +335,7 @@ impl SiteCounters {
     }
 
     /// Requests so far by [`DURATION_BUCKETS`], and the sum of their durations in microseconds.
-    pub(crate) fn durations(&self) -> ([u64; DURATION_BUCKETS.len() + 1], u64) {
+    pub(crate) fn durations(&self) -> DurationCounts {
         let buckets = std::array::from_fn(|bucket| self.sum(|shard| &shard.durations[bucket]));
         (buckets, self.sum(|shard| &shard.micros))
     }
@@ -352,6 +355,8 @@ impl SiteCounters {
 pub struct UpstreamCounters {
     /// Connections opened.
     pub opened: Counter,
+    /// How long attempts took to the head of a response.
+    pub durations: DurationHistogram,
     /// Requests sent on a connection that had been used before, or beside others on it.
     pub reused: ShardedCounter,
     /// Connections that could not be opened.
@@ -414,6 +419,21 @@ impl Metrics {
         names: impl Iterator<Item = &'n Arc<str>> + Clone,
     ) -> (Vec<Arc<SiteCounters>>, Vec<u32>) {
         self.sites.set(names)
+    }
+
+    /// Makes these pairs of a site and a route, [`BETWEEN`] between them, the routes that are shown: at most
+    /// [`ROUTES_LIMIT`]. The result is their histograms, and the one for all others.
+    pub(crate) fn set_routes(
+        &self,
+        names: &[Arc<str>],
+    ) -> (Vec<Arc<DurationHistogram>>, Arc<DurationHistogram>) {
+        let (histograms, indices) = self.routes.set(names.iter());
+        let histograms = indices.iter().filter_map(|index| histograms.get(*index as usize)).cloned();
+        (histograms.collect(), Arc::clone(&self.routes.other))
+    }
+
+    pub(crate) fn routes(&self) -> Vec<(Arc<str>, Arc<DurationHistogram>)> {
+        self.routes.all()
     }
 
     /// The counters of requests that no site claims.

@@ -108,6 +108,19 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
     let duration = record.start.elapsed();
     let counters = exchange.routed.site.map_or(&*exchange.proxy.unrouted, |site| sites.counters(site));
     counters.request(record.status, duration);
+    let route = exchange.routed.site.zip(exchange.routed.route);
+    let of_route = route.map(|(site, route)| sites.durations(site, route));
+    if let Some(of_route) = of_route {
+        of_route.record(duration);
+    }
+    if let Some(trace) = exchange.modules.run.as_ref().and_then(|run| run.facts.trace)
+        && trace.is_sampled()
+    {
+        counters.exemplars.take(trace.trace, duration);
+        if let Some(of_route) = of_route {
+            of_route.exemplars.take(trace.trace, duration);
+        }
+    }
     if let Some(cached) = &exchange.cached {
         exchange.proxy.metrics.cache.request(cached.outcome);
     }

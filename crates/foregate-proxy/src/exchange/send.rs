@@ -1,5 +1,8 @@
 //! Sending a reply to the client, from any source.
 
+use std::fmt::Write as _;
+use std::time::Duration;
+
 use foregate_wire::{BodyLength, Method, NameId};
 
 use super::bodies::sweep;
@@ -9,6 +12,7 @@ use super::{Exchange, Step, StepResult};
 use crate::error::Error;
 use crate::link::start::Front;
 use crate::link::{Link, LinkError};
+use crate::spans::{SpanId, traceparent};
 use crate::upstream::Origin;
 
 /// Sends the head of the response.
@@ -94,6 +98,9 @@ pub(super) fn send_head(exchange: &mut Exchange<'_>, length: BodyLength) -> Resu
         exchange.down.client.close = true;
     }
     exchange.proxy.metrics.latencies.record(exchange.record.start);
+    if exchange.routed.route.is_some_and(|route| route.server_timing) && exchange.request.verbatim.is_none() {
+        tell_timing(exchange);
+    }
     exchange.response.count();
     if let Some(watched) = &mut exchange.watched {
         let (status, headers) = (exchange.response.status, &exchange.response.headers);
@@ -101,6 +108,23 @@ pub(super) fn send_head(exchange: &mut Exchange<'_>, length: BodyLength) -> Resu
         exchange.down.download.seen = Some(seen);
     }
     exchange.down.client.send_head(exchange.request, exchange.response, length)
+}
+
+/// Adds `Server-Timing` (W3C Server Timing).
+fn tell_timing(exchange: &mut Exchange<'_>) {
+    let milliseconds = |span: Duration| span.as_micros() as f64 / 1000.0;
+    let mut value = format!("total;dur={}", milliseconds(exchange.record.start.elapsed()));
+    if let Some(first_byte) = exchange.ask.as_ref().and_then(|ask| ask.first_byte) {
+        let _ = write!(value, ", upstream;dur={}", milliseconds(first_byte));
+    }
+    if let Some(cached) = &exchange.cached {
+        let _ = write!(value, ", cache;desc={}", cached.outcome.as_str());
+    }
+    if let Some(context) = exchange.modules.run.as_ref().and_then(|run| run.facts.trace) {
+        let parent = traceparent(&context, SpanId(context.span));
+        let _ = write!(value, ", traceparent;desc=\"{}\"", String::from_utf8_lossy(&parent));
+    }
+    exchange.response.headers.push(b"Server-Timing", value.as_bytes());
 }
 
 /// Ends an exchange that cannot go on, and the origin's connection with it.

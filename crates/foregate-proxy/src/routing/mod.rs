@@ -15,7 +15,7 @@ mod store;
 mod tests;
 mod trie;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -28,7 +28,7 @@ use self::hosts::{EVERYWHERE, HostTable, Owner};
 pub use self::path::{PathPattern, PathPatternError, Unreachable};
 pub use self::routes::{RouteId, RouteSet};
 use self::routes::{RouteTable, RouteTableBuilder};
-use crate::counters::metrics::{Metrics, SiteCounters};
+use crate::counters::metrics::{BETWEEN, DurationHistogram, Metrics, ROUTES_LIMIT, SiteCounters};
 use crate::settings::{ListenAddress, Route, RouteConditions, SiteOptions};
 
 /// All sites of a configuration, compiled.
@@ -39,8 +39,17 @@ pub struct SiteTable {
     sites: Vec<Site>,
     /// The counters to which entries of `hosts` refer by index.
     counters: Vec<Arc<SiteCounters>>,
+    durations: RouteDurations,
     /// The listeners that have sites of their own: entries of `hosts` have their numbers, from 1.
     listeners: Vec<ListenAddress>,
+}
+
+/// The histograms of routes. Equal routes are shared by sites, so the site counts as well.
+#[derive(Debug, Default)]
+struct RouteDurations {
+    /// By the number of the site, and the address of the route.
+    own: HashMap<(u32, usize), Arc<DurationHistogram>, RandomState>,
+    others: Arc<DurationHistogram>,
 }
 
 /// One site.
@@ -249,6 +258,31 @@ impl SiteTable {
             entry.counters = of_sites[entry.site as usize];
         }
         self.counters = counters;
+        self.count_routes_in(metrics);
+    }
+
+    fn count_routes_in(&mut self, metrics: &Metrics) {
+        let (mut keys, mut names) = (Vec::new(), Vec::new());
+        for (number, site) in (0..).zip(&self.sites) {
+            let conditional =
+                site.conditional.iter().flat_map(|routes| routes.iter()).map(|route| route.route);
+            let routes = self.routes.all(site.routes).chain(conditional).filter_map(|id| self.routes.get(id));
+            for route in routes.take(ROUTES_LIMIT.saturating_sub(keys.len())) {
+                keys.push((number, Arc::as_ptr(route).addr()));
+                names.push(Arc::from(format!("{}{BETWEEN}{}", site.name, route.pattern)));
+            }
+            if keys.len() >= ROUTES_LIMIT {
+                break;
+            }
+        }
+        let (own, others) = metrics.set_routes(&names);
+        self.durations = RouteDurations { own: keys.into_iter().zip(own).collect(), others };
+    }
+
+    /// The histogram of a route of a pattern's site.
+    pub fn durations(&self, id: HostId, route: &Arc<Route>) -> &DurationHistogram {
+        let key = (self.hosts.entry(id).site, Arc::as_ptr(route).addr());
+        self.durations.own.get(&key).unwrap_or(&self.durations.others)
     }
 
     /// All sites, in the order of the file.
@@ -269,6 +303,7 @@ impl Default for SiteTable {
             routes: RouteTable::default(),
             sites: Vec::new(),
             counters: vec![Arc::default()],
+            durations: RouteDurations::default(),
             listeners: Vec::new(),
         }
     }

@@ -2,6 +2,7 @@
 
 mod certificates;
 mod folders;
+mod latencies;
 mod traces;
 
 use std::fmt;
@@ -14,14 +15,14 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
+use self::latencies::WrittenExemplars;
 use super::disks;
 use super::process::ProcessExposition;
 use crate::counters::cache::CacheFigures;
 use crate::counters::certificates::KeeperCounts;
 use crate::counters::fallbacks::{FallbackCount, HERE};
 use crate::counters::metrics::{
-    BETWEEN, BLOCKED_BUCKETS, CertificateExpiry, DURATION_BUCKETS, Metrics, STATUS_CLASSES, ServerCounters,
-    UpstreamCounters,
+    BETWEEN, BLOCKED_BUCKETS, CertificateExpiry, Metrics, STATUS_CLASSES, ServerCounters, UpstreamCounters,
 };
 use crate::counters::steps::{StepCounter, StepCounters};
 use crate::folders::Folder;
@@ -79,6 +80,7 @@ pub struct Exposition {
     folders: Vec<Arc<Folder>>,
     cache: CacheFigures,
     request_gates: Vec<GateLoad>,
+    exemplars: WrittenExemplars,
 }
 
 impl Exposition {
@@ -93,6 +95,7 @@ impl Exposition {
             folders: Vec::new(),
             cache: CacheFigures::default(),
             request_gates: Vec::new(),
+            exemplars: WrittenExemplars::default(),
         }
     }
 
@@ -129,6 +132,7 @@ impl Exposition {
     /// Everything as text.
     pub fn render(self, format: ExpositionFormat) -> String {
         let mut registry = Registry::default();
+        let exemplars = self.exemplars.clone();
         let process = ProcessExposition { started: self.metrics.started() };
         registry.sub_registry_with_prefix("foregate").register_collector(Box::new(self));
         registry.register_collector(Box::new(process));
@@ -136,7 +140,10 @@ impl Exposition {
         if let Err(fmt::Error) = encode(&mut text, &registry) {
             tracing::error!("the metrics could not be written");
         }
-        format.of(text)
+        match format {
+            ExpositionFormat::OpenMetrics => exemplars.write_into(text),
+            ExpositionFormat::Prometheus => format.of(text),
+        }
     }
 }
 
@@ -145,6 +152,7 @@ impl Collector for Exposition {
         let metrics = &self.metrics;
         build(&mut encoder)?;
         requests(&mut encoder, metrics)?;
+        latencies::encode(&mut encoder, metrics, &self.exemplars)?;
         fallbacks(&mut encoder, metrics)?;
         comparisons(&mut encoder, metrics)?;
         upstreams(&mut encoder, metrics)?;
@@ -216,24 +224,6 @@ fn requests(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resu
             ];
             labelled(&mut errors, &labels, error.count)?;
         }
-    }
-    let help = "Time from the first byte of a request to the last of its response";
-    let mut durations =
-        encoder.encode_descriptor("request_duration", help, Some(&Unit::Seconds), MetricType::Histogram)?;
-    for (site, counters) in &sites {
-        let (counts, micros) = counters.durations();
-        // A histogram takes many lines, so it appears with the first request.
-        if counts.iter().all(|count| *count == 0) {
-            continue;
-        }
-        let ends = DURATION_BUCKETS.iter().map(|end| *end as f64 / 1e6).chain([f64::INFINITY]);
-        let buckets: Vec<_> = ends.zip(counts).collect();
-        durations.encode_family(&[("site", site.as_ref())])?.encode_histogram::<NoLabelSet>(
-            micros as f64 / 1e6,
-            counts.iter().sum(),
-            &buckets,
-            None,
-        )?;
     }
     encoder
         .encode_descriptor(

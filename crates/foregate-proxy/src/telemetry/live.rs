@@ -197,7 +197,7 @@ impl LiveRequests {
         }
         let counts = routes.entry(name).or_default();
         counts.classes[status_class(entry.status)] += 1;
-        counts.durations[duration_bucket(entry.duration)] += 1;
+        counts.durations[duration_bucket(u64::try_from(entry.duration.as_micros()).unwrap_or(u64::MAX))] += 1;
     }
 
     /// The requests of routes since somebody watches, most requests first.

@@ -29,6 +29,7 @@ impl Upstream {
     /// Takes note that a server has answered with `status`, `took` after the attempt began.
     pub(super) fn answered(&self, server: usize, status: u16, took: Duration, now: Instant) {
         let Some(server) = self.servers.get(server) else { return };
+        self.counters.durations.record(took);
         server.record.pace.answered(took, now, self.weighs_time.load(Ordering::Relaxed));
         let eject = &self.settings.eject;
         if eject.statuses.contains(status) {

@@ -579,6 +579,7 @@ pub static SITE: Block = Block {
             .args(1, ANY)
             .otherwise("all listeners"),
         logs::SITE_ACCESS_LOG_KEY,
+        logs::SERVER_TIMING_KEY.otherwise("off"),
         Key::flag("allow-underscores", "#false", "allow-underscores", "Passes request fields with `_` in their names, except names of known fields (`Content_Length`). Without it, such fields of clients are dropped."),
         Key::one("ambiguous-paths", "\"refuse\"|\"forward\"", "ambiguous-paths \"forward\"", "Whether ambiguous paths are answered with 400 or forwarded as Foregate reads them. A path is ambiguous if an origin could read it as a path of another route, or as one for which a condition has another result. Such origins take `%2F` or `%5C` for a slash, ignore the part of a segment behind `;`, decode other escapes, or merge slashes.").default("\"refuse\""),
         REQUESTS,
@@ -623,6 +624,7 @@ pub static ROUTE: Block = Block {
         BUFFER_REQUESTS.otherwise("as the upstream has it"),
         RETRY_RULE.otherwise("as the upstream has it"),
         Key::block("timeouts", &ROUTE_TIMEOUTS, "timeouts { first-byte \"2m\" }", "Time limits for requests of this route."),
+        logs::SERVER_TIMING_KEY.otherwise("as the site has it"),
         fallback::OF_ROUTE,
         compare::OF_ROUTE,
         cache::CACHE_KEY,

@@ -3,10 +3,12 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use foregate_supervisor::protocol::{LATENCY_BUCKETS, latency_bucket};
 use parking_lot::Mutex;
+
+use super::{Padded, SHARDS, add_in_shard};
 
 /// The upper ends of the buckets of request durations, microseconds: 500 us to 10 s.
 pub(crate) const DURATION_BUCKETS: [u64; 14] = [
@@ -34,6 +36,81 @@ pub(crate) const BLOCKED_BUCKETS: [u64; 16] = [
     5_000_000_000,
     10_000_000_000,
 ];
+
+/// Counts by the buckets of durations, and the sum in microseconds.
+pub(crate) type DurationCounts = ([u64; DURATION_BUCKETS.len() + 1], u64);
+
+/// The bucket of a duration in microseconds.
+pub(crate) fn duration_bucket(micros: u64) -> usize {
+    DURATION_BUCKETS.iter().position(|end| micros <= *end).unwrap_or(DURATION_BUCKETS.len())
+}
+
+/// How long something took that happens with every request.
+#[derive(Debug, Default)]
+pub struct DurationHistogram {
+    shards: [Padded<DurationShard>; SHARDS],
+    pub(crate) exemplars: Exemplars,
+}
+
+#[derive(Debug, Default)]
+struct DurationShard {
+    buckets: [AtomicU64; DURATION_BUCKETS.len() + 1],
+    micros: AtomicU64,
+}
+
+impl DurationHistogram {
+    /// Records one.
+    pub fn record(&self, duration: Duration) {
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        let bucket = duration_bucket(micros);
+        add_in_shard(|shard| self.shards.get(shard)?.0.buckets.get(bucket), 1);
+        add_in_shard(|shard| self.shards.get(shard).map(|shard| &shard.0.micros), micros);
+    }
+
+    /// What was recorded so far.
+    pub(crate) fn counts(&self) -> DurationCounts {
+        let sum = |counter: &dyn Fn(&DurationShard) -> u64| {
+            self.shards.iter().map(|shard| counter(&shard.0)).fold(0, u64::wrapping_add)
+        };
+        let buckets =
+            std::array::from_fn(|bucket| sum(&|shard| shard.buckets[bucket].load(Ordering::Relaxed)));
+        (buckets, sum(&|shard| shard.micros.load(Ordering::Relaxed)))
+    }
+}
+
+/// The last recorded trace in each bucket of durations.
+#[derive(Debug, Default)]
+pub struct Exemplars(Mutex<Option<Box<ExemplarSet>>>);
+
+/// See [`Exemplars`].
+pub(crate) type ExemplarSet = [Option<DurationExemplar>; DURATION_BUCKETS.len() + 1];
+
+/// A request whose trace is recorded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DurationExemplar {
+    /// The id of the trace.
+    pub trace: [u8; 16],
+    /// How long it took, microseconds.
+    pub micros: u64,
+    /// When it ended.
+    pub at: SystemTime,
+}
+
+impl Exemplars {
+    /// Takes a request whose trace is recorded.
+    pub fn take(&self, trace: [u8; 16], duration: Duration) {
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        let mut set = self.0.lock();
+        if let Some(place) = set.get_or_insert_default().get_mut(duration_bucket(micros)) {
+            *place = Some(DurationExemplar { trace, micros, at: SystemTime::now() });
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> ExemplarSet {
+        self.0.lock().as_deref().copied().unwrap_or_default()
+    }
+}
 
 /// How long something took that does not happen with every request.
 #[derive(Debug, Default)]

@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::*;
@@ -164,5 +165,60 @@ fn scrapers_get_the_format_that_they_ask_for() {
     }
     for accept in ["", "*/*", "text/plain", "application/openmetrics-text;q=0, */*"] {
         assert_eq!(ExpositionFormat::for_accept(accept), ExpositionFormat::Prometheus, "{accept}");
+    }
+}
+
+#[test]
+fn a_recorded_trace_is_the_exemplar_of_its_bucket() {
+    let metrics = Arc::new(Metrics::default());
+    let (sites, _) = metrics.set_sites([&"a.example".into(), &"b\"c".into()].into_iter());
+    let (routes, _) = metrics.set_routes(&["b\"c\0/**".into()]);
+    for site in &sites {
+        site.request(Some(200), Duration::from_millis(3));
+    }
+    routes[0].record(Duration::from_millis(700));
+    sites[1].exemplars.take([0xab; 16], Duration::from_micros(2_600));
+    routes[0].exemplars.take([0xcd; 16], Duration::from_millis(700));
+    let text = Exposition::new(Arc::clone(&metrics)).render(ExpositionFormat::OpenMetrics);
+    let with: Vec<_> = text.lines().filter(|line| line.contains(" # {")).collect();
+    let [request, route] = with[..] else { panic!("{with:?}") };
+    assert!(request.starts_with("foregate_request_duration_seconds_bucket{"), "{request}");
+    assert!(request.contains("le=\"0.005\"") && request.contains("site=\"b\\\"c\""), "{request}");
+    assert!(request.contains(&format!("}} 1 # {{trace_id=\"{}\"}} 0.0026 ", "ab".repeat(16))), "{request}");
+    assert!(route.contains("le=\"1.0\"") && route.contains("route=\"/**\""), "{route}");
+    assert!(route.contains(&format!("}} 1 # {{trace_id=\"{}\"}} 0.7 ", "cd".repeat(16))), "{route}");
+    let text = Exposition::new(metrics).render(ExpositionFormat::Prometheus);
+    check_prometheus(&text);
+    assert!(!text.contains(" # {"), "{text}");
+}
+
+/// The names of samples that the exposition has, whatever has happened so far.
+fn names_of_samples() -> HashSet<String> {
+    let metrics = Arc::new(Metrics::default());
+    metrics.steps(["rules"].into_iter());
+    let text = Exposition::new(metrics).render(ExpositionFormat::Prometheus);
+    let kinds = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let samples = kinds.flat_map(|(name, kind)| match kind {
+        "histogram" => ["_bucket", "_sum", "_count"].map(|end| format!("{name}{end}")).to_vec(),
+        _ => vec![name.to_owned()],
+    });
+    samples.collect()
+}
+
+#[test]
+fn dashboard_and_alerts_use_metrics_that_exist() {
+    let samples = names_of_samples();
+    assert!(samples.len() > 80, "{samples:?}");
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for (file, least) in [("examples/grafana-dashboard.json", 20), ("examples/prometheus-alerts.yml", 10)] {
+        let text = std::fs::read_to_string(root.join(file)).unwrap();
+        // Descriptions may name a family; expressions name samples.
+        let expressions = text.lines().filter(|line| !line.contains("description"));
+        let is_of_name = |char: char| char.is_ascii_alphanumeric() || char == '_';
+        let words = expressions.flat_map(|line| line.split(move |char| !is_of_name(char)));
+        let used: HashSet<_> = words.filter(|word| word.starts_with("foregate_")).collect();
+        assert!(used.len() >= least, "{file}: {used:?}");
+        let unknown: Vec<_> = used.iter().filter(|name| !samples.contains(**name)).collect();
+        assert!(unknown.is_empty(), "{file} uses {unknown:?}");
     }
 }

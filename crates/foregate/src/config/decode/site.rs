@@ -245,6 +245,7 @@ impl<'u> Sites<'u> {
                     options.compare = compare::decode(decoder, item, self.upstreams);
                     self.compares = true;
                 }
+                "server-timing" => options.server_timing = decoder.flag(item),
                 "redirect-https" => {
                     let port = decoder.prop(item, "port", |v| value::number(v, 1..=65_535));
                     options.redirect_https = Some(port.map_or(443, |port| port as u16));
@@ -361,6 +362,7 @@ impl<'u> Sites<'u> {
         let mut actions: Vec<(Place, Option<Action>)> = Vec::new();
         let mut body_limit = None;
         let mut allow_connect = false;
+        let mut server_timing = options.server_timing;
         let (mut strip_prefix, mut buffers, mut timeouts) = (None, None, RouteTimeouts::default());
         let conditions = conditions::decode(decoder, item, &mut self.modules, (options, listeners));
         let (mut cached, mut old, mut fallback, mut compared) = (None, None, None, None);
@@ -383,6 +385,7 @@ impl<'u> Sites<'u> {
                 "strip-prefix" => strip_prefix = prefix(decoder, item, pattern.as_ref()),
                 "buffer-requests" => buffers = Some(super::upstream::buffer_requests(decoder, item)),
                 "retry" => retry.read(decoder, item),
+                "server-timing" => server_timing = decoder.flag(item),
                 "timeouts" => timeouts = route_timeouts(decoder, item),
                 "fallback" => {
                     old = Some(item);
@@ -431,6 +434,7 @@ impl<'u> Sites<'u> {
             buffer_requests: buffers,
             retry,
             timeouts,
+            server_timing,
             plan,
             cache,
             fallback,

@@ -27,6 +27,13 @@ pub(super) const SITE_ACCESS_LOG_KEY: Key = Key::one(
 .many()
 .otherwise("only the logs at the top of the file");
 
+pub(super) const SERVER_TIMING_KEY: Key = Key::flag(
+    "server-timing",
+    "",
+    "server-timing",
+    "Adds a `Server-Timing` field to responses, which browsers show beside them: `total`, the milliseconds from the first byte of the request to the head of the response; `upstream`, those from the start of the last attempt at a server to the head of its response; `cache`, on routes that cache, how the cache handled the request; `traceparent`, where `trace` is on. An origin's own field stays. `server-timing #false` turns it off in a route.",
+);
+
 /// The block of `access-log`.
 pub static ACCESS_LOG: Block = Block {
     keys: &[
