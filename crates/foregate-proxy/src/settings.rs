@@ -37,7 +37,7 @@ pub use self::compare::{Compare, CompareRules, CompareSamples};
 pub use self::conditions::{Entrance, OriginTimes, RouteConditions, RouteTimeouts};
 pub use self::dashboard::{DashboardPassword, DashboardSettings};
 pub use self::fallback::{Fallback, FallbackReason, PassedNames, SHARE_WHOLE, share_bucket};
-pub use self::retry::{Elsewhere, NewPath, Retry, RetryOn, RouteRetry};
+pub use self::retry::{Elsewhere, HedgeAfter, NewPath, Retry, RetryOn, RouteRetry};
 pub use self::servers::{Eject, HealthCheck, HttpProbe, Probe, ServerSettings, Statuses, Sticky};
 pub use self::trace_export::TraceExport;
 
@@ -392,6 +392,8 @@ pub struct UpstreamSettings {
     pub buffer_requests: Option<u64>,
     /// Rules for further attempts, in the place of `retries`. Default: none.
     pub retry: Vec<Retry>,
+    /// When an idempotent request goes to a second server as well. Default: never.
+    pub hedge: Option<HedgeAfter>,
     /// Largest request body that is kept for a further attempt, bytes. Default: 64 KiB.
     pub retry_body: usize,
     /// Further attempts as a share of the active requests, per cent. Default: 20.
@@ -426,6 +428,7 @@ impl UpstreamSettings {
             connection_age: Duration::from_secs(3600),
             retries: 1,
             retry: Vec::new(),
+            hedge: None,
             buffer_requests: None,
             retry_body: 64 * KIB,
             retry_budget_percent: 20,

@@ -216,6 +216,10 @@ pub struct Metrics {
     pub retries: Counter,
     /// Of these, those at another upstream.
     pub retries_elsewhere: Counter,
+    /// Second attempts beside a first one that had brought no response yet.
+    pub hedges: Counter,
+    /// Those of them whose response was the first.
+    pub hedges_won: Counter,
     /// Further attempts that the budget did not allow.
     pub retries_denied: Counter,
     /// Access-log lines dropped; an [`crate::telemetry::access_log::AccessLog`] counts them here.

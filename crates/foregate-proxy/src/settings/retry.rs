@@ -67,6 +67,15 @@ pub enum NewPath {
     Before(Arc<str>),
 }
 
+/// When a second attempt begins beside one that has brought no response yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HedgeAfter {
+    /// After this time.
+    Time(Duration),
+    /// After this percentile of the recent latencies of the upstream.
+    Percentile(u8),
+}
+
 /// The rules of a route, in the place of its upstream's. Two are equal only if they are the same object.
 #[derive(Debug, Clone, Default)]
 pub struct RouteRetry(Option<Arc<[Retry]>>);

@@ -262,6 +262,18 @@ fn requests(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resu
     counter(encoder, "retries", "Further attempts of requests", metrics.retries.get())?;
     counter(
         encoder,
+        "hedges",
+        "Second attempts beside a first one that had brought no response yet",
+        metrics.hedges.get(),
+    )?;
+    counter(
+        encoder,
+        "hedges_won",
+        "Second attempts beside a first one whose response came first",
+        metrics.hedges_won.get(),
+    )?;
+    counter(
+        encoder,
         "retries_elsewhere",
         "Further attempts of requests at another upstream",
         metrics.retries_elsewhere.get(),

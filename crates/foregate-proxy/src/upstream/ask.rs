@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use foregate_wire::{BodyLength, ResponseHead, connection, response_length};
 
 use super::balance::BalancedRequest;
+use super::hedge::{Hedged, HedgedAttempt};
 use super::retry::{RetryCause, Rules};
 use super::traced::{AttemptEnd, AttemptSpans};
 use super::{ActiveRequest, Attempts, OpeningTerms, Origin, Server, Upstream, authentication, enter};
@@ -223,7 +224,11 @@ impl<'a> Ask<'a> {
             asker.begin_body(clock::now());
             self.interim = 0;
         }
-        poll_fn(|cx| self.poll_head(cx, asker)).await?;
+        match self.hedge_at(asker) {
+            None => poll_fn(|cx| self.poll_head(cx, asker)).await?,
+            // Kept out of the future that every request has.
+            Some(at) => Box::pin(self.hedged_head(asker, at)).await?,
+        }
         self.first_byte.get_or_insert_with(|| clock::now().saturating_duration_since(self.began));
         if self.rules.is_some() && asker.heads().1.status >= 200 && self.is_unwanted(asker) {
             return Err(Error::Unwanted);
@@ -385,6 +390,111 @@ impl<'a> Ask<'a> {
             return Poll::Ready(result);
         }
         self.poll_hanging(cx, asker)
+    }
+
+    /// When the request goes to a second server as well, if it may.
+    fn hedge_at<A: Asker>(&self, asker: &mut A) -> Option<Instant> {
+        let after = self.upstream.hedge_after()?;
+        let (request, terms) = (asker.heads().0, &self.terms);
+        let may = request.is_repeatable()
+            && request.length.is_empty()
+            && request.upgrade.is_none()
+            && request.verbatim.is_none()
+            && self.interim == 0
+            && !terms.authenticates
+            && self.upstream.settings.send_proxy.is_none();
+        may.then_some(self.began + after)
+    }
+
+    /// Waits for the head of a response, from `at` on of two servers: the first final response counts.
+    async fn hedged_head<A: Asker>(&mut self, asker: &mut A, at: Instant) -> Result<(), Error> {
+        let first = poll_fn(|cx| match self.poll_head(cx, asker) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending => asker.poll_until(cx, at).map(|()| None),
+        });
+        if let Some(result) = first.await {
+            return result;
+        }
+        if let Some(mut second) = self.begin_second(asker) {
+            match poll_fn(|cx| self.poll_both(cx, asker, &mut second)).await {
+                Hedged::First(result) => return result,
+                Hedged::Second(origin, head) => {
+                    *asker.heads().1 = *head;
+                    self.second_has_won(&mut second, *origin);
+                    return Ok(());
+                }
+                Hedged::SecondFailed => {}
+            }
+        }
+        poll_fn(|cx| self.poll_head(cx, asker)).await
+    }
+
+    /// Begins an attempt at another server beside the present one, if there is one and the budget allows it.
+    fn begin_second<A: Asker>(&mut self, asker: &mut A) -> Option<HedgedAttempt<'a>> {
+        let now = clock::now();
+        let server = self.attempts.second(self.upstream, now)?;
+        if !self.active.may_retry(now) {
+            return None;
+        }
+        self.attempts.begin_second();
+        self.upstream.metrics.hedges.inc();
+        let mut request = asker.heads().0.as_sent();
+        let diversions = self.rules.as_ref().map_or(&[][..], |rules| rules.diversions());
+        diversions.iter().for_each(|to| request.divert(to));
+        let terms = OpeningTerms { fresh: false, ..self.terms };
+        Some(HedgedAttempt::begin(self.upstream, server, terms, request))
+    }
+
+    /// Waits for the first of two responses. Where the first server fails, the second one has the request for itself.
+    fn poll_both<A: Asker>(
+        &mut self,
+        cx: &mut Context<'_>,
+        asker: &mut A,
+        second: &mut HedgedAttempt<'a>,
+    ) -> Poll<Hedged> {
+        let failed = match second.poll(cx) {
+            Poll::Ready(Ok((origin, head))) => {
+                return Poll::Ready(Hedged::Second(Box::new(origin), Box::new(head)));
+            }
+            Poll::Ready(Err(error)) => Some(error),
+            Poll::Pending => None,
+        };
+        if let Some(origin) = &mut self.origin {
+            if failed.is_some() {
+                return Poll::Ready(Hedged::SecondFailed);
+            }
+            let polled = match asker.poll_body(cx, &mut origin.link) {
+                Ok(true) => origin.poll_head(cx, self.upstream, asker.heads().1),
+                Ok(false) => Poll::Pending,
+                Err(error) => Poll::Ready(Err(error)),
+            };
+            match polled {
+                Poll::Ready(Err(error)) if error.is_failure_of_the_server() => {
+                    self.end_attempt(&error);
+                }
+                Poll::Ready(result) => return Poll::Ready(Hedged::First(result)),
+                Poll::Pending => {}
+            }
+        }
+        if let Some(error) = failed {
+            return Poll::Ready(Hedged::First(Err(error)));
+        }
+        asker.poll_deadline(cx, &self.upstream.settings).map(Hedged::First)
+    }
+
+    /// The response of the second server is the first one: the other attempt ends.
+    fn second_has_won(&mut self, second: &mut HedgedAttempt<'a>, origin: Origin) {
+        let (upstream, now) = (self.upstream, clock::now());
+        if let (Some(loser), Some(server)) = (self.origin.take(), self.attempts.last()) {
+            upstream.lost(server, self.began, now);
+            loser.link.abort();
+        }
+        let (server, began) = second.has_won();
+        self.attempts.second_has_won(server);
+        (self.began, self.opened, self.look_at, self.first_byte) = (began, 0, 0, None);
+        self.reused = Some(origin.reused);
+        self.origin = Some(origin);
+        upstream.metrics.hedges_won.inc();
     }
 
     /// Ready with an error once the server hangs and another one may have the request instead. If

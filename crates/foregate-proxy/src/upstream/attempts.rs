@@ -136,6 +136,24 @@ impl Attempts {
         true
     }
 
+    /// The server for a second attempt beside the present one, if there is another one that is up.
+    pub fn second(&self, upstream: &Upstream, now: Instant) -> Option<usize> {
+        if !upstream.has_other(&self.tried, now) {
+            return None;
+        }
+        upstream.other(self.key, &self.tried, now)
+    }
+
+    /// A second attempt begins beside the present one.
+    pub fn begin_second(&mut self) {
+        self.made += 1;
+    }
+
+    /// The response of the second attempt is the one that counts.
+    pub fn second_has_won(&mut self, server: usize) {
+        self.tried.push(server);
+    }
+
     /// Returns true if the settings of the upstream allow another attempt at another server, before anything was sent.
     pub fn has_another(&self, upstream: &Upstream, now: Instant) -> bool {
         let free = u32::from(self.races.unprocessed) + self.answered + u32::from(self.races.lost);

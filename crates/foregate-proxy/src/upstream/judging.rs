@@ -9,6 +9,7 @@ use super::origin::Origin;
 use super::pace::LatencyBuckets;
 use super::{Server, Upstream};
 use crate::error::Error;
+use crate::settings::HedgeAfter;
 
 /// Answers that have to be known of an upstream, or of a server, before their latencies say
 /// anything.
@@ -100,6 +101,15 @@ impl Upstream {
     /// Takes note that nobody waits any more for a server that may have had too little time.
     pub fn gave_up(&self, server: usize, began: Instant, now: Instant) {
         if let Some(server) = self.servers.get(server) {
+            server.record.health.inconclusive(began, now);
+        }
+    }
+
+    /// Takes note that another server has answered first. The latency counts as far as it is known, so that percentiles do not leave
+    /// out the slow ones.
+    pub(super) fn lost(&self, server: usize, began: Instant, now: Instant) {
+        if let Some(server) = self.servers.get(server) {
+            server.record.pace.took_at_least(now.saturating_duration_since(began));
             server.record.health.inconclusive(began, now);
         }
     }
@@ -227,6 +237,13 @@ impl Upstream {
             let micros = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
             self.patience.store(micros, Ordering::Relaxed);
         }
+        if let Some(HedgeAfter::Percentile(percent)) = self.settings.hedge
+            && all.count() >= ANSWERS_LEAST
+            && let Some(latency) = all.percentile(percent.into())
+        {
+            let micros = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+            self.hedge_after.store(micros.max(1), Ordering::Relaxed);
+        }
         if let Some(factor) = self.settings.eject.latency {
             self.judge_latencies(factor, now);
         }
@@ -269,6 +286,17 @@ impl Upstream {
             0 => PATIENCE_AT_FIRST,
             micros => Duration::from_micros(micros),
         })
+    }
+
+    /// How long a request has no response before it goes to a second server as well; `None`: it does not, or too little is known.
+    pub(super) fn hedge_after(&self) -> Option<Duration> {
+        match self.settings.hedge? {
+            HedgeAfter::Time(time) => Some(time),
+            HedgeAfter::Percentile(_) => match self.hedge_after.load(Ordering::Relaxed) {
+                0 => None,
+                micros => Some(Duration::from_micros(micros)),
+            },
+        }
     }
 
     /// Returns true if a server hangs: it answers none of those who wait, while others do answer. A

@@ -13,6 +13,7 @@ mod excess;
 mod guarded;
 mod heads;
 mod health;
+mod hedge;
 mod idle;
 mod idle_limit;
 mod judging;
@@ -111,6 +112,8 @@ pub struct Upstream {
     /// Microseconds that a request waits before it is looked at whether its server hangs; 0 while
     /// nothing is known.
     patience: AtomicU64,
+    /// Microseconds after which a second attempt begins, by the recent latencies; 0 before there are enough.
+    hedge_after: AtomicU64,
     all_down: Notices,
     connector: Option<Connector>,
     /// The bound on its requests in flight, if there is one.
@@ -319,6 +322,7 @@ impl Upstreams {
             balance: ArcSwap::from_pointee(balance),
             has_tiers,
             patience: AtomicU64::new(0),
+            hedge_after: AtomicU64::new(0),
             all_down: Notices::default(),
             servers,
             counters: self.metrics.upstream(&settings.name),

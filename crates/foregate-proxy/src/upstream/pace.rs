@@ -77,6 +77,13 @@ impl Pace {
         }
     }
 
+    /// Takes note of a response that nobody has waited for any longer than this.
+    pub(super) fn took_at_least(&self, took: Duration) {
+        if let Some(bucket) = self.buckets.get(bucket(u64::try_from(took.as_micros()).unwrap_or(u64::MAX))) {
+            bucket.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// The recent average in microseconds, which falls while no answers come: a server that was
     /// slow is tried again some time. 0 before the first answer.
     pub(super) fn average(&self, now: Instant) -> u64 {

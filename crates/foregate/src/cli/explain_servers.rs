@@ -2,7 +2,8 @@
 
 use foregate_config::value::show_duration;
 use foregate_proxy::settings::{
-    Balance, HashBy, HealthCheck, NewPath, Probe, RequestLimit, Retry, ServerSettings, UpstreamSettings,
+    Balance, HashBy, HealthCheck, HedgeAfter, NewPath, Probe, RequestLimit, Retry, ServerSettings,
+    UpstreamSettings,
 };
 
 /// A server with its properties, as they are configured.
@@ -96,12 +97,21 @@ fn health(check: &HealthCheck) -> String {
 pub(super) fn retry(upstream: &UpstreamSettings, of_route: Option<&[Retry]>) -> Vec<String> {
     let rules = of_route.unwrap_or(&upstream.retry);
     let mut retry: Vec<String> = match (rules, upstream.retries) {
-        ([], 0) => return vec!["never".to_owned()],
+        ([], 0) if upstream.hedge.is_none() => return vec!["never".to_owned()],
+        ([], 0) => Vec::new(),
         ([], most) => {
             vec![format!("{most} further attempts where no response has begun and repeating is safe")]
         }
         (rules, _) => rules.iter().map(rule).collect(),
     };
+    retry.extend(upstream.hedge.map(|after| match after {
+        HedgeAfter::Time(time) => {
+            format!("also at a second server after {} without a response", show_duration(time))
+        }
+        HedgeAfter::Percentile(percent) => {
+            format!("also at a second server after {percent} % of the latencies without a response")
+        }
+    }));
     let (percent, least) = (upstream.retry_budget_percent, upstream.retry_budget_min);
     retry.push(format!("at most {percent} % of the requests, or {least} at a time"));
     retry

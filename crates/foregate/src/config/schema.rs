@@ -251,6 +251,7 @@ pub static UPSTREAM: Block = Block {
         QUEUE,
         Key::one("retries", "NUMBER", "retries 2", "The most further attempts, 0 to 16. A request is tried again only if no byte of a response has arrived and repeating it is safe. `retry` says more.").default("1"),
         RETRY_RULE.otherwise("`retries`"),
+        requests::HEDGE,
         Key::one("retry-body", "SIZE", "retry-body \"16KiB\"", "The largest request body that is kept in memory for a further attempt, up to 16 MiB. A body that lies in a file because a module inspects it can be sent again, too.").default("\"64KiB\""),
         Key::one("retry-budget", "percent=NUMBER minimum=NUMBER", "retry-budget percent=10 minimum=5", "The most further attempts: both at a time, and over the last five to ten seconds.")
             .args(0, 0)

@@ -227,6 +227,7 @@ pub(super) struct Places {
     pub balance: Option<Place>,
     pub sticky: Option<Place>,
     pub health: Option<Place>,
+    pub hedge: Option<Place>,
     /// The first server.
     pub server: Option<Place>,
 }
@@ -249,6 +250,14 @@ pub(super) fn check(decoder: &mut Decoder<'_>, upstream: &UpstreamSettings, plac
             Some(balance) => problem.also(balance, "the other one"),
             None => problem,
         });
+    }
+    if let (Some(sticky), Some(hedge)) = (places.sticky, places.hedge) {
+        let problem = Problem::new(Some(hedge), "`hedge` asks a second server, and `sticky` keeps to one");
+        decoder.push(problem.help("leave one of them out").also(sticky, "the other one"));
+    }
+    if let (Some(hedge), [_] | []) = (places.hedge, &**servers) {
+        let problem = Problem::new(Some(hedge), "`hedge` has no effect: there is no second server");
+        decoder.warn(problem.help("add a `server`, or leave `hedge` out"));
     }
     let Some(check) = &upstream.health else { return };
     let wrong = match &check.probe {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use foregate_config::{Decoder, Item, Place, Problem};
 use foregate_proxy::address::{ServerAddress, ServerAddressError, is_host_name, is_numeric};
 use foregate_proxy::settings::{
-    Balance, HashBy, ProxyProtocolVersion, UpstreamProtocol, UpstreamSettings, UpstreamTls,
+    Balance, HashBy, HedgeAfter, ProxyProtocolVersion, UpstreamProtocol, UpstreamSettings, UpstreamTls,
 };
 
 use super::UpstreamNames;
@@ -95,6 +95,10 @@ pub(super) fn decode(
                 upstreams.elsewhere.extend(named.map(|(name, place)| (index, name, place)));
                 upstream.retry.extend(rule);
             }
+            "hedge" => {
+                upstream.hedge = decoder.prop(item, "after", hedge_after);
+                places.hedge = Some(item.place());
+            }
             "retry-body" => {
                 set(&mut upstream.retry_body, decoder.read(item, 0, |v| value::size(v, 0..=16 << 20)));
             }
@@ -125,6 +129,16 @@ pub(super) fn decode(
     }
     upstreams.list.push(Arc::new(upstream));
     upstreams.used.push(false.into());
+}
+
+/// A duration, or a percentile.
+fn hedge_after(value: &Value<'_>) -> Result<HedgeAfter, Wrong> {
+    let percentile = value::string(value).ok().and_then(|text| text.strip_prefix('p'));
+    let Some(digits) = percentile else { return value::duration(value, TIMES).map(HedgeAfter::Time) };
+    match digits.parse() {
+        Ok(percent @ 50..=99) => Ok(HedgeAfter::Percentile(percent)),
+        _ => Err(Wrong::new("expected a duration, or a percentile from \"p50\" to \"p99\"")),
+    }
 }
 
 /// The largest body of a request that is received before a server is asked; `None`: none is.

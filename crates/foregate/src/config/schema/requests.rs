@@ -19,3 +19,9 @@ pub(super) const UPSTREAM_REQUESTS: Key = Key::one("requests", "NUMBER adaptive=
 pub(super) const QUEUE: Key = Key::one("queue", "NUMBER timeout=DURATION", "queue 100 timeout=\"5s\"", "The most requests that wait beyond `requests`, first come, first served, with clients in turns. Beyond: 503 with `Retry-After`.")
     .props(&[Prop { name: "timeout", usage: "DURATION", required: false, default: "\"5s\"", about: "How long a request waits. Beyond: 503 with `Retry-After`." }])
     .otherwise("none");
+
+/// `hedge` of an upstream.
+pub(super) const HEDGE: Key = Key::one("hedge", "after=TIME", "hedge after=\"p95\"", "Sends an idempotent request without a body to a second server as well, once the first one has brought no response for this time. The first response counts, and the other attempt is cancelled. `retry-budget` bounds these attempts.")
+    .args(0, 0)
+    .props(&[Prop { name: "after", usage: "TIME", required: true, default: "", about: "A duration such as `\"50ms\"`, or a percentile of the recent latencies of the upstream, `\"p50\"` to `\"p99\"`; before 20 responses there is none." }])
+    .otherwise("off");

@@ -1,0 +1,105 @@
+//! A second attempt beside one that has brought no response yet: the first response counts.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Instant;
+
+use foregate_wire::ResponseHead;
+
+use super::{OpeningTerms, Origin, Upstream};
+use crate::error::Error;
+use crate::message::request::Request;
+use crate::time::clock;
+
+/// Interim responses to a second attempt. Beyond: it has failed.
+const INTERIM_MOST: usize = 16;
+
+/// What has come of two attempts.
+pub(super) enum Hedged {
+    /// The first one has a response, or there is none.
+    First(Result<(), Error>),
+    /// The second one has a response.
+    Second(Box<Origin>, Box<ResponseHead>),
+    /// The second one has failed, and the first one goes on.
+    SecondFailed,
+}
+
+/// A second attempt, until it is dropped.
+pub(super) struct HedgedAttempt<'a> {
+    upstream: &'a Arc<Upstream>,
+    server: usize,
+    began: Instant,
+    /// Nothing is known of the server yet.
+    is_open: bool,
+    answer: HedgedAnswer<'a>,
+}
+
+type HedgedAnswer<'a> = Pin<Box<dyn Future<Output = Result<(Origin, ResponseHead), Error>> + Send + 'a>>;
+
+impl<'a> HedgedAttempt<'a> {
+    /// Begins it, with a request that has no body.
+    pub(super) fn begin(
+        upstream: &'a Arc<Upstream>,
+        server: usize,
+        terms: OpeningTerms<'a>,
+        request: Request,
+    ) -> Self {
+        let began = clock::now();
+        let answer = Box::pin(async move {
+            let mut origin = upstream.open(server, &terms, began).await?;
+            let failed = match ask(&mut origin, upstream, &request).await {
+                Ok(head) => return Ok((origin, head)),
+                Err(error) => error,
+            };
+            if !origin.is_race(&failed) {
+                upstream.attempt_failed(server, &origin, began, clock::now(), &failed);
+            }
+            Err(failed)
+        });
+        Self { upstream, server, began, is_open: true, answer }
+    }
+
+    /// Ready with the head of its final response, or with the reason why there is none.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Origin, ResponseHead), Error>> {
+        let polled = self.answer.as_mut().poll(cx);
+        if let Poll::Ready(Err(_)) = polled {
+            self.is_open = false;
+        }
+        polled
+    }
+
+    /// Its response counts. Returns its server, and when it began.
+    pub(super) fn has_won(&mut self) -> (usize, Instant) {
+        self.is_open = false;
+        (self.server, self.began)
+    }
+}
+
+impl Drop for HedgedAttempt<'_> {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.upstream.gave_up(self.server, self.began, clock::now());
+        }
+    }
+}
+
+/// Sends a request and waits for the head of its final response. Interim ones are left out.
+async fn ask(origin: &mut Origin, upstream: &Upstream, request: &Request) -> Result<ResponseHead, Error> {
+    origin.send_head(request, &upstream.settings).await?;
+    let mut head = ResponseHead::new();
+    for _ in 0..INTERIM_MOST {
+        poll_fn(|cx| {
+            if let Poll::Ready(Err(_)) = origin.link.poll_flush(cx) {
+                // An origin may close its side and still have an answer, which comes next.
+            }
+            origin.poll_head(cx, upstream, &mut head)
+        })
+        .await?;
+        if head.status >= 200 {
+            return Ok(head);
+        }
+    }
+    Err(Error::Interim("too many interim responses"))
+}
