@@ -182,6 +182,16 @@ pub(crate) fn address(uri: &Uri<'_>) -> Vec<u8> {
     text.0
 }
 
+/// The bytes of [`site`] with which those of [`address`] begin.
+pub(crate) fn site_of(address: &[u8]) -> &[u8] {
+    /// Scheme and port before the length of the host.
+    const BEFORE: usize = 3;
+    let length =
+        address.get(BEFORE..).and_then(|rest| rest.first_chunk()).map(|bytes| u32::from_le_bytes(*bytes));
+    let end = length.map_or(0, |length| (BEFORE + 4).saturating_add(length as usize));
+    address.get(..end).unwrap_or(address)
+}
+
 /// The parameters of the query that belong to the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryRule {

@@ -6,21 +6,24 @@
 
 mod record;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
-use crate::key::{Key, Located, address, site};
+use crate::key::{Key, Located, address, site, site_of};
 use crate::object::Object;
 use crate::tags::Tag;
 use crate::uri::Uri;
 
 /// Prefixes that are compared one by one. Beyond that, the oldest one purges its whole site.
 const MAX_PREFIXES: usize = 1000;
-/// Floors of one kind. Beyond that, the older half of them purges everything that is older than they are.
+/// Floors of one kind. Beyond that, the older half of them purges everything that is older than they are; those of addresses, which any
+/// client can set by unsafe requests, purge their own sites alone.
 const MAX_FLOORS: usize = 1 << 17;
+/// A sweep should begin after so many purges, long before floors are too many.
+const SWEEP_AFTER: u64 = MAX_FLOORS as u64 / 4;
 
 /// The number of the latest purge at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -270,6 +273,11 @@ impl Floors {
         tables.hard.len() + tables.soft.len()
     }
 
+    /// Returns whether a sweep is due: since `before`, the count of purges has passed a mark. Of callers that purge at once, one gets `true`.
+    pub fn is_sweep_due(&self, before: Sequence) -> bool {
+        self.begin().0 / SWEEP_AFTER > before.0 / SWEEP_AFTER
+    }
+
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -321,12 +329,44 @@ impl Table {
     }
 
     fn bound(&mut self, latest: u64) {
-        let of_addresses = self.keys.len().max(self.addresses.len());
-        if of_addresses.max(self.tags.len()).max(self.sites.len()) > MAX_FLOORS {
+        if self.addresses.len() > MAX_FLOORS {
+            self.fold_addresses();
+        }
+        if self.keys.len().max(self.tags.len()).max(self.sites.len()) > MAX_FLOORS {
             let older = latest.saturating_sub(MAX_FLOORS as u64 / 2);
             self.all = self.all.max(older);
             self.forget_below(older);
         }
+    }
+
+    /// Purges whole sites instead of single addresses, those with the most of them first, until half of the addresses are gone.
+    fn fold_addresses(&mut self) {
+        let (all, sites) = (self.all, &mut self.sites);
+        self.addresses.retain(|address, floor| {
+            let covered = sites.get(site_of(address)).copied().unwrap_or(0).max(all);
+            *floor > covered
+        });
+        let mut counts: HashMap<&[u8], usize> = HashMap::new();
+        for address in self.addresses.keys() {
+            *counts.entry(site_of(address)).or_default() += 1;
+        }
+        let mut counts: Vec<_> = counts.into_iter().collect();
+        counts.sort_unstable_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let mut left = self.addresses.len();
+        let mut folded: HashSet<Box<[u8]>> = HashSet::new();
+        for (site, count) in counts {
+            if left <= MAX_FLOORS / 2 {
+                break;
+            }
+            left -= count;
+            folded.insert(Box::from(site));
+        }
+        self.addresses.retain(|address, floor| {
+            let Some(site) = folded.get(site_of(address)) else { return true };
+            let of_site = sites.entry(site.clone()).or_default();
+            *of_site = (*of_site).max(*floor);
+            false
+        });
     }
 
     fn forget_below(&mut self, until: u64) -> u64 {

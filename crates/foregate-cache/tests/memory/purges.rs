@@ -130,6 +130,24 @@ fn purges_beyond_the_bounds_purge_more_and_never_less() {
 }
 
 #[test]
+fn addresses_beyond_the_bound_purge_their_own_site_alone() {
+    let memory = memory(4 << 20);
+    for page in [uri("a", "/kept"), uri("b", "/kept"), uri("b", "/gone")] {
+        put(&memory, &page, &[], 10);
+    }
+    memory.floors().purge(&Purge::Address(&uri("b", "/gone")), Strength::Hard);
+    for number in 0..200_000 {
+        memory.floors().purge(&Purge::Address(&uri("a", &format!("/{number}"))), Strength::Hard);
+    }
+    assert!(memory.floors().len() <= (1 << 17) + 2, "{}", memory.floors().len());
+    assert!(find(&memory, &uri("a", "/kept")).is_none(), "the bound is reached");
+    assert!(find(&memory, &uri("b", "/gone")).is_none(), "a purge is never lost");
+    assert!(find(&memory, &uri("b", "/kept")).is_some(), "another site is not concerned");
+    put(&memory, &uri("a", "/new"), &[], 10);
+    assert!(find(&memory, &uri("a", "/new")).is_some());
+}
+
+#[test]
 fn a_tag_of_many_objects_is_purged_at_once() {
     let memory = memory(256 << 20);
     for number in 0..100_000 {

@@ -82,9 +82,11 @@ impl Cache {
     }
 
     /// Makes everything invalid that is stored for an address, whatever the route has added to its
-    /// keys, after a request that has changed it.
-    pub fn invalidate_address(&self, uri: &Uri<'_>) {
+    /// keys, after a request that has changed it. Now and then a sweep forgets the purges of the past: any client
+    /// can cause them.
+    pub fn invalidate_address(self: &Arc<Self>, uri: &Uri<'_>) {
         let purge = foregate_cache::Purge::Address(uri);
+        let before = self.store.floors().begin();
         if let Some(recording) = self.store.purge(&purge, Strength::Hard) {
             // The client's request has changed the origin already; it waits for no disk.
             tokio::spawn(recording);
@@ -94,6 +96,15 @@ impl Cache {
             drop(reserve.purge(&purge, Strength::Hard));
         }
         self.metrics.cache.invalidated.inc();
+        if self.store.floors().is_sweep_due(before) {
+            self.begin_sweep();
+        }
+    }
+
+    /// Removes purged responses from memory, and then forgets the purges, in a task of its own.
+    fn begin_sweep(self: &Arc<Self>) {
+        let cache = Arc::clone(self);
+        tokio::spawn(async move { cache.store.sweep().await });
     }
 
     /// Purges, at once. Meanwhile a task of its own removes the responses from memory. With a disk
@@ -124,8 +135,7 @@ impl Cache {
         }
         self.metrics.cache.purges.inc();
         if strength == Strength::Hard {
-            let cache = Arc::clone(self);
-            tokio::spawn(async move { cache.store.sweep().await });
+            self.begin_sweep();
         }
         recording
     }
@@ -156,5 +166,32 @@ impl Cache {
     /// Counts a response that was not stored.
     pub fn not_stored(&self, reason: NotStored) {
         self.metrics.cache.not_stored(reason);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests stop at what they do not expect")]
+    use super::*;
+
+    #[tokio::test]
+    async fn purges_by_clients_are_forgotten_before_they_are_too_many() {
+        let settings = CacheStore { memory: 1 << 20, ..CacheStore::default() };
+        let cache = Arc::new(Cache::new(&settings, Arc::default()).unwrap());
+        for number in 0..200_000_u32 {
+            let path = format!("/{number}");
+            let uri = Uri {
+                scheme: foregate_wire::Scheme::Http,
+                host: "example.com",
+                port: None,
+                path: path.as_bytes(),
+                query: None,
+            };
+            cache.invalidate_address(&uri);
+            if number.is_multiple_of(100) {
+                tokio::task::yield_now().await;
+            }
+            assert!(cache.store.floors().len() < 70_000, "{number}: {}", cache.store.floors().len());
+        }
     }
 }
