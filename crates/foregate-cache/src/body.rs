@@ -1,8 +1,11 @@
 //! The body of a stored response.
 
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Bytes, BytesMut};
+use parking_lot::Mutex;
 
 /// Pieces below this size are joined when a body is complete: each piece costs some 50 bytes beside its content.
 const SMALL_PIECE: usize = 4096;
@@ -12,8 +15,24 @@ const CHUNK: usize = 64 * 1024;
 /// A complete body, in pieces that readers share.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
+    /// `None` if it is empty.
+    shared: Option<Arc<SharedBody>>,
+}
+
+#[derive(Debug)]
+struct SharedBody {
     pieces: Box<[Bytes]>,
     length: u64,
+    holding: Mutex<Holding>,
+}
+
+/// Whether a store counts the body.
+#[derive(Debug, Default)]
+struct Holding {
+    /// Entries of the store with this body.
+    entries: usize,
+    /// The sum of bodies that left the store, while this one is part of it.
+    counted: Option<Arc<AtomicUsize>>,
 }
 
 impl Body {
@@ -41,33 +60,37 @@ impl Body {
             open.extend_from_slice(&piece);
         }
         close(&mut open, &mut joined);
-        Self { pieces: joined.into_boxed_slice(), length }
+        if joined.is_empty() {
+            return Self::default();
+        }
+        let pieces = joined.into_boxed_slice();
+        Self { shared: Some(Arc::new(SharedBody { pieces, length, holding: Mutex::default() })) }
     }
 
     /// The length in bytes.
     pub fn len(&self) -> u64 {
-        self.length
+        self.shared.as_ref().map_or(0, |shared| shared.length)
     }
 
     /// Returns whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
-        self.length == 0
+        self.shared.is_none()
     }
 
     /// The pieces in order, none of them empty.
     pub fn pieces(&self) -> &[Bytes] {
-        &self.pieces
+        self.shared.as_ref().map_or(&[], |shared| &shared.pieces)
     }
 
     /// The piece that begins at this offset, or the rest of the one that holds it. `None` at the end.
     pub fn at(&self, offset: u64) -> Option<Bytes> {
-        piece_at(self.pieces.iter(), offset)
+        piece_at(self.pieces().iter(), offset)
     }
 
     /// A part, in pieces. It ends early where the body does.
     pub fn part(&self, range: Range<u64>) -> impl Iterator<Item = Bytes> {
         let mut start = 0;
-        self.pieces.iter().filter_map(move |piece| {
+        self.pieces().iter().filter_map(move |piece| {
             let (first, end) = (start, start + piece.len() as u64);
             start = end;
             let (from, to) = (range.start.max(first), range.end.min(end));
@@ -78,8 +101,48 @@ impl Body {
 
     /// Bytes of memory, those beside the content included.
     pub(crate) fn memory(&self) -> usize {
-        let content: usize = self.pieces.iter().map(Bytes::len).sum();
-        content + self.pieces.len() * (size_of::<Bytes>() + ALLOCATION + SHARED)
+        self.shared.as_ref().map_or(0, |shared| shared.memory())
+    }
+
+    /// Notes that an entry of a store has this body.
+    pub(crate) fn enter(&self) {
+        let Some(shared) = &self.shared else { return };
+        let holding = &mut *shared.holding.lock();
+        holding.entries += 1;
+        if let Some(sum) = holding.counted.take() {
+            sum.fetch_sub(shared.memory(), Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that an entry with this body has left its store. From the last one on, the body is part of `sum` for as long as a reader has it.
+    pub(crate) fn leave(&self, sum: &Arc<AtomicUsize>) {
+        let Some(shared) = &self.shared else { return };
+        let holding = &mut *shared.holding.lock();
+        holding.entries = holding.entries.saturating_sub(1);
+        if holding.entries == 0 && holding.counted.is_none() {
+            sum.fetch_add(shared.memory(), Ordering::Relaxed);
+            holding.counted = Some(Arc::clone(sum));
+        }
+    }
+}
+
+impl SharedBody {
+    fn memory(&self) -> usize {
+        let each = size_of::<Bytes>() + ALLOCATION + SHARED;
+        self.length as usize
+            + self.pieces.len() * each
+            + size_of::<Self>()
+            + 2 * size_of::<usize>()
+            + ALLOCATION
+    }
+}
+
+impl Drop for SharedBody {
+    fn drop(&mut self) {
+        let memory = self.memory();
+        if let Some(sum) = &self.holding.get_mut().counted {
+            sum.fetch_sub(memory, Ordering::Relaxed);
+        }
     }
 }
 

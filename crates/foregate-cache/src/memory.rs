@@ -20,6 +20,10 @@ const SHARD: usize = 32 * 1024 * 1024;
 const MAX_SHARDS: usize = 64;
 /// The largest object, however much memory there is.
 const MAX_OBJECT: usize = 8 * 1024 * 1024;
+/// Bodies that left the tier and still have readers may take a quarter of the limit, or so much. Beyond that, only objects up to
+/// [`SMALL_OBJECT`] are stored, so that slow clients cannot make the tier hold much more than its limit.
+const LEAST_HELD: usize = 32 * 1024 * 1024;
+const SMALL_OBJECT: usize = 16 * 1024;
 /// Lists of selecting fields of one address. A further one replaces the oldest.
 const MAX_VARIES: usize = 4;
 
@@ -31,6 +35,8 @@ pub struct Memory {
     floors: Arc<Floors>,
     limit: AtomicUsize,
     generation: AtomicU64,
+    /// Bytes of bodies that left the tier and still have readers.
+    held: Arc<AtomicUsize>,
 }
 
 /// The result of a lookup.
@@ -68,15 +74,19 @@ pub struct MemoryStat {
     pub entries: usize,
     /// Entries that went to make room.
     pub evicted: u64,
+    /// Bytes of bodies that left the tier and still have readers. They are in addition to `bytes`.
+    pub held: usize,
 }
 
 impl Memory {
     /// An empty tier with a limit in bytes.
     pub fn new(limit: usize, secret: Secret, floors: Arc<Floors>) -> Self {
         let shards = (limit / SHARD).clamp(1, MAX_SHARDS).next_power_of_two();
-        let shards = (0..shards).map(|_| Mutex::default()).collect();
+        let held = Arc::<AtomicUsize>::default();
+        let shard = || Shard::new(Arc::clone(&held));
+        let shards = (0..shards).map(|_| Mutex::new(shard())).collect();
         let (limit, generation) = (AtomicUsize::new(limit), AtomicU64::new(0));
-        let memory = Self { shards, secret, floors, limit, generation };
+        let memory = Self { shards, secret, floors, limit, generation, held };
         memory.set_limit(memory.limit.load(Ordering::Relaxed), CacheTime::default());
         memory
     }
@@ -92,7 +102,14 @@ impl Memory {
     /// The largest object that is stored, in bytes of [`Object::memory`].
     pub fn largest(&self) -> usize {
         let limit = self.limit.load(Ordering::Relaxed);
-        MAX_OBJECT.min(limit / 16).min(limit / self.shards.len() / 4)
+        let most = if self.holds_much() { SMALL_OBJECT } else { MAX_OBJECT };
+        most.min(limit / 16).min(limit / self.shards.len() / 4)
+    }
+
+    /// Returns whether clients that read slowly hold so many bodies that left the tier that no further large one is to be shared.
+    pub fn holds_much(&self) -> bool {
+        let most = LEAST_HELD.max(self.limit.load(Ordering::Relaxed) / 4);
+        self.held.load(Ordering::Relaxed) > most
     }
 
     /// The purges that concern this tier.
@@ -249,12 +266,14 @@ impl Memory {
 
     /// The figures of the tier.
     pub fn stat(&self) -> MemoryStat {
-        self.shards.iter().fold(MemoryStat::default(), |sum, shard| {
+        let held = self.held.load(Ordering::Relaxed);
+        self.shards.iter().fold(MemoryStat { held, ..MemoryStat::default() }, |sum, shard| {
             let shard = shard.lock();
             MemoryStat {
                 bytes: sum.bytes + shard.memory(),
                 entries: sum.entries + shard.len(),
                 evicted: sum.evicted + shard.evicted,
+                held,
             }
         })
     }

@@ -44,6 +44,8 @@ pub(super) struct State {
     /// Bytes that were kept when the body turned out too long: those that followers have not read yet stay.
     behind: u64,
     end: Option<End>,
+    /// Set when the fetch has ended with a body that is not stored: its pieces count until the last follower has gone.
+    counted: Option<Arc<Shared>>,
     /// The end of the body, once the followers were released at the head: for the leader's own client.
     own_end: Option<End>,
     waiting: Waiting,
@@ -367,9 +369,24 @@ fn account(shared: &Shared, before: u64, after: u64) {
 impl Drop for Lead {
     fn drop(&mut self) {
         self.end(End::Failed(Failed::Abandoned));
-        let kept = self.flight.state.lock().kept;
-        account(&self.shared, kept, 0);
+        let state = &mut *self.flight.state.lock();
+        let whole =
+            [&state.end, &state.own_end].into_iter().any(|end| matches!(end, Some(End::Complete(None))));
+        if whole {
+            state.counted = Some(Arc::clone(&self.shared));
+        } else {
+            account(&self.shared, state.kept, 0);
+        }
         self.shared.leave(self.address);
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let state = self.state.get_mut();
+        if let Some(shared) = &state.counted {
+            account(shared, state.kept, 0);
+        }
     }
 }
 

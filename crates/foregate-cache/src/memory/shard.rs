@@ -6,6 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use crate::body::ALLOCATION;
 use crate::key::{Key, KeyHasher};
@@ -85,9 +86,16 @@ pub(super) struct Shard {
     small_memory: usize,
     ticket: u32,
     pub(super) evicted: u64,
+    /// Bytes of bodies that left the tier and still have readers.
+    held: Arc<AtomicUsize>,
 }
 
 impl Shard {
+    /// An empty part, which adds to `held`.
+    pub(super) fn new(held: Arc<AtomicUsize>) -> Self {
+        Self { held, ..Self::default() }
+    }
+
     pub(super) fn get(&mut self, key: Key) -> Option<Slot> {
         let entry = self.entries.get_mut(&key)?;
         entry.hits = (entry.hits + 1).min(MAX_HITS);
@@ -101,6 +109,9 @@ impl Shard {
 
     /// Puts an entry in the place of the one with its key, and makes room. `useless` says which entries may go although they were hit.
     pub(super) fn insert(&mut self, key: Key, slot: Slot, useless: impl Fn(&Slot) -> bool) {
+        if let Some(object) = slot.object() {
+            object.body.enter();
+        }
         let before = self.take(key);
         let known = before.as_ref().is_some_and(|entry| entry.main) || self.ghosts.remove(key);
         let hits = before.map_or(0, |entry| entry.hits);
@@ -160,6 +171,9 @@ impl Shard {
         self.memory -= entry.memory;
         if !entry.main {
             self.small_memory -= entry.memory;
+        }
+        if let Some(object) = entry.slot.object() {
+            object.body.leave(&self.held);
         }
         Some(entry)
     }

@@ -2,6 +2,8 @@ use bytes::Bytes;
 use foregate_cache::Body;
 use proptest::prelude::*;
 
+use crate::{find, memory, put, uri};
+
 proptest! {
     #[test]
     fn bodies_hold_all_bytes_in_order(lengths in prop::collection::vec(0_usize..9000, 0..12), from in 0_u64..60_000, to in 0_u64..60_000) {
@@ -35,4 +37,35 @@ proptest! {
 fn small_pieces_are_joined() {
     let body = Body::new(vec![Bytes::from_static(&[1; 100]); 1000]);
     assert_eq!((body.len(), body.pieces().len()), (100_000, 2));
+}
+
+#[test]
+fn bodies_that_left_and_are_still_read_count_and_keep_large_ones_out() {
+    const LARGE: usize = 3 << 20;
+    let memory = memory(64 << 20);
+    let mut readers = Vec::new();
+    for number in 0..60 {
+        let path = format!("/{number}");
+        let page = uri("a", &path);
+        if !put(&memory, &page, &[], LARGE) {
+            break;
+        }
+        readers.push(find(&memory, &page).unwrap().0);
+    }
+    let held = memory.stat().held;
+    assert!((32 << 20..(32 << 20) + 2 * LARGE).contains(&held), "{held} with {} readers", readers.len());
+    assert!(memory.holds_much() && !put(&memory, &uri("a", "/large"), &[], LARGE));
+    assert!(put(&memory, &uri("a", "/small"), &[], 1000), "small ones are stored all the same");
+    drop(readers);
+    assert_eq!(memory.stat().held, 0);
+    assert!(put(&memory, &uri("a", "/large"), &[], LARGE));
+    // A validated response has the body of the one before, which has not left.
+    let stored = find(&memory, &uri("a", "/large")).unwrap().0;
+    let refreshed = stored.refreshed(stored.head.clone(), memory.floors().begin());
+    assert!(memory.insert(std::sync::Arc::new(refreshed), crate::NOW));
+    assert_eq!(memory.stat().held, 0);
+    memory.remove(&find(&memory, &uri("a", "/large")).unwrap().0);
+    assert!(memory.stat().held > LARGE);
+    drop(stored);
+    assert_eq!(memory.stat().held, 0);
 }

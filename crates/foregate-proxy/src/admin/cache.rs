@@ -174,6 +174,7 @@ pub(super) fn stat(proxy: &Proxy) -> Value {
             "entries": figures.entries,
             "evictions": figures.evicted,
             "fetching": figures.fetching,
+            "held": figures.held,
         },
         "disks": figures.disks.iter().map(disk).collect::<Vec<_>>(),
         "awaited": figures.awaited.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>(),

@@ -156,6 +156,7 @@ impl Cache {
             entries: stat.memory.entries,
             evicted: stat.memory.evicted,
             fetching: self.flights.memory(),
+            held: stat.memory.held,
             purges: stat.floors,
             disks: stat.disks,
             awaited: stat.awaited,

@@ -144,7 +144,8 @@ impl Store {
     /// The longest body that is stored when it is complete, bytes.
     pub fn largest(&self) -> u64 {
         let memory = self.memory.largest() as u64;
-        if self.disk.open().is_some() { memory.max(LARGEST_IN_MEMORY) } else { memory }
+        let whole = self.disk.open().is_some() && !self.memory.holds_much();
+        if whole { memory.max(LARGEST_IN_MEMORY) } else { memory }
     }
 
     /// Begins to write a body to the disk that is too long for everything else. `None` without a

@@ -69,6 +69,8 @@ pub struct CacheFigures {
     pub evicted: u64,
     /// Bytes of responses that are being fetched.
     pub fetching: usize,
+    /// Bytes of responses that left the memory of the store and that clients still read.
+    pub held: usize,
     /// Purges that are remembered.
     pub purges: usize,
     /// The folders of the disk tier, with their figures.

@@ -523,6 +523,7 @@ fn cache(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics, figures: &Cache
         ("cache_memory", "Bytes of memory of stored responses", figures.bytes),
         ("cache_memory_limit", "Limit of the memory of stored responses, in bytes", figures.limit),
         ("cache_fetching", "Bytes of responses that are being fetched", figures.fetching),
+        ("cache_held", "Bytes of responses that left the store and that clients still read", figures.held),
     ];
     for (name, help, bytes) in gauges {
         encoder

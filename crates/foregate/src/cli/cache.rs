@@ -228,6 +228,9 @@ fn show_stat(answer: &Value) -> String {
         memory("entries"),
         memory("evictions")
     );
+    if memory("held") > 0 {
+        text.push_str(&format!("  {:<8} {} that left it and are still read\n", "held", mib(memory("held"))));
+    }
     for disk in answer["disks"].as_array().into_iter().flatten() {
         let number = |name: &str| disk[name].as_u64().unwrap_or(0);
         text.push_str(&format!(
