@@ -178,7 +178,7 @@ mod tests {
     #[tokio::test]
     async fn purges_by_clients_are_forgotten_before_they_are_too_many() {
         let settings = CacheStore { memory: 1 << 20, ..CacheStore::default() };
-        let cache = Arc::new(Cache::new(&settings, Arc::default()).unwrap());
+        let cache = Arc::new(Cache::new(&settings, Arc::default(), Folders::Required).unwrap());
         for number in 0..200_000_u32 {
             let path = format!("/{number}");
             let uri = Uri {

@@ -147,7 +147,7 @@ impl H1Session {
         false
     }
 
-    async fn serve_each(&mut self, Scratch { request, response }: &mut Scratch) -> ConnectionEnd {
+    async fn serve_each(&mut self, Scratch { request, response, .. }: &mut Scratch) -> ConnectionEnd {
         let proxy = Arc::clone(&self.connection.proxy);
         let mut config = proxy.config_cache();
         loop {

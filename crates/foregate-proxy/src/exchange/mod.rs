@@ -63,6 +63,7 @@ use crate::link::{Link, LinkError};
 use crate::loops::OnItsWay;
 use crate::message::request::Request;
 use crate::message::response::Response;
+use crate::message::scratch::Unserved;
 use crate::proxy::{Config, Proxy};
 use crate::routing::HostId;
 use crate::settings::Route;
@@ -210,15 +211,6 @@ pub struct ServedRequest<'a> {
     pub timer: &'a mut Timer,
 }
 
-/// Why a request is not to be served.
-#[derive(Debug, Clone, Copy)]
-pub enum Unserved {
-    /// The request is malformed.
-    Malformed(Error),
-    /// There is no memory for it.
-    NotAdmitted(Error),
-}
-
 /// Admission control, for a request that was understood or not. Its head counts for its client from
 /// here on, if it has not before, so that a client that begins many at once is checked for each.
 ///
@@ -239,39 +231,43 @@ pub fn admit(request: &mut Request, peer: &Peer, understood: Result<(), Error>) 
 ///
 /// A panic is the end of this request alone: it is counted, and the client gets a 500 if it has got
 /// nothing yet.
-pub async fn serve(served: ServedRequest<'_>, admitted: Result<(), Unserved>) -> Outcome {
+pub fn serve(served: ServedRequest<'_>, admitted: Result<(), Unserved>) -> impl Future<Output = Outcome> {
+    // Outside of the future, which would hold room for it twice.
     let mut exchange = Exchange::new(served);
-    let first = match admitted {
-        Ok(()) => Step::Route,
-        Err(Unserved::NotAdmitted(error)) => Step::Failed(error),
+    exchange.record.error = match admitted {
+        Ok(()) => None,
+        Err(Unserved::NotAdmitted(error)) => Some(error),
         Err(Unserved::Malformed(error)) => {
             exchange.record.refused = Some(error);
-            Step::Failed(error)
+            Some(error)
         }
     };
-    let driven = {
-        let mut drive = pin!(exchange.drive(first));
-        // Not by `FutureExt::catch_unwind`, which would copy it.
-        poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| drive.as_mut().poll(cx))) {
-            Ok(polled) => polled.map(Ok),
-            Err(panic) => Poll::Ready(Err(panic)),
-        })
-        .await
-    };
-    match driven {
-        Ok(outcome) => outcome,
-        Err(_) => {
-            exchange.proxy.metrics.panics.inc();
-            exchange.ask = None;
-            exchange.down.client.close = true;
-            call_back(&mut exchange);
-            end_inner(&mut exchange);
-            match AssertUnwindSafe(exchange.drive(Step::Failed(Error::Internal))).catch_unwind().await {
-                Ok(outcome) => outcome,
-                Err(_) => {
-                    exchange.proxy.metrics.panics.inc();
-                    exchange.down.client.abort();
-                    Outcome::Abort
+    async move {
+        let first = exchange.record.error.map_or(Step::Route, Step::Failed);
+        let driven = {
+            let mut drive = pin!(exchange.drive(first));
+            // Not by `FutureExt::catch_unwind`, which would copy it.
+            poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| drive.as_mut().poll(cx))) {
+                Ok(polled) => polled.map(Ok),
+                Err(panic) => Poll::Ready(Err(panic)),
+            })
+            .await
+        };
+        match driven {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                exchange.proxy.metrics.panics.inc();
+                exchange.ask = None;
+                exchange.down.client.close = true;
+                call_back(&mut exchange);
+                end_inner(&mut exchange);
+                match AssertUnwindSafe(exchange.drive(Step::Failed(Error::Internal))).catch_unwind().await {
+                    Ok(outcome) => outcome,
+                    Err(_) => {
+                        exchange.proxy.metrics.panics.inc();
+                        exchange.down.client.abort();
+                        Outcome::Abort
+                    }
                 }
             }
         }
@@ -336,46 +332,48 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    async fn drive(&mut self, first: Step) -> Outcome {
-        let mut step = first;
-        let outcome = loop {
-            self.begin_work(&step);
-            let next = match step {
-                Step::Route => route::run(self).await,
-                Step::Screen => screen::run(self).await,
-                // Apart, since it is large and most requests do without.
-                Step::Files { folder, upstream } => Box::pin(files::run(self, folder, upstream)).await,
-                Step::Prepare(upstream) => prepare::run(self, upstream).await,
-                Step::Cached(upstream) => Box::pin(cached::run(self, upstream)).await,
-                Step::Ask => ask::run(self).await,
-                Step::Reply(reply) => Ok(reply::run(self, *reply)),
-                Step::Shape(source) => shape::run(self, source).await,
-                Step::Send(source) => send::run(self, source).await,
-                Step::Transfer(origin) => transfer::run(self, origin).await,
-                Step::Tunnel(origin) => Ok(self.tunnel(origin).await),
-                Step::Failed(error) => Ok(self.failed(error)),
-                Step::Broken(error) => {
-                    self.record.error = Some(error);
-                    if error == Error::WriteStall {
-                        // Unread output would stay in the system's memory for minutes.
-                        self.down.client.link.reset_on_close();
+    #[expect(clippy::manual_async_fn, reason = "an async function would hold room for the step twice")]
+    fn drive(&mut self, mut step: Step) -> impl Future<Output = Outcome> {
+        async move {
+            let outcome = loop {
+                self.begin_work(&step);
+                let next = match step {
+                    Step::Route => route::run(self).await,
+                    Step::Screen => screen::run(self).await,
+                    // Apart, since it is large and most requests do without.
+                    Step::Files { folder, upstream } => Box::pin(files::run(self, folder, upstream)).await,
+                    Step::Prepare(upstream) => prepare::run(self, upstream).await,
+                    Step::Cached(upstream) => Box::pin(cached::run(self, upstream)).await,
+                    Step::Ask => ask::run(self).await,
+                    Step::Reply(reply) => Ok(reply::run(self, *reply)),
+                    Step::Shape(source) => shape::run(self, source).await,
+                    Step::Send(source) => send::run(self, source).await,
+                    Step::Transfer(origin) => transfer::run(self, origin).await,
+                    Step::Tunnel(origin) => Ok(self.tunnel(origin).await),
+                    Step::Failed(error) => Ok(self.failed(error)),
+                    Step::Broken(error) => {
+                        self.record.error = Some(error);
+                        if error == Error::WriteStall {
+                            // Unread output would stay in the system's memory for minutes.
+                            self.down.client.link.reset_on_close();
+                        }
+                        log_first(self).await;
+                        self.down.client.abort();
+                        break Outcome::Abort;
                     }
-                    log_first(self).await;
-                    self.down.client.abort();
-                    break Outcome::Abort;
-                }
-                Step::Done if self.down.client.close => break Outcome::Close,
-                Step::Done => break Outcome::Reusable,
+                    Step::Done if self.down.client.close => break Outcome::Close,
+                    Step::Done => break Outcome::Reusable,
+                };
+                self.end_work();
+                step = next.unwrap_or_else(Step::from);
             };
-            self.end_work();
-            step = next.unwrap_or_else(Step::from);
-        };
-        if let Some(error) = self.record.refused {
-            Box::pin(show_refused(self, error)).await;
+            if let Some(error) = self.record.refused {
+                Box::pin(show_refused(self, error)).await;
+            }
+            log::run(self);
+            self.shelve_run();
+            outcome
         }
-        log::run(self);
-        self.shelve_run();
-        outcome
     }
 
     /// Takes the request's places among those in flight, where these are bounded. It has them already where it goes to an upstream for

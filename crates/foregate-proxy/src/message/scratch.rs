@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use super::request::Request;
 use super::response::Response;
+use crate::error::Error;
 
 /// How many a thread keeps.
 const KEPT: usize = 128;
@@ -18,6 +19,17 @@ pub struct Scratch {
     pub request: Request,
     /// Its response.
     pub response: Response,
+    /// The result of admission control, until the request is served.
+    pub admitted: Result<(), Unserved>,
+}
+
+/// Why a request is not to be served.
+#[derive(Debug, Clone, Copy)]
+pub enum Unserved {
+    /// The request is malformed.
+    Malformed(Error),
+    /// There is no memory for it.
+    NotAdmitted(Error),
 }
 
 thread_local! {
@@ -29,7 +41,9 @@ impl Scratch {
     /// One that lies ready, or a new one.
     pub fn take() -> Box<Self> {
         let kept = SCRATCH.with_borrow_mut(Vec::pop);
-        kept.unwrap_or_else(|| Box::new(Self { request: Request::new(), response: Response::new() }))
+        kept.unwrap_or_else(|| {
+            Box::new(Self { request: Request::new(), response: Response::new(), admitted: Ok(()) })
+        })
     }
 
     /// Lets the next have it.

@@ -5,6 +5,7 @@
 //! body. Interim responses are events.
 
 use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ use super::traced::{AttemptEnd, AttemptSpans};
 use super::{ActiveRequest, Attempts, OpeningTerms, Origin, Server, Upstream, authentication, enter};
 use crate::error::Error;
 use crate::limits::account::Account;
-use crate::limits::gates::RequestPass;
+use crate::limits::gates::{RequestGate, RequestPass};
 use crate::link::Link;
 use crate::message::request::Request;
 use crate::settings::{self, Retry, UpstreamProtocol};
@@ -92,10 +93,8 @@ pub struct Ask<'a> {
     attempts: Attempts,
     /// The state of the rules for further attempts, if there are any.
     rules: Option<Box<Rules<'a>>>,
-    /// The client whose turn is waited for where the upstream bounds its requests. `None`: the bound is not for this request.
-    account: Option<Account>,
-    /// The place among the requests in flight, where the upstream bounds these.
-    pass: Option<RequestPass>,
+    /// The turn to wait for, where the upstream bounds its requests. `None`: the bound is not for this request.
+    turn: Option<Box<Turn>>,
     /// Records the attempts, where the request's trace is recorded.
     spans: Option<Box<AttemptSpans>>,
     /// When the last attempt began.
@@ -111,6 +110,37 @@ pub struct Ask<'a> {
     look_at: u32,
 }
 
+/// The place of a request among those in flight to an upstream.
+#[derive(Debug)]
+struct Turn {
+    /// The client whose turn it is.
+    account: Account,
+    /// The place, once the request has it.
+    pass: Option<RequestPass>,
+}
+
+/// Returns true if another attempt may follow in the place of one that has no connection yet.
+fn has_another_attempt(
+    (attempts, rules): (&Attempts, Option<&Rules<'_>>),
+    upstream: &Upstream,
+    now: Instant,
+) -> bool {
+    match rules {
+        None => attempts.has_another(upstream, now),
+        Some(rules) => rules.has_another(RetryCause::Error(Error::ConnectTimeout), attempts, upstream, now),
+    }
+}
+
+/// Waits for a place among the requests in flight. Apart from its caller, so that no other request holds room for it.
+fn enter_boxed<'f, A: Asker>(
+    gate: &'f Arc<RequestGate>,
+    account: Account,
+    upstream: &'f Upstream,
+    asker: &'f mut A,
+) -> Pin<Box<impl Future<Output = Result<RequestPass, Error>> + use<'f, A>>> {
+    Box::pin(enter(gate, account, &upstream.metrics, |cx| asker.poll_gone(cx)))
+}
+
 impl<'a> Ask<'a> {
     /// A new request on the account of `terms`, which are completed by the request.
     pub fn new(upstream: &'a Arc<Upstream>, terms: OpeningTerms<'a>) -> Self {
@@ -123,8 +153,7 @@ impl<'a> Ask<'a> {
             active: upstream.enter(),
             attempts: Attempts::default(),
             rules: Rules::new(&upstream.settings.retry, &[]),
-            account: None,
-            pass: None,
+            turn: None,
             spans: None,
             began: now,
             origin: None,
@@ -143,7 +172,8 @@ impl<'a> Ask<'a> {
     /// Counts the request among those in flight, where the upstream bounds these. It takes turns as one of this client.
     #[must_use]
     pub fn on_account(self, account: Account) -> Self {
-        Self { account: Some(account), ..self }
+        let is_bounded = self.upstream.gate.is_some() || self.rules.is_some();
+        Self { turn: is_bounded.then(|| Box::new(Turn { account, pass: None })), ..self }
     }
 
     /// Records the attempts as parts of this span, if there is one.
@@ -278,10 +308,11 @@ impl<'a> Ask<'a> {
     /// Chooses a server and gets a connection to it.
     async fn connect<A: Asker>(&mut self, asker: &mut A) -> Result<(), Error> {
         let upstream = self.upstream;
-        if let (Some(gate), Some(account), None) = (&upstream.gate, self.account, &self.pass) {
+        if let (Some(gate), Some(turn)) = (&upstream.gate, &mut self.turn)
+            && turn.pass.is_none()
+        {
             // Kept out of the future that every request has.
-            let enter = enter(gate, account, &upstream.metrics, |cx| asker.poll_gone(cx));
-            self.pass = Some(Box::pin(enter).await?);
+            turn.pass = Some(enter_boxed(gate, turn.account, upstream, asker).await?);
         }
         let now = clock::now();
         let bound = upstream.bound_server(self.terms.own.and_then(OnceLock::get));
@@ -325,51 +356,59 @@ impl<'a> Ask<'a> {
 
     /// Gets a connection to a server. The second value says why it was given up before it was there, where that says something about the
     /// server.
-    async fn open<A: Asker>(
+    fn open<A: Asker>(
         &mut self,
         asker: &mut A,
         (server, now): (usize, Instant),
         until: Option<Instant>,
-    ) -> (Result<Origin, Error>, Option<Error>) {
-        let (upstream, terms) = (self.upstream, self.terms);
+    ) -> impl Future<Output = (Result<Origin, Error>, Option<Error>)> {
+        // Borrowed, since each request in flight would hold a copy.
+        let Self { upstream, terms, attempts, rules, active, .. } = self;
+        let upstream = *upstream;
         let mut late = None;
         // A server whose queue is full of connections hangs as well. Another server must be there, since this one cannot be waited for
         // any longer then.
         let mut look_at = upstream.patience().filter(|_| !terms.authenticates).map(|patience| now + patience);
-        let open = upstream.open(server, &terms, now);
-        tokio::pin!(open);
-        let opened = poll_fn(|cx| {
-            let opened = open.as_mut().poll(cx);
-            if let Poll::Ready(Ok(Origin { reused: true, .. }) | Err(_)) = opened {
-                return opened;
-            }
-            if opened.is_pending()
-                && let Some(until) = until
-                && asker.poll_until(cx, until).is_ready()
-            {
-                late = Some(Error::TryTimeout);
-                return Poll::Ready(Err(Error::ConnectTimeout));
-            }
-            while opened.is_pending()
-                && let Some(at) = look_at
-                && asker.poll_until(cx, at).is_ready()
-            {
-                let now = Instant::now();
-                look_at = Some(now + LOOK_AGAIN);
-                if upstream.hangs(server, now) && self.has_another_attempt(asker, now) {
-                    late = Some(Error::OriginHangs);
+        // Outside of the future are those that it would hold room for twice.
+        async move {
+            let mut open = pin!(upstream.open(server, terms, now));
+            let opened = poll_fn(|cx| {
+                let opened = open.as_mut().poll(cx);
+                if let Poll::Ready(Ok(Origin { reused: true, .. }) | Err(_)) = opened {
+                    return opened;
+                }
+                if opened.is_pending()
+                    && let Some(until) = until
+                    && asker.poll_until(cx, until).is_ready()
+                {
+                    late = Some(Error::TryTimeout);
                     return Poll::Ready(Err(Error::ConnectTimeout));
                 }
-            }
-            // To connect takes a while, in which the asker may have left.
-            let Poll::Ready(error) = asker.poll_gone(cx) else { return opened };
-            if let Poll::Ready(Ok(origin)) = opened {
-                upstream.put_back(origin, clock::now());
-            }
-            Poll::Ready(Err(error))
-        })
-        .await;
-        (opened, late)
+                while opened.is_pending()
+                    && let Some(at) = look_at
+                    && asker.poll_until(cx, at).is_ready()
+                {
+                    let now = Instant::now();
+                    look_at = Some(now + LOOK_AGAIN);
+                    let mut has_another = || {
+                        let is_allowed = asker.may_repeat(&Error::ConnectTimeout) && active.has_budget(now);
+                        is_allowed && has_another_attempt((attempts, rules.as_deref()), upstream, now)
+                    };
+                    if upstream.hangs(server, now) && has_another() {
+                        late = Some(Error::OriginHangs);
+                        return Poll::Ready(Err(Error::ConnectTimeout));
+                    }
+                }
+                // To connect takes a while, in which the asker may have left.
+                let Poll::Ready(error) = asker.poll_gone(cx) else { return opened };
+                if let Poll::Ready(Ok(origin)) = opened {
+                    upstream.put_back(origin, clock::now());
+                }
+                Poll::Ready(Err(error))
+            })
+            .await;
+            (opened, late)
+        }
     }
 
     /// Waits for the head of a response while the body of the request is on its way.
@@ -485,7 +524,7 @@ impl<'a> Ask<'a> {
     /// The response of the second server is the first one: the other attempt ends.
     fn second_has_won(&mut self, second: &mut HedgedAttempt<'a>, origin: Origin) {
         let (upstream, now) = (self.upstream, clock::now());
-        if let (Some(loser), Some(server)) = (self.origin.take(), self.attempts.last()) {
+        if let (Some(mut loser), Some(server)) = (self.origin.take(), self.attempts.last()) {
             upstream.lost(server, self.began, now);
             loser.link.abort();
         }
@@ -658,18 +697,6 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Returns true if another attempt may follow in the place of one that has no connection yet.
-    fn has_another_attempt<A: Asker>(&mut self, asker: &mut A, now: Instant) -> bool {
-        let error = Error::ConnectTimeout;
-        if !asker.may_repeat(&error) || !self.active.has_budget(now) {
-            return false;
-        }
-        match &self.rules {
-            None => self.attempts.has_another(self.upstream, now),
-            Some(rules) => rules.has_another(RetryCause::Error(error), &self.attempts, self.upstream, now),
-        }
-    }
-
     /// Returns true if a response was dropped for another attempt, by its status.
     fn is_unwanted<A: Asker>(&mut self, asker: &mut A) -> bool {
         let Some(rules) = &mut self.rules else { return false };
@@ -717,7 +744,10 @@ impl<'a> Ask<'a> {
         if let Some(rules) = &mut self.rules {
             rules.enter(next, before);
         }
-        (self.upstream, self.terms.http1, self.pass) = (next, false, None);
+        (self.upstream, self.terms.http1) = (next, false);
+        if let Some(turn) = &mut self.turn {
+            turn.pass = None;
+        }
         self.attempts.change_upstream();
     }
 }

@@ -88,8 +88,8 @@ fn what_was_counted_is_rendered() {
 /// Reads the text format of Prometheus strictly: each family has its help and type once, before its samples, each sample is there
 /// once, and the buckets of a histogram rise to its count.
 fn check_prometheus(text: &str) {
-    let mut families = std::collections::HashSet::new();
-    let mut samples = std::collections::HashSet::new();
+    let mut families = HashSet::new();
+    let mut samples = HashSet::new();
     let (mut family, mut kind) = ("", "");
     let mut bucket = 0.0;
     let mut lines = text.lines();
