@@ -58,7 +58,11 @@ impl Decoder<'_> {
                     None => near,
                 })
             })
-            .or_else(|| elsewhere::longer(name, known.iter().copied()))
+            .or_else(|| {
+                // In a block as large as a site, some name is longer by chance.
+                let by_chance = open && place.is_some();
+                if by_chance { None } else { elsewhere::longer(name, known.iter().copied()) }
+            })
             .or(place)
             .or_else(|| elsewhere::of_spelling(name, keys))
             .or_else(|| elsewhere::of_property(name, keys))

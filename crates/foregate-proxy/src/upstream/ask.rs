@@ -94,7 +94,7 @@ pub struct Ask<'a> {
     /// The state of the rules for further attempts, if there are any.
     rules: Option<Box<Rules<'a>>>,
     /// The turn to wait for, where the upstream bounds its requests. `None`: the bound is not for this request.
-    turn: Option<Box<Turn>>,
+    turn: Option<Box<RequestTurn>>,
     /// Records the attempts, where the request's trace is recorded.
     spans: Option<Box<AttemptSpans>>,
     /// When the last attempt began.
@@ -112,7 +112,7 @@ pub struct Ask<'a> {
 
 /// The place of a request among those in flight to an upstream.
 #[derive(Debug)]
-struct Turn {
+struct RequestTurn {
     /// The client whose turn it is.
     account: Account,
     /// The place, once the request has it.
@@ -173,7 +173,7 @@ impl<'a> Ask<'a> {
     #[must_use]
     pub fn on_account(self, account: Account) -> Self {
         let is_bounded = self.upstream.gate.is_some() || self.rules.is_some();
-        Self { turn: is_bounded.then(|| Box::new(Turn { account, pass: None })), ..self }
+        Self { turn: is_bounded.then(|| Box::new(RequestTurn { account, pass: None })), ..self }
     }
 
     /// Records the attempts as parts of this span, if there is one.

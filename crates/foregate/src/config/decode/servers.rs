@@ -255,7 +255,9 @@ pub(super) fn check(decoder: &mut Decoder<'_>, upstream: &UpstreamSettings, plac
         let problem = Problem::new(Some(hedge), "`hedge` asks a second server, and `sticky` keeps to one");
         decoder.push(problem.help("leave one of them out").also(sticky, "the other one"));
     }
-    if let (Some(hedge), [_] | []) = (places.hedge, &**servers) {
+    let is_alone = servers.len() < 2
+        && !servers.iter().any(|server| matches!(server.address, ServerAddress::Service(_)));
+    if let Some(hedge) = places.hedge.filter(|_| is_alone) {
         let problem = Problem::new(Some(hedge), "`hedge` has no effect: there is no second server");
         decoder.warn(problem.help("add a `server`, or leave `hedge` out"));
     }
