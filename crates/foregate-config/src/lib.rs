@@ -102,6 +102,22 @@ pub fn read_kept<T>(
     finish(tree, problems, decode).map(logged).map(|(decoded, _)| decoded)
 }
 
+/// As [`read_text`]; also returns the texts of the files, for [`read_kept`].
+///
+/// # Errors
+///
+/// As for [`read`].
+pub fn read_text_and_keep<T>(
+    path: &Path,
+    text: String,
+    decode: impl FnOnce(&Tree, &mut Problems) -> T,
+) -> Result<(T, Texts), Box<Refused>> {
+    let mut problems = Problems::default();
+    let tree = Tree::read_text(path, text, &mut problems);
+    let (decoded, tree) = finish(tree, problems, decode).map(logged)?;
+    Ok((decoded, tree.into_texts()))
+}
+
 /// As [`read`], for a text that could stand in the file `path`.
 ///
 /// # Errors

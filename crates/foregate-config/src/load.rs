@@ -35,6 +35,13 @@ pub struct Texts {
     includes: HashMap<(u32, u32), Vec<u32>>,
 }
 
+impl Texts {
+    /// The files with their texts, the main one first.
+    pub fn files(&self) -> impl Iterator<Item = (&Path, &str)> {
+        self.files.iter().map(|(path, text)| (&**path, &**text))
+    }
+}
+
 /// One file.
 #[derive(Debug)]
 pub(crate) struct File {

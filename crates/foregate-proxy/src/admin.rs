@@ -1,11 +1,13 @@
 //! The admin socket and the metrics endpoint.
 
+mod api;
 mod cache;
 mod comparisons;
 mod dashboard;
 mod figures;
 mod http;
 mod migration;
+mod observers;
 mod servers;
 
 pub use self::dashboard::serve_dashboard;
@@ -13,7 +15,7 @@ pub use self::dashboard::serve_dashboard;
 use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use foregate_supervisor::exposition::Sum;
@@ -27,6 +29,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use self::api::AdminApi;
+use self::http::{ClientPatience, serve_one};
+use self::observers::Observer;
 use crate::counters::metrics::STATUS_CLASSES;
 use crate::limits::descriptors;
 use crate::listener::Listener;
@@ -41,8 +46,6 @@ const LONGEST_REQUEST: u64 = 8 * 1024;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Clients of either that are served at the same time.
 const CLIENTS: usize = 16;
-/// Observers at the same time, each of whom takes the place of a client.
-const OBSERVERS_MOST: usize = 8;
 /// How long accepting pauses when there are no descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -53,6 +56,53 @@ pub enum AdminRequest {
     Reload(oneshot::Sender<Result<(), String>>),
     /// How the process is.
     Status(oneshot::Sender<Value>),
+    /// Put this configuration to work.
+    Configure(GivenConfiguration, oneshot::Sender<Result<(), ConfigurationRefusal>>),
+}
+
+/// A configuration that came in a request.
+#[derive(Debug, Clone, Default)]
+pub struct GivenConfiguration {
+    /// Its text.
+    pub text: String,
+    /// It is in the JSON form.
+    pub is_json: bool,
+    /// The tags of configurations that it may replace, or `*` for any; empty: any.
+    pub replaces: Vec<String>,
+}
+
+/// Why a configuration has not taken effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConfigurationRefusal {
+    /// Another one than those that it may replace is in effect.
+    Stale,
+    /// An error in it.
+    Wrong(String),
+}
+
+/// The configuration in effect.
+#[derive(Debug, Clone, Default)]
+pub struct EffectiveConfiguration {
+    /// It changes with the texts.
+    pub tag: String,
+    /// The paths and texts of its files, the main one first.
+    pub files: Vec<(String, String)>,
+}
+
+/// The parts of the process that operators reach through the admin socket.
+pub trait ProcessControls: Send + Sync {
+    /// The configuration in effect; `None` if it does not come from files.
+    fn effective(&self) -> Option<EffectiveConfiguration>;
+
+    /// The level of the log, as it is written; `None` if it cannot be changed.
+    fn log_filter(&self) -> Option<String>;
+
+    /// Changes the level of the log.
+    ///
+    /// # Errors
+    ///
+    /// The mistake in it.
+    fn set_log_filter(&self, filter: &str) -> Result<(), String>;
 }
 
 /// The clients of one endpoint. A new one never waits for those that have asked nothing.
@@ -99,15 +149,21 @@ impl Clients {
     }
 }
 
-/// Serves the admin socket: one line of JSON in, one line out.
-pub async fn serve(listener: UnixListener, requests: mpsc::Sender<AdminRequest>, proxy: Arc<Proxy>) {
+/// Serves the admin socket: HTTP, or one line of JSON in and one line out.
+pub async fn serve(
+    listener: UnixListener,
+    requests: mpsc::Sender<AdminRequest>,
+    proxy: Arc<Proxy>,
+    controls: Arc<dyn ProcessControls>,
+) {
     let mut clients = Clients::default();
+    let api = Arc::new(AdminApi { proxy, requests, controls });
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (requests, proxy) = (requests.clone(), Arc::clone(&proxy));
+                let api = Arc::clone(&api);
                 let serve = |asked: ServingFlag| async move {
-                    if let Err(error) = answer(stream, requests, &proxy, &asked).await {
+                    if let Err(error) = answer(stream, &api, &asked).await {
                         tracing::debug!(%error, "admin client");
                     }
                 };
@@ -118,28 +174,50 @@ pub async fn serve(listener: UnixListener, requests: mpsc::Sender<AdminRequest>,
     }
 }
 
-async fn answer(
-    stream: UnixStream,
-    requests: mpsc::Sender<AdminRequest>,
-    proxy: &Arc<Proxy>,
-    asked: &ServingFlag,
-) -> io::Result<()> {
+async fn answer(stream: UnixStream, api: &AdminApi, asked: &ServingFlag) -> io::Result<()> {
     let credentials = stream.peer_cred()?;
     let own = rustix::process::geteuid().as_raw();
     let mut stream = BufReader::new(stream);
-    let allowed = credentials.uid() == own || credentials.uid() == 0;
-    let line = if allowed {
-        let mut line = Vec::new();
-        timeout(PATIENCE, (&mut stream).take(LONGEST_REQUEST).read_until(b'\n', &mut line)).await??;
-        asked.set();
-        if is_watch(&line) {
-            return watch(stream, proxy).await;
-        }
-        reply(&line, &requests, proxy).await
-    } else {
-        refusal("only the user that runs the proxy may ask")
+    if credentials.uid() != own && credentials.uid() != 0 {
+        return stream.write_all(refusal("only the user that runs the proxy may ask").as_bytes()).await;
+    }
+    let who = match credentials.pid() {
+        Some(pid) => format!("uid {}, pid {pid}", credentials.uid()),
+        None => format!("uid {}", credentials.uid()),
     };
-    stream.write_all(line.as_bytes()).await
+    // A method of HTTP, which no line of JSON begins like.
+    if timeout(PATIENCE, stream.fill_buf()).await??.first().is_some_and(u8::is_ascii_uppercase) {
+        let answer = |request, patience: ClientPatience| {
+            let who = &who;
+            async move { api.answer(request, who, &patience).await }
+        };
+        return serve_one(stream, asked, answer).await;
+    }
+    let mut line = Vec::new();
+    timeout(PATIENCE, (&mut stream).take(LONGEST_REQUEST).read_until(b'\n', &mut line)).await??;
+    asked.set();
+    if is_watch(&line) {
+        return watch(stream, &api.proxy).await;
+    }
+    let reply = reply(&line, &api.requests, &api.proxy).await;
+    audit_line(&api.proxy, &who, &line, &reply);
+    stream.write_all(reply.as_bytes()).await
+}
+
+/// Records a change that was asked for by a line of JSON.
+fn audit_line(proxy: &Proxy, who: &str, line: &[u8], reply: &str) {
+    let request = serde_json::from_slice::<Value>(line).unwrap_or_default();
+    let change = match request["verb"].as_str() {
+        Some("reload") => "reload".to_owned(),
+        Some("cache-purge") => format!("purge {request}"),
+        Some("upstreams") if !request["set"].is_null() => {
+            let text = |name: &str| request["set"][name].as_str().unwrap_or_default();
+            format!("server {} of {}: {}", text("server"), text("upstream"), text("order"))
+        }
+        _ => return,
+    };
+    let reply = serde_json::from_str::<Value>(reply).unwrap_or_default();
+    proxy.audit.record(who, &change, reply["error"].as_str());
 }
 
 /// Returns true for the request of an observer.
@@ -149,37 +227,19 @@ fn is_watch(line: &[u8]) -> bool {
 
 /// Writes a line of figures each second, as long as the client stays.
 async fn watch(mut stream: BufReader<UnixStream>, proxy: &Arc<Proxy>) -> io::Result<()> {
-    static OBSERVERS: AtomicUsize = AtomicUsize::new(0);
-    let others = OBSERVERS.fetch_add(1, Ordering::Relaxed);
-    let _seat = Seat(&OBSERVERS);
-    if others >= OBSERVERS_MOST {
-        let full = refusal(&format!("{OBSERVERS_MOST} others watch already"));
-        return stream.write_all(full.as_bytes()).await;
-    }
-    let _watching = proxy.live.watch();
-    let mut ticks = tokio::time::interval(Duration::from_secs(1));
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut observer = match Observer::new(proxy) {
+        Ok(observer) => observer,
+        Err(error) => return stream.write_all(refusal(&error).as_bytes()).await,
+    };
     let mut end = [0];
     loop {
-        tokio::select! {
-            _ = ticks.tick() => {}
+        let figures = tokio::select! {
+            figures = observer.next() => figures,
             // The client says nothing more until it leaves.
             _ = stream.read(&mut end) => return Ok(()),
-        }
-        if proxy.is_draining() {
-            return Ok(());
-        }
-        let line = format!("{}\n", figures::figures(proxy));
-        timeout(PATIENCE, stream.write_all(line.as_bytes())).await??;
-    }
-}
-
-/// The place of an observer.
-struct Seat(&'static AtomicUsize);
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        };
+        let Some(figures) = figures else { return Ok(()) };
+        timeout(PATIENCE, stream.write_all(format!("{figures}\n").as_bytes())).await??;
     }
 }
 
@@ -197,7 +257,7 @@ async fn reply(line: &[u8], requests: &mpsc::Sender<AdminRequest>, proxy: &Arc<P
         "reload" => {}
         "certificates" => return format!("{}\n", certificates(proxy)),
         "upstreams" => return servers::reply(&request, proxy),
-        "migrate" => return migration::reply(proxy),
+        "migrate" => return format!("{}\n", migration::report(proxy)),
         "compare" => {
             return match comparisons::reply(&request, proxy).await {
                 Ok(answer) => format!("{answer}\n"),

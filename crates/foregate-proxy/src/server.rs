@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use foregate_module::Plan;
 use foregate_supervisor::protocol::{Purpose, Role};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use self::aside::Aside;
@@ -31,6 +31,8 @@ pub use self::signals::catch_early;
 use self::sockets::{Bound, SideSockets, SocketFile};
 pub use self::supervised::{Supervised, take_stdin};
 use crate::admin;
+pub use crate::admin::EffectiveConfiguration;
+use crate::admin::{AdminRequest, ConfigurationRefusal, GivenConfiguration, ProcessControls};
 use crate::cache::Folders;
 use crate::configuration::Settings;
 use crate::counters::metrics::Metrics;
@@ -85,6 +87,34 @@ pub trait SettingsSource: Send + Sync {
     /// The error in these files.
     fn refresh(&self) -> Result<Settings, String>;
 
+    /// Reads a configuration that came in a request, as if it stood in the file, in KDL or in JSON.
+    ///
+    /// # Errors
+    ///
+    /// The error in it.
+    fn read_given(&self, _text: String, _is_json: bool) -> Result<Settings, String> {
+        Err("the proxy was started without a configuration file".to_owned())
+    }
+
+    /// The configuration in effect; `None` if it does not come from files.
+    fn effective(&self) -> Option<EffectiveConfiguration> {
+        None
+    }
+
+    /// The level of the log of the process; `None` if it cannot be changed.
+    fn log_filter(&self) -> Option<String> {
+        None
+    }
+
+    /// Changes the level of the log of the process.
+    ///
+    /// # Errors
+    ///
+    /// The mistake in it.
+    fn set_log_filter(&self, _filter: &str) -> Result<(), String> {
+        Err("the level of this process cannot be changed".to_owned())
+    }
+
     /// The configuration read last has taken effect.
     fn took_effect(&self);
 
@@ -115,12 +145,48 @@ impl<F: Fn() -> Result<Settings, String> + Send + Sync> SettingsSource for F {
 }
 
 /// Why settings are read again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 enum ReloadCause {
     /// Somebody has asked for it.
     Asked,
+    /// An operator has sent another configuration.
+    Given(GivenConfiguration),
     /// A file that the configuration refers to has changed.
     Changed,
+}
+
+/// The one that waits for the result of a reload. It may be gone by then.
+enum ReloadAnswer {
+    Nobody,
+    Reload(oneshot::Sender<Result<(), String>>),
+    Configure(oneshot::Sender<Result<(), ConfigurationRefusal>>),
+}
+
+impl ReloadAnswer {
+    fn send(self, result: Result<(), String>) {
+        match self {
+            Self::Nobody => {}
+            Self::Reload(answer) => drop(answer.send(result)),
+            Self::Configure(answer) => drop(answer.send(result.map_err(ConfigurationRefusal::Wrong))),
+        }
+    }
+}
+
+/// The controls of the process, as the source of its configuration has them.
+struct SourceControls(Arc<dyn SettingsSource>);
+
+impl ProcessControls for SourceControls {
+    fn effective(&self) -> Option<EffectiveConfiguration> {
+        self.0.effective()
+    }
+
+    fn log_filter(&self) -> Option<String> {
+        self.0.log_filter()
+    }
+
+    fn set_log_filter(&self, filter: &str) -> Result<(), String> {
+        self.0.set_log_filter(filter)
+    }
 }
 
 /// Runs the proxy until it is told to stop by a signal.
@@ -195,8 +261,8 @@ struct RunningServer {
     /// Files that were read into the configuration, and word of their changes.
     files: ConfiguredFiles,
     changed: mpsc::Receiver<()>,
-    requests: mpsc::Receiver<admin::AdminRequest>,
-    admin: mpsc::Sender<admin::AdminRequest>,
+    requests: mpsc::Receiver<AdminRequest>,
+    admin: mpsc::Sender<AdminRequest>,
     metrics_task: Option<(SocketAddr, JoinHandle<()>)>,
     admin_task: Option<(SocketFile, JoinHandle<()>)>,
     /// Sends spans, once a configuration has asked for it.
@@ -404,10 +470,15 @@ impl RunningServer {
         if let (Some(listener), Some(path)) = (side.admin, settings.admin.clone()) {
             let address = ListenAddress::Unix(path.clone()).to_string();
             self.membership.hold(Purpose::Admin, address, &listener);
-            let task = tokio::spawn(admin::serve(listener, self.admin.clone(), Arc::clone(&self.proxy)));
+            let task = tokio::spawn(self.serve_admin(listener));
             self.admin_task = Some((SocketFile::at(path), task));
         }
         self.apply_dashboard(settings, side.dashboard);
+    }
+
+    fn serve_admin(&self, listener: tokio::net::UnixListener) -> impl Future<Output = ()> + use<> {
+        let controls = Arc::new(SourceControls(Arc::clone(&self.source)));
+        admin::serve(listener, self.admin.clone(), Arc::clone(&self.proxy), controls)
     }
 
     fn listen(&mut self, bound: Bound) {
@@ -496,11 +567,11 @@ impl RunningServer {
         loop {
             let (drain, drain_term) = self.timeouts();
             let (cause, answer) = tokio::select! {
-                _ = signals.hangup.recv() => (ReloadCause::Asked, None),
+                _ = signals.hangup.recv() => (ReloadCause::Asked, ReloadAnswer::Nobody),
                 // A reload since then may have left no such file.
                 Some(()) = self.changed.recv() => match self.proxy.config().settings.watched.is_empty() {
                     true => continue,
-                    false => (ReloadCause::Changed, None),
+                    false => (ReloadCause::Changed, ReloadAnswer::Nobody),
                 },
                 // The sender lives as long as the upstreams.
                 _ = self.services.changed() => {
@@ -508,8 +579,16 @@ impl RunningServer {
                     continue;
                 }
                 Some(request) = self.requests.recv() => match request {
-                    admin::AdminRequest::Reload(answer) => (ReloadCause::Asked, Some(answer)),
-                    admin::AdminRequest::Status(answer) => {
+                    AdminRequest::Reload(answer) => (ReloadCause::Asked, ReloadAnswer::Reload(answer)),
+                    AdminRequest::Configure(given, answer) => {
+                        if self.is_stale(&given) {
+                            // The asking task may be gone.
+                            let _ = answer.send(Err(ConfigurationRefusal::Stale));
+                            continue;
+                        }
+                        (ReloadCause::Given(given), ReloadAnswer::Configure(answer))
+                    }
+                    AdminRequest::Status(answer) => {
                         // The asking task may be gone.
                         let _ = answer.send(self.status());
                         continue;
@@ -538,14 +617,20 @@ impl RunningServer {
             // for it. Nothing has changed until it is read.
             tokio::select! {
                 result = self.reload(cause) => {
-                    // The asking task may be gone.
-                    let _ = answer.map(|answer| answer.send(result));
+                    answer.send(result);
                 }
                 _ = signals.quit.recv() => return Stop::Graceful(drain),
                 _ = signals.terminate.recv() => return Stop::Graceful(drain_term),
                 _ = signals.interrupt.recv() => return Stop::AtOnce,
             }
         }
+    }
+
+    /// Returns true if another configuration is in effect than those that a given one replaces.
+    fn is_stale(&self, given: &GivenConfiguration) -> bool {
+        let tag = self.source.effective().map(|effective| effective.tag);
+        let fits = |replaced: &String| replaced == "*" || Some(replaced) == tag.as_ref();
+        !given.replaces.is_empty() && !given.replaces.iter().any(fits)
     }
 
     /// Puts the servers to work that services have now.
@@ -608,6 +693,7 @@ impl RunningServer {
         let read = self.aside.run(move || match cause {
             ReloadCause::Asked => source.read(),
             ReloadCause::Changed => source.refresh(),
+            ReloadCause::Given(given) => source.read_given(given.text, given.is_json),
         });
         let settings = read.await.map_err(|_| "reading the configuration panicked".to_owned())??;
         let old = self.proxy.config();

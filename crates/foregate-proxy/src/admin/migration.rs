@@ -19,7 +19,7 @@ struct RouteCounts {
 }
 
 /// The shares served here and fallen back, over time and by route.
-pub(super) fn reply(proxy: &Proxy) -> String {
+pub(super) fn report(proxy: &Proxy) -> Value {
     let counters = &proxy.metrics.fallbacks;
     let counts = counters.all();
     let (minutes, hours) = counters.over_time();
@@ -32,7 +32,7 @@ pub(super) fn reply(proxy: &Proxy) -> String {
             .map(|span| json!({ "start": span.start, "here": span.here, "there": span.there }))
             .collect()
     };
-    let answer = json!({
+    json!({
         "ok": true,
         "falls_back": proxy.config().settings.falls_back,
         "here": sum(true),
@@ -40,8 +40,7 @@ pub(super) fn reply(proxy: &Proxy) -> String {
         "minutes": spans(&minutes),
         "hours": spans(&hours),
         "routes": routes(&counts),
-    });
-    format!("{answer}\n")
+    })
 }
 
 /// The routes that fall back most.

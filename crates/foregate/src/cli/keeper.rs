@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use foregate_acme::Keeper;
 use foregate_proxy::configuration::Settings;
-use foregate_proxy::server::SettingsSource;
+use foregate_proxy::server::{EffectiveConfiguration, SettingsSource};
 use foregate_proxy::settings::automatic::Automatic;
 use foregate_proxy::tls::CertificateKeeper;
 use parking_lot::Mutex;
@@ -53,6 +53,24 @@ impl SettingsSource for WithKeeper {
         let settings = self.source.refresh()?;
         self.prepare(&settings)?;
         Ok(settings)
+    }
+
+    fn read_given(&self, text: String, is_json: bool) -> Result<Settings, String> {
+        let settings = self.source.read_given(text, is_json)?;
+        self.prepare(&settings)?;
+        Ok(settings)
+    }
+
+    fn effective(&self) -> Option<EffectiveConfiguration> {
+        self.source.effective()
+    }
+
+    fn log_filter(&self) -> Option<String> {
+        self.source.log_filter()
+    }
+
+    fn set_log_filter(&self, filter: &str) -> Result<(), String> {
+        self.source.set_log_filter(filter)
     }
 
     fn took_effect(&self) {

@@ -14,6 +14,7 @@ mod explain_servers;
 mod fmt;
 mod init;
 mod keeper;
+mod logs;
 mod man;
 mod migrate;
 mod module;
@@ -92,6 +93,8 @@ enum Verb {
     Upgrade(upgrade::Upgrade),
     /// Show the running proxy: its processes, their versions, shares and requests
     Status(status::Status),
+    /// Show the access log: pretty, filtered by an expression, as it grows
+    Logs(logs::Logs),
     /// Watch the running proxy: traffic, latencies, servers, the slowest requests
     Top(top::Top),
     /// Show how far the move from another proxy has come
@@ -138,6 +141,7 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
         Verb::Test(test) => test.run(),
         Verb::Upgrade(upgrade) => upgrade.run(),
         Verb::Status(status) => status.run(),
+        Verb::Logs(logs) => logs.run(&pipeline),
         Verb::Top(top) => top.run(),
         Verb::Migrate(migrate) => migrate.run(),
         Verb::Doctor(doctor) => doctor.run(&pipeline),

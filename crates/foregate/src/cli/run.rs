@@ -3,15 +3,16 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::config::{self, Domains, Refused, Texts};
 use clap::Args;
 use foregate_module::Pipeline;
 use foregate_proxy::configuration::Settings;
-use foregate_proxy::server::{SettingsSource, Supervised};
+use foregate_proxy::server::{EffectiveConfiguration, SettingsSource, Supervised};
 use foregate_supervisor::{ADOPTING_VARIABLE, Options, SERVING_VARIABLE};
 use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -180,9 +181,14 @@ struct Files {
 impl Files {
     fn load(&self) -> Result<Settings, Box<Refused>> {
         let (settings, texts) = config::load_and_keep(&self.path, &self.pipeline)?;
-        // Without such a file nobody asks for them.
-        *self.read.lock() = (!settings.watched.is_empty()).then(|| Arc::new(texts));
+        self.keep(&settings, texts);
         Ok(settings)
+    }
+
+    /// Keeps the texts where somebody may ask for them.
+    fn keep(&self, settings: &Settings, texts: Texts) {
+        let is_wanted = !settings.watched.is_empty() || settings.admin.is_some();
+        *self.read.lock() = is_wanted.then(|| Arc::new(texts));
     }
 }
 
@@ -201,6 +207,46 @@ impl SettingsSource for Files {
         let settings = config::load_kept(&texts, &self.pipeline).map_err(|refused| refused.plain())?;
         *self.read.lock() = Some(texts);
         Ok(settings)
+    }
+
+    fn read_given(&self, text: String, is_json: bool) -> Result<Settings, String> {
+        // The name tells the form, and its folder is where relative paths begin.
+        let has_its_form = self.path.extension().is_some_and(|extension| extension == "json") == is_json;
+        let path = match has_its_form {
+            true => self.path.clone(),
+            false => self.path.with_extension(if is_json { "json" } else { "kdl" }),
+        };
+        let given = config::load_given(&path, text, &self.pipeline);
+        let (settings, texts) = given.map_err(|refused| refused.plain())?;
+        self.keep(&settings, texts);
+        Ok(settings)
+    }
+
+    fn effective(&self) -> Option<EffectiveConfiguration> {
+        let texts = self.present.lock().clone()?;
+        let mut digest = Sha256::new();
+        let mut files = Vec::new();
+        for (path, text) in texts.files() {
+            let path = path.display().to_string();
+            for part in [&*path, text] {
+                digest.update((part.len() as u64).to_be_bytes());
+                digest.update(part);
+            }
+            files.push((path, text.to_owned()));
+        }
+        let tag = digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        Some(EffectiveConfiguration { tag, files })
+    }
+
+    fn log_filter(&self) -> Option<String> {
+        LOG_LEVEL.get().map(|level| level.text.lock().clone())
+    }
+
+    fn set_log_filter(&self, text: &str) -> Result<(), String> {
+        let level = LOG_LEVEL.get().ok_or("the level of this process cannot be changed")?;
+        (level.set)(filter(text)?)?;
+        text.trim().clone_into(&mut level.text.lock());
+        Ok(())
     }
 
     fn took_effect(&self) {
@@ -273,6 +319,14 @@ fn serve(
     }
 }
 
+/// The level of the log, and the way to change it.
+struct LogLevel {
+    text: Mutex<String>,
+    set: Box<dyn Fn(EnvFilter) -> Result<(), String> + Send + Sync>,
+}
+
+static LOG_LEVEL: OnceLock<LogLevel> = OnceLock::new();
+
 /// Diagnostics go to the standard error, one line each.
 fn log_to_stderr() -> Result<(), String> {
     let said = std::env::var(LOG_VARIABLE).unwrap_or_default();
@@ -280,7 +334,7 @@ fn log_to_stderr() -> Result<(), String> {
         "" => EnvFilter::new("info"),
         directives => filter(directives)?,
     };
-    tracing_subscriber::fmt()
+    let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
         // Such an error would be told on the standard error, and a panic there ends the process: it may be a closed pipe or a full disk.
@@ -288,7 +342,13 @@ fn log_to_stderr() -> Result<(), String> {
         // Colours would be a crate more.
         .with_ansi(false)
         .with_target(false)
-        .init();
+        .with_filter_reloading();
+    let handle = builder.reload_handle();
+    builder.init();
+    let text = if said.trim().is_empty() { "info" } else { said.trim() };
+    let set = move |filter| handle.reload(filter).map_err(|error| error.to_string());
+    // There is one: this runs once.
+    let _ = LOG_LEVEL.set(LogLevel { text: Mutex::new(text.to_owned()), set: Box::new(set) });
     Ok(())
 }
 

@@ -63,6 +63,21 @@ pub fn load_and_keep(path: &Path, pipeline: &Arc<Pipeline>) -> Result<(Settings,
     foregate_config::read_and_keep(path, |tree, problems| decode::decode(tree, pipeline, true, problems))
 }
 
+/// Like [`load_and_keep()`], for a text that could stand in the file `path`.
+///
+/// # Errors
+///
+/// As for [`load()`].
+pub fn load_given(
+    path: &Path,
+    text: String,
+    pipeline: &Arc<Pipeline>,
+) -> Result<(Settings, Texts), Box<Refused>> {
+    foregate_config::read_text_and_keep(path, text, |tree, problems| {
+        decode::decode(tree, pipeline, true, problems)
+    })
+}
+
 /// Reads kept texts, with the present content of the files that they refer to, such as lists and pages. TLS files
 /// are not read: their users watch them.
 ///

@@ -1,0 +1,367 @@
+//! The admin interface over HTTP, which `openapi.json` describes. Every answer but the events and the metrics is an object of JSON
+//! with `ok`, and with `error` where that is false.
+
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::{ALLOW, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MATCH};
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use super::http::{
+    ClientPatience, HttpRequest, HttpResponse, read_body, respond, respond_events, respond_json,
+};
+use super::observers::Observer;
+use super::{
+    AdminRequest, ConfigurationRefusal, GivenConfiguration, PATIENCE, ProcessControls, all_metrics, cache,
+    certificates, figures, migration, servers,
+};
+use crate::proxy::Proxy;
+use crate::telemetry::exposition::ExpositionFormat;
+
+/// The description of the interface.
+const OPENAPI: &str = include_str!("openapi.json");
+/// Bytes of a configuration.
+const CONFIGURATION_LIMIT: usize = 64 << 20;
+/// Bytes of any other body.
+const BODY_LIMIT: usize = 64 << 10;
+/// How long an answer may take: a reload of 100,000 sites needs about a second.
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+/// How long one answer of events lasts.
+const EVENTS_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// The resources, with the methods of each.
+const RESOURCES: [(&str, &[Method]); 16] = [
+    ("/v1/openapi.json", &[Method::GET]),
+    ("/v1/status", &[Method::GET]),
+    ("/v1/figures", &[Method::GET]),
+    ("/v1/events", &[Method::GET]),
+    ("/v1/metrics", &[Method::GET]),
+    ("/v1/configuration", &[Method::GET, Method::PUT]),
+    ("/v1/reload", &[Method::POST]),
+    ("/v1/upstreams", &[Method::GET]),
+    ("/v1/servers", &[Method::POST]),
+    ("/v1/certificates", &[Method::GET]),
+    ("/v1/cache", &[Method::GET]),
+    ("/v1/cache/purge", &[Method::POST]),
+    ("/v1/errors", &[Method::GET]),
+    ("/v1/audit", &[Method::GET]),
+    ("/v1/migration", &[Method::GET]),
+    ("/v1/log-level", &[Method::GET, Method::PUT]),
+];
+
+/// The process that is administered.
+pub(super) struct AdminApi {
+    pub(super) proxy: Arc<Proxy>,
+    pub(super) requests: mpsc::Sender<AdminRequest>,
+    pub(super) controls: Arc<dyn ProcessControls>,
+}
+
+/// An answer that is not 200.
+struct ApiError(StatusCode, String);
+
+type ApiResult = Result<HttpResponse, ApiError>;
+
+impl AdminApi {
+    /// Answers a request of `who`.
+    pub(super) async fn answer(
+        &self,
+        request: HttpRequest,
+        who: &str,
+        patience: &ClientPatience,
+    ) -> HttpResponse {
+        patience.extend(ANSWER_WITHIN);
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let Some((_, methods)) = RESOURCES.iter().find(|(known, _)| *known == path) else {
+            return failed(ApiError(
+                StatusCode::NOT_FOUND,
+                "there is nothing of this name; see /v1/openapi.json".to_owned(),
+            ));
+        };
+        if !methods.contains(&method) {
+            let names: Vec<&str> = methods.iter().map(Method::as_str).collect();
+            let mut response = failed(ApiError(
+                StatusCode::METHOD_NOT_ALLOWED,
+                format!("the methods here are: {}", names.join(", ")),
+            ));
+            if let Ok(allowed) = HeaderValue::from_str(&names.join(", ")) {
+                response.headers_mut().insert(ALLOW, allowed);
+            }
+            return response;
+        }
+        let answered = match method {
+            Method::GET => self.read(&path, patience).await,
+            _ => self.change(request, &path, who).await,
+        };
+        answered.unwrap_or_else(failed)
+    }
+
+    async fn read(&self, path: &str, patience: &ClientPatience) -> ApiResult {
+        let proxy = &self.proxy;
+        Ok(match path {
+            "/v1/openapi.json" => respond(StatusCode::OK, "application/json", OPENAPI),
+            "/v1/status" => {
+                let (answer, answered) = oneshot::channel();
+                fine(self.ask(AdminRequest::Status(answer), answered).await?)
+            }
+            "/v1/figures" => fine(figures::figures(proxy)),
+            "/v1/events" => {
+                patience.extend(EVENTS_FOR);
+                self.events()?
+            }
+            "/v1/metrics" => {
+                let format = ExpositionFormat::OpenMetrics;
+                respond(StatusCode::OK, format.content_type(), all_metrics(proxy, format).await)
+            }
+            "/v1/configuration" => self.configuration()?,
+            "/v1/upstreams" => fine(json!({ "upstreams": servers::list(&proxy.config().upstreams) })),
+            "/v1/certificates" => fine(certificates(proxy)),
+            "/v1/cache" => fine(cache::stat(proxy)),
+            "/v1/errors" => fine(figures::failures(proxy)),
+            "/v1/audit" => fine(json!({ "changes": self.changes() })),
+            "/v1/log-level" => fine(json!({ "level": self.controls.log_filter() })),
+            _ => fine(migration::report(proxy)),
+        })
+    }
+
+    async fn change(&self, request: HttpRequest, path: &str, who: &str) -> ApiResult {
+        let headers = request.headers().clone();
+        let (change, result) = match path {
+            "/v1/reload" => ("reload".to_owned(), self.reload().await),
+            "/v1/configuration" => {
+                let given = given(&headers, body(request, CONFIGURATION_LIMIT).await?)?;
+                ("a configuration in a request".to_owned(), self.configure(given).await)
+            }
+            "/v1/servers" => {
+                let order = object(&headers, body(request, BODY_LIMIT).await?)?;
+                let text = |name: &str| order.get(name).and_then(Value::as_str).unwrap_or_default();
+                let change = format!("server {} of {}: {}", text("server"), text("upstream"), text("order"));
+                let result = servers::order(&self.proxy.config().upstreams, &order);
+                (change, result.map(|()| json!({})).map_err(|error| ApiError(StatusCode::CONFLICT, error)))
+            }
+            "/v1/cache/purge" => {
+                let purge = object(&headers, body(request, BODY_LIMIT).await?)?;
+                let result = cache::answer("cache-purge", &purge, &self.proxy).await.unwrap_or(Ok(json!({})));
+                (
+                    format!("purge {purge}"),
+                    result.map_err(|error| ApiError(StatusCode::UNPROCESSABLE_ENTITY, error)),
+                )
+            }
+            _ => {
+                let level = object(&headers, body(request, BODY_LIMIT).await?)?;
+                let Some(level) = level.get("level").and_then(Value::as_str) else {
+                    return Err(ApiError(
+                        StatusCode::UNPROCESSABLE_ENTITY,
+                        "expected {\"level\":\"info\"}".to_owned(),
+                    ));
+                };
+                let result = self.controls.set_log_filter(level);
+                let result = result.map(|()| json!({ "level": level }));
+                (
+                    format!("log level {}", level.escape_debug()),
+                    result.map_err(|error| ApiError(StatusCode::UNPROCESSABLE_ENTITY, error)),
+                )
+            }
+        };
+        self.proxy.audit.record(who, &change, result.as_ref().err().map(|ApiError(_, error)| &**error));
+        result.map(fine)
+    }
+
+    /// Has the server do something, and waits for its answer.
+    async fn ask<T>(&self, request: AdminRequest, answered: oneshot::Receiver<T>) -> Result<T, ApiError> {
+        let stopping = || ApiError(StatusCode::SERVICE_UNAVAILABLE, "the proxy is stopping".to_owned());
+        self.requests.send(request).await.map_err(|_| stopping())?;
+        answered.await.map_err(|_| stopping())
+    }
+
+    async fn reload(&self) -> Result<Value, ApiError> {
+        let (answer, answered) = oneshot::channel();
+        let result = self.ask(AdminRequest::Reload(answer), answered).await?;
+        result.map_err(|error| ApiError(StatusCode::UNPROCESSABLE_ENTITY, error))?;
+        Ok(self.tag())
+    }
+
+    async fn configure(&self, given: GivenConfiguration) -> Result<Value, ApiError> {
+        let (answer, answered) = oneshot::channel();
+        match self.ask(AdminRequest::Configure(given, answer), answered).await? {
+            Ok(()) => Ok(self.tag()),
+            Err(ConfigurationRefusal::Stale) => Err(ApiError(
+                StatusCode::PRECONDITION_FAILED,
+                "another configuration is in effect by now; read it, and try again".to_owned(),
+            )),
+            Err(ConfigurationRefusal::Wrong(error)) => Err(ApiError(StatusCode::UNPROCESSABLE_ENTITY, error)),
+        }
+    }
+
+    fn tag(&self) -> Value {
+        json!({ "tag": self.controls.effective().map(|effective| effective.tag) })
+    }
+
+    /// The configuration in effect, with its tag as `ETag`.
+    fn configuration(&self) -> ApiResult {
+        let effective = self.controls.effective().ok_or_else(|| {
+            ApiError(StatusCode::NOT_FOUND, "the proxy was started without a configuration file".to_owned())
+        })?;
+        let files = effective.files.iter().map(|(path, text)| json!({ "path": path, "text": text }));
+        let value = json!({ "tag": effective.tag, "files": files.collect::<Vec<_>>() });
+        let mut response = fine(value);
+        if let Ok(tag) = HeaderValue::from_str(&format!("\"{}\"", effective.tag)) {
+            response.headers_mut().insert(ETAG, tag);
+        }
+        Ok(response)
+    }
+
+    fn changes(&self) -> Vec<Value> {
+        let shown = self.proxy.audit.changes().into_iter().map(|change| {
+            let time = change.time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+            json!({ "time": time, "who": change.who, "change": change.change, "refused": change.refused })
+        });
+        shown.collect()
+    }
+
+    /// The figures of each second.
+    fn events(&self) -> ApiResult {
+        let observer =
+            Observer::new(&self.proxy).map_err(|error| ApiError(StatusCode::SERVICE_UNAVAILABLE, error))?;
+        Ok(respond_events(stream::unfold(observer, |mut observer| async move {
+            let figures = observer.next().await?;
+            Some((format!("event: figures\ndata: {figures}\n\n"), observer))
+        })))
+    }
+}
+
+fn fine(mut value: Value) -> HttpResponse {
+    value["ok"] = true.into();
+    respond_json(StatusCode::OK, &value)
+}
+
+fn failed(ApiError(status, error): ApiError) -> HttpResponse {
+    respond_json(status, &json!({ "ok": false, "error": error }))
+}
+
+async fn body(request: HttpRequest, limit: usize) -> Result<Bytes, ApiError> {
+    match timeout(PATIENCE, read_body(request.into_body(), limit)).await {
+        Ok(Ok(body)) => Ok(body),
+        Ok(Err(StatusCode::PAYLOAD_TOO_LARGE)) => {
+            Err(ApiError(StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {limit} bytes here")))
+        }
+        Ok(Err(status)) => Err(ApiError(status, "the body could not be read".to_owned())),
+        Err(_) => Err(ApiError(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time".to_owned())),
+    }
+}
+
+/// A field of which there is at most one.
+fn field(headers: &HeaderMap, name: HeaderName) -> &str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// The media type of a body, without parameters.
+fn media_type(headers: &HeaderMap) -> String {
+    let value = field(headers, CONTENT_TYPE);
+    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// The object in a body.
+fn object(headers: &HeaderMap, body: Bytes) -> Result<Value, ApiError> {
+    if media_type(headers) != "application/json" {
+        let help = "the content type is application/json".to_owned();
+        return Err(ApiError(StatusCode::UNSUPPORTED_MEDIA_TYPE, help));
+    }
+    let value = serde_json::from_slice::<Value>(&body)
+        .map_err(|error| ApiError(StatusCode::BAD_REQUEST, format!("not JSON: {error}")))?;
+    match value.is_object() {
+        true => Ok(value),
+        false => Err(ApiError(StatusCode::UNPROCESSABLE_ENTITY, "expected an object".to_owned())),
+    }
+}
+
+/// The configuration in a body, and the one that it is to replace.
+fn given(headers: &HeaderMap, body: Bytes) -> Result<GivenConfiguration, ApiError> {
+    let is_json = match &*media_type(headers) {
+        "application/json" => true,
+        "application/kdl" | "text/plain" => false,
+        _ => {
+            let help = "the content type is application/kdl or application/json".to_owned();
+            return Err(ApiError(StatusCode::UNSUPPORTED_MEDIA_TYPE, help));
+        }
+    };
+    let text = String::from_utf8(body.into())
+        .map_err(|_| ApiError(StatusCode::BAD_REQUEST, "a configuration is UTF-8".to_owned()))?;
+    let mut replaces = Vec::new();
+    for value in headers.get_all(IF_MATCH) {
+        let tags = value.to_str().map_err(|_| wrong_tags())?.split(',').map(str::trim);
+        for tag in tags.filter(|tag| !tag.is_empty()) {
+            replaces.push(read_tag(tag).ok_or_else(wrong_tags)?);
+        }
+    }
+    if replaces.is_empty() && headers.contains_key(IF_MATCH) {
+        return Err(wrong_tags());
+    }
+    Ok(GivenConfiguration { text, is_json, replaces })
+}
+
+/// The tag without its quotation marks, or `*`. A weak tag never matches here (RFC 9110, section 13.1.1): it is a mistake.
+fn read_tag(tag: &str) -> Option<String> {
+    if tag == "*" {
+        return Some(tag.to_owned());
+    }
+    let inner = tag.strip_prefix('"')?.strip_suffix('"')?;
+    (!inner.contains('"') && inner != "*").then(|| inner.to_owned())
+}
+
+fn wrong_tags() -> ApiError {
+    ApiError(
+        StatusCode::BAD_REQUEST,
+        "If-Match has the tag of `GET /v1/configuration` in quotation marks: If-Match: \"TAG\"".to_owned(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_description_has_the_resources() {
+        let described: Value = serde_json::from_str(OPENAPI).unwrap();
+        let paths = described["paths"].as_object().unwrap();
+        for (path, methods) in RESOURCES {
+            let of_path = paths.get(path).unwrap_or_else(|| panic!("{path} is not described"));
+            let names: Vec<String> = methods.iter().map(|method| method.as_str().to_lowercase()).collect();
+            let mut described: Vec<String> = of_path.as_object().unwrap().keys().cloned().collect();
+            described.sort();
+            assert_eq!(described, names, "{path}");
+            for name in names {
+                let responses = of_path[&name]["responses"].as_object().unwrap();
+                assert!(
+                    responses.contains_key("200") && of_path[&name]["summary"].is_string(),
+                    "{name} {path}"
+                );
+            }
+        }
+        assert_eq!(paths.len(), RESOURCES.len());
+    }
+
+    #[test]
+    fn what_a_configuration_replaces_is_read_from_if_match() {
+        let read = |kind: &'static str, tags: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+            headers.insert(IF_MATCH, HeaderValue::from_static(tags));
+            given(&headers, Bytes::from_static(b"x")).map(|given| (given.is_json, given.replaces))
+        };
+        let tags = |tags: &[&str]| tags.iter().map(|tag| (*tag).to_owned()).collect::<Vec<_>>();
+        assert_eq!(read("application/kdl", "\"a\", \"b\"").ok(), Some((false, tags(&["a", "b"]))));
+        assert_eq!(read("application/json; charset=utf-8", "*").ok(), Some((true, tags(&["*"]))));
+        assert!(read("image/png", "*").is_err_and(|ApiError(status, _)| status == 415));
+        for wrong in ["", " , ", "a", "W/\"a\"", "\"*\"", "\"a", "\"a\" \"b\""] {
+            assert!(
+                read("application/kdl", wrong).is_err_and(|ApiError(status, _)| status == 400),
+                "{wrong}"
+            );
+        }
+    }
+}
