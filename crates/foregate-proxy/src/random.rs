@@ -12,6 +12,11 @@ pub fn seed() {
     let _ = SystemRandom::new().fill(&mut [0]);
 }
 
+/// Returns true for `share` of `whole` calls, at random.
+pub fn hits(share: u32, whole: u32) -> bool {
+    number() % u64::from(whole) < u64::from(share)
+}
+
 /// A number from the system's source; one read of a thread serves several calls.
 pub fn number() -> u64 {
     const TAKEN: usize = 32;

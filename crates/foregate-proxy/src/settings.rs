@@ -37,7 +37,7 @@ pub use self::compare::{Compare, CompareRules, CompareSamples};
 pub use self::conditions::{Entrance, OriginTimes, RouteConditions, RouteTimeouts};
 pub use self::dashboard::{DashboardPassword, DashboardSettings};
 pub use self::fallback::{Fallback, FallbackReason, PassedNames, SHARE_WHOLE, share_bucket};
-pub use self::retry::{Elsewhere, HedgeAfter, NewPath, Retry, RetryOn, RouteRetry};
+pub use self::retry::{Elsewhere, HedgeAfter, Mirror, NewPath, Retry, RetryOn, RouteRetry};
 pub use self::servers::{Eject, HealthCheck, HttpProbe, Probe, ServerSettings, Statuses, Sticky};
 pub use self::trace_export::TraceExport;
 
@@ -568,6 +568,8 @@ pub struct Route {
     pub buffer_requests: Option<Option<u64>>,
     /// Rules for further attempts, in the place of the upstream's. Default: none.
     pub retry: RouteRetry,
+    /// Copies of its requests for another upstream. Default: none.
+    pub mirror: Option<Mirror>,
     /// Time limits in the place of the upstream's.
     pub timeouts: RouteTimeouts,
     /// Tell clients in `Server-Timing` how long responses took. Default: no.
@@ -607,6 +609,7 @@ impl Route {
             strip_prefix: None,
             buffer_requests: None,
             retry: RouteRetry::default(),
+            mirror: None,
             timeouts: RouteTimeouts::default(),
             server_timing: false,
             plan: RoutePlan::default(),

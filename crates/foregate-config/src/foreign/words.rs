@@ -46,9 +46,8 @@ const RANDOM: Instead = Write("write `balance \"random\"` or `balance \"two-choi
 const BACKUP: Instead = Write("write `server \"HOST:PORT\" backup=#true` in the `upstream`");
 const UPSTREAM_TLS: Instead =
     Write("write `tls { ... }` in the `upstream`: `server-name`, `ca`, `verify`, `certificate`");
-const MIRROR: Instead = Missing(
-    "a request goes to one server; `canary upstream=\"NAME\" share=\"5%\"` sends a part of them to another upstream",
-);
+const MIRROR: Instead =
+    Write("write `mirror \"UPSTREAM\" share=\"5%\"` in a `route`; its answers are dropped");
 const CANARY: Instead = Write("write `canary upstream=\"NAME\" share=\"5%\"`");
 const DISCOVERY: Instead = Missing(
     "upstreams are written in the configuration; `server \"NAME:PORT\"` follows the addresses of its name, and `server \"srv:NAME\"` its SRV records",

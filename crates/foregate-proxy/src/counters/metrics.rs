@@ -208,6 +208,12 @@ pub struct Metrics {
     pub fallbacks: FallbackCounters,
     /// Comparisons with the proxy that this one replaces.
     pub comparisons: Arc<ComparisonCounters>,
+    /// Copies of requests that were answered.
+    pub mirrored: Counter,
+    /// Copies of requests that were not answered.
+    pub mirrored_failed: Counter,
+    /// Copies of requests that were not made, for the length of the body or as too many were under way.
+    pub mirrored_skipped: Counter,
     /// Requests that were received with their bodies before an origin was asked.
     pub requests_buffered: Counter,
     /// Of these, those that went through a file.

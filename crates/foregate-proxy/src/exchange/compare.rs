@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use foregate_compare::{Answer, Outcome as Answered};
-use foregate_wire::Method;
+use foregate_wire::{BodyLength, Method};
 use tokio::sync::oneshot;
 
 use super::client::Peer;
 use super::fallback;
-use super::fetch::asks::observe;
+use super::fetch::copies::observe;
 use crate::comparison::{ComparedRequest, Comparisons, Pair, SeenBody};
 use crate::limits::account::{Account, AccountPlace};
 use crate::limits::budget::BudgetShare;
@@ -63,7 +63,7 @@ pub(super) fn begin(
     compare: &Arc<Compare>,
 ) -> Option<Box<WatchedAnswer>> {
     let Compared { comparisons, config, peer, request, site, account } = *compared;
-    if random::number() % u64::from(SHARE_WHOLE) >= u64::from(compare.share) || fallback::is_marked(request) {
+    if !random::hits(compare.share, SHARE_WHOLE) || fallback::is_marked(request) {
         return None;
     }
     let name: Arc<str> = format!("{site} {}", route.pattern).into();
@@ -107,7 +107,7 @@ fn unfit(request: &Request) -> Option<&'static str> {
 
 /// The request as the client has sent it, for the next hop.
 fn for_old(request: &Request) -> Request {
-    let mut copy = request.as_sent();
+    let mut copy = request.as_sent(BodyLength::Empty);
     let headers = &mut copy.head.headers;
     fallback::leave_hop(headers);
     // If the old proxy sends it back here, it is not compared again.
@@ -141,8 +141,7 @@ async fn run(
         return comparisons.not_compared(route, "the client left before the end of the response");
     };
     held.extend(share);
-    let learns = comparisons.should_learn(&route)
-        || random::number() % u64::from(SHARE_WHOLE) < u64::from(compare.learn);
+    let learns = comparisons.should_learn(&route) || random::hits(compare.learn, SHARE_WHOLE);
     let again = if learns { Some(asked.ask(&comparisons, &mut held).await) } else { None };
     comparisons.compare(Pair { route, compare, samples, request, old, again, new, held, place });
 }
@@ -150,7 +149,7 @@ async fn run(
 impl ShadowRequest {
     async fn ask(&self, comparisons: &Comparisons, held: &mut Vec<BudgetShare>) -> Answered {
         let seen = comparisons.reader(self.account, self.limit);
-        let request = self.request.as_sent();
+        let request = self.request.as_sent(BodyLength::Empty);
         let asked = observe(&self.upstream, request, (&self.addresses, self.tlvs.as_ref()), seen);
         match tokio::time::timeout(PATIENCE, asked).await {
             Ok(Ok((answer, share))) => {

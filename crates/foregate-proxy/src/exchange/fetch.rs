@@ -1,6 +1,7 @@
 //! Requests that steps of modules have asked for.
 
-pub(super) mod asks;
+mod asks;
+pub(super) mod copies;
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -17,6 +17,7 @@ mod length;
 mod limit;
 mod log;
 mod log_first;
+mod mirror;
 mod modules;
 mod open_spans;
 mod parts;
@@ -51,6 +52,7 @@ use self::inner::{Outer, end_inner};
 use self::limit::RequestPasses;
 use self::log::LogRecord;
 use self::log_first::log_first;
+use self::mirror::Mirrored;
 use self::modules::{Ended, Run};
 use self::open_spans::ExchangeSpans;
 use self::progress::Progress;
@@ -66,7 +68,7 @@ use crate::message::response::Response;
 use crate::message::scratch::Unserved;
 use crate::proxy::{Config, Proxy};
 use crate::routing::HostId;
-use crate::settings::Route;
+use crate::settings::{Mirror, Route};
 use crate::telemetry::live::LiveTicket;
 use crate::time::clock;
 use crate::time::timer::Timer;
@@ -141,6 +143,8 @@ struct Exchange<'a> {
     ask: Option<Ask<'a>>,
     /// The part of the cache in it, on a route that caches.
     cached: Option<Box<Cached>>,
+    /// A copy of the request is to be sent as well.
+    mirror: Option<&'a Mirror>,
     modules: Modules<'a>,
     /// Its places among the requests in flight, where these are bounded.
     passes: Option<Box<RequestPasses>>,
@@ -322,6 +326,7 @@ impl<'a> Exchange<'a> {
             routed: Routed::default(),
             ask: None,
             cached: None,
+            mirror: None,
             modules: Modules::default(),
             passes: None,
             record: LogRecord::new(began),
@@ -367,6 +372,9 @@ impl<'a> Exchange<'a> {
                 self.end_work();
                 step = next.unwrap_or_else(Step::from);
             };
+            if self.mirror.is_some() {
+                self.send_copy_when_due(true);
+            }
             if let Some(error) = self.record.refused {
                 Box::pin(show_refused(self, error)).await;
             }
@@ -392,6 +400,18 @@ impl<'a> Exchange<'a> {
     /// The upstream that is asked.
     fn upstream(&self) -> Option<&'a Arc<Upstream>> {
         self.ask.as_ref().map(|ask| ask.upstream)
+    }
+
+    /// Sends a copy of the request to the mirror of its route once the whole request has gone to its own origin, or where
+    /// the exchange is over.
+    fn send_copy_when_due(&mut self, is_over: bool) {
+        let (request, upload) = (&*self.request, &self.down.upload);
+        let Some(mirror) = self.mirror.take_if(|_| is_over || mirror::is_due(request, upload)) else {
+            return;
+        };
+        let Some(upstream) = self.config.upstreams.get(mirror.upstream) else { return };
+        let (addresses, account, memory) = (self.peer.addresses, self.account(), &self.proxy.filter_memory);
+        mirror::begin(&Mirrored { upstream, request, upload, addresses, account, memory }, mirror);
     }
 
     /// The reply for `error`.

@@ -7,6 +7,7 @@ use foregate_wire::{NameId, Version, connection};
 use super::bodies::{filter_request, renew, sweep_request};
 use super::inspect::buffer_request;
 use super::log::Acted;
+use super::mirror;
 use super::reply::Reply;
 use super::screen::limit_body;
 use super::{Exchange, Step, StepResult};
@@ -43,19 +44,22 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
         // Rare, and large: kept out of the future that every request has.
         Box::pin(buffer_request(exchange, limit)).await?;
     }
+    exchange.mirror = mirror::choose(exchange.routed.route.map(AsRef::as_ref), exchange.request);
     // An origin with HTTP/2 may say that it has not looked at a request, whatever its method.
     let method = exchange.request.head.method.as_bytes();
     let of_route = exchange.routed.route.and_then(|route| route.retry.get());
     let rules = of_route.unwrap_or(&upstream.settings.retry);
     let keeps = exchange.request.is_repeatable()
         || upstream.settings.protocol != UpstreamProtocol::Http1
-        || rules.iter().any(|rule| rule.allows_method(method));
+        || rules.iter().any(|rule| rule.allows_method(method))
+        || exchange.mirror.is_some();
     if keeps && !exchange.down.upload.is_done() {
         // The part that steps have read is sent first.
         let kept = exchange.down.upload.kept.take();
         let share = || exchange.proxy.filter_memory.share(exchange.account());
         let mut kept = kept.unwrap_or_else(|| Kept::new(0, share()));
-        kept.limit = upstream.settings.retry_body.max(kept.len());
+        let copied = exchange.mirror.map_or(0, |mirror| mirror.body);
+        kept.limit = upstream.settings.retry_body.max(kept.len()).max(copied);
         exchange.down.upload.kept = Some(kept);
     }
     let terms = OpeningTerms {

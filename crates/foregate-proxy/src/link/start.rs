@@ -47,6 +47,11 @@ impl Kept {
         self.held.bytes.len()
     }
 
+    /// All that is kept.
+    pub fn held(&self) -> Arc<SharedStart> {
+        Arc::clone(&self.held)
+    }
+
     /// The bytes that the present sink has not received yet.
     pub fn due(&self) -> &[u8] {
         self.held.bytes.get(self.gone..).unwrap_or_default()

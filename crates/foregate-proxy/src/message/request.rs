@@ -345,9 +345,10 @@ impl Request {
         copy
     }
 
-    /// A copy with the fields that the request has now. It has no body.
-    pub fn as_sent(&self) -> Self {
+    /// A copy with the fields that the request has now, for another origin, with a body of this length.
+    pub fn as_sent(&self, length: BodyLength) -> Self {
         let mut copy = self.for_fetch();
+        copy.length = length;
         copy.head.method = self.head.method;
         copy.head.set_target(self.head.target());
         copy

@@ -1,4 +1,4 @@
-//! Rules for further attempts of requests.
+//! Rules for further attempts of requests, and for copies of them.
 
 use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
@@ -109,6 +109,17 @@ impl Hash for RouteRetry {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.address().hash(state);
     }
+}
+
+/// Copies of requests for another upstream, whose responses are dropped.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Mirror {
+    /// The upstream, by index into [`Settings::upstreams`](crate::configuration::Settings::upstreams).
+    pub upstream: usize,
+    /// The share of requests that are copied, of [`SHARE_WHOLE`](super::SHARE_WHOLE). Default: all.
+    pub share: u32,
+    /// The largest body of such a request, bytes. Beyond: no copy. Default: 64 KiB.
+    pub body: usize,
 }
 
 impl Retry {

@@ -247,6 +247,19 @@ fn requests(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resu
         "Requests that have waited in the queues of listeners, sites and upstreams",
         metrics.requests_queued.get(),
     )?;
+    counter(encoder, "mirrored", "Copies of requests that were answered", metrics.mirrored.get())?;
+    counter(
+        encoder,
+        "mirrored_failed",
+        "Copies of requests that were not answered",
+        metrics.mirrored_failed.get(),
+    )?;
+    counter(
+        encoder,
+        "mirrored_skipped",
+        "Copies of requests that were not made",
+        metrics.mirrored_skipped.get(),
+    )?;
     counter(
         encoder,
         "requests_buffered",

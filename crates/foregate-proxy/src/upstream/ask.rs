@@ -477,7 +477,7 @@ impl<'a> Ask<'a> {
         }
         self.attempts.begin_second();
         self.upstream.metrics.hedges.inc();
-        let mut request = asker.heads().0.as_sent();
+        let mut request = asker.heads().0.as_sent(BodyLength::Empty);
         let diversions = self.rules.as_ref().map_or(&[][..], |rules| rules.diversions());
         diversions.iter().for_each(|to| request.divert(to));
         let terms = OpeningTerms { fresh: false, ..self.terms };

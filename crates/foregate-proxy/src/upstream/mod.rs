@@ -88,6 +88,9 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// them. Beyond, they get none.
 const FETCHES: usize = 1024;
 
+/// Copies of requests that may be under way to one upstream. Beyond, none is made.
+const MIRRORS: usize = 512;
+
 /// An upstream at work.
 #[derive(Debug)]
 pub struct Upstream {
@@ -100,6 +103,8 @@ pub struct Upstream {
     pub counters: Arc<UpstreamCounters>,
     /// Limits for the heads of responses.
     pub head_limits: HeadLimits,
+    /// Places for copies of requests.
+    pub mirrors: Arc<Places>,
     /// Places for requests that steps of modules make.
     pub fetches: Arc<Places>,
     pools: Arc<Pools>,
@@ -326,6 +331,7 @@ impl Upstreams {
             all_down: Notices::default(),
             servers,
             counters: self.metrics.upstream(&settings.name),
+            mirrors: Places::new(MIRRORS),
             fetches: Places::new(FETCHES),
             pools: Arc::clone(&self.pools),
             settings: Arc::clone(settings),

@@ -54,6 +54,9 @@ struct RequestExplanation {
     choice: Vec<String>,
     /// When another one is tried, and where.
     retry: Vec<String>,
+    /// The upstream that gets copies of requests.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    mirror: Vec<String>,
     /// Limits on requests in flight.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     limits: Vec<String>,
@@ -230,6 +233,9 @@ fn explain_route(
     }
     .into();
     explain_action(settings, route, explanation);
+    let copies = route.mirror.as_ref().filter(|_| explanation.upstream.is_some());
+    let shadow = copies.and_then(|copies| Some((copies, settings.upstreams.get(copies.upstream)?)));
+    explanation.mirror.extend(shadow.map(|(copies, shadow)| explain_servers::mirror(copies, &shadow.name)));
     explanation.cache = explain_cache::cache(settings, route);
     if let Some(plan) = route.plan.get() {
         explanation.before = keys(&settings.pipeline, plan, may_end_early);
@@ -386,6 +392,7 @@ fn text(explanation: &RequestExplanation) -> String {
         servers,
         choice,
         retry,
+        mirror,
         limits,
         cache,
         elsewhere,
@@ -428,7 +435,9 @@ fn text(explanation: &RequestExplanation) -> String {
     if !servers.is_empty() {
         text.push_str(&format!("servers   {}\n", servers.join(", ")));
     }
-    for (label, rules) in [("choice", choice), ("retry", retry), ("limits", limits), ("cache", cache)] {
+    for (label, rules) in
+        [("choice", choice), ("retry", retry), ("mirror", mirror), ("limits", limits), ("cache", cache)]
+    {
         for (at, rule) in rules.iter().enumerate() {
             text.push_str(&format!("{:<10}{rule}\n", if at == 0 { label } else { "" }));
         }

@@ -1,9 +1,9 @@
 //! How a server is chosen and when another one is tried, for `foregate explain`.
 
-use foregate_config::value::show_duration;
+use foregate_config::value::{show_duration, show_size};
 use foregate_proxy::settings::{
-    Balance, HashBy, HealthCheck, HedgeAfter, NewPath, Probe, RequestLimit, Retry, ServerSettings,
-    UpstreamSettings,
+    Balance, HashBy, HealthCheck, HedgeAfter, Mirror, NewPath, Probe, RequestLimit, Retry, SHARE_WHOLE,
+    ServerSettings, UpstreamSettings,
 };
 
 /// A server with its properties, as they are configured.
@@ -151,6 +151,15 @@ fn rule(rule: &Retry) -> String {
         text.push_str(&format!(", also {}", methods.join(" ")));
     }
     text
+}
+
+/// A sentence on copies of requests.
+pub(super) fn mirror(mirror: &Mirror, shadow: &str) -> String {
+    let share = f64::from(mirror.share) * 100.0 / f64::from(SHARE_WHOLE);
+    let body = show_size(mirror.body as u64);
+    format!(
+        "copies of {share} % of the requests to `{shadow}`, with bodies up to {body}; their responses are dropped"
+    )
 }
 
 /// A sentence on a limit on requests in flight.

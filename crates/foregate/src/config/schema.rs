@@ -624,6 +624,12 @@ pub static ROUTE: Block = Block {
             .otherwise("the path stays"),
         BUFFER_REQUESTS.otherwise("as the upstream has it"),
         RETRY_RULE.otherwise("as the upstream has it"),
+        Key::one("mirror", "UPSTREAM share=PERCENT body=SIZE", "mirror \"shadow\" share=\"5%\"", "Sends a copy of requests to this upstream as well, once their own origin has got all of them. The copy has the same fields, path and body. Nothing waits for it, and its response is dropped. At most 512 copies are under way to an upstream, half of them for one client; beyond, none is made. Upgrades are not copied.")
+            .props(&[
+                Prop { name: "share", usage: "PERCENT", required: false, default: "\"100%\"", about: "The share of requests that are copied, with up to two decimals." },
+                Prop { name: "body", usage: "SIZE", required: false, default: "\"64KiB\"", about: "The largest body of a copy, up to 16 MiB. Requests with longer ones are not copied." },
+            ])
+            .otherwise("no copies"),
         Key::block("timeouts", &ROUTE_TIMEOUTS, "timeouts { first-byte \"2m\" }", "Time limits for requests of this route."),
         logs::SERVER_TIMING_KEY.otherwise("as the site has it"),
         fallback::OF_ROUTE,

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use foregate_compare::Answer as ComparedAnswer;
 use foregate_module::{FetchError, FetchRequest, FetchResponse, FetchResult, Field};
 use foregate_wire::{BodyLength, HeaderList, ResponseHead, connection};
 
-use crate::comparison::SeenBody;
 use crate::error::Error;
 use crate::limits::budget::BudgetShare;
 use crate::limits::clients::Holdings;
@@ -22,16 +20,32 @@ use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::upstream::{Addresses, Answer, Ask, Asker, OpeningTerms, Origin, Upstream};
 
-/// A step that asks an upstream.
-struct StepAsks<'e> {
+/// A request with its body in memory that no client waits for: that of a step, or a copy.
+pub(super) struct StepAsks<'e> {
     request: Request,
-    head: ResponseHead,
+    pub head: ResponseHead,
     body: &'e [u8],
     /// How much of the body the origin has got, and since when nothing of it has moved.
     sent: usize,
     since: Instant,
-    finished: bool,
+    /// The origin has got the whole body.
+    pub finished: bool,
     timer: Timer,
+}
+
+impl<'e> StepAsks<'e> {
+    /// Nothing has been sent yet.
+    pub fn new(upstream: &Upstream, request: Request, body: &'e [u8]) -> Self {
+        Self {
+            request,
+            head: ResponseHead::new(),
+            body,
+            sent: 0,
+            since: clock::now(),
+            finished: false,
+            timer: Timer::new(upstream.settings.first_byte_timeout),
+        }
+    }
 }
 
 impl Asker for StepAsks<'_> {
@@ -94,27 +108,8 @@ pub(super) async fn make(
     share: &mut BudgetShare,
     deadline: Instant,
 ) -> FetchResult {
-    let terms = OpeningTerms {
-        fresh: false,
-        addresses: Addresses::NONE,
-        behalf: None,
-        client,
-        // Steps of different clients may ask the same: no user is bound to a connection that they
-        // have used.
-        own: None,
-        http1: false,
-        authenticates: false,
-        handed_over: None,
-    };
-    let mut asks = StepAsks {
-        request,
-        head: ResponseHead::new(),
-        body: &ask.body,
-        sent: 0,
-        since: clock::now(),
-        finished: false,
-        timer: Timer::new(upstream.settings.first_byte_timeout),
-    };
+    let terms = OpeningTerms { client, ..terms(Addresses::NONE, None) };
+    let mut asks = StepAsks::new(upstream, request, &ask.body);
     let mut asked = Ask::new(upstream, terms).traced(span);
     let answered = tokio::time::timeout_at(deadline.into(), final_head(&mut asked, &mut asks)).await;
     let Ok(answered) = answered else {
@@ -145,18 +140,10 @@ pub(super) async fn make(
     Ok(FetchResponse { status: head.status, fields: fields.collect(), body: body?.into() })
 }
 
-/// Sends a request without a body for a comparison, and receives the whole response.
-///
-/// # Errors
-///
-/// There is none, or not all of it.
-pub(crate) async fn observe(
-    upstream: &Arc<Upstream>,
-    request: Request,
-    (addresses, handed_over): (&Addresses, Option<&Vec<u8>>),
-    mut seen: SeenBody,
-) -> Result<(ComparedAnswer, BudgetShare), Error> {
-    let terms = OpeningTerms {
+/// The terms for a request that no client waits for. Steps of different clients may ask the same, and copies of their
+/// requests go to the same servers: no user is bound to a connection that they have used.
+pub(super) fn terms<'a>(addresses: &'a Addresses, handed_over: Option<&'a Vec<u8>>) -> OpeningTerms<'a> {
+    OpeningTerms {
         fresh: false,
         addresses,
         behalf: addresses.client.map(|client| client.ip()),
@@ -165,39 +152,14 @@ pub(crate) async fn observe(
         http1: false,
         authenticates: false,
         handed_over,
-    };
-    let began = clock::now();
-    let mut asks = StepAsks {
-        request,
-        head: ResponseHead::new(),
-        body: &[],
-        sent: 0,
-        since: began,
-        finished: false,
-        timer: Timer::new(upstream.settings.first_byte_timeout),
-    };
-    let mut ask = Ask::new(upstream, terms);
-    let (mut origin, length) = final_head(&mut ask, &mut asks).await?;
-    if length == BodyLength::Tunnel {
-        return Err(Error::Switch("a protocol switch that was not asked for"));
     }
-    let time = began.elapsed();
-    while poll_fn(|cx| origin.link.poll_receive(cx)).await.map_err(Error::Origin)? == Received::Data {
-        seen.take(origin.link.data());
-        let count = origin.link.data().len();
-        origin.link.consume(count);
-    }
-    upstream.recycle(origin, clock::now());
-    let fields = asks.head.headers.iter().map(|field| (field.name, field.value));
-    let mut answer = ComparedAnswer::new(asks.head.status, fields);
-    answer.time = time;
-    let (body, share) = seen.end();
-    answer.body = body;
-    Ok((answer, share))
 }
 
 /// Waits for the final response: nobody is told of interim ones.
-async fn final_head(ask: &mut Ask<'_>, asks: &mut StepAsks<'_>) -> Result<(Origin, BodyLength), Error> {
+pub(super) async fn final_head(
+    ask: &mut Ask<'_>,
+    asks: &mut StepAsks<'_>,
+) -> Result<(Origin, BodyLength), Error> {
     loop {
         match ask.answer(asks).await? {
             Answer::Final(origin, length) => return Ok((origin, length)),

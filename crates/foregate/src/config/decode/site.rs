@@ -10,8 +10,8 @@ use foregate_proxy::routing::{
 };
 use foregate_proxy::settings::automatic::Automatic;
 use foregate_proxy::settings::{
-    AccessLogSettings, Action, Fallback, Files, FixedResponse, Listen, Route, RouteCache, RoutePlan,
-    RouteTimeouts, SiteOptions, UpstreamProtocol,
+    AccessLogSettings, Action, Fallback, Files, FixedResponse, Listen, Mirror, Route, RouteCache, RoutePlan,
+    RouteTimeouts, SHARE_WHOLE, SiteOptions, UpstreamProtocol,
 };
 
 use super::access_log;
@@ -363,7 +363,8 @@ impl<'u> Sites<'u> {
         let mut body_limit = None;
         let mut allow_connect = false;
         let mut server_timing = options.server_timing;
-        let (mut strip_prefix, mut buffers, mut timeouts) = (None, None, RouteTimeouts::default());
+        let (mut strip_prefix, mut buffers, mut mirror) = (None, None, None);
+        let mut timeouts = RouteTimeouts::default();
         let conditions = conditions::decode(decoder, item, &mut self.modules, (options, listeners));
         let (mut cached, mut old, mut fallback, mut compared) = (None, None, None, None);
         let mut retry = RouteRules::default();
@@ -386,6 +387,7 @@ impl<'u> Sites<'u> {
                 "buffer-requests" => buffers = Some(super::upstream::buffer_requests(decoder, item)),
                 "retry" => retry.read(decoder, item),
                 "server-timing" => server_timing = decoder.flag(item),
+                "mirror" => mirror = Some((item.place(), self.mirror(decoder, item))),
                 "timeouts" => timeouts = route_timeouts(decoder, item),
                 "fallback" => {
                     old = Some(item);
@@ -417,6 +419,13 @@ impl<'u> Sites<'u> {
             self.warn_of_streams(decoder, item, &plan, upstream);
         }
         let plan = RoutePlan::new(plan);
+        let mirror = mirror.and_then(|(place, mirror)| {
+            if action.upstream().is_none() {
+                let message = "`mirror` has no effect on a route without `proxy`: only requests that go to an origin are copied";
+                decoder.warn(Problem::new(Some(place), message));
+            }
+            mirror
+        });
         let cache = cached.and_then(|(place, cache)| {
             let has_origin = matches!(action, Action::Proxy(_));
             if !has_origin {
@@ -433,6 +442,7 @@ impl<'u> Sites<'u> {
             strip_prefix,
             buffer_requests: buffers,
             retry,
+            mirror,
             timeouts,
             server_timing,
             plan,
@@ -533,6 +543,15 @@ impl<'u> Sites<'u> {
             self.folders.len() - 1
         });
         Some(Action::Files { folder, upstream: None })
+    }
+
+    fn mirror(&self, decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Mirror> {
+        const BODY: u64 = 64 << 10;
+        let upstream =
+            decoder.read(item, 0, |value| Ok(self.upstreams.find(value::string(value)?)?.0 as usize));
+        let share = decoder.prop(item, "share", |v| fallback::share(v, "share")).unwrap_or(SHARE_WHOLE);
+        let body = decoder.prop(item, "body", |v| value::size(v, 0..=16 << 20)).unwrap_or(BODY);
+        Some(Mirror { upstream: upstream?, share, body: body as usize })
     }
 
     fn proxy(&self, decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Action> {
