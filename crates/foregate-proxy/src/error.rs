@@ -267,6 +267,7 @@ impl Error {
     /// Why a body did not get to the client from the origin, or from here.
     pub fn of_download(error: CopyError) -> Self {
         match error {
+            CopyError::Source(LinkError::File) => Self::TemporaryFile,
             CopyError::Source(error) => Self::Origin(error),
             CopyError::Sink(error) => Self::Client(error),
             CopyError::TooLarge => Self::ResponseTooLarge,

@@ -390,6 +390,8 @@ pub struct UpstreamSettings {
     /// Receive the whole body of a request before a server is asked; the most bytes of one. Beyond:
     /// 413. Default (`None`): bodies pass as they come.
     pub buffer_requests: Option<u64>,
+    /// Receive responses ahead of slow clients. Default (`None`): as fast as the client reads.
+    pub buffer_responses: Option<BufferResponses>,
     /// Rules for further attempts, in the place of `retries`. Default: none.
     pub retry: Vec<Retry>,
     /// When an idempotent request goes to a second server as well. Default: never.
@@ -400,6 +402,15 @@ pub struct UpstreamSettings {
     pub retry_budget_percent: u32,
     /// Further attempts that are allowed whatever the share says. Default: 3.
     pub retry_budget_min: u32,
+}
+
+/// The amount of a response that is received ahead of its client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BufferResponses {
+    /// The part in memory, bytes. Beyond: a file. Default: 128 KiB.
+    pub memory: usize,
+    /// The part in a temporary file, bytes. Beyond: the origin is read as the client reads. Default: 64 MiB.
+    pub size: u64,
 }
 
 impl UpstreamSettings {
@@ -430,6 +441,7 @@ impl UpstreamSettings {
             retry: Vec::new(),
             hedge: None,
             buffer_requests: None,
+            buffer_responses: None,
             retry_body: 64 * KIB,
             retry_budget_percent: 20,
             retry_budget_min: 3,
@@ -566,6 +578,8 @@ pub struct Route {
     pub strip_prefix: Option<Arc<str>>,
     /// Receives whole request bodies first, in place of the upstream's setting; `Some(None)`: off.
     pub buffer_requests: Option<Option<u64>>,
+    /// `buffer_responses` of the upstream, in its place.
+    pub buffer_responses: Option<Option<BufferResponses>>,
     /// Rules for further attempts, in the place of the upstream's. Default: none.
     pub retry: RouteRetry,
     /// Copies of its requests for another upstream. Default: none.
@@ -608,6 +622,7 @@ impl Route {
             conditions: None,
             strip_prefix: None,
             buffer_requests: None,
+            buffer_responses: None,
             retry: RouteRetry::default(),
             mirror: None,
             timeouts: RouteTimeouts::default(),

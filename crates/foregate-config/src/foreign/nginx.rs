@@ -150,6 +150,16 @@ pub(super) const INSTEAD: &[(&str, Instead)] = &[
     ("perl-*", SCRIPTS),
     ("pid", PROCESS),
     ("proxy-bind", Missing("the system chooses the local address of connections to origins")),
+    (
+        "proxy-buffering",
+        Write(
+            "write `buffer-responses` in a `route` or an `upstream`; without it, servers are read as clients read",
+        ),
+    ),
+    (
+        "proxy-max-temp-file-size",
+        Write("write `buffer-responses size=\"1GiB\"` in a `route` or an `upstream`"),
+    ),
     ("proxy-buffer*", BUFFERS),
     ("proxy-busy-buffers-size", BUFFERS),
     ("proxy-cache", Write("write `cache` in the `route`; `cache-store` at the top sets memory and disk")),
@@ -174,7 +184,6 @@ pub(super) const INSTEAD: &[(&str, Instead)] = &[
         ),
     ),
     ("proxy-intercept-errors", Write("write `error-pages of=\"both\" { page 404 file=\"FILE\" }`")),
-    ("proxy-max-temp-file-size", BUFFERS),
     (
         "proxy-next-upstream*",
         Write("write `retry on=\"connect reset timeout 502-504\" attempts=2` in the `upstream`"),

@@ -94,6 +94,9 @@ const BUFFERS: Instead =
     LeaveOut("bodies pass as they come, in buffers of bounded size; `limits { memory }` bounds them all");
 const BUFFER_REQUESTS: Instead =
     Write("write `buffer-requests size=\"10MiB\"` in a `route` or an `upstream`");
+const BUFFER_RESPONSES: Instead = Write(
+    "write `buffer-responses` in a `route` or an `upstream`; without it, servers are read as clients read",
+);
 const TIMEOUTS: Instead =
     Write("write `timeouts`, at the top of the file for clients, in an `upstream` for its servers");
 const DRAIN: Instead = Write("write `timeouts { drain \"30s\" }` at the top of the file");
@@ -517,6 +520,7 @@ pub(super) const WORDS: &[(&str, Instead)] = &[
         "buffer-request buffer-request-body buffered-requests max-request-body-bytes option-http-buffer-request request-buffering request-buffers",
         BUFFER_REQUESTS,
     ),
+    ("buffer-response buffered-responses response-buffering response-buffers", BUFFER_RESPONSES),
     ("buffer buffer-* buffering buffers flush-interval tune-bufsize", BUFFERS),
     (
         "connect-timeout dial-timeout forwarding-timeouts idle-timeout read-header-timeout \

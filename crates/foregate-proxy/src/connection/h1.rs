@@ -87,7 +87,7 @@ impl H1Session {
     fn link(&mut self) -> &mut H1Link {
         match &mut self.client.link {
             Link::H1(link) => link,
-            Link::H2(_) | Link::Client(_) | Link::Cached(_) => {
+            Link::H2(_) | Link::Client(_) | Link::Cached(_) | Link::Ahead(_) => {
                 unreachable!("an HTTP/1 session has an HTTP/1 link")
             }
         }

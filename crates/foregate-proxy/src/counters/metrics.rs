@@ -218,6 +218,10 @@ pub struct Metrics {
     pub requests_buffered: Counter,
     /// Of these, those that went through a file.
     pub requests_buffered_in_files: Counter,
+    /// Responses whose origin was free before their clients had them.
+    pub responses_buffered: Counter,
+    /// Of these, those that went through a file.
+    pub responses_buffered_in_files: Counter,
     /// Further attempts of requests.
     pub retries: Counter,
     /// Of these, those at another upstream.

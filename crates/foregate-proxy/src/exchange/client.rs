@@ -215,7 +215,7 @@ impl Client {
                 // Trailers may follow a body from HTTP/2 even where its length is known.
                 link.send_head(status, &head.headers, length, head.version == Version::Http2)
             }
-            Link::H2(_) | Link::Cached(_) => Err(LinkError::H2),
+            Link::H2(_) | Link::Cached(_) | Link::Ahead(_) => Err(LinkError::H2),
         }
     }
 
@@ -245,7 +245,7 @@ impl Client {
                 Ok(())
             }
             Link::Client(link) => link.send_interim(status, headers),
-            Link::H2(_) | Link::Cached(_) => Err(LinkError::H2),
+            Link::H2(_) | Link::Cached(_) | Link::Ahead(_) => Err(LinkError::H2),
         }
     }
 

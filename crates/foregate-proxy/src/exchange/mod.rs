@@ -414,6 +414,19 @@ impl<'a> Exchange<'a> {
         mirror::begin(&Mirrored { upstream, request, upload, addresses, account, memory }, mirror);
     }
 
+    /// The whole response is here, and its client takes its time.
+    fn origin_is_free(&mut self, origin: Origin, used_file: bool) {
+        let metrics = &self.proxy.metrics;
+        metrics.responses_buffered.inc();
+        if used_file {
+            metrics.responses_buffered_in_files.inc();
+        }
+        if let Some(ask) = &mut self.ask {
+            ask.leave();
+            ask.upstream.recycle(origin, clock::now());
+        }
+    }
+
     /// The reply for `error`.
     fn failed(&mut self, error: Error) -> Step {
         self.record.error = Some(error);

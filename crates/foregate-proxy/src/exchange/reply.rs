@@ -99,8 +99,8 @@ pub enum BodySource {
 pub enum Sender {
     /// An origin.
     Origin(Origin),
-    /// The cache.
-    Cache(Link),
+    /// This process: the cache, or the rest of a response that was received ahead of the client.
+    Held(Link),
 }
 
 impl Sender {
@@ -108,15 +108,37 @@ impl Sender {
     pub fn link(&mut self) -> &mut Link {
         match self {
             Self::Origin(origin) => &mut origin.link,
-            Self::Cache(link) => link,
+            Self::Held(link) => link,
         }
     }
 
     /// The origin, if it is one.
     pub fn origin(self) -> Option<Origin> {
         match self {
-            Self::Origin(origin) => Some(origin),
-            Self::Cache(_) => None,
+            Self::Origin(mut origin) => {
+                if let Link::Ahead(ahead) = &mut origin.link
+                    && let Some(link) = ahead.take_origin()
+                {
+                    origin.link = link;
+                }
+                Some(origin)
+            }
+            Self::Held(_) => None,
+        }
+    }
+
+    /// The origin, once its whole response has been received ahead of the client. Returns true beside it if some of the
+    /// response went through a file.
+    pub fn free(&mut self) -> Option<(Origin, bool)> {
+        let Self::Origin(Origin { link: Link::Ahead(ahead), .. }) = self else { return None };
+        if !ahead.has_all() {
+            return None;
+        }
+        let (used_file, link) = (ahead.used_file, ahead.take_origin()?);
+        let rest = std::mem::replace(self.link(), link);
+        match std::mem::replace(self, Self::Held(rest)) {
+            Self::Origin(origin) => Some((origin, used_file)),
+            Self::Held(_) => None,
         }
     }
 }

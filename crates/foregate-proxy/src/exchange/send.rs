@@ -1,6 +1,7 @@
 //! Sending a reply to the client, from any source.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use foregate_wire::{BodyLength, Method, NameId};
@@ -10,8 +11,10 @@ use super::log_first::log_first;
 use super::reply::{BodySource, Sender, date};
 use super::{Exchange, Step, StepResult};
 use crate::error::Error;
+use crate::link::ahead::AheadFiles;
 use crate::link::start::Front;
-use crate::link::{Link, LinkError};
+use crate::link::{AheadLink, Link, LinkError};
+use crate::settings::BufferResponses;
 use crate::spans::{SpanId, traceparent};
 use crate::upstream::Origin;
 
@@ -34,9 +37,13 @@ fn begin_body(exchange: &mut Exchange<'_>, source: BodySource) -> Step {
             let may_have_trailers = length == BodyLength::Chunked || origin.link.is_h2();
             let sweep = if may_have_trailers { sweep(exchange) } else { None };
             exchange.down.download.sweep(sweep);
+            let origin = match buffering(exchange, length) {
+                Some(limits) => ahead_of_client(exchange, origin, limits),
+                None => origin,
+            };
             (Some(Sender::Origin(origin)), length)
         }
-        BodySource::Cached(link, length) => (Some(Sender::Cache(link)), length),
+        BodySource::Cached(link, length) => (Some(Sender::Held(link)), length),
         BodySource::Bytes(body) => {
             let length = body.len() as u64;
             if head {
@@ -80,6 +87,27 @@ fn begin_body(exchange: &mut Exchange<'_>, source: BodySource) -> Step {
         Ok(()) => Step::Transfer(origin),
         Err(error) => give_up(exchange, origin.and_then(Sender::origin), Error::Client(error)),
     }
+}
+
+/// How much of this response is received ahead of the client; `None` where it is read as the client reads.
+fn buffering(exchange: &Exchange<'_>, length: BodyLength) -> Option<BufferResponses> {
+    let of_route = exchange.routed.route.and_then(|route| route.buffer_responses);
+    let limits = of_route.unwrap_or(exchange.upstream()?.settings.buffer_responses)?;
+    // An origin that still receives may wait for the client to read.
+    let is_sent = exchange.down.upload.is_done() && !exchange.down.upload.gave_up();
+    let declines = exchange.response.headers.get_name(b"x-accel-buffering");
+    let declines = declines.is_some_and(|value| value.eq_ignore_ascii_case(b"no"));
+    (is_sent && !length.is_empty() && !declines).then_some(limits)
+}
+
+/// Has the response received ahead of the client.
+fn ahead_of_client(exchange: &Exchange<'_>, mut origin: Origin, limits: BufferResponses) -> Origin {
+    let account = exchange.account();
+    let share = exchange.proxy.filter_memory.share(account);
+    let spools = Arc::clone(&exchange.proxy.spools);
+    let files = AheadFiles { spools, folder: exchange.config.settings.spool_folder(), account };
+    AheadLink::new(limits, share, files).before(&mut origin.link);
+    origin
 }
 
 /// Returns true if the client was never told to continue, so that its body may not arrive.

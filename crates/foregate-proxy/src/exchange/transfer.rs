@@ -29,7 +29,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, mut sender: Option<Sender>)
         }
         exchange.down.progress.restart(clock::now());
     }
-    if let Some(Sender::Origin(mut origin)) = sender {
+    if let Some(mut origin) = sender.and_then(Sender::origin) {
         if exchange.down.upload.is_done() && !exchange.down.upload.gave_up() {
             if let Some(upstream) = exchange.upstream() {
                 upstream.recycle(origin, clock::now());
@@ -71,11 +71,14 @@ fn poll_transfer(
         Some(Sender::Origin(origin)) => poll_upload(exchange, cx, &mut origin.link),
         _ => Ok(()),
     };
-    let source = sender.map(Sender::link);
+    let source = sender.as_deref_mut().map(Sender::link);
     let downloaded = exchange.down.download.poll(cx, source, &mut exchange.down.client.link);
     if exchange.down.download.is_done() && matches!(downloaded, Poll::Ready(Ok(()))) {
         // A response that is there as a whole is the client's, whatever has become of its request.
         return Poll::Ready(Ok(None));
+    }
+    if let Some((origin, used_file)) = sender.and_then(Sender::free) {
+        exchange.origin_is_free(origin, used_file);
     }
     uploaded?;
     if exchange.down.upload.gave_up() {

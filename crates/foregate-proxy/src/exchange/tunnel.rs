@@ -36,7 +36,7 @@ impl Exchange<'_> {
                 }
             }
             Link::H1(_) => {}
-            Link::H2(_) | Link::Client(_) | Link::Cached(_) => {
+            Link::H2(_) | Link::Client(_) | Link::Cached(_) | Link::Ahead(_) => {
                 headers.remove_name(b"sec-websocket-accept");
             }
         }

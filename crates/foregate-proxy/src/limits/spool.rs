@@ -271,7 +271,7 @@ impl Spool {
     }
 }
 
-type SpoolRead = Pin<Box<dyn Future<Output = io::Result<Vec<u8>>> + Send>>;
+type SpoolRead = Pin<Box<dyn Future<Output = io::Result<Vec<u8>>> + Send + Sync>>;
 
 /// Reads the start of a body again, from its beginning.
 pub struct Reader {

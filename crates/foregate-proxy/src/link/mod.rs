@@ -2,6 +2,7 @@
 //!
 //! Clients and origins look the same from here, so that the exchange has one way to move a body.
 
+pub mod ahead;
 pub mod cached;
 pub mod copy;
 pub(crate) mod fields;
@@ -23,6 +24,7 @@ use foregate_wire::HeaderList;
 use crate::http2::ClientStream;
 
 pub use crate::transport::outcome::{LinkError, Received};
+pub use ahead::AheadLink;
 pub use cached::{CachedLink, StoredBody};
 pub use h1::H1Link;
 pub use h2::{Bodiless, H2Link};
@@ -38,6 +40,8 @@ pub enum Link {
     Client(Box<ClientStream>),
     /// A body from the cache. It only sends.
     Cached(Box<CachedLink>),
+    /// An origin whose response is received ahead of the client.
+    Ahead(Box<AheadLink>),
 }
 
 macro_rules! each {
@@ -47,6 +51,7 @@ macro_rules! each {
             Link::H2($link) => $body,
             Link::Client($link) => $body,
             Link::Cached($link) => $body,
+            Link::Ahead($link) => $body,
         }
     };
 }
@@ -59,7 +64,11 @@ impl Link {
 
     /// Returns true for a stream of an HTTP/2 connection.
     pub fn is_h2(&self) -> bool {
-        matches!(self, Self::H2(_) | Self::Client(_))
+        match self {
+            Self::H2(_) | Self::Client(_) => true,
+            Self::H1(_) | Self::Cached(_) => false,
+            Self::Ahead(link) => link.is_h2(),
+        }
     }
 
     /// The connection ends with a reset when it is closed, if it carries nothing but this exchange.
@@ -76,7 +85,7 @@ impl Link {
             Self::H1(link) => {
                 !link.ahead().is_empty() || matches!(link.poll_ahead(&mut nobody), Poll::Ready(Ok(true)))
             }
-            Self::Cached(_) => false,
+            Self::Cached(_) | Self::Ahead(_) => false,
             Self::H2(_) | Self::Client(_) => {
                 matches!(self.poll_receive(&mut nobody), Poll::Ready(Ok(Received::Data)))
             }
@@ -84,10 +93,12 @@ impl Link {
     }
 
     /// Gathers small pieces of an origin's body that has to wait, since they cost more memory than
-    /// their bytes.
+    /// their bytes; or as much of the body as may be received ahead.
     pub fn gather(&mut self, cx: &mut Context<'_>) {
-        if let Self::H2(link) = self {
-            link.gather(cx);
+        match self {
+            Self::H2(link) => link.gather(cx),
+            Self::Ahead(link) => link.gather(cx),
+            Self::H1(_) | Self::Client(_) | Self::Cached(_) => {}
         }
     }
 
@@ -130,7 +141,7 @@ impl Link {
     /// sends.
     pub fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
-            Self::H1(_) | Self::Cached(_) => Poll::Ready(()),
+            Self::H1(_) | Self::Cached(_) | Self::Ahead(_) => Poll::Ready(()),
             Self::H2(link) => link.poll_room(cx),
             Self::Client(link) => link.poll_room(cx),
         }
@@ -139,7 +150,7 @@ impl Link {
     /// Returns true if more of a body waits here than fits in an ordinary window.
     pub fn holds_grown_window(&self) -> bool {
         match self {
-            Self::H1(_) | Self::H2(_) | Self::Cached(_) => false,
+            Self::H1(_) | Self::H2(_) | Self::Cached(_) | Self::Ahead(_) => false,
             Self::Client(link) => link.holds_grown_window(),
         }
     }
@@ -148,7 +159,7 @@ impl Link {
     pub fn left_at(&self) -> Option<Instant> {
         match self {
             // Nobody asks that of an origin.
-            Self::H1(_) | Self::H2(_) | Self::Cached(_) => None,
+            Self::H1(_) | Self::H2(_) | Self::Cached(_) | Self::Ahead(_) => None,
             Self::Client(link) => link.left_at(),
         }
     }
@@ -158,7 +169,7 @@ impl Link {
         match self {
             Self::H1(link) => link.poll_flush(cx),
             // The connection's own task writes accepted bytes.
-            Self::H2(_) | Self::Client(_) | Self::Cached(_) => Poll::Ready(Ok(())),
+            Self::H2(_) | Self::Client(_) | Self::Cached(_) | Self::Ahead(_) => Poll::Ready(Ok(())),
         }
     }
 
@@ -172,7 +183,7 @@ impl Link {
         match self {
             Self::H1(link) => link.poll_abandoned(cx),
             // Nobody asks that of an origin.
-            Self::H2(_) | Self::Cached(_) => Poll::Pending,
+            Self::H2(_) | Self::Cached(_) | Self::Ahead(_) => Poll::Pending,
             Self::Client(link) => link.poll_abandoned(cx),
         }
     }

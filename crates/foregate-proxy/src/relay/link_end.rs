@@ -45,7 +45,7 @@ impl RelayEnd for Link {
                 shut => shut,
             },
             // The end of the stream has left with its last frame.
-            Self::H2(_) | Self::Client(_) | Self::Cached(_) => Poll::Ready(Ok(())),
+            Self::H2(_) | Self::Client(_) | Self::Cached(_) | Self::Ahead(_) => Poll::Ready(Ok(())),
         }
     }
 

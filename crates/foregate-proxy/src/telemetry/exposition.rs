@@ -272,6 +272,18 @@ fn requests(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Resu
         "Requests whose bodies went through a temporary file before an origin was asked",
         metrics.requests_buffered_in_files.get(),
     )?;
+    counter(
+        encoder,
+        "responses_buffered",
+        "Responses whose origin was free before their clients had them",
+        metrics.responses_buffered.get(),
+    )?;
+    counter(
+        encoder,
+        "responses_buffered_in_files",
+        "Responses that went through a temporary file on their way to the client",
+        metrics.responses_buffered_in_files.get(),
+    )?;
     counter(encoder, "retries", "Further attempts of requests", metrics.retries.get())?;
     counter(
         encoder,

@@ -26,6 +26,9 @@ pub enum LinkError {
     /// The peer exceeded a limit of its HTTP/2 connection, or broke the protocol.
     #[error("HTTP/2 connection failed")]
     H2,
+    /// The temporary file in which the body waits could not be read.
+    #[error("temporary file could not be read")]
+    File,
     /// We have ended the HTTP/2 connection, through no fault of the peer's.
     #[error("connection cut off")]
     CutOff,
@@ -43,7 +46,7 @@ impl LinkError {
                 )
             }
             Self::Reset(reason) => matches!(reason, h2::Reason::NO_ERROR | h2::Reason::CANCEL),
-            Self::Truncated | Self::Body(_) | Self::Length | Self::H2 | Self::CutOff => false,
+            Self::Truncated | Self::Body(_) | Self::Length | Self::H2 | Self::File | Self::CutOff => false,
         }
     }
 }

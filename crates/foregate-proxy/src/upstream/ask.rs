@@ -242,6 +242,13 @@ impl<'a> Ask<'a> {
         }
     }
 
+    /// The origin has nothing to do with the request any more: others may be in flight in its place.
+    pub fn leave(&mut self) {
+        if let Some(turn) = &mut self.turn {
+            turn.pass = None;
+        }
+    }
+
     /// Returns true if a request that HTTP/2 does not accept may be sent over HTTP/1.1 instead.
     fn may_use_http1(&self) -> bool {
         !self.terms.http1 && self.upstream.settings.protocol == UpstreamProtocol::Auto

@@ -250,7 +250,7 @@ impl Origin {
                 link.begin_send((!ends).then_some(send), length);
                 Ok(())
             }
-            (Link::H2(_) | Link::Client(_) | Link::Cached(_), _) => Err(Error::Internal),
+            (Link::H2(_) | Link::Client(_) | Link::Cached(_) | Link::Ahead(_), _) => Err(Error::Internal),
         }
     }
 
@@ -258,7 +258,7 @@ impl Origin {
     pub fn kept_head(&self) -> &[u8] {
         match &self.link {
             Link::H1(link) => link.kept_head(),
-            Link::H2(_) | Link::Client(_) | Link::Cached(_) => &[],
+            Link::H2(_) | Link::Client(_) | Link::Cached(_) | Link::Ahead(_) => &[],
         }
     }
 
@@ -408,7 +408,9 @@ impl Origin {
                 fill_head(head, &parts.headers, parts.status.as_u16());
                 Poll::Ready(is_within(&parts.headers, &upstream.head_limits))
             }
-            (Link::H2(_) | Link::Client(_) | Link::Cached(_), _) => Poll::Ready(Err(Error::Internal)),
+            (Link::H2(_) | Link::Client(_) | Link::Cached(_) | Link::Ahead(_), _) => {
+                Poll::Ready(Err(Error::Internal))
+            }
         }
     }
 
@@ -426,7 +428,7 @@ impl Origin {
         self.binds |= authentication::has_challenge(&head.headers);
         let link = match &mut self.link {
             Link::H1(link) => link,
-            Link::Client(_) | Link::Cached(_) => return Err(Error::Internal),
+            Link::Client(_) | Link::Cached(_) | Link::Ahead(_) => return Err(Error::Internal),
             Link::H2(link) => {
                 let length = foregate_wire::content_length(&head.headers).map_err(Error::ResponseFraming)?;
                 let tunnel = request.opens_tunnel() && (200..300).contains(&head.status);

@@ -261,6 +261,7 @@ pub static UPSTREAM: Block = Block {
             ])
             .default("percent=20 minimum=3"),
         BUFFER_REQUESTS.otherwise("bodies pass as they come"),
+        BUFFER_RESPONSES.otherwise("servers are read as clients read"),
         Key::one("send-proxy", "\"v1\"|\"v2\"", "send-proxy \"v2\"", "Starts each connection with a PROXY protocol header. Such a connection belongs to one client connection. Over HTTP/1.1 it is kept for further requests of that client connection, for up to 16 servers, and closed with it. Over HTTP/2 it is closed after each request.").otherwise("none"),
     ],
     later: &["circuit-breaker", "discover"],
@@ -623,6 +624,7 @@ pub static ROUTE: Block = Block {
         Key::one("strip-prefix", "PREFIX", "strip-prefix \"/api\"", "Takes this start off the path before the request goes on: of `/api/users` remains `/users`, of `/api` and `/api/` remains `/`. Modules, conditions and logs see the whole path.")
             .otherwise("the path stays"),
         BUFFER_REQUESTS.otherwise("as the upstream has it"),
+        BUFFER_RESPONSES.otherwise("as the upstream has it"),
         RETRY_RULE.otherwise("as the upstream has it"),
         Key::one("mirror", "UPSTREAM share=PERCENT body=SIZE", "mirror \"shadow\" share=\"5%\"", "Sends a copy of requests to this upstream as well, once their own origin has got all of them. The copy has the same fields, path and body. Nothing waits for it, and its response is dropped. At most 512 copies are under way to an upstream, half of them for one client; beyond, none is made. Upgrades are not copied.")
             .props(&[
@@ -648,6 +650,13 @@ const RETRY_RULE: Key = Key::one("retry", "on=FAILURES attempts=NUMBER upstream=
 const BUFFER_REQUESTS: Key = Key::one("buffer-requests", "size=SIZE", "buffer-requests size=\"50MiB\"", "Receives the whole body of a request before a server is asked: short ones into memory, longer ones into a temporary file. The server gets a `Content-Length`, also where the client sent chunks, and is not held up by a slow client. A body beyond `size` is answered with 413. `buffer-requests #false` turns it off in a route. Streams of gRPC need it off. `limits { filter-memory }` and `filter-files` bound all bodies together.")
     .args(0, 1)
     .props(&[Prop { name: "size", usage: "SIZE", required: false, default: "\"10MiB\"", about: "The largest body." }]);
+
+const BUFFER_RESPONSES: Key = Key::one("buffer-responses", "memory=SIZE size=SIZE", "buffer-responses size=\"1GiB\"", "Receives responses ahead of clients that read more slowly than the server sends, so that the server and its connection are free early. Clients get all bytes at once as before; only bytes that a client does not take wait, in memory first, then in a temporary file. Beyond both, the server is read as the client reads. A response with `X-Accel-Buffering: no`, one that begins before the whole request was sent, and upgrades are not received ahead. `buffer-responses #false` turns it off in a route. `limits { filter-memory }` and `filter-files` bound all bodies together.")
+    .args(0, 1)
+    .props(&[
+        Prop { name: "memory", usage: "SIZE", required: false, default: "\"128KiB\"", about: "The most of a response that waits in memory, up to 16 MiB." },
+        Prop { name: "size", usage: "SIZE", required: false, default: "\"64MiB\"", about: "The most of a response that waits in a file; `0B`: none." },
+    ]);
 
 /// The conditions of a `route`, beside its paths.
 const ROUTE_CONDITIONS: &[Prop] = &[

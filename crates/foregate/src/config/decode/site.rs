@@ -363,7 +363,7 @@ impl<'u> Sites<'u> {
         let mut body_limit = None;
         let mut allow_connect = false;
         let mut server_timing = options.server_timing;
-        let (mut strip_prefix, mut buffers, mut mirror) = (None, None, None);
+        let (mut strip_prefix, mut buffers, mut ahead, mut mirror) = (None, None, None, None);
         let mut timeouts = RouteTimeouts::default();
         let conditions = conditions::decode(decoder, item, &mut self.modules, (options, listeners));
         let (mut cached, mut old, mut fallback, mut compared) = (None, None, None, None);
@@ -385,6 +385,7 @@ impl<'u> Sites<'u> {
                 "allow-connect" => allow_connect = decoder.flag(item),
                 "strip-prefix" => strip_prefix = prefix(decoder, item, pattern.as_ref()),
                 "buffer-requests" => buffers = Some(super::upstream::buffer_requests(decoder, item)),
+                "buffer-responses" => ahead = Some(super::upstream::buffer_responses(decoder, item)),
                 "retry" => retry.read(decoder, item),
                 "server-timing" => server_timing = decoder.flag(item),
                 "mirror" => mirror = Some((item.place(), self.mirror(decoder, item))),
@@ -441,6 +442,7 @@ impl<'u> Sites<'u> {
             conditions: conditions.map(Arc::new),
             strip_prefix,
             buffer_requests: buffers,
+            buffer_responses: ahead,
             retry,
             mirror,
             timeouts,

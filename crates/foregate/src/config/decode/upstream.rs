@@ -7,7 +7,8 @@ use std::sync::Arc;
 use foregate_config::{Decoder, Item, Place, Problem};
 use foregate_proxy::address::{ServerAddress, ServerAddressError, is_host_name, is_numeric};
 use foregate_proxy::settings::{
-    Balance, HashBy, HedgeAfter, ProxyProtocolVersion, UpstreamProtocol, UpstreamSettings, UpstreamTls,
+    Balance, BufferResponses, HashBy, HedgeAfter, ProxyProtocolVersion, UpstreamProtocol, UpstreamSettings,
+    UpstreamTls,
 };
 
 use super::UpstreamNames;
@@ -109,6 +110,7 @@ pub(super) fn decode(
                 set(&mut upstream.retry_budget_min, minimum);
             }
             "buffer-requests" => upstream.buffer_requests = buffer_requests(decoder, item),
+            "buffer-responses" => upstream.buffer_responses = buffer_responses(decoder, item),
             "send-proxy" => upstream.send_proxy = decoder.choice(item, 0, PROXY_VERSIONS),
             name => debug_assert!(false, "{name} is not read"),
         }
@@ -146,6 +148,15 @@ pub(super) fn buffer_requests(decoder: &mut Decoder<'_>, item: Item<'_>) -> Opti
     const SIZE: u64 = 10 << 20;
     let size = decoder.prop(item, "size", |v| value::size(v, 1..=u64::MAX));
     decoder.flag_or_prop(item, "size").then(|| size.unwrap_or(SIZE))
+}
+
+/// The amount of a response that is received ahead of its client; `None`: nothing is.
+pub(super) fn buffer_responses(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<BufferResponses> {
+    const MEMORY: u64 = 128 << 10;
+    const SIZE: u64 = 64 << 20;
+    let memory = decoder.prop(item, "memory", |v| value::size(v, 4096..=16 << 20)).unwrap_or(MEMORY);
+    let size = decoder.prop(item, "size", |v| value::size(v, 0..=u64::MAX)).unwrap_or(SIZE);
+    decoder.flag_or_prop(item, "size").then_some(BufferResponses { memory: memory as usize, size })
 }
 
 /// `unix:` paths are taken from the folder of the file, as all paths are.
