@@ -89,8 +89,8 @@ unit: toolchain ## Unit tests, properties, fuzz corpora, documentation snippets,
 	cargo test --locked --workspace --no-fail-fast
 
 .PHONY: test-names
-test-names: toolchain ## Resolve names by a nameserver of others (installs dnsmasq)
-	@scripts/install-packages dnsmasq:dnsmasq-base
+test-names: toolchain ## Resolve names by nameservers of others (installs dnsmasq and Knot DNS)
+	@scripts/install-packages dnsmasq:dnsmasq-base knotd:knot
 	cargo test --locked --workspace --lib -- --ignored a_nameserver_of_others
 
 .PHONY: harness

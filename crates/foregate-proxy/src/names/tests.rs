@@ -1,4 +1,6 @@
-//! Names over scripted lookups and scripted nameservers.
+//! Names over scripted lookups and scripted nameservers; over those of others in [`foreign`].
+
+mod foreign;
 
 use std::fs;
 use std::path::Path;
@@ -420,94 +422,4 @@ async fn a_name_without_address_is_soon_asked_for_again_when_it_is_needed() {
     assert!(start.elapsed() > Duration::from_secs(2), "but not at every request");
     assert_eq!((asked.load(Ordering::Relaxed), name.counters().addresses.get()), (4, 1));
     assert_eq!(resolver.shared.source.metrics.name_lookups.failed.get(), 3);
-}
-
-/// dnsmasq with these records, and with those of the hosts file in `folder`, which it reads again on SIGHUP.
-struct Dnsmasq {
-    process: std::process::Child,
-    address: SocketAddr,
-}
-
-impl Dnsmasq {
-    fn start(hosts: &Path, records: &[&str]) -> Self {
-        let address = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-        let path = std::env::var("PATH").unwrap_or_default();
-        let mut command = std::process::Command::new("dnsmasq");
-        command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
-        command.args(["--keep-in-foreground", "--conf-file=/dev/null", "--pid-file=", "--user="]);
-        command.args(["--listen-address=127.0.0.1", "--bind-interfaces", "--no-resolv", "--no-hosts"]);
-        command.args([format!("--port={}", address.port()), format!("--addn-hosts={}", hosts.display())]);
-        let process = command.args(records).spawn().expect("dnsmasq is installed by `make test-names`");
-        Self { process, address }
-    }
-
-    fn reload(&self) {
-        let pid = rustix::process::Pid::from_child(&self.process);
-        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
-    }
-}
-
-impl Drop for Dnsmasq {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-#[tokio::test]
-#[ignore = "needs dnsmasq: `make test-names`"]
-async fn a_nameserver_of_others_is_understood() {
-    let folder = tempfile::tempdir().unwrap();
-    let hosts = folder.path().join("records");
-    let many: Vec<String> = (1..=100).map(|last| format!("127.1.0.{last} many.test\n")).collect();
-    fs::write(&hosts, format!("127.0.0.9 moves.test\n{}", many.concat())).unwrap();
-    let records = [
-        "--host-record=shop_web_1.test,127.0.0.1,::1",
-        "--cname=www.test,alias.test",
-        "--cname=alias.test,shop_web_1.test",
-        "--local=/test/",
-        "--srv-host=_http._tcp.app.test,shop_web_1.test,8080,10,3",
-        "--srv-host=_http._tcp.app.test,many.test,8081,20,1",
-        "--local-ttl=1",
-    ];
-    let server = Dnsmasq::start(&hosts, &records);
-    let resolver = Resolver::new(Arc::default());
-    let servers: Arc<[SocketAddr]> = [server.address].into();
-    let expect = async |name: &Arc<Resolved>, count: usize| {
-        let start = Instant::now();
-        loop {
-            let found = name.wait(LONG).await.unwrap_or_default();
-            if found.len() == count {
-                return found.to_vec();
-            }
-            assert!(start.elapsed() < Duration::from_secs(30), "{name:?}");
-            sleep(Duration::from_millis(50)).await;
-        }
-    };
-    let resolve = |host: &str| resolver.resolve(host, Some(&servers));
-    let both = [ip("::1"), ip("127.0.0.1")];
-    assert_eq!(expect(&resolve("shop_web_1.test"), 2).await, both);
-    assert_eq!(expect(&resolve("www.test."), 2).await, both);
-    assert_eq!(expect(&resolve("many.test"), 100).await.len(), 100);
-    let service = resolver.service("_http._tcp.app.test", Some(&servers));
-    service.looked_up().await;
-    let shown = service.servers().unwrap();
-    let shown: Vec<_> =
-        shown.iter().map(|server| (&*server.host, server.port, server.rank, server.weight)).collect();
-    assert_eq!(shown, [("shop_web_1.test.", 8080, 0, 3), ("many.test.", 8081, 1, 1)]);
-    let missing = resolver.service("_http._tcp.none.test", Some(&servers));
-    missing.looked_up().await;
-    assert!(missing.servers().is_none());
-    let none = resolve("none.test");
-    while !none.is_absent() {
-        sleep(Duration::from_millis(50)).await;
-    }
-    let moves = resolve("moves.test");
-    assert_eq!(expect(&moves, 1).await, [ip("127.0.0.9")]);
-    fs::write(&hosts, "127.0.0.10 moves.test\n127.0.0.11 moves.test\n").unwrap();
-    server.reload();
-    expect(&moves, 2).await;
-    fs::write(&hosts, "").unwrap();
-    server.reload();
-    assert!(expect(&moves, 0).await.is_empty() && moves.is_absent());
 }
