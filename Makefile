@@ -45,7 +45,7 @@ deb: release ## Build a Debian package: binary, units, manual pages, completions
 .PHONY: test
 test: ## Everything that has to pass before a merge, counted; installs what is missing
 	@$(MAKE) packages toolchain
-	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install test-acme test-alerts test-browser test-fallback test-reserve test-traces test-waf nginx
+	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install test-acme test-admin test-alerts test-browser test-fallback test-reserve test-traces test-waf nginx
 
 .PHONY: check-deb
 check-deb: release ## Install, start, reload, upgrade, remove and purge the Debian package in a clean root (needs root)
@@ -121,6 +121,11 @@ case: toolchain ## The same for the short loop: a build without link-time optimi
 test-acme: release ## Certificates by ACME, from a real authority: Pebble (ARGS: names of tests; installs Go, Pebble and openssl)
 	@scripts/install-packages go:golang-go openssl python3
 	CACHE=$(CACHE) BINARY=$(BINARY) tests/acme/run $(ARGS)
+
+.PHONY: test-admin
+test-admin: release ## The admin interface against its OpenAPI document, by schemathesis (EXAMPLES: requests for each operation; pip fetches it)
+	@python3 -c 'import ensurepip' 2>/dev/null || scripts/install-packages /no/ensurepip:python3-venv
+	CACHE=$(CACHE) BINARY=$(BINARY) tests/admin/run $(ARGS)
 
 .PHONY: test-browser
 test-browser: release ## The dashboard in a headless Chromium: figures, orders, accessibility by axe-core (installs Chromium, Node and two packages)

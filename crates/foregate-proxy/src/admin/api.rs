@@ -54,6 +54,30 @@ const RESOURCES: [(&str, &[Method]); 16] = [
     ("/v1/log-level", &[Method::GET, Method::PUT]),
 ];
 
+/// The type of a member, and whether it must be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum MemberRule {
+    Text,
+    RequiredText,
+    Flag,
+}
+
+type Members = &'static [(&'static str, MemberRule)];
+
+const ORDER_MEMBERS: Members = &[
+    ("upstream", MemberRule::RequiredText),
+    ("server", MemberRule::RequiredText),
+    ("order", MemberRule::RequiredText),
+];
+const LEVEL_MEMBERS: Members = &[("level", MemberRule::RequiredText)];
+const PURGE_MEMBERS: Members = &[
+    ("url", MemberRule::Text),
+    ("prefix", MemberRule::Text),
+    ("tag", MemberRule::Text),
+    ("all", MemberRule::Flag),
+    ("soft", MemberRule::Flag),
+];
+
 /// The process that is administered.
 pub(super) struct AdminApi {
     pub(super) proxy: Arc<Proxy>,
@@ -138,6 +162,7 @@ impl AdminApi {
             }
             "/v1/servers" => {
                 let order = object(&headers, body(request, BODY_LIMIT).await?)?;
+                check_members(&order, ORDER_MEMBERS)?;
                 let text = |name: &str| order.get(name).and_then(Value::as_str).unwrap_or_default();
                 let change = format!("server {} of {}: {}", text("server"), text("upstream"), text("order"));
                 let result = servers::order(&self.proxy.config().upstreams, &order);
@@ -145,6 +170,8 @@ impl AdminApi {
             }
             "/v1/cache/purge" => {
                 let purge = object(&headers, body(request, BODY_LIMIT).await?)?;
+                check_members(&purge, PURGE_MEMBERS)?;
+                check_choice(&purge)?;
                 let result = cache::answer("cache-purge", &purge, &self.proxy).await.unwrap_or(Ok(json!({})));
                 (
                     format!("purge {purge}"),
@@ -153,12 +180,8 @@ impl AdminApi {
             }
             _ => {
                 let level = object(&headers, body(request, BODY_LIMIT).await?)?;
-                let Some(level) = level.get("level").and_then(Value::as_str) else {
-                    return Err(ApiError(
-                        StatusCode::UNPROCESSABLE_ENTITY,
-                        "expected {\"level\":\"info\"}".to_owned(),
-                    ));
-                };
+                check_members(&level, LEVEL_MEMBERS)?;
+                let level = level.get("level").and_then(Value::as_str).unwrap_or_default();
                 let result = self.controls.set_log_filter(level);
                 let result = result.map(|()| json!({ "level": level }));
                 (
@@ -279,6 +302,43 @@ fn object(headers: &HeaderMap, body: Bytes) -> Result<Value, ApiError> {
     }
 }
 
+/// Refuses an object with a member that is missing, unknown, or of another type: a mistyped `soft` would purge more than was meant.
+fn check_members(object: &Value, members: Members) -> Result<(), ApiError> {
+    let wrong = |error: String| Err(ApiError(StatusCode::UNPROCESSABLE_ENTITY, error));
+    for (name, rule) in members {
+        let value = object.get(name);
+        let fits = match rule {
+            MemberRule::Text => value.is_none_or(Value::is_string),
+            MemberRule::RequiredText => value.is_some_and(Value::is_string),
+            MemberRule::Flag => value.is_none_or(Value::is_boolean),
+        };
+        if !fits {
+            let kind = if *rule == MemberRule::Flag { "true or false" } else { "a string" };
+            return wrong(format!("`{name}` is {kind}"));
+        }
+    }
+    let names: Vec<&str> = members.iter().map(|(name, _)| *name).collect();
+    match object.as_object().into_iter().flatten().find(|(name, _)| !names.contains(&&***name)) {
+        Some((name, _)) => {
+            wrong(format!("unknown member `{}`; known are: {}", name.escape_debug(), names.join(", ")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses a purge that names no responses, or names them in two ways.
+fn check_choice(purge: &Value) -> Result<(), ApiError> {
+    let named = ["url", "prefix", "tag"].iter().filter(|name| purge.get(name).is_some()).count();
+    let all = purge.get("all").map(|all| *all == Value::Bool(true));
+    match (named, all) {
+        (1, None) | (0, Some(true)) => Ok(()),
+        _ => {
+            let help = "expected one of `url`, `prefix`, `tag`, and `all` with true";
+            Err(ApiError(StatusCode::UNPROCESSABLE_ENTITY, help.to_owned()))
+        }
+    }
+}
+
 /// The configuration in a body, and the one that it is to replace.
 fn given(headers: &HeaderMap, body: Bytes) -> Result<GivenConfiguration, ApiError> {
     let is_json = match &*media_type(headers) {
@@ -343,6 +403,40 @@ mod tests {
             }
         }
         assert_eq!(paths.len(), RESOURCES.len());
+    }
+
+    #[test]
+    fn members_of_bodies_are_those_that_are_described() {
+        let described: Value = serde_json::from_str(OPENAPI).unwrap();
+        for (name, members) in [("Order", ORDER_MEMBERS), ("Purge", PURGE_MEMBERS), ("Level", LEVEL_MEMBERS)]
+        {
+            let schema = &described["components"]["schemas"][name];
+            assert_eq!(schema["additionalProperties"], false, "{name}");
+            let properties = schema["properties"].as_object().unwrap();
+            assert_eq!(properties.len(), members.len(), "{name}");
+            for (member, rule) in members {
+                let kind = if *rule == MemberRule::Flag { "boolean" } else { "string" };
+                assert_eq!(properties[*member]["type"], kind, "{name} {member}");
+                let required = schema["required"].as_array().is_some_and(|all| all.contains(&json!(member)));
+                assert_eq!(required, *rule == MemberRule::RequiredText, "{name} {member}");
+            }
+        }
+        let purge = |value: Value| check_members(&value, PURGE_MEMBERS).and_then(|()| check_choice(&value));
+        for fine in [json!({"url": "http://a/", "soft": true}), json!({"all": true}), json!({"tag": "a"})] {
+            assert!(purge(fine.clone()).is_ok(), "{fine}");
+        }
+        for wrong in [
+            json!({}),
+            json!({"all": false}),
+            json!({"soft": true}),
+            json!({"url": "http://a/", "all": true}),
+            json!({"url": "http://a/", "tag": "a"}),
+            json!({"url": "http://a/", "soft": "yes"}),
+            json!({"url": "http://a/", "sofft": true}),
+            json!({"url": null}),
+        ] {
+            assert!(purge(wrong.clone()).is_err_and(|ApiError(status, _)| status == 422), "{wrong}");
+        }
     }
 
     #[test]
