@@ -28,7 +28,8 @@ use foregate_module::Plan;
 use crate::address::AddressBlock;
 
 pub use self::access_log::{
-    AccessLogSettings, LOG_FIELDS, LineFormat, LogTarget, Rotation, SyslogServer, TemplatePart,
+    AccessLogSettings, LOG_FIELDS, LineFormat, LogTarget, Rotation, SyslogFacility, SyslogServer,
+    TemplatePart,
 };
 use self::automatic::IssuedBy;
 pub use self::balance::{Balance, HashBy};

@@ -122,7 +122,12 @@ pub enum LogTarget {
         rotation: Option<Rotation>,
     },
     /// A syslog server.
-    Syslog(SyslogServer),
+    Syslog {
+        /// The receiver.
+        server: SyslogServer,
+        /// The facility of each message.
+        facility: SyslogFacility,
+    },
 }
 
 impl LogTarget {
@@ -136,9 +141,11 @@ impl fmt::Display for LogTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { path, .. } => path.display().fmt(f),
-            Self::Syslog(SyslogServer::Udp(server)) => write!(f, "syslog+udp://{server}"),
-            Self::Syslog(SyslogServer::Tcp(server)) => write!(f, "syslog+tcp://{server}"),
-            Self::Syslog(SyslogServer::Unix(path)) => write!(f, "syslog+unix:{}", path.display()),
+            Self::Syslog { server: SyslogServer::Udp(server), .. } => write!(f, "syslog+udp://{server}"),
+            Self::Syslog { server: SyslogServer::Tcp(server), .. } => write!(f, "syslog+tcp://{server}"),
+            Self::Syslog { server: SyslogServer::Unix(path), .. } => {
+                write!(f, "syslog+unix:{}", path.display())
+            }
         }
     }
 }
@@ -152,6 +159,58 @@ pub struct Rotation {
     pub age: Option<Duration>,
     /// How many files are kept beside the present one, at least 1. Default: 7.
     pub keep: u32,
+}
+
+/// The facility of a syslog message (RFC 5424, section 6.2.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SyslogFacility(u8);
+
+impl SyslogFacility {
+    /// The names of facilities with their numbers, as in `<syslog.h>`.
+    const NAMES: [(&str, u8); 20] = [
+        ("kern", 0),
+        ("user", 1),
+        ("mail", 2),
+        ("daemon", 3),
+        ("auth", 4),
+        ("syslog", 5),
+        ("lpr", 6),
+        ("news", 7),
+        ("uucp", 8),
+        ("cron", 9),
+        ("authpriv", 10),
+        ("ftp", 11),
+        ("local0", 16),
+        ("local1", 17),
+        ("local2", 18),
+        ("local3", 19),
+        ("local4", 20),
+        ("local5", 21),
+        ("local6", 22),
+        ("local7", 23),
+    ];
+
+    /// The facility of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(known, _)| *known == name).map(|(_, number)| Self(*number))
+    }
+
+    /// All names.
+    pub fn names() -> impl Iterator<Item = &'static str> + Clone {
+        Self::NAMES.iter().map(|(name, _)| *name)
+    }
+
+    /// The priority of a message with this severity (0 to 7).
+    pub fn priority(self, severity: u8) -> u8 {
+        self.0 * 8 + severity.min(7)
+    }
+}
+
+impl Default for SyslogFacility {
+    /// `local7`, as NGINX has it.
+    fn default() -> Self {
+        Self(23)
+    }
 }
 
 /// A receiver of syslog messages (RFC 5424).

@@ -28,7 +28,7 @@ impl LogOutput {
             LogTarget::File { path, rotation: Some(rotation) } => {
                 Self::Rotating(Rotating::open(path, *rotation)?)
             }
-            LogTarget::Syslog(server) => Self::Syslog(Syslog::new(server.clone())),
+            LogTarget::Syslog { server, facility } => Self::Syslog(Syslog::new(server.clone(), *facility)),
         })
     }
 

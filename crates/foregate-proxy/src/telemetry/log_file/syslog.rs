@@ -6,11 +6,11 @@ use std::net::{TcpStream, ToSocketAddrs as _, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::settings::SyslogServer;
+use crate::settings::{SyslogFacility, SyslogServer};
 use crate::telemetry::access_log::write_time;
 
-/// `local7.info`: facility 23, severity 6.
-const PRIORITY: &str = "<190>1 ";
+/// The severity of a line: `info`.
+const SEVERITY: u8 = 6;
 /// How long a connection may take.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 /// How long a receiver may take nothing before the connection counts as lost.
@@ -21,6 +21,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A receiver, with the connection to it if there is one.
 pub(super) struct Syslog {
     server: SyslogServer,
+    /// The start of each message: its priority and the version of the protocol.
+    start: Vec<u8>,
     link: Option<SyslogLink>,
     /// No connection is tried before.
     not_before: Option<Instant>,
@@ -35,12 +37,13 @@ enum SyslogLink {
 }
 
 impl Syslog {
-    pub(super) fn new(server: SyslogServer) -> Self {
+    pub(super) fn new(server: SyslogServer, facility: SyslogFacility) -> Self {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let host: String = host.chars().filter(char::is_ascii_graphic).take(255).collect();
         let host = if host.is_empty() { "-" } else { &host };
         let names = format!(" {host} foregate {} access - ", std::process::id()).into_bytes();
-        Self { server, link: None, not_before: None, names }
+        let start = format!("<{}>1 ", facility.priority(SEVERITY)).into_bytes();
+        Self { server, start, link: None, not_before: None, names }
     }
 
     /// Connects anew for the next line.
@@ -54,7 +57,7 @@ impl Syslog {
             lines.split_inclusive(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\n").unwrap_or(line))
         };
         let count = all().count() as u64;
-        let mut start = PRIORITY.as_bytes().to_vec();
+        let mut start = self.start.clone();
         write_time(&mut start, SystemTime::now());
         start.extend_from_slice(&self.names);
         let link = self.connected().map_err(|error| (count, error))?;
@@ -142,12 +145,12 @@ mod tests {
 
     use super::*;
 
-    fn check(message: &[u8], line: &str) {
+    fn check(message: &[u8], priority: &str, line: &str) {
         let text = std::str::from_utf8(message).unwrap();
         let parts: Vec<_> = text.splitn(8, ' ').collect();
         assert_eq!(
             (parts[0], parts[3], parts[5], parts[6], parts[7]),
-            ("<190>1", "foregate", "access", "-", line),
+            (priority, "foregate", "access", "-", line),
             "{text}"
         );
         assert!(parts[1].len() == 24 && parts[1].ends_with('Z') && !parts[2].is_empty(), "{text}");
@@ -157,12 +160,15 @@ mod tests {
     fn datagrams_have_one_message_each() {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         server.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let mut log = Syslog::new(SyslogServer::Udp(server.local_addr().unwrap().to_string().into()));
+        let mut log = Syslog::new(
+            SyslogServer::Udp(server.local_addr().unwrap().to_string().into()),
+            SyslogFacility::default(),
+        );
         log.send(b"one\ntwo\n").unwrap();
         let mut buffer = [0; 200];
         for line in ["one", "two"] {
             let length = server.recv(&mut buffer).unwrap();
-            check(&buffer[..length], line);
+            check(&buffer[..length], "<190>1", line);
         }
     }
 
@@ -170,7 +176,8 @@ mod tests {
     fn a_stream_counts_octets_and_a_lost_server_costs_counted_lines() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap();
-        let mut log = Syslog::new(SyslogServer::Tcp(address.to_string().into()));
+        let facility = SyslogFacility::named("local0").unwrap();
+        let mut log = Syslog::new(SyslogServer::Tcp(address.to_string().into()), facility);
         log.send(b"one\n").unwrap();
         let (mut stream, _) = server.accept().unwrap();
         drop(log.link.take());
@@ -178,7 +185,7 @@ mod tests {
         stream.read_to_string(&mut text).unwrap();
         let (length, message) = text.split_once(' ').unwrap();
         assert_eq!(length.parse::<usize>().unwrap(), message.len());
-        check(message.as_bytes(), "one");
+        check(message.as_bytes(), "<134>1", "one");
         drop(server);
         assert_eq!(log.send(b"two\nthree\n").unwrap_err().0, 2);
         assert_eq!(log.send(b"four\n").unwrap_err().1.to_string(), "the syslog server is not reached");

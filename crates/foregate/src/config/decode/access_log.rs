@@ -7,7 +7,8 @@ use foregate_config::value::{self, Value, Wrong};
 use foregate_config::{Decoder, Item, Modules, Problem};
 use foregate_module::PhaseId;
 use foregate_proxy::settings::{
-    AccessLogSettings, LOG_FIELDS, LineFormat, LogTarget, Rotation, SyslogServer, TemplatePart,
+    AccessLogSettings, LOG_FIELDS, LineFormat, LogTarget, Rotation, SyslogFacility, SyslogServer,
+    TemplatePart,
 };
 use foregate_rules::nearest;
 
@@ -33,6 +34,7 @@ pub(super) fn decode(
     let mut log = AccessLogSettings::json(PathBuf::new());
     let mut rotated = None;
     let mut chosen = None;
+    let mut sorted = None;
     for (key, item) in decoder.block(item, &ACCESS_LOG) {
         match key.name {
             "when" => log.when.extend(modules.conditions(decoder, (item, key), PhaseId::Log)),
@@ -49,6 +51,7 @@ pub(super) fn decode(
             }
             "fields" => chosen = Some((decoder.read_all(item, known), item.place())),
             "rotate" => rotated = Some((rotation(decoder, item)?, item.place())),
+            "facility" => sorted = Some((decoder.read(item, 0, facility)?, item.place())),
             name => debug_assert!(false, "{name} is not read"),
         }
     }
@@ -76,6 +79,14 @@ pub(super) fn decode(
                 return None;
             }
         }
+    }
+    if let Some((wanted, place)) = sorted {
+        let LogTarget::Syslog { facility, .. } = &mut target else {
+            let problem = Problem::new(Some(place), format!("`{target}` takes no `facility`"));
+            decoder.push(problem.help("leave it out: it belongs to messages to a syslog server"));
+            return None;
+        };
+        *facility = wanted;
     }
     if let LogTarget::File { path, .. } = &target
         && inspect
@@ -106,14 +117,30 @@ fn read_target(value: &Value<'_>, item: Item<'_>) -> Result<LogTarget, Wrong> {
         });
         server.map(Box::<str>::from).ok_or_else(|| Wrong::new("expected HOST:PORT").help(help))
     };
-    Ok(LogTarget::Syslog(match scheme {
+    let server = match scheme {
         "syslog" | "syslog+udp" => SyslogServer::Udp(address()?),
         "syslog+tcp" => SyslogServer::Tcp(address()?),
         "syslog+unix" if !server.is_empty() => {
             SyslogServer::Unix(item.base().join(server.strip_prefix("//").unwrap_or(server)))
         }
         _ => return Err(Wrong::new("no target of this kind is known").help(help)),
-    }))
+    };
+    Ok(LogTarget::Syslog { server, facility: SyslogFacility::default() })
+}
+
+/// A facility by its name.
+fn facility(value: &Value<'_>) -> Result<SyslogFacility, Wrong> {
+    let name = value::string(value)?;
+    SyslogFacility::named(name).ok_or_else(|| {
+        let wrong = Wrong::new(format!("there is no facility `{name}`"));
+        match nearest(name, SyslogFacility::names()) {
+            Some(near) => wrong.help(format!("did you mean \"{near}\"?")),
+            None => wrong.help(format!(
+                "the facilities are {}",
+                SyslogFacility::names().collect::<Vec<_>>().join(", ")
+            )),
+        }
+    })
 }
 
 /// The number of a field by its name.

@@ -49,8 +49,9 @@ pub static ACCESS_LOG: Block = Block {
                 Prop { name: "keep", usage: "NUMBER", required: false, default: "7", about: "The number of renamed files that are kept, 1 to 1000." },
             ])
             .otherwise("never"),
+        Key::one("facility", "NAME", "facility \"local3\"", "The facility of messages to a syslog server, by which it sorts them: `user`, `daemon`, `local0` to `local7`, or another name of syslog(3). Their severity is `info`.").default("\"local7\""),
     ],
-    later: &["facility", "buffer", "compress"],
+    later: &["severity", "buffer", "compress"],
 };
 
 pub(super) const TRACE_EXPORT_KEY: Key = Key::one("trace-export", "URL { ... }", "trace-export \"http://127.0.0.1:4318\" { service \"edge\"; }", "Sends the spans of recorded traces to a receiver of OTLP over HTTP, such as the OpenTelemetry Collector: one for each request, for its phases, its attempts at servers and the fetches of its steps. `trace` says which traces are recorded. Without a path in the URL, they go to `/v1/traces`. Requests never wait for the receiver: beyond a backlog of 4 MiB, spans are dropped and counted.")
