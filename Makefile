@@ -118,8 +118,8 @@ case: toolchain ## The same for the short loop: a build without link-time optimi
 	$(CARGO_TARGET_DIR)/cases/foregate-cases --binary $(CARGO_TARGET_DIR)/cases/foregate $(ARGS)
 
 .PHONY: test-acme
-test-acme: release ## Certificates by ACME, from a real authority: Pebble (ARGS: names of tests; installs Go, Pebble and openssl)
-	@scripts/install-packages go:golang-go openssl python3
+test-acme: release ## Certificates by ACME, from a real authority: Pebble (ARGS: names of tests; installs Go, Pebble, Knot DNS and openssl)
+	@scripts/install-packages go:golang-go knotd:knot openssl python3
 	CACHE=$(CACHE) BINARY=$(BINARY) tests/acme/run $(ARGS)
 
 .PHONY: test-admin

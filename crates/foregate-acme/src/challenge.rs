@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use foregate_proxy::settings::automatic::{
-    Automatic, ChallengeKind, DnsHook, alpn_challenge, http_challenge,
+    Automatic, ChallengeKind, DnsHook, DnsUpdate, alpn_challenge, http_challenge,
 };
 use instant_acme::{ChallengeType, KeyAuthorization};
 use rcgen::{CustomExtension, KeyPair};
@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 use crate::certificate::{joined, parameters};
 use crate::failure::{Failure, FailureKind};
 use crate::storage::replace;
+use crate::update::{self, RecordChange};
 
 /// The longest time for the hook of DNS-01.
 const HOOK: Duration = Duration::from_secs(120);
@@ -37,7 +38,41 @@ pub(crate) fn acme_type(kind: ChallengeKind) -> ChallengeType {
 #[derive(Debug)]
 pub(crate) struct Published {
     file: Option<PathBuf>,
-    record: Option<(DnsHook, String, String)>,
+    record: Option<PublishedRecord>,
+}
+
+/// A TXT record.
+#[derive(Debug)]
+struct PublishedRecord {
+    publisher: RecordPublisher,
+    name: String,
+    value: String,
+}
+
+/// The way to change the records of a zone.
+#[derive(Debug, Clone)]
+enum RecordPublisher {
+    Hook(DnsHook),
+    Update(DnsUpdate),
+}
+
+impl RecordPublisher {
+    async fn change(&self, change: RecordChange, record: &str, value: &str) -> Result<(), Failure> {
+        match self {
+            Self::Update(update) => update::change(update, change, record, value).await,
+            Self::Hook(hook) => {
+                let verb = if change == RecordChange::Add { "present" } else { "cleanup" };
+                run(hook, verb, record, value).await
+            }
+        }
+    }
+
+    fn wait(&self) -> Duration {
+        match self {
+            Self::Hook(hook) => hook.wait,
+            Self::Update(update) => update.wait,
+        }
+    }
 }
 
 /// Publishes the answer to a challenge for a name (without `*.`).
@@ -76,23 +111,33 @@ fn answering_certificate(name: &str, digest: &[u8]) -> Result<String, rcgen::Err
 }
 
 async fn publish_record(automatic: &Automatic, name: &str, value: String) -> Result<Published, Failure> {
-    let Some(hook) = &automatic.dns_hook else {
-        return Err(Failure::new(FailureKind::Local, "DNS-01 has no hook", "add a `dns-hook`"));
+    let publisher = match (automatic.dns_update(name), &automatic.dns_hook) {
+        (Some(update), _) => RecordPublisher::Update(update.clone()),
+        (None, Some(hook)) => RecordPublisher::Hook(hook.clone()),
+        (None, None) => {
+            let message = format!("no record for DNS-01 can be published for {name}");
+            return Err(Failure::new(
+                FailureKind::Local,
+                message,
+                "add a `dns-update` for its zone, or a `dns-hook`",
+            ));
+        }
     };
     let record = format!("_acme-challenge.{name}");
-    run(hook, "present", &record, &value).await?;
-    let published = Published { file: None, record: Some((hook.clone(), record, value)) };
-    sleep(hook.wait).await;
+    publisher.change(RecordChange::Add, &record, &value).await?;
+    let wait = publisher.wait();
+    let published =
+        Published { file: None, record: Some(PublishedRecord { publisher, name: record, value }) };
+    sleep(wait).await;
     Ok(published)
 }
 
 impl Published {
     /// Takes the answer back.
     pub(crate) async fn withdraw(mut self) {
-        if let Some((hook, record, value)) = self.record.take()
-            && let Err(failure) = run(&hook, "cleanup", &record, &value).await
-        {
-            tracing::warn!(record, "the record of a challenge stays: {failure}");
+        let Some(PublishedRecord { publisher, name, value }) = self.record.take() else { return };
+        if let Err(failure) = publisher.change(RecordChange::Remove, &name, &value).await {
+            tracing::warn!(record = name, "the record of a challenge stays: {failure}");
         }
     }
 }

@@ -78,7 +78,7 @@ impl Client {
 }
 
 /// Tries the addresses of a host in turn.
-async fn connect(host: &str, port: u16) -> Result<TcpStream, Fault> {
+pub(crate) async fn connect(host: &str, port: u16) -> Result<TcpStream, Fault> {
     let mut last = Fault::from("the name has no address");
     for address in tokio::net::lookup_host((host, port)).await? {
         match timeout(CONNECT, TcpStream::connect(address)).await {

@@ -378,14 +378,18 @@ impl Shared {
 /// The challenge of an attempt: after a failure it is the turn of the next one.
 fn challenge(automatic: &Automatic, name: &str, failures: u32) -> Result<ChallengeKind, Failure> {
     let is_possible = |kind: &&ChallengeKind| match kind {
-        ChallengeKind::Dns => automatic.dns_hook.is_some(),
+        ChallengeKind::Dns => automatic.publishes_records(name),
         _ => !name.starts_with("*."),
     };
     let possible: Vec<_> = automatic.challenges.iter().filter(is_possible).collect();
     let turn = (failures as usize).checked_rem(possible.len()).unwrap_or(0);
     possible.get(turn).map(|kind| **kind).ok_or_else(|| {
         let message = format!("no challenge can be answered for `{name}`");
-        Failure::new(FailureKind::Local, message, "a wildcard needs `dns-hook` and the challenge \"dns-01\"")
+        Failure::new(
+            FailureKind::Local,
+            message,
+            "a wildcard needs the challenge \"dns-01\", and a `dns-update` for its zone or a `dns-hook`",
+        )
     })
 }
 

@@ -23,6 +23,7 @@ mod names;
 mod order;
 mod schedule;
 pub mod storage;
+mod update;
 
 pub use self::internal::root_certificate;
 pub use self::keeper::Keeper;

@@ -380,6 +380,18 @@ impl<'p> Decoder<'p> {
         self.entry(item, entry, None, read)
     }
 
+    /// Like [`Self::prop`], for a property that may be a secret of its key, which messages hide.
+    pub fn prop_secret<T>(
+        &mut self,
+        item: Item<'_>,
+        key: &'static Key,
+        name: &str,
+        read: impl FnOnce(&Value<'_>) -> Result<T, Wrong>,
+    ) -> Option<T> {
+        let entry = item.node.entries().find(|entry| entry.key() == Some(name))?;
+        self.entry(item, entry, Some(key), read)
+    }
+
     /// The property with this name as a module would read it, with its place.
     pub fn argument(&mut self, item: Item<'_>, name: &str) -> Option<Argument> {
         let entry = item.node.entries().find(|entry| entry.key() == Some(name))?;

@@ -30,6 +30,8 @@ pub struct Automatic {
     pub challenges: Vec<ChallengeKind>,
     /// The command that publishes records for DNS-01.
     pub dns_hook: Option<DnsHook>,
+    /// The zones that take the records of DNS-01 by dynamic updates. The hook has those of other zones.
+    pub dns_updates: Vec<DnsUpdate>,
     /// The names that get a certificate of their own, with its issuer. A wildcard is `*.NAME`.
     pub names: BTreeMap<Arc<str>, IssuedBy>,
     /// Certificates for other names, obtained in the first handshake that asks for them.
@@ -45,6 +47,7 @@ impl Automatic {
             authorities: vec![Authority::new(LETS_ENCRYPT)],
             challenges: vec![ChallengeKind::Http, ChallengeKind::TlsAlpn],
             dns_hook: None,
+            dns_updates: Vec::new(),
             names: BTreeMap::new(),
             on_demand: None,
         }
@@ -55,6 +58,20 @@ impl Automatic {
     pub fn certificate(&self, name: &str) -> CertificateFiles {
         let file = self.storage.join("certificates").join(file_name(name, "pem"));
         CertificateFiles { certificate: file.clone(), key: file }
+    }
+
+    /// The innermost zone with dynamic updates that holds a name.
+    pub fn dns_update(&self, name: &str) -> Option<&DnsUpdate> {
+        let holds = |update: &&DnsUpdate| {
+            let above = name.strip_suffix(&*update.zone);
+            above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
+        };
+        self.dns_updates.iter().filter(holds).max_by_key(|update| update.zone.len())
+    }
+
+    /// Returns true if records for DNS-01 can be published for a host, which may be a wildcard.
+    pub fn publishes_records(&self, host: &str) -> bool {
+        self.dns_hook.is_some() || self.dns_update(host.strip_prefix("*.").unwrap_or(host)).is_some()
     }
 
     /// The folder with the answers to the challenges under way.
@@ -154,6 +171,58 @@ pub struct DnsHook {
     /// How long a published record may take until all nameservers of the zone have it. Default: 10
     /// s.
     pub wait: Duration,
+}
+
+/// A zone whose nameserver takes dynamic updates (RFC 2136).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DnsUpdate {
+    /// The host and the port of its primary nameserver.
+    pub server: (Box<str>, u16),
+    /// The name of the zone, in lower case and without a dot at its end.
+    pub zone: Box<str>,
+    /// The key that signs the updates. Default (`None`): the nameserver trusts the address.
+    pub key: Option<TransactionKey>,
+    /// How long a record may take until all nameservers of the zone have it. Default: 10 s.
+    pub wait: Duration,
+}
+
+/// A key that a nameserver shares (TSIG, RFC 8945).
+#[derive(Clone, PartialEq, Eq)]
+pub struct TransactionKey {
+    /// Its name, in lower case.
+    pub name: Box<str>,
+    /// The algorithm of its signatures.
+    pub algorithm: KeyAlgorithm,
+    /// The key, decoded.
+    pub secret: Vec<u8>,
+}
+
+impl std::fmt::Debug for TransactionKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TransactionKey").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// An algorithm of signatures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyAlgorithm {
+    /// HMAC with SHA-256, the default.
+    Sha256,
+    /// HMAC with SHA-384.
+    Sha384,
+    /// HMAC with SHA-512.
+    Sha512,
+}
+
+impl KeyAlgorithm {
+    /// Its name in messages and in nameservers' configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sha256 => "hmac-sha256",
+            Self::Sha384 => "hmac-sha384",
+            Self::Sha512 => "hmac-sha512",
+        }
+    }
 }
 
 /// Certificates for names that the configuration does not list.

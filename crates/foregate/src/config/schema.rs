@@ -136,12 +136,23 @@ pub static ACME: Block = Block {
             .secrets(&["account-key"])
             .many()
             .otherwise("Let's Encrypt"),
-        Key::one("challenges", "NAME...", "challenges \"http-01\"", "The challenges that are used, `http-01` (needs port 80), `tls-alpn-01` (needs port 443) and `dns-01` (needs `dns-hook`), in the order of preference. After a failure, the next one is tried. Wildcards always use `dns-01`.")
+        Key::one("challenges", "NAME...", "challenges \"http-01\"", "The challenges that are used, `http-01` (needs port 80), `tls-alpn-01` (needs port 443) and `dns-01` (needs `dns-update` or `dns-hook`), in the order of preference. After a failure, the next one is tried. Wildcards always use `dns-01`.")
             .args(1, 3)
-            .otherwise("`http-01`, `tls-alpn-01`, and `dns-01` with a `dns-hook`"),
+            .otherwise("`http-01`, `tls-alpn-01`, and `dns-01` with a `dns-update` or `dns-hook`"),
         Key::one("dns-hook", "COMMAND [ARGUMENT...]", "dns-hook \"/usr/local/bin/dns-record\" wait=\"30s\"", "The command that publishes records for `dns-01`. It is called as `COMMAND present NAME VALUE` and `COMMAND cleanup NAME VALUE`, must exit with 0 within two minutes, and sets or removes a TXT record.")
             .args(1, ANY)
             .props(&[Prop { name: "wait", usage: "DURATION", required: false, default: "\"10s\"", about: "The time between the command and the authority's look, up to an hour, until all nameservers have the record." }]),
+        Key::one("dns-update", "SERVER zone=NAME", "dns-update \"192.0.2.53\" zone=\"example.com\" key=\"foregate\" secret=\"Zm9yZWdhdGUgc2VjcmV0IGtleQ==\"", "A zone whose records for `dns-01` are set and removed by dynamic updates (RFC 2136), over TCP. SERVER is its primary nameserver, `HOST` or `HOST:PORT` (default 53). BIND, Knot DNS, PowerDNS and Windows take them. Of several, the innermost zone has a name; names of no zone have `dns-hook`.")
+            .props(&[
+                Prop { name: "zone", usage: "NAME", required: true, default: "", about: "The name of the zone on the nameserver." },
+                Prop { name: "key", usage: "NAME", required: false, default: "no signature", about: "The name of the TSIG key (RFC 8945) that signs updates. An answer without its signature counts as a failure." },
+                Prop { name: "secret", usage: "KEY", required: false, default: "", about: "The key, in base64." },
+                Prop { name: "algorithm", usage: "NAME", required: false, default: "\"hmac-sha256\"", about: "The algorithm of the key: `hmac-sha256`, `hmac-sha384` or `hmac-sha512`." },
+                Prop { name: "wait", usage: "DURATION", required: false, default: "\"10s\"", about: "The time between the update and the authority's look, up to an hour, until all nameservers have the record." },
+            ])
+            .secrets(&["secret"])
+            .many()
+            .otherwise("none"),
         Key::block("on-demand", &ON_DEMAND, "on-demand { names \"*.customers.example.com\" }", "Obtains certificates for names that no site lists, in the first handshake that asks for one, on listeners with `tls \"auto\"`.").otherwise("off"),
     ],
     later: &["zerossl", "trusted-roots"],

@@ -17,8 +17,9 @@ use foregate_proxy::settings::automatic::{
 use foregate_rules::nearest;
 use rustix::fs::{Access, access};
 
+use super::dns_update::{self, DNS_WAIT, HOUR};
 use super::writable;
-use crate::config::schema::{ACME, ON_DEMAND};
+use crate::config::schema::{ACME, Key, ON_DEMAND};
 
 /// Words for the issuer of certificates.
 const ISSUERS: &[(&str, IssuedBy)] = &[("auto", IssuedBy::Authorities), ("internal", IssuedBy::Internal)];
@@ -41,8 +42,6 @@ const CHALLENGES: &[(&str, ChallengeKind)] = &[
     ("dns-01", ChallengeKind::Dns),
 ];
 
-/// The default of `dns-hook`'s `wait`.
-const DNS_WAIT: Duration = Duration::from_secs(10);
 /// The defaults of `on-demand { rate }`.
 const RATE: (u32, Duration) = (10, Duration::from_secs(60));
 
@@ -76,7 +75,7 @@ impl Acme {
             match key.name {
                 "email" => automatic.email = decoder.read(item, 0, email),
                 "storage" => automatic.storage = decoder.path(item, 0).unwrap_or_default(),
-                "directory" => authorities.extend(authority(decoder, item)),
+                "directory" => authorities.extend(authority(decoder, item, key)),
                 "challenges" => {
                     challenges = Some((item.place(), decoder.read_all(item, |v| choose(v, CHALLENGES))));
                 }
@@ -85,6 +84,14 @@ impl Acme {
                     let wait = decoder.prop(item, "wait", |v| value::duration(v, Duration::ZERO..=HOUR));
                     automatic.dns_hook = Some(DnsHook { command, wait: wait.unwrap_or(DNS_WAIT) });
                 }
+                "dns-update" => {
+                    let Some(update) = dns_update::decode(decoder, item, key) else { continue };
+                    if automatic.dns_updates.iter().any(|other| other.zone == update.zone) {
+                        let message = format!("the zone `{}` has a `dns-update` already", update.zone);
+                        decoder.push(Problem::new(Some(item.place()), message).help("keep one of them"));
+                    }
+                    automatic.dns_updates.push(update);
+                }
                 "on-demand" => automatic.on_demand = Some(on_demand(decoder, item)),
                 name => debug_assert!(false, "{name} is not read"),
             }
@@ -92,17 +99,19 @@ impl Acme {
         if !authorities.is_empty() {
             automatic.authorities = authorities;
         }
+        let publishes = automatic.dns_hook.is_some() || !automatic.dns_updates.is_empty();
         let stated_at = challenges.as_ref().map(|(place, _)| *place);
         match challenges {
             Some((place, stated)) => {
-                if stated.contains(&ChallengeKind::Dns) && automatic.dns_hook.is_none() {
-                    let problem =
-                        Problem::new(Some(place), "\"dns-01\" needs a command that publishes records");
-                    decoder.push(problem.help("add `dns-hook \"COMMAND\"` to `acme`"));
+                if stated.contains(&ChallengeKind::Dns) && !publishes {
+                    let problem = Problem::new(Some(place), "\"dns-01\" needs a way to publish records");
+                    decoder.push(problem.help(
+                        "add `dns-update \"SERVER\" zone=\"ZONE\"` or `dns-hook \"COMMAND\"` to `acme`",
+                    ));
                 }
                 automatic.challenges = stated;
             }
-            None if automatic.dns_hook.is_some() => automatic.challenges.push(ChallengeKind::Dns),
+            None if publishes => automatic.challenges.push(ChallengeKind::Dns),
             None => {}
         }
         Self { automatic, place, challenges: stated_at }
@@ -162,13 +171,14 @@ fn without_clear(decoder: &mut Decoder<'_>, automatic: &mut Automatic, stated: O
     }
 }
 
-const HOUR: Duration = Duration::from_secs(3600);
-
 /// The reason why a name gets no certificate.
 struct Hindrance(Obstacle);
 
 fn hindrance(automatic: &Automatic, issuer: IssuedBy, name: &str) -> Option<Hindrance> {
-    let found = obstacle(name, automatic.challenges.contains(&ChallengeKind::Dns))?;
+    let found = obstacle(
+        name,
+        automatic.challenges.contains(&ChallengeKind::Dns) && automatic.publishes_records(name),
+    )?;
     // A private authority decides itself.
     let is_private = automatic.authorities.iter().all(|authority| authority.roots.is_some());
     let is_fine = match (found, issuer) {
@@ -188,8 +198,8 @@ impl Hindrance {
                 "name the hosts, or allow names with `acme { on-demand { ... } }` and `tls \"auto\"` in the `listen`",
             ),
             Obstacle::Wildcard => (
-                "gets no certificate: a wildcard needs the DNS-01 challenge",
-                "add `dns-hook \"COMMAND\"` to `acme`, or name the hosts",
+                "gets no certificate: a wildcard needs the DNS-01 challenge, and a way to publish its record",
+                "add `dns-update \"SERVER\" zone=\"ZONE\"` or `dns-hook \"COMMAND\"` to `acme`, or name the hosts",
             ),
             Obstacle::Address => {
                 ("gets no certificate: it is an address", "write `tls \"internal\"`, or name a `certificate`")
@@ -219,7 +229,7 @@ fn email(value: &value::Value<'_>) -> Result<String, Wrong> {
     Ok(text.to_owned())
 }
 
-fn authority(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Authority> {
+fn authority(decoder: &mut Decoder<'_>, item: Item<'_>, table: &'static Key) -> Option<Authority> {
     let directory = decoder.read(item, 0, |value| {
         let text = value::string(value)?;
         let is_address = text.parse::<http::Uri>().is_ok_and(|uri| uri.host().is_some_and(|host| !host.is_empty()));
@@ -232,7 +242,7 @@ fn authority(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Authority> {
     let roots = decoder.prop_file(item, "ca");
     let profile = decoder.prop(item, "profile", |v| Ok(value::string(v)?.to_owned()));
     let id = decoder.prop(item, "account", |v| Ok(value::string(v)?.to_owned()));
-    let key = decoder.prop(item, "account-key", |v| {
+    let key = decoder.prop_secret(item, table, "account-key", |v| {
         let text = value::string(v)?.trim_end_matches('=');
         let decoded = URL_SAFE_NO_PAD.decode(text).or_else(|_| STANDARD_NO_PAD.decode(text));
         decoded.map_err(|_| Wrong::new("expected the key in base64, as the authority shows it"))

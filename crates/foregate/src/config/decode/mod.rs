@@ -6,6 +6,7 @@ mod cache;
 mod compare;
 mod conditions;
 mod dashboard;
+mod dns_update;
 mod fallback;
 mod files;
 mod idle;
