@@ -92,6 +92,11 @@ impl Tree {
         tree
     }
 
+    /// The paths of the files, the main one first.
+    pub fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|file| &*file.path)
+    }
+
     /// The file with this number.
     pub(crate) fn file(&self, number: u32) -> Option<&File> {
         self.files.get(number as usize)

@@ -234,6 +234,11 @@ impl Refused {
         Self { tree, problems }
     }
 
+    /// The tree of its files, as far as they could be read.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
     /// The problems, in the order of the files.
     pub fn shown(&self) -> Vec<Shown<'_>> {
         in_order(&self.problems.kept).into_iter().map(|problem| show(&self.tree, problem)).collect()

@@ -94,6 +94,48 @@ fn a_terminal_gets_nothing_but_what_was_asked_for() {
 }
 
 #[test]
+fn check_watches_files() {
+    let folder = Folder::new("watch");
+    let write = |name: &str, text: &str| {
+        // As editors do.
+        std::fs::write(folder.0.join("new"), text).unwrap();
+        std::fs::rename(folder.0.join("new"), folder.0.join(name)).unwrap();
+    };
+    let site = "site \"*\" { route \"/**\" { respond 204; }; }\n";
+    write("foregate.kdl", &format!("listen \"127.0.0.1:1\"\n{site}include \"more/*.kdl\"\n"));
+    std::fs::create_dir(folder.0.join("more")).unwrap();
+    let mut check = Command::new(env!("CARGO_BIN_EXE_foregate"))
+        .args(["check", "--watch", "--json"])
+        .current_dir(&folder.0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(check.stdout.take().unwrap()).lines();
+    let mut next = || serde_json::from_str::<Value>(&lines.next().unwrap().unwrap()).unwrap();
+    let first = next();
+    assert_eq!((&first["ok"], &first["routes"]), (&true.into(), &1.into()), "{first}");
+    write("foregate.kdl", &format!("listen \"127.0.0.1:1\"\nsitte\n{site}include \"more/*.kdl\"\n"));
+    let refused = next();
+    let error = &refused["errors"][0];
+    assert_eq!((&refused["ok"], &error["line"], &error["column"]), (&false.into(), &2.into(), &1.into()));
+    assert!(error["help"].as_str().unwrap().contains("site"), "{refused}");
+    std::fs::remove_file(folder.0.join("foregate.kdl")).unwrap();
+    assert!(next()["errors"][0]["message"].as_str().unwrap().contains("cannot read"));
+    write("foregate.kdl", &format!("listen \"127.0.0.1:1\"\n{site}include \"more/*.kdl\"\n"));
+    assert_eq!(next()["ok"], true);
+    // A file that a pattern finds is not known before.
+    write("more/a.kdl", "upstream \"a\" { server \"127.0.0.1:2\"; }\n");
+    assert_eq!(next()["upstreams"], 1);
+    write("more/a.kdl", "upstream \"a\" { server \"127.0.0.1:99999\"; }\n");
+    let refused = next();
+    assert!(refused["errors"][0]["file"].as_str().unwrap().ends_with("more/a.kdl"), "{refused}");
+    // The reader goes, and the process follows.
+    drop(lines);
+    assert!(check.wait().unwrap().success());
+}
+
+#[test]
 fn check_shows_defaults() {
     let folder = Folder::new("defaults");
     let text = stdout(&folder.run(&["check", "--show-defaults"]));

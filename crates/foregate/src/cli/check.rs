@@ -1,5 +1,7 @@
 //! `foregate check`.
 
+mod watch;
+
 use std::sync::Arc;
 
 use crate::config::{self, Shown};
@@ -19,6 +21,9 @@ pub(super) struct Check {
     /// Print every key with its default, instead of checking a file
     #[arg(long)]
     show_defaults: bool,
+    /// Check again after each change of the files, until the reader of the output is gone; with `--json`, one line for each check
+    #[arg(long, conflicts_with = "show_defaults")]
+    watch: bool,
     #[command(flatten)]
     output: Json,
 }
@@ -52,6 +57,9 @@ impl Check {
         }
         warn_on_stderr();
         let path = self.file.path();
+        if self.watch {
+            return watch::run(&path, pipeline, json);
+        }
         match config::load_and_warn(&path, pipeline) {
             Err(refused) => show_refused(&refused, json),
             Ok((settings, warnings)) => {
@@ -64,16 +72,7 @@ impl Check {
                     if !warnings.is_empty() {
                         complain(&warnings);
                     }
-                    let ConfigurationCounts { file, listeners, upstreams, servers, sites, routes, .. } =
-                        counts;
-                    let servers = counted(servers, "server");
-                    print(&format!(
-                        "{file} is fine: {}, {} with {servers}, {}, {}\n",
-                        counted(listeners, "listener"),
-                        counted(upstreams, "upstream"),
-                        counted(sites, "site"),
-                        counted(routes, "route"),
-                    ));
+                    print(&fine_line(&counts));
                 }
                 // The process ends: taking 100,000 sites apart would be for nothing.
                 std::mem::forget(settings);
@@ -81,6 +80,19 @@ impl Check {
             }
         }
     }
+}
+
+/// The line about a configuration without errors.
+fn fine_line(counts: &ConfigurationCounts) -> String {
+    let ConfigurationCounts { file, listeners, upstreams, servers, sites, routes, .. } = counts;
+    let servers = counted(*servers, "server");
+    format!(
+        "{file} is fine: {}, {} with {servers}, {}, {}\n",
+        counted(*listeners, "listener"),
+        counted(*upstreams, "upstream"),
+        counted(*sites, "site"),
+        counted(*routes, "route"),
+    )
 }
 
 fn counted(number: usize, what: &str) -> String {

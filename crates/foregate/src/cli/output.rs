@@ -52,14 +52,17 @@ pub(super) fn complain(text: &str) {
     let _ = writeln!(err, "{}", text.trim_end());
 }
 
+/// The errors of a configuration for machines.
+pub(super) fn refused_json(refused: &Refused) -> serde_json::Value {
+    let (count, complete) = (refused.count(), refused.is_complete());
+    serde_json::json!({ "ok": false, "count": count, "complete": complete, "errors": refused.shown() })
+}
+
 /// Shows the errors of a configuration: as JSON on the standard output, else on the standard error, with the
 /// lines of the file when that is a terminal.
 pub(super) fn show_refused(refused: &Refused, json: bool) -> Outcome {
     if json {
-        let (count, complete) = (refused.count(), refused.is_complete());
-        print_json(&serde_json::json!({
-            "ok": false, "count": count, "complete": complete, "errors": refused.shown(),
-        }));
+        print_json(&refused_json(refused));
     } else if io::stderr().is_terminal() {
         // See no-color.org.
         let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
