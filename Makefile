@@ -18,6 +18,8 @@ CARGO_DENY_VERSION := 0.20.2
 
 # Seconds for each fuzz target in `make fuzz`.
 FUZZ_SECONDS ?= 60
+# The length of `make soak`.
+SOAK_SECONDS ?= 60
 # Arguments passed on by `make run`, `make cases`, `make test-waf`, `make fuzz`, `make bench`,
 # `make bench-waf`, `make bench-firewall`, `make bench-html` and `make bench-calm`.
 ARGS ?=
@@ -167,6 +169,12 @@ test-upgrades: toolchain ## Upgrades, crashes and bad new versions under load (A
 	cp $(CARGO_TARGET_DIR)/cases/foregate $(CARGO_TARGET_DIR)/cases/foregate-faulty
 	cargo build --locked --quiet --profile cases -p foregate
 	tests/upgrades/run $(CARGO_TARGET_DIR)/cases/foregate $(CARGO_TARGET_DIR)/cases/foregate-faulty $(ARGS)
+
+.PHONY: soak
+soak: toolchain ## Mixed load while an origin restarts and the file is reloaded: nothing fails or grows (SOAK_SECONDS, default 60; 1200 for all)
+	@scripts/install-packages python3 openssl curl
+	cargo build --locked --quiet --profile cases -p foregate
+	tests/soak/run $(CARGO_TARGET_DIR)/cases/foregate --seconds $(SOAK_SECONDS) $(ARGS)
 
 .PHONY: test-html
 test-html: toolchain ## Rewrite the inputs that html5lib tests tokenizers with, split anywhere (pip fetches them; some minutes)
