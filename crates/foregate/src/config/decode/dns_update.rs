@@ -52,7 +52,7 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, table: &'static 
 /// `HOST`, `HOST:PORT`, or an address.
 fn server(value: &Value<'_>) -> Result<(Box<str>, u16), Wrong> {
     let text = value::string(value)?;
-    if let Ok(address) = text.parse::<SocketAddr>() {
+    if let Some(address) = text.parse::<SocketAddr>().ok().filter(|address| address.port() > 0) {
         return Ok((address.ip().to_string().into(), address.port()));
     }
     if let Ok(address) = text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
