@@ -49,7 +49,7 @@ fn demands(headers: &HeaderList, method: Method, policy: &Policy) -> Option<Dema
     let request = Request { method: &method, headers, path: PATH, has_query: false, has_body: false };
     match lookup(&request, policy) {
         Lookup::Cache(demands) => Some(demands),
-        Lookup::Bypass(_) => None,
+        Lookup::Bypass(_) | Lookup::Unavailable => None,
     }
 }
 

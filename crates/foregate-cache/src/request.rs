@@ -27,6 +27,8 @@ pub enum Lookup {
     Cache(Demands),
     /// The request goes to the origin and its response past the store.
     Bypass(Bypass),
+    /// The client wants a stored response alone, and requests such as this one have none: the answer is 504.
+    Unavailable,
 }
 
 /// The reason for a bypass.
@@ -77,10 +79,12 @@ pub fn lookup(request: &Request<'_>, policy: &Policy) -> Lookup {
         Method::Head => true,
         _ => return Lookup::Bypass(Bypass::Method),
     };
-    if request.has_body {
-        return Lookup::Bypass(Bypass::Body);
-    }
     let headers = request.headers;
+    if request.has_body {
+        let is_only_if_cached =
+            headers.contains(NameId::CacheControl) && RequestControl::read(headers).only_if_cached;
+        return if is_only_if_cached { Lookup::Unavailable } else { Lookup::Bypass(Bypass::Body) };
+    }
     let mut control = RequestControl::default();
     if headers.contains(NameId::CacheControl) || headers.contains(NameId::Pragma) {
         control = RequestControl::read(headers);

@@ -156,6 +156,9 @@ impl Report {
         for part in &self.ignored {
             let _ = writeln!(text, "ignored on request: {part}");
         }
+        if self.compared == 0 {
+            text.push_str("no request was compared yet: routes with `compare` compare what they serve, not what falls back\n");
+        }
         let mut lines = Vec::new();
         for route in &self.routes {
             route.lines(&mut lines);

@@ -20,9 +20,11 @@ impl Error {
         matches!(self, Self::Busy)
     }
 
-    /// Returns whether the path leads to nothing: a part of it does not exist, or is no folder.
+    /// Returns whether the path leads to nothing: a part of it does not exist, is no folder, or has a name that no file can have.
     pub fn is_not_found(&self) -> bool {
-        matches!(self, Self::Io(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory))
+        let Self::Io(error) = self else { return false };
+        matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+            || error.raw_os_error() == Some(rustix::io::Errno::NAMETOOLONG.raw_os_error())
     }
 
     /// Returns whether the path leads out of the directory, or through a link where links are not followed.

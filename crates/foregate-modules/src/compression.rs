@@ -221,6 +221,14 @@ impl Step for Compress {
             let edits = settings.revalidated(request, response);
             return ControlFlow::Continue((EditResponse(edits), FilterResponseBody(None)));
         }
+        if status == 206
+            && settings.is_worth_it(response, None)
+            && !has_element(response, "cache-control", b"no-transform")
+        {
+            // A part of a response that others get compressed.
+            let edits = vary(Edits::new(), response, VARY);
+            return ControlFlow::Continue((EditResponse(edits), FilterResponseBody(None)));
+        }
         if !is_whole(status, response) || !settings.is_worth_it(response, length) {
             return ControlFlow::Continue((EditResponse(Edits::new()), FilterResponseBody(None)));
         }

@@ -150,7 +150,10 @@ impl Supervisor {
             binary
         };
         self.abort.send_replace(None);
-        tracing::info!(binary = %binary.path.display(), "an upgrade begins");
+        match plan.same {
+            true => tracing::info!("a gradual reload begins"),
+            false => tracing::info!(binary = %binary.path.display(), "an upgrade begins"),
+        }
         let mut aborted = self.abort.subscribe();
         let mut candidate = None;
         let result = tokio::select! {
@@ -163,7 +166,12 @@ impl Supervisor {
             if let Some(candidate) = &candidate {
                 self.take_back(candidate).await;
             }
-            tracing::error!(binary = %binary.path.display(), "the upgrade is rolled back: {reason}");
+            match plan.same {
+                true => tracing::error!("the gradual reload is rolled back: {reason}"),
+                false => {
+                    tracing::error!(binary = %binary.path.display(), "the upgrade is rolled back: {reason}");
+                }
+            }
         }
         let last = match &result {
             Ok(done) => done.clone(),
@@ -175,7 +183,7 @@ impl Supervisor {
     }
 
     fn step(&self, progress: &Progress, step: String, more: Value) {
-        tracing::info!("upgrade: {step}");
+        tracing::info!("trial: {step}");
         let mut line = json!({ "step": step });
         if let (Some(line), Value::Object(more)) = (line.as_object_mut(), more) {
             line.extend(more);
@@ -197,7 +205,11 @@ impl Supervisor {
         binary.examine()?;
         if let Some(configuration) = &self.options.configuration {
             binary.check(configuration).await?;
-            self.step(progress, "the new version accepts the configuration".to_owned(), json!({}));
+            let accepted = match plan.same {
+                true => "the new configuration is valid",
+                false => "the new version accepts the configuration",
+            };
+            self.step(progress, accepted.to_owned(), json!({}));
         }
         let old = self.serving().filter(|old| *old.ready.borrow());
         let old = old.ok_or_else(|| Reason("nothing serves at the moment".to_owned()))?;
@@ -215,7 +227,10 @@ impl Supervisor {
         let took = began.elapsed();
         self.step(
             progress,
-            format!("version {version} is ready after {took:.1?} (pid {pid})"),
+            match plan.same {
+                true => format!("a process with the new configuration is ready after {took:.1?} (pid {pid})"),
+                false => format!("version {version} is ready after {took:.1?} (pid {pid})"),
+            },
             json!({ "pid": pid, "version": version }),
         );
         for lack in new.lacks.borrow().iter() {

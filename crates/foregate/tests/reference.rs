@@ -78,6 +78,47 @@ fn tables_are_those_of_the_schema() {
     hold(&path, &text, &updated);
 }
 
+/// The list of jobs at the top of docs/how-do-i.md, a line for each section.
+#[test]
+fn the_list_of_jobs_is_that_of_the_headings() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/how-do-i.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        if let Some(section) = line.strip_prefix("## ") {
+            lines.push(format!("- {section}:"));
+        } else if let (Some(job), Some(last)) = (line.strip_prefix("### "), lines.last_mut()) {
+            let between = if last.ends_with(':') { " " } else { ", " };
+            last.push_str(&format!("{between}[{}](#{})", in_sentence(job), anchor(job)));
+        }
+    }
+    let list: String = lines.iter().map(|line| format!("{line}.\n")).collect();
+    let from = text.find("\n- ").expect("the page has the list") + 1;
+    let to = text.find("\n## ").expect("the page has sections");
+    let updated = format!("{}{list}{}", &text[..from], &text[to..]);
+    hold(&path, &text, &updated);
+}
+
+/// A heading without its capital letter, unless its first word has others.
+fn in_sentence(heading: &str) -> String {
+    let first = heading.split(' ').next().unwrap_or_default();
+    match first.chars().skip(1).any(char::is_uppercase) {
+        true => heading.to_owned(),
+        false => {
+            heading.chars().take(1).flat_map(char::to_lowercase).chain(heading.chars().skip(1)).collect()
+        }
+    }
+}
+
+/// The anchor of a heading, as GitHub makes it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.to_lowercase();
+    kept.chars()
+        .filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_'))
+        .map(|letter| if letter == ' ' { '-' } else { letter })
+        .collect()
+}
+
 /// Writes the updated file, or reports that it differs.
 fn hold(path: &Path, text: &str, updated: &str) {
     if updated != text {

@@ -127,6 +127,7 @@ impl Scene {
         let demands = match lookup(&request, &self.policy) {
             Lookup::Cache(demands) => demands,
             Lookup::Bypass(_) => return self.pass(headers, origin),
+            Lookup::Unavailable => return nothing(504),
         };
         let selected = self.objects.iter().position(|(stored, _)| {
             stored.vary.as_ref().is_none_or(|vary| vary.selects(&headers, &self.secret))

@@ -10,7 +10,7 @@ use crate::tls::{Acceptor, FinishedHandshake, HandshakeError};
 use crate::transport::stream::Socket;
 
 /// The text for a client without TLS: a TLS alert would be meaningless to its user.
-const ADVICE: &str = "This port takes requests over TLS alone: use https://\n";
+const ADVICE: &str = "This port accepts HTTPS only: use https://\n";
 /// How long such a client may take to read that and to go away.
 const FAREWELL: Duration = Duration::from_secs(1);
 

@@ -144,6 +144,7 @@ fn look(exchange: &mut Exchange<'_>, settings: &CacheSettings, upstream: usize) 
     };
     let mut demands = match demand(exchange, &request, settings) {
         Lookup::Cache(demands) => demands,
+        Lookup::Unavailable => return Ok(unavailable(exchange)),
         Lookup::Bypass(Bypass::Method) => return pass(exchange, "method", Forward::Method),
         Lookup::Bypass(Bypass::Body) => return pass(exchange, "body", Forward::Bypass),
         Lookup::Bypass(Bypass::NoStore) => return pass(exchange, "no-store", Forward::Request),
@@ -451,7 +452,8 @@ fn invalidate(exchange: &mut Exchange<'_>, settings: &CacheSettings) {
     let mut query = Vec::new();
     let own = settings.query.apply(exchange.request.query(), &mut query);
     let address = uri(exchange.request, own.then_some(&*query));
-    let path = exchange.cached.as_ref().and_then(|cached| cached.path.as_deref()).unwrap_or(address.path);
+    let stripped = exchange.cached.as_ref().and_then(|cached| cached.path.as_deref());
+    let path = stripped.filter(|_| !exchange.request.is_rewritten()).unwrap_or(address.path);
     let address = foregate_cache::Uri { path, ..address };
     cache.invalidate_address(&address);
     for other in related(&exchange.response.headers, &address, slashes) {

@@ -123,7 +123,7 @@ pub(super) fn tell_about_tls(request: &mut Request, peer: &Peer) {
     set_field(request, b"X-Forwarded-Proto", scheme.as_bytes());
     let Some(tls) = &peer.tls else { return };
     set_field(request, b"X-SSL-Protocol", version(tls).as_bytes());
-    set_field(request, b"X-SSL-Cipher", tls.cipher.as_bytes());
+    set_field(request, b"X-SSL-Cipher", openssl_name(tls.cipher).as_bytes());
     if let Some(name) = &tls.sni {
         set_field(request, b"X-SSL-Server-Name", name.as_bytes());
     }
@@ -140,6 +140,19 @@ pub(super) fn tell_about_tls(request: &mut Request, peer: &Peer) {
         let _ = write!(digits, "{byte:02x}");
     }
     set_field(request, b"X-SSL-Client-Fingerprint", digits.as_bytes());
+}
+
+/// The name that OpenSSL has for a cipher suite, and so NGINX. Those of TLS 1.3 have one name.
+fn openssl_name(name: &'static str) -> &'static str {
+    match name {
+        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256" => "ECDHE-ECDSA-AES128-GCM-SHA256",
+        "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384" => "ECDHE-ECDSA-AES256-GCM-SHA384",
+        "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256" => "ECDHE-ECDSA-CHACHA20-POLY1305",
+        "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256" => "ECDHE-RSA-AES128-GCM-SHA256",
+        "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384" => "ECDHE-RSA-AES256-GCM-SHA384",
+        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256" => "ECDHE-RSA-CHACHA20-POLY1305",
+        name => name,
+    }
 }
 
 fn version(tls: &TlsInfo) -> &'static str {
@@ -167,7 +180,7 @@ fn tlvs_of(tls: &TlsInfo) -> Vec<u8> {
     let mut ssl = vec![flags];
     ssl.extend_from_slice(&verified.to_be_bytes());
     write_tlv(&mut ssl, TLV_SSL_VERSION, version(tls).as_bytes());
-    write_tlv(&mut ssl, TLV_SSL_CIPHER, tls.cipher.as_bytes());
+    write_tlv(&mut ssl, TLV_SSL_CIPHER, openssl_name(tls.cipher).as_bytes());
     if let Some(name) = tls.client.as_ref().and_then(|client| common_name(&client.subject)) {
         write_tlv(&mut ssl, TLV_SSL_CN, name.as_bytes());
     }

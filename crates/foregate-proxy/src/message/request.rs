@@ -67,8 +67,8 @@ pub struct Request {
     told: Told,
     target: Vec<u8>,
     path_len: usize,
-    /// True if a step has asked for another path.
-    is_rewritten: bool,
+    /// The path of the client, where a step has asked for another one.
+    rewritten_from: Option<Vec<u8>>,
     stripped: Stripped,
     /// The authority that the origin is told, where it is not the client's.
     origin_authority: String,
@@ -115,7 +115,7 @@ impl Request {
             told: Told::default(),
             target: Vec::new(),
             path_len: 0,
-            is_rewritten: false,
+            rewritten_from: None,
             stripped: Stripped::Nothing,
             origin_authority: String::new(),
             claimed: 0,
@@ -196,7 +196,9 @@ impl Request {
         if target.iter().any(|byte| !byte.is_ascii_graphic()) {
             return Err(Error::Internal);
         }
-        self.is_rewritten |= path.is_some();
+        if path.is_some() && self.rewritten_from.is_none() {
+            self.rewritten_from = Some(self.path().to_vec());
+        }
         self.target = target;
         self.path_len = path_len;
         Ok(())
@@ -278,7 +280,12 @@ impl Request {
 
     /// Returns true if the path is another one than the client's.
     pub fn is_rewritten(&self) -> bool {
-        self.is_rewritten
+        self.rewritten_from.is_some()
+    }
+
+    /// The path in its normal form that the client asked for.
+    pub fn client_path(&self) -> &[u8] {
+        self.rewritten_from.as_deref().unwrap_or_else(|| self.path())
     }
 
     /// Returns true if the bytes behind the heads are no longer HTTP once the origin agrees.
@@ -396,7 +403,7 @@ impl Request {
         self.host_len = 0;
         self.target.clear();
         self.path_len = 0;
-        self.is_rewritten = false;
+        self.rewritten_from = None;
         self.stripped = Stripped::Nothing;
         self.length = BodyLength::Empty;
         self.expect_continue = false;

@@ -441,6 +441,16 @@ impl Policies<'_> {
     }
 }
 
+/// The name of a cipher suite in the registry of IANA: the library's constants of TLS 1.3 have others.
+fn iana_name(suite: CipherSuite) -> Option<&'static str> {
+    match suite {
+        CipherSuite::TLS13_AES_128_GCM_SHA256 => Some("TLS_AES_128_GCM_SHA256"),
+        CipherSuite::TLS13_AES_256_GCM_SHA384 => Some("TLS_AES_256_GCM_SHA384"),
+        CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => Some("TLS_CHACHA20_POLY1305_SHA256"),
+        other => CipherSuite::as_str(&other),
+    }
+}
+
 impl TlsInfo {
     fn of(connection: &ServerConnection, policy: PolicyId, served: Option<ServedCertificate>) -> Self {
         let version = match connection.protocol_version() {
@@ -454,7 +464,7 @@ impl TlsInfo {
         Self {
             sni: connection.server_name().map(|name| asked_name(Some(name)).into()),
             version,
-            cipher: suite.and_then(|suite| CipherSuite::as_str(&suite.suite())).unwrap_or("unknown"),
+            cipher: suite.and_then(|suite| iana_name(suite.suite())).unwrap_or("unknown"),
             group: group.and_then(|group| NamedGroup::as_str(&group.name())),
             resumed: connection.handshake_kind() == Some(HandshakeKind::Resumed),
             policy,

@@ -278,7 +278,7 @@ async fn versions_groups_and_protocols_are_agreed_on() {
     let outcome = shake(&acceptor, &Arc::new(modern), "strict.test").await.unwrap();
     assert_eq!((outcome.info.version, outcome.alpn), (TlsVersion::Tls13, Alpn::Http2));
     assert_eq!(outcome.info.group, Some("X25519MLKEM768"));
-    assert_eq!(outcome.info.cipher, "TLS13_AES_128_GCM_SHA256");
+    assert_eq!(outcome.info.cipher, "TLS_AES_128_GCM_SHA256");
     assert!(acceptor.holds(&outcome.info) && acceptor.covers(&outcome.info, b"a.test"), "it satisfies both");
 
     let old = Arc::new(client_with(None, &[&rustls::version::TLS12]));

@@ -142,6 +142,13 @@ impl Upstream {
                 %reason,
                 "the server has failed {failures} times in a row{consequence}"
             );
+        } else if !was_down && self.failing.take(now) {
+            tracing::warn!(
+                upstream = %self.settings.name,
+                server = %server.label,
+                %reason,
+                "a request to the server failed"
+            );
         }
     }
 

@@ -120,6 +120,8 @@ pub struct Upstream {
     /// Microseconds after which a second attempt begins, by the recent latencies; 0 before there are enough.
     hedge_after: AtomicU64,
     all_down: Notices,
+    /// Of single failures, before a server counts as down.
+    failing: Notices,
     connector: Option<Connector>,
     /// The bound on its requests in flight, if there is one.
     gate: Option<Arc<RequestGate>>,
@@ -329,6 +331,7 @@ impl Upstreams {
             patience: AtomicU64::new(0),
             hedge_after: AtomicU64::new(0),
             all_down: Notices::default(),
+            failing: Notices::default(),
             servers,
             counters: self.metrics.upstream(&settings.name),
             mirrors: Places::new(MIRRORS),

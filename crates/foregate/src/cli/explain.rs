@@ -16,7 +16,7 @@ use foregate_wire::{
 use serde::Serialize;
 
 use super::output::{Outcome, complain, print, print_json, show_refused};
-use super::{ConfigFile, Json, explain_cache, explain_servers};
+use super::{ConfigFile, Json, explain_cache, explain_fallback, explain_servers};
 
 #[derive(Debug, Args)]
 pub(super) struct Explain {
@@ -45,6 +45,9 @@ struct RequestExplanation {
     route: Option<String>,
     route_because: String,
     answer: Option<String>,
+    /// Requests of the route that fall back to the old proxy.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    fallback: Vec<String>,
     /// The places where a file is looked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     files: Vec<String>,
@@ -146,6 +149,7 @@ fn explain(settings: &Settings, url: &str) -> Result<RequestExplanation, String>
     };
     let Some((site, why)) = site else {
         explanation.site_because = "no site has this host, and there is no site \"*\"".into();
+        explanation.answer = explain_fallback::unrouted(settings, None);
         return Ok(explanation);
     };
     explanation.site = Some(settings.sites.site(site).name.to_string());
@@ -223,6 +227,7 @@ fn explain_route(
     let Some(route) = route else {
         let without = if explanation.first.is_empty() { "" } else { " without conditions" };
         explanation.route_because = format!("no route{without} of the site takes this path");
+        explanation.answer = explain_fallback::unrouted(settings, Some(site));
         return Ok(());
     };
     explanation.route = Some(route.pattern.to_string());
@@ -259,6 +264,11 @@ fn conditional_route(settings: &Settings, conditions: &RouteConditions, route: &
 }
 
 fn explain_action(settings: &Settings, route: &Route, explanation: &mut RequestExplanation) {
+    explanation.answer = explain_fallback::always(settings, route);
+    if explanation.answer.is_some() {
+        return;
+    }
+    explanation.fallback = explain_fallback::sometimes(settings, route);
     match &route.action {
         Action::Respond(response) => explanation.answer = Some(format!("respond {}", response.status)),
         Action::Proxy(index) => {
@@ -388,6 +398,7 @@ fn text(explanation: &RequestExplanation) -> String {
         route,
         route_because,
         answer,
+        fallback,
         files,
         servers,
         choice,
@@ -428,6 +439,9 @@ fn text(explanation: &RequestExplanation) -> String {
         // Without a route there is nothing else; where it is refused, the reason says so.
         None if !route_because.starts_with("refused") => text.push_str("answer    404\n"),
         None => {}
+    }
+    for (number, falls_back) in fallback.iter().enumerate() {
+        text.push_str(&format!("{:<10}{falls_back}\n", if number == 0 { "before" } else { "" }));
     }
     if !files.is_empty() {
         text.push_str(&format!("looks for {}\n", files.join(", ")));

@@ -10,6 +10,7 @@ mod diff;
 mod doctor;
 mod explain;
 mod explain_cache;
+mod explain_fallback;
 mod explain_servers;
 mod fmt;
 mod init;

@@ -65,7 +65,7 @@ impl Upstreams {
             (_, true, Some(upstreams)) => print_json(upstreams),
             (_, true, None) => print_json(&answer),
             (true, false, Some(upstreams)) => print(&table(upstreams)),
-            (true, false, None) => print("done\n"),
+            (true, false, None) => print("done: `foregate upstreams` shows the state\n"),
             (false, false, _) => {
                 complain(answer.get("error").and_then(Value::as_str).unwrap_or("refused without a reason"));
             }

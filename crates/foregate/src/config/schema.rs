@@ -34,7 +34,7 @@ pub static ROOT: Block = Block {
             .many()
             .required(),
         Key::one("metrics", "ADDRESS", "metrics \"127.0.0.1:9145\"", "Serves Prometheus metrics at `/metrics` of this address.").otherwise("off"),
-        Key::one("admin", "PATH", "admin \"/run/foregate/admin.sock\"", "The Unix socket for `foregate reload`, `foregate top` and other commands, with mode 0600. It speaks HTTP.").otherwise("off"),
+        Key::one("admin", "PATH", "admin \"/run/foregate/admin.sock\"", "The Unix socket for the commands that talk to the running process, such as `reload`, `upstreams`, `top`, `cache` and `certificates`, with mode 0600. It speaks HTTP.").otherwise("off"),
         dashboard::DASHBOARD_KEY,
         Key::block("acme", &ACME, "acme { email \"you@example.com\" }", "How certificates are obtained for `tls \"auto\"`. Using it accepts the terms of service of the authorities.").otherwise("Let's Encrypt, without an address"),
         logs::ACCESS_LOG_KEY,

@@ -27,6 +27,9 @@ use crate::upstream::{Origin, named};
 
 /// Interim responses that wait for their client. Further ones are left out.
 const INTERIM: usize = 7;
+/// The longest response that a client gets as a whole that has asked for a part, rather than that the origin is asked
+/// again: bytes.
+const WHOLE_MOST: u64 = 256 << 10;
 /// How often a request joins fetches that come to nothing. Beyond, it fetches for itself.
 const ROUNDS: usize = 8;
 
@@ -340,7 +343,8 @@ impl Wanted {
         answer: OriginAnswer,
     ) -> Result<Step, crate::exchange::modules::Ended> {
         let OriginAnswer { upstream, origin, length } = answer;
-        if head.status == 200 && self.fields.contains(NameId::Range) {
+        let is_short = matches!(length, BodyLength::Fixed(0..=WHOLE_MOST));
+        if head.status == 200 && self.fields.contains(NameId::Range) && !is_short {
             // The client wants a part of it, for which the origin has not been asked.
             upstream.drop_rest(origin);
             return Ok(Step::Ask);

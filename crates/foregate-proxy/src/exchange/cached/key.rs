@@ -59,6 +59,7 @@ impl Located {
             let site = exchange.routed.site.map(|site| &*exchange.config.settings.sites.site(site).name);
             let route = exchange.routed.route.map(|route| &*route.pattern);
             additions.push(format!("{site:?}{route:?}").into_bytes());
+            additions.push(request.path().to_vec());
         }
         let mut text = std::mem::take(&mut scratch.text);
         let uri = uri(request, query);
@@ -90,7 +91,7 @@ impl Located {
     }
 }
 
-/// The address of a request, with this query.
+/// The address of a request as its client knows it, with this query.
 pub(super) fn uri<'r>(request: &'r Request, query: Option<&'r [u8]>) -> Uri<'r> {
     let host = request.host();
     let port = request.authority().get(host.len()..).and_then(|rest| rest.strip_prefix(':'));
@@ -98,7 +99,7 @@ pub(super) fn uri<'r>(request: &'r Request, query: Option<&'r [u8]>) -> Uri<'r> 
         scheme: if request.secure { Scheme::Https } else { Scheme::Http },
         host,
         port: port.and_then(|port| port.parse().ok()),
-        path: request.path(),
+        path: request.client_path(),
         query,
     }
 }

@@ -62,6 +62,7 @@ impl std::str::FromStr for Base {
 pub(crate) struct Client {
     base: Option<Base>,
     connector: Arc<Connector>,
+    host: Option<String>,
     patience: Duration,
     body_limit: usize,
 }
@@ -71,6 +72,8 @@ pub(crate) struct Client {
 pub(crate) struct ClientSettings {
     pub patience: Duration,
     pub body_limit: usize,
+    /// The host, and perhaps port, of requests that name none. Default: that of the system's address.
+    pub host: Option<String>,
     /// Any certificate is accepted.
     pub insecure: bool,
     pub authorities: Option<PathBuf>,
@@ -101,7 +104,8 @@ impl Client {
         };
         let connector = Connector::new(&tls, UpstreamProtocol::Http1).map_err(|error| error.to_string())?;
         let (patience, body_limit) = (settings.patience, settings.body_limit);
-        Ok(Self { base, connector: Arc::new(connector), patience, body_limit })
+        let host = settings.host.clone();
+        Ok(Self { base, host, connector: Arc::new(connector), patience, body_limit })
     }
 
     /// Makes a request of a case whose templates have been replaced.
@@ -119,8 +123,15 @@ impl Client {
         let base = self.base.as_ref().or(named.as_ref());
         let base = base.ok_or("the URL names no host; --to names the system that is asked")?.clone();
         let prefix = self.base.as_ref().map_or("", |base| &base.prefix);
-        let authority = named.as_ref().map_or(&base.authority, |named| &named.authority).clone();
-        let name = named.as_ref().map_or(&base.host, |named| &named.host).clone();
+        let (authority, name) = match (&named, &self.host) {
+            (Some(named), _) => (named.authority.clone(), named.host.clone()),
+            (None, Some(host)) => {
+                let name = host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok());
+                let name = name.map_or(&**host, |(name, _)| name);
+                (host.clone(), name.trim_start_matches('[').trim_end_matches(']').to_owned())
+            }
+            (None, None) => (base.authority.clone(), base.host.clone()),
+        };
         let target = target.split('#').next().unwrap_or("/");
         let uri: Uri = format!("{prefix}{target}")
             .parse()

@@ -16,6 +16,9 @@ pub(super) struct RequestOptions {
     /// Requests a second, to each system
     #[arg(long, value_name = "N", value_parser = rate)]
     pub(super) rate: Option<f64>,
+    /// The host of requests that name none, such as lines of NGINX's format `combined` [default: that of the URL]
+    #[arg(long, value_name = "HOST", value_parser = host)]
+    pub(super) host: Option<String>,
     /// Seconds until an answer must be complete
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(super) timeout: u64,
@@ -32,10 +35,16 @@ impl RequestOptions {
         ClientSettings {
             patience: Duration::from_secs(self.timeout),
             body_limit,
+            host: self.host.clone(),
             insecure: self.insecure,
             authorities: self.authorities.clone(),
         }
     }
+}
+
+fn host(text: &str) -> Result<String, String> {
+    let authority = text.parse::<http::uri::Authority>().ok().filter(|_| !text.contains('@'));
+    authority.map(|_| text.to_owned()).ok_or_else(|| "expected a host such as shop.example.com".into())
 }
 
 fn jobs(text: &str) -> Result<usize, String> {

@@ -121,7 +121,7 @@ impl CompareRun {
             }
             None => None,
         };
-        let Chains { chains, read } = start(self.files.clone(), self.format, self.limit);
+        let Chains { chains, read, without_host } = start(self.files.clone(), self.format, self.limit);
         let shared = Arc::new(RunState {
             old: Client::new(Some(self.old.clone()), &settings)?,
             new: Client::new(Some(self.new.clone()), &settings)?,
@@ -138,6 +138,12 @@ impl CompareRun {
             unmet: Mutex::new(Vec::new()),
         });
         options::runtime()?.block_on(drive(&shared, self.asking.jobs, &read))?;
+        let without_host = without_host.load(Ordering::Relaxed);
+        if self.asking.host.is_none() && without_host > 0 {
+            complain(&format!(
+                "warning: {without_host} requests of the log name no host, and were sent with those of --old and --new: --host NAME sets it"
+            ));
+        }
         if let Some(save) = &shared.save {
             save.lock().flush().map_err(|error| format!("--save: {error}"))?;
         }

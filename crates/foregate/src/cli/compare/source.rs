@@ -45,13 +45,16 @@ pub(crate) struct Chains {
     pub chains: mpsc::Receiver<Result<Chain, Unreadable>>,
     /// How many cases have been read so far.
     pub read: Arc<AtomicUsize>,
+    /// How many recorded ones of these name no host.
+    pub without_host: Arc<AtomicUsize>,
 }
 
 /// Begins to read.
 pub(crate) fn start(files: Vec<PathBuf>, format: Option<Format>, limit: usize) -> Chains {
     let (sender, chains) = mpsc::channel(AHEAD);
     let read = Arc::new(AtomicUsize::new(0));
-    let mut out = Out { sender, read: Arc::clone(&read), limit };
+    let without_host = Arc::new(AtomicUsize::new(0));
+    let mut out = Out { sender, read: Arc::clone(&read), without_host: Arc::clone(&without_host), limit };
     std::thread::spawn(move || {
         for file in files {
             match read_file(&file, format, &mut out) {
@@ -64,12 +67,13 @@ pub(crate) fn start(files: Vec<PathBuf>, format: Option<Format>, limit: usize) -
             }
         }
     });
-    Chains { chains, read }
+    Chains { chains, read, without_host }
 }
 
 struct Out {
     sender: mpsc::Sender<Result<Chain, Unreadable>>,
     read: Arc<AtomicUsize>,
+    without_host: Arc<AtomicUsize>,
     limit: usize,
 }
 
@@ -77,6 +81,10 @@ impl Out {
     /// `false`: nothing more is needed.
     fn send(&mut self, chain: Chain) -> bool {
         let count = chain.cases.len();
+        if chain.recorded {
+            let without = chain.cases.iter().filter(|case| case.url.starts_with('/')).count();
+            self.without_host.fetch_add(without, Ordering::Relaxed);
+        }
         let before = self.read.fetch_add(count, Ordering::Relaxed);
         before < self.limit && self.sender.blocking_send(Ok(chain)).is_ok() && before + count < self.limit
     }

@@ -74,7 +74,7 @@ impl TestCases {
     }
 
     fn test(&self) -> Result<Arc<TestState>, String> {
-        let Chains { chains, read } = start(self.files.clone(), Some(Format::Cases), usize::MAX);
+        let Chains { chains, read, .. } = start(self.files.clone(), Some(Format::Cases), usize::MAX);
         let shared = Arc::new(TestState {
             client: Client::new(self.to.clone(), &self.asking.client(BODY))?,
             pace: Pace::new(self.asking.rate),

@@ -55,7 +55,10 @@ fn rights(path: &Path, settings: &Settings) -> Vec<Finding> {
     if findings.is_empty() {
         let count = keys.len();
         let keys = if count == 0 { String::new() } else { format!(", and {count} private keys") };
-        findings.push(Finding::ok(SUBJECT, format!("the configuration{keys}: no rights for strangers")));
+        findings.push(Finding::ok(
+            SUBJECT,
+            format!("the configuration{keys}: other users cannot write it, or read a private key"),
+        ));
     }
     findings
 }

@@ -4,7 +4,9 @@ mod commands;
 mod keys;
 mod roff;
 
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use clap::Args;
 use foregate_module::Pipeline;
@@ -45,7 +47,9 @@ fn show(name: &str, pages: &[Page]) -> Outcome {
     let full = format!("foregate-{name}");
     match pages.iter().find(|page| page.name == name || page.name == full) {
         Some(page) => {
-            print(&page.text);
+            if !io::stdout().is_terminal() || !read_by_man(&page.text) {
+                print(&page.text);
+            }
             Outcome::Fine
         }
         None => {
@@ -54,6 +58,17 @@ fn show(name: &str, pages: &[Page]) -> Outcome {
             Outcome::Usage
         }
     }
+}
+
+/// Shows a page on the terminal; `false` where no `man` is installed.
+fn read_by_man(text: &str) -> bool {
+    let started = Command::new("man").args(["-l", "-"]).stdin(Stdio::piped()).spawn();
+    let Ok(mut man) = started else { return false };
+    if let Some(mut input) = man.stdin.take() {
+        // The reader may leave before the end.
+        let _ = input.write_all(text.as_bytes());
+    }
+    man.wait().is_ok_and(|status| status.success())
 }
 
 fn write_all(folder: &Path, pages: &[Page]) -> Outcome {

@@ -127,7 +127,7 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     let (mut nodes, of_modules) = decoder.open_level(tree.roots(), &ROOT, None);
     // Sites depend on the listeners, in any order.
     nodes.sort_by_key(|(key, _)| key.name == "site");
-    if nodes.last().is_none_or(|(key, _)| key.name != "site") {
+    if nodes.iter().all(|(key, _)| key.name != "site" && key.name != "fallback") {
         warn_without_site(&mut decoder);
     }
     // Routes refer to upstreams by name, wherever these stand.
@@ -191,6 +191,7 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     if !secure && settings.passed.is_empty() {
         warn_of_redirects(&mut decoder, tree);
     }
+    warn_of_redirect_ports(&mut decoder, tree, &settings);
     let logs;
     settings.folders = sites.take_folders();
     settings.access_logs.extend(sites.take_access_logs());
@@ -231,11 +232,37 @@ fn warn_of_redirects(decoder: &mut Decoder<'_>, tree: &Tree) {
         if let Some(redirect) = redirect.filter(|_| !is_behind(&block)) {
             let problem = Problem::new(
                 Some(redirect.place()),
-                "no `listen` speaks TLS, so that clients are sent to nobody",
+                "no `listen` accepts TLS, so the redirect leads nowhere",
             );
             decoder.warn(problem.help(
                 "add `listen \":443\" { tls \"auto\" }`; if a proxy in front speaks TLS, name it: `trusted-proxies \"10.0.0.0/8\"`",
             ));
+        }
+    }
+}
+
+/// Tells of redirects to port 443 where other ports alone accept TLS. A port that is written is meant.
+fn warn_of_redirect_ports(decoder: &mut Decoder<'_>, tree: &Tree, settings: &Settings) {
+    let ports: Vec<u16> = settings
+        .listeners
+        .iter()
+        .filter(|listen| listen.tls.is_some())
+        .filter_map(|listen| match &listen.address {
+            foregate_proxy::settings::ListenAddress::Tcp(address) => Some(address.port()),
+            foregate_proxy::settings::ListenAddress::Unix(_) => None,
+        })
+        .collect();
+    let Some(first) = ports.first().filter(|_| !ports.contains(&443)) else { return };
+    for site in tree.roots().iter().filter(|item| item.node.name() == "site") {
+        let redirects = site.children().into_iter().filter(|item| item.node.name() == "redirect-https");
+        for redirect in redirects.filter(|item| item.node.entries().all(|entry| entry.key().is_none())) {
+            let problem = Problem::new(
+                Some(redirect.place()),
+                "clients are sent to port 443, where no `listen` accepts TLS",
+            );
+            decoder.warn(problem.help(format!(
+                "write `redirect-https port={first}`, or `port=443` if connections to 443 arrive at {first}"
+            )));
         }
     }
 }
