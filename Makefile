@@ -47,7 +47,7 @@ deb: release ## Build a Debian package: binary, units, manual pages, completions
 .PHONY: test
 test: ## Everything that has to pass before a merge, counted; installs what is missing
 	@$(MAKE) packages toolchain
-	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install test-acme test-admin test-alerts test-browser test-fallback test-reserve test-traces test-waf nginx
+	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install test-acme test-admin test-alerts test-browser test-fallback test-reserve test-systemd test-traces test-waf upgrades nginx
 
 .PHONY: check-deb
 check-deb: release ## Install, start, reload, upgrade, remove and purge the Debian package in a clean root (needs root)
@@ -163,7 +163,7 @@ test-waf: release ## The regression files of the OWASP Core Rule Set, over socke
 		--overrides tests/crs/overrides.yaml $(addprefix --only=,$(ARGS)) "$$crs/tests"
 
 .PHONY: test-upgrades
-test-upgrades: toolchain ## Upgrades, crashes and bad new versions under load (ARGS: --upgrades N, --only PART; some five minutes)
+test-upgrades: toolchain ## Upgrades, crashes and bad new versions under load (ARGS: --upgrades N, --reloads N, --only PART; some six minutes)
 	@scripts/install-packages python3 openssl
 	cargo build --locked --quiet --profile cases -p foregate --features faults
 	cp $(CARGO_TARGET_DIR)/cases/foregate $(CARGO_TARGET_DIR)/cases/foregate-faulty
@@ -175,6 +175,20 @@ soak: toolchain ## Mixed load while an origin restarts and the file is reloaded:
 	@scripts/install-packages python3 openssl curl
 	cargo build --locked --quiet --profile cases -p foregate
 	tests/soak/run $(CARGO_TARGET_DIR)/cases/foregate --seconds $(SOAK_SECONDS) $(ARGS)
+.PHONY: upgrades
+upgrades: release ## The short part of these tests, as `make test` runs it: pinned cores, 30 gradual reloads (a minute)
+	@scripts/install-packages python3 openssl
+	tests/upgrades/run $(BINARY) --only pinned_core --only many_gradual
+
+.PHONY: test-reloads
+test-reloads: release ## 1,000 gradual reloads under load: no request fails, nothing grows (some 25 minutes; ARGS: --reloads N)
+	@scripts/install-packages python3 openssl
+	tests/upgrades/run $(BINARY) --only many_gradual --reloads 1000 $(ARGS)
+
+.PHONY: test-systemd
+test-systemd: release ## The shipped units under a real systemd, in namespaces of its own (needs root; installs systemd)
+	@scripts/install-packages python3 systemd-analyze:systemd /lib/systemd/systemd:systemd unshare:util-linux ip:iproute2 strip:binutils
+	tests/systemd/run $(BINARY)
 
 .PHONY: test-html
 test-html: toolchain ## Rewrite the inputs that html5lib tests tokenizers with, split anywhere (pip fetches them; some minutes)

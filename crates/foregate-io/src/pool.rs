@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
 
 use crate::stat::{Counters, Stat};
 
@@ -155,6 +156,10 @@ fn start(shared: &Arc<PoolCore>, run: fn(&PoolCore)) -> bool {
 }
 
 fn worker(shared: &PoolCore) {
+    // A thread of the server that is bound to a core may have started this one, which would share
+    // the core with it. The main thread is not bound.
+    let main = Some(rustix::process::getpid());
+    let _ = sched_getaffinity(main).and_then(|cores| sched_setaffinity(None, &cores));
     let mut state = shared.state.lock();
     loop {
         let Some((since, job)) = state.queue.pop_front() else {

@@ -35,6 +35,7 @@ use self::observers::Observer;
 use crate::counters::metrics::STATUS_CLASSES;
 use crate::limits::descriptors;
 use crate::listener::Listener;
+use crate::pinning;
 use crate::proxy::Proxy;
 use crate::telemetry::exposition::{Exposition, ExpositionFormat};
 use crate::time::poll_length::Watched;
@@ -406,6 +407,7 @@ pub fn stats(proxy: &Proxy) -> Stats {
         accepted: metrics.connections_accepted.get(),
         connections: u64::try_from(metrics.connections_active.get()).unwrap_or(0),
         descriptors: descriptors::used() as u64,
+        cores: pinning::cores(),
         ..Stats::default()
     };
     (stats.latencies, stats.latency_micros) = metrics.latencies.counts();

@@ -19,6 +19,8 @@ use crate::settings::{
 pub struct Settings {
     /// Worker threads; `None` means one for each core that the process may use.
     pub workers: Option<NonZeroUsize>,
+    /// Workers are bound to cores.
+    pub pin_workers: bool,
     /// Threads for heavy steps of modules; `None` means as many as workers. They are started when
     /// there is work for them.
     pub offload_threads: Option<NonZeroUsize>,
@@ -79,6 +81,7 @@ impl Settings {
     pub fn new(pipeline: Arc<Pipeline>) -> Self {
         Self {
             workers: None,
+            pin_workers: false,
             offload_threads: None,
             user: None,
             listeners: Vec::new(),

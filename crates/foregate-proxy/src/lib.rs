@@ -35,6 +35,7 @@ mod message;
 mod names;
 mod notify;
 mod offload;
+mod pinning;
 mod proxy;
 mod random;
 mod relay;

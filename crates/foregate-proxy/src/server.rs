@@ -42,6 +42,7 @@ use crate::limits::clients::Registry;
 use crate::limits::pressure;
 use crate::listener::{self, Listener, Reached};
 use crate::memory;
+use crate::pinning;
 use crate::proxy::{Config, Proxy};
 use crate::random;
 use crate::settings::{Listen, ListenAddress};
@@ -216,11 +217,23 @@ pub fn run(
     runtime.event_interval(TASKS_BETWEEN_LOOKS);
     // Workers are threads like all others of the runtime, of which they alone poll tasks that are
     // watched.
-    runtime.on_thread_start(|| {
+    let pinned = settings.pin_workers;
+    if pinned {
+        pinning::prepare();
+    }
+    runtime.on_thread_start(move || {
         clock::tells_of_rests();
         random::seed();
+        if pinned {
+            // Threads of the runtime that are no workers stay free.
+            sys::run_on_all_cores();
+        }
     });
-    runtime.on_thread_park(|| {
+    runtime.on_thread_park(move || {
+        if pinned {
+            // Workers alone come here, all of them before their first task.
+            pinning::enrol();
+        }
         clock::rest();
         pressure::settle();
         memory::give_back();
@@ -341,6 +354,9 @@ impl RunningServer {
         let proxy = Arc::new(Proxy::new(config, metrics, folders)?);
         let membership = Membership::new(supervised, &proxy, &certificates)?;
         proxy.handover.accept(!membership.is_candidate);
+        if !membership.is_candidate {
+            pinning::bind();
+        }
         let (admin, requests) = mpsc::channel(16);
         let (tell, changed) = mpsc::channel(1);
         let mut server = Self {
@@ -697,7 +713,7 @@ impl RunningServer {
         });
         let settings = read.await.map_err(|_| "reading the configuration panicked".to_owned())??;
         let old = self.proxy.config();
-        if settings.workers != old.settings.workers {
+        if (settings.workers, settings.pin_workers) != (old.settings.workers, old.settings.pin_workers) {
             tracing::warn!("a change of `workers` takes effect with the next start");
         }
         if settings.user != old.settings.user {

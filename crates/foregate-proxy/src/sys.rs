@@ -7,7 +7,9 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
-use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled};
+use rustix::thread::{
+    disable_transparent_huge_pages, sched_getaffinity, sched_setaffinity, transparent_huge_pages_are_disabled,
+};
 
 /// The first descriptor that a service manager passes (sd_listen_fds(3)).
 const FIRST: RawFd = 3;
@@ -48,9 +50,11 @@ pub fn collect_memory() {
 /// The lowest priority that there is, in the steps of `nice`.
 const LOWEST: i32 = 19;
 
-/// Lowers the priority of this thread, and of those that it starts, by steps of `nice`. Where the
-/// system refuses, it stays.
+/// Lowers the priority of this thread, and of those that it starts, by steps of `nice`, and lets it
+/// run on all cores of the process, if the worker that started it is bound to one. Where the system
+/// refuses, it stays.
 pub fn yield_to_workers(steps: i32) {
+    run_on_all_cores();
     // Elsewhere than on Linux this call is about the whole process.
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::getpriority_process(None)
@@ -58,6 +62,15 @@ pub fn yield_to_workers(steps: i32) {
     {
         tracing::debug!(%error, "a thread has the priority of workers");
     }
+}
+
+/// Lets this thread run on all cores of the process: a thread inherits the core of a worker that
+/// starts it.
+pub fn run_on_all_cores() {
+    // The main thread is never bound.
+    let main = Some(rustix::process::getpid());
+    // Where the system refuses, the thread is slower, and no more.
+    let _ = sched_getaffinity(main).and_then(|cores| sched_setaffinity(None, &cores));
 }
 
 /// The size of a huge page, bytes, and how they are aligned.

@@ -264,6 +264,9 @@ pub fn difference(now: &Stats, then: &Stats) -> Stats {
         accepted: now.accepted.saturating_sub(then.accepted),
         connections: now.connections,
         descriptors: now.descriptors,
+        cores: now.cores.clone(),
+        memory: now.memory,
+        open: now.open,
     }
 }
 

@@ -333,25 +333,35 @@ impl Generation {
         }
     }
 
+    /// The question for its numbers. A process that has changed its user shows its memory and its
+    /// descriptors to root and itself alone: it is asked for them where this process may not look.
+    pub(crate) fn stats_order(&self) -> Order {
+        let holdings = std::fs::File::open(format!("/proc/{}/smaps_rollup", self.pid.get())).is_err();
+        Order::Stats { holdings }
+    }
+
     /// Its memory (proportional set size), bytes.
     pub(crate) fn memory(&self) -> u64 {
-        memory_of(&self.pid.get().to_string())
+        memory_of(self.pid.get()).unwrap_or_else(|| self.stats.borrow().memory)
     }
 
     /// Its open descriptors.
     pub(crate) fn open_descriptors(&self) -> u64 {
-        let folder = std::fs::read_dir(format!("/proc/{}/fd", self.pid.get()));
-        folder.map_or(0, |entries| entries.count() as u64)
+        descriptors_of(self.pid.get()).unwrap_or_else(|| self.stats.borrow().open)
     }
 }
 
-/// The proportional set size of a process (`self` or its number), bytes; 0 where the system does
-/// not say.
-pub(crate) fn memory_of(process: &str) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
-    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    kilobytes.unwrap_or(0) << 10
+/// The proportional set size of a process, bytes; `None` where this process may not read it.
+pub fn memory_of(process: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/smaps_rollup")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
+/// The number of open descriptors of a process; `None` where this process may not read it.
+pub fn descriptors_of(process: u32) -> Option<u64> {
+    let folder = std::fs::read_dir(format!("/proc/{process}/fd")).ok()?;
+    Some(folder.count() as u64)
 }
 
 /// A process that has been started.

@@ -21,6 +21,6 @@ mod rendezvous;
 mod supervisor;
 mod trial;
 
-pub use self::generation::SERVING_VARIABLE;
+pub use self::generation::{SERVING_VARIABLE, descriptors_of, memory_of};
 pub use self::notify::notify;
 pub use self::supervisor::{ADOPTING_VARIABLE, Options, run};

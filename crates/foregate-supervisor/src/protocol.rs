@@ -107,7 +107,10 @@ pub enum Order {
     },
     /// Accepts by itself, and serves metrics and the admin socket. [`Report::Done`].
     Accept,
-    /// Stops accepting and ends once its connections have ended, without hurry.
+    /// No other generation is bound to cores any more: binds its workers, if its configuration says
+    /// so. Has no answer.
+    Pin,
+    /// Stops accepting, lets go of its cores, and ends once its connections have ended, without hurry.
     Retire {
         /// The time after which the open connections are cut off, milliseconds.
         patience: u64,
@@ -115,7 +118,12 @@ pub enum Order {
         replaced: bool,
     },
     /// Asks for [`Report::Stats`].
-    Stats,
+    Stats {
+        /// The process reads [`Stats::memory`] and [`Stats::open`] itself, since its supervisor may
+        /// not.
+        #[serde(default)]
+        holdings: bool,
+    },
     /// Asks for the metrics of this process alone: [`Report::Exposition`].
     Exposition,
     /// Asks for the state that goes to the next generation: [`Report::Items`].
@@ -263,6 +271,12 @@ pub struct Stats {
     pub connections: u64,
     /// Descriptors of clients, origins and temporary files that are accounted for now.
     pub descriptors: u64,
+    /// The cores that its workers are bound to now, by worker; empty if they are not bound.
+    pub cores: Vec<u32>,
+    /// Its memory (proportional set size), bytes, where it was asked for.
+    pub memory: u64,
+    /// Its open descriptors, where they were asked for.
+    pub open: u64,
 }
 
 /// Buckets of latencies: four for each doubling, from 64 us on.

@@ -579,7 +579,8 @@ impl Supervisor {
         let mut shown = Vec::new();
         for generation in &generations {
             if *generation.ready.borrow()
-                && let Ok((Report::Stats { stats }, _)) = generation.ask(Order::Stats, &[], PATIENCE).await
+                && let Ok((Report::Stats { stats }, _)) =
+                    generation.ask(generation.stats_order(), &[], PATIENCE).await
             {
                 generation.stats.replace(stats);
             }
@@ -593,6 +594,7 @@ impl Supervisor {
                 "share": f64::from(generation.share.get()) / 100.0,
                 "requests": stats.requests,
                 "connections": stats.connections,
+                "cores": stats.cores,
                 "memory": generation.memory(),
                 "seconds": generation.started.elapsed().as_secs(),
             }));
@@ -610,7 +612,7 @@ impl Supervisor {
             json!({
                 "pid": std::process::id(),
                 "version": self.options.version,
-                "memory": crate::generation::memory_of("self"),
+                "memory": crate::generation::memory_of(std::process::id()),
             }),
         );
         status.insert("generations".to_owned(), shown.into());

@@ -213,8 +213,8 @@ impl Supervisor {
         }
         let old = self.serving().filter(|old| *old.ready.borrow());
         let old = old.ok_or_else(|| Reason("nothing serves at the moment".to_owned()))?;
-        let steady = self.memory();
         let halves = self.noise(&old).await?;
+        let steady = self.memory();
         Rc::clone(self).keep_items(Rc::clone(&old)).await;
         let began = Instant::now();
         let new = self.start(binary, Role::Candidate).await;
@@ -252,14 +252,15 @@ impl Supervisor {
         }))
     }
 
-    /// Memory of all processes, bytes.
+    /// Memory of all processes, bytes, those that report their own included as of their last report.
     fn memory(&self) -> u64 {
         let generations = self.state.borrow().generations.clone();
-        memory_of("self") + generations.iter().map(|generation| generation.memory()).sum::<u64>()
+        memory_of(std::process::id()).unwrap_or_default()
+            + generations.iter().map(|generation| generation.memory()).sum::<u64>()
     }
 
     async fn stats(&self, of: &Generation, name: &str) -> Result<Stats, Reason> {
-        match of.ask(Order::Stats, &[], PATIENCE).await {
+        match of.ask(of.stats_order(), &[], PATIENCE).await {
             Ok((Report::Stats { stats }, _)) => {
                 of.stats.replace(stats.clone());
                 Ok(stats)
@@ -430,6 +431,14 @@ impl Supervisor {
         if let Err(NoAnswer::Silent(_)) = old.ask(retire, &[], STEP_WITHIN).await {
             tracing::error!("the old version does not answer: it is ended");
             old.signal(Signal::TERM);
+            let (old, new) = (Rc::clone(old), Rc::clone(new));
+            spawn_local(async move {
+                old.ended().await;
+                let _ = new.tell(None, Order::Pin, &[]).await;
+            });
+        } else {
+            // The old one has let go of its cores, or has ended.
+            let _ = new.tell(None, Order::Pin, &[]).await;
         }
         self.limit_draining();
         spawn_local(Rc::clone(self).keep_items(Rc::clone(new)));

@@ -104,3 +104,57 @@ fn root_becomes_an_ordinary_user_that_may_bind_low_ports() {
     Command::new("kill").args(["-HUP", &running.0.id().to_string()]).status().unwrap();
     eventually("the reload binds a low port", || answers(second));
 }
+
+/// A supervisor that follows a killed one runs as the user of the serving process, which the system lets nobody but root look into.
+#[test]
+fn a_supervisor_without_rights_knows_the_memory_of_the_process_that_serves() {
+    let folder = std::env::temp_dir().join(format!("foregate-user-memory-{}", std::process::id()));
+    // The successor of the supervisor belongs to the user, and puts its socket here.
+    let sockets = folder.join("run");
+    fs::create_dir_all(&sockets).unwrap();
+    let file = folder.join("foregate.kdl");
+    let path = file.to_str().unwrap().to_owned();
+    if status("self", "Uid") != "0" {
+        // Only root can give up rights; the other test has shown the refusal.
+        fs::remove_dir_all(&folder).unwrap();
+        return;
+    }
+    // The user may not be allowed into the folder of the build.
+    let program = folder.join("foregate");
+    fs::copy(env!("CARGO_BIN_EXE_foregate"), &program).unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    fs::write(&file, configuration(&[port])).unwrap();
+    let command = |arguments: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(arguments).args(["-c", &path]).env("RUNTIME_DIRECTORY", &sockets).current_dir(&folder);
+        command
+    };
+    let first = command(&["run"]).stderr(Stdio::null()).spawn().unwrap();
+    let mut first = Running(first, folder.clone());
+    eventually("it serves", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let shown = || -> serde_json::Value {
+        serde_json::from_slice(&command(&["status", "--json"]).output().unwrap().stdout).unwrap_or_default()
+    };
+    let memory = |shown: &serde_json::Value| shown["generations"][0]["memory"].as_u64().unwrap_or_default();
+    eventually("root sees the memory", || memory(&shown()) > 1 << 20);
+    let before = shown()["supervisor"]["pid"].clone();
+    // Below /tmp a socket is made in a folder of its user alone.
+    let user = status(&shown()["generations"][0]["pid"].to_string(), "Uid").parse().unwrap();
+    std::os::unix::fs::chown(&sockets, Some(user), None).unwrap();
+    fs::set_permissions(&sockets, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    first.0.kill().unwrap();
+    first.0.wait().unwrap();
+    eventually("another supervisor follows", || {
+        let pid = &shown()["supervisor"]["pid"];
+        pid.is_u64() && *pid != before
+    });
+    let now = shown();
+    let supervisor = now["supervisor"]["pid"].to_string();
+    assert_ne!(status(&supervisor, "Uid"), "0");
+    assert!(memory(&now) > 1 << 20, "{now}");
+    let upgrade = command(&["upgrade", "--stages", "100%", "--bake", "300ms"]).output().unwrap();
+    let end = Command::new("kill").args(["-QUIT", &supervisor]).status().unwrap();
+    assert!(upgrade.status.success(), "{}", String::from_utf8_lossy(&upgrade.stderr));
+    assert!(end.success());
+    eventually("it has ended", || fs::metadata(format!("/proc/{supervisor}")).is_err());
+}

@@ -22,6 +22,7 @@ use super::supervised::{self, Estate, Message, Supervised, SupervisorLink};
 use super::{RunningServer, Stop};
 use crate::handover::{Passage, Passed, answer, receive};
 use crate::listener::Listener;
+use crate::pinning;
 use crate::proxy::Proxy;
 use crate::settings::Listen;
 use crate::tls::CertificateStore;
@@ -225,6 +226,13 @@ impl RunningServer {
                     return Some(Stop::AtOnce);
                 }
             }
+            Order::Pin => {
+                // Only the process that serves has cores of its own.
+                if !self.membership.is_candidate && self.membership.retired.is_none() {
+                    pinning::bind();
+                }
+                return None;
+            }
             Order::Retire { patience, replaced } => {
                 self.retire(Duration::from_millis(patience), replaced).await;
             }
@@ -291,6 +299,7 @@ impl RunningServer {
     /// Leaves the sockets to another version, and ends once all connections have ended.
     async fn retire(&mut self, patience: Duration, replaced: bool) {
         self.proxy.handover.accept(false);
+        pinning::release();
         self.source.handed_over();
         if let Some(passage) = self.proxy.handover.passage() {
             let until = Instant::now() + SETTLED;

@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use foregate_supervisor::channel::{self, Channel, DESCRIPTORS_LIMIT, blob, read_blob};
 use foregate_supervisor::protocol::{
-    Bequest, Envelope, HeldSocket, Item, Order, PROTOCOL, Purpose, Report, Role,
+    Bequest, Envelope, HeldSocket, Item, Order, PROTOCOL, Purpose, Report, Role, Stats,
 };
-use foregate_supervisor::{ADOPTING_VARIABLE, SERVING_VARIABLE};
+use foregate_supervisor::{ADOPTING_VARIABLE, SERVING_VARIABLE, descriptors_of, memory_of};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
@@ -135,6 +135,21 @@ impl SupervisorLink {
         let _ = self.outgoing.send((Envelope { id, body: report }, descriptors));
     }
 
+    /// Answers with the memory and the descriptors of this process as well.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the supervisor asks one question at a time, so the queue has one entry"
+    )]
+    fn report_holdings(self, id: Option<u64>, mut stats: Stats) {
+        // The system walks through all pages for it.
+        tokio::task::spawn_blocking(move || {
+            let own = std::process::id();
+            stats.memory = memory_of(own).unwrap_or_default();
+            stats.open = descriptors_of(own).unwrap_or_default();
+            self.answer(id, Report::Stats { stats }, Vec::new());
+        });
+    }
+
     /// Has the supervisor hold sockets as well.
     pub(super) fn hold(&self, socket: HeldSocket, descriptor: io::Result<OwnedFd>) {
         match descriptor {
@@ -168,10 +183,15 @@ impl SupervisorLink {
                 continue;
             };
             match body {
-                Order::Stats => {
+                Order::Stats { holdings } => {
                     watched = true;
                     proxy.metrics.latencies.watch(true);
-                    self.answer(id, Report::Stats { stats: admin::stats(&proxy) }, Vec::new());
+                    let stats = admin::stats(&proxy);
+                    if holdings {
+                        self.clone().report_holdings(id, stats);
+                    } else {
+                        self.answer(id, Report::Stats { stats }, Vec::new());
+                    }
                 }
                 Order::Exposition => {
                     let text = admin::own_metrics(&proxy, ExpositionFormat::OpenMetrics);

@@ -71,8 +71,11 @@ fn text(status: &Value) -> String {
     }
     for generation in status["generations"].as_array().into_iter().flatten() {
         let memory = generation["memory"].as_u64().unwrap_or_default() as f64 / f64::from(1 << 20);
+        let cores: Vec<_> =
+            generation["cores"].as_array().into_iter().flatten().map(Value::to_string).collect();
+        let cores = if cores.is_empty() { String::new() } else { format!(", cores {}", cores.join(" ")) };
         lines.push_str(&format!(
-            "{:<11} pid {}, version {}, {} % of new connections, {} connections, {} requests, {memory:.1} MiB\n",
+            "{:<11} pid {}, version {}, {} % of new connections, {} connections, {} requests, {memory:.1} MiB{cores}\n",
             generation["state"].as_str().unwrap_or_default(),
             generation["pid"],
             generation["version"].as_str().unwrap_or_default(),

@@ -24,7 +24,10 @@ pub fn is_key(name: &str) -> bool {
 /// The outermost level of a file.
 pub static ROOT: Block = Block {
     keys: &[
-        Key::one("workers", "NUMBER", "workers 4", "The number of worker threads, 1 to 1024.").otherwise("one for each core"),
+        Key::one("workers", "[NUMBER] [pin=#true|#false]", "workers 4 pin=#true", "The number of worker threads, 1 to 1024. A change takes effect at the next start.")
+            .args(0, 1)
+            .props(&[Prop { name: "pin", usage: "#true|#false", required: false, default: "#false", about: "Binds each worker to a core, in ascending order of the cores that the process may use. At an upgrade the old version lets go of its cores before the new one binds its workers; until then, the workers of the version on trial run on all cores." }])
+            .otherwise("one for each core"),
         Key::one("offload-threads", "NUMBER", "offload-threads 2", "The number of threads for heavy steps of modules, such as password checks, 1 to 1024. A thread starts when there is work for it. A change takes effect at the next start.").otherwise("as many as workers"),
         Key::one("user", "NAME [group=NAME]", "user \"nobody\"", "The user, from `/etc/passwd`, that the process changes to when root has started it. It keeps the right to bind ports below 1024, and no other. Keys, logs and sockets are opened as this user, at the start as at a reload. A change takes effect at the next start.")
             .props(&[Prop { name: "group", usage: "NAME", required: false, default: "", about: "The group, from `/etc/group`. Default: that of the user." }])

@@ -18,6 +18,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("watch", &[]),
     ("memory", &["sys"]),
     ("notify", &[]),
+    ("pinning", &[]),
     ("websocket", &[]),
     ("counters", &[]),
     ("time", &["counters"]),
@@ -145,6 +146,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "admin",
         &[
             "random",
+            "pinning",
             "counters",
             "time",
             "settings",
@@ -166,6 +168,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "watch",
             "memory",
             "notify",
+            "pinning",
             "counters",
             "time",
             "settings",

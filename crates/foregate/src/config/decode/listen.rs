@@ -225,7 +225,7 @@ pub(in crate::config) fn listen_addresses(text: &str, base: &Path) -> Option<Vec
         let port = port.parse().ok().filter(|_| port.bytes().all(|b| b.is_ascii_digit()))?;
         let mut addresses = vec![SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))];
         // Two sockets cannot share a port that the kernel has yet to choose.
-        if port != 0 && Path::new("/proc/net/if_inet6").exists() {
+        if port != 0 && Path::new("/proc/self/net/if_inet6").exists() {
             addresses.push(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)));
         }
         return Some(addresses.into_iter().map(ListenAddress::Tcp).collect());

@@ -296,8 +296,9 @@ fn decode_of_process(
 ) {
     match name {
         "workers" => {
-            let workers = decoder.read(item, 0, |v| value::number(v, 1..=1024)).unwrap_or(1);
+            let workers = decoder.read(item, 0, |v| value::number(v, 1..=1024)).unwrap_or(0);
             settings.workers = std::num::NonZeroUsize::new(workers as usize);
+            settings.pin_workers = decoder.prop(item, "pin", value::boolean).unwrap_or(false);
         }
         "offload-threads" => {
             let threads = decoder.read(item, 0, |v| value::number(v, 1..=1024)).unwrap_or(1);
