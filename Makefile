@@ -232,6 +232,11 @@ bench-firewall: release ## What the firewall does to other requests: start, relo
 bench-calm: release ## Attack the proxy while it serves others: latency, failures, memory (some three minutes)
 	FOREGATE=$(BINARY) bench/calm $(ARGS)
 
+.PHONY: bench-upgrade
+bench-upgrade: release ## Upgrade Foregate, NGINX and HAProxy under the same load: memory, failed requests, tunnels (three minutes; ARGS: --sites N)
+	@scripts/install-packages nginx haproxy openssl python3
+	FOREGATE=$(BINARY) bench/upgrade $(ARGS)
+
 .PHONY: bench-html
 bench-html: release ## Rewrite HTML in Foregate and in NGINX: memory, time to first byte, CPU (some four minutes; ARGS: --full, --only soak)
 	@scripts/install-packages python3
