@@ -51,6 +51,23 @@ pub struct Case {
     pub captures: Vec<Capture>,
 }
 
+impl Case {
+    /// A request without fields and without a body, of which nothing is expected.
+    pub fn line(method: &str, url: &str) -> Self {
+        Self {
+            line: 1,
+            method: method.to_owned(),
+            url: url.to_owned(),
+            fields: Vec::new(),
+            body: Vec::new(),
+            body_is_text: false,
+            status: None,
+            asserts: Vec::new(),
+            captures: Vec::new(),
+        }
+    }
+}
+
 /// One expectation.
 #[derive(Debug, Clone)]
 pub struct Assert {

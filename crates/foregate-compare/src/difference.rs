@@ -38,6 +38,8 @@ pub enum Class {
     OnlyNew,
     /// The statuses differ.
     Status,
+    /// The requests to the origin differ.
+    Request,
     /// The bodies differ.
     Body,
     /// Fields differ.
@@ -54,10 +56,11 @@ pub enum Class {
 
 impl Class {
     /// All of them, in their order.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::OnlyOld,
         Self::OnlyNew,
         Self::Status,
+        Self::Request,
         Self::Body,
         Self::Header,
         Self::Error,
@@ -72,6 +75,7 @@ impl Class {
             Self::OnlyOld => "only-old",
             Self::OnlyNew => "only-new",
             Self::Status => "status",
+            Self::Request => "request",
             Self::Body => "body",
             Self::Header => "header",
             Self::Error => "error",

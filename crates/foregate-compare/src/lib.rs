@@ -19,7 +19,9 @@ mod page;
 mod path;
 mod redaction;
 mod report;
+mod request;
 mod rules;
+pub mod sample;
 mod tally;
 mod template;
 #[cfg(test)]
@@ -33,6 +35,7 @@ pub use self::page::page;
 pub use self::path::{JsonPath, JsonPathError};
 pub use self::redaction::{Key, Redaction, hide_query};
 pub use self::report::{FieldReport, Report, RouteReport, Verdict};
+pub use self::request::{AskedRequest, compare_requests};
 pub use self::rules::{Name, Rules};
 pub use self::tally::{Comparison, Tally};
 pub use self::template::template;

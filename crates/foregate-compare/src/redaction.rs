@@ -82,7 +82,10 @@ impl Redaction {
     pub fn differences(&self, differences: &[Difference]) -> Vec<Difference> {
         let Self::Hashed(key) = self else { return differences.to_vec() };
         let shown = differences.iter().map(|difference| {
-            let header = difference.part.strip_prefix("header ");
+            let of_request = difference.part.strip_prefix("request ");
+            let part = of_request.unwrap_or(&difference.part);
+            let header =
+                part.strip_prefix("header ").or(matches!(part, "request" | "target").then_some(part));
             let hides = match header {
                 Some(name) if is_secret(name) => true,
                 Some(_) => {
@@ -92,7 +95,8 @@ impl Redaction {
                 }
                 None => {
                     difference.class == Class::Body
-                        || difference.part.starts_with("cookie ") && !difference.part.contains(';')
+                        || of_request.is_some() && (part == "body" || part.starts_with("json "))
+                        || part.starts_with("cookie ") && !part.contains(';')
                 }
             };
             if !hides {

@@ -45,7 +45,8 @@ impl Default for Rules {
     }
 }
 
-/// The name of a part of a response: `status`, `header x`, `cookie x`, `json $.x`, `body`, `order`.
+/// The name of a part of a response: `status`, `header x`, `cookie x`, `json $.x`, `body`, `order`; or of the request to the
+/// origin: `request host`, `request header x`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(String);
 
@@ -70,6 +71,8 @@ impl Name {
                 && name.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"(),/:;<=>?@[\\]{}".contains(&byte))
         };
         match kind {
+            "request" if matches!(name, "host" | "target" | "method") => Ok(Self(format!("request {name}"))),
+            "request" if !name.starts_with("request") => Ok(Self(format!("request {}", Self::read(name)?.0))),
             "header" if is_token(name) => Ok(Self(format!("header {}", name.to_ascii_lowercase()))),
             "cookie" if is_token(name) => Ok(Self(format!("cookie {name}"))),
             "json" if name.starts_with('$') => Ok(Self(format!("json {name}"))),
@@ -100,6 +103,12 @@ impl Rules {
         }
     }
 
+    /// The same rules for requests, whose parts are named without `request`.
+    pub(crate) fn of_requests(&self) -> Self {
+        let named = self.ignored.iter().filter_map(|name| name.0.strip_prefix("request "));
+        Self { ignored: named.map(|name| Name(name.to_owned())).collect(), ..self.clone() }
+    }
+
     /// The parts that are left out beside the built-in ones.
     pub fn ignored(&self) -> impl Iterator<Item = &str> {
         self.ignored.iter().map(Name::as_str)
@@ -112,10 +121,10 @@ impl Rules {
         {
             return true;
         }
+        let is_json = |name: &str| name.starts_with("json ") || name.starts_with("request json ");
         let is_below = |name: &str| {
-            part.strip_prefix(name).is_some_and(|rest| {
-                rest.is_empty() || name.starts_with("json ") && rest.starts_with(['.', '['])
-            })
+            part.strip_prefix(name)
+                .is_some_and(|rest| rest.is_empty() || is_json(name) && rest.starts_with(['.', '[']))
         };
         self.ignored.iter().any(|name| is_below(name.as_str()))
     }

@@ -124,12 +124,27 @@ impl Tally {
 
     /// Compares an answer of each system, and counts it.
     pub fn compare(&mut self, route: &str, old: &Outcome, new: &Outcome, rules: &Rules) -> Comparison {
-        let differences = compare(old, new, rules);
+        if let (Outcome::Answered(old), Outcome::Answered(new)) = (old, new) {
+            let route = self.route(route);
+            route.old_time.record(old.time);
+            route.new_time.record(new.time);
+        }
+        self.compare_with(route, Vec::new(), old, new, rules)
+    }
+
+    /// As [`Self::compare`], with differences that are known already, and without the times.
+    pub fn compare_with(
+        &mut self,
+        route: &str,
+        mut differences: Vec<Difference>,
+        old: &Outcome,
+        new: &Outcome,
+        rules: &Rules,
+    ) -> Comparison {
+        differences.extend(compare(old, new, rules));
         let route = self.route(route);
         route.compared += 1;
         if let (Outcome::Answered(old), Outcome::Answered(new)) = (old, new) {
-            route.old_time.record(old.time);
-            route.new_time.record(new.time);
             route.partial += u64::from(is_partial_pair(old, new, rules));
         }
         if differences.is_empty() {

@@ -14,6 +14,9 @@ use crate::random;
 /// The name of the field.
 pub const MARKER: &[u8] = b"Foregate-Fallback";
 
+/// The name of the field of requests that a tap has passed on.
+pub const TAP_MARKER: &[u8] = b"Foregate-Tap";
+
 /// Equal requests under way from which on the next one is marked.
 const SUSPICIOUS: u32 = 4;
 

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption, Cache as ConfigCache};
@@ -316,6 +316,8 @@ pub struct Proxy {
     pub under_way: UnderWay,
     /// Comparisons with the proxy that this one replaces.
     pub comparisons: Arc<Comparisons>,
+    /// This proxy, for tasks that outlive the request that starts them.
+    pub shared: OnceLock<Weak<Self>>,
     /// Changes by operators.
     pub audit: AuditLog,
     /// Requests as observers see them.
@@ -365,6 +367,7 @@ impl Proxy {
             spans: Arc::new(SpanQueue::new(Arc::clone(&metrics))),
             under_way: UnderWay::default(),
             comparisons: Arc::new(Comparisons::new(Arc::clone(&metrics.comparisons))),
+            shared: OnceLock::new(),
             cache,
             config: ArcSwap::from_pointee(config),
             unrouted,

@@ -352,6 +352,7 @@ impl RunningServer {
         config.open_logs(&logs, &metrics)?;
         config.settle(&upstreams).await;
         let proxy = Arc::new(Proxy::new(config, metrics, folders)?);
+        let _ = proxy.shared.set(Arc::downgrade(&proxy));
         let membership = Membership::new(supervised, &proxy, &certificates)?;
         proxy.handover.accept(!membership.is_candidate);
         if !membership.is_candidate {

@@ -34,7 +34,7 @@ pub use self::access_log::{
 use self::automatic::IssuedBy;
 pub use self::balance::{Balance, HashBy};
 pub use self::cache::{CacheDisk, CacheReserve, CacheSettings, CacheStore, RouteCache};
-pub use self::compare::{Compare, CompareRules, CompareSamples};
+pub use self::compare::{Compare, CompareMode, CompareRules, CompareSamples};
 pub use self::conditions::{Entrance, OriginTimes, RouteConditions, RouteTimeouts};
 pub use self::dashboard::{DashboardPassword, DashboardSettings};
 pub use self::fallback::{Fallback, FallbackReason, PassedNames, SHARE_WHOLE, share_bucket};
@@ -78,6 +78,9 @@ pub struct Listen {
     pub connections: Option<usize>,
     /// Requests in flight of its clients. Default: no limit.
     pub requests: Option<RequestLimit>,
+    /// The name of the upstream that gets all requests of this listener, which come from the old proxy. Default: none, it serves
+    /// clients.
+    pub tap: Option<Box<str>>,
     /// Set for the two sockets of `:PORT`; the one of IPv6 may be missing. Default: false.
     pub of_all_addresses: bool,
 }
@@ -95,6 +98,7 @@ impl Listen {
             half_close: true,
             connections: None,
             requests: None,
+            tap: None,
             of_all_addresses: false,
         }
     }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use foregate_compare::{Class, Key, Name, Redaction, Report, Rules, Tally, page};
+use foregate_compare::{
+    AskedRequest, Class, Key, Name, Redaction, Report, Rules, Tally, compare_requests, page,
+};
 use serde_json::{Value, json};
 
 use super::samples::SampleStore;
@@ -62,7 +64,7 @@ impl Judge {
     }
 
     fn compare(&mut self, pair: &Pair) {
-        let Pair { route, compare, samples, request, old, again, new, .. } = pair;
+        let Pair { route, compare, samples, request, old, again, new, asked, .. } = pair;
         let mut rules = compare.rules.clone();
         for name in &self.ignored {
             rules.ignore(name.clone());
@@ -70,7 +72,17 @@ impl Judge {
         if let Some(again) = again {
             self.tally.learn(route, old, again, &rules);
         }
-        let found = self.tally.compare(route, old, new, &rules);
+        let found = match asked {
+            None => self.tally.compare(route, old, new, &rules),
+            // Times say nothing: the origin is not asked again.
+            Some(asked) if asked.is_tapped => {
+                let of_requests = compare_requests(asked.old.as_ref(), asked.new.as_ref(), &rules);
+                // The response to a request that nobody has sent is unknown.
+                let new = if asked.old.is_none() && asked.new.is_some() { old } else { new };
+                self.tally.compare_with(route, of_requests, old, new, &rules)
+            }
+            Some(_) => self.tally.compare_with(route, Vec::new(), old, new, &rules),
+        };
         self.counters.count(found.class.name());
         if found.differences.is_empty() {
             return;
@@ -89,7 +101,7 @@ impl Judge {
                     "old": difference.old, "new": difference.new,
                 })
             });
-            let sample = json!({
+            let mut sample = json!({
                 "time": now(),
                 "route": &**route,
                 "class": found.class.name(),
@@ -97,11 +109,18 @@ impl Judge {
                     "method": request.method,
                     "url": format!("{}{}", request.origin, redaction.target(&request.target)),
                     "fields": fields,
+                    "length": request.length,
                 },
                 "differences": differences.collect::<Vec<_>>(),
                 "old": redaction.outcome(old),
                 "new": redaction.outcome(new),
             });
+            if let Some(asked) = asked.as_ref().filter(|asked| asked.is_tapped) {
+                sample["asked"] = json!({
+                    "old": shown_request(&redaction, asked.old.as_ref()),
+                    "new": shown_request(&redaction, asked.new.as_ref()),
+                });
+            }
             number = self.write(samples, &format!("{route} {}", found.class.name()), &sample);
         }
         self.tally.example(route, &shown, number);
@@ -172,6 +191,21 @@ impl Judge {
             }
         }
     }
+}
+
+/// A request to an origin, as samples show it.
+fn shown_request(redaction: &Redaction, asked: Option<&AskedRequest>) -> Value {
+    asked.map_or(Value::Null, |asked| {
+        let fields = asked.message.fields.iter();
+        let fields = fields.map(|(name, value)| format!("{name}: {}", redaction.field(name, value)));
+        json!({
+            "method": asked.method,
+            "target": redaction.target(&asked.target),
+            "host": asked.host,
+            "fields": fields.collect::<Vec<_>>(),
+            "length": asked.message.body.length,
+        })
+    })
 }
 
 /// Seconds since 1970.

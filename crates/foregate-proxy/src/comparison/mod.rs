@@ -5,6 +5,7 @@
 
 mod judge;
 mod samples;
+mod taps;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,12 +13,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
-use foregate_compare::{BodyReader, Outcome};
+use foregate_compare::{AskedRequest, BodyReader, Outcome};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
 use self::judge::Judge;
+pub use self::taps::{ID_FIELD, Replay, TapPass, TapVisit, Taps, WatchedOutcome};
 use crate::counters::comparisons::ComparisonCounters;
 use crate::limits::account::{AccountPlace, Places};
 use crate::limits::budget::{Budget, BudgetShare};
@@ -47,6 +49,8 @@ pub struct Comparisons {
     queue: Mutex<Option<SyncSender<ComparisonWork>>>,
     learned: Mutex<HashMap<Box<str>, u32, foldhash::fast::RandomState>>,
     pause: Arc<Pause>,
+    /// Requests on their way through the old proxy.
+    pub taps: Arc<Taps>,
 }
 
 /// Comparisons are off until this time.
@@ -79,6 +83,8 @@ pub struct ComparedRequest {
     pub target: String,
     /// The fields.
     pub fields: Vec<(String, Vec<u8>)>,
+    /// Bytes of its body.
+    pub length: u64,
 }
 
 /// Two responses to one request.
@@ -98,10 +104,23 @@ pub struct Pair {
     pub again: Option<Outcome>,
     /// The response of this proxy.
     pub new: Outcome,
+    /// The requests to the origin, where both are known.
+    pub asked: Option<Box<AskedPair>>,
     /// The memory of the bodies.
     pub held: Vec<BudgetShare>,
     /// The place of the comparison.
     pub place: AccountPlace,
+}
+
+/// The requests to the origin; `None`: it is not asked.
+#[derive(Debug)]
+pub struct AskedPair {
+    /// That of the old proxy.
+    pub old: Option<AskedRequest>,
+    /// That of this proxy.
+    pub new: Option<AskedRequest>,
+    /// A tap has been there: the requests and not just the responses are compared.
+    pub is_tapped: bool,
 }
 
 impl Pair {
@@ -141,6 +160,7 @@ impl Comparisons {
             queue: Mutex::new(None),
             learned: Mutex::default(),
             pause: Arc::new(pause),
+            taps: Arc::default(),
         }
     }
 
@@ -154,6 +174,11 @@ impl Comparisons {
             return Err("samples cannot be written; comparisons pause for 30 s");
         }
         self.places.take(account, 100).ok_or("too many comparisons are under way")
+    }
+
+    /// Counts a request at a tap whose id is unknown.
+    pub fn refuse_id(&self) {
+        self.counters.ids_refused.inc();
     }
 
     /// A reader of a body that is to be compared.

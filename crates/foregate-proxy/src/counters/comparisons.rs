@@ -3,8 +3,8 @@
 use super::metrics::Counter;
 
 /// The classes of outcomes, as their labels.
-const CLASSES: [&str; 9] =
-    ["only-old", "only-new", "status", "body", "header", "error", "noise", "same", "not-compared"];
+const CLASSES: [&str; 10] =
+    ["only-old", "only-new", "status", "request", "body", "header", "error", "noise", "same", "not-compared"];
 
 /// The counters.
 #[derive(Debug, Default)]
@@ -14,6 +14,8 @@ pub struct ComparisonCounters {
     pub dropped: Counter,
     /// Samples that could not be written.
     pub samples_failed: Counter,
+    /// Requests at a tap whose id belongs to no comparison.
+    pub ids_refused: Counter,
 }
 
 impl ComparisonCounters {

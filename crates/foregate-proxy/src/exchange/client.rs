@@ -13,6 +13,7 @@ use foregate_wire::serialise::{
 use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead, Version, connection};
 
 use crate::address::write_ip;
+use crate::comparison::Replay;
 use crate::limits::clients::Holdings;
 use crate::link::{Link, LinkError, Received};
 use crate::message::request::{Request, StandIn};
@@ -44,6 +45,8 @@ pub struct Peer {
     pub listen: Option<Arc<Listen>>,
     /// The handshake no longer satisfies the settings of its own name: the client has to reconnect.
     pub outdated: AtomicBool,
+    /// Its request is served once more, without effect.
+    pub replay: Option<Arc<Replay>>,
 }
 
 impl Peer {
@@ -58,6 +61,7 @@ impl Peer {
             tls: None,
             listen: None,
             outdated: AtomicBool::new(false),
+            replay: None,
         }
     }
 
@@ -71,6 +75,7 @@ impl Peer {
             tls: self.tls.clone(),
             listen: self.listen.clone(),
             outdated: AtomicBool::new(false),
+            replay: self.replay.clone(),
         }
     }
 

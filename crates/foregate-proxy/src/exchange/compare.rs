@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::client::Peer;
 use super::fallback;
 use super::fetch::copies::observe;
-use crate::comparison::{ComparedRequest, Comparisons, Pair, SeenBody};
+use crate::comparison::{ComparedRequest, Comparisons, Pair, SeenBody, WatchedOutcome};
 use crate::limits::account::{Account, AccountPlace};
 use crate::limits::budget::BudgetShare;
 use crate::loops::{self, MARKER};
@@ -29,10 +29,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A response that is compared, while it is sent.
 #[derive(Debug)]
 pub(super) struct WatchedAnswer {
-    compare: Arc<Compare>,
-    account: Account,
-    answer: Option<Answer>,
-    ours: oneshot::Sender<(Answered, Option<BudgetShare>)>,
+    /// Bytes of the body that are kept.
+    pub limit: usize,
+    pub account: Account,
+    pub answer: Option<Answer>,
+    pub ours: oneshot::Sender<WatchedOutcome>,
+    /// The id of a request that comes back at a tap.
+    pub id: Option<String>,
 }
 
 /// The request for the old proxy, and all that a comparison needs.
@@ -91,7 +94,13 @@ pub(super) fn begin(
     let samples = Arc::clone(&config.settings.compare_samples);
     let settings = (Arc::clone(compare), samples);
     tokio::spawn(run(Arc::clone(comparisons), (name, settings), shadow, shown(request), ours, place));
-    Some(Box::new(WatchedAnswer { compare: Arc::clone(compare), account, answer: None, ours: sender }))
+    Some(Box::new(WatchedAnswer {
+        limit: compare.rules.body_limit,
+        account,
+        answer: None,
+        ours: sender,
+        id: None,
+    }))
 }
 
 /// Why a request is not compared.
@@ -115,7 +124,7 @@ fn for_old(request: &Request) -> Request {
     copy
 }
 
-fn shown(request: &Request) -> ComparedRequest {
+pub(super) fn shown(request: &Request) -> ComparedRequest {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let fields = request.head.headers.iter().map(|field| (text(field.name), field.value.to_vec()));
     ComparedRequest {
@@ -123,6 +132,7 @@ fn shown(request: &Request) -> ComparedRequest {
         origin: format!("{}://{}", request.scheme(), request.authority()),
         target: text(request.target()),
         fields: fields.collect(),
+        length: 0,
     }
 }
 
@@ -132,18 +142,18 @@ async fn run(
     (route, (compare, samples)): (Arc<str>, (Arc<Compare>, Arc<CompareSamples>)),
     asked: ShadowRequest,
     request: ComparedRequest,
-    ours: oneshot::Receiver<(Answered, Option<BudgetShare>)>,
+    ours: oneshot::Receiver<WatchedOutcome>,
     place: AccountPlace,
 ) {
     let mut held = Vec::new();
     let old = asked.ask(&comparisons, &mut held).await;
-    let Ok((new, share)) = ours.await else {
+    let Ok(WatchedOutcome { answer: new, held: of_ours, .. }) = ours.await else {
         return comparisons.not_compared(route, "the client left before the end of the response");
     };
-    held.extend(share);
+    held.extend(of_ours);
     let learns = comparisons.should_learn(&route) || random::hits(compare.learn, SHARE_WHOLE);
     let again = if learns { Some(asked.ask(&comparisons, &mut held).await) } else { None };
-    comparisons.compare(Pair { route, compare, samples, request, old, again, new, held, place });
+    comparisons.compare(Pair { route, compare, samples, request, old, again, new, asked: None, held, place });
 }
 
 impl ShadowRequest {
@@ -174,13 +184,15 @@ impl WatchedAnswer {
         let mut answer = Answer::new(status, headers.iter().map(|field| (field.name, field.value)));
         answer.time = began.elapsed();
         self.answer = Some(answer);
-        Box::new(comparisons.reader(self.account, self.compare.rules.body_limit))
+        Box::new(comparisons.reader(self.account, self.limit))
     }
 }
 
 /// The end of a response that was compared.
 pub(super) struct WatchedEnd {
     pub seen: Option<Box<SeenBody>>,
+    /// The body of the request, and whether all of it has gone on.
+    pub sent: (Option<Box<SeenBody>>, bool),
     /// All of the response has been sent.
     pub is_whole: bool,
     /// The client left before.
@@ -192,16 +204,24 @@ pub(super) struct WatchedEnd {
 /// Hands the response over. The comparison may have ended by now.
 pub(super) fn end(watched: WatchedAnswer, end: WatchedEnd) {
     let WatchedAnswer { answer, ours, .. } = watched;
-    let outcome = match (answer, end.seen) {
+    let (sent, all_sent) = end.sent;
+    let (mut held, mut body_sent) = (Vec::new(), None);
+    if let Some(sent) = sent {
+        let (body, share) = sent.end();
+        body_sent = Some(body);
+        held.push(share);
+    }
+    let answer = match (answer, end.seen) {
         (Some(mut answer), Some(seen)) if end.is_whole => {
             let (body, share) = seen.end();
             answer.body = body;
-            (Answered::Answered(Box::new(answer)), Some(share))
+            held.push(share);
+            Answered::Answered(Box::new(answer))
         }
         // The client is the cause: nothing is known of the response.
         _ if end.is_left => return,
-        _ => (Answered::Failed(end.error.unwrap_or("no answer").to_owned()), None),
+        _ => Answered::Failed(end.error.unwrap_or("no answer").to_owned()),
     };
     // An error says that nobody waits for it any more.
-    let _ = ours.send(outcome);
+    let _ = ours.send(WatchedOutcome { answer, sent: body_sent, all_sent, held });
 }

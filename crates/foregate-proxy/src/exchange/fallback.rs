@@ -44,8 +44,13 @@ pub(super) fn key_of(request: &Request) -> u64 {
 
 /// Returns true if the request has been here, and has come back from the old proxy.
 pub(super) fn is_marked(request: &Request) -> bool {
+    is_marked_by(request, MARKER)
+}
+
+/// As [`is_marked`], by the field of this name.
+pub(super) fn is_marked_by(request: &Request, marker: &[u8]) -> bool {
     let mut fields = request.head.headers.iter();
-    fields.any(|field| field.name.eq_ignore_ascii_case(MARKER) && loops::has_been_here(field.value))
+    fields.any(|field| field.name.eq_ignore_ascii_case(marker) && loops::has_been_here(field.value))
 }
 
 thread_local! {
@@ -107,6 +112,14 @@ pub(super) fn set_field(request: &mut Request, name: &[u8], value: &[u8]) {
     match &mut request.verbatim {
         Some(verbatim) => verbatim::add_field(&mut verbatim.request, name, value),
         None => request.head.headers.push(name, value),
+    }
+}
+
+/// Removes a field of the request, whatever its form.
+pub(super) fn remove_field(request: &mut Request, name: &[u8]) {
+    match &mut request.verbatim {
+        Some(verbatim) => verbatim::remove_fields(&mut verbatim.request, &[name]),
+        None => request.head.headers.retain(|field| !connection::is_spelling(field.name, name)),
     }
 }
 

@@ -44,6 +44,7 @@ pub(super) enum Acted {
     Respond,
     Files,
     Fallback,
+    Tap,
 }
 
 impl Acted {
@@ -53,6 +54,7 @@ impl Acted {
             Self::Respond => "respond",
             Self::Files => "files",
             Self::Fallback => "fallback",
+            Self::Tap => "tap",
         }
     }
 }
@@ -82,6 +84,11 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
         exchange.record.error = Some(Error::Shutdown);
     }
     excuse_leaving(exchange);
+    if exchange.peer.replay.is_some() {
+        end_watched(exchange);
+        exchange.proxy.metrics.requests_active.add(-1);
+        return;
+    }
     if exchange.record.refused.is_none()
         && (exchange.has_steps(PhaseId::Log, PhaseId::Log) || exchange.has_filters())
     {
@@ -92,17 +99,7 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
     {
         run.state.notes.push(("step".into(), step.into()));
     }
-    if let Some(watched) = exchange.watched.take() {
-        let (record, download) = (&exchange.record, &mut exchange.down.download);
-        let end = WatchedEnd {
-            seen: download.seen.take(),
-            is_whole: download.is_done(),
-            is_left: record.ended_by.is_some()
-                || record.error.is_some_and(|error| error.side() == Side::Downstream),
-            error: record.error.as_ref().map(Error::kind),
-        };
-        compare::end(*watched, end);
-    }
+    end_watched(exchange);
     let record = &exchange.record;
     let sites = &exchange.config.settings.sites;
     let duration = record.start.elapsed();
@@ -129,7 +126,8 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
         let upstream = exchange.upstream().map(|upstream| &upstream.settings.name);
         counters.error(error.kind(), error.side().as_str(), upstream);
     }
-    if exchange.config.settings.falls_back && record.refused.is_none() {
+    let is_tap = matches!(record.action, Some(Acted::Tap));
+    if exchange.config.settings.falls_back && record.refused.is_none() && !is_tap {
         let site = exchange.routed.site.map_or("", |site| &*sites.site(site).name);
         let route = exchange.routed.route.map_or("", |route| &*route.pattern);
         let reason = record.fallback.map_or(HERE, FallbackReason::as_str);
@@ -142,6 +140,23 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
     let failed = has_failed(&exchange.record);
     if exchange.proxy.live.wants(failed) {
         exchange.proxy.live.ended(&entry(exchange, duration), failed);
+    }
+}
+
+/// Hands a response over that is compared.
+fn end_watched(exchange: &mut Exchange<'_>) {
+    if let Some(watched) = exchange.watched.take() {
+        let (record, download) = (&exchange.record, &mut exchange.down.download);
+        let upload = &mut exchange.down.upload;
+        let end = WatchedEnd {
+            seen: download.seen.take(),
+            sent: (upload.seen.take(), upload.is_done() && !upload.gave_up()),
+            is_whole: download.is_done(),
+            is_left: record.ended_by.is_some()
+                || record.error.is_some_and(|error| error.side() == Side::Downstream),
+            error: record.error.as_ref().map(Error::kind),
+        };
+        compare::end(*watched, end);
     }
 }
 

@@ -30,6 +30,7 @@ mod screen;
 mod send;
 mod shape;
 mod spans;
+mod tap;
 mod transfer;
 mod tunnel;
 mod view;
@@ -387,7 +388,7 @@ impl<'a> Exchange<'a> {
     /// Takes the request's places among those in flight, where these are bounded. It has them already where it goes to an upstream for
     /// the second time.
     async fn take_passes(&mut self) -> Result<(), Error> {
-        if self.config.limits_requests() && self.passes.is_none() {
+        if self.config.limits_requests() && self.passes.is_none() && self.peer.replay.is_none() {
             let listener = self.peer.listen.as_ref().map(|listen| &listen.address);
             let (account, of) = (self.account(), (listener, self.routed.site));
             // Rare, and large: kept out of the future that every request has.

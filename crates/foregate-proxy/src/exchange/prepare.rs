@@ -10,7 +10,7 @@ use super::log::Acted;
 use super::mirror;
 use super::reply::Reply;
 use super::screen::limit_body;
-use super::{Exchange, Step, StepResult};
+use super::{Exchange, Step, StepResult, tap};
 use crate::error::Error;
 use crate::link::copy::Underscores;
 use crate::link::start::Kept;
@@ -44,7 +44,9 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
         // Rare, and large: kept out of the future that every request has.
         Box::pin(buffer_request(exchange, limit)).await?;
     }
-    exchange.mirror = mirror::choose(exchange.routed.route.map(AsRef::as_ref), exchange.request);
+    if exchange.peer.replay.is_none() {
+        exchange.mirror = mirror::choose(exchange.routed.route.map(AsRef::as_ref), exchange.request);
+    }
     // An origin with HTTP/2 may say that it has not looked at a request, whatever its method.
     let method = exchange.request.head.method.as_bytes();
     let of_route = exchange.routed.route.and_then(|route| route.retry.get());
@@ -109,6 +111,9 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
         filter_request(exchange)?;
         renew(exchange);
         sweep_request(exchange);
+    }
+    if let Some(replay) = &exchange.peer.replay {
+        return tap::answer_replay(exchange, replay, upstream);
     }
     Ok(Step::Ask)
 }

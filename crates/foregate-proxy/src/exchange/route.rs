@@ -16,14 +16,16 @@ use super::log::Acted;
 use super::reply::Reply;
 use super::screen::dispatch;
 use super::view::{Facts, View};
-use super::{Exchange, Step, StepResult};
+use super::{Exchange, Step, StepResult, tap};
+use crate::comparison::ID_FIELD;
 use crate::error::Error;
 use crate::link::start::Kept;
-use crate::loops::{self, MARKER};
+use crate::loops::{self, MARKER, TAP_MARKER};
 use crate::routing::HostId;
 use crate::settings::automatic::{Automatic, HTTP_CHALLENGE_PREFIX, http_challenge};
 use crate::settings::{
-    Fallback, FallbackReason, FixedResponse, Route, RouteConditions, UpstreamProtocol, share_bucket,
+    CompareMode, Fallback, FallbackReason, FixedResponse, Route, RouteConditions, UpstreamProtocol,
+    share_bucket,
 };
 use crate::upstream::{Ask, OpeningTerms};
 
@@ -38,6 +40,11 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
         && let Some(answer) = challenge(automatic, exchange.request.path())
     {
         return Ok(Step::Reply(Box::new(Reply::fixed(&answer))));
+    }
+    if let Some(tap) = exchange.peer.listen.as_ref().and_then(|listen| listen.tap.as_ref())
+        && exchange.peer.replay.is_none()
+    {
+        return pass_tap(exchange, tap).await;
     }
     let host = exchange.request.host().as_bytes();
     let peer = exchange.peer;
@@ -99,12 +106,25 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
     exchange.down.limit_times(&route.timeouts);
     let (limit, connects) = (route.body_limit, route.allow_connect);
     exchange.routed.route = Some(route);
+    let replay = exchange.peer.replay.as_ref();
     if route.fallback.is_some()
+        && replay.is_none()
         && let Some(fallback) = fallback_of_route(exchange, site, route)?
     {
         return fall_back(exchange, fallback, connects).await;
     }
-    if let Some(settings) = &route.compare {
+    if let Some(replay) = replay {
+        exchange.watched = tap::watch_replay(replay, exchange.account());
+    } else if let Some(settings) = &route.compare {
+        if settings.mode != CompareMode::Shadow {
+            tap::begin(exchange, site, route, settings);
+            let to = HandOver {
+                upstream: settings.upstream,
+                tls_fields: false,
+                reason: Some(FallbackReason::Compared),
+            };
+            return hand_over(exchange, to, connects).await;
+        }
         let sites = &exchange.config.settings.sites;
         let compared = Compared {
             comparisons: &exchange.proxy.comparisons,
@@ -150,16 +170,41 @@ fn check_connect(exchange: &mut Exchange<'_>, connects: bool) -> Result<(), Erro
     Ok(())
 }
 
+/// Where a request goes as it is.
+#[derive(Clone, Copy)]
+struct HandOver {
+    upstream: usize,
+    tls_fields: bool,
+    /// Why it falls back; `None` at a tap, behind the old proxy.
+    reason: Option<FallbackReason>,
+}
+
 /// Sends the request to the proxy that is being replaced.
 async fn fall_back<'a>(
     exchange: &mut Exchange<'a>,
-    fallback: (&'a Arc<Fallback>, FallbackReason),
+    (old, reason): (&'a Arc<Fallback>, FallbackReason),
     connects: bool,
 ) -> StepResult {
+    let to = HandOver { upstream: old.upstream, tls_fields: old.tls_fields, reason: Some(reason) };
+    hand_over(exchange, to, connects).await
+}
+
+async fn hand_over(exchange: &mut Exchange<'_>, to: HandOver, connects: bool) -> StepResult {
     check_connect(exchange, connects)?;
     exchange.take_passes().await?;
-    let next = begin_fallback(exchange, fallback)?;
+    let next = begin_hand_over(exchange, to)?;
     settle_length(exchange, next).await
+}
+
+/// Sends a request of the old proxy to the origin.
+async fn pass_tap(exchange: &mut Exchange<'_>, tap: &str) -> StepResult {
+    let upstreams = &exchange.config.upstreams;
+    let Some(upstream) = upstreams.iter().position(|upstream| *upstream.settings.name == *tap) else {
+        // The connection is older than the configuration.
+        exchange.down.client.close = true;
+        return Err(Error::NoRoute.into());
+    };
+    hand_over(exchange, HandOver { upstream, tls_fields: false, reason: None }, false).await
 }
 
 /// Where a request goes that no site or no route takes.
@@ -206,29 +251,33 @@ fn fallback_of_route<'a>(
     Ok(reason.map(|reason| (old, reason)))
 }
 
-/// Sends the request to the old proxy.
-fn begin_fallback<'a>(
-    exchange: &mut Exchange<'a>,
-    (old, reason): (&'a Arc<Fallback>, FallbackReason),
-) -> StepResult {
-    let Some(upstream) = exchange.config.upstreams.get(old.upstream) else {
+/// Sends the request to the old proxy, or on its behalf to the origin.
+fn begin_hand_over(exchange: &mut Exchange<'_>, to: HandOver) -> StepResult {
+    let Some(upstream) = exchange.config.upstreams.get(to.upstream) else {
         return Err(Error::Internal.into());
     };
-    exchange.record.action = Some(Acted::Fallback);
-    exchange.record.fallback = Some(reason);
-    if fallback::is_marked(exchange.request) {
+    let is_tap = to.reason.is_none();
+    exchange.record.action = Some(if is_tap { Acted::Tap } else { Acted::Fallback });
+    exchange.record.fallback = to.reason;
+    let marker = if is_tap { TAP_MARKER } else { MARKER };
+    if fallback::is_marked_by(exchange.request, marker) {
         return Err(Error::Loop.into());
     }
-    let on_its_way = exchange.proxy.under_way.enter(fallback::key_of(exchange.request));
+    let on_its_way = exchange.proxy.under_way.enter(fallback::key_of(exchange.request) ^ u64::from(is_tap));
     let is_suspicious = on_its_way.is_suspicious && fallback::may_come_from(exchange.peer, upstream);
     exchange.on_its_way = Some(Box::new(on_its_way));
+    if is_tap {
+        tap::arrive(exchange, upstream);
+    }
     if exchange.request.is_repeatable() && !exchange.down.upload.is_done() {
         let share = exchange.proxy.filter_memory.share(exchange.account());
         let mut kept = Kept::new(0, share);
         kept.limit = upstream.settings.retry_body;
         exchange.down.upload.kept = Some(kept);
     }
+    // Of a compared request the contents count, and not the framing.
     let is_verbatim = upstream.settings.protocol != UpstreamProtocol::Http2
+        && exchange.watched.is_none()
         && fallback::take_bytes(exchange.request, &mut exchange.down.client.link);
     let peer = exchange.peer;
     let terms = OpeningTerms {
@@ -245,11 +294,17 @@ fn begin_fallback<'a>(
     if !is_verbatim {
         fallback::serialise(exchange.request, &mut exchange.down.upload, upstream);
     }
-    if old.tls_fields {
+    if to.tls_fields {
         fallback::tell_about_tls(exchange.request, exchange.peer);
     }
-    if is_suspicious || !is_verbatim {
-        fallback::set_field(exchange.request, MARKER, loops::marker());
+    if is_tap {
+        fallback::remove_field(exchange.request, ID_FIELD);
+    } else if let Some(id) = exchange.watched.as_ref().and_then(|watched| watched.id.clone()) {
+        fallback::remove_field(exchange.request, ID_FIELD);
+        fallback::set_field(exchange.request, ID_FIELD, id.as_bytes());
+    }
+    if is_suspicious || !is_tap && !is_verbatim {
+        fallback::set_field(exchange.request, marker, loops::marker());
     }
     Ok(Step::Ask)
 }

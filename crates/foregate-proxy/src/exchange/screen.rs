@@ -52,7 +52,8 @@ pub(super) fn dispatch(exchange: &mut Exchange<'_>) -> StepResult {
     if exchange.modules.run.as_ref().is_some_and(|run| run.facts.target_is_wrong) {
         return Err(Error::Rewrite.into());
     }
-    let caches = route.cache.get().is_some();
+    // A replay neither reads nor fills the cache.
+    let caches = route.cache.get().is_some() && exchange.peer.replay.is_none();
     if !caches {
         exchange.request.strip_prefix(route.strip_prefix.as_deref());
     }

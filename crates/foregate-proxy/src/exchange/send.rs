@@ -125,7 +125,9 @@ pub(super) fn send_head(exchange: &mut Exchange<'_>, length: BodyLength) -> Resu
     if exchange.proxy.is_draining() || exchange.down.client.close_soon {
         exchange.down.client.close = true;
     }
-    exchange.proxy.metrics.latencies.record(exchange.record.start);
+    if exchange.peer.replay.is_none() {
+        exchange.proxy.metrics.latencies.record(exchange.record.start);
+    }
     if exchange.routed.route.is_some_and(|route| route.server_timing) && exchange.request.verbatim.is_none() {
         tell_timing(exchange);
     }

@@ -35,6 +35,9 @@ impl Exchange<'_> {
     pub(super) fn begin_spans(&mut self, early: Instant) {
         let trace = self.modules.run.as_ref().and_then(|run| run.facts.trace);
         let Some(context) = trace.filter(|trace| trace.is_sampled()) else { return };
+        if self.peer.replay.is_some() {
+            return;
+        }
         let trace = RequestTrace::new(context, &self.proxy.spans);
         self.spans = Some(Box::new(ExchangeSpans::new(trace, early)));
     }

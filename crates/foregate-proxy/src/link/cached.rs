@@ -152,6 +152,11 @@ impl CachedLink {
         Self::new(From::Nothing)
     }
 
+    /// A body that is at hand.
+    pub fn bytes(bytes: Bytes) -> Self {
+        Self { piece: bytes, ..Self::empty() }
+    }
+
     fn new(from: From) -> Self {
         Self { from, piece: Bytes::new(), trailers: HeaderList::new() }
     }

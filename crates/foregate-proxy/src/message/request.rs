@@ -361,6 +361,14 @@ impl Request {
         copy
     }
 
+    /// A copy to be served once more. `length` frames its body, which comes anew.
+    pub fn for_replay(&self, length: BodyLength) -> Self {
+        let mut copy = self.as_sent(length);
+        copy.head.version = self.head.version;
+        copy.sent = self.sent;
+        copy
+    }
+
     /// The parts for the access log, while the request itself is elsewhere.
     pub fn shown(&self) -> Self {
         let mut shown = Self::new();

@@ -11,12 +11,25 @@ pub struct Compare {
     /// The old proxy, by index into
     /// [`Settings::upstreams`](crate::configuration::Settings::upstreams).
     pub upstream: usize,
+    /// Where the two responses come from. Default: [`CompareMode::Shadow`].
+    pub mode: CompareMode,
     /// The share of requests that are compared, of [`SHARE_WHOLE`](super::SHARE_WHOLE). Default: all.
     pub share: u32,
     /// The share of these for which the old proxy is asked twice. Default: 10 %.
     pub learn: u32,
     /// The parts that are compared.
     pub rules: CompareRules,
+}
+
+/// Where the two responses come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CompareMode {
+    /// This proxy answers the client; the old one gets the request as well.
+    Shadow,
+    /// The old proxy answers the client, and asks its origin through a tap of this one.
+    Tap,
+    /// The old proxy answers the client; the steps of this one run over its response.
+    DryRun,
 }
 
 /// Where samples of differences lie, and how many.

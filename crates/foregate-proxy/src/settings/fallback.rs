@@ -71,6 +71,8 @@ pub enum FallbackReason {
     Share,
     /// Its route has a construct that is not converted.
     Unconverted,
+    /// Its route is compared, and the old proxy answers.
+    Compared,
 }
 
 impl FallbackReason {
@@ -83,6 +85,7 @@ impl FallbackReason {
             Self::Condition => "condition",
             Self::Share => "share",
             Self::Unconverted => "unconverted",
+            Self::Compared => "compared",
         }
     }
 }

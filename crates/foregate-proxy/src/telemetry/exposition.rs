@@ -320,6 +320,9 @@ fn comparisons(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::R
     let dropped = metrics.comparisons.dropped.get();
     counter(encoder, "comparisons_dropped", "Comparisons that were dropped since too many waited", dropped)?;
     let failed = metrics.comparisons.samples_failed.get();
+    let refused = metrics.comparisons.ids_refused.get();
+    let help = "Requests at a tap whose id belongs to no comparison under way";
+    counter(encoder, "comparison_ids_refused", help, refused)?;
     counter(encoder, "comparison_samples_failed", "Samples of comparisons that could not be written", failed)
 }
 

@@ -78,6 +78,7 @@ pub static LISTEN: Block = Block {
         Key::one("connections", "NUMBER", "connections 5000", "The most client connections of this listener. Beyond: new ones wait in the kernel's accept queue.").otherwise("no limit of its own"),
         REQUESTS,
         QUEUE,
+        Key::one("tap", "UPSTREAM", "tap \"app\"", "Makes the listener a tap for `compare mode=\"tap\"`: the old proxy has it in the place of the origin, and all requests go on to this upstream, whatever their host and path. Requests with the id of a comparison are compared on the way. Clients must not reach it.").otherwise("no tap"),
         Key::flag("half-close", "#true", "half-close #false", "Keeps answering an HTTP/1 client that has closed its sending side. With `#false`, such a client counts as gone: its request at the origin is cancelled and its connection is closed."),
     ],
     later: &["http3", "quic"],

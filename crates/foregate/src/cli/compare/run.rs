@@ -31,7 +31,7 @@ const LEARNED_MOST: u64 = 100;
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareRun {
-    /// Files of cases, HAR recordings, or access logs
+    /// Files of cases, HAR recordings, access logs, or folders of samples
     #[arg(value_name = "CASES", required = true)]
     files: Vec<PathBuf>,
     /// The old system
@@ -220,6 +220,9 @@ impl RunState {
         });
         let route = format!("{} {}", case.method, template(path));
         let not_compared = |reason: &str| self.tally.lock().not_compared(&route, reason);
+        if let Some(reason) = chain.unknown {
+            return not_compared(reason);
+        }
         if chain.recorded && !case.is_safe() && !self.unsafe_methods {
             return not_compared("the method is not safe; --unsafe-methods sends it");
         }

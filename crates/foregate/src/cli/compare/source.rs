@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use foregate_compare::case::{self, Case, CaseError};
+use foregate_compare::sample::{self, Replayed};
 use foregate_compare::{access_log, har};
 use tokio::sync::mpsc;
 
@@ -24,6 +25,8 @@ pub(crate) struct Chain {
     pub cases: Vec<Case>,
     /// Whether these are records of real requests: only safe ones are sent unless that is asked for.
     pub recorded: bool,
+    /// Why they cannot be sent.
+    pub unknown: Option<&'static str>,
 }
 
 /// A file with an error: its message.
@@ -38,7 +41,12 @@ pub(crate) enum Format {
     Har,
     /// Lines of our access log, or of NGINX's format `combined`
     Log,
+    /// A sample of `foregate compare`, or a folder of them
+    Samples,
 }
+
+/// The most bytes of a sample.
+const SAMPLE_MOST: u64 = 4 << 20;
 
 /// Reads files in a thread of its own, a bounded amount ahead of their use.
 pub(crate) struct Chains {
@@ -102,6 +110,9 @@ fn format_of(file: &Path, text: &[u8]) -> Format {
         {
             Format::Log
         }
+        "json" if text.starts_with(b"{\n  \"asked\"") || text.starts_with(b"{\n  \"class\"") => {
+            Format::Samples
+        }
         _ if text.trim_ascii_start().starts_with(b"{") => Format::Har,
         _ => Format::Cases,
     }
@@ -109,6 +120,9 @@ fn format_of(file: &Path, text: &[u8]) -> Format {
 
 fn read_file(file: &Path, format: Option<Format>, out: &mut Out) -> Result<bool, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", file.display());
+    if file.is_dir() {
+        return read_samples(file, out);
+    }
     let mut reader = BufReader::with_capacity(64 << 10, File::open(file).map_err(failed)?);
     let format = match format {
         Some(format) => format,
@@ -130,14 +144,73 @@ fn read_file(file: &Path, format: Option<Format>, out: &mut Out) -> Result<bool,
         Format::Har => {
             let mut goes_on = true;
             let read = har::read(reader, |case| {
-                goes_on = out.send(Chain { file: Arc::clone(&path), cases: vec![case], recorded: true });
+                goes_on = out.send(Chain {
+                    file: Arc::clone(&path),
+                    cases: vec![case],
+                    recorded: true,
+                    unknown: None,
+                });
                 goes_on
             });
             read.map_err(|error| format!("{}: {error}", file.display()))?;
             Ok(goes_on)
         }
         Format::Log => read_log(&path, reader, out),
+        Format::Samples => {
+            let mut text = String::new();
+            reader.take(SAMPLE_MOST).read_to_string(&mut text).map_err(failed)?;
+            send_sample(&path, &text, out)
+        }
     }
+}
+
+/// Reads the samples of a folder, the oldest first.
+fn read_samples(folder: &Path, out: &mut Out) -> Result<bool, String> {
+    let failed = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+    let listed = std::fs::read_dir(folder).map_err(|error| failed(folder, error))?;
+    let mut files: Vec<PathBuf> = listed.flatten().map(|entry| entry.path()).collect();
+    files.retain(|file| file.extension().is_some_and(|end| end == "json"));
+    // The names begin with their time.
+    files.sort();
+    if files.is_empty() {
+        return Err(format!("{}: there are no samples in this folder", folder.display()));
+    }
+    for file in files {
+        let mut text = String::new();
+        match File::open(&file) {
+            Ok(opened) => {
+                opened.take(SAMPLE_MOST).read_to_string(&mut text).map_err(|error| failed(&file, error))?
+            }
+            // It has expired meanwhile.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(failed(&file, error)),
+        };
+        if !send_sample(&file.clone().into(), &text, out)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn send_sample(file: &Arc<Path>, text: &str, out: &mut Out) -> Result<bool, String> {
+    let read = sample::read(text).map_err(|error| format!("{}: {error}", file.display()))?;
+    let (case, unknown) = match read {
+        Replayed::Sent(case, hashed) => {
+            if !hashed.is_empty() {
+                tracing::warn!(
+                    "{}: sent without {}, whose values are hashes",
+                    file.display(),
+                    hashed.join(", ")
+                );
+            }
+            (*case, None)
+        }
+        Replayed::Unknown(line, why) => {
+            let (method, url) = line.split_once(' ').unwrap_or(("GET", "/"));
+            (Case::line(method, url), Some(why))
+        }
+    };
+    Ok(out.send(Chain { file: Arc::clone(file), cases: vec![case], recorded: true, unknown }))
 }
 
 /// The place of an error in the form that editors read.
@@ -152,7 +225,12 @@ fn chains(file: &Arc<Path>, cases: Vec<Case>) -> impl Iterator<Item = Chain> {
     let linked = cases.iter().any(|case| !case.captures.is_empty());
     let chains = if linked { vec![cases] } else { cases.into_iter().map(|case| vec![case]).collect() };
     let file = Arc::clone(file);
-    chains.into_iter().map(move |cases| Chain { file: Arc::clone(&file), cases, recorded: false })
+    chains.into_iter().map(move |cases| Chain {
+        file: Arc::clone(&file),
+        cases,
+        recorded: false,
+        unknown: None,
+    })
 }
 
 fn read_log(path: &Arc<Path>, mut reader: BufReader<File>, out: &mut Out) -> Result<bool, String> {
@@ -168,7 +246,12 @@ fn read_log(path: &Arc<Path>, mut reader: BufReader<File>, out: &mut Out) -> Res
         match access_log::read(&String::from_utf8_lossy(&bytes), number) {
             Ok(Some(case)) => {
                 good += 1;
-                if !out.send(Chain { file: Arc::clone(path), cases: vec![case], recorded: true }) {
+                if !out.send(Chain {
+                    file: Arc::clone(path),
+                    cases: vec![case],
+                    recorded: true,
+                    unknown: None,
+                }) {
                     return Ok(false);
                 }
             }

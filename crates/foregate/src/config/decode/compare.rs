@@ -6,7 +6,7 @@ use std::time::Duration;
 use foregate_compare::{Name, Rules};
 use foregate_config::value::{self, Wrong};
 use foregate_config::{Decoder, Item, Upstreams as _};
-use foregate_proxy::settings::{Compare, CompareSamples, SHARE_WHOLE};
+use foregate_proxy::settings::{Compare, CompareMode, CompareSamples, SHARE_WHOLE};
 
 use super::UpstreamNames;
 use super::fallback::share;
@@ -27,13 +27,19 @@ pub(super) fn decode(
         decoder.prop(item, "upstream", |value| Ok(upstreams.find(value::string(value)?)?.0 as usize));
     let mut compare = Compare {
         upstream: upstream.unwrap_or_default(),
+        mode: CompareMode::Shadow,
         share: SHARE_WHOLE,
         learn: SHARE_WHOLE / 10,
         rules: Rules::default(),
     };
     let mut whole = upstream.is_some();
     if has("mode") {
-        whole &= decoder.prop(item, "mode", |value| value::choose(value, &[("shadow", ())])).is_some();
+        const MODES: &[(&str, CompareMode)] =
+            &[("shadow", CompareMode::Shadow), ("tap", CompareMode::Tap), ("dry-run", CompareMode::DryRun)];
+        match decoder.prop(item, "mode", |value| value::choose(value, MODES)) {
+            Some(mode) => compare.mode = mode,
+            None => whole = false,
+        }
     }
     for (name, to) in [("share", &mut compare.share), ("learn", &mut compare.learn)] {
         if has(name) {

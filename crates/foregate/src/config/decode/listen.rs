@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use foregate_config::{Decoder, Item, Place, Problem};
+use foregate_config::{Decoder, Item, Place, Problem, Upstreams as _};
 use foregate_proxy::settings::{Listen, ListenAddress, ListenTls, TlsPolicy};
 
+use super::UpstreamNames;
 use super::numbers::set;
 use super::queueing::Queueing;
 use super::sockets::socket_path;
@@ -35,10 +36,11 @@ impl Listeners {
         &mut self,
         decoder: &mut Decoder<'_>,
         item: Item<'_>,
+        upstreams: &UpstreamNames,
         inspection: &mut tls::Inspection,
     ) {
         let addresses = decoder.read(item, 0, |value| addresses(value, item.base())).unwrap_or_default();
-        let listen = decode(decoder, item, inspection);
+        let listen = decode(decoder, item, upstreams, inspection);
         let of_all_addresses = addresses.len() > 1;
         let mut told = false;
         for address in addresses {
@@ -137,7 +139,12 @@ impl Listeners {
     }
 }
 
-fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, inspection: &mut tls::Inspection) -> Listen {
+fn decode(
+    decoder: &mut Decoder<'_>,
+    item: Item<'_>,
+    upstreams: &UpstreamNames,
+    inspection: &mut tls::Inspection,
+) -> Listen {
     let mut listen = Listen::new(ListenAddress::Tcp(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))));
     let mut queueing = Queueing::default();
     for (key, item) in decoder.block(item, &LISTEN) {
@@ -165,6 +172,14 @@ fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, inspection: &mut tls::Inspe
             "requests" => queueing.requests(decoder, item),
             "queue" => queueing.queue(decoder, item),
             "http2" => listen.http2 = decoder.flag(item),
+            "tap" => {
+                let name = decoder.read(item, 0, |v| {
+                    let name = value::string(v)?;
+                    upstreams.find(name)?;
+                    Ok(Box::from(name))
+                });
+                listen.tap = name;
+            }
             "half-close" => listen.half_close = decoder.flag(item),
             name => debug_assert!(false, "{name} is not read"),
         }

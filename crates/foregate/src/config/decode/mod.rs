@@ -165,7 +165,7 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     let dashboard_item = nodes.iter().find(|(key, _)| key.name == "dashboard").map(|(_, item)| *item);
     for (key, item) in nodes {
         match key.name {
-            "listen" => listeners.decode(&mut decoder, item, &mut inspection),
+            "listen" => listeners.decode(&mut decoder, item, &upstreams, &mut inspection),
             "metrics" => {
                 settings.metrics = decoder.read(item, 0, socket_address);
                 listeners.metrics(settings.metrics, item);
@@ -197,6 +197,12 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     settings.access_logs.extend(sites.take_access_logs());
     settings.compares = sites.compares();
     settings.falls_back = settings.fallback.is_some() || !settings.passed.is_empty() || sites.falls_back();
+    let has_tap = settings.listeners.iter().any(|listen| listen.tap.is_some());
+    settings.falls_back |= has_tap;
+    if let Some(place) = sites.tapped().filter(|_| !has_tap) {
+        let problem = Problem::new(Some(place), "no listener is a tap, so nothing of this route is compared");
+        decoder.warn(problem.help("add `listen \"127.0.0.1:9100\" { tap \"app\" }`, and give the old proxy that address in the place of its origin"));
+    }
     (settings.sites, settings.watched, logs) = sites.build();
     for (path, place) in logs.iter().filter(|_| inspect) {
         writable::log(&mut decoder, path, *place);

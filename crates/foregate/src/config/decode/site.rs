@@ -10,8 +10,8 @@ use foregate_proxy::routing::{
 };
 use foregate_proxy::settings::automatic::Automatic;
 use foregate_proxy::settings::{
-    AccessLogSettings, Action, Fallback, Files, FixedResponse, Listen, Mirror, Route, RouteCache, RoutePlan,
-    RouteTimeouts, SHARE_WHOLE, SiteOptions, UpstreamProtocol,
+    AccessLogSettings, Action, Compare, CompareMode, Fallback, Files, FixedResponse, Listen, Mirror, Route,
+    RouteCache, RoutePlan, RouteTimeouts, SHARE_WHOLE, SiteOptions, UpstreamProtocol,
 };
 
 use super::access_log;
@@ -83,6 +83,8 @@ pub(super) struct Sites<'u> {
     falls_back: bool,
     /// A site or a route has a `compare`.
     compares: bool,
+    /// The first `compare mode="tap"`.
+    tapped: Option<Place>,
 }
 
 impl<'u> Sites<'u> {
@@ -112,6 +114,7 @@ impl<'u> Sites<'u> {
             fallback: None,
             falls_back: false,
             compares: false,
+            tapped: None,
         }
     }
 
@@ -123,6 +126,19 @@ impl<'u> Sites<'u> {
     /// Returns true if a site or a route has a `fallback`.
     pub(super) fn falls_back(&self) -> bool {
         self.falls_back
+    }
+
+    /// In modes other than `shadow` the old proxy answers.
+    fn see_mode(&mut self, compare: Option<&Compare>, item: Item<'_>) {
+        self.falls_back |= compare.is_some_and(|compare| compare.mode != CompareMode::Shadow);
+        if compare.is_some_and(|compare| compare.mode == CompareMode::Tap) {
+            self.tapped.get_or_insert(item.place());
+        }
+    }
+
+    /// The first `compare mode="tap"`.
+    pub(super) fn tapped(&self) -> Option<Place> {
+        self.tapped
     }
 
     /// Returns true if a site or a route has a `compare`.
@@ -244,6 +260,7 @@ impl<'u> Sites<'u> {
                 "compare" => {
                     options.compare = compare::decode(decoder, item, self.upstreams);
                     self.compares = true;
+                    self.see_mode(options.compare.as_deref(), item);
                 }
                 "server-timing" => options.server_timing = decoder.flag(item),
                 "redirect-https" => {
@@ -398,6 +415,7 @@ impl<'u> Sites<'u> {
                 "compare" => {
                     compared = compare::decode(decoder, item, self.upstreams);
                     self.compares = true;
+                    self.see_mode(compared.as_deref(), item);
                 }
                 "cache" => cached = Some((item.place(), cache::decode(decoder, item, &mut self.modules))),
                 name => debug_assert!(false, "{name} is not read"),

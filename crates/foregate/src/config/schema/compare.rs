@@ -10,9 +10,9 @@ const PROPS: &[Prop] = &[
     Prop { name: "upstream", usage: "NAME", required: true, default: "", about: "The old proxy." },
     prop(
         "mode",
+        "\"shadow\"|\"tap\"|\"dry-run\"",
         "\"shadow\"",
-        "\"shadow\"",
-        "`shadow` sends requests with safe methods and without a body to the old proxy as well, as the client has sent them. Their origin gets them twice.",
+        "`shadow` sends requests with safe methods and without a body to the old proxy as well, as the client has sent them. Their origin gets them twice. With `tap`, the old proxy answers the clients of the route, and asks its origin through a listener with `tap`: requests to the origin and responses to the client are compared, with any method, and the origin gets them once. With `dry-run`, the old proxy answers as well, and the steps of the route run without effect over the request and over the old proxy's response.",
     ),
     prop("share", "PERCENT", "\"100%\"", "The share of requests that are compared."),
     prop(
@@ -36,7 +36,7 @@ const PROPS: &[Prop] = &[
     ),
 ];
 
-const ABOUT: &str = "Compares the responses to clients with those of the proxy that Foregate replaces. The client gets the response of this proxy, and never waits for the other one. `foregate compare report` shows the differences.";
+const ABOUT: &str = "Compares the responses to clients with those of the proxy that Foregate replaces. The client never waits for a comparison. `foregate compare report` shows the differences.";
 
 /// In a site.
 pub(super) const OF_SITE: Key =
