@@ -46,9 +46,13 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The lifetime that the settings state for a status.
-    pub(crate) fn lifetime(&self, status: u16) -> Option<&StatusLifetime> {
-        self.lifetimes.iter().find(|lifetime| lifetime.statuses.contains(&status))
+    /// The lifetime that the settings state for a status, in the response to a request for which these conditions hold.
+    pub(crate) fn lifetime(&self, status: u16, conditions: u64) -> Option<&StatusLifetime> {
+        let holds = |number: u8| conditions.checked_shr(u32::from(number)).is_some_and(|bits| bits & 1 == 1);
+        let fits = |lifetime: &&StatusLifetime| {
+            lifetime.statuses.contains(&status) && lifetime.condition.is_none_or(holds)
+        };
+        self.lifetimes.iter().find(fits)
     }
 }
 
@@ -61,6 +65,9 @@ pub struct StatusLifetime {
     pub seconds: u32,
     /// `true` if this lifetime replaces one that the origin states. It never replaces `no-store` and `private`.
     pub over_origin: bool,
+    /// The number of the condition that must hold for the request ([`Demands::set_conditions`](crate::Demands::set_conditions)), from 0 to
+    /// 63. `None`: it is for all requests.
+    pub condition: Option<u8>,
 }
 
 /// Lifetimes of responses for which nobody states one (RFC 9111, section 4.2.2).

@@ -52,6 +52,8 @@ pub struct Demands {
     pub(crate) authorization: bool,
     pub(crate) cookie: bool,
     pub(crate) query: bool,
+    /// See [`set_conditions`](Self::set_conditions).
+    pub(crate) conditions: u64,
 }
 
 impl Demands {
@@ -64,6 +66,11 @@ impl Demands {
     /// client is in another way.
     pub fn add_credentials(&mut self) {
         self.authorization = true;
+    }
+
+    /// Sets the conditions of lifetimes that hold for the request, a bit each by their number.
+    pub fn set_conditions(&mut self, conditions: u64) {
+        self.conditions = conditions;
     }
 
     /// Returns whether the client accepts no response but a stored one (RFC 9111, section 5.2.1.7): without one the answer is 504.
@@ -104,6 +111,7 @@ pub fn lookup(request: &Request<'_>, policy: &Policy) -> Lookup {
         authorization: headers.contains(NameId::Authorization),
         cookie: headers.contains(NameId::Cookie),
         query: request.has_query,
+        conditions: 0,
     })
 }
 

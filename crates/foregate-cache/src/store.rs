@@ -192,7 +192,7 @@ fn life(
     policy: &Policy,
 ) -> Result<Life, NotStored> {
     let stated = stated_lifetime(response, control, dates);
-    let edge = policy.lifetime(response.status);
+    let edge = policy.lifetime(response.status, asked.demands.conditions);
     let (lifetime, by_word) = match (edge, stated) {
         (Some(edge), None) => (edge.seconds, true),
         (Some(edge), Some(_)) if edge.over_origin => (edge.seconds, true),

@@ -86,7 +86,7 @@ fn the_origins_word_and_the_settings_override_the_check() {
     let policy = || Policy { extensions: Some(ExtensionRule::default()), ..Policy::default() };
     let mut scene = Scene { path: "/x.css".to_owned(), ..Scene::with(policy()) };
     assert_eq!(again_in(&mut scene, 200, &[html, ("Cache-Control", "max-age=60")]), Source::Store);
-    let edge = StatusLifetime { statuses: 200..=200, seconds: 60, over_origin: false };
+    let edge = StatusLifetime { statuses: 200..=200, seconds: 60, over_origin: false, condition: None };
     let edge = Policy { lifetimes: vec![edge], ..policy() };
     let mut scene = Scene { path: "/x.css".to_owned(), ..Scene::with(edge) };
     assert_eq!(again_in(&mut scene, 200, &[html]), Source::Store);

@@ -337,8 +337,8 @@ fn heuristics_stop_at_a_day_and_leave_personal_requests_alone() {
 fn settings_state_lifetimes_by_status() {
     let policy = |over_origin| Policy {
         lifetimes: vec![
-            StatusLifetime { statuses: 200..=200, seconds: 60, over_origin },
-            StatusLifetime { statuses: 404..=404, seconds: 2, over_origin },
+            StatusLifetime { statuses: 200..=200, seconds: 60, over_origin, condition: None },
+            StatusLifetime { statuses: 404..=404, seconds: 2, over_origin, condition: None },
         ],
         ..Policy::default()
     };

@@ -157,6 +157,7 @@ fn look(exchange: &mut Exchange<'_>, settings: &CacheSettings, upstream: usize) 
             demands = renewed;
         }
     }
+    demands.set_conditions(evaluated.ttl_conditions);
     let located = Located::new(exchange, settings, upstream, evaluated.additions);
     let looked = found(exchange, settings, upstream, located, demands);
     if let Looked::StepResult(Step::Failed(error)) = looked {

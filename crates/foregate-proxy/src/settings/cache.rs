@@ -84,6 +84,8 @@ pub struct CacheSettings {
     pub query: QueryRule,
     /// Expressions with values that belong to the key.
     pub key: Vec<Arc<dyn Expression>>,
+    /// Conditions of lifetimes, to which `policy` refers by number; at most 64.
+    pub ttl_conditions: Vec<Arc<dyn Condition>>,
     /// Requests for which one of these holds go past the cache.
     pub bypass: Vec<Arc<dyn Condition>>,
     /// The name of this cache in `Cache-Status`; `None` for no such field.
@@ -97,7 +99,7 @@ pub struct CacheSettings {
 impl CacheSettings {
     /// Returns whether something has to be evaluated for each request.
     pub fn has_expressions(&self) -> bool {
-        !self.key.is_empty() || !self.bypass.is_empty()
+        !self.key.is_empty() || !self.bypass.is_empty() || !self.ttl_conditions.is_empty()
     }
 }
 
@@ -106,6 +108,7 @@ impl fmt::Debug for CacheSettings {
         let mut cache = f.debug_struct("Cache");
         cache.field("policy", &self.policy).field("query", &self.query);
         cache.field("key", &self.key.len()).field("bypass", &self.bypass.len());
+        cache.field("ttl_conditions", &self.ttl_conditions.len());
         cache.field("status_name", &self.status_name).field("purges", &self.purge_token.is_some()).finish()
     }
 }

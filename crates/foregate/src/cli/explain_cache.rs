@@ -35,7 +35,8 @@ fn lifetimes(policy: &Policy) -> Vec<String> {
         let (first, last) = (lifetime.statuses.start(), lifetime.statuses.end());
         let statuses = if first == last { first.to_string() } else { format!("{first}-{last}") };
         let whose = if lifetime.over_origin { ", instead of the origin's" } else { "" };
-        lines.push(format!("status {statuses}: for {}{whose}", duration(lifetime.seconds)));
+        let condition = if lifetime.condition.is_some() { ", where its expression holds" } else { "" };
+        lines.push(format!("status {statuses}: for {}{whose}{condition}", duration(lifetime.seconds)));
     }
     if let Some(extensions) = &policy.extensions {
         let ttl = duration(extensions.seconds);

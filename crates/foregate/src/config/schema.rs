@@ -608,11 +608,12 @@ pub static SITE: Block = Block {
             .otherwise("the listener's"),
         fallback::OF_SITE,
         compare::OF_SITE,
+        cache::OF_SITE,
         Key::one("redirect-https", "[port=PORT]", "redirect-https", "Sends requests in the clear to `https` with a 308. Challenges of certificate authorities are answered all the same.")
             .args(0, 0)
             .props(&[Prop { name: "port", usage: "PORT", required: false, default: "443", about: "The port that clients reach a TLS listener at." }]),
     ],
-    later: &["cache"],
+    later: &[],
 };
 
 /// The block of `route`.
@@ -651,7 +652,7 @@ pub static ROUTE: Block = Block {
         logs::SERVER_TIMING_KEY.otherwise("as the site has it"),
         fallback::OF_ROUTE,
         compare::OF_ROUTE,
-        cache::CACHE_KEY,
+        cache::OF_ROUTE,
     ],
     later: &[],
 };

@@ -111,6 +111,8 @@ pub(super) struct Evaluated {
     pub bypass: bool,
     /// The additions to the key.
     pub additions: Vec<Vec<u8>>,
+    /// The conditions of lifetimes that hold, a bit each.
+    pub ttl_conditions: u64,
 }
 
 /// Evaluates them.
@@ -128,6 +130,12 @@ pub(super) fn evaluate(exchange: &mut Exchange<'_>, settings: &CacheSettings) ->
             .iter()
             .map(|expression| addition(expression.evaluate(&seen).as_deref()))
             .collect(),
+        ttl_conditions: settings
+            .ttl_conditions
+            .iter()
+            .enumerate()
+            .filter(|(number, condition)| *number < 64 && condition.holds(&seen))
+            .fold(0, |bits, (number, _)| bits | 1 << number),
     };
     let run = exchange.modules.run.as_ref();
     if run.is_some_and(|run| run.facts.path_is_in_doubt.load(std::sync::atomic::Ordering::Relaxed)) {

@@ -1,13 +1,14 @@
-//! `cache` of a route, and `cache-store`.
+//! `cache` of a site or a route, and `cache-store`.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use foregate_cache::{ExtensionRule, Parameters, SetCookie, StatusLifetime};
 use foregate_config::value::{self, Value, Wrong};
-use foregate_config::{Decoder, Item, Modules, Problem};
-use foregate_module::PhaseId;
-use foregate_proxy::settings::{CacheDisk, CacheReserve, CacheSettings, CacheStore};
+use foregate_config::{Decoder, Item, Modules, Place, Problem};
+use foregate_module::{Condition, PhaseId};
+use foregate_proxy::settings::{Action, CacheDisk, CacheReserve, CacheSettings, CacheStore, RouteCache};
 
 use super::numbers::set;
 use super::writable;
@@ -21,6 +22,8 @@ const SMALLEST_DISK: u64 = 16 * MIB;
 const LIFETIMES: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_hours(24 * 3650);
 /// The name of this cache in Cache-Status.
 const NAME: &str = "foregate";
+/// The statuses of a `ttl` that names none.
+const USUAL_STATUSES: [RangeInclusive<u16>; 2] = [200..=200, 301..=302];
 /// Characters of a token for purges: fewer could be guessed.
 const TOKEN: RangeInclusive<usize> = 16..=256;
 
@@ -96,18 +99,72 @@ fn disk(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool, before: &[Cach
     Some(CacheDisk { folder, size: size? })
 }
 
-/// `None` where something is wrong.
-pub(super) fn decode(
-    decoder: &mut Decoder<'_>,
-    item: Item<'_>,
-    modules: &mut Modules<'_>,
-) -> Option<CacheSettings> {
+/// The cache of a site as its routes take it over.
+#[derive(Default)]
+pub(super) struct SiteCache {
+    place: Option<Place>,
+    cache: RouteCache,
+}
+
+impl SiteCache {
+    /// Reads it.
+    pub(super) fn read(&mut self, decoder: &mut Decoder<'_>, item: Item<'_>, modules: &mut Modules<'_>) {
+        self.place = Some(item.place());
+        self.cache = decode(decoder, item, modules);
+    }
+
+    /// Warns where no route takes it over.
+    pub(super) fn warn(&self, decoder: &mut Decoder<'_>, routes: &[Item<'_>]) {
+        let takes = |route: &Item<'_>| {
+            let has = |name| route.children().iter().any(|child| child.node.name() == name);
+            (has("proxy") || has("fallback")) && !has("files") && !has("cache")
+        };
+        if self.cache.get().is_some() && !routes.iter().any(takes) {
+            let message =
+                "`cache` has no effect: no route of this site has a `proxy` and no `cache` of its own";
+            decoder.warn(Problem::new(self.place, message));
+        }
+    }
+
+    /// The cache of a route, whose own `cache` stands there.
+    pub(super) fn of_route(
+        &self,
+        decoder: &mut Decoder<'_>,
+        own: Option<(Place, RouteCache)>,
+        action: &Action,
+    ) -> RouteCache {
+        let has_origin = matches!(action, Action::Proxy(_));
+        let cache = match own {
+            Some((place, own)) => {
+                if !has_origin && own.get().is_some() {
+                    let message = "`cache` has no effect on a route without `proxy`";
+                    decoder.warn(Problem::new(Some(place), message));
+                }
+                own
+            }
+            None => self.cache.clone(),
+        };
+        if has_origin { cache } else { RouteCache::default() }
+    }
+}
+
+/// Reads a `cache`.
+pub(super) fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, modules: &mut Modules<'_>) -> RouteCache {
+    let is_on = decoder.flag(item);
     let mut cache = CacheSettings::default();
     let policy = &mut cache.policy;
-    for (key, item) in decoder.block(item, &CACHE) {
+    let nodes = decoder.block(item, &CACHE);
+    if !is_on && !nodes.is_empty() {
+        let problem = Problem::new(Some(item.place()), "`cache #false` has no block: it turns the cache off");
+        decoder.push(problem.help("take `#false` away, or the block"));
+    }
+    for (key, item) in nodes {
         let phase = PhaseId::CacheKey;
         match key.name {
-            "ttl" => policy.lifetimes.extend(ttl(decoder, item)),
+            "ttl" => {
+                let condition = ttl_condition(decoder, item, modules, &mut cache.ttl_conditions);
+                policy.lifetimes.extend(ttl(decoder, item, condition));
+            }
             "key" => cache.key.extend(modules.expressions(decoder, (item, key), phase)),
             "bypass" => cache.bypass.extend(modules.conditions(decoder, (item, key), phase)),
             "query" => {
@@ -137,18 +194,44 @@ pub(super) fn decode(
             name => debug_assert!(false, "{name} is not read"),
         }
     }
-    Some(cache)
+    if is_on { RouteCache::new(cache) } else { RouteCache::default() }
 }
 
 fn seconds(value: &Value<'_>) -> Result<u64, Wrong> {
     Ok(value::duration(value, LIFETIMES)?.as_secs())
 }
 
-fn ttl(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<StatusLifetime> {
-    let statuses = decoder.read(item, 0, statuses);
-    let seconds = decoder.read(item, 1, seconds);
+/// The number of the condition of a `ttl`, which is put behind the others.
+fn ttl_condition(
+    decoder: &mut Decoder<'_>,
+    item: Item<'_>,
+    modules: &mut Modules<'_>,
+    conditions: &mut Vec<Arc<dyn Condition>>,
+) -> Option<u8> {
+    let when = decoder.argument(item, "when")?;
+    let number = u8::try_from(conditions.len()).ok().filter(|number| u32::from(*number) < u64::BITS);
+    if number.is_none() {
+        let message = "a `cache` has at most 64 `ttl` with `when`";
+        decoder.push(Problem::new(Some(item.place()), message));
+    }
+    conditions.push(modules.condition(decoder, ("ttl", "when"), &when, PhaseId::CacheKey)?);
+    number
+}
+
+/// One lifetime, or several where it names no status.
+fn ttl(decoder: &mut Decoder<'_>, item: Item<'_>, condition: Option<u8>) -> Vec<StatusLifetime> {
+    let arguments = item.node.entries().filter(|entry| entry.key().is_none()).count();
+    let statuses = match arguments {
+        2 => decoder.read(item, 0, statuses).into_iter().collect(),
+        _ => USUAL_STATUSES.to_vec(),
+    };
+    let seconds = decoder.read(item, usize::from(arguments > 1), seconds);
     let over_origin = decoder.prop(item, "over-origin", value::boolean).unwrap_or_default();
-    Some(StatusLifetime { statuses: statuses?, seconds: u32::try_from(seconds?).ok()?, over_origin })
+    let Some(seconds) = seconds.and_then(|seconds| u32::try_from(seconds).ok()) else { return Vec::new() };
+    statuses
+        .into_iter()
+        .map(|statuses| StatusLifetime { statuses, seconds, over_origin, condition })
+        .collect()
 }
 
 /// `200`, `2xx` or `200-299`.

@@ -11,7 +11,7 @@ use foregate_proxy::routing::{
 use foregate_proxy::settings::automatic::Automatic;
 use foregate_proxy::settings::{
     AccessLogSettings, Action, Compare, CompareMode, Fallback, Files, FixedResponse, Listen, Mirror, Route,
-    RouteCache, RoutePlan, RouteTimeouts, SHARE_WHOLE, SiteOptions, UpstreamProtocol,
+    RoutePlan, RouteTimeouts, SHARE_WHOLE, SiteOptions, UpstreamProtocol,
 };
 
 use super::access_log;
@@ -229,6 +229,7 @@ impl<'u> Sites<'u> {
         });
         let mut options = SiteOptions::default();
         let (mut routes, mut queueing) = (Vec::new(), Queueing::default());
+        let mut cache = cache::SiteCache::default();
         let (nodes, of_modules) = decoder.open_block(item, &SITE);
         self.idle.see(&of_modules);
         let answering = of_modules.clone();
@@ -262,6 +263,7 @@ impl<'u> Sites<'u> {
                     self.compares = true;
                     self.see_mode(options.compare.as_deref(), item);
                 }
+                "cache" => cache.read(decoder, item, &mut self.modules),
                 "server-timing" => options.server_timing = decoder.flag(item),
                 "redirect-https" => {
                     let port = decoder.prop(item, "port", |v| value::number(v, 1..=65_535));
@@ -273,7 +275,9 @@ impl<'u> Sites<'u> {
         options.requests = queueing.finish(decoder);
         options.unrouted = RoutePlan::new(self.modules.plan(&scope, false));
         let slashes = DuplicateSlashes::of(&options);
-        let of_site = OfSite { slashes, scope: &scope, answering: &answering, options: &options, listeners };
+        cache.warn(decoder, &routes);
+        let (scope, answering, of_options) = (&scope, &*answering, &options);
+        let of_site = OfSite { slashes, scope, answering, options: of_options, cache: &cache, listeners };
         let routes = self.routes(decoder, routes, of_site);
         let issuer = options.tls.as_ref().and_then(|tls| tls.automatic);
         let has_files = options.tls.as_ref().is_some_and(|tls| !tls.certificates.is_empty());
@@ -347,7 +351,7 @@ impl<'u> Sites<'u> {
         item: Item<'_>,
         of: OfSite<'_>,
     ) -> Option<(PathPattern, RouteId)> {
-        let OfSite { slashes, scope: site, options, listeners, .. } = of;
+        let OfSite { slashes, scope: site, options, cache: site_cache, listeners, .. } = of;
         let pattern = decoder.read(item, 0, |value| {
             let text = value::string(value)?;
             let pattern = self.builder.pattern(text).map_err(|error| {
@@ -445,15 +449,7 @@ impl<'u> Sites<'u> {
             }
             mirror
         });
-        let cache = cached.and_then(|(place, cache)| {
-            let has_origin = matches!(action, Action::Proxy(_));
-            if !has_origin {
-                let problem = Problem::new(Some(place), "`cache` has no effect on a route without `proxy`");
-                decoder.warn(problem);
-            }
-            cache.filter(|_| has_origin)
-        });
-        let cache = cache.map(RouteCache::new).unwrap_or_default();
+        let cache = site_cache.of_route(decoder, cached, &action);
         let route = Route {
             body_limit,
             allow_connect,
@@ -588,6 +584,7 @@ struct OfSite<'s> {
     /// The keys of modules that stand in it.
     answering: &'s [(usize, Item<'s>)],
     options: &'s SiteOptions,
+    cache: &'s cache::SiteCache,
     listeners: &'s [Listen],
 }
 

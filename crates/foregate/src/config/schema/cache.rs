@@ -1,15 +1,28 @@
-//! `cache` in a route, and `cache-store`.
+//! `cache` in a site or a route, and `cache-store`.
 
 use super::{ANY, Block, Key, Prop};
 
-/// The key `cache` of a route.
-pub(super) const CACHE_KEY: Key = Key::block(
+/// The key `cache` of a site.
+pub(super) const OF_SITE: Key = Key::one(
     "cache",
-    &CACHE,
+    "[#true|#false] { ... }",
     "cache { stale-if-error \"1d\" }",
-    "Stores responses and answers further requests from the store, as RFC 9111 says. `cache` alone is enough: the origin's `Cache-Control` decides. The page Caching a site in the guide has recipes.",
+    "The cache of all routes of the site that have a `proxy` and no `cache` of their own.",
 )
+.args(0, 1)
+.with(&CACHE)
 .otherwise("no cache");
+
+/// The key `cache` of a route.
+pub(super) const OF_ROUTE: Key = Key::one(
+    "cache",
+    "[#true|#false] { ... }",
+    "cache { stale-if-error \"1d\" }",
+    "Stores responses and answers further requests from the store, as RFC 9111 says. `cache` alone is enough: the origin's `Cache-Control` decides. It replaces the `cache` of the site as a whole; `cache #false` turns that off in the route. The page Caching a site in the guide has recipes.",
+)
+.args(0, 1)
+.with(&CACHE)
+.otherwise("as the site has it");
 
 /// The key `cache-store` at the top of a file.
 pub(super) const CACHE_STORE_KEY: Key = Key::block(
@@ -46,9 +59,12 @@ pub static CACHE_STORE: Block = Block {
 /// The block of `cache`.
 pub static CACHE: Block = Block {
     keys: &[
-        Key::one("ttl", "STATUS DURATION", "ttl \"404\" \"1m\"", "The lifetime of responses with this status for which the origin states none. STATUS is `200`, a class such as `2xx`, or a range such as `200-299`; the first `ttl` that fits counts.")
-            .args(2, 2)
-            .props(&[Prop { name: "over-origin", usage: "#true|#false", required: false, default: "#false", about: "This lifetime replaces the one that the origin states, but never `no-store` and `private`." }])
+        Key::one("ttl", "[STATUS] DURATION", "ttl \"404\" \"1m\"", "The lifetime of responses with this status for which the origin states none. STATUS is `200`, a class such as `2xx`, or a range such as `200-299`; without it, 200, 301 and 302 are meant. The first `ttl` that fits counts.")
+            .args(1, 2)
+            .props(&[
+                Prop { name: "when", usage: "EXPRESSION", required: false, default: "", about: "This lifetime is for responses to requests for which this expression is true. The request counts that is sent to the origin: others get the stored response. At most 64 of them in a `cache`." },
+                Prop { name: "over-origin", usage: "#true|#false", required: false, default: "#false", about: "This lifetime replaces the one that the origin states, but never `no-store` and `private`." },
+            ])
             .many(),
         Key::one("key", "EXPRESSION...", "key \"http.cookie.lang\"", "Expressions with values that belong to the key, beside scheme, host, path and query: responses are stored apart for each value. Another upstream than the route's, chosen by a module, belongs to it by itself.")
             .args(1, ANY)
