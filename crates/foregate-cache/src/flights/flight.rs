@@ -54,9 +54,10 @@ pub(super) struct State {
 }
 
 impl State {
-    /// The number of the next piece of the slowest follower. `None` if there is no follower.
+    /// The number of the next piece of the slowest follower that has not fallen behind. `None` if there is no such follower.
     fn slowest(&self) -> Option<usize> {
-        self.waiting.positions.iter().copied().filter(|&next| next != Waiting::FREE).min()
+        let in_window = |next: &usize| *next != Waiting::FREE && *next >= self.first;
+        self.waiting.positions.iter().copied().filter(in_window).min()
     }
 
     /// Drops pieces of a body that is not kept whole. A window stays, one piece at least, so a follower that keeps up misses nothing; a leader that
@@ -283,6 +284,30 @@ impl Lead {
                 Poll::Pending
             }
         }
+    }
+
+    /// Returns whether a follower has read everything and waits for the leader.
+    pub fn keeps_followers_waiting(&self) -> bool {
+        let state = self.flight.state.lock();
+        let end = state.first + state.pieces.len();
+        state.waiting.positions.iter().any(|&next| next != Waiting::FREE && next >= end)
+    }
+
+    /// Gives up the followers of a body that is too long for the bounds if they are more than a window behind: their next step is
+    /// [`Piece::Lagged`], and the leader waits for them no more.
+    pub fn leave_behind(&self) {
+        if self.whole {
+            return;
+        }
+        let state = &mut *self.flight.state.lock();
+        let before = state.kept;
+        while state.kept > self.shared.limits.window && state.pieces.len() > 1 {
+            let Some(oldest) = state.pieces.pop_front() else { break };
+            state.first += 1;
+            state.kept -= oldest.len() as u64;
+        }
+        state.behind = 0;
+        account(&self.shared, before, state.kept);
     }
 
     /// Ends the fetch with a complete body. `store` makes an object of it and stores it; it is not called for a body that is too long.

@@ -179,6 +179,35 @@ fn a_leader_keeps_the_body_of_a_response_that_it_does_not_share() {
 }
 
 #[test]
+fn a_follower_that_is_left_behind_holds_nobody_up() {
+    let world = world();
+    let context = Context::from_waker(Waker::noop());
+    let mut leader = lead(&world);
+    let (mut fast, mut slow) = (follow(&world), follow(&world));
+    assert!(leader.head(Arc::new(stored(&world, &[])), None, None, world.now().cache));
+    let piece = || Bytes::from(vec![1; 100]);
+    while leader.push(piece()) {}
+    assert!(leader.poll_room(&context).is_pending() && !leader.keeps_followers_waiting());
+    let mut read = 0;
+    while let Poll::Ready(Piece::Bytes(_)) = fast.poll_piece(&context) {
+        read += 1;
+    }
+    assert_eq!(read, 11);
+    assert!(leader.poll_room(&context).is_pending() && leader.keeps_followers_waiting());
+    leader.leave_behind();
+    assert_eq!((leader.poll_room(&context), world.flights.memory()), (Poll::Ready(true), 300));
+    // It has not noticed yet, as its client takes nothing.
+    for _ in 0..20 {
+        leader.push(piece());
+        assert!(matches!(fast.poll_piece(&context), Poll::Ready(Piece::Bytes(_))));
+        assert_eq!(leader.poll_room(&context), Poll::Ready(true));
+    }
+    assert_eq!(slow.poll_piece(&context), Poll::Ready(Piece::Lagged));
+    drop(fast);
+    assert_eq!(leader.poll_room(&context), Poll::Ready(false));
+}
+
+#[test]
 fn all_fetches_together_are_bounded() {
     let limits = FlightLimits { largest: 1000, window: 100, total: 1500, mark: 10_000 };
     let world = World::new(1, limits, Script::cacheable(&[]));

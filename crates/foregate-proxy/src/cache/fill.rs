@@ -18,6 +18,7 @@ use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead};
 use tokio::sync::mpsc;
 
 use super::Cache;
+use super::readers::SlowReaders;
 use crate::counters::cache::CacheOutcome;
 use crate::error::Error;
 use crate::limits::account::Account;
@@ -34,9 +35,6 @@ use crate::upstream::{Addresses, Answer, Ask, Asker, OpeningTerms, Origin, Upstr
 /// Pieces that are taken from an origin at a time. Beyond, other tasks of the worker have their
 /// turn.
 const BURST: usize = 16;
-/// How long a body that is not stored waits for the slowest of its readers, before that one is cut
-/// off.
-const SLOWEST: Duration = Duration::from_secs(60);
 
 /// Fetches under way that a client may have caused and that go on without it. Further ones end with
 /// the requests that wait for them.
@@ -467,14 +465,9 @@ impl Fill {
         let idle = self.times.idle;
         let mut timer = Timer::new(idle);
         let (mut charge, mut held, mut pieces) = (Charge::new(), 0_usize, 0_usize);
+        let mut readers = SlowReaders::default();
         loop {
-            let lead = &mut self.lead;
-            let until = Instant::now() + SLOWEST;
-            let room = poll_fn(|cx| match lead.poll_room(cx) {
-                Poll::Ready(room) => Poll::Ready(room),
-                Poll::Pending => timer.poll(cx, until).map(|()| true),
-            });
-            if !room.await && file.is_none() {
+            if !readers.room(&mut self.lead, &mut timer).await && file.is_none() {
                 // Nobody reads, and it is too long for the store.
                 arrived.origin.link.abort();
                 return self.lead.fail(Failed::Abandoned);
@@ -495,6 +488,7 @@ impl Fill {
                         file = None;
                     }
                     held += piece.len();
+                    readers.pass(piece.len());
                     self.cache.metrics.cache.bytes_in.add(piece.len() as u64);
                     if self.lead.push(piece) {
                         charge.set(held);

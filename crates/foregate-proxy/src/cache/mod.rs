@@ -5,6 +5,7 @@
 
 mod disk;
 mod fill;
+mod readers;
 mod reserve;
 mod store;
 

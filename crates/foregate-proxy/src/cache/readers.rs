@@ -1,0 +1,60 @@
+//! The patience of a shared fetch with slow readers of a body that is too long for the memory.
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use foregate_cache::Lead;
+
+use crate::time::timer::Timer;
+
+/// How long the fetch waits for its slowest reader while no other reader waits.
+const SLOWEST: Duration = Duration::from_secs(60);
+/// How long readers that have read everything wait for slower ones, in a stretch of the body.
+/// Beyond, those that are a window behind are cut off. A reader that takes 210 KiB a second is never
+/// cut off, and the others get as much at least.
+const HELD_UP: Duration = Duration::from_secs(5);
+/// The length of a stretch in bytes.
+const STRETCH: usize = 1 << 20;
+
+/// The time that readers have waited for slower ones in the stretch under way.
+#[derive(Debug, Default)]
+pub(super) struct SlowReaders {
+    waited: Duration,
+    passed: usize,
+}
+
+impl SlowReaders {
+    /// Counts bytes of the body.
+    pub fn pass(&mut self, bytes: usize) {
+        self.passed += bytes;
+        if self.passed >= STRETCH {
+            *self = Self::default();
+        }
+    }
+
+    /// Waits until a further piece leaves no reader behind, or gives up the slow ones. Returns false
+    /// if the body is too long for the memory and nobody reads it.
+    pub async fn room(&mut self, lead: &mut Lead, timer: &mut Timer) -> bool {
+        let begun = Instant::now();
+        let mut held_up = None;
+        let patience = HELD_UP.saturating_sub(self.waited);
+        let room = poll_fn(|cx| {
+            if let Poll::Ready(room) = lead.poll_room(cx) {
+                return Poll::Ready(Some(room));
+            }
+            let until = if lead.keeps_followers_waiting() {
+                *held_up.get_or_insert_with(Instant::now) + patience
+            } else {
+                begun + SLOWEST
+            };
+            timer.poll(cx, until).map(|()| None)
+        })
+        .await;
+        self.waited += held_up.map_or(Duration::ZERO, |since: Instant| since.elapsed());
+        room.unwrap_or_else(|| {
+            lead.leave_behind();
+            true
+        })
+    }
+}
