@@ -135,10 +135,12 @@ test-browser: release ## The dashboard in a headless Chromium: figures, orders, 
 	CACHE=$(CACHE) tests/dashboard/run $(BINARY) $(ARGS)
 
 .PHONY: test-fallback
-test-fallback: release ## Everything falls back to a real NGINX: addresses, uploads, WebSocket, TLS, shares; comparing by a tap (installs NGINX, curl, openssl)
+test-fallback: release ## Everything falls back to a real NGINX: addresses, uploads, WebSocket, TLS, shares; comparing by a tap; the chapter "Leaving NGINX" (installs NGINX, curl, openssl)
 	@scripts/install-packages nginx python3 curl openssl
 	tests/fallback/run $(BINARY)
 	tests/fallback/tap $(BINARY)
+	tests/fallback/odd $(BINARY)
+	tests/fallback/walk $(BINARY)
 
 .PHONY: test-traces
 test-traces: release ## Spans as a receiver decodes them with the messages of OpenTelemetry (ARGS: names of tests; pip fetches these)

@@ -79,7 +79,7 @@ pub(super) async fn serve(connection: Connection, stream: Stream) {
         busy_at: clock::now(),
         told_at: born,
         ending: false,
-        peer: Arc::new(peer),
+        peer: Arc::from(peer),
         proxy,
         terms,
         born,

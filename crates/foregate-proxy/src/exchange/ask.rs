@@ -68,7 +68,7 @@ pub(super) async fn relay_interim(exchange: &mut Exchange<'_>) -> Result<(), Err
 
 /// Turns the response of an origin into the one for the client.
 pub(super) fn take(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLength) -> StepResult {
-    if exchange.mirror.is_some() {
+    if exchange.record.mirrors {
         exchange.send_copy_when_due(false);
     }
     if length == BodyLength::Tunnel {

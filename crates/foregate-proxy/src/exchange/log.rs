@@ -35,6 +35,8 @@ pub(super) struct LogRecord {
     pub logged_first: bool,
     /// Why the request has fallen back.
     pub fallback: Option<FallbackReason>,
+    /// A copy of the request is still to go to the mirror of its route.
+    pub mirrors: bool,
 }
 
 /// The action of a route, for the log.
@@ -73,6 +75,7 @@ impl LogRecord {
             refused: None,
             logged_first: false,
             fallback: None,
+            mirrors: false,
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::link::copy::Copy;
 use crate::link::start::{Front, SharedStart, extend};
 use crate::message::request::Request;
 use crate::random;
-use crate::settings::{Mirror, Route, SHARE_WHOLE};
+use crate::settings::{Mirror, SHARE_WHOLE};
 use crate::upstream::{Addresses, Upstream};
 
 /// The part of the places for copies that one client may have, percent.
@@ -49,10 +49,9 @@ pub(super) struct Mirrored<'a> {
     pub memory: &'a Arc<Budget>,
 }
 
-/// The settings of the route, if this request is one of those that are copied.
-pub(super) fn choose<'a>(route: Option<&'a Route>, request: &Request) -> Option<&'a Mirror> {
-    let mirror = route?.mirror.as_ref()?;
-    (random::hits(mirror.share, SHARE_WHOLE) && !request.opens_tunnel()).then_some(mirror)
+/// Returns true if this request is one of those that are copied.
+pub(super) fn choose(mirror: Option<&Mirror>, request: &Request) -> bool {
+    mirror.is_some_and(|mirror| random::hits(mirror.share, SHARE_WHOLE) && !request.opens_tunnel())
 }
 
 /// Returns true if the whole request has gone to its own origin.

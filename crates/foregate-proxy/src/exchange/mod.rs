@@ -144,8 +144,6 @@ struct Exchange<'a> {
     ask: Option<Ask<'a>>,
     /// The part of the cache in it, on a route that caches.
     cached: Option<Box<Cached>>,
-    /// A copy of the request is to be sent as well.
-    mirror: Option<&'a Mirror>,
     modules: Modules<'a>,
     /// Its places among the requests in flight, where these are bounded.
     passes: Option<Box<RequestPasses>>,
@@ -165,6 +163,12 @@ struct Exchange<'a> {
 struct Routed<'a> {
     site: Option<HostId>,
     route: Option<&'a Arc<Route>>,
+}
+
+impl<'a> Routed<'a> {
+    fn mirror(&self) -> Option<&'a Mirror> {
+        self.route?.mirror.as_ref()
+    }
 }
 
 /// The steps of modules that a route uses.
@@ -327,7 +331,6 @@ impl<'a> Exchange<'a> {
             routed: Routed::default(),
             ask: None,
             cached: None,
-            mirror: None,
             modules: Modules::default(),
             passes: None,
             record: LogRecord::new(began),
@@ -373,7 +376,7 @@ impl<'a> Exchange<'a> {
                 self.end_work();
                 step = next.unwrap_or_else(Step::from);
             };
-            if self.mirror.is_some() {
+            if self.record.mirrors {
                 self.send_copy_when_due(true);
             }
             if let Some(error) = self.record.refused {
@@ -407,9 +410,11 @@ impl<'a> Exchange<'a> {
     /// the exchange is over.
     fn send_copy_when_due(&mut self, is_over: bool) {
         let (request, upload) = (&*self.request, &self.down.upload);
-        let Some(mirror) = self.mirror.take_if(|_| is_over || mirror::is_due(request, upload)) else {
+        if !self.record.mirrors || !is_over && !mirror::is_due(request, upload) {
             return;
-        };
+        }
+        self.record.mirrors = false;
+        let Some(mirror) = self.routed.mirror() else { return };
         let Some(upstream) = self.config.upstreams.get(mirror.upstream) else { return };
         let (addresses, account, memory) = (self.peer.addresses, self.account(), &self.proxy.filter_memory);
         mirror::begin(&Mirrored { upstream, request, upload, addresses, account, memory }, mirror);

@@ -45,7 +45,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
         Box::pin(buffer_request(exchange, limit)).await?;
     }
     if exchange.peer.replay.is_none() {
-        exchange.mirror = mirror::choose(exchange.routed.route.map(AsRef::as_ref), exchange.request);
+        exchange.record.mirrors = mirror::choose(exchange.routed.mirror(), exchange.request);
     }
     // An origin with HTTP/2 may say that it has not looked at a request, whatever its method.
     let method = exchange.request.head.method.as_bytes();
@@ -54,13 +54,14 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
     let keeps = exchange.request.is_repeatable()
         || upstream.settings.protocol != UpstreamProtocol::Http1
         || rules.iter().any(|rule| rule.allows_method(method))
-        || exchange.mirror.is_some();
+        || exchange.record.mirrors;
     if keeps && !exchange.down.upload.is_done() {
         // The part that steps have read is sent first.
         let kept = exchange.down.upload.kept.take();
         let share = || exchange.proxy.filter_memory.share(exchange.account());
         let mut kept = kept.unwrap_or_else(|| Kept::new(0, share()));
-        let copied = exchange.mirror.map_or(0, |mirror| mirror.body);
+        let mirror = exchange.routed.mirror().filter(|_| exchange.record.mirrors);
+        let copied = mirror.map_or(0, |mirror| mirror.body);
         kept.limit = upstream.settings.retry_body.max(kept.len()).max(copied);
         exchange.down.upload.kept = Some(kept);
     }

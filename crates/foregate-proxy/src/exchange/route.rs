@@ -44,7 +44,8 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
     if let Some(tap) = exchange.peer.listen.as_ref().and_then(|listen| listen.tap.as_ref())
         && exchange.peer.replay.is_none()
     {
-        return pass_tap(exchange, tap).await;
+        // Rare: kept out of the future that every request has.
+        return Box::pin(pass_tap(exchange, tap)).await;
     }
     let host = exchange.request.host().as_bytes();
     let peer = exchange.peer;
@@ -123,7 +124,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
                 tls_fields: false,
                 reason: Some(FallbackReason::Compared),
             };
-            return hand_over(exchange, to, connects).await;
+            return Box::pin(hand_over(exchange, to, connects)).await;
         }
         let sites = &exchange.config.settings.sites;
         let compared = Compared {
@@ -180,13 +181,13 @@ struct HandOver {
 }
 
 /// Sends the request to the proxy that is being replaced.
-async fn fall_back<'a>(
-    exchange: &mut Exchange<'a>,
+fn fall_back<'e, 'a>(
+    exchange: &'e mut Exchange<'a>,
     (old, reason): (&'a Arc<Fallback>, FallbackReason),
     connects: bool,
-) -> StepResult {
+) -> impl Future<Output = StepResult> + use<'e, 'a> {
     let to = HandOver { upstream: old.upstream, tls_fields: old.tls_fields, reason: Some(reason) };
-    hand_over(exchange, to, connects).await
+    hand_over(exchange, to, connects)
 }
 
 async fn hand_over(exchange: &mut Exchange<'_>, to: HandOver, connects: bool) -> StepResult {

@@ -59,7 +59,7 @@ fn around(path: &[&str], line: &str) -> String {
             ("upstream", _) => format!("upstream \"test\" {{\nserver \"127.0.0.1:1\"\n{text}\n}}"),
             ("files", _) => format!("files \"www\" {{\n{text}\n}}"),
             ("list", _) => format!("list \"test\" type=\"ip\" {{\n{text}\n}}"),
-            ("site", _) => format!("site \"test\" {{\nroute \"/test\" {{ respond 200; }}\n{text}\n}}"),
+            ("site", _) => format!("site \"test\" {{\nroute \"/test\" {{ proxy \"app\"; }}\n{text}\n}}"),
             ("route", _) if ["proxy", "respond"].iter().any(|key| text.starts_with(key)) => {
                 format!("route \"/inner\" {{\n{text}\n}}")
             }
@@ -83,6 +83,14 @@ fn around(path: &[&str], line: &str) -> String {
     let upstreams =
         "upstream \"app\" { server \"127.0.0.1:2\"; }\nupstream \"elsewhere\" { server \"127.0.0.1:3\"; }\n";
     format!("{listen}{automatic}{upstreams}{text}\n")
+}
+
+/// `facility` belongs to messages to a syslog server, the other keys of an access log to files as well.
+fn logs_to(name: &str, text: String) -> String {
+    if name == "facility" {
+        return text.replace("\"access.log\"", "\"syslog+udp://127.0.0.1:514\"");
+    }
+    text
 }
 
 #[test]
@@ -109,10 +117,11 @@ fn every_key_changes_the_settings() {
         let example = example.replace("127.0.0.1:8081", "127.0.0.1:2");
         let example = example.replace("collector-ca.pem", "ca.pem");
         let example = example.replace("upstream=\"old\"", "upstream=\"elsewhere\"");
+        let example = example.replace("mirror \"shadow\"", "mirror \"elsewhere\"");
         // A queue needs a limit.
         let example = if *name == "queue" { format!("{base}\n{example}") } else { example };
-        let with = folder.debug(&around(outer, &example));
-        let without = folder.debug(&around(outer, base));
+        let with = folder.debug(&logs_to(name, around(outer, &example)));
+        let without = folder.debug(&logs_to(name, around(outer, base)));
         assert!(with != without, "{} has no effect", path.join(" "));
         assert_ne!(key.example, format!("{} {}", key.name, key.default), "the example is the default");
     });
@@ -122,12 +131,12 @@ fn every_key_changes_the_settings() {
 fn the_table_has_the_defaults() {
     let folder = Folder::new("defaults");
     walk(&mut |path, key| {
-        let (_, outer) = path.split_last().unwrap();
+        let (name, outer) = path.split_last().unwrap();
         if key.default.is_empty() {
             return;
         }
-        let with = folder.debug(&around(outer, &format!("{} {}", key.name, key.default)));
-        assert!(with == folder.debug(&around(outer, "")), "the default of {}", path.join(" "));
+        let with = folder.debug(&logs_to(name, around(outer, &format!("{} {}", key.name, key.default))));
+        assert!(with == folder.debug(&logs_to(name, around(outer, ""))), "the default of {}", path.join(" "));
     });
 }
 
