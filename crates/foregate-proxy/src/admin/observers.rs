@@ -1,4 +1,4 @@
-//! Those who watch over the admin socket.
+//! Observers on the admin socket: the dashboard, `top` and `logs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -354,7 +354,7 @@ impl<'a> Exchange<'a> {
                     Step::Prepare(upstream) => prepare::run(self, upstream).await,
                     Step::Cached(upstream) => Box::pin(cached::run(self, upstream)).await,
                     Step::Ask => ask::run(self).await,
-                    Step::Reply(reply) => Ok(reply::run(self, *reply)),
+                    Step::Reply(reply) => Ok(shape::place_reply(self, *reply)),
                     Step::Shape(source) => shape::run(self, source).await,
                     Step::Send(source) => send::run(self, source).await,
                     Step::Transfer(origin) => transfer::run(self, origin).await,

@@ -8,8 +8,6 @@ use foregate_module::{self as module, Source as MadeBy, Text};
 use foregate_wire::serialise::reason_phrase;
 use foregate_wire::{BodyLength, NameId, ResponseHead, Version};
 
-use super::shape::shape_or_send;
-use super::{Exchange, Step};
 use crate::error::Error;
 use crate::folders::body::FileBody;
 use crate::link::Link;
@@ -35,37 +33,6 @@ pub(super) fn date() -> [u8; 29] {
         WRITTEN.set((seconds, text));
     }
     text
-}
-
-/// Puts a reply that was made here in the place of whatever was to be the response.
-pub(super) fn run(exchange: &mut Exchange<'_>, reply: Reply) -> Step {
-    let Reply { mut head, body, made_by } = reply;
-    let before = exchange.modules.run.as_ref().map_or(MadeBy::Nobody, |run| run.facts.source);
-    // An error is no step's fault, or it has been said there: steps may have seen the head of the
-    // origin's response. Those that have run over a reply of ours do not run again, so that this
-    // comes to an end.
-    if matches!(made_by, MadeBy::Error(_)) && matches!(before, MadeBy::Nobody | MadeBy::Upstream) {
-        exchange.start_over();
-    }
-    // Which protocol has to be spoken instead no page says (RFC 9110, section 15.5.22).
-    let stays = before == MadeBy::Upstream && exchange.response.status == 426 && head.status == 426;
-    let protocols = exchange.response.headers.get(NameId::Upgrade).filter(|_| stays).map(<[u8]>::to_vec);
-    // A page keeps the fields of the error that it stands for, also in that they do not name us any
-    // more.
-    let is_page = matches!(made_by, MadeBy::Step { .. }) && exchange.is_at_error_page();
-    if is_page && !exchange.response.headers.contains(NameId::Server) {
-        head.headers.remove(NameId::Server);
-    }
-    **exchange.response = head;
-    if let Some(protocols) = protocols {
-        exchange.response.headers.push_id(NameId::Upgrade, &protocols);
-    }
-    exchange.response_is_from(made_by);
-    if let Some(run) = &mut exchange.modules.run {
-        // They were chosen for another response.
-        run.state.response_filters.clear();
-    }
-    shape_or_send(exchange, body)
 }
 
 /// A reply that does not come from an origin. The head of one that does is in its place already: it

@@ -10,7 +10,7 @@ use foregate_wire::{BodyLength, NameId};
 use super::bodies::{count_filters, take_response_filters};
 use super::inspect::{hold_file, hold_response};
 use super::modules::Ended;
-use super::reply::BodySource;
+use super::reply::{BodySource, Reply};
 use super::send::drop_origin;
 use super::transfer::poll_upload;
 use super::{Exchange, Step, StepResult};
@@ -224,4 +224,35 @@ pub(super) fn drop_source(exchange: &Exchange<'_>, source: BodySource, error: Op
     if exchange.down.upload.is_done() && !exchange.down.upload.gave_up() {
         upstream.drop_rest(origin);
     }
+}
+
+/// Puts a reply that was made here in the place of whatever was to be the response.
+pub(super) fn place_reply(exchange: &mut Exchange<'_>, reply: Reply) -> Step {
+    let Reply { mut head, body, made_by } = reply;
+    let before = exchange.modules.run.as_ref().map_or(MadeBy::Nobody, |run| run.facts.source);
+    // An error is no step's fault, or it has been said there: steps may have seen the head of the
+    // origin's response. Those that have run over a reply of ours do not run again, so that this
+    // comes to an end.
+    if matches!(made_by, MadeBy::Error(_)) && matches!(before, MadeBy::Nobody | MadeBy::Upstream) {
+        exchange.start_over();
+    }
+    // Which protocol has to be spoken instead no page says (RFC 9110, section 15.5.22).
+    let stays = before == MadeBy::Upstream && exchange.response.status == 426 && head.status == 426;
+    let protocols = exchange.response.headers.get(NameId::Upgrade).filter(|_| stays).map(<[u8]>::to_vec);
+    // A page keeps the fields of the error that it stands for, also in that they do not name us any
+    // more.
+    let is_page = matches!(made_by, MadeBy::Step { .. }) && exchange.is_at_error_page();
+    if is_page && !exchange.response.headers.contains(NameId::Server) {
+        head.headers.remove(NameId::Server);
+    }
+    **exchange.response = head;
+    if let Some(protocols) = protocols {
+        exchange.response.headers.push_id(NameId::Upgrade, &protocols);
+    }
+    exchange.response_is_from(made_by);
+    if let Some(run) = &mut exchange.modules.run {
+        // They were chosen for another response.
+        run.state.response_filters.clear();
+    }
+    shape_or_send(exchange, body)
 }
