@@ -5,8 +5,8 @@
 //! request, and the response to that.
 
 use foregate_cache::{
-    Asked, CacheTime, Content, Demands, ExtensionRule, Failure, Heuristics, Lookup, Moment, Policy, Request,
-    Response, Secret, SetCookie, Stored, Uri, ask_for_whole, ask_to_validate, lookup, refresh,
+    AnsweredRequest, CacheTime, Content, Demands, ExtensionRule, Failure, Heuristics, Lookup, Moment, Policy,
+    Request, Response, Secret, SetCookie, StoredHead, Uri, ask_for_whole, ask_to_validate, lookup, refresh,
     refresh_by_head, related, reuse, store,
 };
 use foregate_wire::{HeaderList, Method, NameId, Scheme, Slashes};
@@ -66,7 +66,7 @@ pub fn cache_decisions(data: &[u8]) {
     let (policy, secret) = (policy(choice), Secret::new([1; 16]));
     let Some(by) = demands(&first, Method::Get, &policy) else { return };
     let status = [200, 204, 301, 404, 503, 206, 299, 304][usize::from(choice >> 5)];
-    let asked = Asked { demands: &by, headers: &first, path: PATH };
+    let asked = AnsweredRequest { demands: &by, headers: &first, path: PATH };
     let arrived = Response { status, headers: &response, sent: moment(0), received: moment(1) };
     let uri = Uri { scheme: Scheme::Http, host: "a", port: None, path: PATH, query: None };
     for other in related(&response, &uri, Slashes::Merge) {
@@ -88,7 +88,7 @@ pub fn cache_decisions(data: &[u8]) {
         let mut whole = asks.clone();
         ask_for_whole(&mut whole);
         assert!(!whole.contains(NameId::Range) && !whole.contains(NameId::IfNoneMatch));
-        let asked = Asked { demands: &later, headers: &second, path: PATH };
+        let asked = AnsweredRequest { demands: &later, headers: &second, path: PATH };
         let validated = Response { status: 304, headers: &update, sent: moment(60), received: moment(60) };
         let refreshed = refresh(&asked, &stored, &validated, &policy, &secret);
         let by_head = Response { status: 200, ..validated };
@@ -102,7 +102,7 @@ pub fn cache_decisions(data: &[u8]) {
     }
 }
 
-fn check(stored: &Stored, policy: &Policy, request: &HeaderList) {
+fn check(stored: &StoredHead, policy: &Policy, request: &HeaderList) {
     let gone = [
         NameId::Connection,
         NameId::KeepAlive,
@@ -122,7 +122,7 @@ fn check(stored: &Stored, policy: &Policy, request: &HeaderList) {
     );
 }
 
-fn answer(stored: &Stored, demands: &Demands, request: &HeaderList, now: Moment) {
+fn answer(stored: &StoredHead, demands: &Demands, request: &HeaderList, now: Moment) {
     let mut out = HeaderList::new();
     let answer = stored.answer(demands, request, Some(LENGTH), now, 7, &mut out);
     match answer.content {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use foregate_html::features::emails::{Emails, SCRIPT_PATH};
-use foregate_html::{Chosen, Pass, Terms, escape};
+use foregate_html::{ChosenFeature, Pass, Terms, escape};
 use foregate_module::Chain;
 
 /// The start of a hidden address.
@@ -15,7 +15,7 @@ const HIDDEN: &str = "data-fg-email=\"";
 
 /// The output for the document, and true if the filter gave up: nested elements need ever more memory.
 fn hidden(document: &str, stride: usize) -> (String, bool) {
-    let chosen = Chosen { step: "fuzz", feature: Arc::new(Emails::new("-")) };
+    let chosen = ChosenFeature { step: "fuzz", feature: Arc::new(Emails::new("-")) };
     let terms = Terms {
         content_type: Some("text/html; charset=utf-8".into()),
         nonce: None,

@@ -10,14 +10,14 @@ use foregate_html::features::insert::{Insert, Place};
 use foregate_html::features::links::Links;
 use foregate_html::features::remove::{Remove, What};
 use foregate_html::features::replace_text::ReplaceText;
-use foregate_html::{Chosen, Feature, Pass, Selector, Terms};
+use foregate_html::{ChosenFeature, Feature, Pass, Selector, Terms};
 use foregate_module::Chain;
 
 /// The encodings, as `content-type` tells them.
 const TYPES: [&str; 4] =
     ["text/html", "text/html; charset=utf-8", "text/html; charset=gb18030", "text/html; charset=big5"];
 
-fn features(dry: bool) -> Vec<(Chosen, bool)> {
+fn features(dry: bool) -> Vec<(ChosenFeature, bool)> {
     let selector = |text: &str| Selector::parse(text).expect("it is one");
     let mut insert = Insert::default();
     insert.edge(Place::HeadEnd, "<b>");
@@ -37,7 +37,7 @@ fn features(dry: bool) -> Vec<(Chosen, bool)> {
         Arc::new(Emails::new("-")),
         Arc::new(insert),
     ];
-    features.into_iter().map(|feature| (Chosen { step: "fuzz", feature }, dry)).collect()
+    features.into_iter().map(|feature| (ChosenFeature { step: "fuzz", feature }, dry)).collect()
 }
 
 /// The output for the document, and true if there was too little memory for it.

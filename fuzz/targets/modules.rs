@@ -12,8 +12,8 @@ use std::sync::{Arc, LazyLock};
 use foregate::config::load_text;
 use foregate_module::testing::{Handshake, List, Sample};
 use foregate_module::{
-    Bail, Chain, Ended, Entry, Exchange, Fault, FetchError, FetchResponse, FetchResult, Field, Fields,
-    FieldsMut, Filtered, Next, PhaseId, Pipeline, Plan, Planned, Platform, Runner, State,
+    Bail, Chain, Entry, Exchange, Fault, FetchError, FetchResponse, FetchResult, Field, Fields, FieldsMut,
+    Filtered, Next, PhaseId, Pipeline, Plan, PlannedStep, Platform, Runner, State, StepEnd,
 };
 use foregate_wire::{HeaderList, Slashes, normalize_path, parse_authority};
 
@@ -115,17 +115,17 @@ impl Platform for Stage {
         (&mut self.sample, &mut self.state)
     }
 
-    fn took(&mut self, _: &Planned, _: bool) {
+    fn took(&mut self, _: &PlannedStep, _: bool) {
         check_fields(&self.sample.request);
         check_fields(&self.sample.response);
     }
 
     /// Lines are looked at in the end.
-    fn news(&mut self, _: &Entry, _: &Planned) {}
+    fn news(&mut self, _: &Entry, _: &PlannedStep) {}
 
-    fn stopped(&mut self, _: &Entry, _: &Planned) {}
+    fn stopped(&mut self, _: &Entry, _: &PlannedStep) {}
 
-    fn failed(&mut self, entry: &Entry, _: &Planned, fault: Fault, _: bool) {
+    fn failed(&mut self, entry: &Entry, _: &PlannedStep, fault: Fault, _: bool) {
         panic!("{} has failed: {fault:?}", entry.decl().name);
     }
 }
@@ -142,7 +142,7 @@ struct Run<'d> {
 
 impl Run<'_> {
     /// Runs the remaining steps up to a phase; returns the end, if one ended it.
-    fn phases(&mut self, last: PhaseId) -> Option<Ended> {
+    fn phases(&mut self, last: PhaseId) -> Option<StepEnd> {
         let pipeline = &self.host.pipeline;
         loop {
             match self.runner.run(pipeline, self.plan, last, &mut self.stage) {
@@ -177,8 +177,8 @@ impl Run<'_> {
         self.stage.state.fetches.clear();
     }
 
-    fn respond(&mut self, ended: Ended) -> bool {
-        let Ended::Answer(response, _) = ended else { return false };
+    fn respond(&mut self, ended: StepEnd) -> bool {
+        let StepEnd::Answer(response, _) = ended else { return false };
         assert!((200..1000).contains(&response.status));
         let Stage { sample, state } = &mut self.stage;
         sample.status = Some(response.status);

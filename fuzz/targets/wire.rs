@@ -4,7 +4,7 @@
 //! The first byte of an input chooses limits and splits, the rest is the peer's data.
 
 use foregate_wire::connection::{drop_underscore_names, keep_alive, strip_hop_by_hop, upgrade};
-use foregate_wire::hpack::{BlockError, Encoder, Inspected, Inspector, Section};
+use foregate_wire::hpack::{BlockError, Encoder, InspectedBlock, Inspector, Section};
 use foregate_wire::proxy_protocol;
 use foregate_wire::serialise::{
     end_head, write_chunk_header, write_fields, write_request_line, write_status_line, write_trailers,
@@ -524,7 +524,7 @@ impl Written {
     }
 
     /// The fields of a block must be the same once they have been written and decoded, whatever the size of the table.
-    fn check(&mut self, inspected: &Inspected<'_>, choice: usize) {
+    fn check(&mut self, inspected: &InspectedBlock<'_>, choice: usize) {
         self.blocks += 1;
         self.encoder.set_table([4096, 0, 100, 1 << 20][choice * self.blocks % 4]);
         let mut block = Vec::new();

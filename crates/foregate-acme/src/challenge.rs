@@ -34,9 +34,9 @@ pub(crate) fn acme_type(kind: ChallengeKind) -> ChallengeType {
     }
 }
 
-/// A published answer. [`Published::withdraw`] takes it back; dropping it removes files, but not a record.
+/// A published answer. [`PublishedAnswer::withdraw`] takes it back; dropping it removes files, but not a record.
 #[derive(Debug)]
-pub(crate) struct Published {
+pub(crate) struct PublishedAnswer {
     file: Option<PathBuf>,
     record: Option<PublishedRecord>,
 }
@@ -82,7 +82,7 @@ pub(crate) async fn publish(
     name: &str,
     token: &str,
     answer: &KeyAuthorization,
-) -> Result<Published, Failure> {
+) -> Result<PublishedAnswer, Failure> {
     let folder = automatic.challenge_folder();
     let (file, content) = match kind {
         ChallengeKind::Http => (http_challenge(&folder, token.as_bytes()), answer.as_str().to_owned()),
@@ -99,7 +99,7 @@ pub(crate) async fn publish(
     })?;
     replace(&file, content.as_bytes())
         .map_err(|error| Failure::of_file("the answer to a challenge", &error))?;
-    Ok(Published { file: Some(file), record: None })
+    Ok(PublishedAnswer { file: Some(file), record: None })
 }
 
 /// A certificate that says that we know of the challenge (RFC 8737, section 3).
@@ -110,7 +110,11 @@ fn answering_certificate(name: &str, digest: &[u8]) -> Result<String, rcgen::Err
     Ok(joined(&key.serialize_pem(), &parameters.self_signed(&key)?.pem()))
 }
 
-async fn publish_record(automatic: &Automatic, name: &str, value: String) -> Result<Published, Failure> {
+async fn publish_record(
+    automatic: &Automatic,
+    name: &str,
+    value: String,
+) -> Result<PublishedAnswer, Failure> {
     let publisher = match (automatic.dns_update(name), &automatic.dns_hook) {
         (Some(update), _) => RecordPublisher::Update(update.clone()),
         (None, Some(hook)) => RecordPublisher::Hook(hook.clone()),
@@ -127,12 +131,12 @@ async fn publish_record(automatic: &Automatic, name: &str, value: String) -> Res
     publisher.change(RecordChange::Add, &record, &value).await?;
     let wait = publisher.wait();
     let published =
-        Published { file: None, record: Some(PublishedRecord { publisher, name: record, value }) };
+        PublishedAnswer { file: None, record: Some(PublishedRecord { publisher, name: record, value }) };
     sleep(wait).await;
     Ok(published)
 }
 
-impl Published {
+impl PublishedAnswer {
     /// Takes the answer back.
     pub(crate) async fn withdraw(mut self) {
         let Some(PublishedRecord { publisher, name, value }) = self.record.take() else { return };
@@ -142,7 +146,7 @@ impl Published {
     }
 }
 
-impl Drop for Published {
+impl Drop for PublishedAnswer {
     fn drop(&mut self) {
         if let Some(file) = self.file.take() {
             // One that stays answers a challenge that nobody asks for.

@@ -20,7 +20,7 @@ use crate::demand::{Admission, Admitted};
 use crate::entry::Entry;
 use crate::failure::{Failure, FailureKind, pause};
 use crate::internal;
-use crate::order::{Issued, order, renewal_window};
+use crate::order::{IssuedCertificate, order, renewal_window};
 use crate::schedule::{renewal, spread};
 use crate::storage::{Record, Storage};
 
@@ -37,11 +37,11 @@ const RESTART: i64 = 60;
 /// Obtains certificates and renews them. A clone shares everything.
 #[derive(Debug, Clone, Default)]
 pub struct Keeper {
-    shared: Arc<Shared>,
+    shared: Arc<KeeperShared>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct KeeperShared {
     /// The configuration that is followed, if it has anything for the keeper.
     plan: Mutex<Option<Arc<Automatic>>>,
     entries: Mutex<BTreeMap<String, Entry>>,
@@ -153,7 +153,7 @@ impl Keeper {
     }
 }
 
-fn run(shared: &Arc<Shared>) {
+fn run(shared: &Arc<KeeperShared>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime {
         Ok(runtime) => runtime.block_on(look_and_wait(shared)),
@@ -164,7 +164,7 @@ fn run(shared: &Arc<Shared>) {
     }
 }
 
-async fn look_and_wait(shared: &Arc<Shared>) {
+async fn look_and_wait(shared: &Arc<KeeperShared>) {
     let orders = Arc::new(Semaphore::new(ORDERS));
     loop {
         let plan = shared.plan.lock().clone();
@@ -179,7 +179,7 @@ async fn look_and_wait(shared: &Arc<Shared>) {
     }
 }
 
-impl Shared {
+impl KeeperShared {
     /// Begins the orders that are due; returns the time until the next one is.
     fn begin_due(self: &Arc<Self>, automatic: &Arc<Automatic>, orders: &Arc<Semaphore>) -> Duration {
         let now = now();
@@ -331,10 +331,10 @@ impl Shared {
         automatic: &Automatic,
         name: &str,
         entry: &Entry,
-    ) -> Result<(String, Issued), Failure> {
+    ) -> Result<(String, IssuedCertificate), Failure> {
         if entry.issuer == IssuedBy::Internal {
             let pem = internal::issue(storage, name)?;
-            return Ok((internal::ISSUER.to_owned(), Issued { pem, window: None }));
+            return Ok((internal::ISSUER.to_owned(), IssuedCertificate { pem, window: None }));
         }
         let kind = challenge(automatic, name, entry.record.failures)?;
         let mut failures: Vec<Failure> = Vec::new();
@@ -420,7 +420,7 @@ impl CertificateKeeper for Keeper {
     }
 }
 
-impl Shared {
+impl KeeperShared {
     async fn obtain(&self, name: &str) -> Option<CertificateFiles> {
         let automatic = self.plan.lock().clone()?;
         let on_demand = automatic.on_demand.as_ref()?;

@@ -11,7 +11,7 @@ use rcgen::KeyPair;
 
 use crate::authority::{NONCE_TRIES, account, forget_if_unknown};
 use crate::certificate::{joined, parameters};
-use crate::challenge::{Published, acme_type, publish};
+use crate::challenge::{PublishedAnswer, acme_type, publish};
 use crate::failure::{Failure, FailureKind};
 use crate::storage::Storage;
 
@@ -23,7 +23,7 @@ const POLL: RetryPolicy = RetryPolicy::new()
 
 /// An issued certificate with its key.
 #[derive(Debug)]
-pub(crate) struct Issued {
+pub(crate) struct IssuedCertificate {
     /// Key and chain in PEM.
     pub(crate) pem: String,
     /// The time that the authority suggests for the renewal, seconds since 1970, from and to.
@@ -38,19 +38,19 @@ pub(crate) async fn order(
     kind: ChallengeKind,
     name: &str,
     replaces: Option<&CertificateIdentifier<'static>>,
-) -> Result<Issued, Failure> {
+) -> Result<IssuedCertificate, Failure> {
     let account = account(storage, authority, automatic.email.as_deref()).await?;
     let mut tries = NONCE_TRIES;
     loop {
         let attempt = Attempt { automatic, authority, kind, name, account: &account };
         match attempt.run(replaces).await {
             Ok(issued) => return Ok(issued),
-            Err(Ended::Acme(error)) if tries > 0 && Failure::is_nonce(&error) => tries -= 1,
-            Err(Ended::Acme(error)) => {
+            Err(OrderEnd::Acme(error)) if tries > 0 && Failure::is_nonce(&error) => tries -= 1,
+            Err(OrderEnd::Acme(error)) => {
                 forget_if_unknown(storage, authority, &error);
                 return Err(Failure::of_authority(&authority.directory, &error));
             }
-            Err(Ended::Failed(failure)) => return Err(failure),
+            Err(OrderEnd::Failed(failure)) => return Err(failure),
         }
     }
 }
@@ -63,25 +63,28 @@ struct Attempt<'a> {
     account: &'a Account,
 }
 
-enum Ended {
+enum OrderEnd {
     Acme(AcmeError),
     Failed(Failure),
 }
 
-impl From<AcmeError> for Ended {
+impl From<AcmeError> for OrderEnd {
     fn from(error: AcmeError) -> Self {
         Self::Acme(error)
     }
 }
 
-impl From<Failure> for Ended {
+impl From<Failure> for OrderEnd {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
     }
 }
 
 impl Attempt<'_> {
-    async fn run(&self, replaces: Option<&CertificateIdentifier<'static>>) -> Result<Issued, Ended> {
+    async fn run(
+        &self,
+        replaces: Option<&CertificateIdentifier<'static>>,
+    ) -> Result<IssuedCertificate, OrderEnd> {
         let mut order = self.begin(replaces).await?;
         let mut published = Vec::new();
         let validated = self.validate(&mut order, &mut published).await;
@@ -96,7 +99,7 @@ impl Attempt<'_> {
         let chain = order.poll_certificate(&POLL).await?;
         let pem = joined(&key, &chain);
         let window = window(self.account, &pem).await;
-        Ok(Issued { pem, window })
+        Ok(IssuedCertificate { pem, window })
     }
 
     async fn begin(&self, replaces: Option<&CertificateIdentifier<'static>>) -> Result<Order, AcmeError> {
@@ -122,7 +125,11 @@ impl Attempt<'_> {
     }
 
     /// Answers all challenges, and waits until the authority has seen the answers.
-    async fn validate(&self, order: &mut Order, published: &mut Vec<Published>) -> Result<(), Ended> {
+    async fn validate(
+        &self,
+        order: &mut Order,
+        published: &mut Vec<PublishedAnswer>,
+    ) -> Result<(), OrderEnd> {
         let mut authorizations = order.authorizations();
         while let Some(authorization) = authorizations.next().await {
             let mut authorization = authorization?;

@@ -8,7 +8,7 @@ use crate::conditions::{Conditions, Representation, evaluate};
 use crate::moment::Moment;
 use crate::ranges::{Multipart, Ranges, content_range, ranges};
 use crate::request::Demands;
-use crate::stored::Stored;
+use crate::stored::StoredHead;
 
 /// The status of an answer and the part of the stored body that belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub enum Content {
     Parts(Multipart),
 }
 
-impl Stored {
+impl StoredHead {
     /// The validators.
     pub fn representation(&self) -> Representation<'_> {
         Representation {

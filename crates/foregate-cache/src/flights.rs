@@ -17,14 +17,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use foregate_wire::HeaderList;
 use parking_lot::Mutex;
 
-pub use self::flight::{Failed, FlightWatch, Follow, FollowedHead, Lead, Piece};
+pub use self::flight::{FetchFailure, FlightWatch, Follow, FollowedHead, Lead, Piece};
 use self::flight::{Flight, State};
 use crate::key::{Key, KeyHasher};
 use crate::moment::CacheTime;
 use crate::object::Object;
 use crate::purge::Sequence;
 use crate::secret::Secret;
-use crate::stored::Stored;
+use crate::stored::StoredHead;
 
 /// Parts of the table, so that threads seldom meet. A power of two.
 const SHARDS: usize = 64;
@@ -57,12 +57,12 @@ impl Default for FlightLimits {
 /// The table of shared fetches.
 #[derive(Debug)]
 pub struct Flights {
-    shared: Arc<Shared>,
+    shared: Arc<FlightsShared>,
 }
 
 /// The part of the table that leaders and followers know.
 #[derive(Debug)]
-struct Shared {
+struct FlightsShared {
     shards: Box<[Mutex<FlightShard>]>,
     limits: FlightLimits,
     /// Bytes of all pieces that are kept.
@@ -83,7 +83,7 @@ struct FlightShard {
 
 /// The part of a request in a fetch.
 #[derive(Debug)]
-pub enum Joined {
+pub enum FlightPart {
     /// This request fetches, for itself and its followers.
     Lead(Lead),
     /// Another one does.
@@ -99,7 +99,7 @@ impl Flights {
     /// An empty table.
     pub fn new(limits: FlightLimits) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shared: Arc::new(Shared { shards, limits, memory: AtomicUsize::new(0) }) }
+        Self { shared: Arc::new(FlightsShared { shards, limits, memory: AtomicUsize::new(0) }) }
     }
 
     /// Joins the fetch under this key, or begins it. `address` is the key of the address; `key` is that, or the key of a variant if the address
@@ -113,7 +113,7 @@ impl Flights {
         address: Key,
         now: CacheTime,
         recheck: impl FnOnce() -> Option<Arc<Object>>,
-    ) -> Joined {
+    ) -> FlightPart {
         self.join_current(key, address, now, |_| true, recheck)
     }
 
@@ -126,23 +126,23 @@ impl Flights {
         now: CacheTime,
         is_current: impl FnOnce(Sequence) -> bool,
         recheck: impl FnOnce() -> Option<Arc<Object>>,
-    ) -> Joined {
+    ) -> FlightPart {
         let mut shard = self.shared.shard(key).lock();
         if let Some(flight) = shard.flights.get(&key) {
             if flight.sequence().is_none_or(is_current) {
                 let flight = Arc::clone(flight);
                 drop(shard);
                 // Of a body that is too long for the bounds, the start may be gone.
-                return Follow::from_start(flight).map_or(Joined::Alone, Joined::Follow);
+                return Follow::from_start(flight).map_or(FlightPart::Alone, FlightPart::Follow);
             }
             shard.flights.remove(&key);
         }
         if let Some(object) = recheck() {
-            return Joined::Found(object);
+            return FlightPart::Found(object);
         }
         if let Some(&until) = shard.marks.get(&key) {
             if now < until {
-                return Joined::Alone;
+                return FlightPart::Alone;
             }
             shard.marks.remove(&key);
         }
@@ -150,7 +150,7 @@ impl Flights {
         shard.flights.insert(key, Arc::clone(&flight));
         drop(shard);
         *self.shared.shard(address).lock().addresses.entry(address).or_default() += 1;
-        Joined::Lead(Lead::new(flight, Arc::clone(&self.shared), key, address))
+        FlightPart::Lead(Lead::new(flight, Arc::clone(&self.shared), key, address))
     }
 
     /// A fetch of its own, which no other request joins: for a request that is to wait for nobody and whose response may be stored all the same.
@@ -183,13 +183,13 @@ impl Flights {
 
 /// The key under which a follower has to join again, since the response is for other values of the selecting fields than those of its request.
 /// `None` if the response is for its request.
-pub fn other_variant(head: &Stored, address: Key, request: &HeaderList, secret: &Secret) -> Option<Key> {
+pub fn other_variant(head: &StoredHead, address: Key, request: &HeaderList, secret: &Secret) -> Option<Key> {
     let vary = head.vary.as_ref()?;
     let variant = vary.names.variant(request, secret);
     (variant != vary.variant).then(|| address.variant(variant, secret))
 }
 
-impl Shared {
+impl FlightsShared {
     fn shard(&self, key: Key) -> &Mutex<FlightShard> {
         let at = (key.0 >> 64) as usize & (SHARDS - 1);
         self.shards.get(at).expect("the number of a shard is masked")

@@ -130,7 +130,7 @@ impl Hasher for KeyHasher {
 }
 
 /// Scheme, host and port of a stored response, and its path with the query: the parts of its key that purges look at.
-pub(crate) struct Located<'a> {
+pub(crate) struct ResponseAddress<'a> {
     pub(crate) site: &'a [u8],
     /// Site, path and query together.
     pub(crate) address: &'a [u8],
@@ -138,7 +138,7 @@ pub(crate) struct Located<'a> {
     pub(crate) query: Option<&'a [u8]>,
 }
 
-impl<'a> Located<'a> {
+impl<'a> ResponseAddress<'a> {
     /// Reads the text of a key. `None` for text that is none.
     pub(crate) fn read(text: &'a [u8]) -> Option<Self> {
         let (_, rest) = text.split_at_checked(3)?;
@@ -166,14 +166,14 @@ fn read_part(text: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)
 }
 
-/// Writes the bytes that a [`Located::site`] has.
+/// Writes the bytes that a [`ResponseAddress::site`] has.
 pub(crate) fn site(uri: &Uri<'_>) -> Vec<u8> {
     let mut text = KeyText::new();
     text.site(uri);
     text.0
 }
 
-/// Writes the bytes that a [`Located::address`] has.
+/// Writes the bytes that a [`ResponseAddress::address`] has.
 pub(crate) fn address(uri: &Uri<'_>) -> Vec<u8> {
     let mut text = KeyText::new();
     text.site(uri);
@@ -261,15 +261,15 @@ fn is_named(raw: &[u8], listed: &str) -> bool {
         Some(start) => (start, false),
         None => (listed, true),
     };
-    let mut decoded = Decoded(raw);
+    let mut decoded = DecodedName(raw);
     let begins = listed.bytes().all(|byte| decoded.next() == Some(byte));
     begins && (!whole || decoded.next().is_none())
 }
 
 /// The bytes of a name as a form decodes it: `%41` is `A`, `+` a blank.
-struct Decoded<'a>(&'a [u8]);
+struct DecodedName<'a>(&'a [u8]);
 
-impl Iterator for Decoded<'_> {
+impl Iterator for DecodedName<'_> {
     type Item = u8;
 
     fn next(&mut self) -> Option<u8> {

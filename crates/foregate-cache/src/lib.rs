@@ -4,9 +4,9 @@
 //! A request passes these stages; the caller moves the bytes:
 //!
 //! 1. [`lookup`] reads the client's [`Demands`], or says that the cache is not asked.
-//! 2. A stored response is judged by [`reuse()`], and [`Stored::answer`] writes the head of the answer.
+//! 2. A stored response is judged by [`reuse()`], and [`StoredHead::answer`] writes the head of the answer.
 //! 3. A miss goes to the origin after [`ask_for_whole`], a stale response after [`ask_to_validate`].
-//! 4. [`store()`] decides about the response, [`refresh`] updates the stored one by a 304, and [`Stored::covers_failure`] says whether a
+//! 4. [`store()`] decides about the response, [`refresh`] updates the stored one by a 304, and [`StoredHead::covers_failure`] says whether a
 //!    failure is hidden.
 //! 5. Misses and validations of the same object share one fetch ([`Flights`]), and its end stores an [`Object`] in the [`Memory`].
 //! 6. After a request that changes something ([`invalidates`]), the address and the [`related`] ones are invalid.
@@ -39,8 +39,8 @@
 //! let key = text.key(&secret);
 //!
 //! // A miss: this request leads the fetch.
-//! let Found::Nothing { variant } = memory.get(key, &text, &fields) else { return Err("a hit".into()) };
-//! let Joined::Lead(mut lead) = flights.join(variant.unwrap_or(key), key, now.cache, || None) else {
+//! let MemoryLookup::Nothing { variant } = memory.get(key, &text, &fields) else { return Err("a hit".into()) };
+//! let FlightPart::Lead(mut lead) = flights.join(variant.unwrap_or(key), key, now.cache, || None) else {
 //!     return Err("another request fetches".into());
 //! };
 //! let sequence = memory.floors().begin();
@@ -49,7 +49,7 @@
 //! let mut headers = HeaderList::new();
 //! headers.push(b"Cache-Control", b"max-age=60");
 //! let response = Response { status: 200, headers: &headers, sent: now, received: now };
-//! let head = match store(&Asked { demands: &demands, headers: &fields, path }, &response, &policy, &secret) {
+//! let head = match store(&AnsweredRequest { demands: &demands, headers: &fields, path }, &response, &policy, &secret) {
 //!     Ok(head) => Arc::new(head),
 //!     Err(reason) => {
 //!         lead.uncacheable(now.cache);
@@ -66,7 +66,7 @@
 //!
 //! // A second later it answers the next request.
 //! let later = Moment { wall: now.wall + 1, cache: CacheTime(1000) };
-//! let Found::Object { object, outdated } = memory.get(key, &text, &fields) else { return Err("a miss".into()) };
+//! let MemoryLookup::Object { object, outdated } = memory.get(key, &text, &fields) else { return Err("a miss".into()) };
 //! assert_eq!(reuse(&object.head, &demands, outdated, later.cache), Reuse::Fresh);
 //! let mut out = HeaderList::new();
 //! let answer = object.head.answer(&demands, &fields, Some(object.body.len()), later, 0, &mut out);
@@ -114,10 +114,11 @@ pub use cache_status::{CacheStatus, Forward};
 pub use conditions::{Conditions, Representation, evaluate};
 pub use date::{format_date, parse_date};
 pub use flights::{
-    Failed, FlightLimits, FlightWatch, Flights, Follow, FollowedHead, Joined, Lead, Piece, other_variant,
+    FetchFailure, FlightLimits, FlightPart, FlightWatch, Flights, Follow, FollowedHead, Lead, Piece,
+    other_variant,
 };
 pub use key::{Key, KeyParts, KeyText, Parameters, QueryRule};
-pub use memory::{Counted, Found, Memory, MemoryStat, Sweep};
+pub use memory::{Counted, Memory, MemoryLookup, MemoryStat, Sweep};
 pub use moment::{CacheTime, Moment};
 pub use object::Object;
 pub use policy::{Heuristics, Policy, SetCookie, StatusLifetime};
@@ -127,9 +128,9 @@ pub use ranges::{Multipart, Ranges, content_range, ranges};
 pub use request::{Bypass, Demands, Lookup, Request, ask_for_whole, lookup};
 pub use reuse::{Failure, Reuse, Validate, reuse};
 pub use secret::Secret;
-pub use store::{Asked, NotStored, Response, store};
-pub use stored::{Life, Stored};
+pub use store::{AnsweredRequest, NotStored, Response, store};
+pub use stored::{Life, StoredHead};
 pub use tags::{Tag, remove as remove_tags};
-pub use uri::{Related, Uri, invalidates, related};
-pub use validate::{Refreshed, ask_to_validate, refresh, refresh_by_head};
+pub use uri::{RelatedAddress, Uri, invalidates, related};
+pub use validate::{RefreshedResponse, ask_to_validate, refresh, refresh_by_head};
 pub use vary::{Variant, Vary, VaryNames};

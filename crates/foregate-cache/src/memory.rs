@@ -41,7 +41,7 @@ pub struct Memory {
 
 /// The result of a lookup.
 #[derive(Debug)]
-pub enum Found {
+pub enum MemoryLookup {
     /// A stored response that the request selects. `outdated` says that a soft purge has made it stale.
     Object {
         /// The response.
@@ -118,15 +118,15 @@ impl Memory {
     }
 
     /// Looks for a response to a request with this key. Purged ones are not found.
-    pub fn get(&self, key: Key, text: &KeyText, request: &HeaderList) -> Found {
+    pub fn get(&self, key: Key, text: &KeyText, request: &HeaderList) -> MemoryLookup {
         // The lock is free again before anything is removed.
         let slot = self.shard(key).lock().get(key);
         let varies = match slot {
             Some(Slot::Varies(varies)) => varies,
             Some(Slot::Object(object)) => {
-                return self.found(object, key, text).unwrap_or(Found::Nothing { variant: None });
+                return self.found(object, key, text).unwrap_or(MemoryLookup::Nothing { variant: None });
             }
-            None => return Found::Nothing { variant: None },
+            None => return MemoryLookup::Nothing { variant: None },
         };
         let mut first = None;
         for names in &varies.names {
@@ -140,16 +140,16 @@ impl Memory {
                 return found;
             }
         }
-        Found::Nothing { variant: first }
+        MemoryLookup::Nothing { variant: first }
     }
 
-    fn found(&self, object: Arc<Object>, place: Key, text: &KeyText) -> Option<Found> {
+    fn found(&self, object: Arc<Object>, place: Key, text: &KeyText) -> Option<MemoryLookup> {
         if object.text() != text.as_bytes() {
             return None;
         }
         match self.floors.judge(&object) {
-            Effect::Live => Some(Found::Object { object, outdated: false }),
-            Effect::Outdated => Some(Found::Object { object, outdated: true }),
+            Effect::Live => Some(MemoryLookup::Object { object, outdated: false }),
+            Effect::Outdated => Some(MemoryLookup::Object { object, outdated: true }),
             Effect::Dead => {
                 self.remove_at(place, &object);
                 None

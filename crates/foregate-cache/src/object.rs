@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::body::{ALLOCATION, Body};
 use crate::key::{Key, KeyText};
 use crate::purge::Sequence;
-use crate::stored::Stored;
+use crate::stored::StoredHead;
 
 /// A stored response with its body, shared by its readers. It never changes: a validation makes a new one with the same body.
 #[derive(Debug)]
 pub struct Object {
     /// The head and its freshness.
-    pub head: Stored,
+    pub head: StoredHead,
     /// The body.
     pub body: Body,
     key: Key,
@@ -25,7 +25,7 @@ pub struct Object {
 
 impl Object {
     /// Makes an object. `sequence` is the one at which its fetch or its last validation began, so that a purge during that time concerns it.
-    pub fn new(head: Stored, body: Body, key: Key, text: &KeyText, sequence: Sequence) -> Self {
+    pub fn new(head: StoredHead, body: Body, key: Key, text: &KeyText, sequence: Sequence) -> Self {
         Self {
             head,
             body,
@@ -39,7 +39,7 @@ impl Object {
 
     /// An object as a store has kept it.
     pub(crate) fn restored(
-        head: Stored,
+        head: StoredHead,
         body: Body,
         key: Key,
         text: &[u8],
@@ -58,7 +58,7 @@ impl Object {
     }
 
     /// Returns this body and key with the head of a later validation.
-    pub fn refreshed(&self, head: Stored, sequence: Sequence) -> Self {
+    pub fn refreshed(&self, head: StoredHead, sequence: Sequence) -> Self {
         Self {
             head,
             body: self.body.clone(),

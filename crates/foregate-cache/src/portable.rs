@@ -11,7 +11,7 @@ use crate::object::Object;
 use crate::purge::Sequence;
 use crate::record::{Reader, number, optional, part};
 use crate::secret::Secret;
-use crate::stored::{Life, Stored};
+use crate::stored::{Life, StoredHead};
 use crate::vary::{Vary, VaryNames};
 
 /// The circumstances in which a response is read again.
@@ -85,7 +85,7 @@ impl Object {
         let tags = from.tags()?;
         let headers = from.headers()?;
         let key = Key(restore.secret.hash128(text));
-        let head = Stored { status, headers, life, vary, tags, last_modified, date };
+        let head = StoredHead { status, headers, life, vary, tags, last_modified, date };
         from.0.is_empty().then(|| Self::restored(head, body, key, text, restore.sequence, restore.outdated))
     }
 }

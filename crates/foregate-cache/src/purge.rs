@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::RwLock;
 
-use crate::key::{Key, Located, address, site, site_of};
+use crate::key::{Key, ResponseAddress, address, site, site_of};
 use crate::object::Object;
 use crate::tags::Tag;
 use crate::uri::Uri;
@@ -72,7 +72,7 @@ impl Selected {
 
     /// Returns whether the purge concerns an object.
     pub fn has(&self, object: &Object) -> bool {
-        Located::read(object.text()).is_none_or(|located| self.0.floor(object, &located) > 0)
+        ResponseAddress::read(object.text()).is_none_or(|located| self.0.floor(object, &located) > 0)
     }
 }
 
@@ -180,7 +180,7 @@ impl Floors {
             return if object.is_outdated() { Effect::Outdated } else { Effect::Live };
         }
         let tables = self.tables.read();
-        let Some(located) = Located::read(object.text()) else { return Effect::Dead };
+        let Some(located) = ResponseAddress::read(object.text()) else { return Effect::Dead };
         if tables.hard.floor(object, &located) > object.sequence.0 {
             return Effect::Dead;
         }
@@ -197,7 +197,7 @@ impl Floors {
         if self.latest.load(Ordering::Acquire) <= sequence.0 {
             return false;
         }
-        let Some(located) = Located::read(text) else { return true };
+        let Some(located) = ResponseAddress::read(text) else { return true };
         let tables = self.tables.read();
         let hard = &tables.hard;
         hard.floor_of_place(key, &located).max(hard.latest_tag) > sequence.0
@@ -286,7 +286,7 @@ impl Floors {
 
 impl Table {
     /// The highest floor that concerns an object.
-    fn floor(&self, object: &Object, located: &Located<'_>) -> u64 {
+    fn floor(&self, object: &Object, located: &ResponseAddress<'_>) -> u64 {
         let floor = self.floor_of_place(object.key(), located);
         if self.tags.is_empty() {
             return floor;
@@ -296,7 +296,7 @@ impl Table {
     }
 
     /// The highest floor that concerns a key, tags apart.
-    fn floor_of_place(&self, key: Key, located: &Located<'_>) -> u64 {
+    fn floor_of_place(&self, key: Key, located: &ResponseAddress<'_>) -> u64 {
         let site = self.sites.get(located.site).copied().unwrap_or(0);
         let key = self.keys.get(&key).copied().unwrap_or(0);
         let address = self.addresses.get(located.address).copied().unwrap_or(0);

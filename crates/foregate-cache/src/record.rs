@@ -9,7 +9,7 @@ use crate::key::Key;
 use crate::moment::CacheTime;
 use crate::object::Object;
 use crate::purge::Sequence;
-use crate::stored::{Life, Stored};
+use crate::stored::{Life, StoredHead};
 use crate::tags::Tag;
 use crate::vary::{Variant, Vary, VaryNames};
 
@@ -63,7 +63,7 @@ impl Object {
         };
         let tags = from.tags()?;
         let headers = from.headers()?;
-        let head = Stored { status, headers, life, vary, tags, last_modified, date };
+        let head = StoredHead { status, headers, life, vary, tags, last_modified, date };
         from.0.is_empty().then(|| Self::restored(head, body, key, text, sequence, outdated))
     }
 

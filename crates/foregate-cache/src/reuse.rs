@@ -2,7 +2,7 @@
 
 use crate::moment::CacheTime;
 use crate::request::Demands;
-use crate::stored::Stored;
+use crate::stored::StoredHead;
 
 /// A client that demands a newer response gets the stored one if a client's demand brought that less than this long ago, in milliseconds:
 /// otherwise each reload would be a request to the origin.
@@ -17,7 +17,7 @@ pub enum Reuse {
     Stale,
     /// The response answers the request although it is stale, and is validated meanwhile (RFC 5861, section 3).
     StaleWhileRevalidate,
-    /// The response has to be validated first. If the origin fails, [`Stored::covers_failure`] decides.
+    /// The response has to be validated first. If the origin fails, [`StoredHead::covers_failure`] decides.
     Validate(Validate),
     /// The response would have to be validated, and the client forbids it: 504 (RFC 9111, section 5.2.1.7).
     Unavailable,
@@ -35,7 +35,7 @@ pub enum Validate {
 }
 
 /// Decides about the use of a stored response. `outdated` says that it was purged softly, which makes it stale.
-pub fn reuse(stored: &Stored, demands: &Demands, outdated: bool, now: CacheTime) -> Reuse {
+pub fn reuse(stored: &StoredHead, demands: &Demands, outdated: bool, now: CacheTime) -> Reuse {
     let verdict = judge(stored, demands, outdated, now);
     match verdict {
         Reuse::Validate(_) if demands.only_if_cached() => Reuse::Unavailable,
@@ -43,7 +43,7 @@ pub fn reuse(stored: &Stored, demands: &Demands, outdated: bool, now: CacheTime)
     }
 }
 
-fn judge(stored: &Stored, demands: &Demands, outdated: bool, now: CacheTime) -> Reuse {
+fn judge(stored: &StoredHead, demands: &Demands, outdated: bool, now: CacheTime) -> Reuse {
     let life = &stored.life;
     if life.always_validate {
         return Reuse::Validate(Validate::Origin);
@@ -66,7 +66,7 @@ fn judge(stored: &Stored, demands: &Demands, outdated: bool, now: CacheTime) -> 
 }
 
 /// Returns whether the client demands a newer response than this one.
-fn demanded(stored: &Stored, demands: &Demands, now: CacheTime) -> bool {
+fn demanded(stored: &StoredHead, demands: &Demands, now: CacheTime) -> bool {
     let (life, control) = (&stored.life, &demands.control);
     if !control.demands_newer() || life.demanded && now.since(life.received) < DEMANDS {
         return false;
@@ -96,7 +96,7 @@ impl Failure {
     }
 }
 
-impl Stored {
+impl StoredHead {
     /// Returns whether this response, which was to be validated, is served since the origin failed (RFC 5861, section 4).
     pub fn covers_failure(&self, failure: Failure, now: CacheTime) -> bool {
         let life = &self.life;

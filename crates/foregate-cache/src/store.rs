@@ -10,7 +10,7 @@ use crate::moment::Moment;
 use crate::policy::{Policy, SetCookie};
 use crate::request::Demands;
 use crate::secret::Secret;
-use crate::stored::{Life, Stored};
+use crate::stored::{Life, StoredHead};
 use crate::tags;
 use crate::text::{seconds, trim};
 use crate::vary::Vary;
@@ -30,7 +30,7 @@ pub struct Response<'a> {
 
 /// The request that a response answers.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct AnsweredRequest<'a> {
     /// The client's demands.
     pub demands: &'a Demands,
     /// The fields of the request, from which those that Vary names are taken.
@@ -87,11 +87,11 @@ impl NotStored {
 /// # Errors
 /// The first reason that forbids it. The response goes to its client all the same.
 pub fn store(
-    asked: &Asked<'_>,
+    asked: &AnsweredRequest<'_>,
     response: &Response<'_>,
     policy: &Policy,
     secret: &Secret,
-) -> Result<Stored, NotStored> {
+) -> Result<StoredHead, NotStored> {
     if asked.demands.head {
         return Err(NotStored::Method);
     }
@@ -117,7 +117,7 @@ pub fn store(
     if !has_validator(&headers, &dates) && (life.always_validate || !stays) {
         return Err(NotStored::Lifetime);
     }
-    Ok(Stored {
+    Ok(StoredHead {
         status: response.status,
         headers: compact(&headers),
         life,
@@ -185,7 +185,7 @@ fn has_validator(headers: &HeaderList, dates: &Dates) -> bool {
 }
 
 fn life(
-    asked: &Asked<'_>,
+    asked: &AnsweredRequest<'_>,
     response: &Response<'_>,
     control: &ResponseControl,
     dates: &Dates,
@@ -249,7 +249,7 @@ fn stated_lifetime(response: &Response<'_>, control: &ResponseControl, dates: &D
 /// 9111, section 4.2.2). Heuristics are for responses that are the same for all clients as far as the request tells: none with a
 /// query, a cookie or credentials.
 fn unstated_lifetime(
-    asked: &Asked<'_>,
+    asked: &AnsweredRequest<'_>,
     response: &Response<'_>,
     control: &ResponseControl,
     dates: &Dates,

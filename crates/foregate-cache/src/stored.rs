@@ -10,7 +10,7 @@ use crate::vary::Vary;
 
 /// The head of a stored response, with all that later decisions need: serving it parses nothing.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub struct StoredHead {
     /// The status.
     pub status: u16,
     /// The fields to serve. Age, and the fields of the connection, are not among them.
@@ -27,7 +27,7 @@ pub struct Stored {
     pub(crate) date: u64,
 }
 
-impl Stored {
+impl StoredHead {
     /// Returns whether the origin can be asked if the response is still current.
     pub fn can_validate(&self) -> bool {
         self.last_modified.is_some() || self.headers.contains(NameId::Etag)

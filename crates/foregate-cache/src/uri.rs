@@ -43,7 +43,7 @@ pub fn invalidates(method: &Method, status: u16) -> bool {
 
 /// An address of the same origin as another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Related {
+pub struct RelatedAddress {
     /// The path in normal form.
     pub path: Vec<u8>,
     /// The query.
@@ -52,14 +52,14 @@ pub struct Related {
 
 /// The addresses in Location and Content-Location, which are invalid together with that of the request. Those of another origin are
 /// left out, since one site must not empty the cache of another (RFC 9111, section 4.4).
-pub fn related(headers: &HeaderList, uri: &Uri<'_>, slashes: Slashes) -> Vec<Related> {
+pub fn related(headers: &HeaderList, uri: &Uri<'_>, slashes: Slashes) -> Vec<RelatedAddress> {
     let fields = [NameId::Location, NameId::ContentLocation];
     let references = fields.iter().filter_map(|&id| headers.get(id));
     references.filter_map(|reference| resolve(reference, uri, slashes)).collect()
 }
 
 /// Resolves a reference (RFC 3986, section 5.2). `None` if it is none, or leads to another origin.
-fn resolve(reference: &[u8], base: &Uri<'_>, slashes: Slashes) -> Option<Related> {
+fn resolve(reference: &[u8], base: &Uri<'_>, slashes: Slashes) -> Option<RelatedAddress> {
     let reference = trim(reference.split(|&byte| byte == b'#').next()?);
     let scheme = match base.scheme {
         Scheme::Http => &b"http:"[..],
@@ -109,7 +109,7 @@ fn resolve(reference: &[u8], base: &Uri<'_>, slashes: Slashes) -> Option<Related
             normal
         }),
     };
-    Some(Related { path: normal, query })
+    Some(RelatedAddress { path: normal, query })
 }
 
 fn split_query(text: &[u8]) -> (&[u8], Option<&[u8]>) {

@@ -8,11 +8,13 @@ use crate::directives::ResponseControl;
 use crate::policy::{Policy, SetCookie};
 use crate::request::{Demands, ask_for_whole};
 use crate::secret::Secret;
-use crate::store::{Asked, Dates, NotStored, Response, compact, initial_age, keep_stored_fields, store};
-use crate::stored::{Life, Stored};
+use crate::store::{
+    AnsweredRequest, Dates, NotStored, Response, compact, initial_age, keep_stored_fields, store,
+};
+use crate::stored::{Life, StoredHead};
 
 /// Turns a request into a validation of a stored response: its validators replace the client's conditions (RFC 9111, section 4.3.1).
-pub fn ask_to_validate(headers: &mut HeaderList, stored: &Stored) {
+pub fn ask_to_validate(headers: &mut HeaderList, stored: &StoredHead) {
     ask_for_whole(headers);
     if let Some(etag) = stored.headers.get(NameId::Etag) {
         headers.push_id(NameId::IfNoneMatch, etag);
@@ -26,9 +28,9 @@ pub fn ask_to_validate(headers: &mut HeaderList, stored: &Stored) {
 
 /// A stored response after the origin has said that it is current.
 #[derive(Clone, Debug)]
-pub struct Refreshed {
+pub struct RefreshedResponse {
     /// The response with the new fields and a new age. It answers the requests that have waited, as it is.
-    pub stored: Stored,
+    pub stored: StoredHead,
     /// `true` if it may replace the stored one. Otherwise the stored one has to go.
     pub storable: Result<(), NotStored>,
 }
@@ -36,25 +38,25 @@ pub struct Refreshed {
 /// Updates a stored response by a 304 to its validation. `None` if the 304 is about another representation: the stored response goes
 /// and the request is repeated without validators.
 pub fn refresh(
-    asked: &Asked<'_>,
-    stored: &Stored,
+    asked: &AnsweredRequest<'_>,
+    stored: &StoredHead,
     response: &Response<'_>,
     policy: &Policy,
     secret: &Secret,
-) -> Option<Refreshed> {
+) -> Option<RefreshedResponse> {
     is_same(stored, response).then(|| update(asked, stored, response, policy, secret))
 }
 
 /// Updates a stored response with a body of this length by a 200 to a HEAD. `None` if the resource has changed: the stored response is
 /// stale from now on.
 pub fn refresh_by_head(
-    asked: &Asked<'_>,
-    stored: &Stored,
+    asked: &AnsweredRequest<'_>,
+    stored: &StoredHead,
     length: u64,
     response: &Response<'_>,
     policy: &Policy,
     secret: &Secret,
-) -> Option<Refreshed> {
+) -> Option<RefreshedResponse> {
     let lengths = response.headers.get(NameId::ContentLength);
     let same_length = lengths.is_none_or(|text| text == length.to_string().as_bytes());
     // Where neither has anything to compare, each response would be the same as all others.
@@ -64,7 +66,7 @@ pub fn refresh_by_head(
 }
 
 /// Returns whether the validators of the response are those of the stored one, as far as both have them (RFC 9111, section 4.3.4).
-fn is_same(stored: &Stored, response: &Response<'_>) -> bool {
+fn is_same(stored: &StoredHead, response: &Response<'_>) -> bool {
     if let (Some(new), Some(old)) = (response.headers.get(NameId::Etag), stored.headers.get(NameId::Etag)) {
         let one_is_weak = new.starts_with(b"W/") || old.starts_with(b"W/");
         return if one_is_weak { weak(new, old) } else { strong(new, old) };
@@ -75,23 +77,23 @@ fn is_same(stored: &Stored, response: &Response<'_>) -> bool {
 }
 
 fn update(
-    asked: &Asked<'_>,
-    stored: &Stored,
+    asked: &AnsweredRequest<'_>,
+    stored: &StoredHead,
     response: &Response<'_>,
     policy: &Policy,
     secret: &Secret,
-) -> Refreshed {
+) -> RefreshedResponse {
     let merged = merge(&stored.headers, response.headers);
     let response = Response { status: stored.status, headers: &merged, ..*response };
     let demands = Demands { head: false, ..*asked.demands };
-    let asked = Asked { demands: &demands, ..*asked };
+    let asked = AnsweredRequest { demands: &demands, ..*asked };
     match store(&asked, &response, policy, secret) {
         // Tags were removed when the response was stored, unless they are kept; a 304 seldom has them.
         Ok(mut new) => {
             if new.tags.is_empty() {
                 new.tags.clone_from(&stored.tags);
             }
-            Refreshed { stored: new, storable: Ok(()) }
+            RefreshedResponse { stored: new, storable: Ok(()) }
         }
         Err(reason) => {
             let control = ResponseControl::read(&merged, &policy.targeted);
@@ -107,8 +109,8 @@ fn update(
             };
             let headers = compact(&headers);
             let Dates { date, last_modified } = dates;
-            let stored = Stored { headers, life, date, last_modified, ..stored.clone() };
-            Refreshed { stored, storable: Err(reason) }
+            let stored = StoredHead { headers, life, date, last_modified, ..stored.clone() };
+            RefreshedResponse { stored, storable: Err(reason) }
         }
     }
 }

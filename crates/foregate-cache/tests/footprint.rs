@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use foregate_cache::{
-    Asked, Body, CacheTime, Demands, Floors, KeyParts, KeyText, Memory, Moment, Object, Policy, Response,
-    Secret, Uri, store,
+    AnsweredRequest, Body, CacheTime, Demands, Floors, KeyParts, KeyText, Memory, Moment, Object, Policy,
+    Response, Secret, Uri, store,
 };
 use foregate_wire::{HeaderList, Scheme};
 
@@ -31,7 +31,7 @@ fn object(number: usize, length: usize, secret: &Secret, floors: &Floors) -> Obj
     }
     let at = Moment { wall: 1_795_867_200, cache: CacheTime(5) };
     let request = HeaderList::new();
-    let asked = Asked { demands: &Demands::default(), headers: &request, path: b"/" };
+    let asked = AnsweredRequest { demands: &Demands::default(), headers: &request, path: b"/" };
     let response = Response { status: 200, headers: &headers, sent: at, received: at };
     let head = store(&asked, &response, &Policy::default(), secret).unwrap();
     let path = format!("/{number:08}");

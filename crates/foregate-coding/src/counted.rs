@@ -7,16 +7,16 @@ use brotli::enc::{Allocator, BrotliAlloc, SliceWrapper, StandardAlloc};
 
 /// Bytes that are held. Clones count together.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Counted(Arc<AtomicUsize>);
+pub(super) struct CountedBytes(Arc<AtomicUsize>);
 
-impl Counted {
+impl CountedBytes {
     /// Bytes that were taken and not given back.
     pub(super) fn held(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-impl<T: Clone + Default> Allocator<T> for Counted {
+impl<T: Clone + Default> Allocator<T> for CountedBytes {
     type AllocatedMemory = <StandardAlloc as Allocator<T>>::AllocatedMemory;
 
     fn alloc_cell(&mut self, length: usize) -> Self::AllocatedMemory {
@@ -33,4 +33,4 @@ impl<T: Clone + Default> Allocator<T> for Counted {
     }
 }
 
-impl BrotliAlloc for Counted {}
+impl BrotliAlloc for CountedBytes {}

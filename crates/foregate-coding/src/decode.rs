@@ -9,7 +9,7 @@ use foregate_module::{Bail, BodyFilter, Chain, Sink};
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
 use super::Limits;
-use super::counted::Counted;
+use super::counted::CountedBytes;
 
 /// How much is written before a decoder is pending, bytes.
 const BURST: usize = 64 * 1024;
@@ -22,18 +22,18 @@ const INFLATE_MEMORY: usize = 48 * 1024;
 
 /// The input and output of a codec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Moved {
+pub(super) struct CodecProgress {
     pub(super) read: usize,
     pub(super) written: usize,
 }
 
 /// The body does not have the form of its coding.
 #[derive(Debug)]
-pub(super) struct Broken;
+pub(super) struct MalformedCoding;
 
 /// A decoder. It fills `output` as far as it can with its input.
 pub(super) trait Decode: Send {
-    fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Moved, Broken>;
+    fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<CodecProgress, MalformedCoding>;
     /// Returns true if the body may end here.
     fn complete(&self) -> bool;
     /// Returns true if another part of the body may begin with this byte at a possible end.
@@ -90,7 +90,7 @@ impl<D: Decode> Decoder<D> {
                 self.pending = false;
                 return Ok(input.len());
             }
-            let moved = codec.decode(rest, &mut buffer).map_err(|Broken| Bail::Break)?;
+            let moved = codec.decode(rest, &mut buffer).map_err(|MalformedCoding| Bail::Break)?;
             let bytes = buffer.get(..moved.written).unwrap_or_default();
             used += moved.read;
             burst += bytes.len();
@@ -102,7 +102,7 @@ impl<D: Decode> Decoder<D> {
                 self.pending = false;
                 return Ok(used);
             }
-            if moved == Moved::default() {
+            if moved == CodecProgress::default() {
                 return Err(Bail::Break);
             }
             if burst >= BURST {
@@ -164,11 +164,15 @@ impl<D: Decode> BodyFilter for Decoder<D> {
 }
 
 /// A piece for `inflate`, and whether its stream has ended.
-fn inflate(state: &mut Decompress, input: &[u8], output: &mut [u8]) -> Result<(Moved, bool), Broken> {
+fn inflate(
+    state: &mut Decompress,
+    input: &[u8],
+    output: &mut [u8],
+) -> Result<(CodecProgress, bool), MalformedCoding> {
     let before = (state.total_in(), state.total_out());
-    let status = state.decompress(input, output, FlushDecompress::Sync).map_err(|_| Broken)?;
+    let status = state.decompress(input, output, FlushDecompress::Sync).map_err(|_| MalformedCoding)?;
     // Both are differences of at most the lengths of the slices.
-    let moved = Moved {
+    let moved = CodecProgress {
         read: (state.total_in() - before.0) as usize,
         written: (state.total_out() - before.1) as usize,
     };
@@ -188,10 +192,10 @@ impl Gzip {
 }
 
 impl Decode for Gzip {
-    fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Moved, Broken> {
+    fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<CodecProgress, MalformedCoding> {
         if self.ended {
             if input.is_empty() {
-                return Ok(Moved::default());
+                return Ok(CodecProgress::default());
             }
             // Whatever follows has to be another member.
             self.state.reset(true);
@@ -239,19 +243,19 @@ impl DeflateDecoder {
 }
 
 impl Decode for DeflateDecoder {
-    fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Moved, Broken> {
+    fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<CodecProgress, MalformedCoding> {
         if self.ended {
-            return if input.is_empty() { Ok(Moved::default()) } else { Err(Broken) };
+            return if input.is_empty() { Ok(CodecProgress::default()) } else { Err(MalformedCoding) };
         }
         if let Some(state) = &mut self.state {
             let (moved, ended) = inflate(state, input, output)?;
             self.ended = ended;
             return Ok(moved);
         }
-        let Some((&byte, _)) = input.split_first() else { return Ok(Moved::default()) };
+        let Some((&byte, _)) = input.split_first() else { return Ok(CodecProgress::default()) };
         let Some(first) = self.first else {
             self.first = Some(byte);
-            return Ok(Moved { read: 1, written: 0 });
+            return Ok(CodecProgress { read: 1, written: 0 });
         };
         let head = [first, byte];
         let zlib = Self::is_zlib(head);
@@ -259,7 +263,7 @@ impl Decode for DeflateDecoder {
         let (moved, ended) = inflate(state, &head, output)?;
         self.ended = ended;
         // Two bytes never hold enough to fill the output, nor a whole stream that ends before the second.
-        if moved.read == head.len() { Ok(Moved { read: 1, ..moved }) } else { Err(Broken) }
+        if moved.read == head.len() { Ok(CodecProgress { read: 1, ..moved }) } else { Err(MalformedCoding) }
     }
 
     fn complete(&self) -> bool {
@@ -277,23 +281,23 @@ impl Decode for DeflateDecoder {
 
 /// BrotliDecoder, without large windows.
 pub(super) struct BrotliDecoder {
-    state: Box<BrotliState<Counted, Counted, Counted>>,
-    memory: Counted,
+    state: Box<BrotliState<CountedBytes, CountedBytes, CountedBytes>>,
+    memory: CountedBytes,
     ended: bool,
 }
 
 impl BrotliDecoder {
     pub(super) fn new() -> Self {
-        let memory = Counted::default();
+        let memory = CountedBytes::default();
         let state = BrotliState::new_strict(memory.clone(), memory.clone(), memory.clone());
         Self { state: Box::new(state), memory, ended: false }
     }
 }
 
 impl Decode for BrotliDecoder {
-    fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Moved, Broken> {
+    fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<CodecProgress, MalformedCoding> {
         if self.ended {
-            return if input.is_empty() { Ok(Moved::default()) } else { Err(Broken) };
+            return if input.is_empty() { Ok(CodecProgress::default()) } else { Err(MalformedCoding) };
         }
         let (mut left, mut read) = (input.len(), 0);
         let (mut room, mut written) = (output.len(), 0);
@@ -309,12 +313,14 @@ impl Decode for BrotliDecoder {
             state,
         );
         match result {
-            BrotliResult::ResultFailure => Err(Broken),
+            BrotliResult::ResultFailure => Err(MalformedCoding),
             BrotliResult::ResultSuccess => {
                 self.ended = true;
-                Ok(Moved { read, written })
+                Ok(CodecProgress { read, written })
             }
-            BrotliResult::NeedsMoreInput | BrotliResult::NeedsMoreOutput => Ok(Moved { read, written }),
+            BrotliResult::NeedsMoreInput | BrotliResult::NeedsMoreOutput => {
+                Ok(CodecProgress { read, written })
+            }
         }
     }
 
@@ -327,7 +333,7 @@ impl Decode for BrotliDecoder {
     }
 
     fn held(&self) -> usize {
-        self.memory.held().saturating_add(size_of::<BrotliState<Counted, Counted, Counted>>())
+        self.memory.held().saturating_add(size_of::<BrotliState<CountedBytes, CountedBytes, CountedBytes>>())
     }
 }
 
@@ -351,15 +357,15 @@ impl ZstdDecoder {
 }
 
 impl Decode for ZstdDecoder {
-    fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<Moved, Broken> {
+    fn decode(&mut self, input: &[u8], output: &mut [u8]) -> Result<CodecProgress, MalformedCoding> {
         if self.ended && input.is_empty() {
-            return Ok(Moved::default());
+            return Ok(CodecProgress::default());
         }
-        let state = self.state.as_mut().ok_or(Broken)?;
+        let state = self.state.as_mut().ok_or(MalformedCoding)?;
         let (mut source, mut target) = (InBuffer::around(input), OutBuffer::around(output));
-        let wanted = state.decompress_stream(&mut target, &mut source).map_err(|_| Broken)?;
+        let wanted = state.decompress_stream(&mut target, &mut source).map_err(|_| MalformedCoding)?;
         self.ended = wanted == 0;
-        Ok(Moved { read: source.pos(), written: target.pos() })
+        Ok(CodecProgress { read: source.pos(), written: target.pos() })
     }
 
     fn complete(&self) -> bool {

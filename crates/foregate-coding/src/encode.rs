@@ -10,8 +10,8 @@ use flate2::{Compress, Compression, FlushCompress, Status};
 use foregate_module::{Bail, BodyFilter, Chain, Sink};
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
-use super::counted::Counted;
-use super::decode::{Broken, Moved};
+use super::counted::CountedBytes;
+use super::decode::{CodecProgress, MalformedCoding};
 use super::{ContentCoding, DEFLATE_MEMORY};
 
 /// The base-2 logarithms of the largest windows: larger ones would save little and cost both
@@ -56,7 +56,12 @@ enum Aim {
 /// A coding that is put on. It fills `output` as far as it can.
 trait Encode: Send {
     /// Takes input, of which there is none but to gather. The second value: whether the aim is reached.
-    fn encode(&mut self, aim: Aim, input: &[u8], output: &mut [u8]) -> Result<(Moved, bool), Broken>;
+    fn encode(
+        &mut self,
+        aim: Aim,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<(CodecProgress, bool), MalformedCoding>;
     /// Bytes that it holds.
     fn held(&self) -> usize;
 }
@@ -133,7 +138,7 @@ impl Encoder {
         }
     }
 
-    fn make(&self) -> Result<Box<dyn Encode>, Broken> {
+    fn make(&self) -> Result<Box<dyn Encode>, MalformedCoding> {
         let level = Compression::new(self.level);
         let deflate_window = self.window_log(DEFLATE_LEAST_WINDOW_LOG) as u8;
         Ok(match self.coding {
@@ -155,17 +160,18 @@ impl Encoder {
     fn run(&mut self, aim: Aim, mut input: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
         let mut buffer = [0; Chain::PIECE];
         if self.codec.is_none() {
-            self.codec = Some(self.make().map_err(|Broken| Bail::Break)?);
+            self.codec = Some(self.make().map_err(|MalformedCoding| Bail::Break)?);
         }
         let Some(codec) = &mut self.codec else { return Err(Bail::Break) };
         loop {
-            let (moved, reached) = codec.encode(aim, input, &mut buffer).map_err(|Broken| Bail::Break)?;
+            let (moved, reached) =
+                codec.encode(aim, input, &mut buffer).map_err(|MalformedCoding| Bail::Break)?;
             out.write(buffer.get(..moved.written).unwrap_or_default());
             input = input.get(moved.read..).unwrap_or_default();
             if reached {
                 return Ok(());
             }
-            if moved == Moved::default() {
+            if moved == CodecProgress::default() {
                 return Err(Bail::Break);
             }
         }
@@ -217,7 +223,12 @@ impl BodyFilter for Encoder {
 struct DeflateEncoder(Compress);
 
 impl Encode for DeflateEncoder {
-    fn encode(&mut self, aim: Aim, input: &[u8], output: &mut [u8]) -> Result<(Moved, bool), Broken> {
+    fn encode(
+        &mut self,
+        aim: Aim,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<(CodecProgress, bool), MalformedCoding> {
         let flush = match aim {
             Aim::Gather => FlushCompress::None,
             Aim::Flush => FlushCompress::Sync,
@@ -225,9 +236,9 @@ impl Encode for DeflateEncoder {
         };
         let before = (self.0.total_in(), self.0.total_out());
         let room = output.len();
-        let status = self.0.compress(input, output, flush).map_err(|_| Broken)?;
+        let status = self.0.compress(input, output, flush).map_err(|_| MalformedCoding)?;
         // Both are differences of at most the lengths of the slices.
-        let moved = Moved {
+        let moved = CodecProgress {
             read: (self.0.total_in() - before.0) as usize,
             written: (self.0.total_out() - before.1) as usize,
         };
@@ -245,13 +256,13 @@ impl Encode for DeflateEncoder {
 
 /// BrotliEncoder.
 struct BrotliEncoder {
-    state: Box<BrotliEncoderStateStruct<Counted>>,
-    memory: Counted,
+    state: Box<BrotliEncoderStateStruct<CountedBytes>>,
+    memory: CountedBytes,
 }
 
 impl BrotliEncoder {
     fn new(level: u32, window_log: u32, length: u64) -> Self {
-        let memory = Counted::default();
+        let memory = CountedBytes::default();
         let mut state = Box::new(BrotliEncoderStateStruct::new(memory.clone()));
         state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_QUALITY, level);
         state.set_parameter(BrotliEncoderParameter::BROTLI_PARAM_LGWIN, window_log);
@@ -263,7 +274,12 @@ impl BrotliEncoder {
 }
 
 impl Encode for BrotliEncoder {
-    fn encode(&mut self, aim: Aim, input: &[u8], output: &mut [u8]) -> Result<(Moved, bool), Broken> {
+    fn encode(
+        &mut self,
+        aim: Aim,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<(CodecProgress, bool), MalformedCoding> {
         let operation = match aim {
             Aim::Gather => BrotliEncoderOperation::BROTLI_OPERATION_PROCESS,
             Aim::Flush => BrotliEncoderOperation::BROTLI_OPERATION_FLUSH,
@@ -283,17 +299,17 @@ impl Encode for BrotliEncoder {
             &mut |_, _, _, _| (),
         );
         if !taken {
-            return Err(Broken);
+            return Err(MalformedCoding);
         }
         let reached = match aim {
             Aim::Gather | Aim::Flush => left == 0 && !self.state.has_more_output(),
             Aim::Finish => self.state.is_finished(),
         };
-        Ok((Moved { read, written }, reached))
+        Ok((CodecProgress { read, written }, reached))
     }
 
     fn held(&self) -> usize {
-        self.memory.held().saturating_add(size_of::<BrotliEncoderStateStruct<Counted>>())
+        self.memory.held().saturating_add(size_of::<BrotliEncoderStateStruct<CountedBytes>>())
     }
 }
 
@@ -307,18 +323,23 @@ impl Drop for BrotliEncoder {
 struct ZstdEncoder(CCtx<'static>);
 
 impl ZstdEncoder {
-    fn new(level: u32, window_log: u32) -> Result<Self, Broken> {
-        let mut state = CCtx::try_create().ok_or(Broken)?;
+    fn new(level: u32, window_log: u32) -> Result<Self, MalformedCoding> {
+        let mut state = CCtx::try_create().ok_or(MalformedCoding)?;
         // Levels are below ten.
         for parameter in [CParameter::CompressionLevel(level as i32), CParameter::WindowLog(window_log)] {
-            state.set_parameter(parameter).map_err(|_| Broken)?;
+            state.set_parameter(parameter).map_err(|_| MalformedCoding)?;
         }
         Ok(Self(state))
     }
 }
 
 impl Encode for ZstdEncoder {
-    fn encode(&mut self, aim: Aim, input: &[u8], output: &mut [u8]) -> Result<(Moved, bool), Broken> {
+    fn encode(
+        &mut self,
+        aim: Aim,
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<(CodecProgress, bool), MalformedCoding> {
         let room = output.len();
         let (mut source, mut target) = (InBuffer::around(input), OutBuffer::around(output));
         let left = match aim {
@@ -326,8 +347,8 @@ impl Encode for ZstdEncoder {
             Aim::Flush => self.0.flush_stream(&mut target),
             Aim::Finish => self.0.end_stream(&mut target),
         };
-        let left = left.map_err(|_| Broken)?;
-        let moved = Moved { read: source.pos(), written: target.pos() };
+        let left = left.map_err(|_| MalformedCoding)?;
+        let moved = CodecProgress { read: source.pos(), written: target.pos() };
         let reached = match aim {
             Aim::Gather => moved.read == input.len() && moved.written < room,
             Aim::Flush | Aim::Finish => left == 0,

@@ -202,13 +202,13 @@ pub fn decoded(filtered: Filtered, content_encoding: Option<&[u8]>, limits: Limi
     let name = filtered.name;
     let chain = Chain::new(Vec::from([decoder(name, coding, limits), filtered]));
     // Each of the two has its own budget within.
-    Some(Filtered { budget: usize::MAX, ..Filtered::new(name, Joined(chain)) })
+    Some(Filtered { budget: usize::MAX, ..Filtered::new(name, FilterChain(chain)) })
 }
 
 /// Filters behind each other that look like one.
-struct Joined(Chain);
+struct FilterChain(Chain);
 
-impl BodyFilter for Joined {
+impl BodyFilter for FilterChain {
     fn write(&mut self, piece: &[u8], out: &mut dyn Sink) -> Result<(), Bail> {
         let done = if piece.is_empty() && self.0.is_pending() {
             self.0.resume(out)

@@ -130,7 +130,7 @@ impl<'p> Decoder<'p> {
         mut modules: Option<&mut ModuleNodes<'t>>,
     ) -> Nodes<'t> {
         let mut nodes: Nodes<'t> = Vec::with_capacity(items.len());
-        let mut seen = Seen::default();
+        let mut seen = SeenKeys::default();
         let mut strange = false;
         for item in items {
             if self.problems.is_full() {
@@ -181,7 +181,7 @@ impl<'p> Decoder<'p> {
         &mut self,
         block: &'static Block,
         of: Option<Item<'_>>,
-        seen: &Seen,
+        seen: &SeenKeys,
         module: Option<usize>,
     ) {
         if self.problems.miss_files() {
@@ -585,9 +585,9 @@ fn existing(item: Item<'_>, value: &Value<'_>) -> Result<PathBuf, Wrong> {
 
 /// Which keys of a block were seen; no block has more than 64.
 #[derive(Default)]
-struct Seen(u64);
+struct SeenKeys(u64);
 
-impl Seen {
+impl SeenKeys {
     /// Adds a key; says whether it was there already.
     fn insert(&mut self, number: usize) -> bool {
         let before = self.contains(number);

@@ -3,7 +3,7 @@
 
 use super::document::{SyntaxError, same};
 use super::kdl;
-use super::problem::{Problems, Refused};
+use super::problem::{Problems, RefusedConfiguration};
 use super::scan::{Scanner, Token};
 use std::path::Path;
 
@@ -19,11 +19,11 @@ const INDENT: &str = "    ";
 /// # Errors
 ///
 /// A mistake in its syntax.
-pub fn format(path: &Path, source: &str) -> Result<String, Box<Refused>> {
+pub fn format(path: &Path, source: &str) -> Result<String, Box<RefusedConfiguration>> {
     let refuse = || {
         let mut problems = Problems::default();
         let tree = Tree::read_syntax(path, source.to_owned(), &mut problems);
-        Box::new(Refused::new(tree, problems))
+        Box::new(RefusedConfiguration::new(tree, problems))
     };
     let before = kdl::read(source.to_owned()).map_err(|_| refuse())?;
     let text = write(source).map_err(|_| refuse())?;

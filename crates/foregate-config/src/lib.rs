@@ -38,7 +38,7 @@ pub use self::format::format;
 pub use self::glob::expand;
 pub use self::load::{INCLUDE, Item, Texts, Tree};
 pub use self::modules::{Modules, Scope, Upstreams};
-pub use self::problem::{Place, Problem, Problems, Refused, Shown, Warnings};
+pub use self::problem::{Place, Problem, ProblemReport, Problems, RefusedConfiguration, Warnings};
 pub use foregate_rules::nearest;
 
 use self::schema::Block;
@@ -51,7 +51,10 @@ use self::schema::Block;
 /// # Errors
 ///
 /// All errors in the configuration.
-pub fn read<T>(path: &Path, decode: impl FnOnce(&Tree, &mut Problems) -> T) -> Result<T, Box<Refused>> {
+pub fn read<T>(
+    path: &Path,
+    decode: impl FnOnce(&Tree, &mut Problems) -> T,
+) -> Result<T, Box<RefusedConfiguration>> {
     let mut problems = Problems::default();
     let tree = Tree::read(path, &mut problems);
     finish(tree, problems, decode).map(logged).map(|(decoded, _)| decoded)
@@ -65,7 +68,7 @@ pub fn read<T>(path: &Path, decode: impl FnOnce(&Tree, &mut Problems) -> T) -> R
 pub fn read_and_warn<T>(
     path: &Path,
     decode: impl FnOnce(&Tree, &mut Problems) -> T,
-) -> Result<(T, Warnings), Box<Refused>> {
+) -> Result<(T, Warnings), Box<RefusedConfiguration>> {
     let mut problems = Problems::default();
     let tree = Tree::read(path, &mut problems);
     let (decoded, tree, problems) = finish(tree, problems, decode)?;
@@ -80,7 +83,7 @@ pub fn read_and_warn<T>(
 pub fn read_and_keep<T>(
     path: &Path,
     decode: impl FnOnce(&Tree, &mut Problems) -> T,
-) -> Result<(T, Texts), Box<Refused>> {
+) -> Result<(T, Texts), Box<RefusedConfiguration>> {
     let mut problems = Problems::default();
     let tree = Tree::read(path, &mut problems);
     let (decoded, tree) = finish(tree, problems, decode).map(logged)?;
@@ -96,7 +99,7 @@ pub fn read_and_keep<T>(
 pub fn read_kept<T>(
     texts: &Texts,
     decode: impl FnOnce(&Tree, &mut Problems) -> T,
-) -> Result<T, Box<Refused>> {
+) -> Result<T, Box<RefusedConfiguration>> {
     let mut problems = Problems::default();
     let tree = Tree::read_kept(texts, &mut problems);
     finish(tree, problems, decode).map(logged).map(|(decoded, _)| decoded)
@@ -111,7 +114,7 @@ pub fn read_text_and_keep<T>(
     path: &Path,
     text: String,
     decode: impl FnOnce(&Tree, &mut Problems) -> T,
-) -> Result<(T, Texts), Box<Refused>> {
+) -> Result<(T, Texts), Box<RefusedConfiguration>> {
     let mut problems = Problems::default();
     let tree = Tree::read_text(path, text, &mut problems);
     let (decoded, tree) = finish(tree, problems, decode).map(logged)?;
@@ -127,7 +130,7 @@ pub fn read_text<T>(
     path: &Path,
     text: String,
     decode: impl FnOnce(&Tree, &mut Problems) -> T,
-) -> Result<T, Box<Refused>> {
+) -> Result<T, Box<RefusedConfiguration>> {
     let mut problems = Problems::default();
     let tree = Tree::read_text(path, text, &mut problems);
     finish(tree, problems, decode).map(logged).map(|(decoded, _)| decoded)
@@ -143,7 +146,7 @@ pub fn find<T>(
     path: &Path,
     name: &str,
     decode: impl FnOnce(&mut Decoder<'_>, Item<'_>) -> Option<T>,
-) -> Result<Option<T>, Box<Refused>> {
+) -> Result<Option<T>, Box<RefusedConfiguration>> {
     let mut others = Problems::default();
     let tree = Tree::read(path, &mut others);
     static NO_KEYS: Block = Block { keys: &[], later: &[] };
@@ -151,7 +154,7 @@ pub fn find<T>(
     let mut problems = Problems::default();
     let value = found.and_then(|item| decode(&mut Decoder::new(&mut problems, &NO_KEYS, Vec::new()), item));
     let problems = if found.is_some() { problems } else { others };
-    if problems.is_empty() { Ok(value) } else { Err(Box::new(Refused::new(tree, problems))) }
+    if problems.is_empty() { Ok(value) } else { Err(Box::new(RefusedConfiguration::new(tree, problems))) }
 }
 
 type Finished<T> = (T, Tree, Problems);
@@ -166,12 +169,12 @@ fn finish<T>(
     tree: Tree,
     mut problems: Problems,
     decode: impl FnOnce(&Tree, &mut Problems) -> T,
-) -> Result<Finished<T>, Box<Refused>> {
+) -> Result<Finished<T>, Box<RefusedConfiguration>> {
     if problems.are_of_missing_files() {
         let decoded = decode(&tree, &mut problems);
         if problems.is_empty() {
             return Ok((decoded, tree, problems));
         }
     }
-    Err(Box::new(Refused::new(tree, problems)))
+    Err(Box::new(RefusedConfiguration::new(tree, problems)))
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use foregate_module::settings::{self, Argument, Context, Node, UpstreamId, Wrong};
 use foregate_module::{
     ChooseUpstream, Condition, Configured, Expression, Output as _, PhaseId, Pipeline, Plan, PlanBuilder,
-    Planned, Slot,
+    PlannedStep, Slot,
 };
 use foregate_modules::expressions::{COUNTRY_VALUE, Compiler, VARIABLES};
 use foregate_rules::{Word, words};
@@ -54,7 +54,7 @@ pub struct Modules<'t> {
     logs: Vec<(PathBuf, Place)>,
     keys: Vec<ModuleKey>,
     /// By the content of the nodes; the value is an index of `settings`.
-    known: Map<Said, u32>,
+    known: Map<KeyNodes, u32>,
     settings: Vec<Configured>,
     /// For settings, by their index: the place of the first node.
     places: Vec<Option<Place>>,
@@ -81,7 +81,7 @@ struct ModuleKey {
 
 /// All nodes of a key that count at one place, the outermost first.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
-struct Said {
+struct KeyNodes {
     key: usize,
     nodes: Vec<Node>,
     /// For each node, which folder its paths start from.
@@ -92,10 +92,10 @@ struct Said {
 
 /// The keys of modules at one place of the file: at its top, in a site, or in a route.
 #[derive(Clone)]
-pub struct Scope(Rc<Told>);
+pub struct Scope(Rc<ModuleMistakes>);
 
 #[derive(Default)]
-struct Told {
+struct ModuleMistakes {
     /// In the order of the keys' numbers.
     entries: Vec<ScopeEntry>,
     /// For a route that asks an upstream, and for one that does not.
@@ -107,7 +107,7 @@ struct Told {
 struct ScopeEntry {
     key: usize,
     /// The nodes so far, for a key that may stand several times.
-    said: Option<Rc<Said>>,
+    said: Option<Rc<KeyNodes>>,
     /// An index of [`Modules::settings`]; `None` where a problem was found.
     settings: Option<u32>,
 }
@@ -249,7 +249,7 @@ impl<'t> Modules<'t> {
     fn note_reads(&mut self, numbers: &[u32], plan: &Plan) {
         for (value, place) in numbers.iter().filter_map(|number| self.reads.get(number)).flatten() {
             let name = self.value(*value);
-            let writes = |planned: &Planned| {
+            let writes = |planned: &PlannedStep| {
                 let entry = self.pipeline.entries().get(usize::from(planned.step));
                 let mut outputs = entry.iter().flat_map(|entry| entry.decl().outputs);
                 outputs.any(|slot| slot.is_kept() && field_of(slot.name) == name)
@@ -316,7 +316,7 @@ impl<'t> Modules<'t> {
                 Err(at) => entries.insert(at, entry),
             }
         }
-        Scope(Rc::new(Told { entries, plans: Default::default() }))
+        Scope(Rc::new(ModuleMistakes { entries, plans: Default::default() }))
     }
 
     /// One key at one place; `outer` is the inherited one.
@@ -328,7 +328,7 @@ impl<'t> Modules<'t> {
         items: &[Item<'_>],
     ) -> ScopeEntry {
         let many = self.keys[key].key.many;
-        let mut said = Said { key, ..Said::default() };
+        let mut said = KeyNodes { key, ..KeyNodes::default() };
         if many && let Some(outer) = outer {
             match outer.said {
                 Some(outer) if outer.key == key => said = (*outer).clone(),
@@ -345,7 +345,7 @@ impl<'t> Modules<'t> {
     }
 
     /// Adds nodes to a key; `None` after an error.
-    fn add(&self, decoder: &mut Decoder<'_>, said: &mut Said, items: &[Item<'_>]) -> Option<()> {
+    fn add(&self, decoder: &mut Decoder<'_>, said: &mut KeyNodes, items: &[Item<'_>]) -> Option<()> {
         let key = self.keys[said.key].key;
         let mut whole = Some(());
         for item in items {
@@ -373,7 +373,7 @@ impl<'t> Modules<'t> {
     }
 
     /// The settings for a key, read once; `None` after an error.
-    fn decode(&mut self, decoder: &mut Decoder<'_>, said: &Said) -> Option<u32> {
+    fn decode(&mut self, decoder: &mut Decoder<'_>, said: &KeyNodes) -> Option<u32> {
         if let Some(known) = self.known.get(said) {
             return Some(*known);
         }

@@ -176,11 +176,11 @@ impl Warnings {
     }
 
     /// The warnings, in the order of the files.
-    pub fn shown(&self) -> Vec<Shown<'_>> {
+    pub fn shown(&self) -> Vec<ProblemReport<'_>> {
         in_order(&self.problems.warnings).into_iter().map(|warning| show(&self.tree, warning)).collect()
     }
 
-    /// As [`Refused::plain`], with `warning` for `error`.
+    /// As [`RefusedConfiguration::plain`], with `warning` for `error`.
     pub fn plain(&self) -> String {
         let mut text = String::new();
         self.shown().iter().for_each(|shown| shown.write(&mut text, "warning"));
@@ -190,14 +190,14 @@ impl Warnings {
 
 /// A configuration that was refused.
 #[derive(Debug)]
-pub struct Refused {
+pub struct RefusedConfiguration {
     tree: Tree,
     problems: Problems,
 }
 
 /// A problem for machines.
 #[derive(Debug, Serialize)]
-pub struct Shown<'r> {
+pub struct ProblemReport<'r> {
     /// The file, if it is in one.
     pub file: Option<String>,
     /// From 1.
@@ -214,7 +214,7 @@ pub struct Shown<'r> {
     pub help: Option<&'r str>,
 }
 
-impl Shown<'_> {
+impl ProblemReport<'_> {
     fn write(&self, text: &mut String, what: &str) {
         if let (Some(file), Some(line), Some(column)) = (&self.file, self.line, self.column) {
             let _ = write!(text, "{file}:{line}:{column}: ");
@@ -229,7 +229,7 @@ impl Shown<'_> {
     }
 }
 
-impl Refused {
+impl RefusedConfiguration {
     pub(crate) fn new(tree: Tree, problems: Problems) -> Self {
         Self { tree, problems }
     }
@@ -240,7 +240,7 @@ impl Refused {
     }
 
     /// The problems, in the order of the files.
-    pub fn shown(&self) -> Vec<Shown<'_>> {
+    pub fn shown(&self) -> Vec<ProblemReport<'_>> {
         in_order(&self.problems.kept).into_iter().map(|problem| show(&self.tree, problem)).collect()
     }
 
@@ -304,7 +304,7 @@ impl Refused {
     }
 }
 
-fn show<'p>(tree: &Tree, problem: &'p Problem) -> Shown<'p> {
+fn show<'p>(tree: &Tree, problem: &'p Problem) -> ProblemReport<'p> {
     let position = problem.place.and_then(|place| {
         let file = tree.file(place.file)?;
         let (line, column) = line_and_column(file.document.source(), place.span.start as usize);
@@ -315,7 +315,15 @@ fn show<'p>(tree: &Tree, problem: &'p Problem) -> Shown<'p> {
         None => (None, None, None, None),
     };
     let note = problem.also.and_then(|(place, what)| Some(format!("{what}: {}", tree.line_of(place)?)));
-    Shown { file, line, column, length, message: &problem.message, note, help: problem.help.as_deref() }
+    ProblemReport {
+        file,
+        line,
+        column,
+        length,
+        message: &problem.message,
+        note,
+        help: problem.help.as_deref(),
+    }
 }
 
 /// The line and column, both from 1, of a byte.

@@ -40,7 +40,7 @@ pub(crate) struct Tail {
 
 /// A verified file, without its body.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct VerifiedFile {
     pub(crate) tail: Tail,
     pub(crate) object: Object,
     pub(crate) sums: Box<[u64]>,
@@ -111,7 +111,7 @@ impl Tail {
 }
 
 /// Verifies everything behind the body. `bytes` end with the file.
-fn verify(bytes: &[u8], seed: Seed, length: u64) -> Option<Opened> {
+fn verify(bytes: &[u8], seed: Seed, length: u64) -> Option<VerifiedFile> {
     let (front, last) = bytes.split_at_checked(bytes.len().checked_sub(TAIL as usize)?)?;
     let (sum, tail) = Tail::read(last)?;
     tail.behind(length).filter(|&behind| behind == bytes.len() as u64)?;
@@ -120,12 +120,12 @@ fn verify(bytes: &[u8], seed: Seed, length: u64) -> Option<Opened> {
     }
     let (sums, head) = front.split_at_checked(front.len() - tail.head as usize)?;
     let sums = sums.as_chunks().0.iter().map(|sum| u64::from_le_bytes(*sum)).collect();
-    Some(Opened { tail, object: Object::read(head, Body::default())?, sums, length })
+    Some(VerifiedFile { tail, object: Object::read(head, Body::default())?, sums, length })
 }
 
 /// Reads the tail of a file and all that belongs to it, on a thread that may wait. `None` for a
 /// damaged one.
-pub(crate) fn open_blocking(raw: &RawFile, seed: Seed) -> io::Result<Option<Opened>> {
+pub(crate) fn open_blocking(raw: &RawFile, seed: Seed) -> io::Result<Option<VerifiedFile>> {
     let length = raw.metadata().length;
     let read = |most: u64| -> io::Result<Vec<u8>> {
         let most = most.min(length);
@@ -143,7 +143,7 @@ pub(crate) async fn open(
     directory: &Directory,
     number: u64,
     seed: Seed,
-) -> Result<(File, Opened), Option<Error>> {
+) -> Result<(File, VerifiedFile), Option<Error>> {
     let file = directory.open(&path(number), OpenHow::read()).await.map_err(Some)?;
     let length = file.metadata().length;
     let most = length.min(FIRST_READ);

@@ -110,7 +110,7 @@ impl fmt::Display for OpenError {
 impl std::error::Error for OpenError {}
 
 /// A directory that is locked for this process, with the store file that lies in it.
-pub(crate) struct Locked {
+pub(crate) struct LockedDirectory {
     settings: DirectorySettings,
     directory: Directory,
     /// `None` if the disk takes no lock file.
@@ -118,7 +118,7 @@ pub(crate) struct Locked {
     found: StoreFileState,
 }
 
-impl Locked {
+impl LockedDirectory {
     pub(crate) fn new(settings: DirectorySettings) -> Result<Self, OpenError> {
         let path = settings.path.clone();
         let fail = |reason| OpenError { path: path.clone(), reason };

@@ -76,7 +76,7 @@ impl Drop for Target {
 
 /// The store did not take the body. The fetch goes on without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused;
+pub struct StoreRefusal;
 
 impl Fill {
     pub(crate) fn new(inner: Arc<Inner>) -> Self {
@@ -100,7 +100,7 @@ impl Fill {
     ///
     /// # Errors
     /// The disk failed, is full or too slow. The fill is of no use any more.
-    pub async fn push(&mut self, mut bytes: &[u8]) -> Result<(), Refused> {
+    pub async fn push(&mut self, mut bytes: &[u8]) -> Result<(), StoreRefusal> {
         while !bytes.is_empty() && !self.broken {
             let room = BUFFER - self.buffer.len();
             let (now, rest) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
@@ -110,11 +110,11 @@ impl Fill {
                 self.write().await?;
             }
         }
-        if self.broken { Err(Refused) } else { Ok(()) }
+        if self.broken { Err(StoreRefusal) } else { Ok(()) }
     }
 
     /// Begins to write the buffer, after the one before.
-    async fn write(&mut self) -> Result<(), Refused> {
+    async fn write(&mut self) -> Result<(), StoreRefusal> {
         self.wait().await?;
         let buffer = std::mem::take(&mut self.buffer);
         for (at, block) in buffer.chunks(BLOCK as usize).enumerate() {
@@ -124,7 +124,7 @@ impl Fill {
         self.written += buffer.len() as u64;
         if self.written > inner.limit() / 2 {
             self.broken = true;
-            return Err(Refused);
+            return Err(StoreRefusal);
         }
         let file = self.file.take();
         self.writing = Some(self.inner.directory.run(move |directory| {
@@ -142,7 +142,7 @@ impl Fill {
     }
 
     /// Waits for the writes that are under way.
-    async fn wait(&mut self) -> Result<(), Refused> {
+    async fn wait(&mut self) -> Result<(), StoreRefusal> {
         let Some(writing) = self.writing.take() else { return Ok(()) };
         match writing.await {
             Ok(target) => {
@@ -155,7 +155,7 @@ impl Fill {
                     foregate_io::Error::Busy => add(&self.inner.counters.busy, 1),
                     foregate_io::Error::Io(error) => self.inner.failed(&error),
                 }
-                Err(Refused)
+                Err(StoreRefusal)
             }
         }
     }
@@ -164,13 +164,13 @@ impl Fill {
     ///
     /// # Errors
     /// As for [`push`](Self::push); or the object was purged while it was fetched.
-    pub async fn finish(mut self, object: &Object) -> Result<(), Refused> {
+    pub async fn finish(mut self, object: &Object) -> Result<(), StoreRefusal> {
         let length = self.written + self.buffer.len() as u64;
         if !self.buffer.is_empty() || self.file.is_none() && self.writing.is_none() {
             self.write().await?;
         }
         self.wait().await?;
-        let mut target = self.file.take().ok_or(Refused)?;
+        let mut target = self.file.take().ok_or(StoreRefusal)?;
         let mut head = Vec::new();
         object.write_head(&mut head);
         // Its text and selecting fields are all that the rest needs.
@@ -212,15 +212,15 @@ impl Fill {
             Ok(file.bytes)
         });
         match finished.await {
-            Ok(0) => Err(Refused),
+            Ok(0) => Err(StoreRefusal),
             Ok(_) => Ok(()),
             Err(foregate_io::Error::Busy) => {
                 add(&self.inner.counters.busy, 1);
-                Err(Refused)
+                Err(StoreRefusal)
             }
             Err(foregate_io::Error::Io(error)) => {
                 self.inner.failed(&error);
-                Err(Refused)
+                Err(StoreRefusal)
             }
         }
     }

@@ -42,7 +42,7 @@ mod writer;
 
 pub use big::{Damage, FileBody};
 pub use directory::{DirectorySettings, LEAST, OpenError, Reason};
-pub use fill::{Fill, Refused};
+pub use fill::{Fill, StoreRefusal};
 pub use outside::{OutsideDirectory, StoreIdentity};
 pub use stat::Stat;
 pub use tier::{Disk, DiskLookup};

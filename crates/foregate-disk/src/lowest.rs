@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 /// The part of one directory in a value that several share.
 #[derive(Clone, Debug)]
 pub(crate) struct Lowest {
-    shared: Arc<Shared>,
+    shared: Arc<LowestShared>,
     at: usize,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct LowestShared {
     floors: Arc<Floors>,
     values: Mutex<Vec<u64>>,
 }
@@ -21,7 +21,8 @@ struct Shared {
 impl Lowest {
     /// A value for each of several directories. At first all floors stay.
     pub(crate) fn several(floors: &Arc<Floors>, count: usize) -> Vec<Self> {
-        let shared = Arc::new(Shared { floors: Arc::clone(floors), values: Mutex::new(vec![0; count]) });
+        let shared =
+            Arc::new(LowestShared { floors: Arc::clone(floors), values: Mutex::new(vec![0; count]) });
         floors.keep_above(Sequence::new(0));
         (0..count).map(|at| Self { shared: Arc::clone(&shared), at }).collect()
     }

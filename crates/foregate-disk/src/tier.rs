@@ -9,7 +9,7 @@ use foregate_cache::{CacheTime, Effect, Floors, Key, KeyText, Object, Purge, Sec
 use foregate_wire::HeaderList;
 
 use crate::big::FileBody;
-use crate::directory::{Common, DirectorySettings, Locked, OpenDirectory, OpenError};
+use crate::directory::{Common, DirectorySettings, LockedDirectory, OpenDirectory, OpenError};
 use crate::fill::Fill;
 use crate::index::Fingerprint;
 use crate::inner::{Inner, PlaceEntry, Unavailable};
@@ -82,9 +82,9 @@ impl Disk {
         floors: &Arc<Floors>,
         mut random: impl FnMut() -> [u8; 16],
     ) -> Result<Self, OpenError> {
-        let locked: Vec<_> = directories.into_iter().map(Locked::new).collect::<Result<_, _>>()?;
-        let secret = locked.iter().find_map(Locked::secret).unwrap_or_else(|| Secret::new(random()));
-        let time = locked.iter().map(Locked::time).max().unwrap_or_default();
+        let locked: Vec<_> = directories.into_iter().map(LockedDirectory::new).collect::<Result<_, _>>()?;
+        let secret = locked.iter().find_map(LockedDirectory::secret).unwrap_or_else(|| Secret::new(random()));
+        let time = locked.iter().map(LockedDirectory::time).max().unwrap_or_default();
         Self::open_locked(locked, floors, random, secret, (Instant::now(), time))
     }
 
@@ -92,7 +92,7 @@ impl Disk {
     /// `outside` are the same directories before: the last purges of that process are learned from them.
     ///
     /// # Errors
-    /// As for [`open`](Self::open). The other process holds a directory as long as the reason is [`Locked`](crate::Reason::Locked).
+    /// As for [`open`](Self::open). The other process holds a directory as long as the reason is [`LockedDirectory`](crate::Reason::Locked).
     pub fn take_over(
         directories: Vec<DirectorySettings>,
         outside: &[Arc<OutsideDirectory>],
@@ -101,7 +101,7 @@ impl Disk {
         secret: Secret,
         started: (Instant, CacheTime),
     ) -> Result<Self, OpenError> {
-        let locked: Vec<_> = directories.into_iter().map(Locked::new).collect::<Result<_, _>>()?;
+        let locked: Vec<_> = directories.into_iter().map(LockedDirectory::new).collect::<Result<_, _>>()?;
         for directory in outside {
             // The journal is complete now. One that cannot be read purges everything when it is opened.
             if let Err(error) = directory.learn(floors) {
@@ -112,7 +112,7 @@ impl Disk {
     }
 
     fn open_locked(
-        locked: Vec<Locked>,
+        locked: Vec<LockedDirectory>,
         floors: &Arc<Floors>,
         mut random: impl FnMut() -> [u8; 16],
         secret: Secret,

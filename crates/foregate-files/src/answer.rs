@@ -39,7 +39,7 @@ pub struct Document<'a> {
 
 /// A GET or HEAD, as far as files look at it.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct FileRequest<'a> {
     /// Its fields.
     pub headers: &'a HeaderList,
     /// The method is HEAD.
@@ -95,7 +95,7 @@ impl Rules {
     /// Writes the fields of the answer into `out`, behind those that are there. Conditions are
     /// evaluated in the order of RFC 9110, section 13.2.2. The length is no field: the caller
     /// frames the body.
-    pub fn answer(&self, document: &Document<'_>, asked: &Asked<'_>, out: &mut HeaderList) -> Answer {
+    pub fn answer(&self, document: &Document<'_>, asked: &FileRequest<'_>, out: &mut HeaderList) -> Answer {
         let (stat, size) = (&document.stat, document.stat.size);
         let etag = stat.etag(document.coding, asked.now);
         let modified = Some(stat.seconds()).filter(|_| !stat.is_pinned());
@@ -187,7 +187,7 @@ mod tests {
         let mut headers = HeaderList::new();
         fields.iter().for_each(|(name, value)| headers.push(name.as_bytes(), value.as_bytes()));
         let mut out = HeaderList::new();
-        let asked = Asked { headers: &headers, head: false, now: NOW, boundary: 9 };
+        let asked = FileRequest { headers: &headers, head: false, now: NOW, boundary: 9 };
         let answer = rules.answer(&Document { name: b"a/b.txt", stat, coding }, &asked, &mut out);
         (answer, out)
     }

@@ -20,7 +20,7 @@ mod pattern;
 mod rules;
 mod template;
 
-pub use answer::{Answer, Asked, Document, Stat};
+pub use answer::{Answer, Document, FileRequest, Stat};
 pub use kind::content_type;
 pub use name::{Name, encode, relative};
 pub use pattern::{Pattern, PatternError};

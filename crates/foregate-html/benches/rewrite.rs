@@ -17,7 +17,7 @@ use foregate_html::features::insert::{Insert, Place};
 use foregate_html::features::links::Links;
 use foregate_html::features::remove::Remove;
 use foregate_html::{
-    Chosen, Comment, Element, Feature, Page, Pass, Reads, Rewrite, Selector, Terms, TextOut,
+    ChosenFeature, Comment, Element, Feature, Page, Pass, Reads, Rewrite, Selector, Terms, TextOut,
 };
 use foregate_module::{Chain, Sink};
 use lol_html::html_content::ContentType;
@@ -110,16 +110,19 @@ impl Rewrite for Run {
 
 const SELECTORS: [&str; 3] = ["a[href]", "img", "h2"];
 
-fn five() -> Vec<(Chosen, bool)> {
+fn five() -> Vec<(ChosenFeature, bool)> {
     let feature = |number: usize| {
         let selector = Selector::parse(SELECTORS.get(number).unwrap_or(&"b")).unwrap();
-        (Chosen { step: "bench", feature: Arc::new(Five(number, [selector])) as Arc<dyn Feature> }, false)
+        (
+            ChosenFeature { step: "bench", feature: Arc::new(Five(number, [selector])) as Arc<dyn Feature> },
+            false,
+        )
     };
     (0..5).map(feature).collect()
 }
 
 /// Features that ship, as `bench/html` has them in its routes.
-fn shipped(what: &str) -> Vec<(Chosen, bool)> {
+fn shipped(what: &str) -> Vec<(ChosenFeature, bool)> {
     let insert = |place: Place| -> Arc<dyn Feature> {
         let mut insert = Insert::default();
         insert.edge(place, "<script src=/x.js></script>");
@@ -138,10 +141,10 @@ fn shipped(what: &str) -> Vec<(Chosen, bool)> {
             vec![Arc::new(remove), links, images, emails(), insert(Place::HeadEnd)]
         }
     };
-    features.into_iter().map(|feature| (Chosen { step: "bench", feature }, false)).collect()
+    features.into_iter().map(|feature| (ChosenFeature { step: "bench", feature }, false)).collect()
 }
 
-fn pass(features: Vec<(Chosen, bool)>, html: &[u8]) -> usize {
+fn pass(features: Vec<(ChosenFeature, bool)>, html: &[u8]) -> usize {
     let terms = Terms { content_type: Some(b"text/html; charset=utf-8".to_vec()), ..Terms::default() };
     let mut chain = Chain::new(vec![Pass::filter(features, terms)]);
     let mut out = Counter(0);
@@ -216,7 +219,7 @@ fn rewrite(criterion: &mut Criterion) {
     let mut insert = Insert::default();
     insert.edge(Place::BodyEnd, "<script src=/x.js></script>");
     let insert: Arc<dyn Feature> = Arc::new(insert);
-    let chosen = || vec![(Chosen { step: "insert", feature: Arc::clone(&insert) }, false)];
+    let chosen = || vec![(ChosenFeature { step: "insert", feature: Arc::clone(&insert) }, false)];
     group.bench_function("insertion alone", |bencher| bencher.iter(|| pass(chosen(), &html)));
     group.finish();
     criterion.bench_function("first byte", |bencher| bencher.iter(|| pass(five(), b"<p>")));

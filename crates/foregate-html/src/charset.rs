@@ -28,11 +28,11 @@ const MASK: u32 = 0xe000;
 
 /// The encoding of a document, one that the rewriter can deal with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Charset(&'static Encoding, Said);
+pub struct Charset(&'static Encoding, EncodingSource);
 
 /// How an encoding is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Said {
+enum EncodingSource {
     /// The document says so, or the head of the response.
     Told,
     /// Nothing declares it: browsers may choose another one, by a later `meta` or by guessing.
@@ -41,7 +41,7 @@ enum Said {
 
 /// The result of sniffing the start of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sniffed {
+pub(crate) enum SniffResult {
     /// Its encoding.
     Known(Charset),
     /// The encoding is not supported.
@@ -52,9 +52,9 @@ pub(crate) enum Sniffed {
 
 impl Charset {
     /// The one that most documents have.
-    pub const UTF_8: Self = Self(UTF_8, Said::Told);
+    pub const UTF_8: Self = Self(UTF_8, EncodingSource::Told);
     /// The encoding of documents without a declaration: browsers in most places read them as this one.
-    const ASSUMED: Self = Self(WINDOWS_1252, Said::Assumed);
+    const ASSUMED: Self = Self(WINDOWS_1252, EncodingSource::Assumed);
 
     /// The encoding of this name (Encoding Standard, section 4.2); `None` for one that is not known, or cannot be rewritten.
     pub fn of_label(label: &[u8]) -> Option<Self> {
@@ -63,7 +63,7 @@ impl Charset {
 
     fn of(encoding: &'static Encoding) -> Option<Self> {
         let unsupported = [UTF_16BE, UTF_16LE, ISO_2022_JP, REPLACEMENT].contains(&encoding);
-        (!unsupported).then_some(Self(encoding, Said::Told))
+        (!unsupported).then_some(Self(encoding, EncodingSource::Told))
     }
 
     /// Its name.
@@ -73,13 +73,13 @@ impl Charset {
 
     /// Returns true if the document or the head of the response declares it.
     pub(crate) fn is_told(self) -> bool {
-        self.1 == Said::Told
+        self.1 == EncodingSource::Told
     }
 
     /// A text with the same meaning in every encoding that a browser may choose: without a declaration, characters
     /// outside of ASCII become references.
     pub(crate) fn plain(self, text: &str) -> Cow<'_, str> {
-        if self.1 == Said::Told || text.is_ascii() {
+        if self.1 == EncodingSource::Told || text.is_ascii() {
             return Cow::Borrowed(text);
         }
         let mut plain = String::with_capacity(text.len() + 8);
@@ -186,25 +186,27 @@ impl Charset {
 }
 
 /// Determines the encoding by the first bytes of a document and its `content-type`. `whole` says that there are no more bytes.
-pub(crate) fn sniff(content_type: Option<&[u8]>, start: &[u8], whole: bool) -> Sniffed {
+pub(crate) fn sniff(content_type: Option<&[u8]>, start: &[u8], whole: bool) -> SniffResult {
     if start.starts_with(MARKS[0]) {
-        return Sniffed::Known(Charset::UTF_8);
+        return SniffResult::Known(Charset::UTF_8);
     }
     if start.starts_with(MARKS[1]) || start.starts_with(MARKS[2]) {
-        return Sniffed::Unsupported;
+        return SniffResult::Unsupported;
     }
     if !whole && MARKS.iter().any(|mark| mark.starts_with(start)) {
-        return Sniffed::More;
+        return SniffResult::More;
     }
     let named = content_type.and_then(charset_of).and_then(Encoding::for_label);
     if let Some(encoding) = named {
-        return Charset::of(encoding).map_or(Sniffed::Unsupported, Sniffed::Known);
+        return Charset::of(encoding).map_or(SniffResult::Unsupported, SniffResult::Known);
     }
     let window = start.get(..PRESCAN).unwrap_or(start);
     match prescan(window) {
-        Prescan::Found(encoding, _) => Charset::of(encoding).map_or(Sniffed::Unsupported, Sniffed::Known),
-        Prescan::RanOut if !whole && start.len() < PRESCAN => Sniffed::More,
-        Prescan::RanOut | Prescan::Nothing => Sniffed::Known(Charset::ASSUMED),
+        Prescan::Found(encoding, _) => {
+            Charset::of(encoding).map_or(SniffResult::Unsupported, SniffResult::Known)
+        }
+        Prescan::RanOut if !whole && start.len() < PRESCAN => SniffResult::More,
+        Prescan::RanOut | Prescan::Nothing => SniffResult::Known(Charset::ASSUMED),
     }
 }
 
@@ -406,11 +408,11 @@ fn named_by(attributes: &[(Vec<u8>, Vec<u8>)]) -> Option<&'static Encoding> {
 mod tests {
     use super::*;
 
-    fn name(sniffed: Sniffed) -> &'static str {
+    fn name(sniffed: SniffResult) -> &'static str {
         match sniffed {
-            Sniffed::Known(charset) => charset.name(),
-            Sniffed::Unsupported => "-",
-            Sniffed::More => "?",
+            SniffResult::Known(charset) => charset.name(),
+            SniffResult::Unsupported => "-",
+            SniffResult::More => "?",
         }
     }
 
@@ -474,7 +476,7 @@ mod tests {
             let whole = sniff(None, html.as_bytes(), true);
             for at in 0..html.len() {
                 let part = sniff(None, &html.as_bytes()[..at], false);
-                assert!(part == Sniffed::More || part == whole, "{at} of {html}");
+                assert!(part == SniffResult::More || part == whole, "{at} of {html}");
             }
         }
     }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use crate::charset::{Charset, PRESCAN, declaring_meta, is_declared};
 use crate::edges::Side;
-use crate::feature::{Chosen, Feature, Page};
+use crate::feature::{ChosenFeature, Feature, Page};
 use crate::features::insert::Insert;
-use crate::fragments::Written;
+use crate::fragments::RewriterOutput;
 use crate::insertion::Insertion;
 use crate::pass::STEP;
-use crate::rewriter::{Shared, at_work, rewriter};
+use crate::rewriter::{HandlerState, at_work, rewriter};
 
 /// Features that declare an encoding before a tag, and behind the tag of the head.
 type Declaring = [Arc<Insert>; 2];
@@ -27,7 +27,7 @@ thread_local! {
 /// Adds features that declare the encoding once more, if insertions of the others push its declaration out of reach.
 /// `start` is the start of the output.
 pub(crate) fn keep_declared(
-    features: &mut Vec<(Chosen, bool)>,
+    features: &mut Vec<(ChosenFeature, bool)>,
     content_type: Option<&[u8]>,
     start: &[u8],
     page: &Page,
@@ -51,7 +51,8 @@ pub(crate) fn keep_declared(
         return;
     }
     let [before, behind] = declaring(page.charset());
-    let chosen = |feature: Arc<Insert>| (Chosen { step: STEP, feature: feature as Arc<dyn Feature> }, false);
+    let chosen =
+        |feature: Arc<Insert>| (ChosenFeature { step: STEP, feature: feature as Arc<dyn Feature> }, false);
     // The first one is the first before a tag; the last one is the first behind it.
     features.insert(0, chosen(before));
     features.push(chosen(behind));
@@ -67,19 +68,20 @@ fn declaring(charset: Charset) -> Declaring {
 }
 
 /// The output of features for the start of a document, up to the first fragment that would be fetched.
-fn trial(features: Vec<(Chosen, bool)>, start: &[u8], page: &Page, budget: usize) -> Vec<u8> {
-    let edges = |(chosen, dry): &(Chosen, bool)| Some((chosen.step, *dry, chosen.feature.edges(page)?));
+fn trial(features: Vec<(ChosenFeature, bool)>, start: &[u8], page: &Page, budget: usize) -> Vec<u8> {
+    let edges =
+        |(chosen, dry): &(ChosenFeature, bool)| Some((chosen.step, *dry, chosen.feature.edges(page)?));
     if let Some(edges) = features.iter().map(edges).collect::<Option<Vec<_>>>() {
         let mut written = Vec::new();
         Insertion::new(edges.into_iter(), page.charset()).write(start, &mut written);
         return written;
     }
     let mut rewriter = rewriter(features.iter().map(|(chosen, _)| &*chosen.feature), page.charset(), budget);
-    let mut shared = Some(Shared::of(features, page));
+    let mut shared = Some(HandlerState::of(features, page));
     let (loaded, _) = page.charset().load(start, true);
     // The end of the document is not told, lest features write something there.
     let done = at_work(&mut shared, || rewriter.write(&loaded));
-    let Some(Written { mut bytes, holes, .. }) = shared.map(|shared| shared.written) else {
+    let Some(RewriterOutput { mut bytes, holes, .. }) = shared.map(|shared| shared.written) else {
         return Vec::new();
     };
     at_work(&mut None, || drop(rewriter));

@@ -215,7 +215,7 @@ impl Page {
 
 /// A feature that was chosen for a response.
 #[derive(Clone)]
-pub struct Chosen {
+pub struct ChosenFeature {
     /// The step that has chosen it, for metrics.
     pub step: &'static str,
     /// The feature.
@@ -227,7 +227,7 @@ pub struct Chosen {
 pub struct Features;
 
 impl Value for Features {
-    type Data = Chosen;
+    type Data = ChosenFeature;
     const NAME: &'static str = "html.features";
     const ABOUT: &'static str = "The features for the response if it is HTML.";
 }

@@ -12,7 +12,7 @@ use crate::references;
 use crate::scan::names::{EMPTY, Name};
 use crate::selector::Selector;
 use crate::splice::{Next, SpliceTarget, close_to, inserted, may_lack_its_end, text_of};
-use crate::tree::select::{self, Known, Select, Subject};
+use crate::tree::select::{self, ElementFacts, Select, Subject};
 use crate::tree::{
     BODY, Content, DEPTH, Event, FRAMESET, FoundToken, Id, Mode, Node, Origin, Space, TEMPLATE, Token,
     Tokens, Tree, adjusted, attributes,
@@ -127,7 +127,7 @@ struct Doing {
 
 /// An element with something to do at its end.
 #[derive(Debug, Clone, Copy)]
-struct Watched {
+struct WatchedElement {
     id: Id,
     rule: usize,
 }
@@ -145,7 +145,7 @@ struct Removal {
 
 #[derive(Debug, Default)]
 struct Info {
-    known: Known,
+    known: ElementFacts,
     children: u32,
     names: HashMap<Name, u32>,
 }
@@ -165,7 +165,7 @@ pub(crate) struct Follower {
     counts_names: bool,
     changes: bool,
     infos: HashMap<Id, Info>,
-    watched: Vec<Watched>,
+    watched: Vec<WatchedElement>,
     removal: Option<Removal>,
     ops: VecDeque<Op>,
     /// Where the first of them stands that is not decided.
@@ -512,7 +512,7 @@ impl Follower {
         // The content of a template is a document of its own.
         let is_template = self.tree.stack.iter().rev().find(|open| open.id == node.parent);
         let known = match is_template.is_some_and(|open| open.is(TEMPLATE)) {
-            true => Known::default(),
+            true => ElementFacts::default(),
             false => parent.known.clone(),
         };
         let (mut list, mut name) = (Vec::new(), String::new());
@@ -588,7 +588,7 @@ impl Follower {
             }
             Act::Append(_) if !is_open => return,
             Act::After(_) | Act::Append(_) => {
-                self.watched.push(Watched { id: node.id, rule: number });
+                self.watched.push(WatchedElement { id: node.id, rule: number });
                 true
             }
             Act::Remove => {

@@ -70,7 +70,7 @@ pub(crate) fn is_usable(answer: &FetchResponse) -> bool {
 
 /// Output of the rewriter, and the places of fragments in it.
 #[derive(Debug, Default)]
-pub(crate) struct Written {
+pub(crate) struct RewriterOutput {
     pub bytes: Vec<u8>,
     pub holes: VecDeque<(usize, Fragment)>,
     /// The rewriter's output has characters that [stand for bytes](crate::carry).
@@ -79,7 +79,7 @@ pub(crate) struct Written {
     pub cut: Option<usize>,
 }
 
-impl Written {
+impl RewriterOutput {
     /// Appends output of the rewriter, or of a feature in its place.
     #[inline]
     pub fn add(&mut self, written: &[u8]) {
@@ -126,7 +126,7 @@ impl Written {
 /// Output that waits behind a fragment: that of the document, and of each fragment within.
 #[derive(Debug, Default)]
 pub(crate) struct Frame {
-    pub written: Written,
+    pub written: RewriterOutput,
     /// The number of bytes handed on.
     pub at: usize,
     /// It was not fetched, but is part of the surrounding document.

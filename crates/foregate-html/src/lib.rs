@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use foregate_html::{Chosen, Element, Feature, Page, Pass, Rewrite, Selector, Terms};
+//! use foregate_html::{ChosenFeature, Element, Feature, Page, Pass, Rewrite, Selector, Terms};
 //!
 //! /// Opens links in a window of their own.
 //! struct NewWindow([Selector; 1]);
@@ -80,7 +80,9 @@ mod tree;
 
 pub use charset::{Charset, PRESCAN};
 pub use edges::{Edge, Edges};
-pub use feature::{Chosen, Comment, Element, End, EndTag, Feature, Features, Page, Reads, Removes, Rewrite};
+pub use feature::{
+    ChosenFeature, Comment, Element, End, EndTag, Feature, Features, Page, Reads, Removes, Rewrite,
+};
 pub use follow::{Act, Rule};
 pub use fragments::{Fragment, FragmentRules};
 pub use pass::{BUDGET, Pass, STEP, Terms};

@@ -7,16 +7,16 @@ use foregate_module::{Bail, BodyFilter, FetchRequest, FetchResult, Filtered, Fin
 use lol_html::errors::RewritingError;
 use lol_html::send::HtmlRewriter;
 
-use crate::charset::{Charset, MARKS, Sniffed, sniff};
+use crate::charset::{Charset, MARKS, SniffResult, sniff};
 use crate::declaration::keep_declared;
-use crate::feature::{Chosen, Page, Removes};
+use crate::feature::{ChosenFeature, Page, Removes};
 use crate::follow::Follower;
-use crate::fragments::{Fragment, Frame, Written, is_usable};
+use crate::fragments::{Fragment, Frame, RewriterOutput, is_usable};
 use crate::guard::{Guard, Why};
 use crate::holding::Holding;
 use crate::insertion::Insertion;
 use crate::kind::{BodyKind, body_kind};
-use crate::rewriter::{Output, Shared, at_work, rewriter};
+use crate::rewriter::{HandlerState, Output, at_work, rewriter};
 use crate::spare::Plan;
 
 /// The step that documents are counted for.
@@ -66,7 +66,7 @@ pub struct Pass {
     slice: usize,
     most: usize,
     /// The state shared by handlers, once the rewriter has begun; moved out while it is at work.
-    shared: Option<Box<Shared>>,
+    shared: Option<Box<HandlerState>>,
     /// The selectors and features for which the rewriter was made.
     plan: Option<Plan>,
     /// The lighter pass, if no rewriter is needed.
@@ -86,7 +86,7 @@ pub struct Pass {
     /// A mark or blanks that it begins with have been handed on.
     began: bool,
     /// Features that run over fragments too.
-    nested: Vec<Chosen>,
+    nested: Vec<ChosenFeature>,
     /// Output behind fragments that are still to come.
     frames: Vec<Frame>,
     /// The fragment that is being fetched.
@@ -107,7 +107,7 @@ struct Asking {
 
 enum PassState {
     /// The encoding is not known yet.
-    Begins(Vec<(Chosen, bool)>),
+    Begins(Vec<(ChosenFeature, bool)>),
     Rewrites(Box<HtmlRewriter<'static, Output>>),
     /// All features only insert at the edges of head and body.
     Inserts,
@@ -121,13 +121,13 @@ impl Pass {
     /// Its memory is bounded, however much the document grows: it processes the document in slices, and pauses while its
     /// output waits to be taken. If the rewriter needs more than its budget (for a huge tag or comment,
     /// or for deeply nested elements), the rest of the document passes unchanged, and no byte is lost.
-    pub fn filter(features: Vec<(Chosen, bool)>, terms: Terms) -> Filtered {
+    pub fn filter(features: Vec<(ChosenFeature, bool)>, terms: Terms) -> Filtered {
         let dry = features.iter().all(|(_, dry)| *dry);
         let budget = usize::MAX;
         Filtered { budget, dry, ..Filtered::new(STEP, Self::new(features, terms)) }
     }
 
-    fn new(features: Vec<(Chosen, bool)>, terms: Terms) -> Self {
+    fn new(features: Vec<(ChosenFeature, bool)>, terms: Terms) -> Self {
         let growth =
             features.iter().map(|(chosen, _)| chosen.feature.growth()).fold(1, usize::saturating_add);
         let most = (ROOM / growth).clamp(SLICE.0, SLICE.1);
@@ -315,9 +315,9 @@ impl Pass {
         }
         if !self.sniffed {
             match sniff(self.terms.content_type.as_deref(), &self.queue, whole) {
-                Sniffed::More => return Ok(()),
-                Sniffed::Unsupported => return self.pass_all("encoding-not-supported", out),
-                Sniffed::Known(charset) => (self.charset, self.sniffed) = (charset, true),
+                SniffResult::More => return Ok(()),
+                SniffResult::Unsupported => return self.pass_all("encoding-not-supported", out),
+                SniffResult::Known(charset) => (self.charset, self.sniffed) = (charset, true),
             }
         }
         let mark = if self.began { None } else { self.queue.strip_prefix(MARKS[0]) };
@@ -383,7 +383,7 @@ impl Pass {
             .collect();
         // In a dry run it stops no feature that is in none.
         let all_dry = features.iter().all(|(_, dry)| *dry);
-        let removes = |(chosen, dry): &(Chosen, bool)| {
+        let removes = |(chosen, dry): &(ChosenFeature, bool)| {
             (!dry || all_dry) && chosen.feature.removes() != Removes::Nothing
         };
         self.guard.how.removes = features.iter().any(removes);
@@ -398,7 +398,7 @@ impl Pass {
         });
         let (rules, count): (Vec<_>, _) = (rules.collect(), features.len());
         let comments = features.iter().any(|(chosen, _)| chosen.feature.reads().comments);
-        let mut shared = Shared::of(features, &page);
+        let mut shared = HandlerState::of(features, &page);
         if !rules.is_empty() {
             let follower = Follower::new(rules, count, charset, self.terms.budget).holding(comments);
             shared.follower = Some(Box::new(follower));
@@ -416,7 +416,7 @@ impl Pass {
     /// the rewriter is at work, since the following text may be removed.
     fn hand_over(&mut self, out: &mut dyn Sink) -> usize {
         let all = !matches!(self.state, PassState::Rewrites(_));
-        let Some(Shared { written, .. }) = self.shared.as_deref_mut() else { return 0 };
+        let Some(HandlerState { written, .. }) = self.shared.as_deref_mut() else { return 0 };
         let count = written.bytes.len();
         if let Some(cut) = written.cut.filter(|_| written.holes.is_empty() && self.frames.is_empty()) {
             out.write(written.bytes.get(..cut).unwrap_or_default());
@@ -522,14 +522,14 @@ impl Pass {
     }
 
     /// The output for a fragment, with the places of fragments within it.
-    fn nested(&mut self, body: &[u8], path: &str) -> Written {
+    fn nested(&mut self, body: &[u8], path: &str) -> RewriterOutput {
         // A mark means something at the start of a document alone.
         let body = body.strip_prefix(MARKS[0]).unwrap_or(body);
         let features = self.nested.iter().map(|chosen| &*chosen.feature);
         let mut rewriter = rewriter(features, self.charset, self.terms.budget);
         let features = self.nested.iter().map(|chosen| (chosen.clone(), false)).collect();
         let path = path.split(['?', '#']).next().unwrap_or_default();
-        let mut shared = Shared::of(features, &self.page(Some(path.into()), BodyKind::Fragment));
+        let mut shared = HandlerState::of(features, &self.page(Some(path.into()), BodyKind::Fragment));
         let (loaded, _) = self.charset.load(body, true);
         shared.written.stands_in |= matches!(loaded, Cow::Owned(_));
         let mut shared = Some(shared);
@@ -620,7 +620,7 @@ impl Pass {
 
 /// Passes a part of the document to the rewriter, with the operations in it.
 fn write(
-    shared: &mut Option<Box<Shared>>,
+    shared: &mut Option<Box<HandlerState>>,
     rewriter: &mut HtmlRewriter<'static, Output>,
     bytes: &[u8],
     charset: Charset,

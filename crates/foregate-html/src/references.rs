@@ -67,7 +67,7 @@ const ASCII: [(&str, char); 37] = [
 
 /// The construct behind an ampersand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Begun {
+pub(crate) enum ReferenceStart {
     /// Nothing: it stands for itself.
     Text,
     /// A reference of so many bytes; to which character, if that is known.
@@ -77,20 +77,20 @@ pub(crate) enum Begun {
 }
 
 /// Classifies an ampersand and the text behind it. With `last` no text follows.
-pub(crate) fn begun(text: &str, last: bool, in_attribute: bool) -> Begun {
+pub(crate) fn begun(text: &str, last: bool, in_attribute: bool) -> ReferenceStart {
     let bytes = text.as_bytes();
     match bytes.get(1) {
         Some(b'#') => number(bytes, last),
         Some(first) if first.is_ascii_alphabetic() => name(text, last, in_attribute),
-        None if !last => Begun::More,
-        _ => Begun::Text,
+        None if !last => ReferenceStart::More,
+        _ => ReferenceStart::Text,
     }
 }
 
-fn number(bytes: &[u8], last: bool) -> Begun {
+fn number(bytes: &[u8], last: bool) -> ReferenceStart {
     let (start, radix) = match bytes.get(2) {
         Some(b'x' | b'X') => (3, 16),
-        None if !last => return Begun::More,
+        None if !last => return ReferenceStart::More,
         _ => (2, 10),
     };
     let digits = bytes.iter().skip(start).map_while(|byte| char::from(*byte).to_digit(radix));
@@ -99,14 +99,14 @@ fn number(bytes: &[u8], last: bool) -> Begun {
     });
     let end = start + count;
     if end >= LONGEST {
-        return Begun::Text;
+        return ReferenceStart::Text;
     }
     let length = match bytes.get(end) {
-        None if !last => return Begun::More,
+        None if !last => return ReferenceStart::More,
         Some(b';') => end + 1,
         _ => end,
     };
-    if count == 0 { Begun::Text } else { Begun::Reference(length, Some(numbered(code))) }
+    if count == 0 { ReferenceStart::Text } else { ReferenceStart::Reference(length, Some(numbered(code))) }
 }
 
 /// The character of a number, as browsers see it.
@@ -122,17 +122,17 @@ fn numbered(code: u32) -> char {
     }
 }
 
-fn name(text: &str, last: bool, in_attribute: bool) -> Begun {
+fn name(text: &str, last: bool, in_attribute: bool) -> ReferenceStart {
     let rest = text.get(1..).unwrap_or_default();
     let length = rest.bytes().take(NAME + 1).take_while(u8::is_ascii_alphanumeric).count();
     let next = rest.as_bytes().get(length);
     if next.is_none() && length <= NAME && !last {
-        return Begun::More;
+        return ReferenceStart::More;
     }
     let name = rest.get(..length).unwrap_or_default();
     if next == Some(&b';') && length <= NAME {
         let known = old().chain(ASCII).find(|(known, _)| *known == name);
-        return Begun::Reference(length + 2, known.map(|(_, character)| character));
+        return ReferenceStart::Reference(length + 2, known.map(|(_, character)| character));
     }
     // Without a semicolon only the old names count, in attributes only before a character that no name contains.
     let fits = |known: &&str| match in_attribute {
@@ -140,7 +140,9 @@ fn name(text: &str, last: bool, in_attribute: bool) -> Begun {
         false => name.starts_with(known),
     };
     let found = old().filter(|(known, _)| fits(known)).max_by_key(|(known, _)| known.len());
-    found.map_or(Begun::Text, |(known, character)| Begun::Reference(known.len() + 1, Some(character)))
+    found.map_or(ReferenceStart::Text, |(known, character)| {
+        ReferenceStart::Reference(known.len() + 1, Some(character))
+    })
 }
 
 fn old() -> impl Iterator<Item = (&'static str, char)> {
@@ -169,11 +171,11 @@ pub(crate) fn resolve_value(text: &str, charset: crate::charset::Charset) -> Str
         let (before, reference) = rest.split_at(at);
         resolved.push_str(before);
         let length = match begun(reference, true, true) {
-            Begun::Reference(length, Some(character)) => {
+            ReferenceStart::Reference(length, Some(character)) => {
                 resolved.push_str(&charset.transparent(character.encode_utf8(&mut [0; 4])));
                 length
             }
-            Begun::Reference(length, None) => {
+            ReferenceStart::Reference(length, None) => {
                 resolved.push_str(reference.get(..length).unwrap_or_default());
                 length
             }
@@ -202,7 +204,7 @@ fn replaced(text: &str, by: impl Fn(usize, Option<char>) -> Option<(char, usize)
         let (before, reference) = rest.split_at(at);
         replaced.push_str(before);
         let (character, length) = match begun(reference, true, true) {
-            Begun::Reference(length, character) => by(length, character)?,
+            ReferenceStart::Reference(length, character) => by(length, character)?,
             _ => ('&', 1),
         };
         replaced.push(character);
@@ -230,19 +232,19 @@ mod tests {
     #[test]
     fn references_are_known_when_they_have_come() {
         let text = |text| begun(text, true, false);
-        assert_eq!(text("&amp;x"), Begun::Reference(5, Some('&')));
-        assert_eq!(text("&ampere"), Begun::Reference(4, Some('&')));
-        assert_eq!(text("&notin;"), Begun::Reference(7, None));
-        assert_eq!(text("&yuml;"), Begun::Reference(6, Some('ÿ')));
-        assert_eq!(text("&#128;"), Begun::Reference(6, Some('€')));
-        assert_eq!(text("&#xD800 "), Begun::Reference(7, Some('\u{fffd}')));
-        assert_eq!(text("&T "), Begun::Text);
-        assert_eq!(text("&#x;"), Begun::Text);
+        assert_eq!(text("&amp;x"), ReferenceStart::Reference(5, Some('&')));
+        assert_eq!(text("&ampere"), ReferenceStart::Reference(4, Some('&')));
+        assert_eq!(text("&notin;"), ReferenceStart::Reference(7, None));
+        assert_eq!(text("&yuml;"), ReferenceStart::Reference(6, Some('ÿ')));
+        assert_eq!(text("&#128;"), ReferenceStart::Reference(6, Some('€')));
+        assert_eq!(text("&#xD800 "), ReferenceStart::Reference(7, Some('\u{fffd}')));
+        assert_eq!(text("&T "), ReferenceStart::Text);
+        assert_eq!(text("&#x;"), ReferenceStart::Text);
         for begins in ["&", "&#", "&#x", "&#6", "&a", "&amp"] {
-            assert_eq!(begun(begins, false, false), Begun::More, "{begins}");
+            assert_eq!(begun(begins, false, false), ReferenceStart::More, "{begins}");
         }
         for long in [format!("&#{}65;", "0".repeat(LONGEST)), format!("&x{}", "y".repeat(NAME))] {
-            assert_eq!(begun(&long, false, false), Begun::Text, "{long}");
+            assert_eq!(begun(&long, false, false), ReferenceStart::Text, "{long}");
         }
     }
 }

@@ -7,7 +7,7 @@
 use lol_html::html_content::{ContentType, EndTag, StreamingHandler, StreamingHandlerSink};
 use lol_html::send;
 
-use crate::fragments::Written;
+use crate::fragments::RewriterOutput;
 use crate::rewriter::{shared, written};
 
 /// The element that is being taken out, with all in it.
@@ -106,7 +106,7 @@ impl StreamingHandler for CutsOff {
         self: Box<Self>,
         _: &mut StreamingHandlerSink<'_>,
     ) -> Result<(), Box<dyn std::error::Error + Send + Sync + 'static>> {
-        written(Written::cut_off);
+        written(RewriterOutput::cut_off);
         Ok(())
     }
 }
@@ -156,7 +156,7 @@ fn end(number: u64, name: &str, tag: &mut EndTag<'_>) {
             tag.streaming_before(Box::new(CutsOff));
             tag.remove();
         } else if removing.lacks_end {
-            written(Written::cut_off);
+            written(RewriterOutput::cut_off);
         } else {
             // Where it ends for a browser is anybody's guess.
             shared.left += 1;
@@ -182,7 +182,7 @@ pub(crate) fn end_all(removing: &mut Option<Removing>) -> bool {
     if stays {
         written(|written| written.cut = None);
     } else {
-        written(Written::cut_off);
+        written(RewriterOutput::cut_off);
     }
     stays && !removing.dry
 }

@@ -13,15 +13,15 @@ use lol_html::{HandlerResult, OutputSink};
 
 use crate::charset::Charset;
 use crate::feature::{
-    Chosen, Comment, Element, End, EndTag, Feature, HandlerEffect as Done, Page, Reads, Rewrite, joins,
+    ChosenFeature, Comment, Element, End, EndTag, Feature, HandlerEffect as Done, Page, Reads, Rewrite, joins,
 };
 use crate::follow::{Due, Follower, Operation};
-use crate::fragments::{FragmentMark, Written};
+use crate::fragments::{FragmentMark, RewriterOutput};
 use crate::removal::{self, Removing};
 use crate::scan::{Root, Scanner};
 use crate::selector::Selector;
 use crate::tail::Tail;
-use crate::text::{self, Made};
+use crate::text::{self, TextOutput};
 
 /// A feature at work.
 pub(crate) struct Running {
@@ -40,17 +40,17 @@ thread_local! {
     ///
     /// Both are never dropped here, so that no access has to check for that: [`at_work`] puts them here, and takes
     /// them away again.
-    static AT_WORK: Cell<ManuallyDrop<Option<Box<Shared>>>> = const { Cell::new(ManuallyDrop::new(None)) };
+    static AT_WORK: Cell<ManuallyDrop<Option<Box<HandlerState>>>> = const { Cell::new(ManuallyDrop::new(None)) };
     /// The output of that rewriter. Separate, since a handler's text at the end is written while the handler runs.
-    static WRITTEN: RefCell<ManuallyDrop<Written>> = const {
-        let written = Written { bytes: Vec::new(), holes: VecDeque::new(), stands_in: false, cut: None };
+    static WRITTEN: RefCell<ManuallyDrop<RewriterOutput>> = const {
+        let written = RewriterOutput { bytes: Vec::new(), holes: VecDeque::new(), stands_in: false, cut: None };
         RefCell::new(ManuallyDrop::new(written))
     };
 }
 
 /// The state shared by handlers.
 #[derive(Default)]
-pub(crate) struct Shared {
+pub(crate) struct HandlerState {
     pub running: Vec<Running>,
     /// How many of them come before the first that reads texts.
     deaf: usize,
@@ -87,11 +87,11 @@ pub(crate) struct Shared {
     /// Something was not added at its end.
     pub left_out: bool,
     /// The output of the rewriter; elsewhere while it is at work.
-    pub written: Written,
+    pub written: RewriterOutput,
     /// Document and texts are both UTF-8: changed text bypasses the rewriter.
     writes_texts: bool,
     /// The changed form of the present text.
-    made: Made,
+    made: TextOutput,
 }
 
 struct Masks {
@@ -101,7 +101,7 @@ struct Masks {
 }
 
 /// Runs a rewriter with its shared state available to its handlers.
-pub(crate) fn at_work<T>(shared: &mut Option<Box<Shared>>, work: impl FnOnce() -> T) -> T {
+pub(crate) fn at_work<T>(shared: &mut Option<Box<HandlerState>>, work: impl FnOnce() -> T) -> T {
     let written = shared.as_mut().map(|shared| std::mem::take(&mut shared.written));
     let written = ManuallyDrop::new(written.unwrap_or_default());
     let outer = (WRITTEN.replace(written), AT_WORK.replace(ManuallyDrop::new(shared.take())));
@@ -116,7 +116,7 @@ pub(crate) fn at_work<T>(shared: &mut Option<Box<Shared>>, work: impl FnOnce() -
 
 /// The shared state, for handlers.
 #[inline]
-pub(crate) fn shared<T: Default>(run: impl FnOnce(&mut Shared) -> T) -> T {
+pub(crate) fn shared<T: Default>(run: impl FnOnce(&mut HandlerState) -> T) -> T {
     AT_WORK.with(|at_work| {
         // Taken out meanwhile, so that a handler that panics takes it along.
         let Some(mut shared) = ManuallyDrop::into_inner(at_work.take()) else { return T::default() };
@@ -129,13 +129,13 @@ pub(crate) fn shared<T: Default>(run: impl FnOnce(&mut Shared) -> T) -> T {
 
 /// The output of the rewriter at work.
 #[inline]
-pub(crate) fn written(run: impl FnOnce(&mut Written)) {
+pub(crate) fn written(run: impl FnOnce(&mut RewriterOutput)) {
     WRITTEN.with_borrow_mut(|written| run(written));
 }
 
-/// For handlers that remove a construct that begins or ends here: see [`Written::end_text`]. The text before has been written then.
+/// For handlers that remove a construct that begins or ends here: see [`RewriterOutput::end_text`]. The text before has been written then.
 pub(crate) fn end_text() {
-    written(Written::end_text);
+    written(RewriterOutput::end_text);
 }
 
 /// Where the rewriter writes.
@@ -212,11 +212,11 @@ pub(crate) fn rewriter<'f>(
     HtmlRewriter::new(settings, Output)
 }
 
-impl Shared {
+impl HandlerState {
     /// The shared state for features over one document; the flag of each says that it is in a dry run.
-    pub fn of(features: Vec<(Chosen, bool)>, page: &Page) -> Box<Self> {
-        let begin = |(chosen, dry): (Chosen, bool)| {
-            let Chosen { step, feature } = chosen;
+    pub fn of(features: Vec<(ChosenFeature, bool)>, page: &Page) -> Box<Self> {
+        let begin = |(chosen, dry): (ChosenFeature, bool)| {
+            let ChosenFeature { step, feature } = chosen;
             let reads = feature.reads();
             Running { step, dry, reads, deaf: 0, rewrite: Feature::begin(feature, page), matches: 0 }
         };
@@ -236,7 +236,7 @@ impl Shared {
         let charset = page.charset();
         let writes_texts = charset.is_utf8();
         let masks = charset.needs_mask().then(|| Masks { charset, lead: false, masked: String::new() });
-        let written = Written { stands_in: page.stands_in.get(), ..Written::default() };
+        let written = RewriterOutput { stands_in: page.stands_in.get(), ..RewriterOutput::default() };
         Box::new(Self { running, deaf, masks, tail, written, writes_texts, ..Self::default() })
     }
 
@@ -365,7 +365,7 @@ impl Shared {
     }
 
     #[inline(always)]
-    fn let_change(&mut self, text: &str, last: bool) -> &Made {
+    fn let_change(&mut self, text: &str, last: bool) -> &TextOutput {
         let running = self.running.get_mut(self.deaf..).unwrap_or_default();
         self.made.begin();
         text::first(running, text, last, self.is_title, text, &mut self.made);
@@ -442,7 +442,7 @@ fn element_handler(
     move |inner| {
         if follows {
             let at = inner.source_location().bytes().start as u64;
-            let fits = |shared: &mut Shared| {
+            let fits = |shared: &mut HandlerState| {
                 shared.follower.as_mut().is_some_and(|follower| follower.tells(at, number, selector))
             };
             if !shared(fits) {
@@ -531,7 +531,7 @@ fn document_handlers(reads: Reads) -> DocumentHandlers {
     })
 }
 
-fn comment(shared: &mut Shared, inner: &mut lol_html::html_content::Comment<'_>) {
+fn comment(shared: &mut HandlerState, inner: &mut lol_html::html_content::Comment<'_>) {
     for number in 0..shared.running.len() {
         if !shared.running.get(number).is_some_and(|running| running.reads.comments) {
             continue;

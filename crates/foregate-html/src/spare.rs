@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use lol_html::send::HtmlRewriter;
 
 use crate::charset::Charset;
-use crate::feature::{Chosen, Feature};
+use crate::feature::{ChosenFeature, Feature};
 use crate::rewriter::{Output, rewriter};
 
 /// How many plans a thread remembers, each with a rewriter of some ten KiB at most. Where documents of more plans take
@@ -47,7 +47,7 @@ impl PartialEq for Plan {
 
 impl Plan {
     /// That of documents in an encoding for which these features are chosen.
-    pub fn new(features: &[(Chosen, bool)], charset: Charset, budget: usize) -> Self {
+    pub fn new(features: &[(ChosenFeature, bool)], charset: Charset, budget: usize) -> Self {
         let features = features.iter().map(|(chosen, _)| Arc::downgrade(&chosen.feature)).collect();
         Self { features, charset, budget }
     }
@@ -88,7 +88,7 @@ mod tests {
     fn a_rewriter_is_made_for_what_comes_again() {
         let chosen = |number: usize| {
             let feature: Arc<dyn Feature> = Arc::new(Emails::new(&number.to_string()));
-            vec![(Chosen { step: "test", feature }, false)]
+            vec![(ChosenFeature { step: "test", feature }, false)]
         };
         let all: Vec<_> = (0..2 * KEPT).map(chosen).collect();
         let plan = |number: usize| Plan::new(&all[number], Charset::UTF_8, 1 << 16);

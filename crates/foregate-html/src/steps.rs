@@ -126,9 +126,9 @@ fn html_type(argument: &Argument) -> Result<MediaType, Problem> {
 
 /// The settings for documents.
 #[derive(Debug)]
-pub struct Adjusted;
+pub struct DocumentSettings;
 
-impl Value for Adjusted {
+impl Value for DocumentSettings {
     type Data = Rewriting;
     const NAME: &'static str = "html.settings";
     const ABOUT: &'static str = "How documents are rewritten.";
@@ -142,7 +142,7 @@ impl Step for Adjust {
     type At = phase::ResponseBody;
     type Settings = Rewriting;
     type In<'r> = ();
-    type Out = (Emit<Adjusted>,);
+    type Out = (Emit<DocumentSettings>,);
     type Stop = Never;
     const NAME: &'static str = "html-settings";
     const ABOUT: &'static str = "Says which documents are rewritten, and how much may be held of them.";
@@ -173,7 +173,7 @@ impl Step for Choose {
     type Settings = ();
     type In<'r> = (
         Added<'r, Features>,
-        Read<'r, Adjusted>,
+        Read<'r, DocumentSettings>,
         RequestFields<'r>,
         ResponseFields<'r>,
         Method<'r>,
@@ -306,14 +306,14 @@ mod tests {
     use foregate_module::testing::Sample;
 
     use super::*;
-    use crate::Chosen;
+    use crate::ChosenFeature;
     use crate::features::insert::{Insert, Place};
 
     fn chosen(markup: &str, sample: Sample) -> Sample {
         let mut sample = sample;
         let mut insert = Insert::default();
         insert.edge(Place::HeadEnd, markup);
-        sample.add::<Features>(Chosen { step: "test", feature: Arc::new(insert) }, false);
+        sample.add::<Features>(ChosenFeature { step: "test", feature: Arc::new(insert) }, false);
         sample.run(&Choose, &());
         sample
     }

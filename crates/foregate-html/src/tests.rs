@@ -6,8 +6,8 @@ use foregate_module::testing::{filtered, filtered_at_every_split};
 use foregate_module::{Bail, BodyFilter, Chain, Filtered, Sink};
 
 use crate::{
-    Charset, Chosen, Comment, Element, End, EndTag, Feature, Page, Pass, Reads, Rewrite, Selector, Terms,
-    TextOut,
+    Charset, ChosenFeature, Comment, Element, End, EndTag, Feature, Page, Pass, Reads, Rewrite, Selector,
+    Terms, TextOut,
 };
 
 /// Does a little of everything: marks elements, their ends, words that begin with `x`, comments and the end.
@@ -107,7 +107,7 @@ impl Marks {
 
 fn pass(features: &[(&'static str, bool)], content_type: &str, budget: usize) -> Filtered {
     let chosen = |(word, dry): &(&'static str, bool)| {
-        (Chosen { step: "test", feature: Everything::new(word) as Arc<dyn Feature> }, *dry)
+        (ChosenFeature { step: "test", feature: Everything::new(word) as Arc<dyn Feature> }, *dry)
     };
     let terms = Terms { content_type: Some(content_type.into()), budget, ..Terms::default() };
     Pass::filter(features.iter().map(chosen).collect(), terms)
@@ -115,7 +115,7 @@ fn pass(features: &[(&'static str, bool)], content_type: &str, budget: usize) ->
 
 /// A pass of these features.
 pub(crate) fn of(features: Vec<Arc<dyn Feature>>, content_type: &str) -> Filtered {
-    let chosen = features.into_iter().map(|feature| (Chosen { step: "test", feature }, false));
+    let chosen = features.into_iter().map(|feature| (ChosenFeature { step: "test", feature }, false));
     let terms = Terms { content_type: Some(content_type.into()), ..Terms::default() };
     Pass::filter(chosen.collect(), terms)
 }
@@ -391,7 +391,8 @@ impl Feature for Grows {
 fn a_small_piece_that_becomes_large_is_written_a_little_at_a_time() {
     let feature = Arc::new(Grows([Selector::constant("br")], "z".repeat(3000)));
     let terms = Terms { content_type: Some(b"text/html; charset=utf-8".to_vec()), ..Terms::default() };
-    let mut chain = Chain::new(vec![Pass::filter(vec![(Chosen { step: "grows", feature }, false)], terms)]);
+    let mut chain =
+        Chain::new(vec![Pass::filter(vec![(ChosenFeature { step: "grows", feature }, false)], terms)]);
     let html = "<br>".repeat(1024);
     let mut out = Vec::new();
     let mut total = 0;

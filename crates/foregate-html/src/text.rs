@@ -9,7 +9,7 @@ const MEMORY_KEPT: usize = 4096;
 ///
 /// The original is an argument of each call, and always the same: its lifetime would be tied to that of the features here.
 #[derive(Default)]
-pub(crate) struct Made {
+pub(crate) struct TextOutput {
     /// How much of the original has been written as it was.
     same: usize,
     /// The output, once it differs.
@@ -17,7 +17,7 @@ pub(crate) struct Made {
     differs: bool,
 }
 
-impl Made {
+impl TextOutput {
     /// Starts another text in the same memory.
     #[inline]
     pub fn begin(&mut self) {
@@ -71,7 +71,7 @@ impl Made {
 pub struct TextOut<'a> {
     pub(crate) rest: &'a mut [Running],
     pub(crate) original: &'a str,
-    pub(crate) made: &'a mut Made,
+    pub(crate) made: &'a mut TextOutput,
     pub(crate) matches: u64,
     pub(crate) in_title: bool,
 }
@@ -112,7 +112,7 @@ pub(crate) fn pass(
     last: bool,
     in_title: bool,
     original: &str,
-    made: &mut Made,
+    made: &mut TextOutput,
 ) {
     first(features, text, last, in_title, original, made);
 }
@@ -125,7 +125,7 @@ pub(crate) fn first(
     last: bool,
     in_title: bool,
     original: &str,
-    made: &mut Made,
+    made: &mut TextOutput,
 ) {
     let Some((running, rest)) = features.split_first_mut() else {
         if !text.is_empty() {
@@ -150,7 +150,7 @@ pub(crate) fn first(
 #[cold]
 #[inline(never)]
 fn dry(running: &mut Running, text: &str, last: bool, in_title: bool) {
-    let mut dropped = Made::default();
+    let mut dropped = TextOutput::default();
     let mut aside = TextOut { rest: &mut [], original: text, made: &mut dropped, matches: 0, in_title };
     running.rewrite.text(text, last, &mut aside);
     running.matches += aside.matches;

@@ -7,7 +7,7 @@ mod parsed;
 use std::sync::Arc;
 
 use foregate_html::features::insert::{Insert, Place};
-use foregate_html::{Chosen, Pass, Terms};
+use foregate_html::{ChosenFeature, Pass, Terms};
 use foregate_module::Chain;
 use parsed::{inserted, is_as_parsed};
 use proptest::prelude::*;
@@ -227,7 +227,7 @@ fn what_needs_too_much_memory_passes_and_no_byte_is_lost() {
                 ..Terms::default()
             };
             let mut chain =
-                Chain::new(vec![Pass::filter(vec![(Chosen { step: "one", feature }, false)], terms)]);
+                Chain::new(vec![Pass::filter(vec![(ChosenFeature { step: "one", feature }, false)], terms)]);
             let (mut out, mut most, mut gave_up) = (Vec::new(), 0, false);
             for piece in html.as_bytes().chunks(piece) {
                 gave_up |= chain.write(piece, &mut out).unwrap().bailed.is_some();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use foregate_html::features::insert::{Insert, Place};
 use foregate_html::features::remove::{Remove, What};
-use foregate_html::{Chosen, Feature, Pass, Selector, Terms};
+use foregate_html::{ChosenFeature, Feature, Pass, Selector, Terms};
 use foregate_module::Chain;
 
 /// The output for a document in pieces of this length; `act` names the action.
@@ -59,7 +59,8 @@ fn rewritten_or_not(
         }
     };
     let terms = Terms { content_type: Some(b"text/html; charset=utf-8".to_vec()), ..Terms::default() };
-    let mut chain = Chain::new(vec![Pass::filter(vec![(Chosen { step: "test", feature }, false)], terms)]);
+    let mut chain =
+        Chain::new(vec![Pass::filter(vec![(ChosenFeature { step: "test", feature }, false)], terms)]);
     let mut out = Vec::new();
     for piece in html.as_bytes().chunks(piece.max(1)) {
         chain.write(piece, &mut out).unwrap();

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use foregate_html::features::insert::{Insert, Place};
 use foregate_html::features::remove::{Remove, What};
-use foregate_html::{Chosen, Feature, Pass, Selector, Terms};
+use foregate_html::{ChosenFeature, Feature, Pass, Selector, Terms};
 use foregate_module::Chain;
 
 const LENGTH: usize = 1 << 20;
@@ -26,7 +26,7 @@ fn features() -> Vec<Arc<dyn Feature>> {
 
 fn run(name: &str, html: &[u8]) {
     let terms = Terms { content_type: Some(b"text/html; charset=utf-8".to_vec()), ..Terms::default() };
-    let chosen = features().into_iter().map(|feature| (Chosen { step: "test", feature }, false));
+    let chosen = features().into_iter().map(|feature| (ChosenFeature { step: "test", feature }, false));
     let mut chain = Chain::new(vec![Pass::filter(chosen.collect(), terms)]);
     let begun = Instant::now();
     let (mut length, mut held) = (0, 0);

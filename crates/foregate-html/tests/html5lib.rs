@@ -22,7 +22,7 @@ use foregate_html::features::insert::{Insert, Place};
 use foregate_html::features::links::Links;
 use foregate_html::features::remove::{Remove, What};
 use foregate_html::features::replace_text::ReplaceText;
-use foregate_html::{Chosen, Feature, FragmentRules, Pass, Selector, Terms};
+use foregate_html::{ChosenFeature, Feature, FragmentRules, Pass, Selector, Terms};
 use foregate_module::{Chain, FetchTarget, Finding};
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ const BEFORE: &str = "<html><head><title>a</title></head><body><p>a@b.de &amp;";
 const AFTER: &str = "</p><a href='mailto:a@b.de'>a</a><img src=p-1x2.png><h a>a&</h><!--a--><font>b@c.de</font></body></html>";
 
 /// All features, made to find something in documents that consist of little.
-fn features(dry: bool) -> Vec<(Chosen, bool)> {
+fn features(dry: bool) -> Vec<(ChosenFeature, bool)> {
     let mut insert = Insert::default();
     insert.edge(Place::HeadStart, "<meta name=start>");
     insert.edge(Place::HeadEnd, "<style>é{}</style>");
@@ -67,7 +67,7 @@ fn features(dry: bool) -> Vec<(Chosen, bool)> {
         Arc::new(Emails::new("[email protected]")),
         Arc::new(insert),
     ];
-    features.into_iter().map(|feature| (Chosen { step: "test", feature }, dry)).collect()
+    features.into_iter().map(|feature| (ChosenFeature { step: "test", feature }, dry)).collect()
 }
 
 /// The output for a document in these pieces.

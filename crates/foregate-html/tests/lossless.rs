@@ -7,7 +7,7 @@ use foregate_html::features::emails::Emails;
 use foregate_html::features::insert::{Insert, Place};
 use foregate_html::features::remove::{Remove, What};
 use foregate_html::features::replace_text::ReplaceText;
-use foregate_html::{Chosen, Feature, Pass, Selector, Terms};
+use foregate_html::{ChosenFeature, Feature, Pass, Selector, Terms};
 use foregate_module::Chain;
 
 /// Texts of which the features hold the end back, before all that may follow one.
@@ -29,12 +29,12 @@ const BEHIND: [&str; 13] = [
     "&#64;b.example ar",
 ];
 
-fn features(which: usize) -> Vec<(Chosen, bool)> {
+fn features(which: usize) -> Vec<(ChosenFeature, bool)> {
     // Reverting the replacement distinguishes changed text from lost text.
     let pairs = vec![("foo bar".to_owned(), "\u{2713}".to_owned())];
     let features: [Arc<dyn Feature>; 2] =
         [Arc::new(ReplaceText::new(pairs, false)), Arc::new(Emails::new("-"))];
-    let chosen = features.into_iter().map(|feature| (Chosen { step: "test", feature }, false));
+    let chosen = features.into_iter().map(|feature| (ChosenFeature { step: "test", feature }, false));
     chosen.enumerate().filter(|(number, _)| which & 1 << number != 0).map(|(_, chosen)| chosen).collect()
 }
 
@@ -162,7 +162,7 @@ fn nor_where_open_elements_use_up_what_may_be_held() {
 }
 
 /// The same features, together with those that insert at elements and remove them.
-fn with_others(which: usize) -> Vec<(Chosen, bool)> {
+fn with_others(which: usize) -> Vec<(ChosenFeature, bool)> {
     let mut insert = Insert::default();
     for (place, selector) in [(Place::Before, "i"), (Place::After, "u"), (Place::Prepend, "p")] {
         insert.at(place, Selector::followed(selector).unwrap(), "\u{2714}", None);
@@ -170,7 +170,7 @@ fn with_others(which: usize) -> Vec<(Chosen, bool)> {
     let mut remove = Remove::default();
     remove.add(Selector::followed("del").unwrap(), What::Element);
     let others: [Arc<dyn Feature>; 2] = [Arc::new(remove), Arc::new(insert)];
-    let [remove, insert] = others.map(|feature| (Chosen { step: "test", feature }, false));
+    let [remove, insert] = others.map(|feature| (ChosenFeature { step: "test", feature }, false));
     let mut all = features(which);
     all.insert(0, remove);
     all.push(insert);
@@ -178,7 +178,12 @@ fn with_others(which: usize) -> Vec<(Chosen, bool)> {
 }
 
 /// A document in two pieces, as the features write it.
-fn written(features: Vec<(Chosen, bool)>, html: &[u8], at: usize, content_type: &str) -> (Vec<u8>, bool) {
+fn written(
+    features: Vec<(ChosenFeature, bool)>,
+    html: &[u8],
+    at: usize,
+    content_type: &str,
+) -> (Vec<u8>, bool) {
     let terms = Terms { content_type: Some(content_type.into()), ..Terms::default() };
     let mut chain = Chain::new(vec![Pass::filter(features, terms)]);
     let mut out = Vec::new();

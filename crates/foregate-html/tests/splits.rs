@@ -10,7 +10,7 @@ use foregate_html::features::insert::{Insert, Place};
 use foregate_html::features::links::Links;
 use foregate_html::features::remove::{Remove, What};
 use foregate_html::features::replace_text::ReplaceText;
-use foregate_html::{Chosen, Feature, Pass, Selector, Terms};
+use foregate_html::{ChosenFeature, Feature, Pass, Selector, Terms};
 use foregate_module::{Chain, Finding};
 use proptest::prelude::*;
 
@@ -170,7 +170,7 @@ const JOINTS: &[&str] = &[
     ">",
 ];
 
-fn features(dry: bool) -> Vec<(Chosen, bool)> {
+fn features(dry: bool) -> Vec<(ChosenFeature, bool)> {
     let mut insert = Insert::default();
     for (place, html) in [
         (Place::HeadStart, "<meta name=start>"),
@@ -199,7 +199,7 @@ fn features(dry: bool) -> Vec<(Chosen, bool)> {
         Arc::new(Emails::new("[email protected]")),
         Arc::new(insert),
     ];
-    features.into_iter().map(|feature| (Chosen { step: "test", feature }, dry)).collect()
+    features.into_iter().map(|feature| (ChosenFeature { step: "test", feature }, dry)).collect()
 }
 
 /// The output for a document in pieces of these lengths, repeated.
@@ -292,9 +292,10 @@ fn inserted(
     for (number, (place, selector)) in at.into_iter().enumerate().filter(|(at, _)| which & 8 << at != 0) {
         insert.at(place, Selector::parse(selector).unwrap(), &format!("<b>{number}</b>"), Some(1));
     }
-    let mut features: Vec<(Chosen, bool)> = vec![(Chosen { step: "test", feature: Arc::new(insert) }, false)];
+    let mut features: Vec<(ChosenFeature, bool)> =
+        vec![(ChosenFeature { step: "test", feature: Arc::new(insert) }, false)];
     if busy {
-        features.push((Chosen { step: "busy", feature: Arc::new(Busy) }, false));
+        features.push((ChosenFeature { step: "busy", feature: Arc::new(Busy) }, false));
     }
     let terms = Terms { content_type: Some(content_type.into()), nonce: None, path: None, budget: 1 << 20 };
     let mut chain = Chain::new(vec![Pass::filter(features, terms)]);
@@ -384,7 +385,7 @@ proptest! {
         let pairs = [("1", ""), ("2", "img "), ("1img", "i")].map(|(from, to)| (from.into(), to.into()));
         let features: [Arc<dyn Feature>; 2] = [Arc::new(remove), Arc::new(ReplaceText::new(pairs.into(), false))];
         let run = |html: &[u8], pieces: &[usize], features: &[Arc<dyn Feature>]| {
-            let features = features.iter().map(|feature| (Chosen { step: "test", feature: Arc::clone(feature) }, false));
+            let features = features.iter().map(|feature| (ChosenFeature { step: "test", feature: Arc::clone(feature) }, false));
             let terms = Terms { content_type: Some(b"text/html; charset=utf-8".to_vec()), ..Terms::default() };
             let mut chain = Chain::new(vec![Pass::filter(features.collect(), terms)]);
             let (mut out, mut rest) = (Vec::new(), html);
@@ -437,7 +438,7 @@ proptest! {
         let html = html.repeat(40);
         let feature: Arc<dyn Feature> = Arc::new(Looks([Selector::parse("div span").unwrap()]));
         let terms = Terms { content_type: Some(b"text/html; charset=utf-8".to_vec()), nonce: None, path: None, budget: 4096 };
-        let mut chain = Chain::new(vec![Pass::filter(vec![(Chosen { step: "test", feature }, false)], terms)]);
+        let mut chain = Chain::new(vec![Pass::filter(vec![(ChosenFeature { step: "test", feature }, false)], terms)]);
         let mut out = Vec::new();
         for piece in html.chunks(piece) {
             chain.write(piece, &mut out).unwrap();
@@ -478,7 +479,7 @@ fn a_large_page_that_grows_is_never_held() {
     };
     let terms = Terms { content_type: Some(b"text/html; charset=utf-8".to_vec()), ..Terms::default() };
     let feature: Arc<dyn Feature> = Arc::new(Emails::new("[email protected]"));
-    let mut filtered = Pass::filter(vec![(Chosen { step: "emails", feature }, false)], terms);
+    let mut filtered = Pass::filter(vec![(ChosenFeature { step: "emails", feature }, false)], terms);
     let (mut out, mut sent, mut taken, mut most, mut held) = (Vec::new(), 0, 0, 0, 0);
     let mut piece = Vec::with_capacity(4200);
     let mut number = 0;
@@ -556,8 +557,10 @@ fn the_order_of_rules_moves_nothing_across_a_tag() {
             remove.add(Selector::parse("p").unwrap(), What::Element);
             let mut features: Vec<Arc<dyn Feature>> = vec![Arc::new(insert)];
             features.extend(removes.then(|| Arc::new(remove) as Arc<dyn Feature>));
-            let features =
-                features.into_iter().map(|feature| (Chosen { step: "test", feature }, false)).collect();
+            let features = features
+                .into_iter()
+                .map(|feature| (ChosenFeature { step: "test", feature }, false))
+                .collect();
             let terms =
                 Terms { content_type: Some(b"text/html; charset=utf-8".to_vec()), ..Terms::default() };
             let mut chain = Chain::new(vec![Pass::filter(features, terms)]);

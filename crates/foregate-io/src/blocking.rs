@@ -45,19 +45,19 @@ pub struct BlockingDirectory(Arc<Root>);
 struct Root {
     path: PathBuf,
     /// The open directory. [`BlockingDirectory::reopen`] replaces it.
-    open: RwLock<Arc<Opened>>,
+    open: RwLock<Arc<OpenDirectory>>,
     faults: Option<Arc<dyn Faults>>,
 }
 
 /// The directory that a path led to at one moment.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct OpenDirectory {
     pub(crate) fd: OwnedFd,
     pub(crate) device: u64,
     pub(crate) fast: Fast,
 }
 
-impl Opened {
+impl OpenDirectory {
     fn new(path: &Path) -> io::Result<Self> {
         let fd = path::open_root(path)?;
         let device = Metadata::new(&rustix::fs::fstat(&fd)?).device;
@@ -79,7 +79,7 @@ impl std::fmt::Debug for BlockingDirectory {
 
 impl BlockingDirectory {
     pub(crate) fn open_root(path: &Path, faults: Option<Arc<dyn Faults>>) -> io::Result<Self> {
-        let open = RwLock::new(Arc::new(Opened::new(path)?));
+        let open = RwLock::new(Arc::new(OpenDirectory::new(path)?));
         Ok(Self(Arc::new(Root { path: path.to_owned(), open, faults })))
     }
 
@@ -88,7 +88,7 @@ impl BlockingDirectory {
         &self.0.path
     }
 
-    pub(crate) fn opened(&self) -> Arc<Opened> {
+    pub(crate) fn opened(&self) -> Arc<OpenDirectory> {
         Arc::clone(&self.0.open.read())
     }
 
@@ -102,7 +102,7 @@ impl BlockingDirectory {
     /// Errors of opening; then the directory stays the one that it was.
     pub fn reopen(&self) -> io::Result<()> {
         self.meet(Call::Open)?;
-        let opened = Arc::new(Opened::new(&self.0.path)?);
+        let opened = Arc::new(OpenDirectory::new(&self.0.path)?);
         *self.0.open.write() = opened;
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
-use crate::blocking::{BlockingDirectory, Fast, Opened};
+use crate::blocking::{BlockingDirectory, Fast, OpenDirectory};
 use crate::error::{Error, Result};
 use crate::faults::Faults;
 use crate::file::{File, RawFile};
@@ -184,7 +184,7 @@ impl Directory {
 }
 
 /// A file on another file system than that of the directory is not read on the calling thread.
-fn file(shared: &Arc<DirectoryCore>, raw: RawFile, opened: &Opened) -> File {
+fn file(shared: &Arc<DirectoryCore>, raw: RawFile, opened: &OpenDirectory) -> File {
     let fast = if raw.metadata().device == opened.device { opened.fast } else { Fast::No };
     File::new(raw, Arc::clone(shared), fast)
 }

@@ -9,7 +9,7 @@ use crate::exchange::{Exchange, Now, Received, Source, Summary, TlsFacts};
 use crate::fields::Fields;
 use crate::phase_id::{AfterBody, AfterHold, AfterResponse, Phase};
 use crate::pipeline::Pipeline;
-use crate::state::{Slots, Taken};
+use crate::state::{MovedValues, Slots};
 use crate::value::{Shown, Value};
 
 /// One thing that a step reads.
@@ -88,7 +88,7 @@ pub struct View<'r> {
     /// An address that stands in for the client's.
     client: Option<IpAddr>,
     /// The values that the step takes.
-    taken: Option<&'r Taken>,
+    taken: Option<&'r MovedValues>,
     dry: bool,
     doubt: Doubt,
 }
@@ -187,11 +187,11 @@ impl<'r> View<'r> {
     }
 
     /// A view for a step that takes values.
-    pub(crate) fn taking(self, taken: &'r Taken) -> Self {
+    pub(crate) fn taking(self, taken: &'r MovedValues) -> Self {
         Self { taken: Some(taken), ..self }
     }
 
-    pub(crate) fn taken(&self) -> Option<&'r Taken> {
+    pub(crate) fn taken(&self) -> Option<&'r MovedValues> {
         self.taken
     }
 

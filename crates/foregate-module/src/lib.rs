@@ -88,11 +88,13 @@ pub use output::{
 };
 pub use phase_id::{Phase, PhaseId, phase};
 pub use pipeline::{Entry, Group, Pipeline, TooLate, ValueInfo, group, groups};
-pub use plan::{Condition, Conditions, Configured, Expression, Plan, PlanBuilder, Planned, Steps, Untakable};
-pub use runner::{Ended, Fault, Next, Platform, Runner, StepPlace};
+pub use plan::{
+    Condition, Conditions, Configured, Expression, Plan, PlanBuilder, PlannedStep, Steps, Untakable,
+};
+pub use runner::{Fault, Next, Platform, Runner, StepEnd, StepPlace};
 pub use settings::{Argument, Context, FromNode, Key, LogId, Node, Problem, UpstreamId};
 pub use state::{Added, Question, Read, Slots, State, Take};
-pub use step::{Erased, Filter, Load, Step, Swept, Verdict, Weight, WhenFull, erase};
+pub use step::{ErasedStep, Filter, Load, Step, Swept, Verdict, Weight, WhenFull, erase};
 pub use target::has_parent_segment;
 pub use text::Text;
 pub use validators::restore_validators;

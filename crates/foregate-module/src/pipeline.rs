@@ -12,10 +12,10 @@ use crate::exchange::Exchange;
 use crate::input::{Body, ReceivedRequest, RequestFields, View};
 use crate::output::{FilterResponseBody, HoldResponseBody, Output};
 use crate::phase_id::PhaseId;
-use crate::plan::{Plan, Planned, Steps};
+use crate::plan::{Plan, PlannedStep, Steps};
 use crate::settings::{Context, Key, Node, Problem};
 use crate::state::State;
-use crate::step::{Call, Erased, Filter, Load, Swept, Verdict, Weight};
+use crate::step::{Call, ErasedStep, Filter, Load, Swept, Verdict, Weight};
 use crate::text::Text;
 use crate::value::{Kind, Shown, Value};
 
@@ -70,7 +70,7 @@ impl fmt::Debug for ValueInfo {
 
 /// One step of a pipeline.
 pub struct Entry {
-    step: Box<dyn Erased>,
+    step: Box<dyn ErasedStep>,
     decl: &'static Decl,
     inputs: Box<[u16]>,
     outputs: Box<[u16]>,
@@ -228,7 +228,7 @@ impl Pipeline {
     /// Merges groups of steps phase by phase, the steps of an earlier group first, but for
     /// [those that come last](crate::Step::LAST). Programs use [`pipeline!`](crate::pipeline!), which has the compiler check
     /// the result.
-    pub fn new(groups: Vec<Vec<Box<dyn Erased>>>) -> Self {
+    pub fn new(groups: Vec<Vec<Box<dyn ErasedStep>>>) -> Self {
         let mut steps: Vec<_> = groups.into_iter().flatten().collect();
         // Stable: within a phase the order of the groups stays.
         steps.sort_by_key(|step| step.decl().turn());
@@ -264,7 +264,7 @@ impl Pipeline {
             let value = |slot: &Slot| if slot.is_kept() { number(slot) } else { None };
             slots.iter().map(|slot| value(slot).map_or(u16::MAX, |number| number as u16)).collect()
         };
-        let entry = |step: Box<dyn Erased>| {
+        let entry = |step: Box<dyn ErasedStep>| {
             let decl = step.decl();
             Entry { inputs: slots(decl.inputs), outputs: slots(decl.outputs), decl, step }
         };
@@ -369,7 +369,7 @@ impl Pipeline {
 
     /// Returns true if the `when` of a planned step's key holds. It is evaluated once for an exchange, at the first step of the
     /// key: changes by steps in between do not affect the later ones.
-    pub fn is_wanted(&self, planned: &Planned, exchange: &dyn Exchange, state: &mut State) -> bool {
+    pub fn is_wanted(&self, planned: &PlannedStep, exchange: &dyn Exchange, state: &mut State) -> bool {
         let Some(when) = &planned.when else { return true };
         let key = usize::from(planned.key);
         if !state.decided.contains(key) {
@@ -384,7 +384,7 @@ impl Pipeline {
 
     /// Returns true if a request goes on when a planned step cannot run: it is in a dry run, or only watches and no acting step reads
     /// its results.
-    pub fn may_fail(&self, planned: &Planned) -> bool {
+    pub fn may_fail(&self, planned: &PlannedStep) -> bool {
         let entry = self.entries.get(usize::from(planned.step));
         let watches = || entry.is_some_and(|entry| entry.only_watches(&planned.settings));
         planned.dry_run || (!planned.decides && watches())
@@ -392,7 +392,7 @@ impl Pipeline {
 
     /// Drops the memory of the values that the steps of this step's key have written: see [`Value::shrink`]. The platform catches
     /// panics.
-    pub fn forget(&self, planned: &Planned, state: &mut State) {
+    pub fn forget(&self, planned: &PlannedStep, state: &mut State) {
         let key = |entry: &Entry| entry.key().map(|key| key.name);
         let Some(own) = self.entries.get(usize::from(planned.step)).and_then(key) else { return };
         let entries = self.entries.iter().filter(|entry| key(entry) == Some(own));
@@ -408,7 +408,7 @@ impl Pipeline {
     }
 
     /// Returns true if a planned step would run now: its `when` and its filters hold.
-    pub fn applies(&self, planned: &Planned, exchange: &dyn Exchange, state: &mut State) -> bool {
+    pub fn applies(&self, planned: &PlannedStep, exchange: &dyn Exchange, state: &mut State) -> bool {
         self.is_wanted(planned, exchange, state)
             && self.entries.get(usize::from(planned.step)).is_some_and(|entry| entry.step.applies(exchange))
     }
@@ -438,13 +438,13 @@ impl Pipeline {
 
     /// Returns true if a planned step keeps a field of an interim response, or of trailers. The platform has checked `when` and
     /// skipped steps, and catches panics.
-    pub fn keeps(&self, planned: &Planned, swept: Swept, name: &[u8]) -> bool {
+    pub fn keeps(&self, planned: &PlannedStep, swept: Swept, name: &[u8]) -> bool {
         let entry = self.entries.get(usize::from(planned.step));
         entry.is_none_or(|entry| entry.step.keeps(&*planned.settings, swept, name))
     }
 
     /// Where a planned step that would run now is to run. The platform catches panics.
-    pub fn load(&self, planned: &Planned, exchange: &mut dyn Exchange, state: &mut State) -> Load {
+    pub fn load(&self, planned: &PlannedStep, exchange: &mut dyn Exchange, state: &mut State) -> Load {
         let Some(entry) = self.entries.get(usize::from(planned.step)) else { return Load::Light };
         match entry.decl().weight {
             Weight::Light => Load::Light,
@@ -455,7 +455,7 @@ impl Pipeline {
 
     /// Runs a planned step on this thread, if its filters hold. The platform has checked `when` and skipped steps, and
     /// catches panics.
-    pub fn run(&self, planned: &Planned, exchange: &mut dyn Exchange, state: &mut State) -> Verdict {
+    pub fn run(&self, planned: &PlannedStep, exchange: &mut dyn Exchange, state: &mut State) -> Verdict {
         let Some(entry) = self.entries.get(usize::from(planned.step)) else { return Verdict::Passed };
         entry.step.run(self.call(entry, planned, exchange, state))
     }
@@ -463,7 +463,7 @@ impl Pipeline {
     fn call<'a>(
         &'a self,
         entry: &'a Entry,
-        planned: &'a Planned,
+        planned: &'a PlannedStep,
         exchange: &'a mut dyn Exchange,
         state: &'a mut State,
     ) -> Call<'a> {
@@ -542,11 +542,11 @@ macro_rules! group {
 }
 
 /// Steps without their types.
-pub type Group = Vec<Box<dyn Erased>>;
+pub type Group = Vec<Box<dyn ErasedStep>>;
 
 /// For [`pipeline!`](crate::pipeline!).
 #[doc(hidden)]
-pub fn group<const N: usize>(steps: [Box<dyn Erased>; N]) -> Group {
+pub fn group<const N: usize>(steps: [Box<dyn ErasedStep>; N]) -> Group {
     steps.into()
 }
 

@@ -86,7 +86,7 @@ pub trait Conditions: Send + Sync {
 
 /// One step as a route uses it.
 #[derive(Clone)]
-pub struct Planned {
+pub struct PlannedStep {
     /// Its number in the pipeline.
     pub step: u16,
     /// Which of the route's keys has turned it on: steps of the same key have the same number.
@@ -106,7 +106,7 @@ pub struct Planned {
 /// The part of a pipeline that a route uses: its steps in their order. Unused steps are absent, and cost nothing.
 #[derive(Default)]
 pub struct Plan {
-    steps: Box<[Planned]>,
+    steps: Box<[PlannedStep]>,
     /// Where the steps of each phase begin; one more entry for the end.
     phases: [u16; PhaseId::COUNT + 1],
     /// The phases with steps, a bit each by their order.
@@ -117,9 +117,9 @@ pub struct Plan {
     body_pause: Option<Duration>,
     hold_is_optional: bool,
     identity: Box<[Text]>,
-    request_sweeps: Box<[Planned]>,
-    sweeps: Box<[Planned]>,
-    parts: Box<[Planned]>,
+    request_sweeps: Box<[PlannedStep]>,
+    sweeps: Box<[PlannedStep]>,
+    parts: Box<[PlannedStep]>,
     renews: bool,
     changes_bodies: bool,
     keeps_received: bool,
@@ -132,7 +132,7 @@ pub struct Plan {
 const PARTS_OF_PAGES: [&[u8]; 9] =
     [b"audio", b"font", b"image", b"manifest", b"script", b"style", b"track", b"video", b"worker"];
 
-impl fmt::Debug for Planned {
+impl fmt::Debug for PlannedStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Secrets may be among the settings.
         f.debug_struct("Planned")
@@ -150,7 +150,7 @@ impl Plan {
 
     /// The steps of a phase, in their order.
     #[inline]
-    pub fn phase(&self, phase: PhaseId) -> &[Planned] {
+    pub fn phase(&self, phase: PhaseId) -> &[PlannedStep] {
         let range = self.range(phase.order()..phase.order() + 1);
         self.steps.get(range).unwrap_or_default()
     }
@@ -172,7 +172,7 @@ impl Plan {
         PhaseId::ALL.get(from + used.trailing_zeros() as usize).copied()
     }
 
-    /// The keys whose `when` has been evaluated before there was a response, by [`Planned::key`].
+    /// The keys whose `when` has been evaluated before there was a response, by [`PlannedStep::key`].
     pub(crate) fn decided_by_request(&self) -> Steps {
         let steps = self.steps.get(self.range(0..PhaseId::UpstreamResponse.order())).unwrap_or_default();
         steps.iter().fold(Steps::NONE, |keys, planned| keys.with(usize::from(planned.key)))
@@ -215,19 +215,19 @@ impl Plan {
 
     /// The steps through which fields of trailers of requests go, as far as they are no dry runs: see
     /// [`Step::sweeps`](crate::Step::sweeps).
-    pub fn request_sweeps(&self) -> &[Planned] {
+    pub fn request_sweeps(&self) -> &[PlannedStep] {
         &self.request_sweeps
     }
 
     /// The steps through which fields of interim responses and of trailers of responses go, as far as they are no dry runs: see
     /// [`Step::sweeps`](crate::Step::sweeps).
-    pub fn sweeps(&self) -> &[Planned] {
+    pub fn sweeps(&self) -> &[PlannedStep] {
         &self.sweeps
     }
 
     /// The steps that are tried on parts of bodies: see [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS).
     #[inline]
-    pub fn parts(&self) -> &[Planned] {
+    pub fn parts(&self) -> &[PlannedStep] {
         &self.parts
     }
 
@@ -277,9 +277,9 @@ impl Plan {
 
     /// The steps that see requests which were refused before they had a route: those of the phase `log` that read the
     /// request as it was received.
-    pub fn of_refused<'p>(&'p self, pipeline: &'p Pipeline) -> impl Iterator<Item = &'p Planned> {
+    pub fn of_refused<'p>(&'p self, pipeline: &'p Pipeline) -> impl Iterator<Item = &'p PlannedStep> {
         let steps = if self.sees_refused { self.phase(PhaseId::Log) } else { &[] };
-        let reads = |planned: &&Planned| {
+        let reads = |planned: &&PlannedStep| {
             pipeline.entries().get(usize::from(planned.step)).is_some_and(Entry::reads_received)
         };
         steps.iter().filter(reads)
@@ -292,7 +292,7 @@ impl Plan {
     }
 
     /// All steps, in their order.
-    pub fn steps(&self) -> &[Planned] {
+    pub fn steps(&self) -> &[PlannedStep] {
         &self.steps
     }
 
@@ -413,10 +413,10 @@ impl<'p> PlanBuilder<'p> {
         entry: &Entry,
         nothing: &Arc<dyn Any + Send + Sync>,
         read: &[u16],
-    ) -> Option<Planned> {
+    ) -> Option<PlannedStep> {
         let Some(key) = entry.key() else {
             let settings = Arc::clone(nothing);
-            return Some(Planned {
+            return Some(PlannedStep {
                 step,
                 key: u16::MAX,
                 dry_run: false,
@@ -429,7 +429,7 @@ impl<'p> PlanBuilder<'p> {
         let (place, configured) = self.configured(key.name)?;
         let Configured { settings, when, dry_run, .. } = configured.clone();
         let decides = !dry_run && entry.writes_any(read);
-        Some(Planned { step, key: place as u16, dry_run, guards: false, decides, settings, when })
+        Some(PlannedStep { step, key: place as u16, dry_run, guards: false, decides, settings, when })
     }
 
     /// The values that are read by keys with a step that guards something before there is a response.
@@ -448,7 +448,7 @@ impl<'p> PlanBuilder<'p> {
     pub fn build(&self, proxied: bool) -> Plan {
         let nothing: Arc<dyn Any + Send + Sync> = Arc::new(());
         let read = self.read();
-        let mut steps: Vec<Planned> = Vec::new();
+        let mut steps: Vec<PlannedStep> = Vec::new();
         let (mut body, mut body_in_memory) = (0, usize::MAX);
         let (mut body_is_optional, mut hold_is_optional) = (true, true);
         let (mut waits, mut body_pause) = (false, None);
@@ -528,9 +528,9 @@ impl<'p> PlanBuilder<'p> {
         }
     }
 
-    /// The keys of which a step guards something before there is a response, by [`Planned::key`].
-    fn guards(&self, steps: &[Planned]) -> Steps {
-        let guards = |planned: &&Planned| {
+    /// The keys of which a step guards something before there is a response, by [`PlannedStep::key`].
+    fn guards(&self, steps: &[PlannedStep]) -> Steps {
+        let guards = |planned: &&PlannedStep| {
             let entry = self.pipeline.entries().get(usize::from(planned.step));
             planned.decides || entry.is_some_and(|entry| guards_early(entry, &planned.settings))
         };
@@ -539,14 +539,14 @@ impl<'p> PlanBuilder<'p> {
     }
 
     /// See [`Plan::changes_bodies`].
-    fn changes_bodies(&self, steps: &[Planned]) -> bool {
+    fn changes_bodies(&self, steps: &[PlannedStep]) -> bool {
         let changes = |entry: &Entry| entry.decl().phase == PhaseId::ResponseBody && entry.filters_response();
         let mut acting = steps.iter().filter(|planned| !planned.dry_run);
         acting.any(|planned| self.pipeline.entries().get(usize::from(planned.step)).is_some_and(changes))
     }
 
     /// How many of these steps run before each phase.
-    fn phases(&self, steps: &[Planned]) -> [u16; PhaseId::COUNT + 1] {
+    fn phases(&self, steps: &[PlannedStep]) -> [u16; PhaseId::COUNT + 1] {
         let mut phases = [0; PhaseId::COUNT + 1];
         for entry in steps.iter().filter_map(|step| self.pipeline.entries().get(usize::from(step.step))) {
             for phase in &mut phases[entry.decl().phase.order() + 1..] {

@@ -14,7 +14,7 @@ use crate::exchange::Exchange;
 use crate::output::{EditResponse, Output};
 use crate::phase_id::PhaseId;
 use crate::pipeline::{Entry, Pipeline};
-use crate::plan::{Plan, Planned};
+use crate::plan::{Plan, PlannedStep};
 use crate::state::State;
 use crate::step::{Load, Verdict, WhenFull};
 
@@ -62,19 +62,19 @@ pub enum Next<'p> {
     /// Run a step on another thread by [`Pipeline::run`], and tell its verdict to [`Runner::tell`], or [`Fault::Full`].
     Offload {
         /// The step.
-        planned: &'p Planned,
+        planned: &'p PlannedStep,
         /// The treatment if there is no place, or none in time.
         when_full: WhenFull,
         /// How long it may wait for a thread.
         wait: Duration,
     },
     /// A step has ended the usual way of the request.
-    Ended(Ended),
+    Ended(StepEnd),
 }
 
 /// How a step has ended the usual way of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum StepEnd {
     /// Answer with this, made by the step of this name.
     Answer(Box<Response>, &'static str),
     /// Break off, says the step of this name.
@@ -132,23 +132,23 @@ pub trait Platform {
     fn begins(&mut self, _phase: PhaseId, _anew: bool) {}
 
     /// The thread for the next step. Default: by its declaration.
-    fn place(&mut self, _entry: &Entry, _planned: &Planned) -> StepPlace {
+    fn place(&mut self, _entry: &Entry, _planned: &PlannedStep) -> StepPlace {
         StepPlace::Asked
     }
 
     /// Where a step runs that has asked for `load`. Default: there.
-    fn load(&mut self, _entry: &Entry, _planned: &Planned, load: Load) -> Load {
+    fn load(&mut self, _entry: &Entry, _planned: &PlannedStep, load: Load) -> Load {
         load
     }
 
     /// A step has run on this thread without a panic, or has been filtered out. Default: nothing.
-    fn took(&mut self, _planned: &Planned, _ran: bool) {}
+    fn took(&mut self, _planned: &PlannedStep, _ran: bool) {}
 
     /// A step has come to a verdict: counts that. Default: nothing.
-    fn ran(&mut self, _planned: &Planned) {}
+    fn ran(&mut self, _planned: &PlannedStep) {}
 
     /// A step has left something to count or to write: takes events, tallies and lines out of the state.
-    fn news(&mut self, entry: &Entry, planned: &Planned);
+    fn news(&mut self, entry: &Entry, planned: &PlannedStep);
 
     /// Counts more bytes that values hold. False if there is no memory for them. Default: there is.
     fn hold(&mut self, _bytes: usize) -> bool {
@@ -156,10 +156,10 @@ pub trait Platform {
     }
 
     /// A step ends the request, or would have in a dry run: counts that.
-    fn stopped(&mut self, entry: &Entry, planned: &Planned);
+    fn stopped(&mut self, entry: &Entry, planned: &PlannedStep);
 
     /// A step has failed: counts that, and whether the request goes on without it.
-    fn failed(&mut self, entry: &Entry, planned: &Planned, fault: Fault, goes_on: bool);
+    fn failed(&mut self, entry: &Entry, planned: &PlannedStep, fault: Fault, goes_on: bool);
 }
 
 /// How a run over steps on this thread has come to its end.
@@ -245,7 +245,7 @@ impl Runner {
         &mut self,
         pipeline: &Pipeline,
         plan: &Plan,
-        last: Option<&Planned>,
+        last: Option<&PlannedStep>,
         state: &mut State,
     ) {
         // Where the steps of a phase have all run, `next` is behind it.
@@ -266,7 +266,7 @@ impl Runner {
         route: Route<'p>,
         last: PhaseId,
         platform: &mut impl Platform,
-    ) -> Result<Next<'p>, Ended> {
+    ) -> Result<Next<'p>, StepEnd> {
         let wants_body = self.wants_body(route.plan, last);
         let last = if wants_body { BEFORE_BODY } else { last };
         while let Some(phase) = route.plan.next_phase(self.next, last) {
@@ -304,9 +304,9 @@ impl Runner {
     fn steps<'p, P: Platform>(
         &mut self,
         route: Route<'p>,
-        steps: &'p [Planned],
+        steps: &'p [PlannedStep],
         platform: &mut P,
-    ) -> Result<Option<Next<'p>>, Ended> {
+    ) -> Result<Option<Next<'p>>, StepEnd> {
         loop {
             let came = match mem::take(&mut self.turn) {
                 Turn::Told(verdict) => Came::Verdict(verdict),
@@ -337,7 +337,7 @@ impl Runner {
     fn run_on(
         &mut self,
         pipeline: &Pipeline,
-        steps: &[Planned],
+        steps: &[PlannedStep],
         mut is_here: bool,
         platform: &mut impl Platform,
     ) -> Came {
@@ -382,10 +382,10 @@ impl Runner {
     fn judge<P: Platform>(
         &mut self,
         route: Route<'_>,
-        planned: &Planned,
+        planned: &PlannedStep,
         verdict: Result<Verdict, Fault>,
         platform: &mut P,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), StepEnd> {
         let Route { pipeline, plan } = route;
         let Some(entry) = pipeline.entries().get(usize::from(planned.step)) else { return Ok(()) };
         let fault = match verdict {
@@ -418,16 +418,16 @@ impl Runner {
             return Ok(());
         }
         self.start_over(pipeline, plan, Some(planned), platform.parts().1);
-        Err(Ended::Failed(entry.decl().name, fault))
+        Err(StepEnd::Failed(entry.decl().name, fault))
     }
 
     fn stop(
         &mut self,
         route: Route<'_>,
-        (entry, planned): (&Entry, &Planned),
+        (entry, planned): (&Entry, &PlannedStep),
         action: Action,
         platform: &mut impl Platform,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), StepEnd> {
         let name = entry.decl().name;
         platform.stopped(entry, planned);
         let (_, state) = platform.parts();
@@ -441,13 +441,13 @@ impl Runner {
         }
         match action {
             _ if self.is_in_log() => Ok(()),
-            Action::Abort => Err(Ended::Abort(name)),
+            Action::Abort => Err(StepEnd::Abort(name)),
             Action::Respond(response) => {
                 // Where a page takes the place of an error, it keeps the fields.
                 if self.next != PhaseId::ResponseErrorPage.order() {
                     self.start_over(route.pipeline, route.plan, Some(planned), state);
                 }
-                Err(Ended::Answer(Box::new(response), name))
+                Err(StepEnd::Answer(Box::new(response), name))
             }
         }
     }
@@ -469,7 +469,7 @@ enum Leaves {
 fn leaves(
     pipeline: &Pipeline,
     entry: &Entry,
-    planned: &Planned,
+    planned: &PlannedStep,
     place: StepPlace,
     platform: &mut impl Platform,
 ) -> Leaves {
@@ -489,7 +489,7 @@ fn leaves(
 }
 
 /// Returns true if a request goes on after a step has failed.
-fn goes_on(pipeline: &Pipeline, entry: &Entry, planned: &Planned, fault: Fault) -> bool {
+fn goes_on(pipeline: &Pipeline, entry: &Entry, planned: &PlannedStep, fault: Fault) -> bool {
     match fault {
         Fault::Full(WhenFull::Shed) => true,
         Fault::Panicked | Fault::Broken if entry.decl().optional => true,
@@ -505,10 +505,10 @@ const ANEW: [PhaseId; 2] = [PhaseId::ResponseHeaders, PhaseId::ResponseErrorPage
 
 /// Returns true if steps from `response-headers` on have changed a response that is replaced in the phase `at`: they run
 /// again then.
-fn starts_over(route: Route<'_>, at: PhaseId, last: Option<&Planned>) -> bool {
+fn starts_over(route: Route<'_>, at: PhaseId, last: Option<&PlannedStep>) -> bool {
     let Route { pipeline, plan } = route;
-    let is_last = |planned: &Planned| last.is_some_and(|last| last.step == planned.step);
-    let edits = |planned: &Planned| {
+    let is_last = |planned: &PlannedStep| last.is_some_and(|last| last.step == planned.step);
+    let edits = |planned: &PlannedStep| {
         let entry = pipeline.entries().get(usize::from(planned.step));
         let edits =
             |entry: &Entry| entry.decl().outputs.iter().any(|output| output.name == EditResponse::SLOT.name);
@@ -524,7 +524,7 @@ fn starts_over(route: Route<'_>, at: PhaseId, last: Option<&Planned>) -> bool {
 }
 
 /// Steps have said things of the old response that do not hold of the new one.
-fn forget_response(route: Route<'_>, last: Option<&Planned>, state: &mut State) {
+fn forget_response(route: Route<'_>, last: Option<&PlannedStep>, state: &mut State) {
     let Route { pipeline, plan } = route;
     if let Some(last) = last {
         state.skipped = state.skipped.with(usize::from(last.step));

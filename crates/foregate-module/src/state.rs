@@ -87,7 +87,7 @@ impl Slots {
     }
 
     /// Takes the values that a step with these inputs takes.
-    pub(crate) fn take_all(&mut self, inputs: &[check::Slot], slots: &[u16], dry: bool) -> Taken {
+    pub(crate) fn take_all(&mut self, inputs: &[check::Slot], slots: &[u16], dry: bool) -> MovedValues {
         let mut taken = Vec::new();
         for (input, slot) in inputs.iter().zip(slots) {
             if input.access == Access::Moved
@@ -96,11 +96,11 @@ impl Slots {
                 taken.push((*slot, value));
             }
         }
-        Taken(Cell::new(taken))
+        MovedValues(Cell::new(taken))
     }
 
     /// Puts back the values that a step has not kept.
-    pub(crate) fn put_back(&mut self, taken: Taken, dry: bool) {
+    pub(crate) fn put_back(&mut self, taken: MovedValues, dry: bool) {
         for (slot, value) in taken.0.into_inner() {
             *self.at(slot) = StateSlot { value: Some(value), written: true, dry, plain: false };
         }
@@ -169,9 +169,9 @@ impl Slots {
 }
 
 /// Values on their way from their slots to the step that takes them.
-pub(crate) struct Taken(Cell<Vec<(u16, Box<dyn Any + Send + Sync>)>>);
+pub(crate) struct MovedValues(Cell<Vec<(u16, Box<dyn Any + Send + Sync>)>>);
 
-impl Taken {
+impl MovedValues {
     fn take(&self, slot: u16) -> Option<Box<dyn Any + Send + Sync>> {
         let mut taken = self.0.take();
         let at = taken.iter().position(|(number, _)| *number == slot);
@@ -203,7 +203,7 @@ pub struct State {
     pub slots: Slots,
     /// Steps that run no more.
     pub skipped: Steps,
-    /// Keys whose `when` has been evaluated, by [`Planned::key`](crate::Planned::key).
+    /// Keys whose `when` has been evaluated, by [`PlannedStep::key`](crate::Planned::key).
     pub(crate) decided: Steps,
     /// The keys for which it held.
     pub(crate) wanted: Steps,

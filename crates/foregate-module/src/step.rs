@@ -251,7 +251,7 @@ pub enum Verdict {
 }
 
 /// A step without its types, for the platform.
-pub trait Erased: Send + Sync {
+pub trait ErasedStep: Send + Sync {
     /// The step's declaration.
     fn decl(&self) -> &'static Decl;
 
@@ -338,13 +338,13 @@ pub struct Call<'a> {
 }
 
 /// A step, with its declaration as a constant.
-struct Typed<S: Step>(S);
+struct TypedStep<S: Step>(S);
 
-impl<S: Step> Typed<S> {
+impl<S: Step> TypedStep<S> {
     const DECL: Decl = decl::<S>();
 }
 
-impl<S: Step> Erased for Typed<S> {
+impl<S: Step> ErasedStep for TypedStep<S> {
     fn decl(&self) -> &'static Decl {
         &Self::DECL
     }
@@ -465,6 +465,6 @@ pub(crate) fn run_typed<S: Step>(step: &S, settings: &S::Settings, call: Call<'_
 }
 
 /// A new instance of `S`, without its type.
-pub fn erase<S: Step>() -> Box<dyn Erased> {
-    Box::new(Typed(S::default()))
+pub fn erase<S: Step>() -> Box<dyn ErasedStep> {
+    Box::new(TypedStep(S::default()))
 }

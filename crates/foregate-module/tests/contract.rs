@@ -10,7 +10,7 @@ use foregate_module::testing::Sample;
 use foregate_module::{
     Action, Add, Added, Bail, BodyFilter, Chain, Condition, Configured, Doubt, Edit, EditResponse, Edits,
     Emit, EmitAnd, Fetch, FetchKey, FetchRequest, Fetched, Fields, FieldsMut, Filter, FilterResponseBody,
-    Filtered, Kind, Never, PhaseId, Pipeline, Plan, PlanBuilder, Planned, Read, Respond, Response, Shown,
+    Filtered, Kind, Never, PhaseId, Pipeline, Plan, PlanBuilder, PlannedStep, Read, Respond, Response, Shown,
     Sink, State, Step, Steps, Take, UpstreamId, Value, Verdict, View, phase, pipeline,
 };
 
@@ -102,7 +102,7 @@ pipeline! { fn theirs { Counts, Asks, Marks } }
 pipeline! { fn steps_of_two { use theirs; First, Refuses, Hears, Last } }
 
 fn names(pipeline: &Pipeline, plan: &Plan) -> Vec<&'static str> {
-    let name = |planned: &Planned| pipeline.entries()[usize::from(planned.step)].decl().name;
+    let name = |planned: &PlannedStep| pipeline.entries()[usize::from(planned.step)].decl().name;
     plan.steps().iter().map(name).collect()
 }
 

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use foregate_module::settings::{Context, FromNode, Key, Node, Problem, UpstreamId};
 use foregate_module::testing::Sample;
 use foregate_module::{
-    Abort, Configured, EditRequest, EditResponse, Edits, Either, Emit, Ended, Entry, Exchange, Fault, Fetch,
-    FetchKey, FetchRequest, Filter, Holds, Never, Next, PhaseId, Pipeline, Plan, PlanBuilder, Planned,
-    Platform, Replace, RequestFields, Respond, Response, Runner, State, Step, StepPlace, Steps, Take, Value,
-    Verdict, Weight, WhenFull, erase, phase,
+    Abort, Configured, EditRequest, EditResponse, Edits, Either, Emit, Entry, Exchange, Fault, Fetch,
+    FetchKey, FetchRequest, Filter, Holds, Never, Next, PhaseId, Pipeline, Plan, PlanBuilder, PlannedStep,
+    Platform, Replace, RequestFields, Respond, Response, Runner, State, Step, StepEnd, StepPlace, Steps,
+    Take, Value, Verdict, Weight, WhenFull, erase, phase,
 };
 
 /// Settings of steps that some routes have in a dry run.
@@ -168,7 +168,7 @@ impl Platform for Script {
         (&mut self.sample, &mut self.state)
     }
 
-    fn place(&mut self, _: &Entry, planned: &Planned) -> StepPlace {
+    fn place(&mut self, _: &Entry, planned: &PlannedStep) -> StepPlace {
         match usize::from(planned.step) {
             step if self.off.contains(step) => StepPlace::Off,
             step if self.broken.contains(step) => StepPlace::Broken,
@@ -176,22 +176,22 @@ impl Platform for Script {
         }
     }
 
-    fn ran(&mut self, planned: &Planned) {
+    fn ran(&mut self, planned: &PlannedStep) {
         let name = self.pipeline.entries()[usize::from(planned.step)].decl().name;
         self.told.push(name.into());
     }
 
-    fn news(&mut self, _: &Entry, _: &Planned) {}
+    fn news(&mut self, _: &Entry, _: &PlannedStep) {}
 
     fn hold(&mut self, _: usize) -> bool {
         self.has_memory
     }
 
-    fn stopped(&mut self, _: &Entry, planned: &Planned) {
+    fn stopped(&mut self, _: &Entry, planned: &PlannedStep) {
         self.told.push(if planned.dry_run { "would stop".into() } else { "stopped".into() });
     }
 
-    fn failed(&mut self, entry: &Entry, _: &Planned, fault: Fault, goes_on: bool) {
+    fn failed(&mut self, entry: &Entry, _: &PlannedStep, fault: Fault, goes_on: bool) {
         let end = if goes_on { ", goes on" } else { "" };
         self.told.push(format!("{} {fault:?}{end}", entry.decl().name));
     }
@@ -238,7 +238,7 @@ impl Script {
                 let name = self.pipeline.entries()[usize::from(planned.step)].decl().name;
                 format!("{name} elsewhere, else {when_full:?}")
             }
-            Next::Ended(Ended::Answer(response, step)) => format!("{} by {step}", response.status),
+            Next::Ended(StepEnd::Answer(response, step)) => format!("{} by {step}", response.status),
             Next::Ended(ended) => format!("{ended:?}"),
         }
     }

@@ -515,10 +515,10 @@ impl Page {
     }
 
     /// The finished page.
-    fn make(&self, facts: &Facts<'_>, fetched: Option<&FetchResult>) -> Option<Made> {
+    fn make(&self, facts: &Facts<'_>, fetched: Option<&FetchResult>) -> Option<ReadyPage> {
         match &self.body {
             Body::Text(template) | Body::File(template) => {
-                Some(Made::of(self.content_type.clone(), template, facts))
+                Some(ReadyPage::of(self.content_type.clone(), template, facts))
             }
             Body::Fetched { .. } => {
                 let answer = usable(fetched)?;
@@ -527,21 +527,21 @@ impl Page {
                     None => self.content_type.clone(),
                 };
                 let template = PageTemplate::new(&answer.body, Escape::for_type(&content_type));
-                Some(Made::of(content_type, &template, facts))
+                Some(ReadyPage::of(content_type, &template, facts))
             }
         }
     }
 }
 
 /// A page as it is sent.
-struct Made {
+struct ReadyPage {
     content_type: Text,
     body: Text,
     /// Nobody else is to see it.
     personal: bool,
 }
 
-impl Made {
+impl ReadyPage {
     fn of(content_type: Text, template: &PageTemplate, facts: &Facts<'_>) -> Self {
         Self { content_type, body: template.fill(facts), personal: template.is_personal() }
     }
@@ -635,10 +635,10 @@ impl Step for Serve {
             trace_id: trace.map_or(&[], |hop| hop.trace()),
         };
         let made = match &settings.json {
-            Some(json) if *chosen == JSON => Some(Made::of("application/json".into(), json, &facts)),
+            Some(json) if *chosen == JSON => Some(ReadyPage::of("application/json".into(), json, &facts)),
             _ => page.make(&facts, fetched),
         };
-        let Some(Made { content_type, body, personal }) = made else {
+        let Some(ReadyPage { content_type, body, personal }) = made else {
             return ControlFlow::Continue(original());
         };
         let mut replaced = Response::new(page.status.unwrap_or(status));

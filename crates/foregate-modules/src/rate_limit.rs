@@ -214,7 +214,7 @@ impl Limit {
     }
 
     /// The key of a request, hashed with everything that tells its counter from others.
-    fn hash(&self, seed: u64, request: &Asked<'_>) -> u64 {
+    fn hash(&self, seed: u64, request: &LimitInputs<'_>) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(seed, self.id);
         if self.of_site {
             hasher.write(request.site.as_bytes());
@@ -463,7 +463,7 @@ impl<S: Stage> Value for Remaining<S> {
 }
 
 /// The inputs of a limit.
-struct Asked<'r> {
+struct LimitInputs<'r> {
     view: View<'r>,
     client: Option<IpAddr>,
     site: &'r str,
@@ -497,7 +497,7 @@ where
 
     fn run(&self, settings: &RateLimits, input: Self::In<'_>) -> ControlFlow<Self::Stop, Self::Out> {
         let (view, Time(now), Random(random), ClientAddress(client), SiteName(site)) = input;
-        let asked = Asked { view, client, site };
+        let asked = LimitInputs { view, client, site };
         let (mut passed, mut notes) = (Vec::new(), Vec::new());
         // Of limits with one counter, as of a site and again of its route, the first has counted the request.
         let mut counted: Vec<(u64, Standing)> = Vec::new();

@@ -26,7 +26,7 @@ use foregate_module::settings::{
 use foregate_module::{Authority, Filter, Host, Path, Query, Redirect, Scheme, Step, Text, phase};
 
 use self::address::{Source, SourcePattern, Target, TargetTemplate, normal_path};
-use self::table::{Builder, RedirectTable, Refused};
+use self::table::{Builder, RedirectTable, TableRefusal};
 
 /// The most patterns of a route.
 const PATTERNS_LIMIT: usize = 1000;
@@ -138,8 +138,10 @@ impl FromNode for Redirects {
             None => Problem::new(nodes.first().map(Node::place).unwrap_or_default(), message),
         };
         let refused = |refused| match refused {
-            Refused::Duplicate(_, second) => problem(second, "there is a redirect from this source already"),
-            Refused::Loop(number) => problem(number, "this redirect leads back to itself"),
+            TableRefusal::Duplicate(_, second) => {
+                problem(second, "there is a redirect from this source already")
+            }
+            TableRefusal::Loop(number) => problem(number, "this redirect leads back to itself"),
         };
         let exact = exact.build().map_err(|all| all.problem(refused))?;
         let read = Self { exact, patterns: patterns.into() };
@@ -278,12 +280,12 @@ impl FromNode for RedirectLists {
             Problem::new(place, format!("line {line}: {message}"))
         };
         let refused = |refused| match refused {
-            Refused::Duplicate(first, second) => {
+            TableRefusal::Duplicate(first, second) => {
                 let (list, line) = origin(first);
                 let there = if list == origin(second).0 { "" } else { " of another list" };
                 problem(second, &format!("this source stands in line {line}{there} already"))
             }
-            Refused::Loop(number) => problem(number, "this redirect leads back to itself"),
+            TableRefusal::Loop(number) => problem(number, "this redirect leads back to itself"),
         };
         builder.build().map(Self).map_err(|all| all.problem(refused))
     }

@@ -30,7 +30,7 @@ pub(crate) struct Body {
 
 /// The result of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Moved {
+pub(crate) struct BodyProgress {
     /// Bytes of the input.
     pub consumed: usize,
     /// Bytes of the output.
@@ -48,7 +48,7 @@ pub(crate) struct Moved {
 }
 
 /// Why a body cannot go on, and which filter says so.
-pub(crate) type Broken = (Bail, &'static str);
+pub(crate) type BodyFailure = (Bail, &'static str);
 
 /// A buffer and its overflow.
 struct Window<'o> {
@@ -107,8 +107,8 @@ impl Body {
         end: bool,
         flush: bool,
         out: &mut [u8],
-    ) -> Result<Moved, Broken> {
-        let mut moved = Moved::default();
+    ) -> Result<BodyProgress, BodyFailure> {
+        let mut moved = BodyProgress::default();
         let mut used = self.take_spilled(out);
         let mut flushed = false;
         while used < out.len() && self.spill.is_empty() {
@@ -161,7 +161,12 @@ impl Body {
 
     /// Updates the share to the held memory. If there is not enough, the filter that holds most is asked to give up. Returns the used length
     /// of `out`.
-    fn account(&mut self, out: &mut [u8], used: usize, moved: &mut Moved) -> Result<usize, Broken> {
+    fn account(
+        &mut self,
+        out: &mut [u8],
+        used: usize,
+        moved: &mut BodyProgress,
+    ) -> Result<usize, BodyFailure> {
         let held = self.chain.held();
         if self.share.hold(held + self.spill.capacity()) || held == 0 {
             return Ok(used);
@@ -176,7 +181,7 @@ impl Body {
     }
 
     /// The fetch of the waiting filter, once.
-    fn ask(&mut self) -> Result<Option<FetchRequest>, Broken> {
+    fn ask(&mut self) -> Result<Option<FetchRequest>, BodyFailure> {
         if std::mem::replace(&mut self.asked, true) {
             return Ok(None);
         }

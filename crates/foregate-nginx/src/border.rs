@@ -50,7 +50,7 @@ pub(crate) enum BodyOf {
 
 /// The treatment of a response's body by its filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Shaped {
+pub(crate) struct BodyTreatment {
     pub filters: bool,
     pub changes: bool,
     /// With [`Outcome::Hold`]: how much of the body is wanted.

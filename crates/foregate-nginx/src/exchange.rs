@@ -10,7 +10,7 @@ use foregate_wire::connection;
 use crate::border::{Facts, Level, Tls, Which};
 use crate::ffi::{Field, Host};
 use crate::random::random;
-use crate::request::{Kept, Received};
+use crate::request::{ExchangeChanges, ReceivedFacts};
 use crate::target;
 
 /// A head: its fields as they were when it was looked at, changed together with NGINX's own.
@@ -125,7 +125,7 @@ pub(crate) struct Exchange<'r, 'k> {
     /// None for a copy: a step that gets one only writes values.
     pub host: Option<Host<'r>>,
     pub facts: &'k Facts<'r>,
-    pub kept: &'k mut Kept,
+    pub kept: &'k mut ExchangeChanges,
     pub request: Head<'r>,
     /// Without fields before there is a response.
     pub response: Head<'r>,
@@ -135,7 +135,7 @@ pub(crate) struct Exchange<'r, 'k> {
 
 impl<'r, 'k> Exchange<'r, 'k> {
     /// Before there is a response.
-    pub(crate) fn of_request(host: Host<'r>, facts: &'k Facts<'r>, kept: &'k mut Kept) -> Self {
+    pub(crate) fn of_request(host: Host<'r>, facts: &'k Facts<'r>, kept: &'k mut ExchangeChanges) -> Self {
         let request = Head::new(host, Which::Request);
         let response = Head::lent(Which::Response, &[]);
         Self { host: Some(host), facts, kept, request, response, status: None, tls: OnceCell::new() }
@@ -144,7 +144,7 @@ impl<'r, 'k> Exchange<'r, 'k> {
     /// A copy.
     pub(crate) fn lent(
         facts: &'k Facts<'r>,
-        kept: &'k mut Kept,
+        kept: &'k mut ExchangeChanges,
         (request, response): (Head<'r>, Head<'r>),
         status: Option<u16>,
         tls: Option<Tls<'r>>,
@@ -153,7 +153,12 @@ impl<'r, 'k> Exchange<'r, 'k> {
     }
 
     /// With the response of this status.
-    pub(crate) fn of_response(host: Host<'r>, facts: &'k Facts<'r>, kept: &'k mut Kept, status: u16) -> Self {
+    pub(crate) fn of_response(
+        host: Host<'r>,
+        facts: &'k Facts<'r>,
+        kept: &'k mut ExchangeChanges,
+        status: u16,
+    ) -> Self {
         let response = Head::new(host, Which::Response);
         Self { response, status: Some(status), ..Self::of_request(host, facts, kept) }
     }
@@ -161,7 +166,7 @@ impl<'r, 'k> Exchange<'r, 'k> {
     /// Keeps the request as it was received.
     pub(crate) fn keep_received(&mut self) {
         let server = self.host.and_then(Host::local);
-        self.kept.received = Some(Received { fields: self.request.copied(), server });
+        self.kept.received = Some(ReceivedFacts { fields: self.request.copied(), server });
     }
 
     /// Removes the fields of these names, which only modules may set to identify the client; `_` counts as `-`.

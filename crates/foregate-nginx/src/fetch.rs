@@ -23,7 +23,7 @@ pub(crate) enum For {
 }
 
 /// A fetch with its result.
-pub(crate) struct Asked {
+pub(crate) struct ModuleFetch {
     pub whom: For,
     pub request: FetchRequest,
     /// The path of the subrequest: decoded, without the prefix of the upstream.
@@ -44,7 +44,7 @@ type Place = (u64, Vec<u8>);
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Answers(Rc<RefCell<HashMap<AnswerKey<Place>, KeptAnswers>>>);
 
-impl Asked {
+impl ModuleFetch {
     /// A request that is to be made at `now`; it is answered at once where it cannot be made, or where an answer was
     /// kept. `authority` is that of the client's request.
     pub(crate) fn new(

@@ -23,9 +23,9 @@ use crate::abi::{
     FG_END, FG_FLUSH, fg_address, fg_facts, fg_field, fg_host, fg_moved, fg_question, fg_shaped, fg_summary,
     fg_terms, fg_text, fg_tls,
 };
-use crate::body::Moved;
+use crate::body::BodyProgress;
 use crate::border::{self, BodyOf, Facts, Level, Maker, Outcome, PANICS, Tls, Which, guard};
-use crate::heavy::Posted;
+use crate::heavy::PostedWork;
 use crate::random;
 use crate::request::Request;
 use crate::route::{Cycle, Route, Terms};
@@ -33,7 +33,7 @@ use crate::run::{self, Unreadable};
 
 static HOST: OnceLock<fg_host> = OnceLock::new();
 
-impl Moved {
+impl BodyProgress {
     fn told(&self) -> fg_moved {
         fg_moved {
             consumed: self.consumed,
@@ -787,7 +787,7 @@ pub unsafe extern "C" fn fg_job_run(job: *mut c_void) {
     guard((), || {
         // SAFETY: the caller vouches for it; the part that is looked at is made for several threads, as `heavy` has the
         // compiler check, the others are the worker's alone.
-        let job = unsafe { &(*job.cast::<Posted>()).job };
+        let job = unsafe { &(*job.cast::<PostedWork>()).job };
         job.run();
         Some(())
     });
@@ -802,7 +802,7 @@ pub unsafe extern "C" fn fg_job_run(job: *mut c_void) {
 pub unsafe extern "C" fn fg_job_settle(request: *mut c_void, job: *mut c_void) -> c_int {
     guard(0, || {
         // SAFETY: the caller vouches for both; threads use only the shareable part.
-        let (request, posted) = unsafe { (request_of(request)?, job.cast::<Posted>().as_ref()?) };
+        let (request, posted) = unsafe { (request_of(request)?, job.cast::<PostedWork>().as_ref()?) };
         Some(c_int::from(request.settle(posted)))
     })
 }
@@ -816,7 +816,7 @@ pub unsafe extern "C" fn fg_job_settle(request: *mut c_void, job: *mut c_void) -
 pub unsafe extern "C" fn fg_job_forget(job: *mut c_void) {
     guard((), || {
         // SAFETY: the caller vouches for it.
-        let posted = unsafe { job.cast::<Posted>().as_ref()? };
+        let posted = unsafe { job.cast::<PostedWork>().as_ref()? };
         posted.job.forget();
         Some(())
     });
@@ -831,7 +831,7 @@ pub unsafe extern "C" fn fg_job_forget(job: *mut c_void) {
 pub unsafe extern "C" fn fg_job_free(job: *mut c_void) {
     guard((), || {
         // SAFETY: the caller vouches for it.
-        drop(unsafe { Box::from_raw(job.cast::<Posted>()) });
+        drop(unsafe { Box::from_raw(job.cast::<PostedWork>()) });
         Some(())
     });
 }

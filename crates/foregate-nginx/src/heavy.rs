@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use foregate_module::{
     ChooseUpstream, Decl, EditRequest, EditResponse, Exchange as _, Fault, LimitRequestBody, Output,
-    Pipeline, Planned, RewriteTarget, SetClientAddress, SetClientScheme, State, Verdict, WhenFull,
+    Pipeline, PlannedStep, RewriteTarget, SetClientAddress, SetClientScheme, State, Verdict, WhenFull,
 };
 use foregate_wire::client_network;
 use parking_lot::Mutex;
 
 use crate::border::{FactsOf, TlsOf, Which};
 use crate::exchange::{Exchange, Head};
-use crate::request::{Kept, Request};
+use crate::request::{ExchangeChanges, Request};
 
 /// The largest number of jobs of a worker, waiting or running. Beyond, the step's setting applies, mostly 503.
 const QUEUE: usize = 1024;
@@ -39,13 +39,13 @@ pub(crate) struct Work {
 /// The inputs of a step on a thread.
 struct MovedJob {
     pipeline: Arc<Pipeline>,
-    planned: Planned,
+    planned: PlannedStep,
     facts: FactsOf<Vec<u8>>,
     tls: Option<TlsOf<Vec<u8>>>,
     request: Vec<(Vec<u8>, Vec<u8>)>,
     response: Vec<(Vec<u8>, Vec<u8>)>,
     status: Option<u16>,
-    kept: Kept,
+    kept: ExchangeChanges,
     state: State,
 }
 
@@ -67,7 +67,7 @@ const _: () = {
 };
 
 /// A piece of work as the worker keeps it.
-pub(crate) struct Posted {
+pub(crate) struct PostedWork {
     pub job: Job,
     /// How long it may wait for a thread.
     pub wait: Duration,
@@ -143,7 +143,7 @@ impl Work {
     pub(crate) fn new(
         exchange: &mut Exchange<'_, '_>,
         state: &mut State,
-        (pipeline, planned): (&Arc<Pipeline>, &Planned),
+        (pipeline, planned): (&Arc<Pipeline>, &PlannedStep),
         (when_full, wait): (WhenFull, Duration),
     ) -> Box<Self> {
         let client = exchange.client();
@@ -189,18 +189,18 @@ impl Job {
 
 impl Request {
     /// The next step, if it is to run on a thread and there is a place for it.
-    pub(crate) fn post(&mut self) -> Option<Box<Posted>> {
+    pub(crate) fn post(&mut self) -> Option<Box<PostedWork>> {
         let Work { moved, when_full, wait, client } = *self.run.work.take()?;
         let Some(share) = self.run.route.queue.reserve(client) else {
             self.take_back(*moved, Err(Fault::Full(when_full)));
             return None;
         };
         let job = Job(Mutex::new(Stage::Waits(moved)));
-        Some(Box::new(Posted { job, wait, when_full, _share: share }))
+        Some(Box::new(PostedWork { job, wait, when_full, _share: share }))
     }
 
     /// Takes a step back that has been posted: with its verdict, or because no thread has taken it. False while one is at it.
-    pub(crate) fn settle(&mut self, posted: &Posted) -> bool {
+    pub(crate) fn settle(&mut self, posted: &PostedWork) -> bool {
         let stage = std::mem::replace(&mut *posted.job.0.lock(), Stage::Taken);
         match stage {
             Stage::Taken => false,

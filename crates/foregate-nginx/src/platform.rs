@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
 use foregate_module::{
-    self as module, Entry, Fault, PhaseId, Planned, Platform, State, StepPlace, Steps, Weight,
+    self as module, Entry, Fault, PhaseId, PlannedStep, Platform, State, StepPlace, Steps, Weight,
 };
 
 use crate::border::{Level, PANICS};
@@ -32,7 +32,7 @@ impl Platform for RequestPlatform<'_, '_, '_> {
         (self.exchange, self.state)
     }
 
-    fn place(&mut self, entry: &Entry, planned: &Planned) -> StepPlace {
+    fn place(&mut self, entry: &Entry, planned: &PlannedStep) -> StepPlace {
         let decl = entry.decl();
         // Nothing waits for the log.
         let may_leave = self.route.threads && decl.phase < PhaseId::Log;
@@ -43,7 +43,7 @@ impl Platform for RequestPlatform<'_, '_, '_> {
         }
     }
 
-    fn news(&mut self, entry: &Entry, _: &Planned) {
+    fn news(&mut self, entry: &Entry, _: &PlannedStep) {
         let name = entry.decl().name;
         for event in self.state.events.drain(..) {
             self.events.count(name, event, 1);
@@ -58,13 +58,13 @@ impl Platform for RequestPlatform<'_, '_, '_> {
         }
     }
 
-    fn stopped(&mut self, entry: &Entry, planned: &Planned) {
+    fn stopped(&mut self, entry: &Entry, planned: &PlannedStep) {
         if planned.dry_run {
             self.events.count(entry.decl().name, "dry-run-stop", 1);
         }
     }
 
-    fn failed(&mut self, entry: &Entry, _: &Planned, fault: Fault, _: bool) {
+    fn failed(&mut self, entry: &Entry, _: &PlannedStep, fault: Fault, _: bool) {
         let name = entry.decl().name;
         let full = matches!(fault, Fault::Full(_));
         if entry.reads_body() {
@@ -101,7 +101,7 @@ mod tests {
     fn told(fault: Fault) -> Option<&'static str> {
         let pipeline = Arc::new(crate::modules::shipped());
         let step = pipeline.steps().position(|decl| decl.name == "waf-body").unwrap();
-        let planned = Planned {
+        let planned = PlannedStep {
             step: step as u16,
             key: 0,
             dry_run: true,

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::body::Body;
 use crate::border::Facts;
-use crate::fetch::Asked;
+use crate::fetch::ModuleFetch;
 use crate::heavy::Work;
 use crate::route::Route;
 use crate::target;
@@ -19,7 +19,7 @@ const EVENTS_LIMIT: usize = 64;
 /// One request on its way through the steps of a route.
 pub(crate) struct Request {
     pub run: Run,
-    pub kept: Kept,
+    pub kept: ExchangeChanges,
 }
 
 /// The progress of the steps, and their effects.
@@ -34,7 +34,7 @@ pub(crate) struct Run {
     /// A step that is to run on a thread.
     pub work: Option<Box<Work>>,
     /// The fetches, running and completed.
-    pub asked: Vec<Asked>,
+    pub asked: Vec<ModuleFetch>,
     /// A step has made another response than the one that came.
     pub replaced: bool,
     /// The filters of the request's body, until all of it has gone through them.
@@ -64,7 +64,7 @@ impl Events {
 }
 
 /// Changes of the exchange by steps, and facts for steps beside its heads.
-pub(crate) struct Kept {
+pub(crate) struct ExchangeChanges {
     pub path: Vec<u8>,
     pub query: Option<Vec<u8>>,
     pub authority: String,
@@ -84,16 +84,16 @@ pub(crate) struct Kept {
     /// The start of the response's body, in the same way.
     pub response_body: Option<(Vec<u8>, bool)>,
     /// The request as it was received, for a plan that asks for it.
-    pub received: Option<Received>,
+    pub received: Option<ReceivedFacts>,
 }
 
 /// The facts about the request as received, beside constant ones.
-pub(crate) struct Received {
+pub(crate) struct ReceivedFacts {
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
     pub server: Option<SocketAddr>,
 }
 
-impl Fields for Received {
+impl Fields for ReceivedFacts {
     fn count(&self) -> usize {
         self.fields.len()
     }
@@ -109,7 +109,7 @@ impl Request {
             .filter(|_| facts.raw_is_valid)
             .and_then(target::of_raw)
             .unwrap_or_else(|| target::of_decoded(facts.uri, facts.args));
-        let kept = Kept {
+        let kept = ExchangeChanges {
             path,
             query,
             authority: authority(facts),
@@ -143,7 +143,7 @@ impl Request {
     }
 }
 
-impl Kept {
+impl ExchangeChanges {
     /// Moves it to a step on another thread; small values are copied.
     pub(crate) fn lend(&mut self) -> Self {
         Self {
@@ -167,7 +167,7 @@ impl Kept {
 
 impl Run {
     /// The name of the upstream that steps have chosen.
-    pub(crate) fn upstream(&self, kept: &Kept) -> &str {
+    pub(crate) fn upstream(&self, kept: &ExchangeChanges) -> &str {
         let chosen = self.route.choices.iter().find(|(number, _)| Some(*number) == kept.upstream);
         chosen.map_or("", |(_, name)| name)
     }

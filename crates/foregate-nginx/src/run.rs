@@ -3,14 +3,14 @@
 use std::rc::Rc;
 
 use foregate_module::{
-    Bail, Chain, Ended, Exchange as _, Fault, Filtered, Next, PART_PASSED, PhaseId, Pipeline, Plan, Question,
-    Response, Source, restore_validators,
+    Bail, Chain, Exchange as _, Fault, Filtered, Next, PART_PASSED, PhaseId, Pipeline, Plan, Question,
+    Response, Source, StepEnd, restore_validators,
 };
 
-use crate::body::{Body, Moved};
-use crate::border::{self, BodyOf, Facts, Level, Maker, Outcome, Shaped};
+use crate::body::{Body, BodyProgress};
+use crate::border::{self, BodyOf, BodyTreatment, Facts, Level, Maker, Outcome};
 use crate::exchange::Exchange;
-use crate::fetch::{Asked, For};
+use crate::fetch::{For, ModuleFetch};
 use crate::ffi::{Host, Summary};
 use crate::heavy::Work;
 use crate::platform::RequestPlatform;
@@ -20,11 +20,11 @@ use crate::request::{Request, Run};
 const HOLD_LIMIT: usize = 1 << 20;
 
 /// Why no more steps run for now.
-enum Stopped {
+enum StopReason {
     /// Something has to come first.
     Waits(Outcome),
     /// One of them has ended the usual way of the request.
-    Ended(Ended),
+    Ended(StepEnd),
 }
 
 /// The body of a request cannot go through its filters: the status that says why.
@@ -36,18 +36,18 @@ pub(crate) fn request(request: &mut Request, host: Host<'_>, facts: &Facts<'_>) 
     kept.now = host.now();
     let mut exchange = Exchange::of_request(host, facts, kept);
     match run.request_phases(&mut exchange) {
-        Ok(outcome) | Err(Stopped::Waits(outcome)) => outcome,
-        Err(Stopped::Ended(Ended::Answer(response, step))) => {
+        Ok(outcome) | Err(StopReason::Waits(outcome)) => outcome,
+        Err(StopReason::Ended(StepEnd::Answer(response, step))) => {
             run.step = step;
             exchange.answer(&response, step);
             Outcome::Answer
         }
-        Err(Stopped::Ended(Ended::Abort(step))) => {
+        Err(StopReason::Ended(StepEnd::Abort(step))) => {
             run.step = step;
             Outcome::Abort
         }
-        Err(Stopped::Ended(Ended::Failed(_, Fault::Full(_)))) => Outcome::Full,
-        Err(Stopped::Ended(Ended::Failed(..))) => Outcome::Failed,
+        Err(StopReason::Ended(StepEnd::Failed(_, Fault::Full(_)))) => Outcome::Full,
+        Err(StopReason::Ended(StepEnd::Failed(..))) => Outcome::Failed,
     }
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn response(
     status: u16,
     maker: Maker,
     body: BodyOf,
-) -> (Outcome, Shaped) {
+) -> (Outcome, BodyTreatment) {
     let Request { run, kept } = request;
     kept.now = host.now();
     let first = match maker {
@@ -82,19 +82,21 @@ pub(crate) fn response(
         if held.is_ok() && run.state.hold > 0 && body == BodyOf::Sent && exchange.kept.response_body.is_none()
         {
             let hold = run.state.hold.min(HOLD_LIMIT);
-            return (Outcome::Hold, Shaped { hold, ..Shaped::default() });
+            return (Outcome::Hold, BodyTreatment { hold, ..BodyTreatment::default() });
         }
         let (answer, step) = match held.and_then(|()| run.phases(&mut exchange, PhaseId::ResponseBody)) {
             Ok(()) => break,
-            Err(Stopped::Waits(outcome)) => return (outcome, Shaped::default()),
-            Err(Stopped::Ended(Ended::Answer(answer, step))) => (answer, step),
-            Err(Stopped::Ended(Ended::Failed(_, Fault::Full(_)))) => {
+            Err(StopReason::Waits(outcome)) => return (outcome, BodyTreatment::default()),
+            Err(StopReason::Ended(StepEnd::Answer(answer, step))) => (answer, step),
+            Err(StopReason::Ended(StepEnd::Failed(_, Fault::Full(_)))) => {
                 (made(503, "503: there is too much to do\n"), "foregate")
             }
-            Err(Stopped::Ended(Ended::Failed(..))) => (made(500, "500: a module has failed\n"), "foregate"),
-            Err(Stopped::Ended(Ended::Abort(step))) => {
+            Err(StopReason::Ended(StepEnd::Failed(..))) => {
+                (made(500, "500: a module has failed\n"), "foregate")
+            }
+            Err(StopReason::Ended(StepEnd::Abort(step))) => {
                 run.step = step;
-                return (Outcome::Abort, Shaped::default());
+                return (Outcome::Abort, BodyTreatment::default());
             }
         };
         run.step = step;
@@ -132,7 +134,7 @@ pub(crate) fn upload(
     input: &[u8],
     end: bool,
     out: &mut [u8],
-) -> Result<Moved, Unreadable> {
+) -> Result<BodyProgress, Unreadable> {
     let run = &mut request.run;
     let failed = |step: &str, why: &str, status: u16| {
         // Clients cause the others.
@@ -143,7 +145,7 @@ pub(crate) fn upload(
     let body = run.upload.as_mut().ok_or_else(|| failed("", "there is none", 500))?;
     let moved = match body.move_on(input, end, false, out) {
         // Nobody answers while a request is on its way.
-        Ok(Moved { question: Some(_), .. }) => return Err(failed("", "it asks for something", 500)),
+        Ok(BodyProgress { question: Some(_), .. }) => return Err(failed("", "it asks for something", 500)),
         Ok(moved) => moved,
         Err((Bail::TooLarge, step)) => return Err(failed(step, "it is too large", 413)),
         Err((_, step)) => return Err(failed(step, "it cannot be read", 400)),
@@ -163,7 +165,7 @@ pub(crate) fn body(
     input: &[u8],
     (end, flush): (bool, bool),
     out: &mut [u8],
-) -> Option<Moved> {
+) -> Option<BodyProgress> {
     let Request { run, kept } = request;
     let failed = |line: &str| host.log(Level::Error, line);
     let Some(body) = run.body.as_mut() else {
@@ -171,7 +173,7 @@ pub(crate) fn body(
         return None;
     };
     // At most one is asked for by a filter at a time.
-    if run.asked.iter().any(Asked::is_answered)
+    if run.asked.iter().any(ModuleFetch::is_answered)
         && let Some(asked) = run.asked.pop()
     {
         body.give(asked.into_answer());
@@ -191,7 +193,7 @@ pub(crate) fn body(
     if let Some(question) = &moved.question {
         kept.now = host.now();
         let (answers, now) = (&run.route.answers, kept.now.steady_ms);
-        let asked = Asked::new(For::Filter, question.clone(), host, &kept.authority, answers, now);
+        let asked = ModuleFetch::new(For::Filter, question.clone(), host, &kept.authority, answers, now);
         run.asked = vec![asked];
     }
     Some(moved)
@@ -214,7 +216,7 @@ pub(crate) fn log(request: &mut Request, host: Host<'_>, facts: &Facts<'_>, stat
 
 impl Run {
     /// Runs the phases of the request, or as many as can without its body.
-    fn request_phases(&mut self, exchange: &mut Exchange<'_, '_>) -> Result<Outcome, Stopped> {
+    fn request_phases(&mut self, exchange: &mut Exchange<'_, '_>) -> Result<Outcome, StopReason> {
         let route = Rc::clone(&self.route);
         if self.runner.next() == 0 && route.plan.keeps_received() && exchange.kept.received.is_none() {
             exchange.keep_received();
@@ -230,7 +232,7 @@ impl Run {
         self.phases(exchange, PhaseId::UpstreamRequest)?;
         if exchange.kept.target_is_wrong {
             let answer = made(400, "400: a rule has made no path of this one\n");
-            return Err(Stopped::Ended(Ended::Answer(answer, "foregate")));
+            return Err(StopReason::Ended(StepEnd::Answer(answer, "foregate")));
         }
         if route.plan.changes_bodies() {
             restore_validators(exchange);
@@ -242,7 +244,7 @@ impl Run {
     }
 
     /// Takes note of a filter that has given up.
-    fn bailed(&mut self, moved: &Moved, host: Host<'_>) {
+    fn bailed(&mut self, moved: &BodyProgress, host: Host<'_>) {
         if let Some(step) = moved.bailed {
             self.count(step, "bailed", 1);
             host.log(Level::Warn, &format!("filter \"{step}\" has let the rest of a body pass unchanged"));
@@ -268,7 +270,7 @@ impl Run {
     }
 
     /// Runs the steps of all phases up to `last` that have not run yet, or as many as can without something that is not there.
-    fn phases(&mut self, exchange: &mut Exchange<'_, '_>, last: PhaseId) -> Result<(), Stopped> {
+    fn phases(&mut self, exchange: &mut Exchange<'_, '_>, last: PhaseId) -> Result<(), StopReason> {
         let route = Rc::clone(&self.route);
         loop {
             self.hand_over(&route.pipeline);
@@ -281,18 +283,18 @@ impl Run {
             };
             match self.runner.run(&route.pipeline, &route.plan, last, &mut platform) {
                 Next::Done => return Ok(()),
-                Next::Body => return Err(Stopped::Waits(Outcome::ReadBody)),
+                Next::Body => return Err(StopReason::Waits(Outcome::ReadBody)),
                 Next::Fetch => {
                     if self.ask(exchange) {
-                        return Err(Stopped::Waits(Outcome::Fetch));
+                        return Err(StopReason::Waits(Outcome::Fetch));
                     }
                 }
                 Next::Offload { planned, when_full, wait } => {
                     let step = (&route.pipeline, planned);
                     self.work = Some(Work::new(exchange, &mut self.state, step, (when_full, wait)));
-                    return Err(Stopped::Waits(Outcome::Offload));
+                    return Err(StopReason::Waits(Outcome::Offload));
                 }
-                Next::Ended(ended) => return Err(Stopped::Ended(ended)),
+                Next::Ended(ended) => return Err(StopReason::Ended(ended)),
             }
         }
     }
@@ -304,7 +306,7 @@ impl Run {
             let Some(host) = exchange.host else { continue };
             let now = exchange.kept.now.steady_ms;
             let whom = For::Step { slot, dry };
-            let asked = Asked::new(whom, request, host, exchange.authority(), &self.route.answers, now);
+            let asked = ModuleFetch::new(whom, request, host, exchange.authority(), &self.route.answers, now);
             self.asked.push(asked);
         }
         self.asked.iter().any(|asked| !asked.is_answered())
@@ -331,19 +333,19 @@ impl Run {
     }
 
     /// Takes the filters that steps have put before the response's body, as far as they fit the response.
-    fn take_filters(&mut self, status: Option<u16>, body: BodyOf) -> Shaped {
+    fn take_filters(&mut self, status: Option<u16>, body: BodyOf) -> BodyTreatment {
         let mut filters = std::mem::take(&mut self.state.response_filters);
         if status == Some(206) {
             Filtered::keep_for_part(&mut filters, |step| self.count(step, PART_PASSED, 1));
         }
         if filters.is_empty() || body == BodyOf::Empty {
-            return Shaped::default();
+            return BodyTreatment::default();
         }
         let changes = filters.iter().any(Filtered::changes_length);
         if body == BodyOf::Unsent {
-            return Shaped { changes, ..Shaped::default() };
+            return BodyTreatment { changes, ..BodyTreatment::default() };
         }
         self.body = Some(Body::new(Chain::guarded(filters, border::unharmed)).streams());
-        Shaped { filters: true, changes, hold: 0 }
+        BodyTreatment { filters: true, changes, hold: 0 }
     }
 }

@@ -38,7 +38,7 @@ use crate::listener::Listener;
 use crate::pinning;
 use crate::proxy::Proxy;
 use crate::telemetry::exposition::{Exposition, ExpositionFormat};
-use crate::time::poll_length::Watched;
+use crate::time::poll_length::WatchedTask;
 use crate::transport::stream::Socket;
 
 /// The longest admin request or metrics request head, in bytes.
@@ -333,7 +333,7 @@ pub async fn serve_metrics(listener: Listener, proxy: Arc<Proxy>) {
                     // A client that fails or dawdles is its own loss.
                     let _ = timeout(PATIENCE, metrics(socket, &proxy, &asked)).await;
                 };
-                clients.admit(|asked| Watched::new(serve(asked), watched_by)).await;
+                clients.admit(|asked| WatchedTask::new(serve(asked), watched_by)).await;
             }
             Err(_) => tokio::time::sleep(PAUSE).await,
         }

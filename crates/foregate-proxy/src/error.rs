@@ -1,7 +1,7 @@
 //! Errors of an exchange, and the one table of their facts: side at fault, kind, status, whether a
 //! repetition is safe.
 
-use foregate_wire::hpack::Malformed;
+use foregate_wire::hpack::MalformedReason;
 use foregate_wire::{FramingError, HostError, RequestError, ResponseError, TargetError};
 
 use crate::limits::spool::SpoolError;
@@ -56,7 +56,7 @@ pub enum Error {
     Pseudo(&'static str),
     /// The client's head is not HTTP, over HTTP/2.
     #[error("malformed request: {0}")]
-    Malformed(Malformed),
+    Malformed(MalformedReason),
     /// More fields than allowed.
     #[error("too many fields in the request")]
     TooManyFields,

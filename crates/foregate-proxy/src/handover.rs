@@ -94,7 +94,7 @@ impl Handover {
 
 /// A connection that was accepted, with the listener's address as the configuration names it.
 #[derive(Debug)]
-pub struct Passed {
+pub struct PassedConnection {
     /// The listener.
     pub address: Arc<str>,
     /// The connection.
@@ -110,7 +110,7 @@ pub struct Passage {
     /// Of the connections, hundredths of a percent.
     share: AtomicU32,
     next: AtomicU64,
-    untaken: Mutex<VecDeque<(u64, Passed)>>,
+    untaken: Mutex<VecDeque<(u64, PassedConnection)>>,
 }
 
 impl Passage {
@@ -145,7 +145,7 @@ impl Passage {
     }
 
     /// Passes a connection; gives it back where it has to be served here.
-    pub fn pass(&self, passed: Passed) -> Option<Passed> {
+    pub fn pass(&self, passed: PassedConnection) -> Option<PassedConnection> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut untaken = self.untaken.lock();
         if untaken.len() >= UNTAKEN_MOST {
@@ -163,7 +163,7 @@ impl Passage {
 
     /// Follows the acknowledgements of the other side. Connections that it refuses go to `refused`.
     /// Ends with the other side.
-    pub async fn follow(&self, mut refused: impl FnMut(Passed)) {
+    pub async fn follow(&self, mut refused: impl FnMut(PassedConnection)) {
         while let Ok(Some(message)) = self.channel.receive().await {
             if let Some(passed) = self.taken(&message.bytes) {
                 refused(passed);
@@ -172,7 +172,7 @@ impl Passage {
     }
 
     /// Takes note of an answer; gives the connection back where it was refused.
-    fn taken(&self, answer: &[u8]) -> Option<Passed> {
+    fn taken(&self, answer: &[u8]) -> Option<PassedConnection> {
         let (number, rest) = answer.split_first_chunk::<NUMBER>()?;
         let number = u64::from_le_bytes(*number);
         let mut untaken = self.untaken.lock();
@@ -188,7 +188,7 @@ impl Passage {
 
     /// Ends the passing; returns the connections without acknowledgement, which the other side will
     /// not serve any more.
-    pub fn take_back(&self) -> Vec<Passed> {
+    pub fn take_back(&self) -> Vec<PassedConnection> {
         self.channel.shut_down();
         // Answers that were sent before that still count.
         while let Ok(Some(message)) = self.channel.try_receive() {
@@ -239,13 +239,13 @@ mod tests {
         (Passage::new(Channel::new(here).unwrap()), Channel::new(there).unwrap())
     }
 
-    fn connection() -> (TcpStream, Passed) {
+    fn connection() -> (TcpStream, PassedConnection) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (accepted, remote) = listener.accept().unwrap();
         accepted.set_nonblocking(true).unwrap();
         let socket = tokio::net::TcpStream::from_std(accepted).unwrap().into();
-        (client, Passed { address: "127.0.0.1:80".into(), socket, remote: Some(remote) })
+        (client, PassedConnection { address: "127.0.0.1:80".into(), socket, remote: Some(remote) })
     }
 
     #[tokio::test]

@@ -17,14 +17,14 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::connection::{self, AcceptedConnection, ActiveConnection};
-use crate::handover::Passed;
+use crate::handover::PassedConnection;
 use crate::limits::clients::ConnectionPlace;
 use crate::limits::descriptors;
 use crate::limits::pressure;
 use crate::proxy::Proxy;
 use crate::settings::{Listen, ListenAddress, any_contains};
 use crate::time::notices::Notices;
-use crate::time::poll_length::Watched;
+use crate::time::poll_length::WatchedTask;
 use crate::transport::stream;
 use crate::transport::stream::Socket;
 
@@ -211,13 +211,13 @@ fn remove_stale(path: &Path) -> io::Result<()> {
 
 /// How a listener is reached while it runs.
 #[derive(Debug)]
-pub struct Reached {
+pub struct ListenerHandles {
     /// Its settings.
     pub settings: watch::Receiver<Arc<Listen>>,
     /// True once the listener shall end.
     pub stop: watch::Receiver<bool>,
     /// Connections that were accepted elsewhere.
-    pub arrivals: mpsc::Receiver<Passed>,
+    pub arrivals: mpsc::Receiver<PassedConnection>,
 }
 
 /// Accepts until `stop` says so, and serves each connection in a task of its own. The registry
@@ -225,7 +225,7 @@ pub struct Reached {
 pub async fn run(
     proxy: Arc<Proxy>,
     listener: Arc<Listener>,
-    Reached { settings, mut stop, mut arrivals }: Reached,
+    ListenerHandles { settings, mut stop, mut arrivals }: ListenerHandles,
     id: usize,
 ) {
     let name: Arc<str> = settings.borrow().address.to_string().into();
@@ -278,7 +278,7 @@ pub async fn run(
         // Where a connection waits already nobody has to be told of a stop.
         let accepted = tokio::select! {
             biased;
-            Some(Passed { socket, remote, .. }) = arrivals.recv() => Ok(Some((socket, remote))),
+            Some(PassedConnection { socket, remote, .. }) = arrivals.recv() => Ok(Some((socket, remote))),
             accepted = accept, if accepts => {
                 accepted.map(|(socket, remote)| pass(&proxy, &settings, &name, socket, remote))
             }
@@ -305,7 +305,7 @@ pub async fn run(
             }
         }
     }
-    while let Ok(Passed { socket, remote, .. }) = arrivals.try_recv()
+    while let Ok(PassedConnection { socket, remote, .. }) = arrivals.try_recv()
         && let Some(place) = proxy.registry.place(most(&proxy))
     {
         let of_listener = HeldConnections::hold(&held);
@@ -378,8 +378,8 @@ fn pass(
     if !passage.takes(remote, speaks_for_many) {
         return Some((socket, remote));
     }
-    let passed = Passed { address: Arc::clone(name), socket, remote };
-    passage.pass(passed).map(|Passed { socket, remote, .. }| (socket, remote))
+    let passed = PassedConnection { address: Arc::clone(name), socket, remote };
+    passage.pass(passed).map(|PassedConnection { socket, remote, .. }| (socket, remote))
 }
 
 /// The place of a connection that has been accepted. Another listener may have taken the last one
@@ -448,7 +448,7 @@ fn spawn(
         let _of_listener = of_listener;
         task.await;
     };
-    let task = tokio::spawn(Watched::new(task, Arc::clone(&proxy.metrics)));
+    let task = tokio::spawn(WatchedTask::new(task, Arc::clone(&proxy.metrics)));
     served_by.is(task.abort_handle());
 }
 

@@ -37,10 +37,10 @@ use crate::cache::Folders;
 use crate::configuration::Settings;
 use crate::counters::metrics::Metrics;
 use crate::exporter;
-use crate::handover::Passed;
+use crate::handover::PassedConnection;
 use crate::limits::clients::Registry;
 use crate::limits::pressure;
-use crate::listener::{self, Listener, Reached};
+use crate::listener::{self, Listener, ListenerHandles};
 use crate::memory;
 use crate::pinning;
 use crate::proxy::{Config, Proxy};
@@ -49,7 +49,7 @@ use crate::settings::{Listen, ListenAddress};
 use crate::sys;
 use crate::telemetry::log_file::LogFiles;
 use crate::time::clock;
-use crate::time::poll_length::Watched;
+use crate::time::poll_length::WatchedTask;
 use crate::tls::{CertificateKeeper, CertificateStore};
 use crate::upstream::{self, Upstreams};
 use crate::watch::ConfiguredFiles;
@@ -293,7 +293,7 @@ struct Listening {
     settings: watch::Sender<Arc<Listen>>,
     stop: watch::Sender<bool>,
     /// Connections that were accepted elsewhere.
-    arrivals: mpsc::Sender<Passed>,
+    arrivals: mpsc::Sender<PassedConnection>,
     task: JoinHandle<()>,
 }
 
@@ -406,7 +406,7 @@ impl RunningServer {
         tokio::spawn(memory::wake(tokio::runtime::Handle::current().metrics().num_workers()));
         tokio::spawn(pressure::watch(Arc::clone(&proxy.registry)));
         let metrics = Arc::clone(&proxy.metrics);
-        tokio::spawn(Watched::new(upstream::sweep(move || proxy.config().upstreams.clone()), metrics));
+        tokio::spawn(WatchedTask::new(upstream::sweep(move || proxy.config().upstreams.clone()), metrics));
         server.membership.ready(lacks);
         crate::notify::ready();
         if !server.membership.is_candidate {
@@ -448,7 +448,7 @@ impl RunningServer {
         self.apply_side(settings, side);
         if settings.trace_export.is_some() && self.exporter.is_none() {
             let exporter = exporter::run(Arc::clone(&self.proxy));
-            let exporter = Watched::new(exporter, Arc::clone(&self.proxy.metrics));
+            let exporter = WatchedTask::new(exporter, Arc::clone(&self.proxy.metrics));
             self.exporter = Some(tokio::spawn(exporter));
         }
         crate::limits::descriptors::look();
@@ -513,9 +513,10 @@ impl RunningServer {
         if is_new {
             self.membership.hold(Purpose::Clients, address.to_string(), &*listener);
         }
-        let reached = Reached { settings: settings_receiver, stop: stop_receiver, arrivals: arriving };
+        let reached =
+            ListenerHandles { settings: settings_receiver, stop: stop_receiver, arrivals: arriving };
         let task = listener::run(proxy, Arc::clone(&listener), reached, id);
-        let task = tokio::spawn(Watched::new(task, Arc::clone(&self.proxy.metrics)));
+        let task = tokio::spawn(WatchedTask::new(task, Arc::clone(&self.proxy.metrics)));
         let listening = Listening { id, file, listener, settings, stop, arrivals, task };
         // A socket without its file: nobody reaches it any more.
         if let Some(lost) = self.listening.insert(address, listening) {

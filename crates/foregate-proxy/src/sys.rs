@@ -124,7 +124,7 @@ impl<T: Copy> Pages<T> {
         // holds.
         let _ = unsafe { madvise(map.as_ptr().cast(), map_bytes, Advice::LinuxHugepage) };
         // SAFETY: `start` is aligned to more than `T` asks for, and has room for `bytes` bytes that
-        // nothing refers to; `T` is `Copy`, so its values may be copied as bytes.
+        // nothing refers to; `T` is `BodyCopy`, so its values may be copied as bytes.
         unsafe { start.as_ptr().copy_from_nonoverlapping(values.as_ptr(), values.len()) };
         if were_disabled {
             let _ = disable_transparent_huge_pages(true);
@@ -153,7 +153,7 @@ impl<T> DerefMut for Pages<T> {
 
 impl<T> Drop for Pages<T> {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by this value and is used by nobody else; `T` was `Copy`
+        // SAFETY: the mapping was made by this value and is used by nobody else; `T` was `BodyCopy`
         // when it was made, so there is nothing to drop in it.
         let _ = unsafe { munmap(self.map.as_ptr().cast(), self.map_bytes) };
     }

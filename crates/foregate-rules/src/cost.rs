@@ -82,7 +82,7 @@ fn active_in_any(parts: &[Hir]) -> usize {
     }
     let (mut fixed, mut sum) = (Vec::new(), 0_usize);
     for part in parts {
-        match Fixed::of(part) {
+        match FixedLength::of(part) {
             Some(part) => fixed.push(part),
             None => sum = sum.saturating_add(active(part)),
         }
@@ -92,13 +92,13 @@ fn active_in_any(parts: &[Hir]) -> usize {
 }
 
 /// An expression of which each match has the same length.
-struct Fixed {
+struct FixedLength {
     /// How it begins, but for the case of letters, up to the first byte that may be several.
     word: Vec<u8>,
     length: usize,
 }
 
-impl Fixed {
+impl FixedLength {
     fn of(hir: &Hir) -> Option<Self> {
         if let Some(word) = word(hir) {
             return Some(Self { length: word.len(), word });
@@ -126,11 +126,11 @@ impl Fixed {
 /// Of one word: the position before its first byte, and those behind beginnings of it.
 fn active_of_word(word: Vec<u8>) -> usize {
     let length = word.len();
-    if length == 0 { 0 } else { 1 + active_within(&[Fixed { word, length }]) }
+    if length == 0 { 0 } else { 1 + active_within(&[FixedLength { word, length }]) }
 }
 
 /// The positions behind the first byte of any of these that can be active at once.
-fn active_within(all: &[Fixed]) -> usize {
+fn active_within(all: &[FixedLength]) -> usize {
     let words =
         all.iter().map(|fixed| fixed.word.get(..fixed.length.saturating_sub(1)).unwrap_or(&fixed.word));
     let longest = all.iter().map(|fixed| fixed.length).max().unwrap_or(0);

@@ -169,7 +169,8 @@ impl Generation {
         }
         let child = command.spawn()?;
         let pid = child.id();
-        let started = Started { number, binary: binary.path.clone(), role, pid, version: String::new() };
+        let started =
+            StartedProcess { number, binary: binary.path.clone(), role, pid, version: String::new() };
         Self::follow(started, ours, Some(child), events)
     }
 
@@ -179,7 +180,7 @@ impl Generation {
     ///
     /// The process has ended.
     pub(crate) fn adopt(
-        started: Started,
+        started: StartedProcess,
         channel: OwnedFd,
         events: &mpsc::UnboundedSender<Event>,
     ) -> io::Result<Rc<Self>> {
@@ -187,12 +188,12 @@ impl Generation {
     }
 
     fn follow(
-        started: Started,
+        started: StartedProcess,
         channel: OwnedFd,
         child: Option<Child>,
         events: &mpsc::UnboundedSender<Event>,
     ) -> io::Result<Rc<Self>> {
-        let Started { number, binary, role, pid, version } = started;
+        let StartedProcess { number, binary, role, pid, version } = started;
         let process = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::InvalidInput)?;
         let process = pidfd_open(process, PidfdFlags::empty())?;
         let generation = Rc::new(Self {
@@ -366,7 +367,7 @@ pub fn descriptors_of(process: u32) -> Option<u64> {
 
 /// A process that has been started.
 #[derive(Debug, Clone)]
-pub(crate) struct Started {
+pub(crate) struct StartedProcess {
     pub(crate) number: u64,
     pub(crate) binary: PathBuf,
     pub(crate) role: Role,

@@ -19,7 +19,7 @@ use crate::binary::Binary;
 use crate::channel::{self, DESCRIPTORS_LIMIT, blob, read_blob};
 use crate::control;
 use crate::exposition::Sum;
-use crate::generation::{Event, Exit, Generation, Phase, Started};
+use crate::generation::{Event, Exit, Generation, Phase, StartedProcess};
 use crate::notify::notify;
 use crate::protocol::{Bequest, Envelope, HeldSocket, Item, Order, PROTOCOL, Purpose, Report, Role};
 use crate::trial::Trial;
@@ -217,7 +217,7 @@ impl Supervisor {
                 Bequest::Generation { number, binary, pid, version, serving } => {
                     let Some(channel) = descriptors.next() else { continue };
                     let started =
-                        Started { number, binary: binary.clone(), role: Role::Restart, pid, version };
+                        StartedProcess { number, binary: binary.clone(), role: Role::Restart, pid, version };
                     let Ok(generation) = Generation::adopt(started, channel, &self.events) else { continue };
                     generation.ready.send_replace(true);
                     generation.phase.set(if serving { Phase::Serving } else { Phase::Draining });

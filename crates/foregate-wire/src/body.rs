@@ -15,7 +15,7 @@ const MAX_SIZE_DIGITS: u8 = 16;
 
 /// The result of one call to [`BodyDecoder::decode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decoded {
+pub struct DecodeProgress {
     /// Bytes of the input that are done with, those of `data` included.
     pub consumed: usize,
     /// Where the body data is in the input. May be empty.
@@ -129,17 +129,19 @@ impl BodyDecoder {
     /// # Errors
     /// The first fault; the connection cannot be used after it, and the call returns the same fault again.
     #[inline]
-    pub fn decode(&mut self, input: &[u8], trailers: &mut HeaderList) -> Result<Decoded, BodyError> {
+    pub fn decode(&mut self, input: &[u8], trailers: &mut HeaderList) -> Result<DecodeProgress, BodyError> {
         match &mut self.state {
-            State::Done => Ok(Decoded { consumed: 0, data: 0..0, done: true }),
-            State::UntilClose => Ok(Decoded { consumed: input.len(), data: 0..input.len(), done: false }),
+            State::Done => Ok(DecodeProgress { consumed: 0, data: 0..0, done: true }),
+            State::UntilClose => {
+                Ok(DecodeProgress { consumed: input.len(), data: 0..input.len(), done: false })
+            }
             State::Fixed(left) => {
                 let taken = take(left, input.len());
                 let done = *left == 0;
                 if done {
                     self.state = State::Done;
                 }
-                Ok(Decoded { consumed: taken, data: 0..taken, done })
+                Ok(DecodeProgress { consumed: taken, data: 0..taken, done })
             }
             State::Failed(error) => Err(*error),
             _ => self.decode_chunked(input, trailers).inspect_err(|&error| self.state = State::Failed(error)),
@@ -162,7 +164,11 @@ impl BodyDecoder {
         }
     }
 
-    fn decode_chunked(&mut self, input: &[u8], trailers: &mut HeaderList) -> Result<Decoded, BodyError> {
+    fn decode_chunked(
+        &mut self,
+        input: &[u8],
+        trailers: &mut HeaderList,
+    ) -> Result<DecodeProgress, BodyError> {
         let mut at = 0;
         let mut data = 0..0;
         while let Some(&byte) = input.get(at) {
@@ -189,7 +195,7 @@ impl BodyDecoder {
                 }
             }
         }
-        Ok(Decoded { consumed: at, data, done: self.state == State::Done })
+        Ok(DecodeProgress { consumed: at, data, done: self.state == State::Done })
     }
 
     /// Takes one byte of a size line or of the CRLF after a chunk.

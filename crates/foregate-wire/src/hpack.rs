@@ -2,13 +2,13 @@
 //!
 //! An [`Inspector`] follows all blocks that a peer sends, decides if each is well-formed, and shows its fields. It
 //! can run in front of another decoder that would end the connection for an error of a stream, or would ignore
-//! it: a malformed block can be replaced by another one ([`Inspected::substitute`]) that leaves that decoder's dynamic table
+//! it: a malformed block can be replaced by another one ([`InspectedBlock::substitute`]) that leaves that decoder's dynamic table
 //! in step with the peer's, holds nothing malformed that later blocks could refer to, and is refused by any decoder.
 //!
 //! An [`Encoder`] writes the blocks for a peer.
 //!
 //! ```
-//! use foregate_wire::hpack::{Inspector, Malformed, Section};
+//! use foregate_wire::hpack::{Inspector, MalformedReason, Section};
 //!
 //! let mut inspector = Inspector::new(4096, 65536);
 //! let mut scratch = Vec::new();
@@ -19,7 +19,7 @@
 //! assert_eq!(inspector.inspect(b"\xbe", Section::Trailers, &mut scratch)?.fault(), None);
 //! // :method in trailers.
 //! let inspected = inspector.inspect(b"\x82", Section::Trailers, &mut scratch)?;
-//! assert_eq!(inspected.fault(), Some(Malformed::PseudoMisplaced));
+//! assert_eq!(inspected.fault(), Some(MalformedReason::PseudoMisplaced));
 //! # Ok::<(), foregate_wire::hpack::BlockError>(())
 //! ```
 
@@ -29,7 +29,7 @@ mod judge;
 mod table;
 
 pub use encoder::Encoder;
-pub use judge::{Malformed, Section};
+pub use judge::{MalformedReason, Section};
 
 use core::ops::Range;
 
@@ -83,7 +83,7 @@ impl Inspector {
         block: &'i [u8],
         section: Section,
         scratch: &mut Vec<u8>,
-    ) -> Result<Inspected<'i>, BlockError> {
+    ) -> Result<InspectedBlock<'i>, BlockError> {
         self.table.tidy();
         self.resized = None;
         let mut judge = Judge::new(section);
@@ -127,7 +127,7 @@ impl Inspector {
             return Err(BlockError::TooLarge);
         }
         let interim = judge.is_interim();
-        Ok(Inspected { inspector: self, block, interim, list, fault: judge.verdict() })
+        Ok(InspectedBlock { inspector: self, block, interim, list, fault: judge.verdict() })
     }
 
     /// Gives back the memory that one large block needed.
@@ -146,15 +146,15 @@ impl Inspector {
     }
 
     #[inline]
-    fn indexed(&self, index: usize) -> Result<Judged, BlockError> {
+    fn indexed(&self, index: usize) -> Result<JudgedField, BlockError> {
         if index > STATIC {
             let entry = self.table.get(index - STATIC).ok_or(BlockError::Compression)?;
             let size = entry.size();
-            return Ok(Judged { kind: entry.kind, fault: entry.fault, size, repeated: size - OVERHEAD });
+            return Ok(JudgedField { kind: entry.kind, fault: entry.fault, size, repeated: size - OVERHEAD });
         }
         let (name, value) = static_field(index).ok_or(BlockError::Compression)?;
         let (kind, fault) = static_kind(index);
-        Ok(Judged { kind, fault, size: name.len() + value.len() + OVERHEAD, repeated: 0 })
+        Ok(JudgedField { kind, fault, size: name.len() + value.len() + OVERHEAD, repeated: 0 })
     }
 
     fn literal(
@@ -162,7 +162,7 @@ impl Inspector {
         literal: &Literal,
         block: &[u8],
         scratch: &mut Vec<u8>,
-    ) -> Result<Judged, BlockError> {
+    ) -> Result<JudgedField, BlockError> {
         scratch.clear();
         let name = match literal.name {
             Name::Text(text) => NamedField::Text(text.decode(block, scratch)?),
@@ -197,7 +197,7 @@ impl Inspector {
             }
         }
         let repeated = if matches!(name, NamedField::Entry(_)) { name_size } else { 0 };
-        Ok(Judged { kind, fault, size: name_size + value.len() + OVERHEAD, repeated })
+        Ok(JudgedField { kind, fault, size: name_size + value.len() + OVERHEAD, repeated })
     }
 }
 
@@ -232,9 +232,9 @@ impl List {
 }
 
 /// The relevant facts of a field.
-struct Judged {
+struct JudgedField {
     kind: Kind,
-    fault: Option<Malformed>,
+    fault: Option<MalformedReason>,
     size: usize,
     /// Bytes of name and value that the dynamic table has, and not the block.
     repeated: usize,
@@ -249,18 +249,18 @@ enum NamedField {
 
 /// A block that has been decoded, until the next one is.
 #[derive(Debug)]
-pub struct Inspected<'i> {
+pub struct InspectedBlock<'i> {
     inspector: &'i Inspector,
     block: &'i [u8],
     interim: bool,
     list: List,
-    fault: Option<Malformed>,
+    fault: Option<MalformedReason>,
 }
 
-impl Inspected<'_> {
+impl InspectedBlock<'_> {
     /// The first reason for which the message is malformed.
     #[inline]
-    pub fn fault(&self) -> Option<Malformed> {
+    pub fn fault(&self) -> Option<MalformedReason> {
         self.fault
     }
 

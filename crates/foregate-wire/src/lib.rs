@@ -52,7 +52,7 @@ mod readings;
 pub mod serialise;
 mod target;
 
-pub use body::{BodyDecoder, BodyError, Decoded, MAX_CHUNK_OVERHEAD, may_be_trailer};
+pub use body::{BodyDecoder, BodyError, DecodeProgress, MAX_CHUNK_OVERHEAD, may_be_trailer};
 pub use connection::Expectation;
 pub use framing::{
     BodyLength, FramingError, collapse_content_length, content_length, request_length, response_length,

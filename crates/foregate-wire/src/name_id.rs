@@ -174,7 +174,7 @@ pub(crate) const LONGEST: usize = 32;
 
 /// A known name in lower case, zeros behind it, so that it can be compared a word at a time.
 #[derive(Clone, Copy)]
-struct Known {
+struct KnownName {
     len: usize,
     words: [Word; LONGEST / 8],
     /// Its last eight bytes; the first word, if it has fewer.
@@ -189,15 +189,15 @@ struct Word {
     cases: u64,
 }
 
-static KNOWN: [Known; 128] = known();
+static KNOWN: [KnownName; 128] = known();
 
 #[expect(
     clippy::indexing_slicing,
     reason = "evaluated by the compiler, for which a place out of bounds is an error"
 )]
-const fn known() -> [Known; 128] {
+const fn known() -> [KnownName; 128] {
     let none = Word { bytes: 0, cases: 0 };
-    let mut known = [Known { len: 0, words: [none; LONGEST / 8], last: none }; 128];
+    let mut known = [KnownName { len: 0, words: [none; LONGEST / 8], last: none }; 128];
     let mut id = 1;
     while id < LOWER.len() {
         let name = LOWER[id].as_bytes();

@@ -8,13 +8,13 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::Shared;
+use super::FlightsShared;
 use crate::body::Body;
 use crate::key::Key;
 use crate::moment::CacheTime;
 use crate::object::Object;
 use crate::purge::Sequence;
-use crate::stored::Stored;
+use crate::stored::StoredHead;
 
 /// A fetch under way.
 #[derive(Debug)]
@@ -32,9 +32,9 @@ impl Flight {
 #[derive(Debug, Default)]
 pub(super) struct State {
     sequence: Option<Sequence>,
-    head: Option<Arc<Stored>>,
+    head: Option<Arc<StoredHead>>,
     /// The head for the leader's own client, where that gets more than the others.
-    own_head: Option<Arc<Stored>>,
+    own_head: Option<Arc<StoredHead>>,
     /// The number of the first piece that is kept, and the pieces from there on.
     first: usize,
     pieces: VecDeque<Bytes>,
@@ -45,10 +45,10 @@ pub(super) struct State {
     behind: u64,
     end: Option<End>,
     /// Set when the fetch has ended with a body that is not stored: its pieces count until the last follower has gone.
-    counted: Option<Arc<Shared>>,
+    counted: Option<Arc<FlightsShared>>,
     /// The end of the body, once the followers were released at the head: for the leader's own client.
     own_end: Option<End>,
-    waiting: Waiting,
+    waiting: FollowerWakers,
     /// The leader, while it waits for the slowest follower.
     leader: Option<Waker>,
 }
@@ -56,7 +56,7 @@ pub(super) struct State {
 impl State {
     /// The number of the next piece of the slowest follower that has not fallen behind. `None` if there is no such follower.
     fn slowest(&self) -> Option<usize> {
-        let in_window = |next: &usize| *next != Waiting::FREE && *next >= self.first;
+        let in_window = |next: &usize| *next != FollowerWakers::FREE && *next >= self.first;
         self.waiting.positions.iter().copied().filter(in_window).min()
     }
 
@@ -83,14 +83,14 @@ impl State {
 enum End {
     /// All bytes are there. `Some` if they are stored.
     Complete(Option<Arc<Object>>),
-    Failed(Failed),
+    Failed(FetchFailure),
     /// The response is for the leader's client alone.
     Uncacheable,
 }
 
 /// Why a fetch failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failed {
+pub enum FetchFailure {
     /// The origin did. Followers without a byte share the answer: to ask again would multiply the load of an origin in trouble.
     Origin,
     /// The leader went away without a word, or the store failed. Followers without a byte join again.
@@ -99,14 +99,14 @@ pub enum Failed {
 
 /// The wakers of followers, each in a place of its own.
 #[derive(Debug, Default)]
-struct Waiting {
+struct FollowerWakers {
     wakers: Vec<Option<Waker>>,
     /// The number of the next piece of each follower, [`Self::FREE`] for a place without one.
     positions: Vec<usize>,
     free: Vec<usize>,
 }
 
-impl Waiting {
+impl FollowerWakers {
     const FREE: usize = usize::MAX;
 
     fn enter(&mut self) -> usize {
@@ -158,7 +158,7 @@ fn wake(wakers: Vec<Waker>) {
 #[derive(Debug)]
 pub struct Lead {
     flight: Arc<Flight>,
-    shared: Arc<Shared>,
+    shared: Arc<FlightsShared>,
     key: Key,
     /// The key of the variant, if the fetch is known under it too.
     variant: Option<Key>,
@@ -170,7 +170,7 @@ pub struct Lead {
 }
 
 impl Lead {
-    pub(super) fn new(flight: Arc<Flight>, shared: Arc<Shared>, key: Key, address: Key) -> Self {
+    pub(super) fn new(flight: Arc<Flight>, shared: Arc<FlightsShared>, key: Key, address: Key) -> Self {
         Self { flight, shared, key, variant: None, address, announced: None, whole: true, ended: false }
     }
 
@@ -192,7 +192,7 @@ impl Lead {
     }
 
     /// Sets the head for the leader's own client, which may get fields that the others do not. To be called before [`head`](Self::head).
-    pub fn own_head(&self, head: Arc<Stored>) {
+    pub fn own_head(&self, head: Arc<StoredHead>) {
         self.flight.state.lock().own_head = Some(head);
     }
 
@@ -206,7 +206,7 @@ impl Lead {
     /// [`uncacheable`](Self::uncacheable), and the leader goes on for its own client, which may follow, and the store.
     pub fn head(
         &mut self,
-        head: Arc<Stored>,
+        head: Arc<StoredHead>,
         length: Option<u64>,
         variant: Option<Key>,
         now: CacheTime,
@@ -290,7 +290,7 @@ impl Lead {
     pub fn keeps_followers_waiting(&self) -> bool {
         let state = self.flight.state.lock();
         let end = state.first + state.pieces.len();
-        state.waiting.positions.iter().any(|&next| next != Waiting::FREE && next >= end)
+        state.waiting.positions.iter().any(|&next| next != FollowerWakers::FREE && next >= end)
     }
 
     /// Gives up the followers of a body that is too long for the bounds if they are more than a window behind: their next step is
@@ -324,7 +324,7 @@ impl Lead {
             }
         };
         let Some(pieces) = pieces else {
-            self.end(End::Failed(Failed::Origin));
+            self.end(End::Failed(FetchFailure::Origin));
             return None;
         };
         let object = pieces.and_then(|pieces| store(Body::new(pieces)));
@@ -338,7 +338,7 @@ impl Lead {
     }
 
     /// Ends the fetch with a failure.
-    pub fn fail(mut self, failed: Failed) {
+    pub fn fail(mut self, failed: FetchFailure) {
         self.end(End::Failed(failed));
     }
 
@@ -383,7 +383,7 @@ impl FlightWatch {
 }
 
 /// Counts the memory of pieces.
-fn account(shared: &Shared, before: u64, after: u64) {
+fn account(shared: &FlightsShared, before: u64, after: u64) {
     if after >= before {
         shared.memory.fetch_add((after - before) as usize, Ordering::Relaxed);
     } else {
@@ -393,7 +393,7 @@ fn account(shared: &Shared, before: u64, after: u64) {
 
 impl Drop for Lead {
     fn drop(&mut self) {
-        self.end(End::Failed(Failed::Abandoned));
+        self.end(End::Failed(FetchFailure::Abandoned));
         let state = &mut *self.flight.state.lock();
         let whole =
             [&state.end, &state.own_end].into_iter().any(|end| matches!(end, Some(End::Complete(None))));
@@ -420,11 +420,11 @@ impl Drop for Flight {
 pub enum FollowedHead {
     /// The head has arrived, the body follows. The follower has to see whether the response is for its request
     /// ([`other_variant`](super::other_variant)).
-    Arrived(Arc<Stored>),
+    Arrived(Arc<StoredHead>),
     /// The whole object is there. The same applies.
     Complete(Arc<Object>),
     /// There will be none.
-    Failed(Failed),
+    Failed(FetchFailure),
     /// The response is not for others: the follower fetches for itself.
     Uncacheable,
 }
@@ -437,7 +437,7 @@ pub enum Piece {
     /// The body is complete.
     End,
     /// The body breaks off: the follower's client has to see that something is missing.
-    Broken(Failed),
+    Broken(FetchFailure),
     /// The follower has fallen behind the window of a body that is not stored. The same applies, unless the follower can fetch the rest.
     Lagged,
 }
@@ -482,13 +482,13 @@ impl Follow {
             (Some(End::Uncacheable), _) => {
                 if !self.own {
                     // It reads nothing, so nothing is kept for it.
-                    state.waiting.advance(self.place, Waiting::FREE);
+                    state.waiting.advance(self.place, FollowerWakers::FREE);
                 }
                 FollowedHead::Uncacheable
             }
             (_, Some(head)) => FollowedHead::Arrived(Arc::clone(head)),
             (Some(End::Failed(failed)), None) => FollowedHead::Failed(*failed),
-            (Some(End::Complete(None)), None) => FollowedHead::Failed(Failed::Abandoned),
+            (Some(End::Complete(None)), None) => FollowedHead::Failed(FetchFailure::Abandoned),
             (None, None) => {
                 state.waiting.wait(self.place, context);
                 return Poll::Pending;
@@ -519,7 +519,7 @@ impl Follow {
         let piece = match end {
             Some(End::Complete(_)) => Piece::End,
             Some(End::Failed(failed)) => Piece::Broken(*failed),
-            Some(End::Uncacheable) => Piece::Broken(Failed::Abandoned),
+            Some(End::Uncacheable) => Piece::Broken(FetchFailure::Abandoned),
             None => {
                 state.waiting.wait(self.place, context);
                 return Poll::Pending;

@@ -1,9 +1,9 @@
 //! A cache of one address, with a clock and an origin by hand.
 
 use foregate_cache::{
-    Asked, CacheTime, Content, Demands, Failure, Lookup, Moment, NotStored, Policy, Refreshed, Request,
-    Response, Reuse, Secret, Stored, ask_for_whole, ask_to_validate, format_date, lookup, refresh,
-    refresh_by_head, reuse, store,
+    AnsweredRequest, CacheTime, Content, Demands, Failure, Lookup, Moment, NotStored, Policy,
+    RefreshedResponse, Request, Response, Reuse, Secret, StoredHead, ask_for_whole, ask_to_validate,
+    format_date, lookup, refresh, refresh_by_head, reuse, store,
 };
 use foregate_wire::{HeaderList, Method};
 
@@ -64,7 +64,7 @@ pub struct Scene {
     pub delay: u64,
     pub body: Vec<u8>,
     pub outdated: bool,
-    pub objects: Vec<(Stored, Vec<u8>)>,
+    pub objects: Vec<(StoredHead, Vec<u8>)>,
 }
 
 impl Scene {
@@ -180,7 +180,7 @@ impl Scene {
         status: u16,
         response: &HeaderList,
     ) -> Result<(), NotStored> {
-        let asked = Asked { demands, headers, path: self.path.as_bytes() };
+        let asked = AnsweredRequest { demands, headers, path: self.path.as_bytes() };
         let response = Response { status, headers: response, sent, received: self.now() };
         let stored = store(&asked, &response, &self.policy, &self.secret)?;
         self.objects
@@ -213,7 +213,7 @@ impl Scene {
         let (stored, body) = self.objects[at].clone();
         let response = Response { status, headers: &fields, sent, received: now };
         let path = self.path.clone();
-        let by = Asked { demands, headers: &headers, path: path.as_bytes() };
+        let by = AnsweredRequest { demands, headers: &headers, path: path.as_bytes() };
         let refreshed = if status == 304 {
             refresh(&by, &stored, &response, &self.policy, &self.secret)
         } else if demands.is_head() {
@@ -231,7 +231,7 @@ impl Scene {
             };
             return seen;
         };
-        let Some(Refreshed { stored, storable }) = refreshed else {
+        let Some(RefreshedResponse { stored, storable }) = refreshed else {
             self.outdated = true;
             let source = Source::Origin;
             return Seen {

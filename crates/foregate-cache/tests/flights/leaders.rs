@@ -7,8 +7,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use super::world::{Script, World, request, text};
 use bytes::Bytes;
 use foregate_cache::{
-    Asked, Body, CacheTime, Demands, Failed, FlightLimits, Follow, FollowedHead, Joined, Lead, Object, Piece,
-    Policy, Response, Stored, store,
+    AnsweredRequest, Body, CacheTime, Demands, FetchFailure, FlightLimits, FlightPart, Follow, FollowedHead,
+    Lead, Object, Piece, Policy, Response, StoredHead, store,
 };
 use foregate_wire::HeaderList;
 
@@ -29,36 +29,36 @@ fn world() -> std::rc::Rc<World> {
     )
 }
 
-fn join(world: &World) -> Joined {
+fn join(world: &World) -> FlightPart {
     world.flights.join(world.key(), world.key(), world.now().cache, || None)
 }
 
 fn lead(world: &World) -> Lead {
     match join(world) {
-        Joined::Lead(lead) => lead,
+        FlightPart::Lead(lead) => lead,
         other => panic!("{other:?}"),
     }
 }
 
 fn follow(world: &World) -> Follow {
     match join(world) {
-        Joined::Follow(follow) => follow,
+        FlightPart::Follow(follow) => follow,
         other => panic!("{other:?}"),
     }
 }
 
-fn stored(world: &World, fields: &[(&str, &str)]) -> Stored {
+fn stored(world: &World, fields: &[(&str, &str)]) -> StoredHead {
     let mut headers = HeaderList::new();
     headers.push(b"Cache-Control", b"max-age=60");
     for (name, value) in fields {
         headers.push(name.as_bytes(), value.as_bytes());
     }
-    let asked = Asked { demands: &Demands::default(), headers: &request("1"), path: b"/" };
+    let asked = AnsweredRequest { demands: &Demands::default(), headers: &request("1"), path: b"/" };
     let response = Response { status: 200, headers: &headers, sent: world.now(), received: world.now() };
     store(&asked, &response, &Policy::default(), &world.secret).unwrap()
 }
 
-fn object(world: &World, head: Stored, body: Body) -> Arc<Object> {
+fn object(world: &World, head: StoredHead, body: Body) -> Arc<Object> {
     Arc::new(Object::new(head, body, world.key(), &text(), world.memory.floors().begin()))
 }
 
@@ -94,7 +94,7 @@ fn followers_are_woken_at_the_head_at_each_piece_and_at_the_end() {
     assert_eq!(follow.poll_piece(&context), Poll::Ready(Piece::End));
     assert!(matches!(follow.poll_head(&context), Poll::Ready(FollowedHead::Complete(_))));
     assert!(!world.flights.is_filling(world.key()));
-    assert!(matches!(join(&world), Joined::Lead(_)));
+    assert!(matches!(join(&world), FlightPart::Lead(_)));
 }
 
 #[test]
@@ -104,14 +104,17 @@ fn a_leader_that_is_dropped_has_failed() {
     let context = Context::from_waker(waker);
     let (leader, mut follower) = (lead(&world), follow(&world));
     drop(leader);
-    assert!(matches!(follower.poll_head(&context), Poll::Ready(FollowedHead::Failed(Failed::Abandoned))));
+    assert!(matches!(
+        follower.poll_head(&context),
+        Poll::Ready(FollowedHead::Failed(FetchFailure::Abandoned))
+    ));
     let (mut leader, mut follower) = (lead(&world), follow(&world));
     leader.head(Arc::new(stored(&world, &[])), None, None, world.now().cache);
     leader.push(Bytes::from_static(b"ab"));
     drop(leader);
     assert!(matches!(follower.poll_head(&context), Poll::Ready(FollowedHead::Arrived(_))));
     assert_eq!(follower.poll_piece(&context), Poll::Ready(Piece::Bytes(Bytes::from_static(b"ab"))));
-    assert_eq!(follower.poll_piece(&context), Poll::Ready(Piece::Broken(Failed::Abandoned)));
+    assert_eq!(follower.poll_piece(&context), Poll::Ready(Piece::Broken(FetchFailure::Abandoned)));
     assert_eq!(world.flights.memory(), 0);
 }
 
@@ -135,7 +138,7 @@ fn an_object_that_was_stored_meanwhile_is_found() {
     let joined = world
         .flights
         .join(world.key(), world.key(), CacheTime(0), || Some(object(&world, head, Body::default())));
-    assert!(matches!(joined, Joined::Found(_)));
+    assert!(matches!(joined, FlightPart::Found(_)));
     assert!(!world.flights.is_filling(world.key()));
 }
 
@@ -147,18 +150,18 @@ fn a_fetch_is_known_under_its_variant() {
     let key = world.key().variant(head.vary.clone().unwrap().variant, &world.secret);
     leader.head(Arc::new(head), None, Some(key), world.now().cache);
     let by_variant = || world.flights.join(key, world.key(), world.now().cache, || None);
-    assert!(matches!(by_variant(), Joined::Follow(_)) && matches!(join(&world), Joined::Follow(_)));
+    assert!(matches!(by_variant(), FlightPart::Follow(_)) && matches!(join(&world), FlightPart::Follow(_)));
     drop(leader);
-    assert!(matches!(by_variant(), Joined::Lead(_)));
+    assert!(matches!(by_variant(), FlightPart::Lead(_)));
 }
 
 #[test]
 fn a_mark_ends_early_where_a_response_is_stored_after_all() {
     let world = world();
     lead(&world).uncacheable(world.now().cache);
-    assert!(matches!(join(&world), Joined::Alone));
+    assert!(matches!(join(&world), FlightPart::Alone));
     world.flights.unmark(world.key());
-    assert!(matches!(join(&world), Joined::Lead(_)));
+    assert!(matches!(join(&world), FlightPart::Lead(_)));
 }
 
 #[test]
@@ -228,7 +231,7 @@ fn all_fetches_together_are_bounded() {
         text.key(&world.secret)
     };
     let lead = |number| match world.flights.join(key(number), key(number), now, || None) {
-        Joined::Lead(lead) => lead,
+        FlightPart::Lead(lead) => lead,
         other => panic!("{other:?}"),
     };
     let head = Arc::new(stored(&world, &[]));
@@ -237,7 +240,7 @@ fn all_fetches_together_are_bounded() {
     assert!(first.push(Bytes::from(vec![1; 900])));
     // The length is known: not shared, and no mark, since another time there may be room.
     let mut second = lead(2);
-    let Joined::Follow(mut follower) = world.flights.join(key(2), key(2), now, || None) else { panic!() };
+    let FlightPart::Follow(mut follower) = world.flights.join(key(2), key(2), now, || None) else { panic!() };
     assert!(!second.head(Arc::clone(&head), Some(700), None, now));
     assert!(matches!(follower.poll_head(&context), Poll::Ready(FollowedHead::Uncacheable)));
     assert_eq!(world.flights.marks(), 0);
@@ -270,7 +273,7 @@ fn marks_are_bounded() {
         };
         text.write(&uri, &foregate_cache::KeyParts::default());
         let key = text.key(&world.secret);
-        if let Joined::Lead(lead) = world.flights.join(key, key, now, || None) {
+        if let FlightPart::Lead(lead) = world.flights.join(key, key, now, || None) {
             lead.uncacheable(now);
         }
     }

@@ -9,8 +9,9 @@ use std::thread::{self, Thread};
 
 use bytes::Bytes;
 use foregate_cache::{
-    Asked, Body, CacheTime, Demands, Failed, FlightLimits, Flights, Floors, FollowedHead, Found, Joined,
-    KeyParts, KeyText, Memory, Moment, Object, Piece, Policy, Purge, Response, Secret, Strength, Uri, store,
+    AnsweredRequest, Body, CacheTime, Demands, FetchFailure, FlightLimits, FlightPart, Flights, Floors,
+    FollowedHead, KeyParts, KeyText, Memory, MemoryLookup, Moment, Object, Piece, Policy, Purge, Response,
+    Secret, Strength, Uri, store,
 };
 use foregate_wire::{HeaderList, Scheme};
 
@@ -47,15 +48,15 @@ fn threads_share_fetches_and_see_whole_bodies_or_breaks() {
     let (fetches, whole, broken) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     let request = HeaderList::new();
     let find = || match memory.get(key, &text, &request) {
-        Found::Object { object, .. } => Some(object),
-        Found::Nothing { .. } => None,
+        MemoryLookup::Object { object, .. } => Some(object),
+        MemoryLookup::Nothing { .. } => None,
     };
     let fetch = |mut lead: foregate_cache::Lead| {
         let sequence = memory.floors().begin();
         let number = fetches.fetch_add(1, Ordering::Relaxed);
         let mut headers = HeaderList::new();
         headers.push(b"Cache-Control", b"max-age=60");
-        let asked = Asked { demands: &Demands::default(), headers: &request, path: b"/" };
+        let asked = AnsweredRequest { demands: &Demands::default(), headers: &request, path: b"/" };
         let response = Response { status: 200, headers: &headers, sent: at, received: at };
         let head = Arc::new(store(&asked, &response, &Policy::default(), &secret).unwrap());
         lead.head(Arc::clone(&head), Some(5000), None, at.cache);
@@ -63,7 +64,7 @@ fn threads_share_fetches_and_see_whole_bodies_or_breaks() {
             lead.push(Bytes::from(vec![number as u8; 1000]));
             thread::yield_now();
             if number % 5 == 4 {
-                return lead.fail(Failed::Origin);
+                return lead.fail(FetchFailure::Origin);
             }
         }
         lead.complete(|body: Body| {
@@ -76,13 +77,13 @@ fn threads_share_fetches_and_see_whole_bodies_or_breaks() {
             return Some(object.body.pieces().concat());
         }
         match flights.join(key, key, at.cache, find) {
-            Joined::Found(object) => Some(object.body.pieces().concat()),
-            Joined::Lead(lead) => {
+            FlightPart::Found(object) => Some(object.body.pieces().concat()),
+            FlightPart::Lead(lead) => {
                 fetch(lead);
                 None
             }
-            Joined::Alone => panic!("nothing is uncacheable here"),
-            Joined::Follow(mut follow) => {
+            FlightPart::Alone => panic!("nothing is uncacheable here"),
+            FlightPart::Follow(mut follow) => {
                 match block_on(poll_fn(|context| follow.poll_head(context))) {
                     FollowedHead::Arrived(_) | FollowedHead::Complete(_) => {}
                     other => panic!("{other:?}"),

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use foregate_cache::{
-    Asked, CacheTime, Demands, Failed, FlightLimits, Flights, Floors, Follow, FollowedHead, Found, Joined,
-    Key, KeyParts, KeyText, Lead, Memory, Moment, Object, Piece, Policy, Response, Secret, Stored, Uri,
-    other_variant, store,
+    AnsweredRequest, CacheTime, Demands, FetchFailure, FlightLimits, FlightPart, Flights, Floors, Follow,
+    FollowedHead, Key, KeyParts, KeyText, Lead, Memory, MemoryLookup, Moment, Object, Piece, Policy,
+    Response, Secret, StoredHead, Uri, other_variant, store,
 };
 use foregate_wire::{HeaderList, Scheme};
 
@@ -138,8 +138,8 @@ impl World {
 
     fn find(&self, headers: &HeaderList) -> Result<Arc<Object>, Option<Key>> {
         match self.memory.get(self.key(), &text(), headers) {
-            Found::Object { object, .. } => Ok(object),
-            Found::Nothing { variant } => Err(variant),
+            MemoryLookup::Object { object, .. } => Ok(object),
+            MemoryLookup::Nothing { variant } => Err(variant),
         }
     }
 
@@ -152,17 +152,17 @@ impl World {
         for _ in 0..5 {
             let recheck = || self.find(&headers).ok();
             match self.flights.join(key, address, self.now().cache, recheck) {
-                Joined::Found(object) => return whole(&object),
-                Joined::Alone => return self.fetch_alone(value).await,
-                Joined::Lead(lead) => return self.lead(lead, value, &headers).await,
-                Joined::Follow(mut follow) => {
+                FlightPart::Found(object) => return whole(&object),
+                FlightPart::Alone => return self.fetch_alone(value).await,
+                FlightPart::Lead(lead) => return self.lead(lead, value, &headers).await,
+                FlightPart::Follow(mut follow) => {
                     let head = poll_fn(|context| follow.poll_head(context)).await;
                     let head = match &head {
                         FollowedHead::Arrived(head) => head,
                         FollowedHead::Complete(object) => &object.head,
                         FollowedHead::Uncacheable => return self.fetch_alone(value).await,
-                        FollowedHead::Failed(Failed::Origin) => return Outcome::Failed,
-                        FollowedHead::Failed(Failed::Abandoned) => continue,
+                        FollowedHead::Failed(FetchFailure::Origin) => return Outcome::Failed,
+                        FollowedHead::Failed(FetchFailure::Abandoned) => continue,
                     };
                     match other_variant(head, address, &headers, &self.secret) {
                         Some(variant) => key = variant,
@@ -207,7 +207,7 @@ impl World {
             }
             Ending::Refused => {
                 self.running.set(self.running.get() - 1);
-                lead.fail(Failed::Origin);
+                lead.fail(FetchFailure::Origin);
                 return Outcome::Failed;
             }
             Ending::Whole | Ending::BreaksOff => {}
@@ -217,7 +217,7 @@ impl World {
             fields.push(name.as_bytes(), field.as_bytes());
         }
         fields.push(b"Mark", value.as_bytes());
-        let asked = Asked { demands: &Demands::default(), headers, path: b"/" };
+        let asked = AnsweredRequest { demands: &Demands::default(), headers, path: b"/" };
         let response = Response { status: 200, headers: &fields, sent, received: self.now() };
         let Ok(stored) = store(&asked, &response, &Policy::default(), &self.secret) else {
             lead.uncacheable(self.now().cache);
@@ -242,7 +242,7 @@ impl World {
     async fn fill(
         &self,
         mut lead: Lead,
-        head: Arc<Stored>,
+        head: Arc<StoredHead>,
         body: &[u8],
         script: &Script,
         sequence: foregate_cache::Sequence,
@@ -258,7 +258,7 @@ impl World {
         pause().await;
         self.running.set(self.running.get() - 1);
         if script.ending == Ending::BreaksOff {
-            lead.fail(Failed::Origin);
+            lead.fail(FetchFailure::Origin);
             return;
         }
         lead.complete(|body| {
@@ -271,7 +271,7 @@ impl World {
         (self.running.get() + 1) * (2 << 20)
     }
 
-    async fn read(&self, mut follow: Follow, head: &Stored) -> Outcome {
+    async fn read(&self, mut follow: Follow, head: &StoredHead) -> Outcome {
         let mark = String::from_utf8_lossy(head.headers.get_name(b"mark").unwrap()).into_owned();
         let mut body = Vec::new();
         loop {

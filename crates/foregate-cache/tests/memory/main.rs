@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use foregate_cache::{
-    Asked, Body, CacheTime, Demands, Floors, Found, Key, KeyParts, KeyText, Memory, Moment, Object, Policy,
-    Response, Secret, Sequence, Stored, Uri, store,
+    AnsweredRequest, Body, CacheTime, Demands, Floors, Key, KeyParts, KeyText, Memory, MemoryLookup, Moment,
+    Object, Policy, Response, Secret, Sequence, StoredHead, Uri, store,
 };
 use foregate_wire::{HeaderList, Scheme};
 
@@ -52,15 +52,15 @@ fn key(uri: &Uri<'_>) -> Key {
 }
 
 /// The head of a response with these fields to a request with those.
-fn head(request: &HeaderList, fields: &[(&str, &str)]) -> Stored {
+fn head(request: &HeaderList, fields: &[(&str, &str)]) -> StoredHead {
     let fields = headers(&[&[("Cache-Control", "max-age=60")], fields].concat());
     let at = Moment { wall: 1_795_867_200, cache: NOW };
-    let asked = Asked { demands: &Demands::default(), headers: request, path: b"/" };
+    let asked = AnsweredRequest { demands: &Demands::default(), headers: request, path: b"/" };
     let response = Response { status: 200, headers: &fields, sent: at, received: at };
     store(&asked, &response, &Policy::default(), &secret()).unwrap()
 }
 
-fn object(uri: &Uri<'_>, head: Stored, body: Body, sequence: Sequence) -> Arc<Object> {
+fn object(uri: &Uri<'_>, head: StoredHead, body: Body, sequence: Sequence) -> Arc<Object> {
     let text = text(uri);
     Arc::new(Object::new(head, body, text.key(&secret()), &text, sequence))
 }
@@ -81,10 +81,10 @@ fn find(memory: &Memory, uri: &Uri<'_>) -> Option<(Arc<Object>, bool)> {
 
 fn find_for(memory: &Memory, uri: &Uri<'_>, request: &HeaderList) -> Option<(Arc<Object>, bool)> {
     match memory.get(key(uri), &text(uri), request) {
-        Found::Object { object, outdated } => {
+        MemoryLookup::Object { object, outdated } => {
             assert_eq!(object.text(), text(uri).as_bytes());
             Some((object, outdated))
         }
-        Found::Nothing { .. } => None,
+        MemoryLookup::Nothing { .. } => None,
     }
 }

@@ -24,8 +24,8 @@ fn variants_live_side_by_side() {
     assert_eq!(mark(&memory, &uri, &HeaderList::new()), None);
     // Fetches of one variant share a key, also for requests that write it in another way.
     let variant = |fields| match memory.get(key(&uri), &text(&uri), &headers(fields)) {
-        Found::Nothing { variant } => variant.unwrap(),
-        Found::Object { .. } => panic!("nothing is stored"),
+        MemoryLookup::Nothing { variant } => variant.unwrap(),
+        MemoryLookup::Object { .. } => panic!("nothing is stored"),
     };
     assert_eq!(variant(&[("Accept-Language", "it, es")]), variant(&[("Accept-Language", " it , ES")]));
     assert_ne!(variant(&[("Accept-Language", "it")]), variant(&[("Accept-Language", "es")]));

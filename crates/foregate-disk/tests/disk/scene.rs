@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use foregate_cache::{
-    Asked, Body, CacheTime, Demands, Floors, Key, KeyParts, KeyText, Moment, Object, Policy, Response,
-    Secret, Uri, store,
+    AnsweredRequest, Body, CacheTime, Demands, Floors, Key, KeyParts, KeyText, Moment, Object, Policy,
+    Response, Secret, Uri, store,
 };
 use foregate_disk::{DirectorySettings, Disk, DiskLookup, OpenError, Stat};
 use foregate_io::wait;
@@ -101,7 +101,7 @@ impl Scene {
         }
         let request = request(language);
         let at = Moment { wall: 1_795_867_200, cache: CacheTime(5) };
-        let asked = Asked { demands: &Demands::default(), headers: &request, path: b"/" };
+        let asked = AnsweredRequest { demands: &Demands::default(), headers: &request, path: b"/" };
         let response = Response { status: 200, headers: &headers, sent: at, received: at };
         let head = store(&asked, &response, &Policy::default(), &self.secret()).unwrap();
         let (key, text) = self.key(number);

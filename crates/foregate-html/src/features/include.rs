@@ -281,7 +281,7 @@ mod tests {
 
     use super::*;
     use crate::tests::of;
-    use crate::{Chosen, Pass, Terms};
+    use crate::{ChosenFeature, Pass, Terms};
 
     fn rules() -> FragmentRules {
         FragmentRules {
@@ -391,7 +391,7 @@ mod tests {
             ..Terms::default()
         };
         let feature: Arc<dyn Feature> = Arc::new(Include::new(rules()));
-        let mut pass = Pass::filter(vec![(Chosen { step: "test", feature }, false)], terms).filter;
+        let mut pass = Pass::filter(vec![(ChosenFeature { step: "test", feature }, false)], terms).filter;
         let asked = |pass: &mut dyn BodyFilter, body: &'static str| {
             let question = pass.question().unwrap();
             let body = body.as_bytes().to_vec().into();

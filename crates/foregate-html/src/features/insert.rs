@@ -337,7 +337,7 @@ mod tests {
     use super::*;
     use crate::pass::Pass;
     use crate::tests::Boxed;
-    use crate::{Chosen, Terms};
+    use crate::{ChosenFeature, Terms};
 
     fn rewritten(make: impl Fn(&mut Insert), html: &str) -> String {
         let make = || {
@@ -347,7 +347,8 @@ mod tests {
             let terms =
                 Terms { content_type: Some(b"text/html; charset=utf-8".to_vec()), nonce, ..Terms::default() };
             Boxed(
-                Pass::filter(vec![(Chosen { step: "test", feature: Arc::new(insert) }, false)], terms).filter,
+                Pass::filter(vec![(ChosenFeature { step: "test", feature: Arc::new(insert) }, false)], terms)
+                    .filter,
             )
         };
         String::from_utf8(filtered_at_every_split(make, html.as_bytes()).unwrap()).unwrap()

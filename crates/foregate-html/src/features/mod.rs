@@ -13,7 +13,7 @@ use std::sync::Arc;
 use foregate_module::Problem;
 use foregate_module::settings::{Context, FromNode, Key, Node};
 
-use crate::{Chosen, Feature};
+use crate::{ChosenFeature, Feature};
 
 /// A feature that a key of configurations stands for.
 pub trait Configured: Feature + Default {
@@ -41,8 +41,8 @@ impl<F> Clone for Settings<F> {
 }
 
 impl<F: Configured> Settings<F> {
-    fn chosen(&self) -> Chosen {
-        Chosen { step: F::STEP, feature: Arc::clone(&self.0) as Arc<dyn Feature> }
+    fn chosen(&self) -> ChosenFeature {
+        ChosenFeature { step: F::STEP, feature: Arc::clone(&self.0) as Arc<dyn Feature> }
     }
 }
 

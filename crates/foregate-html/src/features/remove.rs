@@ -407,7 +407,7 @@ mod tests {
                 ..crate::Terms::default()
             };
             crate::Pass::filter(
-                vec![(crate::Chosen { step: "test", feature: Arc::new(remove) }, false)],
+                vec![(crate::ChosenFeature { step: "test", feature: Arc::new(remove) }, false)],
                 terms,
             )
         };

@@ -19,7 +19,7 @@ use foregate_module::settings::{Block, Context, Key, Mistakes, Node, Problem, to
 use super::{Configured, chooses, flag};
 use crate::carry::UNUSED;
 use crate::needles::Needles;
-use crate::references::{Begun, LONGEST, begun};
+use crate::references::{LONGEST, ReferenceStart, begun};
 use crate::{Feature, Page, Reads, Rewrite, TextOut, escape};
 
 /// The step that chooses the feature.
@@ -175,7 +175,7 @@ struct Replacing {
 impl Rewrite for Replacing {
     fn text(&mut self, text: &str, last: bool, out: &mut TextOut<'_>) {
         self.held.push_str(text);
-        let resolved = Resolved::new(&self.held, last, &self.page);
+        let resolved = ResolvedText::new(&self.held, last, &self.page);
         let mut told = self.needles.search(resolved.text.as_bytes(), last, &mut |_, _| true);
         // Emitted text ends between characters, which are several bytes in this form, and between references.
         while !resolved.text.is_char_boundary(told) {
@@ -248,7 +248,7 @@ fn keep_apart(text: &str, out: &mut TextOut<'_>) {
     }
     match begun(text, true, false) {
         // It lacks its semicolon.
-        Begun::Reference(length, _) => {
+        ReferenceStart::Reference(length, _) => {
             let (reference, rest) = text.split_at_checked(length).unwrap_or((text, ""));
             [reference, ";", rest].into_iter().for_each(|part| out.keep(part));
         }
@@ -261,7 +261,7 @@ fn keep_apart(text: &str, out: &mut TextOut<'_>) {
 }
 
 /// A text with its references resolved, up to one that may continue.
-struct Resolved<'t> {
+struct ResolvedText<'t> {
     text: Cow<'t, str>,
     references: Vec<Reference>,
 }
@@ -276,7 +276,7 @@ struct Reference {
     source_end: usize,
 }
 
-impl<'t> Resolved<'t> {
+impl<'t> ResolvedText<'t> {
     fn new(source: &'t str, last: bool, page: &Page) -> Self {
         if memchr::memchr(b'&', source.as_bytes()).is_none() {
             return Self { text: Cow::Borrowed(source), references: Vec::new() };
@@ -292,11 +292,11 @@ impl<'t> Resolved<'t> {
                 break;
             }
             match begun(rest, last, false) {
-                Begun::Text => {
+                ReferenceStart::Text => {
                     text.push('&');
                     at += 1;
                 }
-                Begun::Reference(length, character) => {
+                ReferenceStart::Reference(length, character) => {
                     let (start, source_start) = (text.len(), at);
                     match character {
                         Some(character) => add(character, page, &mut text),
@@ -305,7 +305,7 @@ impl<'t> Resolved<'t> {
                     at += length;
                     references.push(Reference { start, end: text.len(), source_start, source_end: at });
                 }
-                Begun::More => break,
+                ReferenceStart::More => break,
             }
         }
         Self { text: Cow::Owned(text), references }

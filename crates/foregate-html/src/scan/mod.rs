@@ -102,7 +102,7 @@ pub(crate) enum Begins {
 
 /// A tag that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundTag {
     /// Where it begins in the piece; `None` for a piece before.
     pub start: Option<usize>,
     /// Behind it.
@@ -272,7 +272,7 @@ impl Scanner {
     }
 
     /// Goes on at `at` of a piece, up to behind the next tag that is told, or to the end.
-    pub fn next(&mut self, bytes: &[u8], at: &mut usize) -> Option<Found> {
+    pub fn next(&mut self, bytes: &[u8], at: &mut usize) -> Option<FoundTag> {
         while let Some(&byte) = bytes.get(*at) {
             match self.state {
                 State::Data => {
@@ -319,7 +319,7 @@ impl Scanner {
 
     /// Reads tags and text up to the end of a reported tag, or to input that has to be read step by step.
     #[inline]
-    fn data(&mut self, bytes: &[u8], at: &mut usize) -> Option<Found> {
+    fn data(&mut self, bytes: &[u8], at: &mut usize) -> Option<FoundTag> {
         let mut rest = bytes.get(*at..).unwrap_or_default();
         // In SVG and MathML, attributes and `/>` mean something.
         let is_html = !self.foreign.is_around() && self.doubt.is_none();
@@ -335,7 +335,7 @@ impl Scanner {
             if what.is_some() || self.state != State::Data {
                 let end = bytes.len() - rest.len();
                 *at = end;
-                return what.map(|what| Found { start: Some(start), end, what });
+                return what.map(|what| FoundTag { start: Some(start), end, what });
             }
         }
         *at = bytes.len();
@@ -473,7 +473,7 @@ impl Scanner {
     }
 
     /// The tag is over, which ends here.
-    fn end_tag(&mut self, end: usize) -> Option<Found> {
+    fn end_tag(&mut self, end: usize) -> Option<FoundTag> {
         self.state = State::Data;
         let what = if self.tag.ends { self.close() } else { self.start() };
         let start = match self.begins {
@@ -481,7 +481,7 @@ impl Scanner {
             Begins::Before => None,
             Begins::At(at) => Some(at),
         };
-        what.map(|what| Found { start, end, what })
+        what.map(|what| FoundTag { start, end, what })
     }
 
     /// Returns true if tags with such a mark are reported.

@@ -410,7 +410,7 @@ pub(crate) struct Subject<'a, 'b> {
 
 /// The facts about an element that matter for elements in it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Known {
+pub(crate) struct ElementFacts {
     /// Compounds up to which it matches.
     pub here: Bits,
     /// The selectors that match this element or any around it.
@@ -421,12 +421,12 @@ pub(crate) struct Known {
 pub(crate) fn matched(
     selectors: &[Select],
     subject: &Subject<'_, '_>,
-    parent: &Known,
+    parent: &ElementFacts,
     mut found: impl FnMut(usize),
-) -> Known {
+) -> ElementFacts {
     let words = selectors.iter().map(Select::count).sum::<usize>().div_ceil(64);
     let around = if parent.around.len() == words { parent.around.clone() } else { vec![0; words].into() };
-    let mut known = Known { here: vec![0; words].into(), around };
+    let mut known = ElementFacts { here: vec![0; words].into(), around };
     let mut at = 0;
     for (number, selector) in selectors.iter().enumerate() {
         let mut matches = false;

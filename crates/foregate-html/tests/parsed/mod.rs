@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use foregate_html::features::insert::{Insert, Place};
-use foregate_html::{Chosen, Feature, Page, Pass, Rewrite, Terms};
+use foregate_html::{ChosenFeature, Feature, Page, Pass, Rewrite, Terms};
 use foregate_module::{Chain, Finding};
 
 /// The event of a document that passes from a point on since browsers may read it differently.
@@ -36,12 +36,12 @@ pub fn inserted(
         }
         Arc::new(insert) as Arc<dyn Feature>
     };
-    let mut features = vec![(Chosen { step: "one", feature: insert(true) }, false)];
+    let mut features = vec![(ChosenFeature { step: "one", feature: insert(true) }, false)];
     if which & 16 != 0 {
-        features.push((Chosen { step: "two", feature: insert(false) }, which & 32 != 0));
+        features.push((ChosenFeature { step: "two", feature: insert(false) }, which & 32 != 0));
     }
     if parsed {
-        features.push((Chosen { step: "parses", feature: Arc::new(Parses) }, false));
+        features.push((ChosenFeature { step: "parses", feature: Arc::new(Parses) }, false));
     }
     let terms = Terms { content_type: Some(content_type.into()), nonce: None, path: None, budget: 1 << 20 };
     let mut chain = Chain::new(vec![Pass::filter(features, terms)]);

@@ -17,18 +17,18 @@ pub(super) struct Aside {
     /// The filter that would have broken the body off as too long.
     too_large: Option<&'static str>,
     /// The state of the filters after the last call: none of their methods is called without the guard.
-    state: Said,
+    state: FilterStates,
 }
 
 /// The state of filters.
 #[derive(Clone, Copy)]
-struct Said {
+struct FilterStates {
     pending: bool,
     over: bool,
     held: usize,
 }
 
-impl Said {
+impl FilterStates {
     /// Nothing more is to be had of them.
     const GONE: Self = Self { pending: false, over: true, held: 0 };
 
@@ -50,8 +50,14 @@ impl Aside {
         let filters = core::mem::take(dry);
         (!filters.is_empty()).then(|| {
             let chain = Chain::new(filters);
-            let mut aside =
-                Self { chain, guard, failed: false, panicked: None, too_large: None, state: Said::GONE };
+            let mut aside = Self {
+                chain,
+                guard,
+                failed: false,
+                panicked: None,
+                too_large: None,
+                state: FilterStates::GONE,
+            };
             aside.tell(|_, _| Ok(Passed::default()));
             Link::new(Filtered { budget: usize::MAX, keeps_length: true, ..Filtered::new("", aside) })
         })
@@ -61,7 +67,7 @@ impl Aside {
         if self.failed {
             return;
         }
-        let (chain, mut tell, mut failed, mut said) = (&mut self.chain, Some(tell), true, Said::GONE);
+        let (chain, mut tell, mut failed, mut said) = (&mut self.chain, Some(tell), true, FilterStates::GONE);
         let too_large = &mut self.too_large;
         let whole = (self.guard)(&mut || {
             let told = tell.take().map(|tell| tell(chain, &mut Nowhere));
@@ -74,7 +80,7 @@ impl Aside {
                 failed = chain.answer(Err(FetchError::BadRequest), &mut Nowhere).is_err();
             }
             if !failed {
-                said = Said::of(chain);
+                said = FilterStates::of(chain);
             }
         });
         self.failed = failed || !whole;

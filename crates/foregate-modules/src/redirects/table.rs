@@ -42,7 +42,7 @@ pub(super) struct RedirectTarget<'t> {
 
 /// Why redirects cannot be a table. Numbers are those of [`Builder::add`], from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum TableRefusal {
     /// The second has the source of the first.
     Duplicate(usize, usize),
     /// A loop through this one.
@@ -52,13 +52,13 @@ pub(super) enum Refused {
 /// All that is wrong with them.
 #[derive(Debug)]
 pub(super) struct AllRefused {
-    first: Refused,
-    more: Vec<Refused>,
+    first: TableRefusal,
+    more: Vec<TableRefusal>,
 }
 
 impl AllRefused {
     /// Converts each error to a problem and joins them.
-    pub(super) fn problem(self, one: impl Fn(Refused) -> Problem) -> Problem {
+    pub(super) fn problem(self, one: impl Fn(TableRefusal) -> Problem) -> Problem {
         let first = one(self.first);
         self.more.into_iter().map(one).fold(first, Problem::and)
     }
@@ -121,7 +121,7 @@ impl Builder {
         let numbers = 0..table.entries.len();
         let duplicates = numbers.filter_map(|number| table.place(number).err());
         let mut duplicates = duplicates.take(FURTHER_LIMIT).collect::<Vec<_>>().into_iter();
-        match duplicates.next().or_else(|| table.circle().map(Refused::Loop)) {
+        match duplicates.next().or_else(|| table.circle().map(TableRefusal::Loop)) {
             Some(first) => Err(AllRefused { first, more: duplicates.collect() }),
             None => Ok(table),
         }
@@ -198,13 +198,13 @@ impl RedirectTable {
     }
 
     /// Gives an entry its place.
-    fn place(&mut self, number: usize) -> Result<(), Refused> {
+    fn place(&mut self, number: usize) -> Result<(), TableRefusal> {
         let (host, path) = self.source(number);
         let mut free = None;
         for (place, entry) in self.walk(host, path) {
             match entry {
                 Some(other) if self.source(other) == (host, path) => {
-                    return Err(Refused::Duplicate(other, number));
+                    return Err(TableRefusal::Duplicate(other, number));
                 }
                 Some(_) => {}
                 None => {

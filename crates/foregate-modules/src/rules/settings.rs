@@ -84,15 +84,15 @@ impl Rule {
 
 /// One action of a rule.
 pub(super) enum Action {
-    Respond { status: u16, content_type: Arc<[u8]>, body: Given },
-    Redirect { status: u16, target: Given },
-    Rewrite { path: Option<Given>, query: Option<Given> },
+    Respond { status: u16, content_type: Arc<[u8]>, body: ActionValue },
+    Redirect { status: u16, target: ActionValue },
+    Rewrite { path: Option<ActionValue>, query: Option<ActionValue> },
     EditRequest(Change),
     EditResponse(Change),
-    Set { name: Arc<[u8]>, value: Given },
+    Set { name: Arc<[u8]>, value: ActionValue },
     Upstream(UpstreamId),
     Skip { steps: Steps, rules: bool },
-    Log { name: Arc<[u8]>, value: Given },
+    Log { name: Arc<[u8]>, value: ActionValue },
     Challenge(Box<Challenge>),
 }
 
@@ -147,12 +147,12 @@ impl Action {
 }
 
 /// A value of an action.
-pub(super) enum Given {
+pub(super) enum ActionValue {
     Text(Arc<[u8]>),
     Expression(Arc<dyn Expression>),
 }
 
-impl Given {
+impl ActionValue {
     /// The value for a request; `None` where an expression has none.
     pub(super) fn get(&self, view: &View<'_>) -> Option<Text> {
         match self {
@@ -422,21 +422,21 @@ impl Reader<'_> {
     }
 
     /// The value behind a name.
-    fn value(&mut self) -> Result<Given, Problem> {
+    fn value(&mut self) -> Result<ActionValue, Problem> {
         let argument = self.node.arg(1)?;
         self.given(argument, Use::Value)
     }
 
     /// A value of the node: as it stands there, or an expression.
-    fn given(&mut self, argument: &Argument, of: Use) -> Result<Given, Problem> {
+    fn given(&mut self, argument: &Argument, of: Use) -> Result<ActionValue, Problem> {
         let is_expression = self.node.prop("expression").map_or(Ok(false), Argument::flag)?;
         if !is_expression {
             literal::check(argument, of, |expression| format!("#\"{expression}\"# expression=#true"))?;
-            return Ok(Given::Text(argument.text()?.as_bytes().into()));
+            return Ok(ActionValue::Text(argument.text()?.as_bytes().into()));
         }
         let (when, context) = (self.when, &mut *self.context);
         match context.expression(argument, when.phase()) {
-            Ok(expression) => Ok(Given::Expression(expression)),
+            Ok(expression) => Ok(ActionValue::Expression(expression)),
             Err(problem) => Err(when.advise(problem, |phase| context.expression(argument, phase).is_ok())),
         }
     }
@@ -451,8 +451,10 @@ impl Reader<'_> {
             let message = format!("an answer with status {status} needs an address to send the client to");
             Err(node.wrong(message).help(format!("write `redirect \"TARGET\" status={status}`")))
         });
-        let body =
-            node.args().get(1).map_or(Ok(Given::Text(Arc::default())), |body| self.given(body, Use::Body));
+        let body = node
+            .args()
+            .get(1)
+            .map_or(Ok(ActionValue::Text(Arc::default())), |body| self.given(body, Use::Body));
         let content_type = node.prop("type").map_or(Ok("text/plain; charset=utf-8"), crate::content_type);
         let (status, body, content_type) = together((status, body, content_type))?;
         if let Some(argument) = node.args().get(1).filter(|_| matches!(status, 204 | 205 | 304)) {
@@ -465,7 +467,7 @@ impl Reader<'_> {
         let status = redirects::status(self.node);
         let target = self.node.arg(0).and_then(|argument| {
             let target = self.given(argument, Use::Address)?;
-            if let Given::Text(_) = target {
+            if let ActionValue::Text(_) = target {
                 redirects::check_target(argument.text()?).map_err(|message| argument.wrong(message))?;
             }
             Ok(target)
@@ -484,15 +486,15 @@ impl Reader<'_> {
             argument.map(|argument| self.given(argument, Use::Address)).transpose()
         };
         let (path_value, query_value) = together((read(path), read(query)))?;
-        if let (Some(argument), Some(Given::Text(text))) = (path, &path_value)
+        if let (Some(argument), Some(ActionValue::Text(text))) = (path, &path_value)
             && (!text.starts_with(b"/") || text.iter().any(|byte| matches!(byte, b'?' | b'#')))
         {
             return Err(argument.wrong("a path begins with `/` and has no query; that has its own property"));
         }
-        if let (Some(argument), Some(Given::Text(_))) = (path, &path_value) {
+        if let (Some(argument), Some(ActionValue::Text(_))) = (path, &path_value) {
             check_rewritten(argument.text()?).map_err(|why| argument.wrong(why))?;
         }
-        if let (Some(argument), Some(Given::Text(text))) = (query, &query_value)
+        if let (Some(argument), Some(ActionValue::Text(text))) = (query, &query_value)
             && (text.starts_with(b"?") || text.contains(&b'#'))
         {
             return Err(argument.wrong("a query is written without `?`, and has no `#`"));
@@ -503,7 +505,7 @@ impl Reader<'_> {
     fn change(&mut self, appends: bool) -> Result<Change, Problem> {
         let (field, value) = together((self.field(), self.value()))?;
         match value {
-            Given::Text(value) => {
+            ActionValue::Text(value) => {
                 let field = field.with_value(Text::Shared(value));
                 let field = field.or_else(|error| Err(self.node.arg(1)?.wrong(format!("{error}"))))?;
                 let edit = match appends {
@@ -514,7 +516,7 @@ impl Reader<'_> {
                 };
                 Ok(Change::Fixed([edit].into()))
             }
-            Given::Expression(value) => Ok(Change::Computed { field, appends, value }),
+            ActionValue::Expression(value) => Ok(Change::Computed { field, appends, value }),
         }
     }
 

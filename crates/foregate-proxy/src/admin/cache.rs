@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use foregate_cache::{Found, KeyParts, KeyText, Purge, Strength, Tag, Uri};
+use foregate_cache::{KeyParts, KeyText, MemoryLookup, Purge, Strength, Tag, Uri};
 use foregate_disk::{Stat, VerifyCursor};
 use foregate_wire::{HeaderList, Scheme, Slashes, normalize_path, normalize_query, parse_authority};
 use serde_json::{Value, json};
@@ -252,11 +252,11 @@ async fn get(request: &Value, proxy: &Arc<Proxy>) -> Result<Value, String> {
     let cache = &proxy.cache;
     let key = text.key(&cache.secret);
     let (object, outdated, tier, length) = match cache.store.get(key, &text, &fields) {
-        Found::Object { object, outdated } => {
+        MemoryLookup::Object { object, outdated } => {
             let length = object.body.len();
             (object, outdated, "memory", length)
         }
-        Found::Nothing { variant } => {
+        MemoryLookup::Nothing { variant } => {
             match cache.store.get_from_disk(key, &text, &fields, cache.time()).await {
                 StoreFound::Hit(hit) => {
                     let length = hit.file.as_ref().map_or_else(|| hit.object.body.len(), |file| file.len());

@@ -23,7 +23,7 @@ use crate::listener::Listener;
 use crate::proxy::Proxy;
 use crate::settings::DashboardSettings;
 use crate::telemetry::live::Watching;
-use crate::time::poll_length::Watched;
+use crate::time::poll_length::WatchedTask;
 use crate::transport::stream::Socket;
 
 /// Viewers of the events at the same time.
@@ -74,7 +74,7 @@ pub async fn serve_dashboard(listener: Listener, proxy: Arc<Proxy>) {
                 let peer = peer.map(|peer| peer.ip());
                 let serve =
                     |asked: ServingFlag| async move { serve_client(socket, peer, &state, &asked).await };
-                clients.admit(|asked| Watched::new(serve(asked), metrics)).await;
+                clients.admit(|asked| WatchedTask::new(serve(asked), metrics)).await;
             }
             Err(_) => tokio::time::sleep(PAUSE).await,
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::counters::fallbacks::{FallbackCount, HERE, Served};
+use crate::counters::fallbacks::{FallbackCount, HERE, SpanCounts};
 use crate::proxy::Proxy;
 
 /// Routes that are listed.
@@ -26,7 +26,7 @@ pub(super) fn report(proxy: &Proxy) -> Value {
     let sum = |here: bool| -> u64 {
         counts.iter().filter(|count| (count.reason == HERE) == here).map(|count| count.count).sum()
     };
-    let spans = |spans: &[Served]| -> Vec<Value> {
+    let spans = |spans: &[SpanCounts]| -> Vec<Value> {
         spans
             .iter()
             .map(|span| json!({ "start": span.start, "here": span.here, "there": span.there }))

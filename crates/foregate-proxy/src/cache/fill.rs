@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use foregate_cache::{
-    Asked, Body, Demands, Failed, Failure, FlightWatch, Key, KeyText, Lead, Moment, Object, Response, Reuse,
-    Sequence, Stored, ask_for_whole, ask_to_validate, refresh, reuse, store,
+    AnsweredRequest, Body, Demands, Failure, FetchFailure, FlightWatch, Key, KeyText, Lead, Moment, Object,
+    Response, Reuse, Sequence, StoredHead, ask_for_whole, ask_to_validate, refresh, reuse, store,
 };
 use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead};
 use tokio::sync::mpsc;
@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::limits::account::Account;
 use crate::limits::clients::Holdings;
 use crate::limits::pressure::Charge;
-use crate::link::{Link, Received};
+use crate::link::{Link, ReceiveOutcome};
 use crate::message::request::Request;
 use crate::settings::{self, OriginTimes, RouteRetry};
 use crate::spans::SpanParent;
@@ -89,7 +89,7 @@ pub struct Fill {
     /// The stored response came from the reserve, so the client that has caused the fetch does not know it.
     pub from_reserve: bool,
     /// The client that has caused it, if it waits for more than the others get.
-    pub hand: Option<mpsc::Sender<Handed>>,
+    pub hand: Option<mpsc::Sender<LeaderParts>>,
     /// The client's address, where the upstream chooses servers by it.
     pub behalf: Option<IpAddr>,
     /// The account of the client, on which connections are made.
@@ -106,13 +106,13 @@ pub struct Fill {
 
 /// The parts of a response for the client that has caused the fetch, beside its followers.
 #[derive(Debug)]
-pub enum Handed {
+pub enum LeaderParts {
     /// The head of an interim response.
     Interim(Box<ResponseHead>),
     /// A response that is not stored, with its body.
     Origin(Box<ResponseHead>, OriginAnswer, Option<foregate_cache::NotStored>),
     /// The head of a response that is stored but is not for others; the body is followed.
-    Own(Arc<Stored>),
+    Own(Arc<StoredHead>),
     /// A stored response that the origin has found current for this client. Others ask for
     /// themselves.
     Validated(Arc<Object>),
@@ -285,7 +285,7 @@ impl Fill {
             Reuse::Fresh | Reuse::Stale if self.cache.store.floors().admits(&object) => {
                 self.cache.store.insert(Arc::clone(&object), now);
                 if let Some(hand) = self.hand.take() {
-                    let _ = hand.try_send(Handed::Found(Arc::clone(&object), CacheOutcome::Hit));
+                    let _ = hand.try_send(LeaderParts::Found(Arc::clone(&object), CacheOutcome::Hit));
                 }
                 self.lead.refreshed(object);
                 None
@@ -305,7 +305,7 @@ impl Fill {
         let covers = |stale: &Arc<Object>| self.from_reserve && stale.head.covers_failure(failure, now);
         match (self.stale.take_if(|stale| covers(stale)), self.hand.take()) {
             (Some(stale), Some(hand)) => {
-                let _ = hand.try_send(Handed::Found(stale, CacheOutcome::Stale));
+                let _ = hand.try_send(LeaderParts::Found(stale, CacheOutcome::Stale));
                 true
             }
             (_, hand) => {
@@ -320,9 +320,9 @@ impl Fill {
         if !self.hand_stale(Failure::NoResponse)
             && let Some(hand) = self.hand
         {
-            let _ = hand.try_send(Handed::Failed(error));
+            let _ = hand.try_send(LeaderParts::Failed(error));
         }
-        self.lead.fail(Failed::Origin);
+        self.lead.fail(FetchFailure::Origin);
     }
 
     async fn answered(
@@ -340,12 +340,13 @@ impl Fill {
         if self.stale.as_ref().is_some_and(covers) {
             self.upstream.drop_rest(arrived.origin);
             self.hand_stale(Failure::Status(status));
-            self.lead.fail(Failed::Origin);
+            self.lead.fail(FetchFailure::Origin);
             return ControlFlow::Break(());
         }
         let response =
             Response { status, headers: &asks.head.headers, sent: arrived.sent, received: arrived.received };
-        let asked = Asked { demands: &self.demands, headers: &self.fields, path: asks.request.path() };
+        let asked =
+            AnsweredRequest { demands: &self.demands, headers: &self.fields, path: asks.request.path() };
         let head = match store(&asked, &response, &self.settings.policy, &self.cache.secret) {
             Ok(head) => Arc::new(head),
             Err(reason) => {
@@ -381,7 +382,7 @@ impl Fill {
             return ControlFlow::Break(());
         }
         if !is_shared && let Some(hand) = self.hand.take() {
-            let _ = hand.try_send(Handed::Own(own.unwrap_or_else(|| Arc::clone(&head))));
+            let _ = hand.try_send(LeaderParts::Own(own.unwrap_or_else(|| Arc::clone(&head))));
         }
         self.body(arrived, (head, variant), file, ask).await;
         ControlFlow::Break(())
@@ -397,12 +398,12 @@ impl Fill {
     ) {
         let upstream = Arc::clone(&self.upstream);
         let answer = OriginAnswer { upstream, origin: arrived.origin, length: arrived.length };
-        let handed = Handed::Origin(Box::new(head), answer, reason);
+        let handed = LeaderParts::Origin(Box::new(head), answer, reason);
         let unwanted = match self.hand.take() {
             Some(hand) => hand.try_send(handed).err().map(mpsc::error::TrySendError::into_inner),
             None => Some(handed),
         };
-        if let Some(Handed::Origin(_, answer, _)) = unwanted {
+        if let Some(LeaderParts::Origin(_, answer, _)) = unwanted {
             answer.upstream.drop_rest(answer.origin);
         }
         self.lead.uncacheable(arrived.received.cache);
@@ -411,7 +412,8 @@ impl Fill {
     /// The origin says that the stored response is current.
     fn validated(mut self, arrived: FetchedResponse, asks: &FillAsks) -> ControlFlow<(), Self> {
         let Some(stale) = self.stale.take() else { return ControlFlow::Break(()) };
-        let asked = Asked { demands: &self.demands, headers: &self.fields, path: asks.request.path() };
+        let asked =
+            AnsweredRequest { demands: &self.demands, headers: &self.fields, path: asks.request.path() };
         let response = Response {
             status: asks.head.status,
             headers: &asks.head.headers,
@@ -443,7 +445,7 @@ impl Fill {
         self.cache.metrics.cache.validated.inc();
         let is_shared = is_stored && object.head.life.is_shareable();
         if let Some(hand) = self.hand.take().filter(|_| !is_shared || own.is_some()) {
-            let _ = hand.try_send(Handed::Validated(own.unwrap_or_else(|| Arc::clone(&object))));
+            let _ = hand.try_send(LeaderParts::Validated(own.unwrap_or_else(|| Arc::clone(&object))));
         }
         match is_shared {
             true => self.lead.refreshed(object),
@@ -458,7 +460,7 @@ impl Fill {
     async fn body(
         mut self,
         mut arrived: FetchedResponse,
-        (head, variant): (Arc<Stored>, Option<Key>),
+        (head, variant): (Arc<StoredHead>, Option<Key>),
         mut file: Option<foregate_disk::Fill>,
         ask: &Ask<'_>,
     ) {
@@ -470,7 +472,7 @@ impl Fill {
             if !readers.room(&mut self.lead, &mut timer).await && file.is_none() {
                 // Nobody reads, and it is too long for the store.
                 arrived.origin.link.abort();
-                return self.lead.fail(Failed::Abandoned);
+                return self.lead.fail(FetchFailure::Abandoned);
             }
             let (link, until) = (&mut arrived.origin.link, Instant::now() + idle);
             let received = poll_fn(|cx| match link.poll_receive(cx) {
@@ -478,7 +480,7 @@ impl Fill {
                 Poll::Pending => timer.poll(cx, until).map(|()| Err(Error::OriginIdle)),
             });
             match received.await {
-                Ok(Received::Data) => {
+                Ok(ReceiveOutcome::Data) => {
                     let piece = Bytes::copy_from_slice(link.data());
                     link.consume(piece.len());
                     if let Some(to) = &mut file
@@ -500,7 +502,7 @@ impl Fill {
                     arrived.origin.gave_up(&error, &self.upstream.settings);
                     arrived.origin.link.abort();
                     tracing::debug!(%error, "a response for the cache breaks off");
-                    return self.lead.fail(Failed::Origin);
+                    return self.lead.fail(FetchFailure::Origin);
                 }
             }
             pieces += 1;
@@ -554,7 +556,7 @@ async fn nobody_follows(watch: FlightWatch) {
 async fn final_head(
     ask: &mut Ask<'_>,
     asks: &mut FillAsks,
-    hand: Option<&mpsc::Sender<Handed>>,
+    hand: Option<&mpsc::Sender<LeaderParts>>,
 ) -> Result<(Origin, BodyLength), Error> {
     loop {
         match ask.answer(asks).await? {
@@ -566,7 +568,7 @@ async fn final_head(
                 asks.since = clock::now();
                 // The last place is for the final response.
                 if let Some(hand) = hand.filter(|hand| hand.capacity() > 1) {
-                    let _ = hand.try_send(Handed::Interim(Box::new(asks.head.clone())));
+                    let _ = hand.try_send(LeaderParts::Interim(Box::new(asks.head.clone())));
                 }
             }
         }
@@ -574,6 +576,6 @@ async fn final_head(
 }
 
 /// The length that a stored head states, if it does.
-pub(crate) fn stated_length(head: &Stored) -> Option<u64> {
+pub(crate) fn stated_length(head: &StoredHead) -> Option<u64> {
     std::str::from_utf8(head.headers.get(NameId::ContentLength)?).ok()?.parse().ok()
 }

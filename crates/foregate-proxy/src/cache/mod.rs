@@ -18,7 +18,7 @@ use foregate_cache::{CacheTime, FlightLimits, Flights, Floors, Moment, NotStored
 pub use self::disk::Folders;
 use self::disk::{DiskTier, TierIdentity};
 pub(crate) use self::fill::stated_length;
-pub use self::fill::{Fill, Handed, OriginAnswer};
+pub use self::fill::{Fill, LeaderParts, OriginAnswer};
 pub use self::reserve::Reserve;
 pub use self::store::{Hit, Recording, Store, StoreFound};
 use crate::counters::cache::CacheFigures;

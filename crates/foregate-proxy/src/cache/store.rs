@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foregate_cache::{
-    CacheTime, Counted, Floors, Found, Key, KeyText, Memory, MemoryStat, Object, Purge, Secret, Selected,
-    Strength,
+    CacheTime, Counted, Floors, Key, KeyText, Memory, MemoryLookup, MemoryStat, Object, Purge, Secret,
+    Selected, Strength,
 };
 use foregate_disk::{FileBody, Fill, Stat, Verified, VerifyCursor};
 use foregate_wire::HeaderList;
@@ -104,7 +104,7 @@ impl Store {
     }
 
     /// Looks for a response to a request with this key, in the memory. It waits for nothing.
-    pub fn get(&self, key: Key, text: &KeyText, request: &HeaderList) -> Found {
+    pub fn get(&self, key: Key, text: &KeyText, request: &HeaderList) -> MemoryLookup {
         self.memory.get(key, text, request)
     }
 

@@ -13,7 +13,7 @@ use crate::exchange::client::Client;
 use crate::exchange::{self, Outcome};
 use crate::limits::pressure;
 use crate::link::h1::HeadFault;
-use crate::link::{H1Link, Link, Received};
+use crate::link::{H1Link, Link, ReceiveOutcome};
 use crate::message::request::Request;
 use crate::message::response::Response;
 use crate::message::scratch::Scratch;
@@ -284,8 +284,8 @@ impl H1Session {
             let Link::H1(link) = &mut self.client.link else { return Poll::Ready(false) };
             loop {
                 match link.poll_receive(cx) {
-                    Poll::Ready(Ok(Received::End)) => return Poll::Ready(true),
-                    Poll::Ready(Ok(Received::Data)) => {
+                    Poll::Ready(Ok(ReceiveOutcome::End)) => return Poll::Ready(true),
+                    Poll::Ready(Ok(ReceiveOutcome::Data)) => {
                         let count = link.data().len();
                         link.consume(count);
                         if !drain.takes(count) {

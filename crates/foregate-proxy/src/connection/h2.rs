@@ -20,14 +20,14 @@ use crate::http2::{
     self, COLLECT, ClientStream, CompleteRequest, HEADS, NewStream, RefusedHead, SharedState,
 };
 use crate::limits::account::Account;
-use crate::limits::clients::{Holdings, Registered};
+use crate::limits::clients::{Holdings, RegisteredConnection};
 use crate::limits::pressure;
-use crate::link::{H2Link, Link, LinkError, Received};
+use crate::link::{H2Link, Link, LinkError, ReceiveOutcome};
 use crate::message::request::HeadTerms;
 use crate::message::scratch::Scratch;
 use crate::proxy::{ConnectionTerms, Proxy};
 use crate::time::clock;
-use crate::time::poll_length::Watched;
+use crate::time::poll_length::WatchedTask;
 use crate::time::timer::Timer;
 use crate::transport::buffer::Buffer;
 use crate::transport::stream::Stream;
@@ -103,7 +103,7 @@ struct H2Session {
     unflushed: bool,
     /// When the client has last sent something, or was seen to have some still to take.
     seen_at: Instant,
-    registered: Registered,
+    registered: RegisteredConnection,
     /// Set while ready streams run before their output is written.
     gathering: bool,
     timer: Timer,
@@ -451,7 +451,7 @@ impl H2Session {
         let (proxy, peer) = (Arc::clone(&self.proxy), Arc::clone(&self.peer));
         let task = serve_stream(proxy, peer, scratch, link, place);
         // Boxed, so that it is not copied on its way into the runtime.
-        tokio::spawn(Watched::new(Box::pin(task), Arc::clone(&self.proxy.metrics)));
+        tokio::spawn(WatchedTask::new(Box::pin(task), Arc::clone(&self.proxy.metrics)));
     }
 
     /// Logs a request with a refused stream.
@@ -495,7 +495,7 @@ impl H2Session {
         let place = StreamPlace::take(&self.streams);
         let task =
             serve_refused_stream(Arc::clone(&self.proxy), Arc::clone(&self.peer), scratch, error, place);
-        tokio::spawn(Watched::new(Box::pin(task), Arc::clone(&self.proxy.metrics)));
+        tokio::spawn(WatchedTask::new(Box::pin(task), Arc::clone(&self.proxy.metrics)));
     }
 
     /// Says why, and ends the connection.
@@ -636,7 +636,7 @@ async fn drain(stream: &mut ClientStream, settings: &Settings, timer: &mut Timer
     poll_fn(|cx| {
         while left > 0 {
             match stream.poll_receive(cx) {
-                Poll::Ready(Ok(Received::Data)) => {
+                Poll::Ready(Ok(ReceiveOutcome::Data)) => {
                     let count = stream.data().len();
                     stream.consume(count);
                     left = left.saturating_sub(count);
@@ -644,7 +644,7 @@ async fn drain(stream: &mut ClientStream, settings: &Settings, timer: &mut Timer
                         deadline = latest.min(clock::now() + RESET_AFTER);
                     }
                 }
-                Poll::Ready(Ok(Received::End) | Err(_)) => return Poll::Ready(()),
+                Poll::Ready(Ok(ReceiveOutcome::End) | Err(_)) => return Poll::Ready(()),
                 Poll::Pending => return timer.poll(cx, deadline),
             }
         }

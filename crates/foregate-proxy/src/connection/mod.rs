@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use self::proxy_header::HeaderError;
 use crate::counters::metrics::Metrics;
 use crate::exchange::client::Peer;
-use crate::limits::clients::Registered;
+use crate::limits::clients::RegisteredConnection;
 use crate::link::H1Link;
 use crate::proxy::{ConnectionTerms, Proxy};
 use crate::settings::{Listen, any_contains};
@@ -43,7 +43,7 @@ pub struct AcceptedConnection {
     /// Our own address.
     pub local: Option<SocketAddr>,
     /// Its place among the connections.
-    pub registered: Registered,
+    pub registered: RegisteredConnection,
     /// Counts it.
     pub active: ActiveConnection,
 }
@@ -169,7 +169,7 @@ struct Connection {
     proxy: Arc<Proxy>,
     terms: Arc<ConnectionTerms>,
     peer: Box<Peer>,
-    registered: Registered,
+    registered: RegisteredConnection,
     born: Instant,
     half_close: bool,
 }

@@ -13,7 +13,7 @@ use tokio::io::AsyncReadExt;
 use tokio::time::timeout;
 
 use crate::exchange::client::Peer;
-use crate::limits::clients::Registered;
+use crate::limits::clients::RegisteredConnection;
 use crate::link::{H1Link, Link};
 use crate::proxy::{Config, Proxy};
 use crate::relay::{Relay, RelayTimes};
@@ -61,7 +61,7 @@ pub(super) async fn pass(
     upstream: &Arc<Upstream>,
     hello: &ClientHello,
     socket: Socket,
-    registered: &Registered,
+    registered: &RegisteredConnection,
 ) {
     let mut tlvs = Vec::new();
     if let Some(name) = &hello.server_name {
@@ -114,7 +114,7 @@ pub(super) async fn pass(
 pub(super) fn pass_or_keep<'a>(
     (proxy, config, peer): (&'a Proxy, &'a Config, &'a Peer),
     mut socket: Socket,
-    registered: &'a Registered,
+    registered: &'a RegisteredConnection,
 ) -> Pin<Box<dyn Future<Output = Option<Socket>> + Send + 'a>> {
     Box::pin(async move {
         let (limit, most) = (config.settings.timeouts.tls_handshake, config.settings.limits.client_hello);

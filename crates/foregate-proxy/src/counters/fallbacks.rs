@@ -20,7 +20,7 @@ type Labels = (Box<str>, Box<str>, &'static str);
 
 /// Counts of one span of time.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Served {
+pub struct SpanCounts {
     /// The start of the span, seconds since 1970.
     pub start: u64,
     /// Requests served here.
@@ -32,8 +32,8 @@ pub struct Served {
 #[derive(Debug, Default)]
 struct Counts {
     by_labels: HashMap<u64, (Labels, u64), foldhash::fast::RandomState>,
-    minutes: VecDeque<Served>,
-    hours: VecDeque<Served>,
+    minutes: VecDeque<SpanCounts>,
+    hours: VecDeque<SpanCounts>,
 }
 
 /// Counters of all requests of configurations with a `fallback`.
@@ -98,15 +98,15 @@ impl FallbackCounters {
 
     /// The counts of the last minutes and hours, the oldest first. Spans without requests are left
     /// out.
-    pub fn over_time(&self) -> (Vec<Served>, Vec<Served>) {
+    pub fn over_time(&self) -> (Vec<SpanCounts>, Vec<SpanCounts>) {
         let counts = self.counts.lock();
         (counts.minutes.iter().copied().collect(), counts.hours.iter().copied().collect())
     }
 }
 
-fn add(spans: &mut VecDeque<Served>, start: u64, most: usize, reason: &str) {
+fn add(spans: &mut VecDeque<SpanCounts>, start: u64, most: usize, reason: &str) {
     if spans.back().is_none_or(|span| span.start < start) {
-        spans.push_back(Served { start, ..Served::default() });
+        spans.push_back(SpanCounts { start, ..SpanCounts::default() });
         if spans.len() > most {
             spans.pop_front();
         }
@@ -130,7 +130,7 @@ mod tests {
             counters.all().into_iter().map(|count| (count.route, count.reason, count.count)).collect();
         assert_eq!(all, [("/a".into(), HERE, 1), ("/a".into(), "share", 1), ("/b".into(), HERE, 1)]);
         let (minutes, hours) = counters.over_time();
-        let span = |start, here, there| Served { start, here, there };
+        let span = |start, here, there| SpanCounts { start, here, there };
         assert_eq!(minutes, [span(7200, 1, 1), span(7260, 1, 0)]);
         assert_eq!(hours, [span(7200, 2, 1)]);
     }

@@ -25,7 +25,7 @@ pub use self::histogram::WaitHistogram;
 pub(crate) use self::histogram::duration_bucket;
 pub(crate) use self::histogram::{DurationCounts, ExemplarSet};
 pub use self::labelled::Kinds;
-use self::labelled::{Labelled, OTHER, UNROUTED};
+use self::labelled::{LabelledCounters, OTHER, UNROUTED};
 use super::cache::CacheCounters;
 use super::comparisons::ComparisonCounters;
 use super::fallbacks::FallbackCounters;
@@ -62,7 +62,7 @@ pub(crate) fn status_class(status: Option<u16>) -> usize {
 /// On cache lines of its own (two, because the processor fetches them in pairs).
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Padded<T>(T);
+struct PaddedCounters<T>(T);
 
 /// The shard of this thread.
 fn shard() -> usize {
@@ -150,7 +150,7 @@ impl Gauge {
 
 /// A count that rises so often that threads should not share it.
 #[derive(Debug, Default)]
-pub struct ShardedCounter([Padded<AtomicU64>; SHARDS]);
+pub struct ShardedCounter([PaddedCounters<AtomicU64>; SHARDS]);
 
 impl ShardedCounter {
     /// Adds one.
@@ -166,7 +166,7 @@ impl ShardedCounter {
 
 /// A count that rises and falls so often that threads should not share it.
 #[derive(Debug, Default)]
-pub struct ShardedGauge([Padded<AtomicU64>; SHARDS]);
+pub struct ShardedGauge([PaddedCounters<AtomicU64>; SHARDS]);
 
 impl ShardedGauge {
     /// Adds `n`, which may be negative. Another thread may subtract a value that one has added:
@@ -177,7 +177,8 @@ impl ShardedGauge {
 
     /// The current value.
     pub fn get(&self) -> i64 {
-        let sum = |sum: u64, shard: &Padded<AtomicU64>| sum.wrapping_add(shard.0.load(Ordering::Relaxed));
+        let sum =
+            |sum: u64, shard: &PaddedCounters<AtomicU64>| sum.wrapping_add(shard.0.load(Ordering::Relaxed));
         self.0.iter().fold(0, sum).cast_signed()
     }
 }
@@ -262,11 +263,11 @@ pub struct Metrics {
     pub offload_wait: WaitHistogram,
     steps: OnceLock<Arc<StepCounters>>,
     blocked: BlockedHistogram,
-    sites: Labelled<SiteCounters>,
+    sites: LabelledCounters<SiteCounters>,
     /// By site and route, [`BETWEEN`] between them.
-    routes: Labelled<DurationHistogram>,
-    upstreams: Labelled<UpstreamCounters>,
-    servers: Labelled<ServerCounters>,
+    routes: LabelledCounters<DurationHistogram>,
+    upstreams: LabelledCounters<UpstreamCounters>,
+    servers: LabelledCounters<ServerCounters>,
     /// Failed handshakes with clients, by reason.
     handshake_failures: Kinds,
     /// Refused PROXY protocol headers, by reason.
@@ -295,7 +296,7 @@ pub(crate) struct ErrorCount {
 /// Counters of one site.
 #[derive(Debug, Default)]
 pub struct SiteCounters {
-    shards: [Padded<SiteShard>; SHARDS],
+    shards: [PaddedCounters<SiteShard>; SHARDS],
     errors: Mutex<Vec<ErrorCount>>,
     /// Requests whose traces are recorded.
     pub exemplars: Exemplars,

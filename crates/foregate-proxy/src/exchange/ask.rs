@@ -10,7 +10,7 @@ use super::bodies::sweep;
 use super::cached;
 use super::downstream::Downstream;
 use super::parts::{ask_whole, needs_whole};
-use super::progress::Awaited;
+use super::progress::AwaitedEvent;
 use super::reply::BodySource;
 use super::shape::{shape_or_send, shapes};
 use super::{Exchange, Step, StepResult};
@@ -171,15 +171,15 @@ impl Asker for ClientAsks<'_, '_> {
         down.progress.observe_given(down.upload.sent, now);
         down.progress.observe(down.upload.moved, 0, now);
         let awaited = match down.upload.waiting {
-            _ if !self.has_room => Awaited::ClientRead,
+            _ if !self.has_room => AwaitedEvent::ClientRead,
             // A client that waits for a 100 has to send its body after a while anyway, and the
             // origin need not answer before.
             WaitingFor::Source if self.request.expect_continue && down.upload.moved == 0 => {
-                Awaited::ExpectedBody
+                AwaitedEvent::ExpectedBody
             }
-            WaitingFor::Source => Awaited::ClientBody,
-            WaitingFor::Sink => Awaited::OriginRead,
-            _ => Awaited::FirstByte,
+            WaitingFor::Source => AwaitedEvent::ClientBody,
+            WaitingFor::Sink => AwaitedEvent::OriginRead,
+            _ => AwaitedEvent::FirstByte,
         };
         down.poll_deadline(cx, Some(upstream), &[awaited], now)
     }

@@ -9,16 +9,16 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use foregate_cache::{
-    Answer, Asked, Bypass, CacheStatus, Content, Demands, Forward, Found, Lookup, Object, Response, Reuse,
-    Stored, Validate, invalidates, lookup, refresh_by_head, related, remove_tags, reuse,
+    Answer, AnsweredRequest, Bypass, CacheStatus, Content, Demands, Forward, Lookup, MemoryLookup, Object,
+    Response, Reuse, StoredHead, Validate, invalidates, lookup, refresh_by_head, related, remove_tags, reuse,
 };
 use foregate_module::Source as MadeBy;
 use foregate_wire::{BodyLength, HeaderList, Method, NameId, Slashes, connection};
 
-use self::fetch::Wanted;
-use self::key::{Located, evaluate, uri};
+use self::fetch::NeededResponse;
+use self::key::{StorePlace, evaluate, uri};
 use super::bodies::renew;
-use super::modules::Ended;
+use super::modules::ExchangeEnd;
 use super::parts::needs_whole;
 use super::reply::BodySource;
 use super::shape::{shape_or_send, shapes};
@@ -32,7 +32,7 @@ use crate::settings::CacheSettings;
 
 /// The part of the cache in an exchange.
 #[derive(Debug)]
-pub(super) struct Cached {
+pub(super) struct CachePart {
     /// How the request was handled.
     pub outcome: CacheOutcome,
     /// Why, in a word, where that is not plain: the reason for a bypass, or for not storing.
@@ -48,7 +48,7 @@ pub(super) struct Cached {
     path: Option<Vec<u8>>,
 }
 
-impl Cached {
+impl CachePart {
     fn new(outcome: CacheOutcome, forward: Forward) -> Box<Self> {
         Box::new(Self {
             outcome,
@@ -63,13 +63,13 @@ impl Cached {
 }
 
 /// The result of looking into the store.
-enum Looked {
+enum StoreLookup {
     /// This is next.
     StepResult(Step),
     /// Something has to be fetched.
-    Wanted(Box<Wanted>),
+    Wanted(Box<NeededResponse>),
     /// The disk may have it.
-    Disk(Box<(Located, Demands)>),
+    Disk(Box<(StorePlace, Demands)>),
     /// This is next, once purges are written.
     Recorded(Vec<Recording>, Step),
 }
@@ -80,22 +80,22 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
         return Ok(Step::Prepare(upstream));
     };
     match look(exchange, settings, upstream)? {
-        Looked::StepResult(step) => {
+        StoreLookup::StepResult(step) => {
             if let Step::Prepare(_) = step {
                 strip_prefix(exchange);
             }
             Ok(step)
         }
         // Apart, since they are large and hits in memory do without.
-        Looked::Disk(looking) => Box::pin(look_on_disk(exchange, settings, upstream, *looking)).await,
-        Looked::Recorded(recordings, step) => {
+        StoreLookup::Disk(looking) => Box::pin(look_on_disk(exchange, settings, upstream, *looking)).await,
+        StoreLookup::Recorded(recordings, step) => {
             for recording in recordings {
                 // The purge counts in any case, and the log tells where it was not written.
                 recording.await;
             }
             Ok(step)
         }
-        Looked::Wanted(wanted) => Box::pin(wanted.fetch(exchange, settings, upstream)).await,
+        StoreLookup::Wanted(wanted) => Box::pin(wanted.fetch(exchange, settings, upstream)).await,
     }
 }
 
@@ -111,17 +111,21 @@ fn strip_prefix(exchange: &mut Exchange<'_>) {
     exchange.request.strip_prefix(prefix);
 }
 
-fn look(exchange: &mut Exchange<'_>, settings: &CacheSettings, upstream: usize) -> Result<Looked, Ended> {
-    exchange.cached = Some(Cached::new(CacheOutcome::Bypass, Forward::Bypass));
+fn look(
+    exchange: &mut Exchange<'_>,
+    settings: &CacheSettings,
+    upstream: usize,
+) -> Result<StoreLookup, ExchangeEnd> {
+    exchange.cached = Some(CachePart::new(CacheOutcome::Bypass, Forward::Bypass));
     let pass = |exchange: &mut Exchange<'_>, why: &'static str, forward: Forward| {
         if let Some(cached) = &mut exchange.cached {
             (cached.reason, cached.forward) = (Some(why), forward);
         }
-        Ok(Looked::StepResult(Step::Prepare(upstream)))
+        Ok(StoreLookup::StepResult(Step::Prepare(upstream)))
     };
     if let Some((recordings, step)) = purge::answer(exchange, settings) {
         exchange.cached = None;
-        return Ok(Looked::Recorded(recordings, step));
+        return Ok(StoreLookup::Recorded(recordings, step));
     }
     if exchange.request.opens_tunnel() {
         return pass(exchange, "upgrade", Forward::Bypass);
@@ -158,9 +162,9 @@ fn look(exchange: &mut Exchange<'_>, settings: &CacheSettings, upstream: usize) 
         }
     }
     demands.set_conditions(evaluated.ttl_conditions);
-    let located = Located::new(exchange, settings, upstream, evaluated.additions);
+    let located = StorePlace::new(exchange, settings, upstream, evaluated.additions);
     let looked = found(exchange, settings, upstream, located, demands);
-    if let Looked::StepResult(Step::Failed(error)) = looked {
+    if let StoreLookup::StepResult(Step::Failed(error)) = looked {
         return Err(error.into());
     }
     Ok(looked)
@@ -198,19 +202,19 @@ fn found(
     exchange: &mut Exchange<'_>,
     settings: &CacheSettings,
     upstream: usize,
-    located: Located,
+    located: StorePlace,
     demands: Demands,
-) -> Looked {
+) -> StoreLookup {
     let cache = &exchange.proxy.cache;
     let found = cache.store.get(located.key, &located.text, &exchange.request.head.headers);
     match found {
-        Found::Object { object, outdated } => {
+        MemoryLookup::Object { object, outdated } => {
             judge(exchange, settings, upstream, located, demands, Hit { object, file: None, outdated })
         }
-        Found::Nothing { .. } if cache.store.disk_may_have(located.key) => {
-            Looked::Disk(Box::new((located, demands)))
+        MemoryLookup::Nothing { .. } if cache.store.disk_may_have(located.key) => {
+            StoreLookup::Disk(Box::new((located, demands)))
         }
-        Found::Nothing { variant } => missed(exchange, upstream, located, demands, variant),
+        MemoryLookup::Nothing { variant } => missed(exchange, upstream, located, demands, variant),
     }
 }
 
@@ -219,7 +223,7 @@ async fn look_on_disk(
     exchange: &mut Exchange<'_>,
     settings: &Arc<CacheSettings>,
     upstream: usize,
-    (located, demands): (Located, Demands),
+    (located, demands): (StorePlace, Demands),
 ) -> StepResult {
     let cache = Arc::clone(&exchange.proxy.cache);
     let fields = exchange.request.head.headers.clone();
@@ -229,23 +233,23 @@ async fn look_on_disk(
         StoreFound::Nothing(variant) => missed(exchange, upstream, located, demands, variant),
         StoreFound::Unavailable if demands.only_if_cached() => unavailable(exchange),
         StoreFound::Unavailable => {
-            let mut cached = Cached::new(CacheOutcome::Bypass, Forward::Bypass);
+            let mut cached = CachePart::new(CacheOutcome::Bypass, Forward::Bypass);
             cached.reason = Some("store-slow");
             exchange.cached = Some(cached);
             located.forward_query(exchange);
-            Looked::StepResult(Step::Prepare(upstream))
+            StoreLookup::StepResult(Step::Prepare(upstream))
         }
     };
     match looked {
-        Looked::StepResult(Step::Failed(error)) => Err(error.into()),
-        Looked::StepResult(step) => {
+        StoreLookup::StepResult(Step::Failed(error)) => Err(error.into()),
+        StoreLookup::StepResult(step) => {
             if let Step::Prepare(_) = step {
                 strip_prefix(exchange);
             }
             Ok(step)
         }
-        Looked::Wanted(wanted) => Box::pin(wanted.fetch(exchange, settings, upstream)).await,
-        Looked::Disk(_) | Looked::Recorded(..) => Err(Error::Internal.into()),
+        StoreLookup::Wanted(wanted) => Box::pin(wanted.fetch(exchange, settings, upstream)).await,
+        StoreLookup::Disk(_) | StoreLookup::Recorded(..) => Err(Error::Internal.into()),
     }
 }
 
@@ -253,20 +257,20 @@ async fn look_on_disk(
 fn missed(
     exchange: &mut Exchange<'_>,
     upstream: usize,
-    located: Located,
+    located: StorePlace,
     demands: Demands,
     variant: Option<foregate_cache::Key>,
-) -> Looked {
+) -> StoreLookup {
     let forward = if variant.is_some() { Forward::VaryMiss } else { Forward::UriMiss };
-    exchange.cached = Some(Cached::new(CacheOutcome::Miss, forward));
+    exchange.cached = Some(CachePart::new(CacheOutcome::Miss, forward));
     if demands.only_if_cached() {
         return unavailable(exchange);
     }
     if demands.is_head() {
         located.forward_query(exchange);
-        return Looked::StepResult(Step::Prepare(upstream));
+        return StoreLookup::StepResult(Step::Prepare(upstream));
     }
-    Looked::Wanted(Wanted::new(exchange, located, variant, demands, None, false))
+    StoreLookup::Wanted(NeededResponse::new(exchange, located, variant, demands, None, false))
 }
 
 /// Decides about the use of a stored response.
@@ -274,20 +278,20 @@ fn judge(
     exchange: &mut Exchange<'_>,
     settings: &CacheSettings,
     upstream: usize,
-    located: Located,
+    located: StorePlace,
     demands: Demands,
     hit: Hit,
-) -> Looked {
+) -> StoreLookup {
     let cache = &exchange.proxy.cache;
     let Hit { object, file, outdated } = hit;
     let verdict = reuse(&object.head, &demands, outdated, cache.time());
     match verdict {
         Reuse::Fresh | Reuse::Stale => {
             let outcome = if verdict == Reuse::Fresh { CacheOutcome::Hit } else { CacheOutcome::Stale };
-            exchange.cached = Some(Cached::new(outcome, Forward::Stale));
+            exchange.cached = Some(CachePart::new(outcome, Forward::Stale));
             located.put_back();
             let body = file.map_or_else(|| StoredBody::Memory(Arc::clone(&object)), StoredBody::file);
-            Looked::StepResult(serve(exchange, settings, (&object, body), &demands, None))
+            StoreLookup::StepResult(serve(exchange, settings, (&object, body), &demands, None))
         }
         Reuse::Unavailable => unavailable(exchange),
         // A file is fetched anew rather than validated: its head lies behind its body, and both are
@@ -297,13 +301,13 @@ fn judge(
             missed(exchange, upstream, located, demands, variant)
         }
         Reuse::StaleWhileRevalidate if demands.is_head() => {
-            exchange.cached = Some(Cached::new(CacheOutcome::Stale, Forward::Stale));
+            exchange.cached = Some(CachePart::new(CacheOutcome::Stale, Forward::Stale));
             let body = StoredBody::Memory(Arc::clone(&object));
-            Looked::StepResult(serve(exchange, settings, (&object, body), &demands, None))
+            StoreLookup::StepResult(serve(exchange, settings, (&object, body), &demands, None))
         }
         Reuse::StaleWhileRevalidate => {
-            exchange.cached = Some(Cached::new(CacheOutcome::Stale, Forward::Stale));
-            Looked::Wanted(Wanted::new(
+            exchange.cached = Some(CachePart::new(CacheOutcome::Stale, Forward::Stale));
+            StoreLookup::Wanted(NeededResponse::new(
                 exchange,
                 located,
                 variant_of(exchange, &object),
@@ -314,16 +318,16 @@ fn judge(
         }
         Reuse::Validate(why) => {
             let forward = if why == Validate::Client { Forward::Request } else { Forward::Stale };
-            let mut cached = Cached::new(CacheOutcome::Miss, forward);
+            let mut cached = CachePart::new(CacheOutcome::Miss, forward);
             if demands.is_head() {
                 cached.stale = Some(object);
                 exchange.cached = Some(cached);
                 located.forward_query(exchange);
-                return Looked::StepResult(Step::Prepare(upstream));
+                return StoreLookup::StepResult(Step::Prepare(upstream));
             }
             exchange.cached = Some(cached);
             let variant = variant_of(exchange, &object);
-            Looked::Wanted(Wanted::new(exchange, located, variant, demands, Some(object), false))
+            StoreLookup::Wanted(NeededResponse::new(exchange, located, variant, demands, Some(object), false))
         }
     }
 }
@@ -334,11 +338,11 @@ fn variant_of(exchange: &Exchange<'_>, object: &Object) -> Option<foregate_cache
     Some(object.key().variant(vary.variant, &exchange.proxy.cache.secret))
 }
 
-fn unavailable(exchange: &mut Exchange<'_>) -> Looked {
+fn unavailable(exchange: &mut Exchange<'_>) -> StoreLookup {
     if let Some(cached) = &mut exchange.cached {
         cached.outcome = CacheOutcome::Unavailable;
     }
-    Looked::StepResult(Step::Failed(Error::NotCached))
+    StoreLookup::StepResult(Step::Failed(Error::NotCached))
 }
 
 /// Answers with a stored response. `fields` are those of the client's request, where the exchange
@@ -375,7 +379,7 @@ fn serve(
 /// to it. A step that needs all of a body gets it.
 fn answer(
     exchange: &mut Exchange<'_>,
-    head: &Stored,
+    head: &StoredHead,
     demands: &Demands,
     mut fields: Option<&mut HeaderList>,
     length: Option<u64>,
@@ -401,7 +405,7 @@ fn answer(
 }
 
 /// Adds this cache's member of Cache-Status, if that is asked for.
-fn write_status(exchange: &mut Exchange<'_>, settings: &CacheSettings, head: &Stored, status: u16) {
+fn write_status(exchange: &mut Exchange<'_>, settings: &CacheSettings, head: &StoredHead, status: u16) {
     let Some(name) = &settings.status_name else { return };
     let Some(cached) = &exchange.cached else { return };
     let is_forwarded = matches!(cached.outcome, CacheOutcome::Miss | CacheOutcome::Revalidated);
@@ -480,7 +484,7 @@ fn update_by_head(exchange: &mut Exchange<'_>, settings: &CacheSettings) {
     let now = cache.now();
     let Lookup::Cache(demands) = demand(exchange, &request_of(exchange), settings) else { return };
     let request = &exchange.request.head.headers;
-    let asked = Asked { demands: &demands, headers: request, path: exchange.request.path() };
+    let asked = AnsweredRequest { demands: &demands, headers: request, path: exchange.request.path() };
     let response = Response { status: 200, headers: &exchange.response.headers, sent: now, received: now };
     let (policy, length) = (&settings.policy, stale.body.len());
     match refresh_by_head(&asked, &stale.head, length, &response, policy, &cache.secret) {

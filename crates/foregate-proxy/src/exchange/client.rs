@@ -15,13 +15,13 @@ use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead, Version, conne
 use crate::address::write_ip;
 use crate::comparison::Replay;
 use crate::limits::clients::Holdings;
-use crate::link::{Link, LinkError, Received};
+use crate::link::{Link, LinkError, ReceiveOutcome};
 use crate::message::request::{Request, StandIn};
 use crate::settings::{Entrance, Listen};
 use crate::time::clock;
 use crate::time::timer::Timer;
 use crate::tls;
-use crate::upstream::{Addresses, Own};
+use crate::upstream::{Addresses, OwnConnections};
 
 /// How long after the start of its request it is not looked after an HTTP/1 client that waits, and
 /// makes no difference that it has ended its side.
@@ -37,7 +37,7 @@ pub struct Peer {
     /// The resources that it and its other connections hold.
     pub holdings: Option<Arc<Holdings>>,
     /// Connections to origins that are for it alone, once there are some.
-    pub own: OnceLock<Arc<Own>>,
+    pub own: OnceLock<Arc<OwnConnections>>,
     /// Its handshake, over TLS. The listener's present acceptor decides which names the handshake
     /// covers.
     pub tls: Option<Arc<tls::TlsInfo>>,
@@ -260,12 +260,12 @@ impl Client {
         let Link::H1(link) = &mut self.link else { return };
         while self.dropped < most {
             match link.poll_receive(cx) {
-                Poll::Ready(Ok(Received::Data)) => {
+                Poll::Ready(Ok(ReceiveOutcome::Data)) => {
                     let count = link.data().len();
                     link.consume(count);
                     self.dropped += count;
                 }
-                Poll::Ready(Ok(Received::End)) | Poll::Pending => return,
+                Poll::Ready(Ok(ReceiveOutcome::End)) | Poll::Pending => return,
                 Poll::Ready(Err(_)) => {
                     self.close = true;
                     self.dropped = most;

@@ -6,9 +6,9 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use super::client::Client;
-use super::progress::{Awaited, Progress};
+use super::progress::{AwaitedEvent, Progress};
 use crate::error::Error;
-use crate::link::copy::Copy;
+use crate::link::copy::BodyCopy;
 use crate::link::{Link, LinkError};
 use crate::settings::{OriginTimes, RouteTimeouts, Timeouts, UpstreamSettings};
 use crate::time::clock;
@@ -26,9 +26,9 @@ pub(super) struct Downstream<'a> {
     /// By when all of the exchange must be over.
     pub total: Option<Instant>,
     /// The request's body.
-    pub upload: Copy,
+    pub upload: BodyCopy,
     /// The response's body.
-    pub download: Copy,
+    pub download: BodyCopy,
     pub progress: Progress,
 }
 
@@ -113,12 +113,12 @@ impl<'a> Downstream<'a> {
         &mut self,
         cx: &mut Context<'_>,
         upstream: Option<&UpstreamSettings>,
-        awaited: &[Awaited],
+        awaited: &[AwaitedEvent],
         now: Instant,
     ) -> Poll<Result<(), Error>> {
-        let waits = awaited.contains(&Awaited::ClientRead);
+        let waits = awaited.contains(&AwaitedEvent::ClientRead);
         self.progress.observe_client(self.download.sent, waits, self.client.link.left_at(), now);
-        if !awaited.contains(&Awaited::ClientBody) {
+        if !awaited.contains(&AwaitedEvent::ClientBody) {
             self.progress.excuse_client(now);
         }
         if let Poll::Ready(error) = self.poll_total(cx) {
@@ -145,11 +145,13 @@ impl<'a> Downstream<'a> {
             return Poll::Pending;
         }
         Poll::Ready(Err(match awaited {
-            Awaited::ClientBody | Awaited::ExpectedBody | Awaited::EitherBody => Error::BodyTimeout,
-            Awaited::ClientRead => Error::WriteStall,
-            Awaited::OriginRead => Error::OriginStall,
-            Awaited::FirstByte => Error::FirstByteTimeout,
-            Awaited::OriginBody => Error::OriginIdle,
+            AwaitedEvent::ClientBody | AwaitedEvent::ExpectedBody | AwaitedEvent::EitherBody => {
+                Error::BodyTimeout
+            }
+            AwaitedEvent::ClientRead => Error::WriteStall,
+            AwaitedEvent::OriginRead => Error::OriginStall,
+            AwaitedEvent::FirstByte => Error::FirstByteTimeout,
+            AwaitedEvent::OriginBody => Error::OriginIdle,
         }))
     }
 
@@ -157,13 +159,13 @@ impl<'a> Downstream<'a> {
     /// window that has grown waits for it.
     fn deadline_of(
         &mut self,
-        awaited: Awaited,
+        awaited: AwaitedEvent,
         upstream: Option<&UpstreamSettings>,
         now: Instant,
     ) -> Option<Instant> {
         let times = upstream.map(|upstream| self.origin_times(upstream));
         let deadline = self.progress.deadline(awaited, self.timeouts, times, now)?;
-        let holds = awaited == Awaited::OriginRead && self.client.link.holds_grown_window();
+        let holds = awaited == AwaitedEvent::OriginRead && self.client.link.holds_grown_window();
         let stalls = self.progress.moved_at() + self.timeouts.write_stall;
         Some(if holds { deadline.min(stalls) } else { deadline })
     }

@@ -15,7 +15,7 @@ use foregate_wire::{HeaderList, NameId, Version, connection};
 use super::client::Peer;
 use crate::address::ServerAddress;
 use crate::link::Link;
-use crate::link::copy::{Copy, Underscores};
+use crate::link::copy::{BodyCopy, Underscores};
 use crate::loops::{self, MARKER};
 use crate::message::request::Request;
 use crate::message::verbatim::{self, Verbatim};
@@ -73,7 +73,7 @@ pub(super) fn take_bytes(request: &mut Request, link: &mut Link) -> bool {
 }
 
 /// Makes the canonical request one for the next hop; its fields stay as they are otherwise.
-pub(super) fn serialise(request: &mut Request, upload: &mut Copy, upstream: &Upstream) {
+pub(super) fn serialise(request: &mut Request, upload: &mut BodyCopy, upstream: &Upstream) {
     let fits = request.fits_extended_connect();
     if upstream.settings.protocol == UpstreamProtocol::Http2 && !fits {
         request.upgrade = None;

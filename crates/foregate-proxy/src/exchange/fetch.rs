@@ -34,13 +34,13 @@ pub(super) struct FetchPayer {
 
 /// The answer to a fetch, and the memory that its body holds.
 #[derive(Debug)]
-pub(super) struct Fetched {
+pub(super) struct FetchAnswer {
     pub answer: FetchResult,
     /// `None` where the body is shared with others.
     pub share: Option<BudgetShare>,
 }
 
-impl From<FetchResult> for Fetched {
+impl From<FetchResult> for FetchAnswer {
     fn from(answer: FetchResult) -> Self {
         Self { answer, share: None }
     }
@@ -54,14 +54,14 @@ pub(super) async fn fetch(
     (authority, mut asker): (&str, FetchPayer),
     step: &'static str,
     mut ask: FetchRequest,
-) -> Fetched {
+) -> FetchAnswer {
     let deadline = Instant::now() + ask.timeout;
     let span = FetchSpan::begin(&mut asker);
     let result = match whom(config, &ask) {
         None => Err(FetchError::BadRequest).into(),
         Some(whom) if ask.keep.is_zero() => {
             ask.authority.get_or_insert_with(|| authority.to_owned().into());
-            let called = Called { config, asker: &asker, memory: &proxy.filter_memory };
+            let called = RunningFetch { config, asker: &asker, memory: &proxy.filter_memory };
             match called.place(&whom) {
                 Ok(place) => called.in_time(place, &whom, &ask, deadline).await,
                 Err(error) => Err(error).into(),
@@ -204,12 +204,12 @@ async fn ask_in_turn(
         return known;
     }
     let memory = Arc::clone(&proxy.filter_memory);
-    let place = Called { config, asker: &asker, memory: &memory }.place(&whom)?;
+    let place = RunningFetch { config, asker: &asker, memory: &memory }.place(&whom)?;
     // The fetch has its full time, even if the waiting request leaves.
     let (entry, config, ask) = (Arc::clone(entry), Arc::clone(config), ask.clone());
     let asked = tokio::spawn(async move {
         let _turn = turn;
-        let called = Called { config: &config, asker: &asker, memory: &memory };
+        let called = RunningFetch { config: &config, asker: &asker, memory: &memory };
         let fetched = called.in_time(place, &whom, &ask, Instant::now() + ask.timeout).await;
         match fetched.answer {
             // That this client has too much under way says nothing to others.
@@ -222,13 +222,13 @@ async fn ask_in_turn(
 
 /// A fetch under way.
 #[derive(Clone, Copy)]
-struct Called<'a> {
+struct RunningFetch<'a> {
     config: &'a Config,
     asker: &'a FetchPayer,
     memory: &'a Arc<Budget>,
 }
 
-impl Called<'_> {
+impl RunningFetch<'_> {
     fn upstream(&self, settings: &Arc<settings::UpstreamSettings>) -> Result<&Arc<Upstream>, FetchError> {
         let upstreams = &self.config.upstreams;
         let same = upstreams.iter().find(|upstream| Arc::ptr_eq(&upstream.settings, settings));
@@ -251,7 +251,7 @@ impl Called<'_> {
         whom: &UpstreamKey,
         ask: &FetchRequest,
         deadline: Instant,
-    ) -> Fetched {
+    ) -> FetchAnswer {
         let UpstreamKey(settings) = whom;
         let upstream = match self.upstream(settings) {
             Ok(upstream) => upstream,
@@ -270,6 +270,6 @@ impl Called<'_> {
             asks::make(upstream, (request, ask), (client, self.asker.span.clone()), &mut share, deadline)
                 .await;
         let share = answer.is_ok().then_some(share);
-        Fetched { answer, share }
+        FetchAnswer { answer, share }
     }
 }

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use foregate_files::listing::{html, json, prefers_json};
-use foregate_files::{Answer, Asked, Document, Name};
+use foregate_files::{Answer, Document, FileRequest, Name};
 use foregate_module::{Source as MadeBy, Text};
 use foregate_wire::serialise::reason_phrase;
 use foregate_wire::{BodyLength, Method, NameId};
 
 use super::bodies::renew;
-use super::log::Acted;
+use super::log::LoggedAction;
 use super::parts::{asks_for_part, needs_whole};
 use super::reply::{ALLOW_OF_FILES, BodySource, Reply};
 use super::shape::shapes;
@@ -18,8 +18,8 @@ use super::{Exchange, Step, StepResult};
 use crate::error::Error;
 use crate::folders::body::{FileBody, Part};
 use crate::folders::{Folder, FolderError, FolderTarget, FoundFile, LONGEST, seconds_now};
-use crate::limits::descriptors::Used;
-use crate::message::request::Stripped;
+use crate::limits::descriptors::DescriptorPlace;
+use crate::message::request::StrippedPart;
 use crate::random;
 
 /// Bodies up to this length, bytes, are read before the head is sent, so that filters know all of
@@ -32,7 +32,7 @@ const TRIES: usize = 3;
 pub(super) async fn run(exchange: &mut Exchange<'_>, folder: usize, upstream: Option<usize>) -> StepResult {
     let config = exchange.config;
     let Some(folder) = config.folders.get(folder) else { return Err(Error::Internal.into()) };
-    exchange.record.action = Some(Acted::Files);
+    exchange.record.action = Some(LoggedAction::Files);
     let method = &exchange.request.head.method;
     if !matches!(method, Method::Get | Method::Head) {
         return match upstream {
@@ -45,7 +45,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, folder: usize, upstream: Op
     for _ in 0..TRIES {
         let rules = &folder.settings.rules;
         let mut candidates = rules.candidates(exchange.request.path());
-        if exchange.request.stripped() == Stripped::All {
+        if exchange.request.stripped() == StrippedPart::All {
             // The slash was not the client's.
             candidates.iter_mut().for_each(|candidate| candidate.is_folder &= !candidate.is_path);
         }
@@ -90,7 +90,7 @@ async fn answer(
         let mut reply = Reply::new(200, "", Text::EMPTY, MadeBy::Route);
         let headers = &exchange.request.head.headers;
         let (now, boundary) = (seconds_now(), random::number());
-        let asked = Asked { headers, head: is_head, now, boundary };
+        let asked = FileRequest { headers, head: is_head, now, boundary };
         let answer = rules.answer(&document, &asked, &mut reply.head.headers);
         reply.head.status = answer.status;
         (reply, answer)
@@ -135,7 +135,8 @@ async fn body(
         return Ok(in_memory(exchange, bytes, reply));
     }
     let percent = exchange.proxy.filter_memory.per_client();
-    let place = Used::take_for_file(exchange.account(), percent).ok_or(FolderError::Descriptors)?;
+    let place =
+        DescriptorPlace::take_for_file(exchange.account(), percent).ok_or(FolderError::Descriptors)?;
     reply.head.headers.push_id(NameId::ContentLength, length.to_string().as_bytes());
     let body = FileBody::new(found.file, parts, place);
     Ok(BodySource::File(Some(Box::new(body)), BodyLength::Fixed(length)))
@@ -228,9 +229,9 @@ fn path_of_client<'e>(exchange: &'e Exchange<'_>) -> Cow<'e, [u8]> {
     let path = exchange.request.path();
     let prefix = exchange.routed.route.and_then(|route| route.strip_prefix.as_deref()).unwrap_or_default();
     match exchange.request.stripped() {
-        Stripped::Nothing => Cow::Borrowed(path),
-        Stripped::Start => Cow::Owned([prefix.as_bytes(), path].concat()),
-        Stripped::All => Cow::Borrowed(prefix.as_bytes()),
+        StrippedPart::Nothing => Cow::Borrowed(path),
+        StrippedPart::Start => Cow::Owned([prefix.as_bytes(), path].concat()),
+        StrippedPart::All => Cow::Borrowed(prefix.as_bytes()),
     }
 }
 

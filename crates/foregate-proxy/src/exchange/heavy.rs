@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use foregate_module::{Entry, Fault, Planned, Verdict, WhenFull};
+use foregate_module::{Entry, Fault, PlannedStep, Verdict, WhenFull};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -28,7 +28,7 @@ use crate::settings::Route;
 use crate::time::clock;
 
 /// The result of waiting for a heavy step.
-enum Waited {
+enum HeavyResult {
     /// The step has run; `None` if its thread ended.
     Told(Option<Box<Done>>),
     /// The client has gone.
@@ -39,7 +39,7 @@ enum Waited {
 
 /// The result from another thread.
 struct Done {
-    moved: Moved,
+    moved: HeavyState,
     /// An error where the body that the step reads could not be read from its file.
     verdict: std::thread::Result<std::io::Result<Verdict>>,
     took: Duration,
@@ -51,13 +51,13 @@ struct Done {
 pub(super) struct Away {
     /// Owned by the first to take it: the thread, or the exchange at a timeout, when the client has
     /// gone, or at its end.
-    moved: Mutex<Option<Moved>>,
+    moved: Mutex<Option<HeavyState>>,
     /// The effective client so far.
     pub client: Option<IpAddr>,
 }
 
 /// The state that a heavy step takes to another thread.
-struct Moved {
+struct HeavyState {
     request: Request,
     response: Response,
     run: Box<Run>,
@@ -78,7 +78,7 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// The client has gone, or the process ends.
 pub(super) async fn run_heavy(
     exchange: &mut Exchange<'_>,
-    planned: &Planned,
+    planned: &PlannedStep,
     full: WhenFull,
     wait: Duration,
 ) -> Result<Result<Verdict, Fault>, Error> {
@@ -102,7 +102,7 @@ pub(super) async fn run_heavy(
     let Some(run) = exchange.modules.run.take() else { return Ok(Ok(Verdict::Passed)) };
     let shown = exchange.request.shown();
     let client = run.facts.client;
-    let moved = Moved {
+    let moved = HeavyState {
         request: std::mem::replace(exchange.request, shown),
         response: std::mem::take(exchange.response),
         run,
@@ -125,18 +125,18 @@ pub(super) async fn run_heavy(
     }));
     let waited = poll_fn(|cx| {
         if let Poll::Ready(told) = Pin::new(&mut told).poll(cx) {
-            return Poll::Ready(Waited::Told(told.ok()));
+            return Poll::Ready(HeavyResult::Told(told.ok()));
         }
         if let Poll::Ready(error) = exchange.down.client.poll_abandoned(cx, exchange.down.timer) {
-            return Poll::Ready(Waited::Gone(error));
+            return Poll::Ready(HeavyResult::Gone(error));
         }
-        exchange.down.timer.poll(cx, deadline).map(|()| Waited::Late)
+        exchange.down.timer.poll(cx, deadline).map(|()| HeavyResult::Late)
     })
     .await;
     let (told, left) = match waited {
-        Waited::Told(told) => (told, None),
-        Waited::Late | Waited::Gone(_) => {
-            let left = if let Waited::Gone(error) = waited { Some(error) } else { None };
+        HeavyResult::Told(told) => (told, None),
+        HeavyResult::Late | HeavyResult::Gone(_) => {
+            let left = if let HeavyResult::Gone(error) = waited { Some(error) } else { None };
             if call_back(exchange) {
                 return match left {
                     Some(error) => Err(Error::Client(error)),
@@ -202,7 +202,7 @@ pub(super) fn call_back(exchange: &mut Exchange<'_>) -> bool {
     moved.map(|moved| take_back(exchange, moved)).is_some()
 }
 
-fn take_back(exchange: &mut Exchange<'_>, moved: Moved) {
+fn take_back(exchange: &mut Exchange<'_>, moved: HeavyState) {
     exchange.modules.away = None;
     *exchange.request = moved.request;
     *exchange.response = moved.response;
@@ -213,8 +213,8 @@ fn take_back(exchange: &mut Exchange<'_>, moved: Moved) {
     }
 }
 
-impl Moved {
-    fn call(&mut self, planned: &Planned) -> std::io::Result<Verdict> {
+impl HeavyState {
+    fn call(&mut self, planned: &PlannedStep) -> std::io::Result<Verdict> {
         let pipeline = &self.config.settings.pipeline;
         let reads = pipeline.entries().get(usize::from(planned.step)).is_some_and(Entry::reads_body);
         let facts = &mut self.run.facts;

@@ -14,7 +14,7 @@ use foregate_module::{
 use foregate_wire::{HeaderList, Method, NameId, Slashes};
 
 use super::Exchange;
-use super::modules::{Ended, Run};
+use super::modules::{ExchangeEnd, Run};
 use super::route::route_by_conditions;
 use crate::error::Error;
 use crate::folders::{FolderError, LONGEST, Whole};
@@ -104,15 +104,17 @@ pub(super) async fn judge_inner(
     let ended = screen_inner(exchange, plan).await;
     let goes_on = match ended {
         Ok(()) => Ok(dispatch_inner(exchange, route, ask)),
-        Err(Ended::Failed(Error::Client(error))) => {
+        Err(ExchangeEnd::Failed(Error::Client(error))) => {
             end_inner(exchange);
             return Err(error);
         }
-        Err(Ended::Answer(answer, _)) => {
+        Err(ExchangeEnd::Answer(answer, _)) => {
             let foregate_module::Response { status, fields, body, .. } = *answer;
             Err(InnerVerdict::Answered(Ok(FetchResponse { status, fields, body })))
         }
-        Err(Ended::Failed(_) | Ended::Abort(_)) => Err(InnerVerdict::Answered(Err(FetchError::BadRequest))),
+        Err(ExchangeEnd::Failed(_) | ExchangeEnd::Abort(_)) => {
+            Err(InnerVerdict::Answered(Err(FetchError::BadRequest)))
+        }
     };
     end_inner(exchange);
     match goes_on {
@@ -158,7 +160,7 @@ fn inner_request(exchange: &Exchange<'_>, ask: &FetchRequest) -> Option<Request>
 }
 
 /// Runs the steps of the request for a fragment.
-async fn screen_inner(exchange: &mut Exchange<'_>, plan: &Plan) -> Result<(), Ended> {
+async fn screen_inner(exchange: &mut Exchange<'_>, plan: &Plan) -> Result<(), ExchangeEnd> {
     exchange.request.sent = exchange.request.head.headers.arena_len();
     exchange.request.begin_hop();
     exchange.run_phases(PhaseId::RequestEarly).await?;

@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use foregate_wire::BodyLength;
 
 use super::Exchange;
-use super::progress::Awaited;
+use super::progress::AwaitedEvent;
 use super::transfer::poll_upload;
 use crate::error::Error;
 use crate::folders::body::FileBody;
 use crate::limits::budget::BudgetShare;
 use crate::limits::spool::{self, PIECE, Reader, Spool};
 use crate::link::copy::WaitingFor;
-use crate::link::start::{Front, Kept, SharedStart, extend};
+use crate::link::start::{Front, KeptStart, SharedStart, extend};
 use crate::link::turn::give_way;
-use crate::link::{Link, LinkError, Received};
+use crate::link::{Link, LinkError, ReceiveOutcome};
 use crate::time::clock;
 
 /// The most of a response's body that is received for steps before its head is sent, bytes.
@@ -108,7 +108,7 @@ pub(super) async fn receive_start(exchange: &mut Exchange<'_>) -> Result<(), Err
         run.facts.body_is_whole = whole;
         run.facts.body = Some(Arc::clone(&held));
     }
-    exchange.down.upload.kept = Some(Kept::start(held));
+    exchange.down.upload.kept = Some(KeptStart::start(held));
     Ok(())
 }
 
@@ -264,7 +264,7 @@ async fn buffer_whole(exchange: &mut Exchange<'_>, limit: usize) -> Result<u64, 
             let length = start.len() as u64;
             exchange.down.upload.source_ended();
             let held = SharedStart { bytes: start, share: Some(share) };
-            exchange.down.upload.kept = Some(Kept::start(Arc::new(held)));
+            exchange.down.upload.kept = Some(KeptStart::start(Arc::new(held)));
             return Ok(length);
         }
         Ok(_) if start.len() >= limit => return Err(Error::BodyTooLarge),
@@ -311,10 +311,10 @@ fn poll_start(
         }
         match link.poll_receive(cx) {
             // Only now it is known that there is more.
-            Poll::Ready(Ok(Received::Data)) if start.len() >= wanted => {
+            Poll::Ready(Ok(ReceiveOutcome::Data)) if start.len() >= wanted => {
                 return Poll::Ready(Ok(BodyTaken::Full));
             }
-            Poll::Ready(Ok(Received::Data)) => {
+            Poll::Ready(Ok(ReceiveOutcome::Data)) => {
                 let data = link.data();
                 let count = data.len().min(wanted - start.len());
                 if exchange.down.upload.moved.saturating_add(count as u64) > exchange.down.upload.limit {
@@ -330,7 +330,7 @@ fn poll_start(
                 link.consume(count);
                 exchange.down.upload.moved += count as u64;
             }
-            Poll::Ready(Ok(Received::End)) => return Poll::Ready(Ok(BodyTaken::Whole)),
+            Poll::Ready(Ok(ReceiveOutcome::End)) => return Poll::Ready(Ok(BodyTaken::Whole)),
             Poll::Ready(Err(error @ (LinkError::Body(_) | LinkError::Length))) => {
                 exchange.down.client.close = true;
                 return Poll::Ready(Err(Error::Client(error)));
@@ -431,8 +431,8 @@ fn poll_hold(
     poll_upload(exchange, cx, origin)?;
     loop {
         match origin.poll_receive(cx) {
-            Poll::Ready(Ok(Received::Data)) if held.len() >= wanted => return Poll::Ready(Ok(false)),
-            Poll::Ready(Ok(Received::Data)) => {
+            Poll::Ready(Ok(ReceiveOutcome::Data)) if held.len() >= wanted => return Poll::Ready(Ok(false)),
+            Poll::Ready(Ok(ReceiveOutcome::Data)) => {
                 let data = origin.data();
                 let count = data.len().min(wanted - held.len());
                 let data = data.get(..count).unwrap_or_default();
@@ -442,7 +442,7 @@ fn poll_hold(
                 }
                 origin.consume(count);
             }
-            Poll::Ready(Ok(Received::End)) => return Poll::Ready(Ok(true)),
+            Poll::Ready(Ok(ReceiveOutcome::End)) => return Poll::Ready(Ok(true)),
             Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::Origin(error))),
             Poll::Pending => {
                 let now = clock::now();
@@ -454,8 +454,8 @@ fn poll_hold(
                 }
                 exchange.down.progress.observe(exchange.down.upload.moved, held.len() as u64, now);
                 let awaited = match exchange.down.upload.waiting {
-                    WaitingFor::Source => Awaited::ClientBody,
-                    _ => Awaited::OriginBody,
+                    WaitingFor::Source => AwaitedEvent::ClientBody,
+                    _ => AwaitedEvent::OriginBody,
                 };
                 let upstream = exchange.upstream().map(|upstream| &*upstream.settings);
                 let late = exchange.down.poll_deadline(cx, upstream, &[awaited], now);

@@ -11,8 +11,8 @@ use foregate_wire::{BodyLength, Version, content_length};
 
 use super::{Exchange, Step, StepResult};
 use crate::error::Error;
-use crate::link::copy::Copy;
-use crate::link::{LinkError, Received};
+use crate::link::copy::BodyCopy;
+use crate::link::{LinkError, ReceiveOutcome};
 use crate::time::clock;
 
 /// Checks if the body of a request is empty, so that its length is exact: if the end has arrived,
@@ -34,7 +34,7 @@ pub(super) async fn settle_length(exchange: &mut Exchange<'_>, next: Step) -> St
     if poll_fn(|cx| poll_empty(exchange, cx, is_announced)).await? {
         exchange.request.length = if is_announced { BodyLength::Fixed(0) } else { BodyLength::Empty };
         exchange.request.expect_continue = false;
-        exchange.down.upload = Copy::done();
+        exchange.down.upload = BodyCopy::done();
     }
     Ok(next)
 }
@@ -48,8 +48,8 @@ fn poll_empty(
 ) -> Poll<Result<bool, Error>> {
     let link = &mut exchange.down.client.link;
     match link.poll_receive(cx) {
-        Poll::Ready(Ok(Received::End)) => Poll::Ready(Ok(link.trailers().is_empty())),
-        Poll::Ready(Ok(Received::Data)) => Poll::Ready(Ok(false)),
+        Poll::Ready(Ok(ReceiveOutcome::End)) => Poll::Ready(Ok(link.trailers().is_empty())),
+        Poll::Ready(Ok(ReceiveOutcome::Data)) => Poll::Ready(Ok(false)),
         Poll::Ready(Err(error)) => {
             exchange.down.client.close |= matches!(error, LinkError::Body(_) | LinkError::Length);
             Poll::Ready(Err(Error::Client(error)))

@@ -21,7 +21,7 @@ pub(super) struct LogRecord {
     pub start: Instant,
     pub status: Option<u16>,
     /// The action of the route that has answered, or was about to.
-    pub action: Option<Acted>,
+    pub action: Option<LoggedAction>,
     pub error: Option<Error>,
     /// The side that ended a tunnel, or left before the response was complete.
     pub ended_by: Option<Side>,
@@ -41,7 +41,7 @@ pub(super) struct LogRecord {
 
 /// The action of a route, for the log.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Acted {
+pub(super) enum LoggedAction {
     Proxy,
     Respond,
     Files,
@@ -49,7 +49,7 @@ pub(super) enum Acted {
     Tap,
 }
 
-impl Acted {
+impl LoggedAction {
     pub fn name(self) -> &'static str {
         match self {
             Self::Proxy => "proxy",
@@ -129,7 +129,7 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
         let upstream = exchange.upstream().map(|upstream| &upstream.settings.name);
         counters.error(error.kind(), error.side().as_str(), upstream);
     }
-    let is_tap = matches!(record.action, Some(Acted::Tap));
+    let is_tap = matches!(record.action, Some(LoggedAction::Tap));
     if exchange.config.settings.falls_back && record.refused.is_none() && !is_tap {
         let site = exchange.routed.site.map_or("", |site| &*sites.site(site).name);
         let route = exchange.routed.route.map_or("", |route| &*route.pattern);
@@ -209,7 +209,7 @@ pub(super) fn see_outcome(exchange: &mut Exchange<'_>) {
     let source = match (record.status, record.error, record.action) {
         (None, ..) => Source::Nobody,
         (_, Some(error), _) => Source::Error(error.kind()),
-        (_, _, Some(Acted::Proxy)) => Source::Upstream,
+        (_, _, Some(LoggedAction::Proxy)) => Source::Upstream,
         _ => Source::Route,
     };
     if let Some(status) = record.status {
@@ -245,7 +245,7 @@ fn entry<'e>(exchange: &'e Exchange<'_>, duration: Duration) -> LogEntry<'e> {
         duration,
         site: exchange.routed.site.map(|site| &*sites.site(site).name),
         route: exchange.routed.route.map(|route| &*route.pattern),
-        action: record.action.map(Acted::name),
+        action: record.action.map(LoggedAction::name),
         upstream: ask.map(|ask| &*ask.upstream.settings.name),
         server: ask.and_then(Ask::server).map(|server| &*server.label),
         attempts: ask.map_or(0, Ask::attempts),

@@ -11,7 +11,7 @@ use super::fetch::copies::send_copy;
 use crate::limits::account::{Account, AccountPlace};
 use crate::limits::budget::{Budget, BudgetShare};
 use crate::limits::spool::Reader;
-use crate::link::copy::Copy;
+use crate::link::copy::BodyCopy;
 use crate::link::start::{Front, SharedStart, extend};
 use crate::message::request::Request;
 use crate::random;
@@ -43,7 +43,7 @@ pub(super) struct Mirrored<'a> {
     pub upstream: &'a Arc<Upstream>,
     pub request: &'a Request,
     /// The request's body on its way to its own origin.
-    pub upload: &'a Copy,
+    pub upload: &'a BodyCopy,
     pub addresses: Addresses,
     pub account: Account,
     pub memory: &'a Arc<Budget>,
@@ -55,7 +55,7 @@ pub(super) fn choose(mirror: Option<&Mirror>, request: &Request) -> bool {
 }
 
 /// Returns true if the whole request has gone to its own origin.
-pub(super) fn is_due(request: &Request, upload: &Copy) -> bool {
+pub(super) fn is_due(request: &Request, upload: &BodyCopy) -> bool {
     request.length.is_empty() || upload.is_done() && !upload.gave_up()
 }
 
@@ -79,7 +79,7 @@ pub(super) fn begin(mirrored: &Mirrored<'_>, mirror: &Mirror) {
 /// The whole body that has been sent; `None` where it was not kept.
 fn body_of(
     request: &Request,
-    upload: &Copy,
+    upload: &BodyCopy,
     (account, memory): (Account, &Arc<Budget>),
 ) -> Option<CopiedBody> {
     if request.length.is_empty() {

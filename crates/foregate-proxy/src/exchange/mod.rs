@@ -44,7 +44,7 @@ use std::task::Poll;
 use foregate_module::Plan;
 use futures_util::FutureExt;
 
-use self::cached::Cached;
+use self::cached::CachePart;
 use self::client::{Client, Peer};
 use self::compare::WatchedAnswer;
 use self::downstream::Downstream;
@@ -54,14 +54,14 @@ use self::limit::RequestPasses;
 use self::log::LogRecord;
 use self::log_first::log_first;
 use self::mirror::Mirrored;
-use self::modules::{Ended, Run};
+use self::modules::{ExchangeEnd, Run};
 use self::open_spans::ExchangeSpans;
 use self::progress::Progress;
 use self::received::show_refused;
 use self::reply::{BodySource, Reply, Sender};
 use crate::error::Error;
 use crate::limits::pressure::{self, Shortage};
-use crate::link::copy::Copy;
+use crate::link::copy::BodyCopy;
 use crate::link::{Link, LinkError};
 use crate::loops::OnItsWay;
 use crate::message::request::Request;
@@ -112,9 +112,9 @@ enum Step {
 }
 
 /// The result of a step: the next one, or an early end by a module's step or an error.
-type StepResult = Result<Step, Ended>;
+type StepResult = Result<Step, ExchangeEnd>;
 
-impl From<Error> for Ended {
+impl From<Error> for ExchangeEnd {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
@@ -139,11 +139,11 @@ struct Exchange<'a> {
     request: &'a mut Request,
     response: &'a mut Response,
     down: Downstream<'a>,
-    routed: Routed<'a>,
+    routed: RoutePlace<'a>,
     /// The request to an upstream, once it is known to which.
     ask: Option<Ask<'a>>,
     /// The part of the cache in it, on a route that caches.
-    cached: Option<Box<Cached>>,
+    cached: Option<Box<CachePart>>,
     modules: Modules<'a>,
     /// Its places among the requests in flight, where these are bounded.
     passes: Option<Box<RequestPasses>>,
@@ -160,12 +160,12 @@ struct Exchange<'a> {
 
 /// Where a request belongs, as far as it is known.
 #[derive(Default)]
-struct Routed<'a> {
+struct RoutePlace<'a> {
     site: Option<HostId>,
     route: Option<&'a Arc<Route>>,
 }
 
-impl<'a> Routed<'a> {
+impl<'a> RoutePlace<'a> {
     fn mirror(&self) -> Option<&'a Mirror> {
         self.route?.mirror.as_ref()
     }
@@ -311,7 +311,7 @@ impl<'a> Exchange<'a> {
             (method, request.host().to_owned(), request.head.target().to_vec())
         };
         let ticket = proxy.live.begins(began, seen);
-        let upload = if request.length.is_empty() { Copy::done() } else { Copy::new() };
+        let upload = if request.length.is_empty() { BodyCopy::done() } else { BodyCopy::new() };
         Self {
             proxy,
             config,
@@ -325,10 +325,10 @@ impl<'a> Exchange<'a> {
                 route_timeouts: None,
                 total: None,
                 upload,
-                download: Copy::new(),
+                download: BodyCopy::new(),
                 progress: Progress::new(now),
             },
-            routed: Routed::default(),
+            routed: RoutePlace::default(),
             ask: None,
             cached: None,
             modules: Modules::default(),

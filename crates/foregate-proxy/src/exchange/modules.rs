@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use foregate_module::settings::LogId;
 use foregate_module::{
-    self as module, Fault, FetchRequest, FetchResult, FetchTarget, Next, PhaseId, Plan, Planned, Question,
-    Runner, Source, State, Summary, Verdict, WhenFull,
+    self as module, Fault, FetchRequest, FetchResult, FetchTarget, Next, PhaseId, Plan, PlannedStep,
+    Question, Runner, Source, State, Summary, Verdict, WhenFull,
 };
 use foregate_wire::NameId;
 
@@ -75,7 +75,7 @@ impl Run {
 }
 
 /// How a step has ended the usual way of a request.
-pub(super) enum Ended {
+pub(super) enum ExchangeEnd {
     /// Answer with this, made by the step of this name.
     Answer(Box<module::Response>, &'static str),
     /// Break off, says the step of this name.
@@ -84,12 +84,12 @@ pub(super) enum Ended {
     Failed(Error),
 }
 
-impl From<Ended> for Step {
-    fn from(ended: Ended) -> Self {
+impl From<ExchangeEnd> for Step {
+    fn from(ended: ExchangeEnd) -> Self {
         match ended {
-            Ended::Answer(response, step) => Self::Reply(Box::new(Reply::module(*response, step))),
-            Ended::Abort(step) => Self::Broken(Error::Aborted(step)),
-            Ended::Failed(error) => Self::Failed(error),
+            ExchangeEnd::Answer(response, step) => Self::Reply(Box::new(Reply::module(*response, step))),
+            ExchangeEnd::Abort(step) => Self::Broken(Error::Aborted(step)),
+            ExchangeEnd::Failed(error) => Self::Failed(error),
         }
     }
 }
@@ -182,7 +182,7 @@ impl<'a> Exchange<'a> {
 
     /// Runs the steps of all phases up to `last` that have not run yet.
     #[inline]
-    pub(super) async fn run_phases(&mut self, last: PhaseId) -> Result<(), Ended> {
+    pub(super) async fn run_phases(&mut self, last: PhaseId) -> Result<(), ExchangeEnd> {
         loop {
             let (Some(plan), Some(run)) = (self.modules.plan, &mut self.modules.run) else { return Ok(()) };
             if run.runner.passes(plan, last) {
@@ -198,7 +198,7 @@ impl<'a> Exchange<'a> {
 
     /// Runs them as far as nothing has to be waited for.
     #[inline(never)]
-    fn run_ahead(&mut self, plan: &'a Plan, last: PhaseId) -> Result<Next<'a>, Ended> {
+    fn run_ahead(&mut self, plan: &'a Plan, last: PhaseId) -> Result<Next<'a>, ExchangeEnd> {
         let pipeline = &self.config.settings.pipeline;
         let Some((mut platform, runner)) = self.platform(Which::All) else { return Ok(Next::Done) };
         match runner.run(pipeline, plan, last, &mut platform) {
@@ -215,13 +215,13 @@ impl<'a> Exchange<'a> {
     }
 
     /// Does the work that the next steps wait for.
-    async fn wait_for(&mut self, next: Next<'_>) -> Result<(), Ended> {
+    async fn wait_for(&mut self, next: Next<'_>) -> Result<(), ExchangeEnd> {
         match next {
             Next::Done | Next::Ended(_) => {}
             Next::Fetch => self.fetch_all().await?,
             Next::Body => {
                 if wants_start(self) {
-                    receive_start(self).await.map_err(Ended::Failed)?;
+                    receive_start(self).await.map_err(ExchangeEnd::Failed)?;
                 }
                 if let Some(run) = &mut self.modules.run {
                     run.runner.has_body();
@@ -240,7 +240,7 @@ impl<'a> Exchange<'a> {
     /// Runs a step on another thread.
     async fn run_elsewhere(
         &mut self,
-        planned: &Planned,
+        planned: &PlannedStep,
         when_full: WhenFull,
         wait: Duration,
     ) -> Result<Verdict, Fault> {
@@ -310,14 +310,14 @@ impl<'a> Exchange<'a> {
     }
 
     /// Returns true if a step reads a long body, in memory or in a file: it queues for a thread.
-    pub(super) fn is_long(&mut self, planned: &Planned) -> bool {
+    pub(super) fn is_long(&mut self, planned: &PlannedStep) -> bool {
         let entry = self.config.settings.pipeline.entries().get(usize::from(planned.step));
         entry.zip(self.view()).is_some_and(|(entry, (view, _))| view.is_long(entry))
     }
 
     /// The input of a step that is declared light, if it has blocked a worker lately with these
     /// settings and at most half of this input.
-    pub(super) fn slow_with(&mut self, planned: &Planned) -> Option<StepInput> {
+    pub(super) fn slow_with(&mut self, planned: &PlannedStep) -> Option<StepInput> {
         let counters = self.proxy.steps.get(planned.step)?;
         let (view, _) = self.view()?;
         let input = view.input_of(planned);
@@ -325,7 +325,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Makes the fetches of the phase's steps in parallel, unless the client gives up.
-    async fn fetch_all(&mut self) -> Result<(), Ended> {
+    async fn fetch_all(&mut self) -> Result<(), ExchangeEnd> {
         let Some(run) = &mut self.modules.run else { return Ok(()) };
         let asked: Vec<(u16, &str, Question)> = std::mem::take(&mut run.state.fetches)
             .into_iter()
@@ -428,6 +428,6 @@ async fn unless_gone<F: Future + Unpin>(
     .await
 }
 
-fn gone(error: LinkError) -> Ended {
-    Ended::Failed(Error::Client(error))
+fn gone(error: LinkError) -> ExchangeEnd {
+    ExchangeEnd::Failed(Error::Client(error))
 }

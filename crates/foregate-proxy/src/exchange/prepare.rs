@@ -6,14 +6,14 @@ use foregate_wire::{NameId, Version, connection};
 
 use super::bodies::{filter_request, renew, sweep_request};
 use super::inspect::buffer_request;
-use super::log::Acted;
+use super::log::LoggedAction;
 use super::mirror;
 use super::reply::Reply;
 use super::screen::limit_body;
 use super::{Exchange, Step, StepResult, tap};
 use crate::error::Error;
 use crate::link::copy::Underscores;
-use crate::link::start::Kept;
+use crate::link::start::KeptStart;
 use crate::settings::UpstreamProtocol;
 use crate::upstream::{Ask, OpeningTerms};
 
@@ -23,7 +23,7 @@ const FRAMING: [NameId; 3] = [NameId::ContentLength, NameId::TransferEncoding, N
 /// Makes the request for the origin.
 pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepResult {
     let Some(upstream) = exchange.config.upstreams.get(upstream) else { return Err(Error::Internal.into()) };
-    exchange.record.action = Some(Acted::Proxy);
+    exchange.record.action = Some(LoggedAction::Proxy);
     if exchange.request.goes_in_circles() {
         return Err(Error::Loop.into());
     }
@@ -59,7 +59,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
         // The part that steps have read is sent first.
         let kept = exchange.down.upload.kept.take();
         let share = || exchange.proxy.filter_memory.share(exchange.account());
-        let mut kept = kept.unwrap_or_else(|| Kept::new(0, share()));
+        let mut kept = kept.unwrap_or_else(|| KeptStart::new(0, share()));
         let mirror = exchange.routed.mirror().filter(|_| exchange.record.mirrors);
         let copied = mirror.map_or(0, |mirror| mirror.body);
         kept.limit = upstream.settings.retry_body.max(kept.len()).max(copied);

@@ -27,7 +27,7 @@ struct Rate {
 
 /// The event being awaited, as far as time limits are concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Awaited {
+pub enum AwaitedEvent {
     /// The client's body.
     ClientBody,
     /// That body, for which the client may wait until the origin has said something (RFC 9110,
@@ -116,18 +116,18 @@ impl Progress {
     /// Until when `awaited` must have happened; an origin has no deadlines but these.
     pub fn deadline(
         &mut self,
-        awaited: Awaited,
+        awaited: AwaitedEvent,
         timeouts: &Timeouts,
         origin: Option<OriginTimes>,
         now: Instant,
     ) -> Option<Instant> {
         Some(match awaited {
-            Awaited::ClientBody => self.client_deadline(timeouts, now),
-            Awaited::ExpectedBody => self.uploaded_at + timeouts.body_idle.max(origin?.first_byte),
-            Awaited::ClientRead => self.client.stuck().unwrap_or(now) + timeouts.write_stall,
-            Awaited::OriginRead | Awaited::OriginBody => self.moved_at() + origin?.idle,
-            Awaited::FirstByte => self.uploaded_at + origin?.first_byte,
-            Awaited::EitherBody => self.moved_at() + timeouts.body_idle.max(origin?.idle),
+            AwaitedEvent::ClientBody => self.client_deadline(timeouts, now),
+            AwaitedEvent::ExpectedBody => self.uploaded_at + timeouts.body_idle.max(origin?.first_byte),
+            AwaitedEvent::ClientRead => self.client.stuck().unwrap_or(now) + timeouts.write_stall,
+            AwaitedEvent::OriginRead | AwaitedEvent::OriginBody => self.moved_at() + origin?.idle,
+            AwaitedEvent::FirstByte => self.uploaded_at + origin?.first_byte,
+            AwaitedEvent::EitherBody => self.moved_at() + timeouts.body_idle.max(origin?.idle),
         })
     }
 
@@ -182,8 +182,9 @@ mod tests {
         let later = start + Duration::from_secs(29);
         for (at, expected) in [(None, start), (Some(later), later), (Some(start), later)] {
             progress.observe_client(0, true, at, later);
-            let deadline =
-                progress.deadline(Awaited::ClientRead, &timeouts, Some((&upstream).into()), later).unwrap();
+            let deadline = progress
+                .deadline(AwaitedEvent::ClientRead, &timeouts, Some((&upstream).into()), later)
+                .unwrap();
             assert_eq!(deadline, expected + timeouts.write_stall);
         }
     }
@@ -196,14 +197,14 @@ mod tests {
         let later = start + Duration::from_secs(45);
         progress.observe_given(1 << 20, later);
         let deadline =
-            progress.deadline(Awaited::OriginRead, &timeouts, Some((&upstream).into()), later).unwrap();
+            progress.deadline(AwaitedEvent::OriginRead, &timeouts, Some((&upstream).into()), later).unwrap();
         assert_eq!(deadline, later + upstream.idle_timeout);
         let deadline =
-            progress.deadline(Awaited::ClientBody, &timeouts, Some((&upstream).into()), later).unwrap();
+            progress.deadline(AwaitedEvent::ClientBody, &timeouts, Some((&upstream).into()), later).unwrap();
         assert!(deadline < later, "it has sent nothing for longer than it may");
         progress.excuse_client(later);
         let deadline =
-            progress.deadline(Awaited::ClientBody, &timeouts, Some((&upstream).into()), later).unwrap();
+            progress.deadline(AwaitedEvent::ClientBody, &timeouts, Some((&upstream).into()), later).unwrap();
         assert_eq!(deadline, later + timeouts.body_idle);
     }
 
@@ -215,7 +216,7 @@ mod tests {
         let mut judge = |second: u64, uploaded: u64, downloaded: u64| {
             let now = start + Duration::from_secs(second);
             progress.observe(uploaded, downloaded, now);
-            let both = [Awaited::EitherBody, Awaited::OriginBody, Awaited::OriginRead];
+            let both = [AwaitedEvent::EitherBody, AwaitedEvent::OriginBody, AwaitedEvent::OriginRead];
             both.map(|awaited| progress.deadline(awaited, &timeouts, Some((&upstream).into()), now).unwrap())
         };
         let idle = timeouts.body_idle.max(upstream.idle_timeout);
@@ -240,7 +241,8 @@ mod tests {
         let mut deadline = |second: u64, bytes: u64| {
             let now = start + Duration::from_secs(second);
             progress.observe(bytes, 0, now);
-            progress.deadline(Awaited::ClientBody, &timeouts, Some((&upstream).into()), now).unwrap() - start
+            progress.deadline(AwaitedEvent::ClientBody, &timeouts, Some((&upstream).into()), now).unwrap()
+                - start
         };
         assert_eq!(deadline(0, 0), Duration::from_secs(30));
         assert_eq!(deadline(5, 1 << 20), Duration::from_secs(30));

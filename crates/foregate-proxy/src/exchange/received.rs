@@ -50,16 +50,16 @@ impl Fields for ReceivedHead {
 
 /// A request that was refused before it had a route.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(super) struct RefusedRequest {
     kind: &'static str,
     reason: String,
     /// The readable parts of a malformed head.
-    unparsed: Option<Unparsed>,
+    unparsed: Option<MalformedHead>,
 }
 
 /// The bytes of a malformed head, and its apparent parts.
 #[derive(Debug, Default)]
-struct Unparsed {
+struct MalformedHead {
     bytes: Vec<u8>,
     parts: Parts,
 }
@@ -73,7 +73,7 @@ struct Parts {
     end: usize,
 }
 
-impl Fields for Unparsed {
+impl Fields for MalformedHead {
     fn count(&self) -> usize {
         self.parts.fields.len()
     }
@@ -162,7 +162,7 @@ fn trim(bytes: &[u8], mut range: Range<usize>) -> Range<usize> {
 pub(super) fn show<'r>(
     request: &'r Request,
     kept: Option<&'r ReceivedHead>,
-    refused: Option<&'r Refused>,
+    refused: Option<&'r RefusedRequest>,
     peer: &Peer,
 ) -> module::Received<'r> {
     let refusal = refused.map(|refused| Refusal {
@@ -236,9 +236,9 @@ fn take_refused<'a>(
     let plan = plan_of_refused(exchange, raw, parts.as_ref()).filter(|plan| wants(plan))?;
     let unparsed = raw.zip(parts).map(|(raw, parts)| {
         let bytes = raw.get(..parts.end).unwrap_or(raw).to_vec();
-        Unparsed { bytes, parts }
+        MalformedHead { bytes, parts }
     });
-    let refused = Refused { kind: error.kind(), reason: error.to_string(), unparsed };
+    let refused = RefusedRequest { kind: error.kind(), reason: error.to_string(), unparsed };
     exchange.use_plan(Some(plan));
     exchange.response_is_from(Source::Error(error.kind()));
     let summary = exchange.summary();

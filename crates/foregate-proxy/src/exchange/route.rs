@@ -12,14 +12,14 @@ use super::asked::SentFields;
 use super::compare::{self, Compared};
 use super::fallback;
 use super::length::settle_length;
-use super::log::Acted;
+use super::log::LoggedAction;
 use super::reply::Reply;
 use super::screen::dispatch;
 use super::view::{Facts, View};
 use super::{Exchange, Step, StepResult, tap};
 use crate::comparison::ID_FIELD;
 use crate::error::Error;
-use crate::link::start::Kept;
+use crate::link::start::KeptStart;
 use crate::loops::{self, MARKER, TAP_MARKER};
 use crate::routing::HostId;
 use crate::settings::automatic::{Automatic, HTTP_CHALLENGE_PREFIX, http_challenge};
@@ -258,7 +258,7 @@ fn begin_hand_over(exchange: &mut Exchange<'_>, to: HandOver) -> StepResult {
         return Err(Error::Internal.into());
     };
     let is_tap = to.reason.is_none();
-    exchange.record.action = Some(if is_tap { Acted::Tap } else { Acted::Fallback });
+    exchange.record.action = Some(if is_tap { LoggedAction::Tap } else { LoggedAction::Fallback });
     exchange.record.fallback = to.reason;
     let marker = if is_tap { TAP_MARKER } else { MARKER };
     if fallback::is_marked_by(exchange.request, marker) {
@@ -272,7 +272,7 @@ fn begin_hand_over(exchange: &mut Exchange<'_>, to: HandOver) -> StepResult {
     }
     if exchange.request.is_repeatable() && !exchange.down.upload.is_done() {
         let share = exchange.proxy.filter_memory.share(exchange.account());
-        let mut kept = Kept::new(0, share);
+        let mut kept = KeptStart::new(0, share);
         kept.limit = upstream.settings.retry_body;
         exchange.down.upload.kept = Some(kept);
     }

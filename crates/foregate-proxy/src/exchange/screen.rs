@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use foregate_module::PhaseId;
 use foregate_wire::connection;
 
-use super::log::Acted;
+use super::log::LoggedAction;
 use super::reply::Reply;
 use super::route::{limit_body_to, redirect_to_https};
 use super::{Exchange, Step, StepResult};
@@ -68,7 +68,7 @@ pub(super) fn dispatch(exchange: &mut Exchange<'_>) -> StepResult {
         (_, Some(upstream)) => ask(upstream),
         (Action::Proxy(upstream), None) => ask(*upstream),
         (Action::Respond(fixed), None) => {
-            exchange.record.action = Some(Acted::Respond);
+            exchange.record.action = Some(LoggedAction::Respond);
             Step::Reply(Box::new(Reply::fixed(fixed)))
         }
     })

@@ -9,7 +9,7 @@ use foregate_wire::{BodyLength, NameId};
 
 use super::bodies::{count_filters, take_response_filters};
 use super::inspect::{hold_file, hold_response};
-use super::modules::Ended;
+use super::modules::ExchangeEnd;
 use super::reply::{BodySource, Reply};
 use super::send::drop_origin;
 use super::transfer::poll_upload;
@@ -52,13 +52,17 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, mut source: BodySource) -> 
     match run_response(exchange, &mut source).await {
         Ok(()) => Ok(Step::Send(source)),
         Err(ended) => {
-            drop_source(exchange, source, if let Ended::Failed(error) = &ended { Some(error) } else { None });
+            drop_source(
+                exchange,
+                source,
+                if let ExchangeEnd::Failed(error) = &ended { Some(error) } else { None },
+            );
             Err(ended)
         }
     }
 }
 
-async fn run_response(exchange: &mut Exchange<'_>, source: &mut BodySource) -> Result<(), Ended> {
+async fn run_response(exchange: &mut Exchange<'_>, source: &mut BodySource) -> Result<(), ExchangeEnd> {
     exchange.run_phases(PhaseId::ResponseErrorPage).await?;
     match source {
         BodySource::Origin(origin, length) => {
@@ -102,7 +106,7 @@ async fn run_response(exchange: &mut Exchange<'_>, source: &mut BodySource) -> R
 }
 
 /// Shows steps as much of a body in memory as they have asked for.
-fn hold_bytes(exchange: &mut Exchange<'_>, body: &Text) -> Result<(), Ended> {
+fn hold_bytes(exchange: &mut Exchange<'_>, body: &Text) -> Result<(), ExchangeEnd> {
     let mut share = exchange.proxy.filter_memory.share(exchange.account());
     let goes_on = exchange.plan().is_some_and(|plan| plan.hold_is_optional());
     let Some(run) = &mut exchange.modules.run else { return Ok(()) };
@@ -124,7 +128,7 @@ async fn filter_bytes(
     exchange: &mut Exchange<'_>,
     filters: Vec<Filtered>,
     body: &[u8],
-) -> Result<Text, Ended> {
+) -> Result<Text, ExchangeEnd> {
     if filters.iter().any(Filtered::changes_length) {
         exchange.response.body_changes(BodyLength::Empty);
     }

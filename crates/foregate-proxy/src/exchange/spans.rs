@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use foregate_module::{Doubt, View as ModuleView};
 
-use super::log::{Acted, see_outcome};
+use super::log::{LoggedAction, see_outcome};
 use super::open_spans::ExchangeSpans;
 use super::{Exchange, Step};
 use crate::error::{Error, Side};
@@ -159,7 +159,7 @@ impl Exchange<'_> {
         if let Some(site) = self.routed.site {
             all.text("foregate.site", self.config.settings.sites.site(site).name.as_bytes());
         }
-        if let Some(action) = record.action.map(Acted::name) {
+        if let Some(action) = record.action.map(LoggedAction::name) {
             all.text("foregate.action", action.as_bytes());
         }
         if let Some(cached) = &self.cached {

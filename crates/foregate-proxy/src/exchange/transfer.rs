@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use foregate_module::FetchRequest;
 
-use super::progress::Awaited;
+use super::progress::AwaitedEvent;
 use super::reply::Sender;
 use super::send::give_up;
 use super::{Exchange, Step, StepResult};
@@ -96,15 +96,15 @@ fn poll_transfer(
     }
     exchange.down.progress.observe(exchange.down.upload.moved, exchange.down.download.progress(), now);
     let down = match exchange.down.download.waiting {
-        WaitingFor::Sink => Awaited::ClientRead,
+        WaitingFor::Sink => AwaitedEvent::ClientRead,
         // While the origin still takes a body it may well have nothing to say, and a client that
         // has its answer (gRPC's streams in both directions) need not either: the least rate is for
         // requests that are not answered yet.
-        _ if exchange.down.upload.waiting == WaitingFor::Source => Awaited::EitherBody,
-        _ => Awaited::OriginBody,
+        _ if exchange.down.upload.waiting == WaitingFor::Source => AwaitedEvent::EitherBody,
+        _ => AwaitedEvent::OriginBody,
     };
     let awaited = match exchange.down.upload.waiting {
-        WaitingFor::Sink => &[down, Awaited::OriginRead][..],
+        WaitingFor::Sink => &[down, AwaitedEvent::OriginRead][..],
         _ => &[down],
     };
     let upstream = exchange.upstream().map(|upstream| &*upstream.settings);

@@ -11,7 +11,7 @@ use super::send::{drop_origin, give_up, send_head};
 use super::shape::shape_or_send;
 use super::{Exchange, Step};
 use crate::error::{Error, Side};
-use crate::link::copy::Copy;
+use crate::link::copy::BodyCopy;
 use crate::link::{Link, LinkError};
 use crate::relay::{Relay, RelayFault, RelayRecord, RelaySide, RelayTimes};
 use crate::time::clock;
@@ -67,8 +67,8 @@ impl Exchange<'_> {
 
     /// Moves bytes both ways until both sides have ended, or nothing moves for too long.
     pub(super) async fn tunnel(&mut self, mut origin: Origin) -> Step {
-        self.down.upload = Copy::new();
-        self.down.download = Copy::new();
+        self.down.upload = BodyCopy::new();
+        self.down.download = BodyCopy::new();
         self.record.tunnel = true;
         let idle = self.upstream().map_or(Duration::ZERO, |upstream| upstream.settings.tunnel_idle);
         let times = RelayTimes {

@@ -13,7 +13,7 @@ use foregate_wire::Slashes;
 
 use super::asked::SentFields;
 use super::client::Peer;
-use super::received::{self, ReceivedHead, Refused};
+use super::received::{self, ReceivedHead, RefusedRequest};
 use crate::limits::budget::BudgetShare;
 use crate::limits::spool::Spool;
 use crate::link::start::SharedStart;
@@ -57,7 +57,7 @@ pub(super) struct Facts {
     /// The request had credentials when it was received; only on a route that caches.
     pub had_authorization: bool,
     /// Why the request was refused before it had a route.
-    pub refused: Option<Box<Refused>>,
+    pub refused: Option<Box<RefusedRequest>>,
     /// The start of the response's body, received for the steps.
     pub response_body: Vec<u8>,
     /// Its share of the common memory.

@@ -10,7 +10,7 @@ use foregate_io::{Error, File, Operation};
 use tokio::time::{Sleep, sleep};
 
 use super::{FolderError, LONGEST};
-use crate::limits::descriptors::Used;
+use crate::limits::descriptors::DescriptorPlace;
 use crate::limits::pressure::{self, Charge};
 
 /// Bytes that are read at a time.
@@ -45,12 +45,12 @@ pub(crate) struct FileBody {
     /// Reads without a thread, one after the other.
     tries: u32,
     /// The place of the descriptor.
-    _place: Option<Used>,
+    _place: Option<DescriptorPlace>,
 }
 
 impl FileBody {
     /// Nothing has been read yet.
-    pub fn new(file: File, parts: VecDeque<Part>, place: Used) -> Self {
+    pub fn new(file: File, parts: VecDeque<Part>, place: DescriptorPlace) -> Self {
         Self { file: Some(file), _place: Some(place), ..Self::in_memory(parts) }
     }
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::time::Instant;
 
-use foregate_wire::hpack::{BlockError, Inspected, Section};
+use foregate_wire::hpack::{BlockError, InspectedBlock, Section};
 use foregate_wire::{HeaderList, Method, RequestError, content_length, may_be_trailer};
 use h2::Reason;
 
@@ -273,7 +273,7 @@ impl Block {
     /// Has the head of a request understood.
     fn request(
         head: HeadersFrame,
-        inspected: &Inspected<'_>,
+        inspected: &InspectedBlock<'_>,
         is_too_large: bool,
         (decoded, authority): (&mut Vec<u8>, &mut Vec<u8>),
         terms: &HeadTerms,
@@ -307,7 +307,7 @@ impl Block {
     }
 }
 
-fn trailers(inspected: &Inspected<'_>, decoded: &mut Vec<u8>) -> HeaderList {
+fn trailers(inspected: &InspectedBlock<'_>, decoded: &mut Vec<u8>) -> HeaderList {
     let mut trailers = HeaderList::new();
     inspected.fields(decoded, |name, value| trailers.push(name, value));
     trailers.retain(|field| may_be_trailer(field.id));
@@ -315,7 +315,7 @@ fn trailers(inspected: &Inspected<'_>, decoded: &mut Vec<u8>) -> HeaderList {
 }
 
 /// The fields of a refused head, as many as may be kept.
-fn kept_fields(inspected: &Inspected<'_>, limit: usize, scratch: &mut Vec<u8>) -> HeaderList {
+fn kept_fields(inspected: &InspectedBlock<'_>, limit: usize, scratch: &mut Vec<u8>) -> HeaderList {
     let mut kept = HeaderList::new();
     let mut bytes = 0;
     inspected.fields(scratch, |name, value| {

@@ -10,7 +10,7 @@ use h2::Reason;
 use super::output::What;
 use super::{ConnectionState, SharedState};
 use crate::limits::pressure::Charge;
-use crate::transport::outcome::{LinkError, Received};
+use crate::transport::outcome::{LinkError, ReceiveOutcome};
 
 /// A stream on which a client's request has come. Once it is dropped the client knows that nothing
 /// more comes, and that nothing more is needed.
@@ -60,12 +60,12 @@ impl ClientStream {
     }
 
     /// Waits until some of the body is there, or its end.
-    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, LinkError>> {
+    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<ReceiveOutcome, LinkError>> {
         if !self.data().is_empty() {
-            return Poll::Ready(Ok(Received::Data));
+            return Poll::Ready(Ok(ReceiveOutcome::Data));
         }
         if self.received {
-            return Poll::Ready(Ok(Received::End));
+            return Poll::Ready(Ok(ReceiveOutcome::End));
         }
         let mut state = self.shared.0.lock();
         let Some(entry) = state.streams.entry(self.id) else { return Poll::Ready(Err(LinkError::H2)) };
@@ -78,7 +78,7 @@ impl ClientStream {
         let is_held = entry.receives && entry.expected == Some(0);
         if !entry.body.is_empty() && !is_held {
             std::mem::swap(&mut self.chunk, &mut entry.body);
-            return Poll::Ready(Ok(Received::Data));
+            return Poll::Ready(Ok(ReceiveOutcome::Data));
         }
         if entry.receives {
             entry.wait(cx);
@@ -90,7 +90,7 @@ impl ClientStream {
             self.trailers_charge.set(trailers.memory());
             self.trailers = trailers;
         }
-        Poll::Ready(Ok(Received::End))
+        Poll::Ready(Ok(ReceiveOutcome::End))
     }
 
     /// The received and unconsumed bytes.

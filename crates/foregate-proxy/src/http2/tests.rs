@@ -8,7 +8,7 @@ use foregate_wire::hpack::{Inspector, Section};
 use foregate_wire::{BodyLength, HeadLimits};
 
 use super::*;
-use crate::link::Received;
+use crate::link::ReceiveOutcome;
 use crate::transport::frames::{Frame, HEADER, flag, written};
 
 mod floods;
@@ -163,11 +163,11 @@ fn head(stream: &mut ClientStream, length: BodyLength) {
 }
 
 /// All that there is of a stream's body.
-fn body(stream: &mut ClientStream) -> (Vec<u8>, Poll<Result<Received, LinkError>>) {
+fn body(stream: &mut ClientStream) -> (Vec<u8>, Poll<Result<ReceiveOutcome, LinkError>>) {
     let mut body = Vec::new();
     loop {
         match stream.poll_receive(&mut noop()) {
-            Poll::Ready(Ok(Received::Data)) => {
+            Poll::Ready(Ok(ReceiveOutcome::Data)) => {
                 body.extend_from_slice(stream.data());
                 stream.consume(stream.data().len());
             }
@@ -236,7 +236,7 @@ fn a_request_and_its_response() {
     assert!(stream.poll_receive(&mut noop()).is_pending());
     peer.sends(kind::DATA, flag::PADDED, 1, &[2, b'a', b'b', 0, 0]);
     peer.sends(kind::HEADERS, WHOLE, 1, b"\x40\x01t\x01v");
-    assert_eq!(body(&mut stream), (b"ab".to_vec(), Poll::Ready(Ok(Received::End))));
+    assert_eq!(body(&mut stream), (b"ab".to_vec(), Poll::Ready(Ok(ReceiveOutcome::End))));
     assert_eq!(stream.trailers().get_name(b"t"), Some(&b"v"[..]));
 
     let mut fields = HeaderList::new();
@@ -438,7 +438,7 @@ fn the_last_of_a_length_waits_for_the_end_of_its_stream() {
     peer.sends(kind::DATA, 0, 1, b"cd");
     assert_eq!(body(&mut stream), (Vec::new(), Poll::Pending));
     peer.sends(kind::DATA, flag::END_STREAM, 1, b"");
-    assert_eq!(body(&mut stream), (b"cd".to_vec(), Poll::Ready(Ok(Received::End))));
+    assert_eq!(body(&mut stream), (b"cd".to_vec(), Poll::Ready(Ok(ReceiveOutcome::End))));
 }
 
 #[test]

@@ -287,7 +287,7 @@ impl Registry {
     }
 }
 
-/// A place among the connections, held until this value or the connection's [`Registered`] is
+/// A place among the connections, held until this value or the connection's [`RegisteredConnection`] is
 /// dropped.
 #[derive(Debug)]
 pub struct ConnectionPlace(Arc<Registry>);
@@ -296,7 +296,7 @@ impl ConnectionPlace {
     /// Takes note of the connection, unless its client has `most` of them already.
     ///
     /// `listener` tells the connections of one listener from those of others.
-    pub fn enter(self, client: Option<IpAddr>, most: usize, listener: usize) -> Option<Registered> {
+    pub fn enter(self, client: Option<IpAddr>, most: usize, listener: usize) -> Option<RegisteredConnection> {
         let registry = &self.0;
         let holdings = match client {
             Some(client) => OnceLock::from(registry.hold(client, most)?),
@@ -305,7 +305,7 @@ impl ConnectionPlace {
         let id = registry.next.fetch_add(1, Ordering::Relaxed);
         let entry = Arc::new(ClientEntry { listener, holdings, ..ClientEntry::default() });
         registry.shards[id % SHARDS].lock().entries.insert(id, Arc::clone(&entry));
-        Some(Registered { place: self, id, entry })
+        Some(RegisteredConnection { place: self, id, entry })
     }
 }
 
@@ -321,7 +321,7 @@ impl Drop for ConnectionPlace {
     }
 }
 
-impl Registered {
+impl RegisteredConnection {
     /// Counts the connection as one of `client`'s, unless that one has `most` of them already.
     pub fn attribute(&self, client: IpAddr, most: usize) -> bool {
         if self.holdings().is_some() {
@@ -339,13 +339,13 @@ impl Registered {
 
 /// A connection that is taken note of for as long as this value lives.
 #[derive(Debug)]
-pub struct Registered {
+pub struct RegisteredConnection {
     place: ConnectionPlace,
     id: usize,
     entry: Arc<ClientEntry>,
 }
 
-impl Registered {
+impl RegisteredConnection {
     /// Where to say which task serves the connection, once there is one.
     pub fn task(&self) -> Task {
         Task(Arc::clone(&self.entry))
@@ -393,7 +393,7 @@ impl Task {
     }
 }
 
-impl Drop for Registered {
+impl Drop for RegisteredConnection {
     fn drop(&mut self) {
         let registry = &self.place.0;
         registry.shards[self.id % SHARDS].lock().entries.remove(&self.id);
@@ -416,7 +416,7 @@ mod tests {
         client: Option<IpAddr>,
         most: usize,
         listener: usize,
-    ) -> Option<Registered> {
+    ) -> Option<RegisteredConnection> {
         registry.place(usize::MAX).and_then(|place| place.enter(client, most, listener))
     }
 
@@ -468,7 +468,9 @@ mod tests {
         let (most, less) = ([enter(1, 1000), enter(1, 100), enter(1, 900)], [enter(2, 300), enter(2, 300)]);
         let few = enter(3, 99);
         let ends = || {
-            let of = |(entered, held): &(Registered, usize)| entered.holdings().unwrap().takes_back(|| *held);
+            let of = |(entered, held): &(RegisteredConnection, usize)| {
+                entered.holdings().unwrap().takes_back(|| *held)
+            };
             (most.each_ref().map(of), less.each_ref().map(of), of(&few))
         };
         assert_eq!(ends(), ([false; 3], [false; 2], false));

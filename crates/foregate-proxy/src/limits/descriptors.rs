@@ -78,7 +78,7 @@ fn all_but(part: usize) -> usize {
 /// The place of one descriptor. It moves into the owner of the descriptor, and counts until that is
 /// dropped.
 #[derive(Debug)]
-pub struct Used {
+pub struct DescriptorPlace {
     of: DescriptorOwner,
 }
 
@@ -90,7 +90,7 @@ enum DescriptorOwner {
     File(Account),
 }
 
-impl Used {
+impl DescriptorPlace {
     /// Counts a connection of a client, which is there already.
     pub fn new() -> Self {
         USED.fetch_add(1, Ordering::Relaxed);
@@ -156,7 +156,7 @@ fn take(used: &AtomicUsize, limit: usize) -> Option<()> {
     used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(drop)
 }
 
-impl Drop for Used {
+impl Drop for DescriptorPlace {
     fn drop(&mut self) {
         USED.fetch_sub(1, Ordering::Relaxed);
         match self.of {

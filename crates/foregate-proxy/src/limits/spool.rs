@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 use crate::counters::metrics::Counter;
 use crate::limits::account::Account;
 use crate::limits::budget::{Budget, BudgetShare};
-use crate::limits::descriptors::Used;
+use crate::limits::descriptors::DescriptorPlace;
 use crate::limits::lanes::Lanes;
 use crate::limits::pressure::{self, Charge};
 use crate::time::notices::Notices;
@@ -70,7 +70,7 @@ pub struct Spools {
 #[derive(Debug)]
 pub struct Spool {
     /// There until it is closed.
-    file: Option<(File, Used)>,
+    file: Option<(File, DescriptorPlace)>,
     length: AtomicU64,
     share: Mutex<BudgetShare>,
     account: Account,
@@ -108,7 +108,7 @@ impl Spools {
             self.failed.inc();
             return Err(SpoolError::Io);
         }
-        let Some(place) = Used::take_for_file(account, self.budget.per_client()) else {
+        let Some(place) = DescriptorPlace::take_for_file(account, self.budget.per_client()) else {
             self.budget.refused.inc();
             return Err(SpoolError::Limit);
         };

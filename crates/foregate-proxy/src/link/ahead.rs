@@ -12,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use foregate_wire::HeaderList;
 
 use super::turn::give_way;
-use super::{Link, LinkError, Received};
+use super::{Link, LinkError, ReceiveOutcome};
 use crate::limits::account::Account;
 use crate::limits::budget::BudgetShare;
 use crate::limits::spool::{Reader, Spool, SpoolError, Spools};
@@ -103,12 +103,12 @@ impl AheadLink {
     }
 
     /// Waits until some of the body is there, or its end.
-    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, LinkError>> {
+    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<ReceiveOutcome, LinkError>> {
         loop {
             match &mut self.file {
                 Some(file) if !file.is_done() => {
                     ready!(file.poll_fill(cx)).map_err(|_| LinkError::File)?;
-                    return Poll::Ready(Ok(Received::Data));
+                    return Poll::Ready(Ok(ReceiveOutcome::Data));
                 }
                 _ => {}
             }
@@ -120,14 +120,14 @@ impl AheadLink {
         // The room of its bytes is free.
         self.file = None;
         if self.gone < self.memory.len() {
-            return Poll::Ready(Ok(Received::Data));
+            return Poll::Ready(Ok(ReceiveOutcome::Data));
         }
         match (self.end, &mut self.origin) {
-            (Some(end), _) => Poll::Ready(end.map(|()| Received::End)),
+            (Some(end), _) => Poll::Ready(end.map(|()| ReceiveOutcome::End)),
             (None, None) => Poll::Ready(Err(LinkError::Truncated)),
             (None, Some(origin)) => {
                 let received = ready!(origin.poll_receive(cx));
-                if received != Ok(Received::Data) {
+                if received != Ok(ReceiveOutcome::Data) {
                     self.ended(received.map(|_| ()));
                 }
                 Poll::Ready(received)
@@ -148,7 +148,7 @@ impl AheadLink {
             let Some(origin) = &mut self.origin else { return };
             match origin.poll_receive(cx) {
                 Poll::Pending => return,
-                Poll::Ready(Ok(Received::Data)) => {
+                Poll::Ready(Ok(ReceiveOutcome::Data)) => {
                     let left = self.limits.memory.saturating_sub(self.memory.len());
                     let data = origin.data();
                     let data = data.get(..left).unwrap_or(data);

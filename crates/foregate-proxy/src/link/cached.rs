@@ -14,7 +14,7 @@ use foregate_disk::{Damage, FileBody};
 use foregate_wire::HeaderList;
 use tokio::time::{sleep, timeout};
 
-use super::{LinkError, Received};
+use super::{LinkError, ReceiveOutcome};
 
 /// A body from the cache.
 #[derive(Debug)]
@@ -162,9 +162,9 @@ impl CachedLink {
     }
 
     /// Waits for the next bytes, or the end. A fetch that fails is a body that breaks off.
-    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, LinkError>> {
+    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<ReceiveOutcome, LinkError>> {
         if !self.piece.is_empty() {
-            return Poll::Ready(Ok(Received::Data));
+            return Poll::Ready(Ok(ReceiveOutcome::Data));
         }
         let next = match &mut self.from {
             From::Stored { body, now, then } => ready!(poll_stored(cx, body, now, then))?,
@@ -174,9 +174,9 @@ impl CachedLink {
         Poll::Ready(Ok(match next {
             Some(piece) => {
                 self.piece = piece;
-                Received::Data
+                ReceiveOutcome::Data
             }
-            None => Received::End,
+            None => ReceiveOutcome::End,
         }))
     }
 

@@ -7,10 +7,10 @@ use foregate_module::{Chain, FetchRequest};
 use foregate_wire::HeaderList;
 
 use super::filter::Filter;
-use super::start::{Front, Kept};
+use super::start::{Front, KeptStart};
 use super::sweep::Trailers;
 use super::turn::give_way;
-use super::{Link, Received};
+use super::{Link, ReceiveOutcome};
 use crate::comparison::SeenBody;
 use crate::limits::budget::BudgetShare;
 use crate::transport::outcome::CopyError;
@@ -22,7 +22,7 @@ pub enum WaitingFor {
     Source,
     /// The peer that receives it.
     Sink,
-    /// The answer to a filter's fetch: see [`Copy::question`].
+    /// The answer to a filter's fetch: see [`BodyCopy::question`].
     Answer,
     /// The file that holds the start of the body.
     File,
@@ -54,7 +54,7 @@ pub(super) enum BodyEnd {
 
 /// A body on its way from one peer to another.
 #[derive(Debug)]
-pub struct Copy {
+pub struct BodyCopy {
     /// The peer being waited for.
     pub waiting: WaitingFor,
     /// Bytes taken from the source so far.
@@ -65,7 +65,7 @@ pub struct Copy {
     pub limit: u64,
     /// Bytes kept for another attempt, and their limit; `None` once more than that was moved. The
     /// part that the present sink has not received yet goes first.
-    pub kept: Option<Kept>,
+    pub kept: Option<KeptStart>,
     /// The trailers with an underscore in their name that are forwarded.
     pub underscores: Underscores,
     /// The checks of trailers.
@@ -92,7 +92,7 @@ const KEPT_PIECE: usize = 64 * 1024;
 /// half of it.
 const FILTERED_BURST: u64 = 32 * 1024;
 
-impl Copy {
+impl BodyCopy {
     /// A body of which nothing has been moved yet.
     pub fn new() -> Self {
         Self {
@@ -176,7 +176,9 @@ impl Copy {
             }
             (None, Some(source)) => {
                 // An error here recurs when the body is moved.
-                let Ok(Received::Data) = ready!(source.poll_receive(cx)) else { return Poll::Ready(Ok(())) };
+                let Ok(ReceiveOutcome::Data) = ready!(source.poll_receive(cx)) else {
+                    return Poll::Ready(Ok(()));
+                };
                 let piece = filter.start.piece(source.data());
                 let (written, count) = (filter.write(piece), piece.len());
                 source.consume(count);
@@ -312,7 +314,7 @@ impl Copy {
             }
             let received = match source.as_deref_mut() {
                 Some(source) => source.poll_receive(cx),
-                None => Poll::Ready(Ok(Received::End)),
+                None => Poll::Ready(Ok(ReceiveOutcome::End)),
             };
             match received {
                 Poll::Pending => {
@@ -329,15 +331,17 @@ impl Copy {
                     };
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(CopyError::Source(error))),
-                Poll::Ready(Ok(Received::Data)) => match self.poll_data(cx, source.as_deref_mut(), sink) {
-                    Poll::Pending => {
-                        self.waiting = WaitingFor::Sink;
-                        return Poll::Pending;
+                Poll::Ready(Ok(ReceiveOutcome::Data)) => {
+                    match self.poll_data(cx, source.as_deref_mut(), sink) {
+                        Poll::Pending => {
+                            self.waiting = WaitingFor::Sink;
+                            return Poll::Pending;
+                        }
+                        Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                        Poll::Ready(Ok(())) => {}
                     }
-                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                    Poll::Ready(Ok(())) => {}
-                },
-                Poll::Ready(Ok(Received::End)) => match self.filtering() {
+                }
+                Poll::Ready(Ok(ReceiveOutcome::End)) => match self.filtering() {
                     Some(filter) => filter.end()?,
                     None => match self.poll_finish(cx, source.as_deref_mut(), sink) {
                         Poll::Ready(Ok(())) => {}

@@ -11,7 +11,7 @@ use foregate_wire::{
 use tokio::io::AsyncWrite;
 
 use super::turn::Turn;
-use super::{LinkError, Received};
+use super::{LinkError, ReceiveOutcome};
 use crate::limits::buffer_size::LARGE;
 use crate::limits::pressure::Charge;
 use crate::tls::Refusal;
@@ -238,13 +238,13 @@ impl H1Link {
     }
 
     /// Waits until some of the body is there, or its end.
-    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, LinkError>> {
+    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<ReceiveOutcome, LinkError>> {
         loop {
             if self.data > 0 {
-                return Poll::Ready(Ok(Received::Data));
+                return Poll::Ready(Ok(ReceiveOutcome::Data));
             }
             if self.decoder.is_done() {
-                return Poll::Ready(Ok(Received::End));
+                return Poll::Ready(Ok(ReceiveOutcome::End));
             }
             if !self.input.is_empty() {
                 ready!(self.turn.poll_piece(cx));
@@ -273,7 +273,7 @@ impl H1Link {
             if filled? == 0 {
                 self.ended = true;
                 return Poll::Ready(match self.decoder.finish_eof() {
-                    Ok(()) => Ok(Received::End),
+                    Ok(()) => Ok(ReceiveOutcome::End),
                     Err(_) => Err(LinkError::Truncated),
                 });
             }

@@ -11,7 +11,7 @@ use super::fields;
 use super::turn::Turn;
 use super::unread::Unread;
 use super::unsent::{Piece, Unsent};
-use super::{LinkError, Received};
+use super::{LinkError, ReceiveOutcome};
 use crate::limits::pressure::Charge;
 
 /// A stream of an HTTP/2 connection to an origin.
@@ -115,16 +115,16 @@ impl H2Link {
     }
 
     /// Waits until some of the body is there, or its end.
-    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, LinkError>> {
+    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<ReceiveOutcome, LinkError>> {
         loop {
             if !self.chunk.is_empty() {
-                return Poll::Ready(Ok(Received::Data));
+                return Poll::Ready(Ok(ReceiveOutcome::Data));
             }
             if self.refused.is_some() {
-                return Poll::Ready(Ok(Received::End));
+                return Poll::Ready(Ok(ReceiveOutcome::End));
             }
             let Some(receive) = &mut self.receive else {
-                return Poll::Ready(Ok(Received::End));
+                return Poll::Ready(Ok(ReceiveOutcome::End));
             };
             let next = match std::mem::take(&mut self.gathered) {
                 gathered if !gathered.is_empty() => Some(Ok(Bytes::from(gathered))),
@@ -192,7 +192,7 @@ impl H2Link {
     /// ends with it.
     pub fn poll_refused(&mut self, why: Bodiless, cx: &mut Context<'_>) -> Poll<bool> {
         Poll::Ready(match ready!(self.poll_receive(cx)) {
-            Ok(Received::Data) => {
+            Ok(ReceiveOutcome::Data) => {
                 self.consume(self.data().len());
                 self.abort();
                 true

@@ -12,7 +12,7 @@ mod doubts;
 mod padding;
 
 use foregate_wire::HeadLimits;
-use foregate_wire::hpack::{BlockError, INITIAL_TABLE, Inspected, Inspector, Section};
+use foregate_wire::hpack::{BlockError, INITIAL_TABLE, InspectedBlock, Inspector, Section};
 use h2::Reason;
 
 use self::block::{
@@ -492,7 +492,7 @@ impl HeadGate {
 }
 
 /// Returns true if the head has the status 304 (RFC 9110, section 15.4.5).
-fn is_not_modified(head: &Inspected<'_>, decoded: &mut Vec<u8>) -> bool {
+fn is_not_modified(head: &InspectedBlock<'_>, decoded: &mut Vec<u8>) -> bool {
     let mut is = false;
     head.fields(decoded, |name, value| is |= name == b":status" && value == b"304");
     is

@@ -23,7 +23,7 @@ use foregate_wire::HeaderList;
 
 use crate::http2::ClientStream;
 
-pub use crate::transport::outcome::{LinkError, Received};
+pub use crate::transport::outcome::{LinkError, ReceiveOutcome};
 pub use ahead::AheadLink;
 pub use cached::{CachedLink, StoredBody};
 pub use h1::H1Link;
@@ -58,7 +58,7 @@ macro_rules! each {
 
 impl Link {
     /// Waits until some of the body is there, or its end.
-    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<Received, LinkError>> {
+    pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<ReceiveOutcome, LinkError>> {
         each!(self, link => link.poll_receive(cx))
     }
 
@@ -87,7 +87,7 @@ impl Link {
             }
             Self::Cached(_) | Self::Ahead(_) => false,
             Self::H2(_) | Self::Client(_) => {
-                matches!(self.poll_receive(&mut nobody), Poll::Ready(Ok(Received::Data)))
+                matches!(self.poll_receive(&mut nobody), Poll::Ready(Ok(ReceiveOutcome::Data)))
             }
         }
     }

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use foregate_module::Text;
 
-use super::copy::{BodyEnd, Copy, WaitingFor};
+use super::copy::{BodyCopy, BodyEnd, WaitingFor};
 use crate::folders::body::FileBody;
 use crate::limits::budget::BudgetShare;
 use crate::limits::spool::Reader;
@@ -22,7 +22,7 @@ pub struct SharedStart {
 
 /// The start of a body, kept in case it has to be sent again.
 #[derive(Debug)]
-pub struct Kept {
+pub struct KeptStart {
     /// The bytes taken from the source, after filters.
     held: Arc<SharedStart>,
     /// How many of them the present sink has got.
@@ -31,7 +31,7 @@ pub struct Kept {
     pub limit: usize,
 }
 
-impl Kept {
+impl KeptStart {
     /// Nothing yet, of which so many bytes may be kept.
     pub fn new(limit: usize, share: BudgetShare) -> Self {
         Self { limit, ..Self::start(Arc::new(SharedStart { bytes: Vec::new(), share: Some(share) })) }
@@ -186,7 +186,7 @@ impl Front {
     }
 }
 
-impl Copy {
+impl BodyCopy {
     /// Starts again for a new sink: the bytes at hand are sent from the beginning, from memory or,
     /// unless filters have read it, from a file.
     pub fn start_over(&mut self) {

@@ -3,11 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use foregate_module::{Pipeline, Plan, Planned, Steps, Swept};
+use foregate_module::{Pipeline, Plan, PlannedStep, Steps, Swept};
 use foregate_wire::HeaderList;
 use foregate_wire::connection::{self, NamedOptions};
 
-use super::copy::{Copy, Underscores};
+use super::copy::{BodyCopy, Underscores};
 use crate::message::response::clean_rewritten;
 
 /// Which steps of a route such fields go through.
@@ -35,7 +35,7 @@ pub enum Of {
 
 impl Of {
     /// The steps that see the fields.
-    pub fn steps<'p>(&self, plan: &'p Plan) -> &'p [Planned] {
+    pub fn steps<'p>(&self, plan: &'p Plan) -> &'p [PlannedStep] {
         match self {
             Self::Request(_) => plan.request_sweeps(),
             Self::Response => plan.sweeps(),
@@ -75,7 +75,7 @@ pub(super) struct Trailers {
     sweep: Option<Sweep>,
 }
 
-impl Copy {
+impl BodyCopy {
     /// Trailers do not go on if Connection of the body's head has named them (RFC 9110, section
     /// 7.6.1).
     pub fn leave_out(&mut self, named: Option<NamedOptions>) {

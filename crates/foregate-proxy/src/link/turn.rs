@@ -47,7 +47,7 @@ mod tests {
     use tokio::net::UnixStream;
 
     use super::*;
-    use crate::link::Received;
+    use crate::link::ReceiveOutcome;
     use crate::link::h1::H1Link;
     use crate::transport::stream::Stream;
 
@@ -65,7 +65,7 @@ mod tests {
             let before = received;
             loop {
                 match link.poll_receive(cx) {
-                    Poll::Ready(Ok(Received::Data)) => {
+                    Poll::Ready(Ok(ReceiveOutcome::Data)) => {
                         received += link.data().len();
                         link.consume(usize::MAX);
                         assert!(received - before <= PIECES as usize, "more than a turn has");
@@ -75,6 +75,6 @@ mod tests {
             }
         })
         .await;
-        assert_eq!((end, received), (Ok(Received::End), CHUNKS));
+        assert_eq!((end, received), (Ok(ReceiveOutcome::End), CHUNKS));
     }
 }

@@ -13,7 +13,7 @@ use foregate_wire::{
     BodyLength, HeaderList, Method, NameId, RequestHead, Slashes, Version, normalize_path, normalize_query,
 };
 
-use self::onward::{OWN_NAME, Told};
+use self::onward::{ForwardedFacts, OWN_NAME};
 use self::understand::LastHost;
 pub use self::understand::{HeadTerms, StandIn};
 use super::verbatim::Verbatim;
@@ -28,7 +28,7 @@ const HOPS_MOST: usize = 10;
 
 /// The part of a path that was taken off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stripped {
+pub enum StrippedPart {
     /// None of it.
     Nothing,
     /// Its start, up to a slash.
@@ -64,12 +64,12 @@ pub struct Request {
     host_len: usize,
     /// The last Host with its parsed form: most requests of a connection have the same.
     last_host: Option<Box<LastHost>>,
-    told: Told,
+    told: ForwardedFacts,
     target: Vec<u8>,
     path_len: usize,
     /// The path of the client, where a step has asked for another one.
     rewritten_from: Option<Vec<u8>>,
-    stripped: Stripped,
+    stripped: StrippedPart,
     /// The authority that the origin is told, where it is not the client's.
     origin_authority: String,
     /// Which of [`onward::CLIENT_CLAIMS`] a module has set, one bit each.
@@ -112,11 +112,11 @@ impl Request {
             authority: String::new(),
             host_len: 0,
             last_host: None,
-            told: Told::default(),
+            told: ForwardedFacts::default(),
             target: Vec::new(),
             path_len: 0,
             rewritten_from: None,
-            stripped: Stripped::Nothing,
+            stripped: StrippedPart::Nothing,
             origin_authority: String::new(),
             claimed: 0,
             vouched: None,
@@ -213,11 +213,11 @@ impl Request {
             // At least the slash of the prefix is there to stay.
             self.target.drain(1..prefix.len());
             self.path_len = 1;
-            self.stripped = Stripped::All;
+            self.stripped = StrippedPart::All;
         } else if rest.starts_with(b"/") {
             self.target.drain(..prefix.len());
             self.path_len -= prefix.len();
-            self.stripped = Stripped::Start;
+            self.stripped = StrippedPart::Start;
         }
     }
 
@@ -259,7 +259,7 @@ impl Request {
     }
 
     /// The part of the path that [`Self::strip_prefix`] has taken off.
-    pub fn stripped(&self) -> Stripped {
+    pub fn stripped(&self) -> StrippedPart {
         self.stripped
     }
 
@@ -412,7 +412,7 @@ impl Request {
         self.target.clear();
         self.path_len = 0;
         self.rewritten_from = None;
-        self.stripped = Stripped::Nothing;
+        self.stripped = StrippedPart::Nothing;
         self.length = BodyLength::Empty;
         self.expect_continue = false;
         self.secure = false;

@@ -66,7 +66,7 @@ pub struct Resolver {
 
 struct ResolverShared {
     source: Arc<AddressSource>,
-    names: Mutex<HashMap<NameKey, Weak<Resolved>>>,
+    names: Mutex<HashMap<NameKey, Weak<ResolvedName>>>,
     services: Mutex<HashMap<NameKey, Weak<Service>>>,
 }
 
@@ -97,7 +97,7 @@ impl fmt::Debug for ResolverShared {
 }
 
 /// A name that is kept resolved as long as this value lives.
-pub struct Resolved {
+pub struct ResolvedName {
     key: NameKey,
     current: ArcSwapOption<Arc<[IpAddr]>>,
     /// The nameservers say that it has no address.
@@ -113,7 +113,7 @@ pub struct Resolved {
     start: Mutex<Option<Arc<AddressSource>>>,
 }
 
-impl fmt::Debug for Resolved {
+impl fmt::Debug for ResolvedName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Resolved").field("key", &self.key).field("addresses", &self.addresses()).finish()
     }
@@ -165,9 +165,9 @@ impl Resolver {
     /// file is read for them. `localhost` and addresses need no lookup. A name that does not
     /// resolve is tried again and again.
     ///
-    /// Outside of a runtime no lookup is made; [`Resolved::start`] or the first [`Resolved::wait`]
+    /// Outside of a runtime no lookup is made; [`ResolvedName::start`] or the first [`ResolvedName::wait`]
     /// starts it then.
-    pub fn resolve(&self, host: &str, servers: Option<&Arc<[SocketAddr]>>) -> Arc<Resolved> {
+    pub fn resolve(&self, host: &str, servers: Option<&Arc<[SocketAddr]>>) -> Arc<ResolvedName> {
         let key = NameKey { host: host.into(), servers: servers.cloned() };
         let mut names = self.shared.names.lock();
         if let Some(known) = names.get(&key).and_then(Weak::upgrade) {
@@ -177,7 +177,7 @@ impl Resolver {
         let fixed = fixed_addresses(host);
         let counters = Arc::<NameCounters>::default();
         counters.addresses.set(fixed.as_ref().map_or(0, |fixed| fixed.len()));
-        let resolved = Arc::new(Resolved {
+        let resolved = Arc::new(ResolvedName {
             key: key.clone(),
             current: ArcSwapOption::from_pointee(fixed.clone()),
             absent: AtomicBool::new(false),
@@ -203,7 +203,7 @@ fn fixed_addresses(host: &str) -> Option<Arc<[IpAddr]>> {
     localhost.then(|| [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()].into())
 }
 
-impl Resolved {
+impl ResolvedName {
     /// Its addresses, alternating between the families; `None` if none are known (yet, or any
     /// more). Costs little more than a pointer read. The same `Arc` as long as the set is the same.
     pub fn addresses(&self) -> Option<Arc<[IpAddr]>> {
@@ -273,7 +273,7 @@ impl Resolved {
 }
 
 /// Looks a name up again and again, until nobody uses it any more.
-async fn keep(resolved: Weak<Resolved>, source: Arc<AddressSource>) {
+async fn keep(resolved: Weak<ResolvedName>, source: Arc<AddressSource>) {
     let (mut schedule, mut trouble) = (Schedule::default(), Trouble::default());
     let mut changes = source.changes.subscribe();
     loop {

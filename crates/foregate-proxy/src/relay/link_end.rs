@@ -7,13 +7,13 @@ use std::time::Instant;
 use foregate_wire::HeaderList;
 
 use super::RelayEnd;
-use crate::link::{Link, LinkError, Received};
+use crate::link::{Link, LinkError, ReceiveOutcome};
 
 impl RelayEnd for Link {
     type Error = LinkError;
 
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, LinkError>> {
-        self.poll_receive(cx).map_ok(|received| received == Received::Data)
+        self.poll_receive(cx).map_ok(|received| received == ReceiveOutcome::Data)
     }
 
     fn data(&self) -> &[u8] {

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::sockets::SocketFile;
 use super::supervised::{self, Estate, Message, Supervised, SupervisorLink};
 use super::{RunningServer, Stop};
-use crate::handover::{Passage, Passed, answer, receive};
+use crate::handover::{Passage, PassedConnection, answer, receive};
 use crate::listener::Listener;
 use crate::pinning;
 use crate::proxy::Proxy;
@@ -39,7 +39,7 @@ const PROBE_ANSWER: &[u8] = b"HTTP/1.1 400";
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// Where connections arrive that were accepted elsewhere, by the address of their listener.
-pub(super) type Arrivals = Arc<Mutex<HashMap<String, mpsc::Sender<Passed>>>>;
+pub(super) type Arrivals = Arc<Mutex<HashMap<String, mpsc::Sender<PassedConnection>>>>;
 
 /// This process among the generations.
 pub(super) struct Membership {
@@ -393,7 +393,7 @@ fn clones(descriptors: &[OwnedFd]) -> Vec<OwnedFd> {
 }
 
 /// Gives a connection to its listener; one without a listener is closed.
-fn deliver(arrivals: &Arrivals, passed: Passed) {
+fn deliver(arrivals: &Arrivals, passed: PassedConnection) {
     let Some(listener) = arrivals.lock().get(&*passed.address).cloned() else { return };
     if let Err(TrySendError::Full(passed)) = listener.try_send(passed) {
         tokio::spawn(async move {
@@ -413,13 +413,13 @@ async fn take_connections(channel: Channel, arrivals: Arrivals) {
         let Some(listener) = listener else { continue };
         // One that has gone meanwhile needs no answer.
         if let Ok((socket, remote)) = Listener::passed(socket) {
-            let _ = listener.send(Passed { address: address.into(), socket, remote }).await;
+            let _ = listener.send(PassedConnection { address: address.into(), socket, remote }).await;
         }
     }
 }
 
 /// Sends one request to each listener, past the network.
-async fn probe(listeners: Vec<(Arc<Listen>, mpsc::Sender<Passed>)>) -> Result<(), String> {
+async fn probe(listeners: Vec<(Arc<Listen>, mpsc::Sender<PassedConnection>)>) -> Result<(), String> {
     for (listen, arrivals) in listeners {
         let asked = tokio::time::timeout(PROBE, probe_one(&listen, &arrivals)).await;
         let address = &listen.address;
@@ -436,9 +436,10 @@ async fn probe(listeners: Vec<(Arc<Listen>, mpsc::Sender<Passed>)>) -> Result<()
     Ok(())
 }
 
-async fn probe_one(listen: &Listen, arrivals: &mpsc::Sender<Passed>) -> io::Result<Vec<u8>> {
+async fn probe_one(listen: &Listen, arrivals: &mpsc::Sender<PassedConnection>) -> io::Result<Vec<u8>> {
     let (mut ours, theirs) = UnixStream::pair()?;
-    let passed = Passed { address: listen.address.to_string().into(), socket: theirs.into(), remote: None };
+    let passed =
+        PassedConnection { address: listen.address.to_string().into(), socket: theirs.into(), remote: None };
     arrivals.send(passed).await.map_err(|_| io::Error::other("the listener has ended"))?;
     let header = if listen.proxy_protocol_from.is_empty() { "" } else { "PROXY UNKNOWN\r\n" };
     ours.write_all(format!("{header}{PROBE_REQUEST}").as_bytes()).await?;

@@ -13,7 +13,7 @@ thread_local! {
     static TELLS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The time at which the current poll of a [`super::poll_length::Watched`] task began; outside of
+/// The time at which the current poll of a [`super::poll_length::WatchedTask`] task began; outside of
 /// one, the time. Polls that follow each other begin when the one before has ended, so that the
 /// clock is read once for each: it may be somewhat before the event that has woken the task, and
 /// before the time that the task was told on another thread. So it never tells that a timer has not

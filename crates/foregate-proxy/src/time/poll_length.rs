@@ -15,21 +15,21 @@ pin_project! {
     ///
     /// Wrap the argument of `tokio::spawn`, not futures within it: those would be counted twice.
     #[derive(Debug)]
-    pub struct Watched<F> {
+    pub struct WatchedTask<F> {
         #[pin]
         task: F,
         metrics: Arc<Metrics>,
     }
 }
 
-impl<F> Watched<F> {
+impl<F> WatchedTask<F> {
     /// Watches `task`.
     pub fn new(task: F, metrics: Arc<Metrics>) -> Self {
         Self { task, metrics }
     }
 }
 
-impl<F: Future> Future for Watched<F> {
+impl<F: Future> Future for WatchedTask<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -60,7 +60,7 @@ mod tests {
             tokio::task::yield_now().await;
             assert!(clock::now() > before);
         };
-        Watched::new(task, Arc::clone(&metrics)).await;
+        WatchedTask::new(task, Arc::clone(&metrics)).await;
         assert!(clock::now() < clock::now() + Duration::from_nanos(1));
         let text = Exposition::new(Arc::clone(&metrics)).render(ExpositionFormat::OpenMetrics);
         assert!(text.contains("foregate_event_loop_blocked_seconds_count 2\n"), "{text}");
@@ -75,7 +75,7 @@ mod tests {
         let mut began = || {
             let task = std::future::poll_fn(|_| Poll::Ready(clock::now()));
             let Poll::Ready(began) =
-                std::pin::pin!(Watched::new(task, Arc::clone(&metrics))).poll(&mut context)
+                std::pin::pin!(WatchedTask::new(task, Arc::clone(&metrics))).poll(&mut context)
             else {
                 panic!("it is ready")
             };
@@ -117,7 +117,7 @@ mod tests {
             start.elapsed().as_nanos() as f64 / f64::from(POLLS)
         };
         let without = time(bare.as_mut());
-        let with = time(std::pin::pin!(Watched::new(bare.as_mut(), metrics)));
+        let with = time(std::pin::pin!(WatchedTask::new(bare.as_mut(), metrics)));
         println!("a poll: {without:.1} ns, watched: {with:.1} ns");
     }
 }

@@ -17,11 +17,11 @@ use tokio::time::Sleep;
 const KEPT_PER_THREAD: usize = 256;
 
 thread_local! {
-    static KEPT: RefCell<Vec<Armed>> = const { RefCell::new(Vec::new()) };
+    static KEPT: RefCell<Vec<ArmedTimer>> = const { RefCell::new(Vec::new()) };
 }
 
 #[derive(Debug)]
-struct Armed {
+struct ArmedTimer {
     sleep: Pin<Box<Sleep>>,
     at: Instant,
     /// The waker that it calls.
@@ -32,7 +32,7 @@ struct Armed {
 #[derive(Debug)]
 pub struct Timer {
     /// `None` only while it is being dropped.
-    armed: Option<Armed>,
+    armed: Option<ArmedTimer>,
 }
 
 impl Timer {
@@ -41,7 +41,7 @@ impl Timer {
         let kept = KEPT.with_borrow_mut(Vec::pop);
         let armed = kept.unwrap_or_else(|| {
             let at = Instant::now() + likely;
-            Armed { sleep: Box::pin(tokio::time::sleep_until(at.into())), at, waker: None }
+            ArmedTimer { sleep: Box::pin(tokio::time::sleep_until(at.into())), at, waker: None }
         });
         Self { armed: Some(armed) }
     }
@@ -71,7 +71,7 @@ impl Timer {
     }
 }
 
-impl Armed {
+impl ArmedTimer {
     /// Outside of the task's budget: without budget, a task would be told to wait without its waker
     /// being registered, and a caller that remembers the waker as registered would never be woken.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::counters::metrics::Metrics;
     use crate::time::clock;
-    use crate::time::poll_length::Watched;
+    use crate::time::poll_length::WatchedTask;
 
     #[tokio::test]
     async fn a_deadline_may_move_both_ways() {
@@ -153,7 +153,7 @@ mod tests {
         };
         // Beside one that keeps the worker from sleeping.
         let spins = async move {
-            let waits = tokio::spawn(Watched::new(waits, Arc::new(Metrics::default())));
+            let waits = tokio::spawn(WatchedTask::new(waits, Arc::new(Metrics::default())));
             while began.elapsed() < Duration::from_millis(200) {
                 let turn = Instant::now();
                 while turn.elapsed() < Duration::from_millis(5) {}

@@ -229,7 +229,7 @@ impl Acceptor {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        let limited = Limited { io, left: self.client_hello_limit };
+        let limited = LimitedStream { io, left: self.client_hello_limit };
         let start = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), limited)
             .await
             .map_err(HandshakeError::of)?;
@@ -477,7 +477,7 @@ impl TlsInfo {
 
 /// A stream that fails when more than so many bytes have been read. Whatever is read before the
 /// ClientHello is complete counts; a client sends nothing after it before it has an answer.
-struct Limited<IO> {
+struct LimitedStream<IO> {
     io: IO,
     left: usize,
 }
@@ -486,7 +486,7 @@ struct Limited<IO> {
 #[error("ClientHello too large")]
 struct HelloTooLarge;
 
-impl<IO: AsyncRead + Unpin> AsyncRead for Limited<IO> {
+impl<IO: AsyncRead + Unpin> AsyncRead for LimitedStream<IO> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -502,7 +502,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Limited<IO> {
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Limited<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for LimitedStream<IO> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -49,7 +49,7 @@ impl AutomaticTls {
             .with_protocol_versions(&[&TLS13, &TLS12])
             .expect("the provider has cipher suites of both versions")
             .with_no_client_auth()
-            .with_cert_resolver(Arc::new(Fixed(Arc::new(key))));
+            .with_cert_resolver(Arc::new(FixedCertificate(Arc::new(key))));
         config.alpn_protocols = vec![CHALLENGE_PROTOCOL.to_vec()];
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
@@ -74,9 +74,9 @@ fn load_challenge(file: &Path) -> Option<CertifiedKey> {
 
 /// One certificate for all names.
 #[derive(Debug)]
-struct Fixed(Arc<CertifiedKey>);
+struct FixedCertificate(Arc<CertifiedKey>);
 
-impl ResolvesServerCert for Fixed {
+impl ResolvesServerCert for FixedCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.0))
     }

@@ -124,7 +124,7 @@ impl Connector {
             }
             builder.with_webpki_verifier(verifier(roots, file)?)
         } else {
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified))
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate))
         };
         let mut config = match &tls.certificate {
             None => builder.with_no_client_auth(),
@@ -258,9 +258,9 @@ fn system_roots() -> Arc<RootCertStore> {
 
 /// Accepts every certificate; the handshake's signature is checked nevertheless.
 #[derive(Debug)]
-struct Unverified;
+struct AnyCertificate;
 
-impl ServerCertVerifier for Unverified {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,
@@ -298,5 +298,5 @@ impl ServerCertVerifier for Unverified {
 /// A verifier that accepts everything, for tests.
 #[cfg(test)]
 pub(super) fn unverified() -> Arc<dyn ServerCertVerifier> {
-    Arc::new(Unverified)
+    Arc::new(AnyCertificate)
 }

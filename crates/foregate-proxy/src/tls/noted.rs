@@ -9,10 +9,10 @@ use std::cell::Cell;
 use super::sni::ServedCertificate;
 
 tokio::task_local! {
-    static NOTED: Noted;
+    static NOTED: HandshakeNotes;
 }
 
-struct Noted {
+struct HandshakeNotes {
     /// Until when the certificates of the client last, seconds since 1970; without any, forever.
     expiry: Cell<i64>,
     /// The certificate that was chosen for it last.
@@ -21,7 +21,7 @@ struct Noted {
 
 /// Performs a handshake, whole, and says which certificate the client got.
 pub(super) async fn noting<T>(handshake: impl Future<Output = T>) -> (T, Option<ServedCertificate>) {
-    let noted = Noted { expiry: Cell::new(i64::MAX), served: Cell::new(None) };
+    let noted = HandshakeNotes { expiry: Cell::new(i64::MAX), served: Cell::new(None) };
     let whole = async {
         let done = handshake.await;
         (done, NOTED.with(|noted| noted.served.take()))

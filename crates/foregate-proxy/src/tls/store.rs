@@ -57,7 +57,7 @@ impl TlsError {
 
 /// The facts about a certificate.
 #[derive(Debug)]
-pub struct Inspected {
+pub struct CertificateFacts {
     /// The names and addresses that it carries: lower case, wildcards with their `*.`.
     pub names: Vec<String>,
     /// Clients refuse it for its age.
@@ -69,9 +69,9 @@ pub struct Inspected {
 /// # Errors
 ///
 /// The file that cannot be used.
-pub fn check_certificate(files: &CertificateFiles) -> Result<Inspected, TlsError> {
-    let names = Loaded::read(files)?.names;
-    Ok(Inspected { names: names.shown(), expired: names.expired() })
+pub fn check_certificate(files: &CertificateFiles) -> Result<CertificateFacts, TlsError> {
+    let names = LoadedPair::read(files)?.names;
+    Ok(CertificateFacts { names: names.shown(), expired: names.expired() })
 }
 
 /// The certificates of the process, each read once however many listeners and sites use it. A clone
@@ -236,13 +236,13 @@ impl StoreShared {
 #[derive(Debug)]
 pub struct Certificate {
     files: CertificateFiles,
-    current: ArcSwap<Loaded>,
+    current: ArcSwap<LoadedPair>,
     /// The stamps of the files when they were last read, successfully or not.
     seen: Mutex<PairStamps>,
 }
 
 #[derive(Debug)]
-pub(super) struct Loaded {
+pub(super) struct LoadedPair {
     pub(super) key: Arc<CertifiedKey>,
     pub(super) names: Arc<CertificateNames>,
 }
@@ -253,12 +253,12 @@ impl Certificate {
     fn read(files: &CertificateFiles) -> Result<Self, TlsError> {
         let seen = stamps(files);
         // Expiry is reported with the configuration that names it.
-        let loaded = Loaded::read(files)?;
+        let loaded = LoadedPair::read(files)?;
         let current = ArcSwap::from_pointee(loaded);
         Ok(Self { files: files.clone(), current, seen: Mutex::new(seen) })
     }
 
-    pub(super) fn current(&self) -> arc_swap::Guard<Arc<Loaded>> {
+    pub(super) fn current(&self) -> arc_swap::Guard<Arc<LoadedPair>> {
         self.current.load()
     }
 
@@ -277,7 +277,7 @@ impl Certificate {
         }
         // Noted before reading: a broken pair is complained about once, not at every check.
         *seen = now;
-        let loaded = Loaded::read(&self.files)?;
+        let loaded = LoadedPair::read(&self.files)?;
         if loaded.names.expired() {
             tracing::warn!(certificate = %self.files.certificate.display(), "the certificate has expired");
         }
@@ -287,7 +287,7 @@ impl Certificate {
     }
 }
 
-impl Loaded {
+impl LoadedPair {
     fn read(files: &CertificateFiles) -> Result<Self, TlsError> {
         let chain = read_chain(&files.certificate)?;
         let key = read_key(&files.key)?;

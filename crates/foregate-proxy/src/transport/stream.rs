@@ -77,7 +77,7 @@ pub struct Socket {
     sent: u64,
     /// The unsent data in TLS.
     held: Charge,
-    _descriptor: descriptors::Used,
+    _descriptor: descriptors::DescriptorPlace,
 }
 
 #[derive(Debug)]
@@ -105,14 +105,14 @@ macro_rules! each_kind {
 /// A socket that has come by itself: its descriptor is counted, whatever there is left.
 impl From<TcpStream> for Socket {
     fn from(stream: TcpStream) -> Self {
-        Self::tcp(stream, descriptors::Used::new())
+        Self::tcp(stream, descriptors::DescriptorPlace::new())
     }
 }
 
 /// A Unix socket.
 impl From<UnixStream> for Socket {
     fn from(stream: UnixStream) -> Self {
-        Self::unix(stream, descriptors::Used::new())
+        Self::unix(stream, descriptors::DescriptorPlace::new())
     }
 }
 
@@ -124,16 +124,16 @@ impl AsFd for Socket {
 
 impl Socket {
     /// A socket with a place for its descriptor.
-    pub fn tcp(stream: TcpStream, place: descriptors::Used) -> Self {
+    pub fn tcp(stream: TcpStream, place: descriptors::DescriptorPlace) -> Self {
         Self::new(SocketKind::Tcp(stream), place)
     }
 
     /// A Unix socket with a place for its descriptor.
-    pub fn unix(stream: UnixStream, place: descriptors::Used) -> Self {
+    pub fn unix(stream: UnixStream, place: descriptors::DescriptorPlace) -> Self {
         Self::new(SocketKind::Unix(stream), place)
     }
 
-    fn new(kind: SocketKind, place: descriptors::Used) -> Self {
+    fn new(kind: SocketKind, place: descriptors::DescriptorPlace) -> Self {
         Self { kind, ahead: None, sent: 0, held: Charge::new(), _descriptor: place }
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::{ActiveRequest, BalancedRequest, Origin, Tried, Upstream};
+use super::{ActiveRequest, BalancedRequest, Origin, TriedServers, Upstream};
 use crate::error::Error;
 
 /// How often a request that the origin has not looked at is repeated beyond `retries`.
@@ -12,7 +12,7 @@ const UNPROCESSED_MOST: u8 = 3;
 /// The attempts at a request so far.
 #[derive(Debug, Default)]
 pub struct Attempts {
-    tried: Tried,
+    tried: TriedServers,
     /// The hash of the request's balancing key.
     key: Option<u64>,
     made: u32,

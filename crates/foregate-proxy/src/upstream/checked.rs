@@ -20,7 +20,7 @@ const DOWN: u8 = 2;
 
 /// The results of the probes of one server.
 #[derive(Debug, Default)]
-pub(super) struct Checked {
+pub(super) struct ProbeResults {
     state: AtomicU8,
     /// Probes that have succeeded, and that have failed.
     pub passed: AtomicU64,
@@ -57,7 +57,7 @@ pub(super) enum Verdict {
     Down,
 }
 
-impl Checked {
+impl ProbeResults {
     /// Returns true if probes say that the server is down.
     pub(super) fn is_down(&self) -> bool {
         self.state.load(Ordering::Relaxed) == DOWN
@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    fn verdicts(checked: &Checked, results: &str) -> Vec<Verdict> {
+    fn verdicts(checked: &ProbeResults, results: &str) -> Vec<Verdict> {
         let result = |letter| if letter == '+' { Ok(()) } else { Err("it failed".to_owned()) };
         results.chars().map(|letter| checked.note(&result(letter), &check())).collect()
     }
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_server_that_flaps_stays_as_it_is() {
         use Verdict::{Down, Same, Up};
-        let checked = Checked::default();
+        let checked = ProbeResults::default();
         assert!(checked.is_unknown() && !checked.is_down());
         assert_eq!(verdicts(&checked, "+"), [Up]);
         assert!(verdicts(&checked, &"--+".repeat(50)).iter().all(|verdict| *verdict == Same));
@@ -165,13 +165,13 @@ mod tests {
 
     #[test]
     fn the_first_probe_decides_alone() {
-        assert_eq!(verdicts(&Checked::default(), "-"), [Verdict::Down]);
-        assert_eq!(verdicts(&Checked::default(), "+"), [Verdict::Up]);
+        assert_eq!(verdicts(&ProbeResults::default(), "-"), [Verdict::Down]);
+        assert_eq!(verdicts(&ProbeResults::default(), "+"), [Verdict::Up]);
     }
 
     #[test]
     fn probes_of_a_server_that_stays_down_become_rare() {
-        let (checked, check) = (Checked::default(), check());
+        let (checked, check) = (ProbeResults::default(), check());
         let second = Duration::from_secs(1);
         assert_eq!(checked.pause(&check, 10), 5 * second);
         assert_eq!(checked.pause(&check, 0), second * 45 / 10);

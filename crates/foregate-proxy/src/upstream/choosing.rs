@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::balance::{BalancedRequest, Choice};
 use super::record::Order;
-use super::tried::Tried;
+use super::tried::TriedServers;
 use super::{Server, Upstream};
 use crate::random;
 
@@ -156,7 +156,7 @@ impl Upstream {
     /// Another server that is up, beside those that were tried; where possible one that has not
     /// failed last: a request that has lost an attempt already shall not find out whether a server
     /// answers again. Backups come last.
-    pub(super) fn other(&self, key: Option<u64>, tried: &Tried, now: Instant) -> Option<usize> {
+    pub(super) fn other(&self, key: Option<u64>, tried: &TriedServers, now: Instant) -> Option<usize> {
         let untried = |number: usize, tier: Tier| {
             let server = self.servers.get(number).filter(|_| !tried.contains(number));
             server.filter(|server| self.is_of(server, tier) && server.is_open())
@@ -179,7 +179,7 @@ impl Upstream {
     }
 
     /// Returns true if there is one.
-    pub(super) fn has_other(&self, tried: &Tried, now: Instant) -> bool {
+    pub(super) fn has_other(&self, tried: &TriedServers, now: Instant) -> bool {
         let can = |server: &Server| server.record.is_up(now) && server.is_open();
         self.servers.iter().any(|server| !tried.contains(server.number) && can(server))
     }

@@ -14,17 +14,17 @@ use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
-use super::guarded::{Guarded, Signs};
+use super::guarded::{GuardedStream, Signs};
 use super::shared::{Lease, RESETS_PER_CONNECTION, STREAMS_PER_CONNECTION, SharedConnection};
 use super::{OpeningTerms, Server, Upstream};
 use crate::address::ServerAddress;
 use crate::error::Error;
-use crate::limits::descriptors::{self, Used};
+use crate::limits::descriptors::{self, DescriptorPlace};
 use crate::link::H1Link;
 use crate::link::unread::Unread;
 use crate::link::unsent::{Piece, Unsent};
 use crate::settings::{ProxyProtocolVersion, UpstreamProtocol};
-use crate::time::poll_length::Watched;
+use crate::time::poll_length::WatchedTask;
 use crate::tls::{Alpn, ConnectError};
 use crate::transport::stream;
 use crate::transport::stream::{Socket, Stream};
@@ -61,7 +61,7 @@ impl Addresses {
 }
 
 /// A connection that has just been made.
-pub enum Connected {
+pub enum NewConnection {
     /// For one request at a time.
     H1(Box<H1Link>),
     /// Shared by stream.
@@ -75,7 +75,7 @@ impl Upstream {
         server: &Server,
         terms: OpeningTerms<'_>,
         deadline: Instant,
-    ) -> Result<Connected, Error> {
+    ) -> Result<NewConnection, Error> {
         let began = Instant::now();
         let Some(place) = self.place().await else {
             server.record.health.inconclusive(began, Instant::now());
@@ -108,22 +108,22 @@ impl Upstream {
     /// A place for a descriptor. Where there is none, the connections that have been idle for
     /// longest make room, whatever upstream they belong to. Those of HTTP/2 end a little later, so
     /// that only so many are asked for one place.
-    async fn place(&self) -> Option<Used> {
+    async fn place(&self) -> Option<DescriptorPlace> {
         const EVICTED_MOST: usize = 4;
         const FAREWELL: Duration = Duration::from_millis(2);
-        if let Some(place) = Used::take_for_origin() {
+        if let Some(place) = DescriptorPlace::take_for_origin() {
             return Some(place);
         }
         for _ in 0..EVICTED_MOST {
             if !self.pools.evict() {
                 break;
             }
-            if let Some(place) = Used::take_for_origin() {
+            if let Some(place) = DescriptorPlace::take_for_origin() {
                 return Some(place);
             }
         }
         tokio::time::sleep(FAREWELL).await;
-        Used::take_for_origin()
+        DescriptorPlace::take_for_origin()
     }
 
     /// `suspects` are the addresses of a name that may be the cause of a delay: those being
@@ -132,9 +132,9 @@ impl Upstream {
         &self,
         server: &Server,
         terms: OpeningTerms<'_>,
-        place: Used,
+        place: DescriptorPlace,
         suspects: &mut Vec<IpAddr>,
-    ) -> Result<Connected, Error> {
+    ) -> Result<NewConnection, Error> {
         let mut socket = self.socket(server, place, suspects).await?;
         if let Some(version) = self.settings.send_proxy {
             let mut header = Vec::new();
@@ -175,14 +175,14 @@ impl Upstream {
         if http2 {
             self.start_h2(server, stream, terms.authenticates).await
         } else {
-            Ok(Connected::H1(Box::new(H1Link::new(stream))))
+            Ok(NewConnection::H1(Box::new(H1Link::new(stream))))
         }
     }
 
     pub(super) async fn socket(
         &self,
         server: &Server,
-        place: Used,
+        place: DescriptorPlace,
         suspects: &mut Vec<IpAddr>,
     ) -> Result<Socket, Error> {
         let failed = |error: io::Error| match descriptors::are_missing(&error) {
@@ -215,7 +215,7 @@ impl Upstream {
         server: &Server,
         stream: Stream,
         authenticates: bool,
-    ) -> Result<Connected, Error> {
+    ) -> Result<NewConnection, Error> {
         let failed = |error: h2::Error| {
             Error::Connect(error.get_io().map_or(io::ErrorKind::ConnectionAborted, io::Error::kind))
         };
@@ -224,7 +224,7 @@ impl Upstream {
         let signs = Arc::new(Signs::new(now));
         let (unread, unsent) = (Arc::new(Unread::default()), Arc::new(Unsent::default()));
         let told = (Arc::clone(&signs), Arc::clone(&unread), Arc::clone(&unsent));
-        let stream = Guarded::new(stream, told, self.head_limits, FRAME);
+        let stream = GuardedStream::new(stream, told, self.head_limits, FRAME);
         // `h2` leaves fields out of a list that is as large as its limit.
         let list = u32::try_from(self.head_limits.bytes).unwrap_or(u32::MAX).saturating_add(1);
         let streams = server.pool.streams_at_first();
@@ -260,7 +260,7 @@ impl Upstream {
                 tracing::warn!(server = %label, "an origin has flooded an HTTP/2 connection, which is ended");
             }
         };
-        tokio::spawn(Watched::new(driven, Arc::clone(&self.metrics)));
+        tokio::spawn(WatchedTask::new(driven, Arc::clone(&self.metrics)));
         // A connection that starts with one client's PROXY header, or has its credentials, is for
         // that client alone.
         if self.settings.send_proxy.is_none() && !authenticates {
@@ -270,14 +270,14 @@ impl Upstream {
             let refusal = lease.signs().refusal();
             refusal.map_or_else(|| failed(error), |refusal| server.tell_of_refusal(refusal))
         })?;
-        Ok(Connected::H2(lease))
+        Ok(NewConnection::H2(lease))
     }
 }
 
 /// Runs an HTTP/2 connection until it ends. It ends, too, once nobody can send on it any more; an
 /// origin that takes nothing does not keep it.
 async fn drive(
-    mut connection: h2::client::Connection<Guarded<Stream>, Piece>,
+    mut connection: h2::client::Connection<GuardedStream<Stream>, Piece>,
     signs: &Signs,
     unused: oneshot::Receiver<Infallible>,
 ) {
@@ -326,7 +326,7 @@ mod tests {
     use crate::settings;
     use crate::tls::Connector;
     use crate::transport::frames::{flag, kind, written};
-    use crate::upstream::idle::Made;
+    use crate::upstream::idle::ConnectionStart;
     use crate::upstream::{Origin, Upstreams};
 
     const TERMS: OpeningTerms<'_> = OpeningTerms {
@@ -353,7 +353,7 @@ mod tests {
     async fn connect(upstream: &Upstream) -> Box<H1Link> {
         let deadline = Instant::now() + Duration::from_secs(3);
         match upstream.connect(&upstream.servers[0], TERMS, deadline).await {
-            Ok(Connected::H1(link)) => link,
+            Ok(NewConnection::H1(link)) => link,
             _ => panic!("no connection"),
         }
     }
@@ -472,7 +472,7 @@ mod tests {
             tokio::task::yield_now().await;
             // Somebody has a connection to spare meanwhile.
             let link = connect(&upstream).await;
-            pool.put(link, Made::new(Instant::now(), None), Instant::now(), 10);
+            pool.put(link, ConnectionStart::new(Instant::now(), None), Instant::now(), 10);
             drop(making);
         });
         assert!(first.reused);
@@ -555,7 +555,7 @@ mod tests {
         let link = connect(&upstream).await;
         let address = link.stream().socket().peer_address();
         assert_eq!(address, Some(old.into()));
-        server.pool.put(link, Made::new(made, address), made, 10);
+        server.pool.put(link, ConnectionStart::new(made, address), made, 10);
         let later = made + Duration::from_secs(30);
         server.sweep(later, upstream.ages());
         assert!(server.pool.oldest().is_some(), "the name has it still");

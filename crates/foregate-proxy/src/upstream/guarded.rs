@@ -157,7 +157,7 @@ impl Signs {
 
 /// `h2`'s side of the stream.
 #[derive(Debug)]
-pub struct Guarded<IO> {
+pub struct GuardedStream<IO> {
     io: IO,
     gate: HeadGate,
     sent: Frames,
@@ -173,7 +173,7 @@ pub struct Guarded<IO> {
     own: Buffer,
 }
 
-impl<IO> Guarded<IO> {
+impl<IO> GuardedStream<IO> {
     /// For a new connection with these limits on heads and trailers, and frames of at most
     /// `frame_limit` bytes.
     pub fn new(
@@ -255,7 +255,7 @@ fn wanted_of_received(frame: &Frame) -> usize {
     }
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for Guarded<IO> {
+impl<IO: AsyncRead + Unpin> AsyncRead for GuardedStream<IO> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -294,7 +294,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Guarded<IO> {
     }
 }
 
-impl<IO: AsyncWrite + Unpin> Guarded<IO> {
+impl<IO: AsyncWrite + Unpin> GuardedStream<IO> {
     /// Writes the rest of our own frames.
     fn poll_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.own.is_empty() {
@@ -308,7 +308,7 @@ impl<IO: AsyncWrite + Unpin> Guarded<IO> {
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Guarded<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for GuardedStream<IO> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         ready!(self.poll_own(cx))?;
         let written = ready!(Pin::new(&mut self.io).poll_write(cx, bytes))?;
@@ -358,10 +358,10 @@ mod tests {
     use crate::transport::frames::written as frame;
 
     /// A connection on which stream 3 was opened and answered, and its other end.
-    async fn connection(bytes: usize) -> (Guarded<DuplexStream>, DuplexStream) {
+    async fn connection(bytes: usize) -> (GuardedStream<DuplexStream>, DuplexStream) {
         let (near, mut far) = tokio::io::duplex(bytes.max(64));
         let told = (Arc::new(Signs::new(Instant::now())), Arc::default(), Arc::default());
-        let mut guarded = Guarded::new(near, told, HeadLimits::default(), 16_384);
+        let mut guarded = GuardedStream::new(near, told, HeadLimits::default(), 16_384);
         guarded.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
         guarded.write_all(&frame(kind::HEADERS, flag::END_HEADERS, 3, b"h")).await.unwrap();
         // `:status: 200`

@@ -7,14 +7,14 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::idle_limit::Peak;
-use super::own::{Own, OwnTurn};
+use super::own::{OwnConnections, OwnTurn};
 use super::record::OpenConnection;
 use crate::limits::descriptors::OfClient;
 use crate::link::H1Link;
 
 /// The facts about an HTTP/1 connection from its start.
 #[derive(Debug)]
-pub struct Made {
+pub struct ConnectionStart {
     /// When that was.
     pub born: Instant,
     /// Where it leads, if its server's name may have several addresses: once it is broken nobody
@@ -24,7 +24,7 @@ pub struct Made {
     pub of_client: Option<OfClient>,
     /// The client's connection that it belongs to, where it is for no other. With one that is gone
     /// it serves nobody any more.
-    pub own: Option<Weak<Own>>,
+    pub own: Option<Weak<OwnConnections>>,
     /// The turn in which it is used, where the client authenticates on it.
     pub turn: Option<OwnTurn>,
     /// Counts it among the open connections of its pool.
@@ -33,7 +33,7 @@ pub struct Made {
     pub _of_server: Option<OpenConnection>,
 }
 
-impl Made {
+impl ConnectionStart {
     /// Of a connection that is made at `born`, and leads to `address`.
     pub fn new(born: Instant, address: Option<IpAddr>) -> Box<Self> {
         Box::new(Self { born, address, of_client: None, own: None, turn: None, open: None, _of_server: None })
@@ -61,13 +61,13 @@ impl Drop for OpenCount {
 #[derive(Debug)]
 pub(super) struct Idle {
     pub(super) link: Box<H1Link>,
-    pub(super) made: Box<Made>,
+    pub(super) made: Box<ConnectionStart>,
     pub(super) since: Instant,
 }
 
 impl Idle {
     /// Returns true if it belongs to this connection of a client.
-    pub(super) fn is_of(&self, own: *const Own) -> bool {
+    pub(super) fn is_of(&self, own: *const OwnConnections) -> bool {
         self.made.own.as_ref().is_some_and(|of| std::ptr::eq(of.as_ptr(), own))
     }
 }
@@ -112,7 +112,7 @@ impl IdleLists {
         if is_turn { self.common.pop_front() } else { self.common.pop_back() }
     }
 
-    pub(super) fn pop_own(&mut self, own: *const Own) -> Option<Idle> {
+    pub(super) fn pop_own(&mut self, own: *const OwnConnections) -> Option<Idle> {
         let at = self.own.iter().rposition(|entry| entry.is_of(own))?;
         self.own.remove(at)
     }

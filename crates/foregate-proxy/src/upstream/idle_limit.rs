@@ -82,13 +82,13 @@ mod tests {
 
     use crate::link::H1Link;
     use crate::transport::stream::{Socket, Stream};
-    use crate::upstream::idle::{Ages, Made};
+    use crate::upstream::idle::{Ages, ConnectionStart};
     use crate::upstream::pool::ServerPool;
 
     const MILLI: Duration = Duration::from_millis(1);
     const AGES: Ages = Ages { idle: Duration::from_secs(55), total: Duration::from_secs(3600) };
 
-    type Connection = (Box<H1Link>, Box<Made>);
+    type Connection = (Box<H1Link>, Box<ConnectionStart>);
 
     /// Clients that think and ask, and an origin that answers after 10 ms and closes connections
     /// that are idle for 250 ms. The time is ours.
@@ -172,7 +172,7 @@ mod tests {
             let (ours, peer) = UnixStream::pair().unwrap();
             // The address is its number.
             let address = std::net::Ipv4Addr::from(self.opened as u32);
-            let mut made = Made::new(self.now, Some(address.into()));
+            let mut made = ConnectionStart::new(self.now, Some(address.into()));
             self.pool.count_open(&mut made);
             self.busy.insert(client, (self.opened, peer));
             (Box::new(H1Link::new(Stream::Plain(Socket::from(ours)))), made)

@@ -52,7 +52,7 @@ pub use self::admission::enter;
 pub use self::ask::{Answer, Ask, Asker};
 pub use self::opening::{Addresses, OpeningTerms};
 pub use self::origin::Origin;
-pub use self::own::Own;
+pub use self::own::OwnConnections;
 pub use self::pool::ServerPool;
 pub use self::pools::Pools;
 pub use self::record::Order;
@@ -65,17 +65,17 @@ use self::budget::RetryBudget;
 use self::idle::Ages;
 use self::pools::PoolKey;
 use self::record::{RecordKey, ServerRecord, ServerRecords};
-use self::remembered::Remembered;
-use self::services::Expanded;
+use self::remembered::ServerMemory;
+use self::services::PresentServers;
 use self::sticky::StickyCookies;
-use self::tried::Tried;
+use self::tried::TriedServers;
 
 use crate::address::ServerAddress;
 use crate::counters::metrics::{Metrics, ServerCounters, UpstreamCounters};
 use crate::error::Error;
 use crate::limits::account::Places;
 use crate::limits::gates::{RequestGate, RequestGates};
-use crate::names::{Resolved, Resolver};
+use crate::names::{ResolvedName, Resolver};
 use crate::settings::{self, UpstreamProtocol};
 use crate::time::notices::Notices;
 use crate::tls::{Connector, Refusal, TlsError};
@@ -98,7 +98,7 @@ pub struct Upstream {
     pub settings: Arc<settings::UpstreamSettings>,
     /// Its servers, in the order of the configuration; those of a service in its place.
     pub servers: Vec<Server>,
-    expanded: Expanded,
+    expanded: PresentServers,
     /// Its metrics.
     pub counters: Arc<UpstreamCounters>,
     /// Limits for the heads of responses.
@@ -139,13 +139,13 @@ pub struct Server {
     pub address: ServerAddress,
     /// The address as text, for logs.
     pub label: Arc<str>,
-    resolved: Option<Arc<Resolved>>,
+    resolved: Option<Arc<ResolvedName>>,
     pool: Arc<ServerPool>,
     settings: Arc<settings::ServerSettings>,
     /// Its connections may be shared by stream.
     shares: bool,
     record: Arc<ServerRecord>,
-    remembered: Arc<Remembered>,
+    remembered: Arc<ServerMemory>,
     counters: Arc<ServerCounters>,
 }
 
@@ -309,7 +309,7 @@ impl Upstreams {
                  whoever sits on the way can read and change everything"
             );
         }
-        let expanded = Expanded::new(settings, &self.resolver);
+        let expanded = PresentServers::new(settings, &self.resolver);
         let servers = expanded.servers.iter().enumerate();
         let servers: Vec<_> = servers
             .map(|(number, server)| {
@@ -453,7 +453,7 @@ impl Upstream {
 
     /// The server with a connection on which the client authenticates: the client is known nowhere
     /// else.
-    pub fn bound_server(&self, own: Option<&Arc<Own>>) -> Option<usize> {
+    pub fn bound_server(&self, own: Option<&Arc<OwnConnections>>) -> Option<usize> {
         let own = own?;
         self.servers.iter().position(|server| own.is_bound_to(&server.pool))
     }
@@ -569,7 +569,7 @@ mod tests {
         let (upstream, now) = (upstream(2), Instant::now());
         let mut slow = 0;
         for _ in 0..48 {
-            let mut tried = Tried::default();
+            let mut tried = TriedServers::default();
             tried.push(upstream.pick(None, now).unwrap());
             if tried.contains(0) {
                 slow += 1;
@@ -598,7 +598,7 @@ mod tests {
         let picked: Vec<_> = (0..6).filter_map(|_| upstream.pick(None, now)).collect();
         assert_eq!(picked, [0, 1, 2, 0, 1, 2]);
         assert_eq!(upstream.counters.all_down.get(), 6);
-        assert_eq!(upstream.other(None, &Tried::default(), now), None);
+        assert_eq!(upstream.other(None, &TriedServers::default(), now), None);
     }
 
     #[test]
@@ -617,7 +617,7 @@ mod tests {
         let mut later = now;
         for _ in 0..200 {
             later += Duration::from_secs(1);
-            let mut tried = Tried::default();
+            let mut tried = TriedServers::default();
             let first = upstream.pick(None, later).unwrap();
             tried.push(first);
             if first != 0 {

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
-use super::connect::Connected;
-use super::{Origin, Own, Server, Upstream};
+use super::connect::NewConnection;
+use super::{Origin, OwnConnections, Server, Upstream};
 use crate::error::Error;
 use crate::limits::clients::Holdings;
 use crate::limits::descriptors::OfClient;
@@ -25,7 +25,7 @@ pub struct OpeningTerms<'a> {
     /// The client that is served, if there is one.
     pub client: Option<&'a Arc<Holdings>>,
     /// The user of connections that are for one connection of a client alone, once there are some.
-    pub own: Option<&'a OnceLock<Arc<Own>>>,
+    pub own: Option<&'a OnceLock<Arc<OwnConnections>>>,
     /// Where ALPN may choose, it is to be HTTP/1.1.
     pub http1: bool,
     /// The request has credentials that the origin may bind to the connection.
@@ -110,7 +110,7 @@ impl Upstream {
 
     /// Returns true if the client was asked to authenticate its connection to a server, or has done
     /// so. HTTP/2 alone has no place for that: there the credentials are those of each request.
-    fn is_authenticating(&self, server: &Server, own: Option<&OnceLock<Arc<Own>>>) -> bool {
+    fn is_authenticating(&self, server: &Server, own: Option<&OnceLock<Arc<OwnConnections>>>) -> bool {
         self.settings.protocol != UpstreamProtocol::Http2
             && own.and_then(OnceLock::get).is_some_and(|own| own.is_authenticating_at(&server.pool))
     }
@@ -148,7 +148,7 @@ impl Upstream {
 
     /// Has a connection on which the origin asks its client to authenticate be that client's alone
     /// from here on. Where it is shared, the client's next request gets one of its own.
-    pub fn bind(&self, origin: &mut Origin, own: &OnceLock<Arc<Own>>) {
+    pub fn bind(&self, origin: &mut Origin, own: &OnceLock<Arc<OwnConnections>>) {
         let Some(server) = self.servers.get(origin.server()).filter(|_| origin.binds()) else { return };
         let own = own.get_or_init(Arc::default);
         own.authenticates_at(&server.pool);
@@ -165,7 +165,7 @@ impl Upstream {
         &self,
         server: &Server,
         terms: OpeningTerms<'_>,
-        own: Option<&Arc<Own>>,
+        own: Option<&Arc<OwnConnections>>,
         now: Instant,
     ) -> Result<Option<Origin>, Error> {
         let protocol = self.settings.protocol;
@@ -174,7 +174,7 @@ impl Upstream {
             && let Some(lease) = server.pool.lease(now, self.ages())
         {
             let of_client = self.claim_stream(server, terms)?;
-            return Ok(Some(Origin::new(server, Connected::H2(lease), true, None, of_client)));
+            return Ok(Some(Origin::new(server, NewConnection::H2(lease), true, None, of_client)));
         }
         if protocol == UpstreamProtocol::Http2 {
             return Ok(None);
@@ -182,7 +182,7 @@ impl Upstream {
         let of_client = self.claim(server, terms)?;
         let kept = server.pool.take(now, self.ages(), own);
         self.report_excess(server);
-        Ok(kept.map(|(link, made)| Origin::new(server, Connected::H1(link), true, Some(made), of_client)))
+        Ok(kept.map(|(link, made)| Origin::new(server, NewConnection::H1(link), true, Some(made), of_client)))
     }
 
     /// Counts a connection that serves a client alone as its own, unless it has so many that too

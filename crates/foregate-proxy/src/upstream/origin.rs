@@ -9,19 +9,19 @@ use foregate_wire::{BodyLength, Method, ResponseError, ResponseHead, Version, co
 use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream};
 
-use super::connect::Connected;
+use super::connect::NewConnection;
 use super::excess::may_be_response;
 use super::guarded::Signs;
 use super::heads::{check_chunks, fill_head, h2_request, is_within, write_head};
-use super::idle::Made;
+use super::idle::ConnectionStart;
 use super::own::OwnTurn;
 use super::record::InFlight;
 use super::shared::Lease;
-use super::{Own, Server, Upstream, authentication};
+use super::{OwnConnections, Server, Upstream, authentication};
 use crate::error::{Error, Side};
 use crate::limits::descriptors::OfClient;
 use crate::link::h1::HeadFault;
-use crate::link::{Bodiless, H1Link, H2Link, Link, LinkError, Received};
+use crate::link::{Bodiless, H1Link, H2Link, Link, LinkError, ReceiveOutcome};
 use crate::message::request::Request;
 use crate::settings::{self, UpstreamProtocol};
 use crate::time::clock;
@@ -41,7 +41,7 @@ pub struct Origin {
     /// Set if the connection has served requests before.
     pub reused: bool,
     /// Of a connection of HTTP/1.
-    made: Option<Box<Made>>,
+    made: Option<Box<ConnectionStart>>,
     /// Where it leads, among those of its upstream.
     server: usize,
     keep_alive: bool,
@@ -74,17 +74,17 @@ impl Origin {
     /// A connection to `server`, or a stream of one. `kept` is known of a connection that was kept.
     pub(super) fn new(
         server: &Server,
-        connected: Connected,
+        connected: NewConnection,
         reused: bool,
-        kept: Option<Box<Made>>,
+        kept: Option<Box<ConnectionStart>>,
         of_client: Option<OfClient>,
     ) -> Self {
         let (link, made, h2) = match connected {
-            Connected::H1(link) => {
+            NewConnection::H1(link) => {
                 let mut made = kept.unwrap_or_else(|| {
                     // An address that leads nowhere else is not asked for.
                     let address = server.resolved.is_some().then(|| link.stream().socket().peer_address());
-                    let mut made = Made::new(Instant::now(), address.flatten());
+                    let mut made = ConnectionStart::new(Instant::now(), address.flatten());
                     server.pool.count_open(&mut made);
                     made._of_server = Some(server.record.open());
                     made
@@ -92,7 +92,7 @@ impl Origin {
                 made.of_client = of_client;
                 (Link::H1(link), Some(made), None)
             }
-            Connected::H2(lease) => {
+            NewConnection::H2(lease) => {
                 let mut link = Box::new(H2Link::new(None, None));
                 link.count_in(lease.unread());
                 link.count_out(lease.unsent());
@@ -125,7 +125,7 @@ impl Origin {
     }
 
     /// The connection is for one connection of a client alone.
-    pub(super) fn belongs_to(&mut self, own: Option<&Arc<Own>>) {
+    pub(super) fn belongs_to(&mut self, own: Option<&Arc<OwnConnections>>) {
         if let (Some(own), Some(made)) = (own, &mut self.made) {
             made.own = Some(Arc::downgrade(own));
         }
@@ -133,7 +133,7 @@ impl Origin {
 
     /// The client may authenticate on the connection, in this turn; without a client it serves this
     /// request alone.
-    pub(super) fn authenticates(&mut self, own: Option<&Arc<Own>>, turn: Option<OwnTurn>) {
+    pub(super) fn authenticates(&mut self, own: Option<&Arc<OwnConnections>>, turn: Option<OwnTurn>) {
         self.binds = true;
         if let Some(made) = &mut self.made {
             made.own = Some(own.map_or_else(Weak::new, Arc::downgrade));
@@ -157,7 +157,7 @@ impl Origin {
     }
 
     /// The connection, if it is one of HTTP/1 that is fit for another request.
-    pub(super) fn into_idle(self) -> Option<(Box<H1Link>, Box<Made>)> {
+    pub(super) fn into_idle(self) -> Option<(Box<H1Link>, Box<ConnectionStart>)> {
         let Link::H1(mut link) = self.link else { return None };
         let is_fit = self.keep_alive && link.is_clean() && !link.is_ahead_in_tls();
         Some((link, self.made.filter(|_| is_fit)?))
@@ -451,14 +451,18 @@ impl Origin {
                     _ if tunnel => BodyLength::Tunnel,
                     _ if link.is_received() => BodyLength::Empty,
                     Some(0) => match link.poll_receive(&mut Context::from_waker(Waker::noop())) {
-                        Poll::Ready(Ok(Received::End)) if link.trailers().is_empty() => BodyLength::Fixed(0),
+                        Poll::Ready(Ok(ReceiveOutcome::End)) if link.trailers().is_empty() => {
+                            BodyLength::Fixed(0)
+                        }
                         // Trailers may come behind it, which have no place behind a length in
                         // HTTP/1.
-                        Poll::Ready(Ok(Received::End)) | Poll::Pending if request.takes_trailers() => {
+                        Poll::Ready(Ok(ReceiveOutcome::End)) | Poll::Pending if request.takes_trailers() => {
                             BodyLength::Chunked
                         }
-                        Poll::Ready(Ok(Received::End)) | Poll::Pending => BodyLength::Fixed(0),
-                        Poll::Ready(Ok(Received::Data) | Err(LinkError::Reset(Reason::PROTOCOL_ERROR))) => {
+                        Poll::Ready(Ok(ReceiveOutcome::End)) | Poll::Pending => BodyLength::Fixed(0),
+                        Poll::Ready(
+                            Ok(ReceiveOutcome::Data) | Err(LinkError::Reset(Reason::PROTOCOL_ERROR)),
+                        ) => {
                             self.excess = true;
                             link.abort();
                             BodyLength::Fixed(0)

@@ -15,7 +15,7 @@ const SERVERS_MOST: usize = 16;
 
 /// The connections to origins of one connection of a client. They are closed with it.
 #[derive(Debug, Default)]
-pub struct Own(Mutex<Vec<OwnServer>>);
+pub struct OwnConnections(Mutex<Vec<OwnServer>>);
 
 /// A server at which a client's connection has, or had, connections of its own.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl From<OwnedSemaphorePermit> for OwnTurn {
     }
 }
 
-impl Own {
+impl OwnConnections {
     /// Returns true if a connection may be kept in this pool.
     pub(super) fn keeps_in(&self, pool: &Arc<ServerPool>) -> bool {
         self.with(pool, |_| {}).is_some()
@@ -110,7 +110,7 @@ impl Own {
     }
 }
 
-impl Drop for Own {
+impl Drop for OwnConnections {
     fn drop(&mut self) {
         let own: *const Self = self;
         for pool in self.0.get_mut().iter().filter_map(|server| server.pool.upgrade()) {
@@ -128,13 +128,13 @@ mod tests {
     use super::*;
     use crate::link::H1Link;
     use crate::transport::stream::{Socket, Stream};
-    use crate::upstream::idle::{Ages, Made};
+    use crate::upstream::idle::{Ages, ConnectionStart};
 
     const AGES: Ages = Ages { idle: Duration::from_secs(60), total: Duration::from_secs(60) };
 
-    fn keep(pool: &ServerPool, own: Option<&Arc<Own>>, now: Instant, most: usize) -> UnixStream {
+    fn keep(pool: &ServerPool, own: Option<&Arc<OwnConnections>>, now: Instant, most: usize) -> UnixStream {
         let (ours, peer) = UnixStream::pair().unwrap();
-        let mut made = Made::new(now, None);
+        let mut made = ConnectionStart::new(now, None);
         made.own = own.map(Arc::downgrade);
         pool.put(Box::new(H1Link::new(Stream::Plain(Socket::from(ours)))), made, now, most);
         peer
@@ -143,7 +143,7 @@ mod tests {
     #[tokio::test]
     async fn each_has_its_own_until_it_ends() {
         let (pool, now) = (Arc::new(ServerPool::new(&Arc::default())), Instant::now());
-        let (one, other) = (Arc::new(Own::default()), Arc::new(Own::default()));
+        let (one, other) = (Arc::new(OwnConnections::default()), Arc::new(OwnConnections::default()));
         assert!(one.keeps_in(&pool) && one.keeps_in(&pool));
         let peers = [keep(&pool, Some(&one), now, 10), keep(&pool, Some(&one), now, 10)];
         assert!(pool.take(now, AGES, Some(&other)).is_none());
@@ -160,7 +160,7 @@ mod tests {
     #[tokio::test]
     async fn those_of_one_client_do_not_push_out_those_of_all() {
         let (pool, now) = (Arc::new(ServerPool::new(&Arc::default())), Instant::now());
-        let own = Arc::new(Own::default());
+        let own = Arc::new(OwnConnections::default());
         let _peers: Vec<_> = (0..4).map(|_| keep(&pool, None, now, 8)).collect();
         let _own_peers: Vec<_> = (0..40).map(|_| keep(&pool, Some(&own), now, 8)).collect();
         let common = std::iter::from_fn(|| pool.take(now, AGES, None)).count();
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn it_is_kept_at_so_many_servers() {
-        let own = Own::default();
+        let own = OwnConnections::default();
         let mut pools: Vec<_> =
             (0..=SERVERS_MOST).map(|_| Arc::new(ServerPool::new(&Arc::default()))).collect();
         let kept = |pool: &Arc<ServerPool>| own.keeps_in(pool);
@@ -184,7 +184,7 @@ mod tests {
     async fn the_connection_on_which_a_client_authenticates_is_used_in_turns() {
         let (pool, now, soon) =
             (Arc::new(ServerPool::new(&Arc::default())), Instant::now(), Duration::from_millis(5));
-        let own = Arc::new(Own::default());
+        let own = Arc::new(OwnConnections::default());
         own.keeps_in(&pool);
         assert!(!own.is_authenticating_at(&pool) && own.turn(&pool, soon).await.is_none());
         own.authenticates_at(&pool);

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::connect::Connected;
+use super::connect::NewConnection;
 use super::excess::Excess;
-use super::idle::{Ages, Idle, IdleLists, Made, OpenCount};
+use super::idle::{Ages, ConnectionStart, Idle, IdleLists, OpenCount};
 use super::idle_limit::IdleLimit;
-use super::own::Own;
+use super::own::OwnConnections;
 use super::queue::ConnectQueue;
 use super::shared::{Lease, STREAMS_AT_FIRST, SharedConnection};
 use super::wear::Wear;
@@ -92,7 +92,7 @@ impl ServerPool {
     }
 
     /// A connection that was made for this server counts among the open ones from here on.
-    pub(super) fn count_open(&self, made: &mut Made) {
+    pub(super) fn count_open(&self, made: &mut ConnectionStart) {
         made.open = Some(OpenCount::count(&self.open));
     }
 
@@ -100,7 +100,12 @@ impl ServerPool {
     /// with its facts; of those that are for one connection of a client alone, only those of `own`.
     /// Connections that have died while idle, or have input, are dropped on the way: the kernel is
     /// asked, since unreported bytes would become the response to the next request.
-    pub fn take(&self, now: Instant, ages: Ages, own: Option<&Arc<Own>>) -> Option<(Box<H1Link>, Box<Made>)> {
+    pub fn take(
+        &self,
+        now: Instant,
+        ages: Ages,
+        own: Option<&Arc<OwnConnections>>,
+    ) -> Option<(Box<H1Link>, Box<ConnectionStart>)> {
         loop {
             let limit = self.idle_limit.get();
             let mut entry = match own {
@@ -119,18 +124,18 @@ impl ServerPool {
     }
 
     /// Returns true if one is idle that belongs to this connection of a client.
-    pub(super) fn has_own(&self, own: &Arc<Own>) -> bool {
+    pub(super) fn has_own(&self, own: &Arc<OwnConnections>) -> bool {
         let own = Arc::as_ptr(own);
         self.idle.lock().own.iter().any(|entry| entry.is_of(own))
     }
 
     /// Drops the connections that are for this connection of a client, which has ended.
-    pub fn drop_own(&self, own: *const Own) {
+    pub fn drop_own(&self, own: *const OwnConnections) {
         self.drop_idle(|entry| entry.is_of(own));
     }
 
     /// Keeps a connection for the next request; beyond `most` the oldest is closed.
-    pub fn put(&self, mut link: Box<H1Link>, made: Box<Made>, now: Instant, most: usize) {
+    pub fn put(&self, mut link: Box<H1Link>, made: Box<ConnectionStart>, now: Instant, most: usize) {
         link.release();
         let evicted = {
             let mut idle = self.idle.lock();
@@ -282,8 +287,8 @@ impl ServerPool {
     }
 
     /// Records the protocol of a connection, and the time that it took to open.
-    pub(super) fn has_made(&self, made: &Connected, took: Duration) {
-        self.speaks_http1.store(matches!(made, Connected::H1(_)), Ordering::Relaxed);
+    pub(super) fn has_made(&self, made: &NewConnection, took: Duration) {
+        self.speaks_http1.store(matches!(made, NewConnection::H1(_)), Ordering::Relaxed);
         let mut wear = self.wear.lock();
         (wear.made_in, wear.failed) = (took, None);
     }

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use crate::link::H1Link;
     use crate::transport::stream::{Socket, Stream};
-    use crate::upstream::idle::{Ages, Made};
+    use crate::upstream::idle::{Ages, ConnectionStart};
     use crate::upstream::shared::SharedConnection;
 
     fn key(path: &str) -> PoolKey {
@@ -103,10 +103,10 @@ mod tests {
         }
     }
 
-    fn connection(born: Instant) -> ((Box<H1Link>, Box<Made>), UnixStream) {
+    fn connection(born: Instant) -> ((Box<H1Link>, Box<ConnectionStart>), UnixStream) {
         let (ours, peer) = UnixStream::pair().unwrap();
         let link = Box::new(H1Link::new(Stream::Plain(Socket::from(ours))));
-        ((link, Made::new(born, None)), peer)
+        ((link, ConnectionStart::new(born, None)), peer)
     }
 
     /// The number of idle connections, one by one.

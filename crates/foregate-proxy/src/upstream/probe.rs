@@ -9,16 +9,16 @@ use foregate_module::Field;
 use foregate_wire::{BodyLength, HeaderList, Method, ResponseHead};
 use tokio::time::{sleep, timeout};
 
-use super::connect::{Addresses, Connected};
+use super::connect::{Addresses, NewConnection};
 use super::record::ServerRecord;
 use super::{OpeningTerms, Origin, Server, Upstream};
 use crate::error::Error;
-use crate::limits::descriptors::Used;
-use crate::link::Received;
+use crate::limits::descriptors::DescriptorPlace;
+use crate::link::ReceiveOutcome;
 use crate::message::request::Request;
 use crate::random;
 use crate::settings::{HealthCheck, HttpProbe, Probe};
-use crate::time::poll_length::Watched;
+use crate::time::poll_length::WatchedTask;
 
 /// Bytes of a body that are looked at.
 const BODY_MOST: usize = 64 * 1024;
@@ -52,7 +52,7 @@ impl Upstream {
         if self.settings.health.is_some() && server.record.checked.attend(Arc::downgrade(self), server.number)
         {
             let probing = probe_for_ever(Arc::downgrade(&server.record));
-            tokio::spawn(Watched::new(probing, Arc::clone(&self.metrics)));
+            tokio::spawn(WatchedTask::new(probing, Arc::clone(&self.metrics)));
         }
     }
 
@@ -65,7 +65,8 @@ impl Upstream {
         let origin = |connected| Origin::new(&server, connected, false, None, None);
         match &check.probe {
             Probe::Tcp => {
-                let place = Used::take_for_origin().ok_or_else(|| Error::NoDescriptors.to_string())?;
+                let place =
+                    DescriptorPlace::take_for_origin().ok_or_else(|| Error::NoDescriptors.to_string())?;
                 self.socket(&server, place, &mut Vec::new()).await.map_err(|error| error.to_string())?;
                 Ok(())
             }
@@ -84,8 +85,8 @@ impl Upstream {
         }
     }
 
-    async fn connect_for_probe(&self, server: &Server) -> Result<Connected, String> {
-        let place = Used::take_for_origin().ok_or_else(|| Error::NoDescriptors.to_string())?;
+    async fn connect_for_probe(&self, server: &Server) -> Result<NewConnection, String> {
+        let place = DescriptorPlace::take_for_origin().ok_or_else(|| Error::NoDescriptors.to_string())?;
         let connected = self.establish(server, TERMS, place, &mut Vec::new()).await;
         connected.map_err(|error| match (error, server.remembered.tls_failure()) {
             (Error::OriginTls, Some(reason)) => reason,
@@ -162,7 +163,7 @@ impl Upstream {
         if !reads_body || length == BodyLength::Tunnel {
             return Ok(answer);
         }
-        while poll_fn(|cx| origin.link.poll_receive(cx)).await.map_err(of_link)? == Received::Data {
+        while poll_fn(|cx| origin.link.poll_receive(cx)).await.map_err(of_link)? == ReceiveOutcome::Data {
             let data = origin.link.data();
             answer.body.extend_from_slice(data.get(..BODY_MOST - answer.body.len()).unwrap_or(data));
             if answer.body.len() >= BODY_MOST {

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use super::connect::tcp;
 use super::{Server, Upstream};
-use crate::limits::descriptors::{self, Used};
+use crate::limits::descriptors::{self, DescriptorPlace};
 
 /// How long a connection is waited for before the next address is tried as well (RFC 8305, section
 /// 5).
@@ -31,9 +31,9 @@ impl Upstream {
         server: &Server,
         found: &[IpAddr],
         port: u16,
-        place: Used,
+        place: DescriptorPlace,
         suspects: &mut Vec<IpAddr>,
-    ) -> io::Result<(TcpStream, Used)> {
+    ) -> io::Result<(TcpStream, DescriptorPlace)> {
         // A server that is down costs one attempt, at each of its addresses in turn: the one that
         // accepts connections may be the faulty one.
         let is_well = server.record.health.failures() == 0;
@@ -86,17 +86,17 @@ async fn race(
     order: Vec<IpAddr>,
     port: u16,
     share: Duration,
-    place: Used,
+    place: DescriptorPlace,
     suspects: &mut Vec<IpAddr>,
     mut lost: impl FnMut(IpAddr, &io::Error),
-) -> io::Result<(TcpStream, Used)> {
+) -> io::Result<(TcpStream, DescriptorPlace)> {
     let mut order = order.into_iter();
     let mut place = Some(place);
     let mut attempts = FuturesUnordered::new();
     let mut failure = io::Error::from(ErrorKind::AddrNotAvailable);
     loop {
         if order.len() > 0
-            && let Some(place) = place.take().or_else(Used::take_for_origin)
+            && let Some(place) = place.take().or_else(DescriptorPlace::take_for_origin)
             && let Some(address) = order.next()
         {
             suspects.push(address);
@@ -126,7 +126,11 @@ async fn race(
     }
 }
 
-async fn attempt(address: SocketAddr, limit: Duration, place: Used) -> (IpAddr, io::Result<TcpStream>, Used) {
+async fn attempt(
+    address: SocketAddr,
+    limit: Duration,
+    place: DescriptorPlace,
+) -> (IpAddr, io::Result<TcpStream>, DescriptorPlace) {
     let connected = timeout(limit, tcp(address)).await;
     (address.ip(), connected.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into())), place)
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
-use super::checked::Checked;
+use super::checked::ProbeResults;
 use super::health::Health;
 use super::pace::Pace;
 use crate::address::ServerAddress;
@@ -59,7 +59,7 @@ pub(super) struct ServerRecord {
     /// Passive health.
     pub health: Health,
     /// Active health.
-    pub checked: Checked,
+    pub checked: ProbeResults,
     /// Requests in flight.
     pub load: Load,
     /// Open connections.
@@ -102,7 +102,7 @@ impl ServerRecord {
         let change = StateChange { at: SystemTime::now(), reason: "configured".to_owned() };
         Self {
             health: Health::new(),
-            checked: Checked::default(),
+            checked: ProbeResults::default(),
             load: Load::default(),
             connections: AtomicU32::new(0),
             pace: Pace::new(),

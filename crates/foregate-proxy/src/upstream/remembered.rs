@@ -17,10 +17,10 @@ const SEEN_MOST: usize = 256;
 
 /// The state of a server.
 #[derive(Debug, Default)]
-pub(super) struct Remembered {
+pub(super) struct ServerMemory {
     /// The turns of its name's addresses.
     pub turns: Turns,
-    seen: Mutex<Seen>,
+    seen: Mutex<SeenAddresses>,
     /// A handshake has failed.
     pub handshake: Notices,
     /// An address does not answer.
@@ -31,7 +31,7 @@ pub(super) struct Remembered {
     tls_failure: Mutex<Option<String>>,
 }
 
-impl Remembered {
+impl ServerMemory {
     /// A handshake has failed.
     pub fn tls_failed(&self, error: &impl ToString) {
         *self.tls_failure.lock() = Some(error.to_string());
@@ -68,13 +68,13 @@ impl Remembered {
 
 /// Addresses of a name, and when each was last seen.
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenAddresses {
     addresses: Vec<(IpAddr, Instant)>,
     /// When one was last forgotten.
     moved: Option<Instant>,
 }
 
-impl Seen {
+impl SeenAddresses {
     fn see(&mut self, addresses: &[IpAddr], now: Instant) -> Option<Instant> {
         for address in addresses {
             match self.addresses.iter_mut().find(|(seen, _)| seen == address) {
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn an_address_that_is_gone_for_a_while_is_forgotten() {
-        let (remembered, start) = (Remembered::default(), Instant::now());
+        let (remembered, start) = (ServerMemory::default(), Instant::now());
         assert_eq!(remembered.see(&[address(1)], start), None);
         for second in 1..30 {
             assert_eq!(remembered.see(&[address(2)], start + SECOND * second), None);
@@ -122,12 +122,12 @@ mod tests {
         assert!(!remembered.has(address(2)) && remembered.has(address(3)));
         assert_eq!(remembered.see_all(&[], gone + SECOND), Some(gone + SECOND));
         assert!(!remembered.has(address(3)));
-        assert_eq!(Remembered::default().see_all(&[], gone), None);
+        assert_eq!(ServerMemory::default().see_all(&[], gone), None);
     }
 
     #[test]
     fn answers_that_change_in_turns_move_nothing() {
-        let (remembered, start) = (Remembered::default(), Instant::now());
+        let (remembered, start) = (ServerMemory::default(), Instant::now());
         for second in 0..100 {
             let answer = [address(second % 20), address((second + 7) % 20)];
             assert_eq!(remembered.see(&answer, start + SECOND * u32::from(second)), None);

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
 use super::{Origin, Upstream};
-use crate::link::{Link, Received};
+use crate::link::{Link, ReceiveOutcome};
 
 /// The most that is read of it, bytes. Beyond, the origin's connection ends, or its stream is
 /// reset.
@@ -71,7 +71,7 @@ impl Upstream {
 fn poll_drop(origin: &mut Origin, left: &mut usize, cx: &mut Context<'_>) -> Poll<Option<()>> {
     loop {
         match ready!(origin.link.poll_receive(cx)) {
-            Ok(Received::Data) => {
+            Ok(ReceiveOutcome::Data) => {
                 let count = origin.link.data().len();
                 let Some(less) = left.checked_sub(count) else { return Poll::Ready(None) };
                 *left = less;

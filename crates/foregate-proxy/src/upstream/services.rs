@@ -16,7 +16,7 @@ type KnownServers = Option<Arc<[ServiceServer]>>;
 
 /// The servers of an upstream, as they are at one time.
 #[derive(Debug, Default)]
-pub(super) struct Expanded {
+pub(super) struct PresentServers {
     /// With those of services in the place of these.
     pub(super) servers: Vec<ServerSettings>,
     /// The rank of each, 0 for those that are preferred. Empty where all have the same.
@@ -25,7 +25,7 @@ pub(super) struct Expanded {
     services: Vec<(Arc<Service>, KnownServers)>,
 }
 
-impl Expanded {
+impl PresentServers {
     /// The servers that are known now.
     pub(super) fn new(settings: &settings::UpstreamSettings, resolver: &Resolver) -> Self {
         let mut expanded = Self::default();

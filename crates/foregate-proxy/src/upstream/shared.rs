@@ -46,7 +46,7 @@ pub struct SharedConnection {
     streams_said: Arc<AtomicU32>,
     /// That the origin says so was waited for.
     waited_for: AtomicBool,
-    pub(super) rest: Mutex<Rest>,
+    pub(super) rest: Mutex<IdleTracker>,
     signs: Arc<Signs>,
     unread: Arc<Unread>,
     unsent: Arc<Unsent>,
@@ -56,7 +56,7 @@ pub struct SharedConnection {
 
 /// Tracks if an HTTP/2 connection is idle. One that has ended counts until its pool is scanned.
 #[derive(Debug)]
-pub(super) struct Rest {
+pub(super) struct IdleTracker {
     /// When its last stream ended.
     pub(super) since: Instant,
     /// Where it counts while it is idle, if others can find it.
@@ -85,7 +85,7 @@ impl SharedConnection {
             streams_at_first,
             streams_said,
             waited_for: AtomicBool::new(false),
-            rest: Mutex::new(Rest { since: now, counts_in: None, counted: false }),
+            rest: Mutex::new(IdleTracker { since: now, counts_in: None, counted: false }),
             signs,
             unread,
             unsent,
@@ -178,7 +178,7 @@ impl SharedConnection {
 
     /// Counts it if it is idle now. Tasks that change its number of streams from or to zero call
     /// this afterwards, one after the other, so that the last one sees the final state.
-    fn count(&self, rest: &mut Rest) {
+    fn count(&self, rest: &mut IdleTracker) {
         let Some(all_idle) = &rest.counts_in else { return };
         let is_idle = self.streams.load(Ordering::Acquire) == 0;
         if is_idle != rest.counted {

@@ -8,7 +8,7 @@ use std::time::Instant;
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
-use super::connect::{Addresses, Connected};
+use super::connect::{Addresses, NewConnection};
 use super::opening::OpeningTerms;
 use super::origin::Origin;
 use super::queue::Making;
@@ -58,7 +58,7 @@ impl Upstream {
         server.pool.has_made(&made, began.elapsed());
         // One that many can share is nobody's.
         let of_client =
-            of_client.filter(|_| matches!(made, Connected::H1(_)) || server.pool.takes_few_streams());
+            of_client.filter(|_| matches!(made, NewConnection::H1(_)) || server.pool.takes_few_streams());
         Ok(Origin::new(server, made, false, None, of_client))
     }
 
@@ -108,7 +108,7 @@ impl Upstream {
         let made = made.await.map_err(|_| Error::Internal)??;
         // One that many can share is nobody's.
         let of_client =
-            of_client.filter(|_| matches!(made, Connected::H1(_)) || server.pool.takes_few_streams());
+            of_client.filter(|_| matches!(made, NewConnection::H1(_)) || server.pool.takes_few_streams());
         Ok(Origin::new(server, made, false, None, of_client))
     }
 
@@ -118,7 +118,7 @@ impl Upstream {
         self: Arc<Self>,
         server: usize,
         making: Making,
-        tell: oneshot::Sender<Result<Connected, Error>>,
+        tell: oneshot::Sender<Result<NewConnection, Error>>,
     ) {
         let Some(server) = self.servers.get(server) else { return };
         let began = Instant::now();
@@ -128,8 +128,8 @@ impl Upstream {
             Err(_) => server.pool.has_failed(Instant::now()),
         }
         drop(making);
-        if let Err(Ok(Connected::H1(link))) = tell.send(made) {
-            let origin = Origin::new(server, Connected::H1(link), false, None, None);
+        if let Err(Ok(NewConnection::H1(link))) = tell.send(made) {
+            let origin = Origin::new(server, NewConnection::H1(link), false, None, None);
             self.put_back(origin, Instant::now());
         }
     }
@@ -159,7 +159,7 @@ impl Upstream {
         let origin = match server.pool.lease(now, self.ages()) {
             Some(lease) => {
                 let of_client = self.claim_stream(server, terms)?;
-                Some(Origin::new(server, Connected::H2(lease), true, None, of_client))
+                Some(Origin::new(server, NewConnection::H2(lease), true, None, of_client))
             }
             None if terms.fresh => None,
             None => self.kept(server, terms, None, now)?,

@@ -4,12 +4,12 @@
 ///
 /// Nearly every request tries one, so the last one is held without an allocation.
 #[derive(Debug, Default)]
-pub struct Tried {
+pub struct TriedServers {
     last: Option<usize>,
     before: Vec<usize>,
 }
 
-impl Tried {
+impl TriedServers {
     /// Adds the server that is tried now.
     pub fn push(&mut self, server: usize) {
         if let Some(last) = self.last.replace(server) {
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn every_server_that_was_tried_is_known() {
-        let mut tried = Tried::default();
+        let mut tried = TriedServers::default();
         assert!(tried.last().is_none() && !tried.contains(0));
         for server in [2, 0, 2] {
             tried.push(server);

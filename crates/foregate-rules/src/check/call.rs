@@ -4,7 +4,7 @@ use std::ops::{Range, RangeInclusive};
 
 use memchr::memmem::Finder;
 
-use super::{Checker, Shape, Typed};
+use super::{Checker, Shape, TypedPart};
 use crate::error::Error;
 use crate::functions::FUNCTIONS;
 use crate::limits::{MAX_ARGUMENTS, MAX_SPLIT};
@@ -23,11 +23,11 @@ struct Arguments {
     usage: &'static str,
     /// The whole call.
     span: Range<usize>,
-    rest: std::vec::IntoIter<Typed>,
+    rest: std::vec::IntoIter<TypedPart>,
 }
 
 impl Arguments {
-    fn next(&mut self) -> Option<Typed> {
+    fn next(&mut self) -> Option<TypedPart> {
         self.rest.next()
     }
 
@@ -35,7 +35,7 @@ impl Arguments {
         Error::new(span, message).with_help(self.usage)
     }
 
-    fn wrong(&self, argument: &Typed, wanted: &str) -> Error {
+    fn wrong(&self, argument: &TypedPart, wanted: &str) -> Error {
         let message =
             format!("`{}` takes {wanted} here, and this is {}", self.function, argument.kind().phrase());
         let error = self.error(argument.span.clone(), message);
@@ -49,12 +49,12 @@ impl Arguments {
         }
     }
 
-    fn not_literal(&self, argument: &Typed, wanted: &str) -> Error {
+    fn not_literal(&self, argument: &TypedPart, wanted: &str) -> Error {
         let message = format!("`{}` takes a literal {wanted} here", self.function);
         self.error(argument.span.clone(), message)
     }
 
-    fn required(&mut self) -> Result<Typed, Error> {
+    fn required(&mut self) -> Result<TypedPart, Error> {
         let end = self.span.end.saturating_sub(1)..self.span.end;
         let message = format!("`{}` takes more arguments", self.function);
         self.next().ok_or_else(|| self.error(end, message))
@@ -65,14 +65,14 @@ impl Arguments {
         self.as_text(argument)
     }
 
-    fn as_text(&self, argument: Typed) -> Result<Text, Error> {
+    fn as_text(&self, argument: TypedPart) -> Result<Text, Error> {
         match argument.shape {
             Shape::Item(Item::Text(text)) => Ok(text),
             _ => Err(self.wrong(&argument, "a text")),
         }
     }
 
-    fn number(&self, argument: Typed) -> Result<Number, Error> {
+    fn number(&self, argument: TypedPart) -> Result<Number, Error> {
         match argument.shape {
             Shape::Item(Item::Number(number)) => Ok(number),
             _ => Err(self.wrong(&argument, "a number")),
@@ -143,7 +143,7 @@ impl Checker<'_> {
         name_span: Range<usize>,
         span: &Range<usize>,
         arguments: Vec<Node<'_>>,
-    ) -> Result<Typed, Error> {
+    ) -> Result<TypedPart, Error> {
         let Some(function) = FUNCTIONS.iter().find(|function| function.name == name) else {
             return Err(self.unknown_function(name, name_span));
         };
@@ -161,7 +161,7 @@ impl Checker<'_> {
                 let quantor = if name == "any" { Quantor::Any } else { Quantor::All };
                 let cond = quantified(&mut arguments, each, quantor)?;
                 arguments.end()?;
-                return Ok(Typed {
+                return Ok(TypedPart {
                     span: span.clone(),
                     shape: Shape::Item(Item::Cond(cond)),
                     each: None,
@@ -178,7 +178,7 @@ impl Checker<'_> {
             (Some(source), Shape::Item(item)) => Shape::Array(source, item),
             (_, shape) => shape,
         };
-        Ok(Typed { span: span.clone(), shape, each: None, constant })
+        Ok(TypedPart { span: span.clone(), shape, each: None, constant })
     }
 
     fn unknown_function(&self, name: &str, span: Range<usize>) -> Error {
@@ -267,7 +267,7 @@ impl Checker<'_> {
 }
 
 /// The array over whose elements the first argument ranges. The others are single values.
-fn take_each(arguments: &mut [Typed], function: &str) -> Result<Option<Source>, Error> {
+fn take_each(arguments: &mut [TypedPart], function: &str) -> Result<Option<Source>, Error> {
     let mut first = None;
     for (number, argument) in arguments.iter_mut().enumerate() {
         let Some(source) = argument.each.take() else { continue };
@@ -410,7 +410,7 @@ fn concat(arguments: &mut Arguments) -> Result<Text, Error> {
 }
 
 /// A value of any type as a text.
-fn as_text(argument: Typed, arguments: &Arguments) -> Result<Text, Error> {
+fn as_text(argument: TypedPart, arguments: &Arguments) -> Result<Text, Error> {
     match argument.shape {
         Shape::Item(Item::Text(text)) => Ok(text),
         Shape::Item(Item::Number(number)) => Ok(Text::OfNumber(Box::new(number))),

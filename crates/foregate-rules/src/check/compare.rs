@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use memchr::memmem::Finder;
 
-use super::{Checker, Shape, Typed};
+use super::{Checker, Shape, TypedPart};
 use crate::error::Error;
 use crate::lists::{Entries, List};
 use crate::nearest::nearest;
@@ -18,10 +18,10 @@ use crate::sets::{IntSet, IpSet, TextSet};
 impl Checker<'_> {
     pub(super) fn compare(
         &mut self,
-        left: Typed,
+        left: TypedPart,
         comparison: Comparison<'_>,
         span: Range<usize>,
-    ) -> Result<Typed, Error> {
+    ) -> Result<TypedPart, Error> {
         let kind = left.kind();
         let operator = comparison.operator;
         let cond = match left.shape {
@@ -42,7 +42,7 @@ impl Checker<'_> {
             }
         };
         let cond = if operator == Operator::Ne { Cond::Not(Box::new(cond)) } else { cond };
-        Ok(Typed { span, shape: Shape::Item(Item::Cond(cond)), each: left.each, constant: left.constant })
+        Ok(TypedPart { span, shape: Shape::Item(Item::Cond(cond)), each: left.each, constant: left.constant })
     }
 
     fn text(&mut self, text: Text, comparison: Comparison<'_>) -> Result<Cond, Error> {

@@ -34,7 +34,7 @@ pub(crate) struct Checker<'c> {
 
 /// A part of the program with the facts needed to use it.
 #[derive(Debug)]
-pub(crate) struct Typed {
+pub(crate) struct TypedPart {
     pub(crate) span: Range<usize>,
     pub(crate) shape: Shape,
     /// The array over whose elements the part ranges: it stands for as many values.
@@ -50,7 +50,7 @@ pub(crate) enum Shape {
     Map(FieldId),
 }
 
-impl Typed {
+impl TypedPart {
     fn item(span: Range<usize>, item: Item, constant: bool) -> Self {
         Self { span, shape: Shape::Item(item), each: None, constant }
     }
@@ -152,14 +152,14 @@ impl<'c> Checker<'c> {
         }
     }
 
-    fn node(&mut self, node: Node<'_>) -> Result<Typed, Error> {
+    fn node(&mut self, node: Node<'_>) -> Result<TypedPart, Error> {
         let span = node.span;
         let typed = match node.kind {
             Kind::Field(name) => return self.field(name, span),
-            Kind::Text(text) => Typed::item(span, Item::Text(Text::Literal(text.into())), true),
-            Kind::Int(number) => Typed::item(span, Item::Number(Number::Literal(number)), true),
-            Kind::Ip(address) => Typed::item(span, Item::Address(Address::Literal(address)), true),
-            Kind::Bool(value) => Typed::item(span, Item::Cond(Cond::Const(value)), true),
+            Kind::Text(text) => TypedPart::item(span, Item::Text(Text::Literal(text.into())), true),
+            Kind::Int(number) => TypedPart::item(span, Item::Number(Number::Literal(number)), true),
+            Kind::Ip(address) => TypedPart::item(span, Item::Address(Address::Literal(address)), true),
+            Kind::Bool(value) => TypedPart::item(span, Item::Cond(Cond::Const(value)), true),
             Kind::Indexed(base, indexes) => return self.indexed(*base, indexes),
             Kind::Call(name, name_span, arguments) => {
                 let mut call = self.call(name, name_span, &span, arguments)?;
@@ -173,7 +173,7 @@ impl<'c> Checker<'c> {
                     Cond::Const(value) => Cond::Const(!value),
                     other => Cond::Not(Box::new(other)),
                 };
-                Typed { span, shape: Shape::Item(Item::Cond(cond)), each, constant }
+                TypedPart { span, shape: Shape::Item(Item::Cond(cond)), each, constant }
             }
             Kind::Logic(logic, operands) => self.logic(logic, operands, span)?,
             Kind::Compare(left, comparison) => {
@@ -184,7 +184,7 @@ impl<'c> Checker<'c> {
         Ok(typed.fold())
     }
 
-    fn field(&mut self, name: &str, span: Range<usize>) -> Result<Typed, Error> {
+    fn field(&mut self, name: &str, span: Range<usize>) -> Result<TypedPart, Error> {
         let Some(id) = self.scheme.id(name) else {
             let error = Error::new(span, format!("there is no field `{name}`"));
             if crate::functions::is_known(name) {
@@ -219,10 +219,10 @@ impl<'c> Checker<'c> {
             Type::Array(scalar) => Shape::Array(Source::Field(id), Item::element(scalar)),
             Type::Map => Shape::Map(id),
         };
-        Ok(Typed { span, shape, each: None, constant: false })
+        Ok(TypedPart { span, shape, each: None, constant: false })
     }
 
-    fn indexed(&mut self, base: Node<'_>, indexes: Vec<(Index, Range<usize>)>) -> Result<Typed, Error> {
+    fn indexed(&mut self, base: Node<'_>, indexes: Vec<(Index, Range<usize>)>) -> Result<TypedPart, Error> {
         let mut typed = self.node(base)?;
         let mut all_of_map = false;
         for (index, span) in indexes {
@@ -268,7 +268,7 @@ impl<'c> Checker<'c> {
                     return Err(Error::new(span, format!("{} cannot be indexed", kind.phrase())));
                 }
             };
-            typed = Typed { span: whole, shape, each, constant };
+            typed = TypedPart { span: whole, shape, each, constant };
         }
         if all_of_map {
             let error = Error::new(typed.span, "`[*]` of a map gives all its arrays of values");
@@ -285,7 +285,12 @@ impl<'c> Checker<'c> {
         name.into()
     }
 
-    fn logic(&mut self, logic: Logic, operands: Vec<Node<'_>>, span: Range<usize>) -> Result<Typed, Error> {
+    fn logic(
+        &mut self,
+        logic: Logic,
+        operands: Vec<Node<'_>>,
+        span: Range<usize>,
+    ) -> Result<TypedPart, Error> {
         let name = match logic {
             Logic::And => "and",
             Logic::Or => "or",
@@ -313,7 +318,7 @@ impl<'c> Checker<'c> {
         }
         let cond = simplify(logic, conds);
         let constant = constant || matches!(cond, Cond::Const(_));
-        Ok(Typed { span, shape: Shape::Item(Item::Cond(cond)), each, constant })
+        Ok(TypedPart { span, shape: Shape::Item(Item::Cond(cond)), each, constant })
     }
 
     /// Counts the memory of a pattern.
@@ -328,7 +333,7 @@ impl<'c> Checker<'c> {
     }
 }
 
-impl Typed {
+impl TypedPart {
     /// The literal that it comes to, if nothing has to be asked for that.
     fn fold(mut self) -> Self {
         if let Shape::Item(item) = &self.shape
@@ -342,7 +347,7 @@ impl Typed {
 }
 
 /// The condition that an operand of `not`, `and`, `or` or `xor` has to be.
-fn condition(typed: Typed, operator: &str) -> Result<(Cond, Option<Source>, bool), Error> {
+fn condition(typed: TypedPart, operator: &str) -> Result<(Cond, Option<Source>, bool), Error> {
     let kind = typed.kind();
     match typed.shape {
         Shape::Item(Item::Cond(cond)) => Ok((cond, typed.each, typed.constant)),

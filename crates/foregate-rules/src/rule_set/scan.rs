@@ -104,7 +104,7 @@ pub(super) enum Meaning {
 }
 
 /// A rule with its searches.
-struct Anchored<'a> {
+struct SearchedRule<'a> {
     rule: u32,
     tests: Vec<(&'a Input, &'a Test)>,
     meaning: Meaning,
@@ -131,7 +131,7 @@ pub(super) fn plan(rules: &[Predicate]) -> Plan {
             continue;
         }
         automaton += more;
-        scanned.push(Anchored { rule, tests, meaning: *meaning });
+        scanned.push(SearchedRule { rule, tests, meaning: *meaning });
     }
     let mut sharers: HashMap<&Input, usize> = HashMap::new();
     for anchored in &scanned {
@@ -140,7 +140,7 @@ pub(super) fn plan(rules: &[Predicate]) -> Plan {
     }
     let mut inputs: BTreeMap<&Input, Vec<(&Test, u32)>> = BTreeMap::new();
     let mut meanings = vec![Meaning::Maybe; rules.len()];
-    for Anchored { rule, tests, meaning } in scanned {
+    for SearchedRule { rule, tests, meaning } in scanned {
         let shares = tests.iter().any(|(input, _)| sharers.get(input).is_some_and(|count| *count > 1));
         let cost = rules.get(rule as usize).map_or(0, |rule| rule.root().cost());
         // A scan for a single rule is worth it where it does more than the rule itself.

@@ -21,12 +21,12 @@ fn number(index: usize) -> u32 {
 
 /// Which entries enclose which.
 #[derive(Debug, Default)]
-struct Nested {
+struct Enclosures {
     rules: Vec<Rules>,
     parents: Vec<u32>,
 }
 
-impl Nested {
+impl Enclosures {
     /// All rules of an entry and of those around it.
     fn collect(&self, innermost: u32, found: &mut Candidates) {
         let mut at = innermost;
@@ -41,7 +41,7 @@ impl Nested {
 #[derive(Debug)]
 pub(super) struct Affixes {
     texts: Vec<Box<[u8]>>,
-    nested: Nested,
+    nested: Enclosures,
     backwards: bool,
     /// A position that all texts have, and the bytes at it in any of them: most other texts have another byte there.
     at: usize,
@@ -57,7 +57,7 @@ impl Affixes {
         }
         entries.sort_unstable();
         let mut affixes =
-            Self { texts: Vec::new(), nested: Nested::default(), backwards, at: 0, bytes: [false; 256] };
+            Self { texts: Vec::new(), nested: Enclosures::default(), backwards, at: 0, bytes: [false; 256] };
         // The last that all have: beginnings are often the same.
         affixes.at = entries.iter().map(|(text, _)| text.len()).min().unwrap_or(0).saturating_sub(1);
         for (text, _) in &entries {

@@ -40,7 +40,7 @@ const FORM: &[u8] = b"form-data";
 
 /// The parameters that have been read.
 #[derive(Default)]
-struct Seen {
+struct SeenParameters {
     name: bool,
     /// `name*`, as `reqwest` writes names that are not plain.
     extended_name: bool,
@@ -70,7 +70,7 @@ fn split(text: &[u8], is_part: impl Fn(&u8) -> bool) -> (&[u8], &[u8]) {
 impl Disposition {
     fn read(&mut self, value: &[u8]) -> Result<(), &'static str> {
         let mut rest = value.strip_prefix(FORM).ok_or("is not form-data")?;
-        let mut seen = Seen::default();
+        let mut seen = SeenParameters::default();
         while !rest.is_empty() {
             if rest.first().is_some_and(is_blank) {
                 return Err(BLANK);
@@ -88,7 +88,7 @@ impl Disposition {
         &mut self,
         text: &'a [u8],
         apart: bool,
-        seen: &mut Seen,
+        seen: &mut SeenParameters,
     ) -> Result<&'a [u8], &'static str> {
         if text.is_empty() {
             return Err("ends after a semicolon");
@@ -137,7 +137,7 @@ impl Disposition {
     }
 
     /// Checks the combination of parameters.
-    fn check(&mut self, seen: &Seen) -> Result<(), &'static str> {
+    fn check(&mut self, seen: &SeenParameters) -> Result<(), &'static str> {
         // Parsers that ignore the extended form see a part without a name and skip it.
         if seen.name && seen.extended_name {
             return Err("has a name and a name*");

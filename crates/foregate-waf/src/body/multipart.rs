@@ -12,8 +12,8 @@ use super::charset;
 use super::disposition::{self, Disposition};
 use super::kind::{BodyFormat, kind, media_type};
 use super::part::Header;
-use super::transfer::{self, Decoded};
-use super::typed::Typed;
+use super::transfer::{self, TransferContent};
+use super::typed::TypedPart;
 use super::{BodyError, BodyLimits, File, Sink};
 
 /// The most parts that are read beyond the arguments and files that are wanted.
@@ -448,7 +448,8 @@ impl<'a> FormReader<'a> {
         for (text, counts) in [(Some(content), decoded.is_none()), (decoded, true)] {
             let Some(text) = text else { continue };
             let left = self.limits.arguments.saturating_sub(self.found.arguments);
-            let typed = Typed { kind, root, whole, limits: BodyLimits { arguments: left, ..*self.limits } };
+            let typed =
+                TypedPart { kind, root, whole, limits: BodyLimits { arguments: left, ..*self.limits } };
             let (values, outcome) = typed.read(text, self.sink);
             self.found.arguments += values;
             match outcome {
@@ -497,9 +498,9 @@ impl<'a> FormReader<'a> {
             self.found.outcome.hide("a part has a content coding");
         }
         match transfer::decode(header.field(b"Content-Transfer-Encoding")?, content) {
-            Decoded::Same => None,
-            Decoded::Other(decoded) => Some(decoded),
-            Decoded::Unknown(why) => {
+            TransferContent::Same => None,
+            TransferContent::Other(decoded) => Some(decoded),
+            TransferContent::Unknown(why) => {
                 self.found.outcome.hide(why);
                 None
             }

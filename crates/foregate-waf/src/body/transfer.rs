@@ -7,7 +7,7 @@ use crate::transform::Transformation;
 
 /// The content of a part for parsers that remove its transfer encoding.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Decoded<'a> {
+pub(super) enum TransferContent<'a> {
     /// The transfer encoding changes nothing.
     Same,
     /// This.
@@ -17,23 +17,23 @@ pub(super) enum Decoded<'a> {
 }
 
 /// Decodes a content by the value of the field.
-pub(super) fn decode<'a>(encoding: &[u8], content: &'a [u8]) -> Decoded<'a> {
+pub(super) fn decode<'a>(encoding: &[u8], content: &'a [u8]) -> TransferContent<'a> {
     let encoding = encoding.trim_ascii();
     let is = |name: &str| encoding.eq_ignore_ascii_case(name.as_bytes());
     if encoding.is_empty() || ["7bit", "8bit", "binary"].into_iter().any(is) {
-        return Decoded::Same;
+        return TransferContent::Same;
     }
     let decoded = if is("base64") {
         base64(content)
     } else if is("quoted-printable") {
         quoted_printable(content)
     } else {
-        return Decoded::Unknown("a part with a Content-Transfer-Encoding that is not known");
+        return TransferContent::Unknown("a part with a Content-Transfer-Encoding that is not known");
     };
     match decoded {
-        Some(decoded) if decoded == content => Decoded::Same,
-        Some(decoded) => Decoded::Other(decoded.into()),
-        None => Decoded::Unknown("a part that is not in its Content-Transfer-Encoding"),
+        Some(decoded) if decoded == content => TransferContent::Same,
+        Some(decoded) => TransferContent::Other(decoded.into()),
+        None => TransferContent::Unknown("a part that is not in its Content-Transfer-Encoding"),
     }
 }
 
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn parts_are_decoded() {
         for same in ["", "7bit", "8BIT", " binary "] {
-            assert_eq!(decode(same.as_bytes(), b"ZXZpbA=="), Decoded::Same, "{same}");
+            assert_eq!(decode(same.as_bytes(), b"ZXZpbA=="), TransferContent::Same, "{same}");
         }
         for (encoding, content, decoded) in [
             ("base64", "ZXZpbA==", Some("evil")),
@@ -86,7 +86,8 @@ mod tests {
             ("Quoted-Printable", "e=76=\nil=", Some("evil")),
             ("quoted-printable", "evil", None),
         ] {
-            let expected = decoded.map_or(Decoded::Same, |text| Decoded::Other(text.as_bytes().into()));
+            let expected =
+                decoded.map_or(TransferContent::Same, |text| TransferContent::Other(text.as_bytes().into()));
             assert_eq!(decode(encoding.as_bytes(), content.as_bytes()), expected, "{encoding} {content}");
         }
         for (encoding, content) in [
@@ -102,7 +103,7 @@ mod tests {
             ("base64, binary", "ZXZpbA=="),
         ] {
             let outcome = decode(encoding.as_bytes(), content.as_bytes());
-            assert!(matches!(outcome, Decoded::Unknown(_)), "{encoding} {content}");
+            assert!(matches!(outcome, TransferContent::Unknown(_)), "{encoding} {content}");
         }
     }
 }

@@ -5,7 +5,7 @@ use super::kind::BodyFormat;
 use super::{BodyError, BodyLimits, Sink, urlencoded, xml};
 
 /// A part to be read by its type.
-pub(super) struct Typed<'a> {
+pub(super) struct TypedPart<'a> {
     pub(super) kind: BodyFormat,
     /// The name of the document.
     pub(super) root: &'a [u8],
@@ -15,11 +15,11 @@ pub(super) struct Typed<'a> {
     pub(super) limits: BodyLimits,
 }
 
-impl Typed<'_> {
+impl TypedPart<'_> {
     /// Emits the values in a text and returns their number.
     pub(super) fn read(&self, text: &[u8], sink: &mut dyn Sink) -> (usize, Result<(), BodyError>) {
         let Self { kind, root, whole, limits } = self;
-        let mut counted = Counted { sink, values: 0 };
+        let mut counted = CountedSink { sink, values: 0 };
         let outcome = match kind {
             _ if text.trim_ascii().is_empty() => Ok(()),
             BodyFormat::Json(documents) => json_under(root, text, *documents, *whole, limits, &mut counted),
@@ -35,12 +35,12 @@ impl Typed<'_> {
 }
 
 /// Counts values on their way.
-struct Counted<'s> {
+struct CountedSink<'s> {
     sink: &'s mut dyn Sink,
     values: usize,
 }
 
-impl Sink for Counted<'_> {
+impl Sink for CountedSink<'_> {
     fn argument(&mut self, name: &[u8], value: &[u8]) {
         self.values += 1;
         self.sink.argument(name, value);

@@ -87,7 +87,7 @@ enum XmlFault {
 }
 
 /// An element that has begun.
-struct Open {
+struct OpenElement {
     /// Where its name is.
     name: (usize, usize),
     /// How long the path to it is, without it.
@@ -99,7 +99,7 @@ struct XmlReader<'a> {
     at: usize,
     /// The names of the elements that have begun.
     path: Vec<u8>,
-    open: Vec<Open>,
+    open: Vec<OpenElement>,
     /// Set once the outermost element has begun.
     root: bool,
     /// The text of the innermost element so far, if it is wanted.
@@ -442,7 +442,7 @@ impl<'a> XmlReader<'a> {
         if self.secret.is_none() && self.sink.is_secret(&self.body[name.0..name.1]) {
             self.secret = Some(self.open.len());
         }
-        self.open.push(Open { name, path: self.path.len() });
+        self.open.push(OpenElement { name, path: self.path.len() });
         self.path.push(b'.');
         self.path.extend_from_slice(&self.body[name.0..name.1]);
         if self.path.len() > MAX_PATH {

@@ -4,7 +4,7 @@ use super::expression::{Expression, ExpressionPiece};
 use super::plan::{Pick, ValueSource};
 use super::run::{Item, Run};
 use super::secrets::{HIDDEN, may_copy, variable_of};
-use super::state::{Found, NameRef};
+use super::state::{MatchedValue, NameRef};
 use super::store::Handle;
 use super::tx::{Value, push_value};
 use super::values::{Family, Half, Span, push_decimal};
@@ -319,7 +319,7 @@ impl Run<'_> {
     }
 
     /// The value that matched last.
-    pub(crate) fn last(&self) -> Option<Found> {
+    pub(crate) fn last(&self) -> Option<MatchedValue> {
         self.state.matched.last().copied()
     }
 }

@@ -7,7 +7,7 @@ use super::plan::Plan;
 use super::report::{Match, VALUES, shorten};
 use super::run::Run;
 use super::secrets::{HIDDEN, hide_pairs_and, is_name};
-use super::state::{Found, NameRef};
+use super::state::{MatchedValue, NameRef};
 use crate::model::{Mask, Variable};
 use crate::transform::Transformation;
 
@@ -302,7 +302,7 @@ impl Run<'_> {
     }
 
     /// The variable and name from which a value comes: an earlier match may be matched again.
-    pub(super) fn origin_of(&self, found: Found, at: usize) -> Option<(Variable, &[u8])> {
+    pub(super) fn origin_of(&self, found: MatchedValue, at: usize) -> Option<(Variable, &[u8])> {
         let name = match found.name {
             NameRef::Span(span) => self.state.values.text.get(span),
             NameRef::Slot(_) | NameRef::None => b"",

@@ -11,7 +11,7 @@ use crate::model::{
     AllowScope, AuditParts, AuditPartsChange, BodyProcessor, Disruptive, EngineMode, PersistentCollection,
     Variable,
 };
-use crate::operator::Captured;
+use crate::operator::Captures;
 
 impl<'p> Run<'p> {
     /// Performs the actions of a link that matched.
@@ -231,7 +231,7 @@ impl<'p> Run<'p> {
     }
 
     /// Stores the captures of an operator in `TX.0` to `TX.9` and unsets the rest.
-    pub(crate) fn capture(&mut self, value: Span, captured: &Captured) {
+    pub(crate) fn capture(&mut self, value: Span, captured: &Captures) {
         if captured.fingerprint.is_none() && captured.groups.iter().all(Option::is_none) {
             return;
         }

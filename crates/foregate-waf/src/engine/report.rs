@@ -6,7 +6,7 @@ use super::expression::Expression;
 use super::limits::LOOK;
 use super::run::Run;
 use super::secrets::{HIDDEN, may_copy};
-use super::state::{Found, NameRef, Over};
+use super::state::{MatchedValue, NameRef, Over};
 use super::values::Span;
 use super::verdict::Verdict;
 use crate::model::{
@@ -309,7 +309,7 @@ fn adds_to_score(rule: &Rule) -> bool {
 }
 
 /// The text of a rule about a match.
-enum Told<'a> {
+enum MatchText<'a> {
     /// Constant: it contains nothing of a request that could be a secret.
     Fixed(&'a [u8]),
     /// Made of values.
@@ -317,10 +317,10 @@ enum Told<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn told(&mut self, text: &'a Expression) -> Told<'a> {
+    fn told(&mut self, text: &'a Expression) -> MatchText<'a> {
         match text {
-            Expression::Fixed(text) => Told::Fixed(text),
-            Expression::Pieces(_) => Told::Made(self.expand(text)),
+            Expression::Fixed(text) => MatchText::Fixed(text),
+            Expression::Pieces(_) => MatchText::Made(self.expand(text)),
         }
     }
 
@@ -348,9 +348,9 @@ impl<'a> Run<'a> {
         self.state.hiding = false;
         self.state.piece = usize::MAX;
         let limit = plan.limits.message;
-        let shown = |run: &Self, told: Told<'_>| match told {
-            Told::Fixed(text) => shorten(text, limit),
-            Told::Made(span) => {
+        let shown = |run: &Self, told: MatchText<'_>| match told {
+            MatchText::Fixed(text) => shorten(text, limit),
+            MatchText::Made(span) => {
                 let text = run.state.values.text.get(span.part(0, limit.saturating_mul(4)));
                 shorten(&run.state.masks.hide(text), limit)
             }
@@ -412,11 +412,11 @@ impl<'a> Run<'a> {
     }
 
     /// The matches to show: the first values, and the last. Reading them counts as work.
-    fn listed(&mut self) -> Vec<Found> {
+    fn listed(&mut self) -> Vec<MatchedValue> {
         let matched = &self.state.matched;
         let first = matched.iter().take(VALUES);
-        let listed: Vec<Found> =
-            first.chain(matched.get(VALUES..).and_then(<[Found]>::last)).copied().collect();
+        let listed: Vec<MatchedValue> =
+            first.chain(matched.get(VALUES..).and_then(<[MatchedValue]>::last)).copied().collect();
         let bytes: usize = listed.iter().map(|found| found.value.len().min(self.plan.limits.shown * 4)).sum();
         self.state.spend(bytes as u64 + LOOK * listed.len() as u64);
         listed
@@ -432,7 +432,7 @@ impl<'a> Run<'a> {
         verdict
     }
 
-    fn shown(&mut self, found: &Found, secret: bool) -> (String, String) {
+    fn shown(&mut self, found: &MatchedValue, secret: bool) -> (String, String) {
         let mut label = Vec::new();
         let limit = self.plan.limits.shown;
         self.push_label(found.variable, found.name, limit + 1, &mut label);

@@ -6,12 +6,12 @@ use super::expression::Expression;
 use super::feed;
 use super::limits::{Beyond, LOOK};
 use super::plan::{Amount, Effect, PhasePlan, Pick, Plan, PlanLink, PlanTarget, Step, ValueSource};
-use super::state::{Found, NameRef, Over, State};
+use super::state::{MatchedValue, NameRef, Over, State};
 use super::tx::{self, Value};
 use super::values::{Family, Span, UNCHANGED, UNFED, Unit, decimal};
 use super::verdict::Verdict;
 use crate::model::{EngineMode, Phase, Variable};
-use crate::operator::{Argument, Captured, Checksum, Test};
+use crate::operator::{Argument, Captures, Checksum, Test};
 use crate::scan::Pattern;
 
 /// Targets that have been removed of which so many are one unit of work for each rule.
@@ -488,7 +488,7 @@ impl Look<'_, '_> {
             HeldValue::Text(span) => Argument::Text(text.get(span)),
             HeldValue::Number(number) => Argument::Number(number),
         };
-        let mut captured = (link.capture && !link.negated).then(Captured::default);
+        let mut captured = (link.capture && !link.negated).then(Captures::default);
         if link.test.passes(text.get(value), argument, captured.as_mut()) == link.negated {
             return false;
         }
@@ -518,7 +518,7 @@ impl Look<'_, '_> {
             return false;
         }
         let captured = found.filter(|_| link.capture).map(|whole| {
-            let mut captured = Captured::default();
+            let mut captured = Captures::default();
             captured.groups[0] = Some((whole.start, whole.end));
             captured
         });
@@ -527,11 +527,11 @@ impl Look<'_, '_> {
     }
 
     /// Handles a match of a value.
-    fn hit(&mut self, name: NameRef, value: Span, captured: Option<Captured>) {
+    fn hit(&mut self, name: NameRef, value: Span, captured: Option<Captures>) {
         if let Some(captured) = captured {
             self.run.capture(value, &captured);
         }
-        let found = Found { variable: self.target.variable, name, value, link: self.number };
+        let found = MatchedValue { variable: self.target.variable, name, value, link: self.number };
         let matched = &mut self.run.state.matched;
         if matched.len() < self.run.plan.limits.matched_values {
             matched.push(found);

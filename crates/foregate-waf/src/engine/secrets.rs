@@ -8,7 +8,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
 use super::masks::{Masks, origin};
 use super::run::Run;
-use super::state::{Found, NameRef};
+use super::state::{MatchedValue, NameRef};
 use super::values::Family;
 use crate::model::{Mask, Variable};
 use crate::transform::Transformation;
@@ -184,7 +184,7 @@ fn has_secret_part(name: &[u8]) -> bool {
 
 impl Run<'_> {
     /// Returns true if the matched value is a secret, by its name or by a mask of a rule.
-    pub(crate) fn is_secret(&self, found: &Found) -> bool {
+    pub(crate) fn is_secret(&self, found: &MatchedValue) -> bool {
         let name = match found.name {
             NameRef::Span(span) => self.state.values.text.get(span),
             NameRef::Slot(_) | NameRef::None => b"",

@@ -28,7 +28,7 @@ pub(crate) enum NameRef {
 
 /// A value that matched.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Found {
+pub(crate) struct MatchedValue {
     pub(crate) variable: Variable,
     pub(crate) name: NameRef,
     /// As the operator saw it.
@@ -130,7 +130,7 @@ pub(crate) struct State {
     pub(crate) live: Bits,
     pub(crate) scratch: Scratch,
     /// The matches of the running rule.
-    pub(crate) matched: Vec<Found>,
+    pub(crate) matched: Vec<MatchedValue>,
     /// The rule that runs.
     pub(crate) rule: usize,
     pub(crate) phase: Phase,

@@ -117,7 +117,7 @@ pub(crate) fn leading_number(text: &[u8]) -> i64 {
 
 /// A variable whose name was made from the request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Made {
+pub(crate) struct MadeVariable {
     /// The name as it was made.
     pub(crate) name: Span,
     /// Its value.
@@ -128,7 +128,7 @@ pub(crate) struct Made {
 #[derive(Debug, Default)]
 pub(crate) struct Variables {
     slots: Vec<Value>,
-    made: Vec<Made>,
+    made: Vec<MadeVariable>,
     by_made_name: HashMap<u64, u32>,
     /// Its key is the process's own, so that a client cannot aim at collisions.
     hasher: foldhash::quality::RandomState,
@@ -163,7 +163,7 @@ impl Variables {
     }
 
     /// Variables under made names, in the order in which they were set first.
-    pub(crate) fn made(&self) -> &[Made] {
+    pub(crate) fn made(&self) -> &[MadeVariable] {
         &self.made
     }
 
@@ -189,7 +189,7 @@ impl Variables {
         }
         let hash = self.hash(text.get(name));
         self.by_made_name.insert(hash, self.made.len() as u32);
-        self.made.push(Made { name, value });
+        self.made.push(MadeVariable { name, value });
         true
     }
 

@@ -24,12 +24,12 @@ const FUNCTIONS: [&str; 11] = [
 
 /// The tokens of an input after folding.
 #[derive(Debug, Default)]
-pub(super) struct Folded {
+pub(super) struct FoldedTokens {
     tokens: [InjectionToken; MAX_TOKENS + 1],
     len: usize,
 }
 
-impl Folded {
+impl FoldedTokens {
     pub(super) fn tokens(&self) -> &[InjectionToken] {
         &self.tokens[..self.len]
     }
@@ -40,12 +40,12 @@ impl Folded {
 }
 
 /// Reads and folds tokens until there are as many as a fingerprint has, or no more.
-pub(super) fn fold(tokenizer: &mut Tokenizer<'_>) -> Folded {
+pub(super) fn fold(tokenizer: &mut Tokenizer<'_>) -> FoldedTokens {
     let mut fold =
         Fold { tokenizer, tokens: Default::default(), filled: 0, left: 0, more: true, comment: None };
     // Comments, parentheses and signs at the beginning say nothing.
     let first = loop {
-        let Some(token) = fold.tokenizer.next() else { return Folded::default() };
+        let Some(token) = fold.tokenizer.next() else { return FoldedTokens::default() };
         if !token.is_any(&[TokenKind::Comment, TokenKind::LeftParenthesis, TokenKind::Type])
             && !token.is_unary()
         {
@@ -66,7 +66,7 @@ pub(super) fn fold(tokenizer: &mut Tokenizer<'_>) -> Folded {
             }
         }
     };
-    Folded { tokens: fold.tokens, len }
+    FoldedTokens { tokens: fold.tokens, len }
 }
 
 struct Fold<'a, 'b> {

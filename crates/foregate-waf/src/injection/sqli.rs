@@ -2,7 +2,7 @@
 
 use memchr::{memchr, memmem};
 
-use super::fold::{Folded, MAX_TOKENS, fold};
+use super::fold::{FoldedTokens, MAX_TOKENS, fold};
 use super::token::{InjectionToken, TokenKind};
 use super::tokenizer::{Reading, Tokenizer};
 use super::words::is_injection;
@@ -89,7 +89,7 @@ fn judge(input: &[u8], reading: Reading) -> (Option<Fingerprint>, bool) {
 }
 
 /// A single tick at the end begins a comment to PHP's users of MySQL.
-fn close_with_tick(folded: &mut Folded) {
+fn close_with_tick(folded: &mut FoldedTokens) {
     if folded.tokens().len() <= 2 {
         return;
     }

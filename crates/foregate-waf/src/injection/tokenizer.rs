@@ -31,9 +31,9 @@ pub(super) struct Tokenizer<'a> {
 }
 
 /// A token, `None` for white space, and where the next one starts.
-type Read = (Option<InjectionToken>, usize);
+type ReadToken = (Option<InjectionToken>, usize);
 
-fn token(kind: TokenKind, text: &[u8], next: usize) -> Read {
+fn token(kind: TokenKind, text: &[u8], next: usize) -> ReadToken {
     (Some(InjectionToken::new(kind, text)), next)
 }
 
@@ -69,7 +69,7 @@ impl<'a> Tokenizer<'a> {
         None
     }
 
-    fn read(&mut self, byte: u8, at: usize) -> Read {
+    fn read(&mut self, byte: u8, at: usize) -> ReadToken {
         match byte {
             0..=b' ' | 0x7f | 0xa0 => (None, at + 1),
             b'!' | b'&' | b'*' | b':' | b'<'..=b'>' | b'|' => self.operator(at),
@@ -103,12 +103,12 @@ impl<'a> Tokenizer<'a> {
         self.input.get(at..).unwrap_or_default()
     }
 
-    fn one(&self, kind: TokenKind, at: usize) -> Read {
+    fn one(&self, kind: TokenKind, at: usize) -> ReadToken {
         token(kind, &self.input[at..=at], at + 1)
     }
 
     /// A comment up to the end of the line.
-    fn line_comment(&self, at: usize) -> Read {
+    fn line_comment(&self, at: usize) -> ReadToken {
         let rest = self.from(at);
         match memchr(b'\n', rest) {
             Some(len) => token(TokenKind::Comment, &rest[..len], at + len + 1),
@@ -116,12 +116,12 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    fn hash(&mut self, at: usize) -> Read {
+    fn hash(&mut self, at: usize) -> ReadToken {
         self.ambiguous = true;
         if self.reading.mysql { self.line_comment(at) } else { self.one(TokenKind::Operator, at) }
     }
 
-    fn dash(&mut self, at: usize) -> Read {
+    fn dash(&mut self, at: usize) -> ReadToken {
         match *self.from(at + 1) {
             [b'-'] => self.line_comment(at),
             [b'-', next, ..] if is_white(next) => self.line_comment(at),
@@ -133,7 +133,7 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    fn slash(&self, at: usize) -> Read {
+    fn slash(&self, at: usize) -> ReadToken {
         let rest = self.from(at);
         if rest.get(1) != Some(&b'*') {
             return self.one(TokenKind::Operator, at);
@@ -149,7 +149,7 @@ impl<'a> Tokenizer<'a> {
         token(if evil { TokenKind::Evil } else { TokenKind::Comment }, &rest[..len], at + len)
     }
 
-    fn backslash(&self, at: usize) -> Read {
+    fn backslash(&self, at: usize) -> ReadToken {
         match self.from(at) {
             // NULL to MySQL.
             [b'\\', b'N', ..] => token(TokenKind::Number, &self.input[at..at + 2], at + 2),
@@ -157,7 +157,7 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    fn operator(&self, at: usize) -> Read {
+    fn operator(&self, at: usize) -> ReadToken {
         let rest = self.from(at);
         if rest.len() < 2 {
             return self.one(TokenKind::Operator, at);
@@ -174,7 +174,7 @@ impl<'a> Tokenizer<'a> {
 
     /// A text with a quote of `skip` bytes; 0 if the quote comes before the input. A quote in the text is doubled or follows a
     /// backslash.
-    fn quoted(&self, at: usize, quote: u8, skip: usize) -> Read {
+    fn quoted(&self, at: usize, quote: u8, skip: usize) -> ReadToken {
         let text = self.from(at + skip);
         let mut from = 0;
         let (len, close, next) = loop {
@@ -197,7 +197,7 @@ impl<'a> Tokenizer<'a> {
     }
 
     /// `E'...'` and `N'...'`.
-    fn escaped(&self, at: usize) -> Read {
+    fn escaped(&self, at: usize) -> ReadToken {
         match self.from(at) {
             [_, b'\'', _, ..] => self.quoted(at, b'\'', 2),
             _ => self.word(at),
@@ -205,7 +205,7 @@ impl<'a> Tokenizer<'a> {
     }
 
     /// `U&'...'`.
-    fn unicode(&self, at: usize) -> Read {
+    fn unicode(&self, at: usize) -> ReadToken {
         let [_, b'&', b'\'', ..] = self.from(at) else { return self.word(at) };
         let (token, next) = self.quoted(at + 2, b'\'', 1);
         let marked = |token: InjectionToken| InjectionToken {
@@ -217,7 +217,7 @@ impl<'a> Tokenizer<'a> {
     }
 
     /// Oracle's texts with chosen delimiters, `q'(...)'`; the `q` is at `letter`.
-    fn chosen(&self, at: usize, letter: usize) -> Read {
+    fn chosen(&self, at: usize, letter: usize) -> ReadToken {
         let [b'q' | b'Q', b'\'', open, ..] = *self.from(letter) else { return self.word(at) };
         let end = match open {
             0..33 | 0x80.. => return self.word(at),
@@ -239,7 +239,7 @@ impl<'a> Tokenizer<'a> {
     }
 
     /// `B'...'` and `X'...'`.
-    fn digits(&self, at: usize, is_digit: fn(u8) -> bool) -> Read {
+    fn digits(&self, at: usize, is_digit: fn(u8) -> bool) -> ReadToken {
         let rest = self.from(at);
         if rest.len() < 3 || rest[1] != b'\'' {
             return self.word(at);
@@ -251,13 +251,13 @@ impl<'a> Tokenizer<'a> {
         token(TokenKind::Number, &rest[..len + 3], at + len + 3)
     }
 
-    fn bracketed(&self, at: usize) -> Read {
+    fn bracketed(&self, at: usize) -> ReadToken {
         let rest = self.from(at);
         let len = memchr(b']', rest).map_or(rest.len(), |end| end + 1);
         token(TokenKind::Bareword, &rest[..len], at + len)
     }
 
-    fn word(&self, at: usize) -> Read {
+    fn word(&self, at: usize) -> ReadToken {
         let rest = self.from(at);
         let is_part = |byte: &&u8| !WORD_ENDS.contains(byte);
         // The text after a known word and a dot or tick is another token. Checking for that before searching the word's end
@@ -278,7 +278,7 @@ impl<'a> Tokenizer<'a> {
     }
 
     /// A name in ticks.
-    fn tick(&self, at: usize) -> Read {
+    fn tick(&self, at: usize) -> ReadToken {
         let (token, next) = self.quoted(at, b'`', 1);
         let named = |token: InjectionToken| {
             let is_function = kind_of(token.text()) == TokenKind::Function;
@@ -290,7 +290,7 @@ impl<'a> Tokenizer<'a> {
         (token.map(named), next)
     }
 
-    fn variable(&self, at: usize) -> Read {
+    fn variable(&self, at: usize) -> ReadToken {
         let at = at + 1 + usize::from(self.input.get(at + 1) == Some(&b'@'));
         let (token, next) = match self.input.get(at) {
             Some(b'`') => self.tick(at),
@@ -304,7 +304,7 @@ impl<'a> Tokenizer<'a> {
         (token.map(|token| InjectionToken { kind: TokenKind::Variable, ..token }), next)
     }
 
-    fn money(&self, at: usize) -> Read {
+    fn money(&self, at: usize) -> ReadToken {
         let rest = self.from(at);
         let count = |is: fn(&u8) -> bool| rest[1..].iter().take_while(|byte| is(byte) || **byte == 0).count();
         let digits = count(|byte| matches!(byte, b'0'..=b'9' | b'.' | b','));
@@ -324,7 +324,7 @@ impl<'a> Tokenizer<'a> {
     }
 
     /// A text between two marks `$...$`.
-    fn dollars(&self, at: usize, mark: usize) -> Read {
+    fn dollars(&self, at: usize, mark: usize) -> ReadToken {
         let (mark, text) = self.from(at).split_at(mark);
         let found = memmem::find(text, mark);
         let len = found.unwrap_or(text.len());
@@ -336,7 +336,7 @@ impl<'a> Tokenizer<'a> {
         )
     }
 
-    fn number(&self, at: usize) -> Read {
+    fn number(&self, at: usize) -> ReadToken {
         let rest = self.from(at);
         let is_digit: Option<fn(&u8) -> bool> = match rest {
             [b'0', b'x' | b'X', ..] => Some(u8::is_ascii_hexdigit),

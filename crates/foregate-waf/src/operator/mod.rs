@@ -63,7 +63,7 @@ pub(crate) const GROUPS: usize = 10;
 
 /// The captures of an operator.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Captured {
+pub(crate) struct Captures {
     /// Pieces of the value, from and to.
     pub(crate) groups: [Option<(usize, usize)>; GROUPS],
     /// Replacement for the first capture that is no part of the value: the fingerprint of an SQL injection.
@@ -79,7 +79,7 @@ impl Test {
         &self,
         value: &[u8],
         argument: Argument<'_>,
-        captured: Option<&mut Captured>,
+        captured: Option<&mut Captures>,
     ) -> bool {
         match (self, argument) {
             (Self::Always, _) => true,
@@ -124,7 +124,7 @@ pub(crate) fn table(bytes: &ByteSet) -> Box<[bool; 256]> {
     table
 }
 
-fn first_phrase(phrases: &Words, value: &[u8], captured: Option<&mut Captured>) -> bool {
+fn first_phrase(phrases: &Words, value: &[u8], captured: Option<&mut Captures>) -> bool {
     let found = phrases.find(value);
     if let (Some(found), Some(captured)) = (&found, captured) {
         captured.groups[0] = Some((found.start, found.end));
@@ -132,13 +132,13 @@ fn first_phrase(phrases: &Words, value: &[u8], captured: Option<&mut Captured>) 
     found.is_some()
 }
 
-fn first_captures(pattern: &Pattern, value: &[u8], captured: &mut Captured) -> bool {
+fn first_captures(pattern: &Pattern, value: &[u8], captured: &mut Captures) -> bool {
     let Some(groups) = pattern.captures(value, 0) else { return false };
     captured.groups = groups.map(|group| group.map(|group| (group.start, group.end)));
     true
 }
 
-fn all_captures(pattern: &Pattern, value: &[u8], captured: &mut Captured) -> bool {
+fn all_captures(pattern: &Pattern, value: &[u8], captured: &mut Captures) -> bool {
     let mut filled = 0;
     let mut from = 0;
     while from <= value.len() && filled < GROUPS {
@@ -155,7 +155,7 @@ fn all_captures(pattern: &Pattern, value: &[u8], captured: &mut Captured) -> boo
     filled > 0
 }
 
-fn sqli(value: &[u8], captured: Option<&mut Captured>) -> bool {
+fn sqli(value: &[u8], captured: Option<&mut Captures>) -> bool {
     let Some(found) = injection::sqli(value) else { return false };
     if let Some(captured) = captured {
         let mut fingerprint = [0; FINGERPRINT];
@@ -167,7 +167,7 @@ fn sqli(value: &[u8], captured: Option<&mut Captured>) -> bool {
     true
 }
 
-fn xss(value: &[u8], captured: Option<&mut Captured>) -> bool {
+fn xss(value: &[u8], captured: Option<&mut Captures>) -> bool {
     let found = injection::xss(value);
     if let (true, Some(captured)) = (found, captured) {
         captured.groups[0] = Some((0, value.len()));

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::pattern::PatternError;
-use super::translate::{Cursor, Escaped};
+use super::translate::{Cursor, EscapeMeaning};
 
 /// A set of bytes.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
@@ -153,15 +153,17 @@ fn member(byte: u8, cursor: &mut Cursor<'_>) -> Result<Option<Member>, PatternEr
         return Ok(Some(Member::Byte(0x08)));
     }
     Ok(match cursor.escape()? {
-        Escaped::Byte(byte) => Some(Member::Byte(byte)),
-        Escaped::Set(set) => Some(Member::Set(set)),
-        Escaped::Quoted(text) => {
+        EscapeMeaning::Byte(byte) => Some(Member::Byte(byte)),
+        EscapeMeaning::Set(set) => Some(Member::Set(set)),
+        EscapeMeaning::Quoted(text) => {
             let mut set = ClassBytes::default();
             text.iter().for_each(|byte| set.insert(*byte));
             Some(Member::Set(set))
         }
-        Escaped::Nothing => None,
-        Escaped::Syntax(_) => return Err(PatternError::new(at, "this escape means nothing in a class")),
+        EscapeMeaning::Nothing => None,
+        EscapeMeaning::Syntax(_) => {
+            return Err(PatternError::new(at, "this escape means nothing in a class"));
+        }
     })
 }
 

@@ -79,11 +79,11 @@ fn counted(rest: &[u8]) -> Option<usize> {
 
 fn escape(cursor: &mut Cursor<'_>, out: &mut String) -> Result<(), PatternError> {
     match cursor.escape()? {
-        Escaped::Byte(byte) => literal(byte, out),
-        Escaped::Set(set) => set.write(false, out),
-        Escaped::Syntax(syntax) => out.push_str(syntax),
-        Escaped::Quoted(text) => text.iter().for_each(|byte| literal(*byte, out)),
-        Escaped::Nothing => {}
+        EscapeMeaning::Byte(byte) => literal(byte, out),
+        EscapeMeaning::Set(set) => set.write(false, out),
+        EscapeMeaning::Syntax(syntax) => out.push_str(syntax),
+        EscapeMeaning::Quoted(text) => text.iter().for_each(|byte| literal(*byte, out)),
+        EscapeMeaning::Nothing => {}
     }
     Ok(())
 }
@@ -169,7 +169,7 @@ fn flags(cursor: &mut Cursor<'_>, out: &mut String) -> Result<(), PatternError> 
 }
 
 /// The meaning of an escape.
-pub(super) enum Escaped<'a> {
+pub(super) enum EscapeMeaning<'a> {
     Byte(u8),
     Set(ClassBytes),
     /// Something between bytes, or several of them, as the `regex` crate writes it.
@@ -221,41 +221,41 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads the escape behind its backslash.
-    pub(super) fn escape(&mut self) -> Result<Escaped<'a>, PatternError> {
+    pub(super) fn escape(&mut self) -> Result<EscapeMeaning<'a>, PatternError> {
         let at = self.at - 1;
         let Some(letter) = self.next() else {
             return Err(PatternError::new(at, "the pattern ends after a backslash"));
         };
         if let Some(set) = named_escape(letter) {
-            return Ok(Escaped::Set(set));
+            return Ok(EscapeMeaning::Set(set));
         }
         let unsupported = |what: &str| Err(PatternError::new(at, format!("{what} are not supported")));
         Ok(match letter {
-            b'A' => Escaped::Syntax("\\A"),
-            b'z' => Escaped::Syntax("\\z"),
-            b'Z' => Escaped::Syntax("(?:\\n?\\z)"),
-            b'b' => Escaped::Syntax("\\b"),
-            b'B' => Escaped::Syntax("\\B"),
-            b'R' => Escaped::Syntax("(?:\\r\\n|[\\n-\\r\\x85])"),
-            b'a' => Escaped::Byte(0x07),
-            b'e' => Escaped::Byte(0x1b),
-            b'f' => Escaped::Byte(0x0c),
-            b'n' => Escaped::Byte(b'\n'),
-            b'r' => Escaped::Byte(b'\r'),
-            b't' => Escaped::Byte(b'\t'),
-            b'x' => Escaped::Byte(self.hexadecimal(at)?),
-            b'0' => Escaped::Byte(self.octal(at, 2)?),
+            b'A' => EscapeMeaning::Syntax("\\A"),
+            b'z' => EscapeMeaning::Syntax("\\z"),
+            b'Z' => EscapeMeaning::Syntax("(?:\\n?\\z)"),
+            b'b' => EscapeMeaning::Syntax("\\b"),
+            b'B' => EscapeMeaning::Syntax("\\B"),
+            b'R' => EscapeMeaning::Syntax("(?:\\r\\n|[\\n-\\r\\x85])"),
+            b'a' => EscapeMeaning::Byte(0x07),
+            b'e' => EscapeMeaning::Byte(0x1b),
+            b'f' => EscapeMeaning::Byte(0x0c),
+            b'n' => EscapeMeaning::Byte(b'\n'),
+            b'r' => EscapeMeaning::Byte(b'\r'),
+            b't' => EscapeMeaning::Byte(b'\t'),
+            b'x' => EscapeMeaning::Byte(self.hexadecimal(at)?),
+            b'0' => EscapeMeaning::Byte(self.octal(at, 2)?),
             b'c' => match self.next() {
-                Some(byte) if byte.is_ascii() => Escaped::Byte(byte.to_ascii_uppercase() ^ 0x40),
+                Some(byte) if byte.is_ascii() => EscapeMeaning::Byte(byte.to_ascii_uppercase() ^ 0x40),
                 _ => return Err(PatternError::new(at, "`\\c` needs a character of ASCII")),
             },
             b'Q' => {
                 let rest = self.rest();
                 let len = memchr::memmem::find(rest, b"\\E");
                 self.at += len.map_or(rest.len(), |len| len + 2);
-                Escaped::Quoted(&rest[..len.unwrap_or(rest.len())])
+                EscapeMeaning::Quoted(&rest[..len.unwrap_or(rest.len())])
             }
-            b'E' => Escaped::Nothing,
+            b'E' => EscapeMeaning::Nothing,
             b'1'..=b'9' | b'g' | b'k' => return unsupported("references back"),
             b'p' | b'P' | b'X' => return unsupported("properties of Unicode"),
             b'K' | b'G' => return unsupported("`\\K` and `\\G`"),
@@ -263,7 +263,7 @@ impl<'a> Cursor<'a> {
                 let letter = char::from(letter);
                 return Err(PatternError::new(at, format!("there is no escape `\\{letter}`")));
             }
-            byte => Escaped::Byte(byte),
+            byte => EscapeMeaning::Byte(byte),
         })
     }
 

@@ -55,7 +55,7 @@ impl Line {
 }
 
 /// An error in a line. After all but the last of these, parsing of the text ends.
-pub(super) enum Broken {
+pub(super) enum LineError {
     /// A directive is larger than [`MAX_DIRECTIVE`]; it starts in this line.
     TooLarge(u32),
     /// The last line says that it is continued; it is this one.
@@ -65,7 +65,7 @@ pub(super) enum Broken {
 }
 
 /// The directives of a file, in order; after a broken one, none.
-pub(super) fn directives(text: &str) -> impl Iterator<Item = Result<Line, Broken>> {
+pub(super) fn directives(text: &str) -> impl Iterator<Item = Result<Line, LineError>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut numbered = (1u32..).zip(text.lines());
     let (mut over, mut is_comment) = (false, false);
@@ -81,7 +81,7 @@ pub(super) fn directives(text: &str) -> impl Iterator<Item = Result<Line, Broken
             if continues || trimmed.starts_with('#') {
                 is_comment = trimmed.ends_with('\\') && (continues || is_commented_rule(trimmed));
                 if continues && trimmed.starts_with("Sec") {
-                    return Some(Err(Broken::Commented(number)));
+                    return Some(Err(LineError::Commented(number)));
                 }
                 continue;
             }
@@ -106,19 +106,19 @@ fn directive<'t>(
     number: u32,
     first: &'t str,
     rest: &mut impl Iterator<Item = (u32, &'t str)>,
-) -> Result<Line, Broken> {
+) -> Result<Line, LineError> {
     let mut joined = Line::default();
     let (mut at, mut text) = (number, first.trim_start());
     let mut indent = first[..first.len() - text.len()].chars().count();
     loop {
         let continued = text.strip_suffix('\\');
-        joined.push(continued.unwrap_or(text), at, indent).ok_or(Broken::TooLarge(number))?;
+        joined.push(continued.unwrap_or(text), at, indent).ok_or(LineError::TooLarge(number))?;
         if continued.is_none() {
             joined.text.truncate(joined.text.trim_end().len());
             return Ok(joined);
         }
         // White space at the start of a line that continues another is part of it: it may be in a quoted text.
-        (at, text) = rest.next().ok_or(Broken::Continued(at))?;
+        (at, text) = rest.next().ok_or(LineError::Continued(at))?;
         indent = 0;
     }
 }

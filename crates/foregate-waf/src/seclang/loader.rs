@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::findings::Findings;
 use super::limits::{MAX_BYTES, MAX_DATA_FILE, MAX_DIRECTIVE, MAX_FILE, MAX_FILES, MAX_INCLUDE_DEPTH};
-use super::line::{Broken, Line, Part, directives, words};
+use super::line::{Line, LineError, Part, directives, words};
 use super::operator::Data;
 use super::rule::Drafts;
 use super::update::Update;
@@ -215,13 +215,13 @@ impl Loader<'_> {
                 Ok(line) => self.directive(&file, &Rc::new(line)),
                 Err(broken) => {
                     let (line, message) = match broken {
-                        Broken::TooLarge(line) => {
+                        LineError::TooLarge(line) => {
                             (line, format!("the directive is longer than {MAX_DIRECTIVE} bytes"))
                         }
-                        Broken::Continued(line) => {
+                        LineError::Continued(line) => {
                             (line, "no line follows that continues this one".to_owned())
                         }
-                        Broken::Commented(line) => {
+                        LineError::Commented(line) => {
                             let message = "this line belongs to the comment before it, which ends in `\\`";
                             let place = Place { file: Arc::clone(&file), line, column: 1 };
                             self.findings.warn_at(place, message, None);

@@ -2,7 +2,7 @@
 
 use foregate_module::{Abort, Action, Either, Redirect, Respond, Response, Terminal, Text};
 
-use super::values::Held;
+use super::values::HeldTransaction;
 use crate::engine::Verdict;
 
 /// How a step ends a request.
@@ -24,7 +24,7 @@ impl End {
 }
 
 /// How a verdict ends a request, if it does. The client is told the transaction's id, by which its lines are found.
-pub(super) fn end(verdict: Verdict, held: &Held) -> Option<End> {
+pub(super) fn end(verdict: Verdict, held: &HeldTransaction) -> Option<End> {
     match verdict {
         Verdict::Pass => None,
         Verdict::Deny { status, .. } => Some(End::Respond(refusal(status, held))),
@@ -55,7 +55,7 @@ fn location(to: &[u8]) -> Vec<u8> {
 }
 
 /// An answer that refuses.
-pub(super) fn refusal(status: u16, held: &Held) -> Response {
+pub(super) fn refusal(status: u16, held: &HeldTransaction) -> Response {
     let text = format!("this request was refused; reference {}\n", held.id);
     Response::new(status).body("text/plain; charset=utf-8", text).field("cache-control", "no-store")
 }

@@ -13,7 +13,7 @@ use foregate_module::{
 
 use super::engines::Engines;
 use super::settings::{WafSettings, excluding};
-use super::values::{Held, TransactionValue};
+use super::values::{HeldTransaction, TransactionValue};
 use crate::engine::{Engine, Options, Transaction};
 use crate::model::EngineMode;
 
@@ -89,7 +89,7 @@ pub(super) fn begin(
     now: Now,
     random: u64,
     dry_run: bool,
-) -> Held {
+) -> HeldTransaction {
     let id: Arc<str> = format!("{random:016x}").into();
     let started = Duration::from_millis(now.unix_ms);
     let options = Options { unique_id: Arc::clone(&id), started, mode: Some(mode), dry_run };
@@ -116,7 +116,7 @@ pub(super) fn begin(
     }
     transaction.normal_host(authority.as_bytes());
     let values = values_of_head(received);
-    Held {
+    HeldTransaction {
         transaction: Some(transaction),
         report: None,
         id,

@@ -37,7 +37,7 @@ pub(super) struct Terms {
 }
 
 /// Compiled rules with their sources.
-pub(super) struct Compiled {
+pub(super) struct CompiledRules {
     pub(super) engine: Arc<Engine>,
     roots: Vec<String>,
     terms: Terms,
@@ -45,7 +45,7 @@ pub(super) struct Compiled {
     globs: Vec<(String, Vec<String>)>,
 }
 
-impl Compiled {
+impl CompiledRules {
     /// Returns true if both were compiled from the same sources.
     fn is_of(&self, other: &Self) -> bool {
         self.roots == other.roots
@@ -56,14 +56,14 @@ impl Compiled {
 
     /// The rules, read again from the same bytes.
     pub(super) fn rules(&self) -> Option<RuleSet> {
-        let rules = load(&sources(&self.roots, &self.terms), &mut Kept(self)).ok()?;
+        let rules = load(&sources(&self.roots, &self.terms), &mut CompiledFiles(self)).ok()?;
         Some(with_terms(rules, &self.terms))
     }
 }
 
 /// The compiled rules that settings have, of all configurations that are in use.
 #[derive(Default)]
-pub(super) struct Engines(Mutex<Vec<Weak<Compiled>>>);
+pub(super) struct Engines(Mutex<Vec<Weak<CompiledRules>>>);
 
 impl fmt::Debug for Engines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -112,7 +112,7 @@ impl Engines {
         terms: &Terms,
         excludes: &[&Node],
         context: &mut dyn Context,
-    ) -> Result<Arc<Compiled>, Problem> {
+    ) -> Result<Arc<CompiledRules>, Problem> {
         let Some(key) = files.first() else {
             return Err(Problem::new(Default::default(), "there are no files of rules"));
         };
@@ -135,7 +135,7 @@ impl Engines {
         let compile = Compile { limits: terms.limits.clone(), ..Compile::default() };
         let engine = Arc::new(Engine::compile(rules, compile).map_err(|problem| told(key, &[problem]))?);
         let Through { reads, globs, .. } = through;
-        let made = Arc::new(Compiled { engine, roots, terms: terms.clone(), reads, globs });
+        let made = Arc::new(CompiledRules { engine, roots, terms: terms.clone(), reads, globs });
         let mut all = self.0.lock();
         all.retain(|known| known.strong_count() > 0);
         // Another thread may have been faster.
@@ -154,10 +154,10 @@ impl Engines {
         terms: &Terms,
         key: &Argument,
         context: &mut dyn Context,
-    ) -> Option<Arc<Compiled>> {
+    ) -> Option<Arc<CompiledRules>> {
         let all = self.0.lock();
         let mut through = Through { context, key, reads: Vec::new(), globs: Vec::new() };
-        let alike = |known: &Arc<Compiled>| known.roots == roots && known.terms == *terms;
+        let alike = |known: &Arc<CompiledRules>| known.roots == roots && known.terms == *terms;
         all.iter().filter_map(Weak::upgrade).filter(alike).find(|known| {
             let globs = known
                 .globs
@@ -172,9 +172,9 @@ impl Engines {
 }
 
 /// Files as they were when rules were compiled.
-struct Kept<'k>(&'k Compiled);
+struct CompiledFiles<'k>(&'k CompiledRules);
 
-impl Files for Kept<'_> {
+impl Files for CompiledFiles<'_> {
     fn read(&mut self, path: &str, _: usize) -> Result<Vec<u8>, String> {
         let found = self.0.reads.iter().find(|(known, _)| known == path);
         found.map(|(_, content)| content.to_vec()).ok_or_else(|| format!("{path} was not read"))

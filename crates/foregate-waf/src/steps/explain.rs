@@ -9,7 +9,7 @@ use crate::engine::Transaction;
 use crate::model::{EngineMode, RuleSet};
 
 /// A request that rules have looked at, up to phase 2.
-pub struct Explained {
+pub struct ExplainedRequest {
     /// The transaction. Rules only detect, so that all that match are found.
     pub transaction: Transaction,
     /// The keys `exclude` that hold for the request, as they are written.
@@ -30,7 +30,7 @@ impl WafSettings {
     }
 
     /// Has the rules look at a request with this body, as the steps do with that of a client.
-    pub fn explain(&self, exchange: &dyn Exchange, view: &View<'_>, body: &[u8]) -> Option<Explained> {
+    pub fn explain(&self, exchange: &dyn Exchange, view: &View<'_>, body: &[u8]) -> Option<ExplainedRequest> {
         let with = (self.engine(), EngineMode::DetectionOnly);
         let (client, authority) = (exchange.client(), exchange.authority());
         let (now, random) = (exchange.now(), exchange.random());
@@ -63,6 +63,6 @@ impl WafSettings {
         if !self.samples_all() {
             notes.push("requests beyond `sample` pass unseen".to_owned());
         }
-        Some(Explained { transaction, excludes, notes })
+        Some(ExplainedRequest { transaction, excludes, notes })
     }
 }

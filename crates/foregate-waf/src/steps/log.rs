@@ -12,7 +12,7 @@ use foregate_module::{
 use super::begin::begin;
 use super::settings::WafSettings;
 use super::time::apache;
-use super::values::{Held, TransactionValue};
+use super::values::{HeldTransaction, TransactionValue};
 use crate::engine::{Report, Transaction, Verdict};
 
 /// Scores are counted in steps of this many points ...
@@ -130,7 +130,7 @@ impl Step for Log {
     }
 }
 
-impl Held {
+impl HeldTransaction {
     /// The report, after the client has its answer.
     fn found(self, now: Now) -> Option<Report> {
         let Some(mut transaction) = self.transaction else { return self.report };

@@ -30,12 +30,12 @@ mod values;
 use foregate_module::group;
 
 pub use self::begin::Begin;
-pub use self::explain::Explained;
+pub use self::explain::ExplainedRequest;
 pub use self::log::Log;
 pub use self::request::{RequestBody, RequestHead};
 pub use self::response::{ResponseHead, ResponsePart, ResponseStart};
 pub use self::settings::WafSettings;
-pub use self::values::{Blocked, Held, MatchedRule, OverBudget, Rules, Score, TransactionValue};
+pub use self::values::{Blocked, HeldTransaction, MatchedRule, OverBudget, Rules, Score, TransactionValue};
 
 group! {
     /// The steps of the firewall, for lists that take them in. The list of a program stands in its binary.

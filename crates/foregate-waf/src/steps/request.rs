@@ -10,19 +10,19 @@ use foregate_module::{
 
 use super::answer::{End, end};
 use super::settings::WafSettings;
-use super::values::{Blocked, Held, MatchedRule, OverBudget, Rules, Score, TransactionValue};
+use super::values::{Blocked, HeldTransaction, MatchedRule, OverBudget, Rules, Score, TransactionValue};
 use crate::engine::{Over, Transaction, Verdict};
 
 /// The ways to stop a request. The findings are logged.
 type RequestStop = EmitAnd<TransactionValue, Either<Respond, Abort>>;
 
-fn stop(end: End, held: Box<Held>) -> RequestStop {
+fn stop(end: End, held: Box<HeldTransaction>) -> RequestStop {
     EmitAnd { value: Some(held), stop: end.of_request() }
 }
 
 /// Has rules look at something.
 pub(super) fn with<T>(
-    held: &mut Held,
+    held: &mut HeldTransaction,
     now: Now,
     GiveWay(give_way): GiveWay,
     look: impl FnOnce(&mut Transaction) -> T,

@@ -11,13 +11,13 @@ use foregate_module::{
 use super::answer::{End, end};
 use super::request::with;
 use super::settings::WafSettings;
-use super::values::{Held, TransactionValue};
+use super::values::{HeldTransaction, TransactionValue};
 use crate::engine::Verdict;
 
 /// The ways to stop a response. The findings are logged.
 type ResponseStop = EmitAnd<TransactionValue, Either<Replace, Abort>>;
 
-fn stop(end: End, held: Box<Held>) -> ResponseStop {
+fn stop(end: End, held: Box<HeldTransaction>) -> ResponseStop {
     let stop = match end {
         End::Respond(response) => Either::A(Replace(response)),
         End::Abort => Either::B(Abort),

@@ -8,7 +8,7 @@ use foregate_module::settings::{
 };
 use foregate_module::{Condition, Load, PhaseId, View, WhenFull};
 
-use super::engines::{Compiled, Engines, Terms};
+use super::engines::{CompiledRules, Engines, Terms};
 use super::keys::WAF;
 use crate::engine::{Beyond, ENVIRONMENT, Engine, TransactionLimits, Unreadable};
 use crate::model::{BeyondLimit, EngineMode};
@@ -37,7 +37,7 @@ const ALL: u64 = 10_000;
 
 /// The settings of `waf`.
 pub struct WafSettings {
-    pub(super) compiled: Arc<Compiled>,
+    pub(super) compiled: Arc<CompiledRules>,
     pub(super) mode: EngineMode,
     pub(super) log: Option<LogId>,
     pub(super) audit: Option<LogId>,
@@ -62,13 +62,13 @@ pub struct WafSettings {
 
 /// Rules that do not run for some requests.
 pub(super) struct Exclude {
-    rules: Excluded,
+    rules: ExcludedRules,
     when: Option<Arc<dyn Condition>>,
 }
 
 /// Which rules do not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Excluded {
+enum ExcludedRules {
     Id(u64),
     Tag(String),
 }
@@ -77,8 +77,8 @@ impl Exclude {
     /// The key as a rule, which comes before all others.
     fn rule(&self, number: usize) -> String {
         let what = match &self.rules {
-            Excluded::Id(id) => format!("ruleRemoveById={id}"),
-            Excluded::Tag(tag) => format!("ruleRemoveByTag={tag}"),
+            ExcludedRules::Id(id) => format!("ruleRemoveById={id}"),
+            ExcludedRules::Tag(tag) => format!("ruleRemoveByTag={tag}"),
         };
         let rule = match &self.when {
             Some(_) => format!("SecRule ENV:{} \"@streq 1\"", excluding(number)),
@@ -91,8 +91,8 @@ impl Exclude {
     /// The key, as it is written, without its condition.
     pub(super) fn written(&self) -> String {
         match &self.rules {
-            Excluded::Id(id) => format!("exclude id={id}"),
-            Excluded::Tag(tag) => format!("exclude tag=\"{tag}\""),
+            ExcludedRules::Id(id) => format!("exclude id={id}"),
+            ExcludedRules::Tag(tag) => format!("exclude tag=\"{tag}\""),
         }
     }
 
@@ -195,7 +195,7 @@ impl WafSettings {
         let refuses = refuses.unwrap_or(!says_start);
         let memory = memory.unwrap_or_else(|| said.request_body_in_memory_limit.max(IN_MEMORY));
         if mode == EngineMode::On {
-            let what = Unlooked {
+            let what = UnreadParts {
                 body: (seen > 0 && !refuses).then_some(seen),
                 sample,
                 when_full,
@@ -271,7 +271,7 @@ fn read_terms(node: &Node, context: &mut dyn Context) -> Result<(Vec<Exclude>, T
 }
 
 /// The parts of requests that a blocking firewall does not read.
-struct Unlooked {
+struct UnreadParts {
     /// The length of body beyond which bytes are unread.
     body: Option<usize>,
     /// All but so many hundredths of a percent of requests.
@@ -283,7 +283,7 @@ struct Unlooked {
 
 /// Warns of input that passes uninspected by these settings: an attacker can use it to evade the rules. Each warning names
 /// the key that closes the gap.
-fn warn_of_rest(node: &Node, unlooked: &Unlooked, terms: &Terms, context: &mut dyn Context) {
+fn warn_of_rest(node: &Node, unlooked: &UnreadParts, terms: &Terms, context: &mut dyn Context) {
     let place = |key: &str| node.child(key).unwrap_or(node);
     let mut warn = |key: &str, what: String, help: &str| {
         context.warn(place(key).wrong(format!("rules do not see all: {what}")).help(help));
@@ -386,8 +386,8 @@ fn excludes(node: &Node, context: &mut dyn Context) -> Result<Vec<Exclude>, Prob
 
 fn exclude(node: &Node, context: &mut dyn Context) -> Result<Exclude, Problem> {
     let rules = match (node.prop("id"), node.prop("tag")) {
-        (Some(id), None) => id.number(1..=u64::from(u32::MAX)).map(Excluded::Id),
-        (None, Some(tag)) => read_tag(tag).map(Excluded::Tag),
+        (Some(id), None) => id.number(1..=u64::from(u32::MAX)).map(ExcludedRules::Id),
+        (None, Some(tag)) => read_tag(tag).map(ExcludedRules::Tag),
         _ => Err(node.wrong("`exclude` needs either `id` or `tag`")),
     };
     let when = node.prop("when").map(|when| context.condition(when, PhaseId::RequestSecurity)).transpose();

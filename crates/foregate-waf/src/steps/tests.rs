@@ -10,7 +10,7 @@ use foregate_module::{
     Value, Verdict, View,
 };
 
-use super::values::{Held, TransactionValue};
+use super::values::{HeldTransaction, TransactionValue};
 use super::{
     Begin, Blocked, Log, MatchedRule, OverBudget, RequestBody, RequestHead, ResponseHead, ResponseStart,
     Score, WafSettings,
@@ -459,8 +459,8 @@ fn what_was_found_is_told_also_where_it_cannot_be_kept() {
 }
 
 /// The value of a lost transaction.
-fn nothing() -> Held {
-    Held {
+fn nothing() -> HeldTransaction {
+    HeldTransaction {
         transaction: None,
         report: None,
         id: "0".into(),

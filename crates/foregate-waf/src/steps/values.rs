@@ -8,7 +8,7 @@ use foregate_module::{Kind, Shown, Value};
 use crate::engine::{Report, Transaction};
 
 /// A transaction on its way: it moves from step to step.
-pub struct Held {
+pub struct HeldTransaction {
     /// The transaction. `None` once there was no memory for it.
     pub(super) transaction: Option<Transaction>,
     /// The report up to that time.
@@ -38,7 +38,7 @@ pub struct Held {
 /// The text of a transaction above which its memory is counted, bytes.
 const COUNTED: usize = 128 << 10;
 
-impl Held {
+impl HeldTransaction {
     /// How many bytes more are to be counted, now that the transaction has so much text.
     pub(super) fn count(&mut self, text: usize) -> usize {
         let more = if text > COUNTED { text.saturating_sub(self.counted) } else { 0 };
@@ -51,12 +51,12 @@ impl Held {
 pub struct TransactionValue;
 
 impl Value for TransactionValue {
-    type Data = Box<Held>;
+    type Data = Box<HeldTransaction>;
     const NAME: &'static str = "waf.transaction";
     const ABOUT: &'static str = "The state of the firewall's rules for the request.";
 
     /// The findings stay, and are logged.
-    fn shrink(held: &mut Box<Held>) -> bool {
+    fn shrink(held: &mut Box<HeldTransaction>) -> bool {
         if let Some(transaction) = held.transaction.take() {
             held.report = Some(transaction.log());
         }

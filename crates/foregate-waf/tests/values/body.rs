@@ -17,13 +17,13 @@ pub(crate) fn json(
 
 /// The emitted values, as text.
 #[derive(Default, PartialEq, Eq, Debug)]
-pub(crate) struct Seen(pub(crate) Vec<String>);
+pub(crate) struct SeenParameters(pub(crate) Vec<String>);
 
 pub(crate) fn text(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
 }
 
-impl Sink for Seen {
+impl Sink for SeenParameters {
     fn argument(&mut self, name: &[u8], value: &[u8]) {
         self.0.push(format!("{}={}", text(name), text(value)));
     }
@@ -82,11 +82,11 @@ fn json_values_are_under_their_paths() {
         ("[false ,\n\ttrue]", &["json.array_0=false", "json.array_1=true"]),
     ];
     for (body, expected) in cases {
-        let mut seen = Seen::default();
+        let mut seen = SeenParameters::default();
         json(body.as_bytes(), true, &BodyLimits::default(), &mut seen).unwrap();
         assert_eq!(seen.0, *expected, "{body}");
     }
-    let mut seen = Seen::default();
+    let mut seen = SeenParameters::default();
     json(format!("[{}0]", "1,".repeat(120)).as_bytes(), true, &BodyLimits::default(), &mut seen).unwrap();
     assert_eq!((seen.0[10].as_str(), seen.0[120].as_str()), ("json.array_10=1", "json.array_120=0"));
 }
@@ -124,17 +124,17 @@ fn json_that_is_none_is_an_error_with_its_place() {
         (b"[[],{},[],{}]", "more than 3 values"),
     ];
     for (body, expected) in cases {
-        let error = json(body, true, &FEW, &mut Seen::default()).unwrap_err().to_string();
+        let error = json(body, true, &FEW, &mut SeenParameters::default()).unwrap_err().to_string();
         assert!(
             error.starts_with("JSON parsing error: ") && error.contains(expected),
             "{}: {error}",
             text(body)
         );
     }
-    assert!(json(b"[[[1,2,3]]]", true, &FEW, &mut Seen::default()).is_ok());
+    assert!(json(b"[[[1,2,3]]]", true, &FEW, &mut SeenParameters::default()).is_ok());
     let long = format!("{{\"{}\":1}}", "a".repeat(10_000));
     assert!(
-        json(long.as_bytes(), true, &FEW, &mut Seen::default())
+        json(long.as_bytes(), true, &FEW, &mut SeenParameters::default())
             .unwrap_err()
             .to_string()
             .contains("longer than")
@@ -145,15 +145,15 @@ fn json_that_is_none_is_an_error_with_its_place() {
 #[test]
 fn a_part_of_a_document_is_taken_as_far_as_it_goes() {
     for cut in [&b"[1,2,"[..], b"[1,2,\"abc", b"[1,2,\"a\xc3", b"[1,2,{\"a", b"[1,2"] {
-        let mut seen = Seen::default();
+        let mut seen = SeenParameters::default();
         assert_eq!(json(cut, false, &BodyLimits::default(), &mut seen), Ok(()), "{}", text(cut));
         assert_eq!(seen.0, ["json.array_0=1", "json.array_1=2"]);
     }
-    assert!(json(b"[1,}", false, &BodyLimits::default(), &mut Seen::default()).is_err());
+    assert!(json(b"[1,}", false, &BodyLimits::default(), &mut SeenParameters::default()).is_err());
     for cut in
         ["<a x='1'>t<b", "<a x='1'>t</", "<a x='1'>t<!-- x", "<a x='1'>t<b y='", "<a x='1'>t<![CDATA[u"]
     {
-        let mut seen = Seen::default();
+        let mut seen = SeenParameters::default();
         assert_eq!(xml(cut.as_bytes(), false, false, &BodyLimits::default(), &mut seen), Ok(()), "{cut}");
         assert_eq!(seen.0, ["attribute 1", "text t"], "{cut}");
     }
@@ -182,7 +182,7 @@ fn xml_is_texts_and_attributes() {
         ("<a>x<!-- --><?p i?>y</a>", &["text x", "text y"]),
     ];
     for (body, expected) in cases {
-        let mut seen = Seen::default();
+        let mut seen = SeenParameters::default();
         assert_eq!(xml(body.as_bytes(), true, false, &BodyLimits::default(), &mut seen), Ok(()), "{body}");
         assert_eq!(seen.0, *expected, "{body}");
     }
@@ -190,7 +190,7 @@ fn xml_is_texts_and_attributes() {
 
 #[test]
 fn xml_elements_are_arguments_where_asked_for() {
-    let mut seen = Seen::default();
+    let mut seen = SeenParameters::default();
     xml(b"<a>x<b>1&amp;2</b><c/>y<d><e>3</e></d></a>", true, true, &BodyLimits::default(), &mut seen)
         .unwrap();
     let arguments: Vec<_> = seen.0.iter().filter(|line| line.starts_with("xml")).collect();
@@ -250,7 +250,8 @@ fn xml_that_is_none_is_an_error_with_its_place() {
         ("<?xml version=' encoding=\"utf-8\"' encoding='UTF-7'?><a/>", "an encoding that is not known here"),
     ];
     for (body, expected) in cases {
-        let error = xml(body.as_bytes(), true, false, &FEW, &mut Seen::default()).unwrap_err().to_string();
+        let error =
+            xml(body.as_bytes(), true, false, &FEW, &mut SeenParameters::default()).unwrap_err().to_string();
         assert!(error.starts_with("XML parsing error: ") && error.contains(expected), "{body}: {error}");
     }
 }
@@ -264,13 +265,15 @@ fn nothing_in_a_document_type_hides_what_comes_behind_it() {
         ("<!DOCTYPE a [<!-- ]><a/> ?> ' -->]><a>evil</a><!-- ' -->", &["text evil"]),
     ];
     for (body, expected) in cases {
-        let mut seen = Seen::default();
+        let mut seen = SeenParameters::default();
         assert_eq!(xml(body.as_bytes(), true, false, &BodyLimits::default(), &mut seen), Ok(()), "{body}");
         assert_eq!(seen.0, *expected, "{body}");
     }
     let outside =
         "<!DOCTYPE a [<?x ]><a/><!-- ?><!ENTITY e SYSTEM \"file:///etc/passwd\">]><a>&e;</a><!-- -->";
-    assert!(xml(outside.as_bytes(), true, false, &BodyLimits::default(), &mut Seen::default()).is_err());
+    assert!(
+        xml(outside.as_bytes(), true, false, &BodyLimits::default(), &mut SeenParameters::default()).is_err()
+    );
 }
 
 /// The second byte of a character in these charsets may end markup: a comment here would be text for others.
@@ -281,8 +284,9 @@ fn xml_in_letters_whose_second_half_is_ascii_is_an_error() {
     for name in names.into_iter().chain(["windows-31j", "Windows-932", "windows-936", "windows-950"]) {
         let mut body = format!("<?xml version=\"1.0\" encoding=\"{name}\"?><a><![CDATA[").into_bytes();
         body.extend_from_slice(b"\x81]]><!-- ' OR 1=1 -- -->]]></a>");
-        let error =
-            xml(&body, true, false, &BodyLimits::default(), &mut Seen::default()).unwrap_err().to_string();
+        let error = xml(&body, true, false, &BodyLimits::default(), &mut SeenParameters::default())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("an encoding that is not known here"), "{name}: {error}");
     }
 }
@@ -293,7 +297,7 @@ pub(crate) const TYPE: &[u8] = b"multipart/form-data; boundary=B";
 type Flag = fn(&Multipart) -> bool;
 
 fn form(body: &str) -> (Multipart, Vec<String>) {
-    let mut seen = Seen::default();
+    let mut seen = SeenParameters::default();
     let outcome = multipart(TYPE, body.as_bytes(), true, &BodyLimits::default(), &mut seen);
     (outcome, seen.0)
 }
@@ -335,7 +339,7 @@ fn multipart_forms_are_arguments_and_files() {
 fn files_that_are_texts_to_some() {
     let seen = |header: &str, unclear_files| {
         let limits = BodyLimits { unclear_files, ..BodyLimits::default() };
-        let mut seen = Seen::default();
+        let mut seen = SeenParameters::default();
         let body = format!("--B\r\nContent-Disposition: form-data; {header}\r\n\r\n1\r\n--B--\r\n");
         let outcome = multipart(TYPE, body.as_bytes(), true, &limits, &mut seen);
         let seen: Vec<_> = seen.0.into_iter().filter(|line| !line.starts_with("header")).collect();
@@ -455,7 +459,7 @@ fn what_is_in_a_wrong_part_is_not_hidden() {
 #[test]
 fn a_form_that_was_cut_has_no_error() {
     let body = part("name=a", "123");
-    let mut seen = Seen::default();
+    let mut seen = SeenParameters::default();
     let outcome =
         multipart(TYPE, &body.as_bytes()[..body.len() - 3], false, &BodyLimits::default(), &mut seen);
     assert!(!outcome.strict_error(), "{outcome:?}");
@@ -480,7 +484,7 @@ fn boundaries_come_from_the_content_type() {
         ("multipart/form-data boundary=B", |form| form.missing_semicolon && form.error.is_none()),
     ];
     for (content_type, flag) in good {
-        let mut seen = Seen::default();
+        let mut seen = SeenParameters::default();
         let outcome = multipart(content_type.as_bytes(), &body, true, &BodyLimits::default(), &mut seen);
         assert!(flag(&outcome), "{content_type}: {outcome:?}");
         assert_eq!(seen.0.last().unwrap(), "a=1", "{content_type}");
@@ -514,13 +518,20 @@ fn boundaries_come_from_the_content_type() {
         ("multipart/form-data; boundary=\"B;C\"", "characters"),
     ];
     for (content_type, what) in bad {
-        let outcome =
-            multipart(content_type.as_bytes(), &body, true, &BodyLimits::default(), &mut Seen::default());
+        let outcome = multipart(
+            content_type.as_bytes(),
+            &body,
+            true,
+            &BodyLimits::default(),
+            &mut SeenParameters::default(),
+        );
         let error = outcome.error.expect(content_type).to_string();
         assert!(error.contains(what), "{content_type}: {error}");
     }
     let long = [TYPE, &b"x".repeat(2000)].concat();
-    assert!(multipart(&long, &body, true, &BodyLimits::default(), &mut Seen::default()).error.is_some());
+    assert!(
+        multipart(&long, &body, true, &BodyLimits::default(), &mut SeenParameters::default()).error.is_some()
+    );
 }
 
 fn values() -> impl Strategy<Value = serde_json::Value> {
@@ -569,7 +580,7 @@ proptest! {
     #[test]
     fn json_is_read_as_it_was_written(value in values(), pretty in any::<bool>()) {
         let body = if pretty { serde_json::to_vec_pretty(&value) } else { serde_json::to_vec(&value) };
-        let mut seen = Seen::default();
+        let mut seen = SeenParameters::default();
         json(&body.expect("a document"), true, &BodyLimits::default(), &mut seen).expect("a document");
         let mut wanted = Vec::new();
         expected("json", &value, &mut wanted);
@@ -579,7 +590,7 @@ proptest! {
     /// Accepts the documents that another crate accepts, and refuses those that it refuses.
     #[test]
     fn json_is_what_another_crate_takes_for_it(body in "[\\[\\]{}:,\"a1.eE+\\-0 \\\\untrlfs]{0,12}") {
-        let ours = json(body.as_bytes(), true, &BodyLimits::default(), &mut Seen::default());
+        let ours = json(body.as_bytes(), true, &BodyLimits::default(), &mut SeenParameters::default());
         // That crate checks the range of numbers; ours does not.
         let theirs = serde_json::from_str::<serde_json::Value>(&body);
         let range = theirs.as_ref().is_err_and(|error| error.to_string().contains("out of range"));
@@ -595,10 +606,10 @@ proptest! {
         prop::collection::vec(any::<u8>(), 0..60),
     ]) {
         for whole in [true, false] {
-            let _ = xml(&body, whole, true, &FEW, &mut Seen::default());
-            let _ = json(&body, whole, &FEW, &mut Seen::default());
-            let _ = urlencoded(&body, b'&', &FEW, &mut Seen::default());
-            let mut seen = Seen::default();
+            let _ = xml(&body, whole, true, &FEW, &mut SeenParameters::default());
+            let _ = json(&body, whole, &FEW, &mut SeenParameters::default());
+            let _ = urlencoded(&body, b'&', &FEW, &mut SeenParameters::default());
+            let mut seen = SeenParameters::default();
             let outcome = multipart(TYPE, &body, whole, &FEW, &mut seen);
             prop_assert!(outcome.length_without_files <= body.len());
         }

@@ -2,7 +2,7 @@
 
 use foregate_waf::body::{BodyLimits, multipart};
 
-use crate::body::Seen;
+use crate::body::SeenParameters;
 
 /// A library, the `Content-Type` that it sends, its boundary, its body with `B` for the boundary, and the names of the fields and
 /// files in it.
@@ -96,7 +96,7 @@ pub(crate) fn body(boundary: &str, pattern: &str) -> String {
 fn forms_of_real_clients_are_read() {
     for (client, kind, boundary, pattern, names) in FORMS {
         let body = body(boundary, pattern);
-        let mut seen = Seen::default();
+        let mut seen = SeenParameters::default();
         let outcome = multipart(kind.as_bytes(), body.as_bytes(), true, &BodyLimits::default(), &mut seen);
         assert!(!outcome.strict_error() && !outcome.over_limit, "{client}: {outcome:?}");
         let read: Vec<_> = seen.0.iter().filter_map(|line| line.strip_prefix("name ")).collect();

@@ -2,7 +2,7 @@
 
 use foregate_waf::body::{BodyLimits, Documents};
 
-use super::body::{Seen, json, text};
+use super::body::{SeenParameters, json, text};
 
 /// What readers take that are less strict than the standard is seen, and an error.
 #[test]
@@ -65,7 +65,7 @@ fn json_of_less_strict_readers_is_seen() {
         b"\0{\0\"\0b\0\"\0:\0\"\0e\0v\0i\0l\0\"\0}",
         b"[\0\0\0\"\0\0\0e\0\0\0v\0\0\0i\0\0\0l\0\0\0\"\0\0\0]\0\0\0",
     ] {
-        let mut seen = Seen::default();
+        let mut seen = SeenParameters::default();
         let outcome = json(body, true, &BodyLimits::default(), &mut seen);
         assert!(seen.0.iter().any(|line| line.contains("evil")), "{}: {:?}", text(body), seen.0);
         assert!(outcome.is_err_and(|error| !error.is_limit()), "{}", text(body));
@@ -81,7 +81,7 @@ fn json_of_less_strict_readers_is_seen() {
         (b"[\x01\x02,\x03,a,b,c]", 0),
         (b"'tis the season', they said, and went", 1),
     ] {
-        let mut seen = Seen::default();
+        let mut seen = SeenParameters::default();
         assert!(json(body, true, &BodyLimits::default(), &mut seen).is_err());
         assert!(seen.0.len() <= most, "{}: {:?}", text(body), seen.0);
     }
@@ -90,11 +90,11 @@ fn json_of_less_strict_readers_is_seen() {
 /// A mark of UTF-8 is left out, and several documents are read where the type has several.
 #[test]
 fn marks_and_several_documents() {
-    let mut seen = Seen::default();
+    let mut seen = SeenParameters::default();
     json(b"\xef\xbb\xbf{\"a\":1}", true, &BodyLimits::default(), &mut seen).unwrap();
     assert_eq!(seen.0, ["json.a=1"]);
     for body in [&b"{\"a\":1}\n[2]\n3\n"[..], b"\x1e{\"a\":1}\n\x1e[2]\n\x1e3\n", b"{\"a\":1}[2]3"] {
-        let mut seen = Seen::default();
+        let mut seen = SeenParameters::default();
         foregate_waf::body::json(body, Documents::Many, true, &BodyLimits::default(), &mut seen).unwrap();
         assert_eq!(seen.0, ["json.a=1", "json.array_0=2", "json=3"]);
     }
@@ -104,7 +104,7 @@ fn marks_and_several_documents() {
             Documents::Many,
             true,
             &BodyLimits::default(),
-            &mut Seen::default(),
+            &mut SeenParameters::default(),
         );
         assert!(outcome.is_err(), "{}", text(body));
     }

@@ -2,7 +2,7 @@
 
 use foregate_waf::body::{BodyLimits, urlencoded};
 
-use crate::body::{FEW, Seen};
+use crate::body::{FEW, SeenParameters};
 
 #[test]
 fn forms_are_names_and_values() {
@@ -23,12 +23,12 @@ fn forms_are_names_and_values() {
         ("a=x%3bb=1", &["a=x;b=1"], false),
     ];
     for (body, expected, invalid) in cases {
-        let mut seen = Seen::default();
+        let mut seen = SeenParameters::default();
         let outcome = urlencoded(body.as_bytes(), b'&', &BodyLimits::default(), &mut seen);
         assert_eq!(seen.0, *expected, "{body}");
         assert_eq!((outcome.invalid_encoding, outcome.over_limit), (*invalid, false), "{body}");
     }
-    let mut seen = Seen::default();
+    let mut seen = SeenParameters::default();
     assert!(urlencoded(b"a;b;c;d", b';', &FEW, &mut seen).over_limit);
     assert_eq!(seen.0, ["a=", "b=", "c="]);
     assert!(!urlencoded(b"a;b;c;", b';', &FEW, &mut seen).over_limit);

@@ -2,7 +2,7 @@
 
 use foregate_waf::body::{BodyLimits, multipart};
 
-use super::body::{FEW, Seen, TYPE, part};
+use super::body::{FEW, SeenParameters, TYPE, part};
 
 /// Boundaries that many clients write without the quotes that they need: for some they end earlier, and must not be another one there.
 #[test]
@@ -10,7 +10,7 @@ fn boundaries_that_end_earlier_for_some() {
     let seen = |boundary: &str, body: &str| {
         let kind = format!("multipart/form-data; boundary={boundary}");
         let body = body.replace("--B", &format!("--{boundary}"));
-        let mut seen = Seen::default();
+        let mut seen = SeenParameters::default();
         let outcome = multipart(kind.as_bytes(), body.as_bytes(), true, &BodyLimits::default(), &mut seen);
         (outcome.strict_error(), seen.0.last().cloned())
     };
@@ -44,7 +44,7 @@ fn boundaries_that_end_earlier_for_some() {
 #[test]
 fn parts_are_read_as_their_types() {
     let seen = |kind: &str, body: String| {
-        let mut seen = Seen::default();
+        let mut seen = SeenParameters::default();
         let outcome = multipart(kind.as_bytes(), body.as_bytes(), true, &BodyLimits::default(), &mut seen);
         let seen: Vec<_> = seen
             .0
@@ -107,7 +107,7 @@ fn parts_are_read_as_their_types() {
         );
     }
     assert!(seen("multipart/mixed; boundary=C5", body).1);
-    let mut few = Seen::default();
+    let mut few = SeenParameters::default();
     let outcome = multipart(
         form.as_bytes(),
         typed("name=\"m\"; filename=\"x\"", "application/json", "[1,2,3,4]").as_bytes(),
@@ -122,15 +122,15 @@ fn parts_are_read_as_their_types() {
 fn forms_have_bounds() {
     let body =
         part("name=a", "1") + &part("name=b", "2") + &part("name=c", "3") + &part("name=d", "4") + "--B--";
-    let mut seen = Seen::default();
+    let mut seen = SeenParameters::default();
     let outcome = multipart(TYPE, body.as_bytes(), true, &FEW, &mut seen);
     assert!(outcome.over_limit && !outcome.file_limit_exceeded);
     assert!(!seen.0.contains(&"d=4".to_owned()) && seen.0.contains(&"c=3".to_owned()));
     let files = part("name=a; filename=x", "1") + &part("name=b; filename=y", "2") + "--B--";
-    let mut seen = Seen::default();
+    let mut seen = SeenParameters::default();
     let outcome = multipart(TYPE, files.as_bytes(), true, &FEW, &mut seen);
     assert!(outcome.file_limit_exceeded && outcome.strict_error());
     assert_eq!(seen.0.iter().filter(|line| line.starts_with("file ")).count(), 1);
     let many = part("name=a", "1").repeat(200);
-    assert!(multipart(TYPE, many.as_bytes(), true, &FEW, &mut Seen::default()).error.is_some());
+    assert!(multipart(TYPE, many.as_bytes(), true, &FEW, &mut SeenParameters::default()).error.is_some());
 }

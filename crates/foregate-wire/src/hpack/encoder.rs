@@ -343,7 +343,7 @@ fn hash_bytes(mut hash: u64, bytes: &[u8], same: u64) -> u64 {
 /// The hashes that came last, in sets of which each keeps its own; latest first.
 #[derive(Debug, Default)]
 struct Recent {
-    sets: [[Seen; WAYS]; SETS],
+    sets: [[WrittenField; WAYS]; SETS],
 }
 
 const SETS: usize = 16;
@@ -351,7 +351,7 @@ const WAYS: usize = 4;
 
 /// A field that has been written.
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen {
+struct WrittenField {
     hash: u32,
     /// The return value of [`EncoderTable::insert`].
     number: u32,
@@ -362,7 +362,8 @@ impl Recent {
     fn find(&mut self, hash: u32) -> Option<&mut u32> {
         let set = self.sets.get_mut(hash as usize % SETS)?;
         let way = set.iter().position(|seen| seen.hash == hash);
-        let mut next = way.and_then(|way| set.get(way)).map_or(Seen { hash, number: 0 }, |seen| *seen);
+        let mut next =
+            way.and_then(|way| set.get(way)).map_or(WrittenField { hash, number: 0 }, |seen| *seen);
         for seen in set.iter_mut().take(way.unwrap_or(WAYS) + 1) {
             next = core::mem::replace(seen, next);
         }

@@ -21,7 +21,7 @@ static NAME: [bool; 256] = {
 
 /// The reason for which a message is malformed (RFC 9113, section 8.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Malformed {
+pub enum MalformedReason {
     /// A name with an upper-case letter.
     #[error("a field name is in upper case")]
     UpperCase,
@@ -109,7 +109,7 @@ pub(super) enum Kind {
 
 impl Kind {
     /// Classifies a name.
-    pub(super) fn of(name: &[u8]) -> Result<Self, Malformed> {
+    pub(super) fn of(name: &[u8]) -> Result<Self, MalformedReason> {
         if let [b':', pseudo @ ..] = name {
             return match pseudo {
                 b"method" => Ok(Self::Method),
@@ -118,18 +118,18 @@ impl Kind {
                 b"path" => Ok(Self::Path),
                 b"protocol" => Ok(Self::Protocol),
                 b"status" => Ok(Self::Status),
-                _ => Err(Malformed::PseudoUnknown),
+                _ => Err(MalformedReason::PseudoUnknown),
             };
         }
         if !name.iter().all(|byte| of(&NAME, *byte)) || name.is_empty() || name.len() > MAX_NAME {
             let upper = is_token(name) && name.len() <= MAX_NAME;
-            return Err(if upper { Malformed::UpperCase } else { Malformed::BadName });
+            return Err(if upper { MalformedReason::UpperCase } else { MalformedReason::BadName });
         }
         match name {
             b"te" => Ok(Self::Te),
             b"cookie" => Ok(Self::Cookie),
             b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding" | b"upgrade" => {
-                Err(Malformed::ConnectionField)
+                Err(MalformedReason::ConnectionField)
             }
             _ => Ok(Self::Field),
         }
@@ -137,17 +137,17 @@ impl Kind {
 
     /// Classifies a field with a name of this kind, and checks its value. If no valid value could replace
     /// an invalid one, the name is made invalid with it.
-    pub(super) fn with(self, value: &[u8]) -> (Self, Option<Malformed>) {
+    pub(super) fn with(self, value: &[u8]) -> (Self, Option<MalformedReason>) {
         match self {
             Self::Field | Self::Cookie => (self, fault_of_value(value)),
-            Self::Te => (self, (value != b"trailers").then_some(Malformed::Te)),
+            Self::Te => (self, (value != b"trailers").then_some(MalformedReason::Te)),
             Self::Method | Self::Connect => {
                 let kind = match value {
                     b"" => Self::Malformed,
                     b"CONNECT" => Self::Connect,
                     _ => Self::Method,
                 };
-                (kind, (!is_token(value)).then_some(Malformed::Method))
+                (kind, (!is_token(value)).then_some(MalformedReason::Method))
             }
             Self::Path => (self, fault_of_path(value)),
             Self::Scheme | Self::Authority | Self::Protocol => {
@@ -156,7 +156,7 @@ impl Kind {
             Self::Status | Self::Interim => match value {
                 [b'1', b'0'..=b'9', b'0'..=b'9'] => (Self::Interim, None),
                 [b'2'..=b'9', b'0'..=b'9', b'0'..=b'9'] => (Self::Status, None),
-                _ => (Self::Malformed, Some(Malformed::Status)),
+                _ => (Self::Malformed, Some(MalformedReason::Status)),
             },
             Self::Malformed => (self, None),
         }
@@ -190,28 +190,28 @@ const PATH: u8 = 8;
 const PROTOCOL: u8 = 16;
 const STATUS: u8 = 32;
 
-fn fault_of_value(value: &[u8]) -> Option<Malformed> {
+fn fault_of_value(value: &[u8]) -> Option<MalformedReason> {
     if value_end(value, 0) != value.len() {
-        return Some(Malformed::BadValue);
+        return Some(MalformedReason::BadValue);
     }
     let blank = |byte: Option<&u8>| byte.is_some_and(|byte| is_blank(*byte));
-    (blank(value.first()) || blank(value.last())).then_some(Malformed::Blank)
+    (blank(value.first()) || blank(value.last())).then_some(MalformedReason::Blank)
 }
 
 /// A request's target is judged as in HTTP/1.
-fn fault_of_path(value: &[u8]) -> Option<Malformed> {
+fn fault_of_path(value: &[u8]) -> Option<MalformedReason> {
     if value.is_empty() {
-        return Some(Malformed::PathEmpty);
+        return Some(MalformedReason::PathEmpty);
     }
     match check_bytes(value) {
         Ok(()) => fault_of_text(value),
-        Err(crate::TargetError::Fragment) => Some(Malformed::Fragment),
-        Err(_) => Some(Malformed::PathByte),
+        Err(crate::TargetError::Fragment) => Some(MalformedReason::Fragment),
+        Err(_) => Some(MalformedReason::PathByte),
     }
 }
 
-fn fault_of_text(value: &[u8]) -> Option<Malformed> {
-    core::str::from_utf8(value).is_err().then_some(Malformed::PseudoBytes)
+fn fault_of_text(value: &[u8]) -> Option<MalformedReason> {
+    core::str::from_utf8(value).is_err().then_some(MalformedReason::PseudoBytes)
 }
 
 /// Judges the fields of one block.
@@ -222,7 +222,7 @@ pub(super) struct Judge {
     fields: bool,
     connect: bool,
     interim: bool,
-    fault: Option<Malformed>,
+    fault: Option<MalformedReason>,
 }
 
 impl Judge {
@@ -239,7 +239,7 @@ impl Judge {
 
     /// Takes the next field. Its own fault counts before where it stands.
     #[inline]
-    pub(super) fn field(&mut self, kind: Kind, fault: Option<Malformed>) {
+    pub(super) fn field(&mut self, kind: Kind, fault: Option<MalformedReason>) {
         let bit = kind.bit();
         if fault.is_some() {
             self.blame(fault);
@@ -260,15 +260,15 @@ impl Judge {
             Section::Trailers => 0,
         };
         if bit & allowed == 0 {
-            self.blame(Some(Malformed::PseudoMisplaced));
+            self.blame(Some(MalformedReason::PseudoMisplaced));
         } else if self.pseudo & bit != 0 {
-            self.blame(Some(Malformed::PseudoTwice));
+            self.blame(Some(MalformedReason::PseudoTwice));
         } else if self.fields {
-            self.blame(Some(Malformed::PseudoLate));
+            self.blame(Some(MalformedReason::PseudoLate));
         }
     }
 
-    fn blame(&mut self, fault: Option<Malformed>) {
+    fn blame(&mut self, fault: Option<MalformedReason>) {
         self.fault = self.fault.or(fault);
     }
 
@@ -280,21 +280,21 @@ impl Judge {
 
     /// The first error, once all fields have been added.
     #[inline]
-    pub(super) fn verdict(self) -> Option<Malformed> {
+    pub(super) fn verdict(self) -> Option<MalformedReason> {
         let has = |bits| self.pseudo & bits == bits;
         let missing = match self.section {
             // CONNECT has neither scheme nor path (RFC 9113, section 8.5), unless it names a protocol (RFC 8441, section 4).
             Section::Request if self.connect && !has(PROTOCOL) => {
                 let beyond = self.pseudo & (SCHEME | PATH) != 0;
-                return self.fault.or(beyond.then_some(Malformed::PseudoMisplaced));
+                return self.fault.or(beyond.then_some(MalformedReason::PseudoMisplaced));
             }
             Section::Request if has(PROTOCOL) && !self.connect && self.fault.is_none() => {
-                return Some(Malformed::PseudoMisplaced);
+                return Some(MalformedReason::PseudoMisplaced);
             }
             Section::Request => !has(METHOD | SCHEME | PATH),
             Section::Response => !has(STATUS),
             Section::Trailers => false,
         };
-        self.fault.or(missing.then_some(Malformed::PseudoMissing))
+        self.fault.or(missing.then_some(MalformedReason::PseudoMissing))
     }
 }

@@ -1,6 +1,6 @@
 //! The static and the dynamic table of HPACK (RFC 7541, section 2.3).
 
-use super::judge::{Kind, Malformed};
+use super::judge::{Kind, MalformedReason};
 
 /// The overhead of an entry beyond its bytes (RFC 7541, section 4.1).
 pub(super) const OVERHEAD: usize = 32;
@@ -86,7 +86,7 @@ pub(super) fn static_field(index: usize) -> Option<(&'static [u8], &'static [u8]
 
 /// The kind of the static entry with this number, from 1, and its error.
 #[inline]
-pub(super) fn static_kind(index: usize) -> (Kind, Option<Malformed>) {
+pub(super) fn static_kind(index: usize) -> (Kind, Option<MalformedReason>) {
     match index {
         1 => (Kind::Authority, None),
         2 | 3 => (Kind::Method, None),
@@ -94,7 +94,7 @@ pub(super) fn static_kind(index: usize) -> (Kind, Option<Malformed>) {
         6 | 7 => (Kind::Scheme, None),
         8..=14 => (Kind::Status, None),
         COOKIE => (Kind::Cookie, None),
-        TRANSFER_ENCODING => (Kind::Malformed, Some(Malformed::ConnectionField)),
+        TRANSFER_ENCODING => (Kind::Malformed, Some(MalformedReason::ConnectionField)),
         _ => (Kind::Field, None),
     }
 }
@@ -108,7 +108,7 @@ pub(super) struct Entry {
     /// The kind of its name.
     pub(super) kind: Kind,
     /// Its error.
-    pub(super) fault: Option<Malformed>,
+    pub(super) fault: Option<MalformedReason>,
 }
 
 const _: () = assert!(size_of::<Entry>() == 16);
@@ -125,7 +125,7 @@ impl Entry {
     }
 
     /// The kind of its name, and the error in that.
-    pub(super) fn of_name(&self) -> (Kind, Option<Malformed>) {
+    pub(super) fn of_name(&self) -> (Kind, Option<MalformedReason>) {
         (self.kind, self.fault.filter(|_| self.kind == Kind::Malformed))
     }
 }
@@ -188,7 +188,7 @@ impl Table {
 
     /// Adds an entry, for which older ones leave. One that is larger than the table has all of them leave, and is not
     /// added (RFC 7541, section 4.4).
-    pub(super) fn insert(&mut self, name: &[u8], value: &[u8], kind: Kind, fault: Option<Malformed>) {
+    pub(super) fn insert(&mut self, name: &[u8], value: &[u8], kind: Kind, fault: Option<MalformedReason>) {
         if let Some(entry) = self.admit(name.len(), value.len(), kind, fault) {
             self.bytes.extend_from_slice(name);
             self.bytes.extend_from_slice(value);
@@ -197,7 +197,13 @@ impl Table {
     }
 
     /// Inserts an entry with the name of another one, which the insertion may evict.
-    pub(super) fn insert_like(&mut self, named: Entry, value: &[u8], kind: Kind, fault: Option<Malformed>) {
+    pub(super) fn insert_like(
+        &mut self,
+        named: Entry,
+        value: &[u8],
+        kind: Kind,
+        fault: Option<MalformedReason>,
+    ) {
         if let Some(entry) = self.admit(named.name as usize, value.len(), kind, fault) {
             let start = named.start as usize;
             self.bytes.extend_from_within(start..start + named.name as usize);
@@ -207,7 +213,13 @@ impl Table {
     }
 
     /// Makes room for an entry; `None` if there cannot be any.
-    fn admit(&mut self, name: usize, value: usize, kind: Kind, fault: Option<Malformed>) -> Option<Entry> {
+    fn admit(
+        &mut self,
+        name: usize,
+        value: usize,
+        kind: Kind,
+        fault: Option<MalformedReason>,
+    ) -> Option<Entry> {
         let size = name + value + OVERHEAD;
         self.evict(self.max.saturating_sub(size));
         self.cleared |= size > self.max || self.first > self.mark;

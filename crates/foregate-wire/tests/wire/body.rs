@@ -1,7 +1,7 @@
 //! Bodies: data, framing, refusals.
 
 use foregate_wire::BodyError as E;
-use foregate_wire::{BodyDecoder, BodyLength, Decoded, HeadLimits, HeaderList, MAX_CHUNK_OVERHEAD};
+use foregate_wire::{BodyDecoder, BodyLength, DecodeProgress, HeadLimits, HeaderList, MAX_CHUNK_OVERHEAD};
 
 use super::lines;
 
@@ -66,11 +66,11 @@ fn a_call_returns_one_run_of_data_and_the_framing_around_it() {
     let mut trailers = HeaderList::new();
     let input = b"5\r\nhello\r\n1\r\n!\r\n0\r\n\r\nnext";
     let first = decoder.decode(input, &mut trailers).unwrap();
-    assert_eq!(first, Decoded { consumed: 13, data: 3..8, done: false });
+    assert_eq!(first, DecodeProgress { consumed: 13, data: 3..8, done: false });
     let second = decoder.decode(&input[13..], &mut trailers).unwrap();
-    assert_eq!(second, Decoded { consumed: 8, data: 0..1, done: true });
+    assert_eq!(second, DecodeProgress { consumed: 8, data: 0..1, done: true });
     let third = decoder.decode(&input[21..], &mut trailers).unwrap();
-    assert_eq!(third, Decoded { consumed: 0, data: 0..0, done: true });
+    assert_eq!(third, DecodeProgress { consumed: 0, data: 0..0, done: true });
 }
 
 #[test]
@@ -183,21 +183,24 @@ fn fixed_and_until_close() {
     let limits = HeadLimits::default();
     let mut none = HeaderList::new();
     let mut fixed = BodyDecoder::new(BodyLength::Fixed(5), &limits);
-    assert_eq!(fixed.decode(b"hel", &mut none), Ok(Decoded { consumed: 3, data: 0..3, done: false }));
-    assert_eq!(fixed.decode(b"", &mut none), Ok(Decoded { consumed: 0, data: 0..0, done: false }));
+    assert_eq!(fixed.decode(b"hel", &mut none), Ok(DecodeProgress { consumed: 3, data: 0..3, done: false }));
+    assert_eq!(fixed.decode(b"", &mut none), Ok(DecodeProgress { consumed: 0, data: 0..0, done: false }));
     assert_eq!(fixed.finish_eof(), Err(E::UnexpectedEof));
-    assert_eq!(fixed.decode(b"loGET", &mut none), Ok(Decoded { consumed: 2, data: 0..2, done: true }));
+    assert_eq!(fixed.decode(b"loGET", &mut none), Ok(DecodeProgress { consumed: 2, data: 0..2, done: true }));
     assert_eq!((fixed.is_done(), fixed.finish_eof()), (true, Ok(())));
 
     let mut close = BodyDecoder::new(BodyLength::UntilClose, &limits);
-    assert_eq!(close.decode(b"abc", &mut none), Ok(Decoded { consumed: 3, data: 0..3, done: false }));
+    assert_eq!(close.decode(b"abc", &mut none), Ok(DecodeProgress { consumed: 3, data: 0..3, done: false }));
     assert!(!close.is_done());
     assert_eq!((close.finish_eof(), close.is_done()), (Ok(()), true));
 
     for length in [BodyLength::Empty, BodyLength::Fixed(0)] {
         let mut empty = BodyDecoder::new(length, &limits);
         assert!(empty.is_done());
-        assert_eq!(empty.decode(b"next", &mut none), Ok(Decoded { consumed: 0, data: 0..0, done: true }));
+        assert_eq!(
+            empty.decode(b"next", &mut none),
+            Ok(DecodeProgress { consumed: 0, data: 0..0, done: true })
+        );
     }
     let mut chunked = BodyDecoder::new(BodyLength::Chunked, &limits);
     assert_eq!(chunked.finish_eof(), Err(E::UnexpectedEof));

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use foregate_wire::hpack::{BlockError, Inspector, Malformed, Section};
+use foregate_wire::hpack::{BlockError, Inspector, MalformedReason, Section};
 use proptest::prelude::*;
 
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
@@ -107,16 +107,16 @@ fn inspector() -> Inspector {
     Inspector::new(4096, 256 * 1024)
 }
 
-fn fault_in(section: Section, block: &[u8]) -> Result<Option<Malformed>, BlockError> {
+fn fault_in(section: Section, block: &[u8]) -> Result<Option<MalformedReason>, BlockError> {
     inspector().inspect(block, section, &mut Vec::new()).map(|inspected| inspected.fault())
 }
 
-fn fault(block: &[u8]) -> Result<Option<Malformed>, BlockError> {
+fn fault(block: &[u8]) -> Result<Option<MalformedReason>, BlockError> {
     fault_in(Section::Request, block)
 }
 
 /// The fault of a request that holds this field beside the usual ones.
-fn fault_of(name: &[u8], value: &[u8]) -> Option<Malformed> {
+fn fault_of(name: &[u8], value: &[u8]) -> Option<MalformedReason> {
     let block = [GET, &literal(name, value)].concat();
     fault(&block).unwrap()
 }
@@ -202,27 +202,27 @@ fn names() {
         let allowed = matches!(byte, b'a'..=b'z' | b'0'..=b'9') || b"!#$%&'*+-.^_`|~".contains(&byte);
         let expected = match byte {
             _ if allowed => None,
-            b'A'..=b'Z' => Some(Malformed::UpperCase),
-            _ => Some(Malformed::BadName),
+            b'A'..=b'Z' => Some(MalformedReason::UpperCase),
+            _ => Some(MalformedReason::BadName),
         };
         assert_eq!(fault_of(&[b'a', byte], b"1"), expected, "{byte:#x}");
     }
-    assert_eq!(fault_of(b"", b"1"), Some(Malformed::BadName));
+    assert_eq!(fault_of(b"", b"1"), Some(MalformedReason::BadName));
     assert_eq!(fault_of(&[b'a'; 65535], b"1"), None);
-    assert_eq!(fault_of(&[b'a'; 65536], b"1"), Some(Malformed::BadName));
+    assert_eq!(fault_of(&[b'a'; 65536], b"1"), Some(MalformedReason::BadName));
     for name in ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"] {
-        assert_eq!(fault_of(name.as_bytes(), b"x"), Some(Malformed::ConnectionField), "{name}");
+        assert_eq!(fault_of(name.as_bytes(), b"x"), Some(MalformedReason::ConnectionField), "{name}");
     }
-    assert_eq!(fault(b"\x82\x86\x84\xb9"), Ok(Some(Malformed::ConnectionField)));
+    assert_eq!(fault(b"\x82\x86\x84\xb9"), Ok(Some(MalformedReason::ConnectionField)));
     assert_eq!(fault_of(b"te", b"trailers"), None);
-    assert_eq!(fault_of(b"te", b"trailers, gzip"), Some(Malformed::Te));
+    assert_eq!(fault_of(b"te", b"trailers, gzip"), Some(MalformedReason::Te));
 }
 
 #[test]
 fn values() {
     for byte in 0..=255u8 {
         let control = byte != b'\t' && (byte < b' ' || byte == 0x7f);
-        let expected = control.then_some(Malformed::BadValue);
+        let expected = control.then_some(MalformedReason::BadValue);
         for length in [1, 9, 40] {
             let value = [&vec![b'a'; length][..], &[byte], b"z"].concat();
             assert_eq!(fault_of(b"x-a", &value), expected, "{byte:#x}");
@@ -230,12 +230,12 @@ fn values() {
     }
     assert_eq!(fault_of(b"x-a", b""), None);
     for value in [" a", "a ", "\ta", "a\t", " "] {
-        assert_eq!(fault_of(b"x-a", value.as_bytes()), Some(Malformed::Blank), "{value:?}");
+        assert_eq!(fault_of(b"x-a", value.as_bytes()), Some(MalformedReason::Blank), "{value:?}");
     }
 }
 
 /// A request of these pseudo-fields.
-fn pseudo(fields: &[(&str, &str)]) -> Option<Malformed> {
+fn pseudo(fields: &[(&str, &str)]) -> Option<MalformedReason> {
     let block: Vec<u8> =
         fields.iter().flat_map(|(name, value)| literal(name.as_bytes(), value.as_bytes())).collect();
     fault(&block).unwrap()
@@ -246,14 +246,14 @@ fn paths() {
     let of = |path: &str| pseudo(&[(":method", "GET"), (":scheme", "http"), (":path", path)]);
     assert_eq!(of("/a?b=%20"), None);
     assert_eq!(of("/caf\u{e9}"), None);
-    assert_eq!(of("/a#b"), Some(Malformed::Fragment));
-    assert_eq!(of("/a?b#c"), Some(Malformed::Fragment));
-    assert_eq!(of(""), Some(Malformed::PathEmpty));
+    assert_eq!(of("/a#b"), Some(MalformedReason::Fragment));
+    assert_eq!(of("/a?b#c"), Some(MalformedReason::Fragment));
+    assert_eq!(of(""), Some(MalformedReason::PathEmpty));
     for path in ["/a b", "/\0", "/ HTTP/1.1\r\nX-Evil: 1", "/\x7f", " /"] {
-        assert_eq!(of(path), Some(Malformed::PathByte), "{path:?}");
+        assert_eq!(of(path), Some(MalformedReason::PathByte), "{path:?}");
     }
     let block = [&b"\x82\x86"[..], &literal(b":path", b"/\xff")].concat();
-    assert_eq!(fault(&block), Ok(Some(Malformed::PseudoBytes)));
+    assert_eq!(fault(&block), Ok(Some(MalformedReason::PseudoBytes)));
 }
 
 #[test]
@@ -261,37 +261,37 @@ fn pseudo_fields() {
     let (method, scheme, path) = ((":method", "GET"), (":scheme", "http"), (":path", "/"));
     assert_eq!(pseudo(&[path, method, scheme]), None);
     assert_eq!(pseudo(&[path, method, scheme, (":authority", "a")]), None);
-    assert_eq!(pseudo(&[path, method]), Some(Malformed::PseudoMissing));
-    assert_eq!(pseudo(&[scheme, method]), Some(Malformed::PseudoMissing));
-    assert_eq!(pseudo(&[]), Some(Malformed::PseudoMissing));
-    assert_eq!(pseudo(&[method, scheme, path, (":method", "POST")]), Some(Malformed::PseudoTwice));
-    assert_eq!(pseudo(&[method, scheme, ("a", "b"), path]), Some(Malformed::PseudoLate));
-    assert_eq!(pseudo(&[method, scheme, path, (":status", "200")]), Some(Malformed::PseudoMisplaced));
-    assert_eq!(pseudo(&[method, scheme, path, (":evil", "1")]), Some(Malformed::PseudoUnknown));
-    assert_eq!(pseudo(&[method, scheme, path, (":", "1")]), Some(Malformed::PseudoUnknown));
-    assert_eq!(pseudo(&[(":method", "G T"), scheme, path]), Some(Malformed::Method));
-    assert_eq!(pseudo(&[(":method", ""), scheme, path]), Some(Malformed::Method));
-    assert_eq!(pseudo(&[method, scheme, path, (":authority", "a\nb")]), Some(Malformed::BadValue));
+    assert_eq!(pseudo(&[path, method]), Some(MalformedReason::PseudoMissing));
+    assert_eq!(pseudo(&[scheme, method]), Some(MalformedReason::PseudoMissing));
+    assert_eq!(pseudo(&[]), Some(MalformedReason::PseudoMissing));
+    assert_eq!(pseudo(&[method, scheme, path, (":method", "POST")]), Some(MalformedReason::PseudoTwice));
+    assert_eq!(pseudo(&[method, scheme, ("a", "b"), path]), Some(MalformedReason::PseudoLate));
+    assert_eq!(pseudo(&[method, scheme, path, (":status", "200")]), Some(MalformedReason::PseudoMisplaced));
+    assert_eq!(pseudo(&[method, scheme, path, (":evil", "1")]), Some(MalformedReason::PseudoUnknown));
+    assert_eq!(pseudo(&[method, scheme, path, (":", "1")]), Some(MalformedReason::PseudoUnknown));
+    assert_eq!(pseudo(&[(":method", "G T"), scheme, path]), Some(MalformedReason::Method));
+    assert_eq!(pseudo(&[(":method", ""), scheme, path]), Some(MalformedReason::Method));
+    assert_eq!(pseudo(&[method, scheme, path, (":authority", "a\nb")]), Some(MalformedReason::BadValue));
     let (connect, authority, protocol) =
         ((":method", "CONNECT"), (":authority", "a"), (":protocol", "websocket"));
     assert_eq!(pseudo(&[connect, authority]), None);
-    assert_eq!(pseudo(&[connect, authority, path]), Some(Malformed::PseudoMisplaced));
+    assert_eq!(pseudo(&[connect, authority, path]), Some(MalformedReason::PseudoMisplaced));
     assert_eq!(pseudo(&[connect, authority, path, scheme, protocol]), None);
-    assert_eq!(pseudo(&[connect, authority, path, protocol]), Some(Malformed::PseudoMissing));
-    assert_eq!(pseudo(&[method, authority, path, scheme, protocol]), Some(Malformed::PseudoMisplaced));
+    assert_eq!(pseudo(&[connect, authority, path, protocol]), Some(MalformedReason::PseudoMissing));
+    assert_eq!(pseudo(&[method, authority, path, scheme, protocol]), Some(MalformedReason::PseudoMisplaced));
 }
 
 #[test]
 fn sections() {
     assert_eq!(fault_in(Section::Trailers, &literal(b"x-sum", b"1")), Ok(None));
-    assert_eq!(fault_in(Section::Trailers, b"\x84"), Ok(Some(Malformed::PseudoMisplaced)));
+    assert_eq!(fault_in(Section::Trailers, b"\x84"), Ok(Some(MalformedReason::PseudoMisplaced)));
     assert_eq!(fault_in(Section::Trailers, b""), Ok(None));
     assert_eq!(fault_in(Section::Response, b"\x88"), Ok(None));
-    assert_eq!(fault_in(Section::Response, b""), Ok(Some(Malformed::PseudoMissing)));
-    assert_eq!(fault_in(Section::Response, b"\x88\x82"), Ok(Some(Malformed::PseudoMisplaced)));
+    assert_eq!(fault_in(Section::Response, b""), Ok(Some(MalformedReason::PseudoMissing)));
+    assert_eq!(fault_in(Section::Response, b"\x88\x82"), Ok(Some(MalformedReason::PseudoMisplaced)));
     for status in ["20", "2000", "abc", "020"] {
         let block = literal(b":status", status.as_bytes());
-        assert_eq!(fault_in(Section::Response, &block), Ok(Some(Malformed::Status)), "{status}");
+        assert_eq!(fault_in(Section::Response, &block), Ok(Some(MalformedReason::Status)), "{status}");
     }
 }
 
@@ -335,12 +335,12 @@ fn what_is_malformed_stays_so() {
     let mut inspector = inspector();
     let scratch = &mut Vec::new();
     let mut fault = |block: &[u8]| inspector.inspect(block, Section::Trailers, scratch).unwrap().fault();
-    assert_eq!(fault(b"\x40\x03X-a\x011\x40\x03x-b\x02\r\n"), Some(Malformed::UpperCase));
+    assert_eq!(fault(b"\x40\x03X-a\x011\x40\x03x-b\x02\r\n"), Some(MalformedReason::UpperCase));
     // The value alone, the name with it, the name with another value.
-    assert_eq!(fault(b"\xbe"), Some(Malformed::BadValue));
-    assert_eq!(fault(b"\xbf"), Some(Malformed::UpperCase));
+    assert_eq!(fault(b"\xbe"), Some(MalformedReason::BadValue));
+    assert_eq!(fault(b"\xbf"), Some(MalformedReason::UpperCase));
     assert_eq!(fault(b"\x0f\x2f\x011"), None);
-    assert_eq!(fault(b"\x0f\x30\x011"), Some(Malformed::UpperCase));
+    assert_eq!(fault(b"\x0f\x30\x011"), Some(MalformedReason::UpperCase));
 }
 
 #[test]
@@ -380,7 +380,7 @@ fn a_list_is_counted() {
 fn an_entry_without_a_byte_has_no_substitute() {
     let mut inspector = inspector();
     let inspected = inspector.inspect(b"\x40\x00\x00", Section::Request, &mut Vec::new()).unwrap();
-    assert_eq!(inspected.fault(), Some(Malformed::BadName));
+    assert_eq!(inspected.fault(), Some(MalformedReason::BadName));
     assert!(!inspected.substitute(&mut Vec::new()));
 }
 
@@ -570,7 +570,7 @@ fn is_well_formed(name: &[u8], value: &[u8]) -> bool {
         _ => Section::Request,
     };
     let fault = fault_in(section, &literal(name, value)).unwrap();
-    matches!(fault, None | Some(Malformed::PseudoMissing))
+    matches!(fault, None | Some(MalformedReason::PseudoMissing))
 }
 
 proptest! {

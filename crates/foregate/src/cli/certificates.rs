@@ -11,7 +11,7 @@ use time::OffsetDateTime;
 use super::arguments::{ConfigFile, Json};
 use super::output::{Outcome, complain, print, print_json, show_refused};
 use super::reload::ask_process;
-use crate::config::{self, Refused};
+use crate::config::{self, RefusedConfiguration};
 
 /// Where Debian and its relatives look for authorities, and the command that takes them up.
 const DEBIAN: (&str, &[&str]) = ("/usr/local/share/ca-certificates", &["update-ca-certificates"]);
@@ -125,7 +125,7 @@ fn left(seconds: i64) -> String {
 
 impl Root {
     /// The storage folder: the one of the command line, of the configuration, or of the system.
-    fn folder(&self) -> Result<PathBuf, Box<Refused>> {
+    fn folder(&self) -> Result<PathBuf, Box<RefusedConfiguration>> {
         if let Some(folder) = &self.storage {
             return Ok(folder.clone());
         }

@@ -4,7 +4,7 @@ mod watch;
 
 use std::sync::Arc;
 
-use crate::config::{self, Shown};
+use crate::config::{self, ProblemReport};
 use clap::Args;
 use foregate_config::{Item, Tree};
 use foregate_module::Pipeline;
@@ -42,10 +42,10 @@ struct ConfigurationCounts {
 
 /// The output for machines.
 #[derive(Serialize)]
-struct Taken<'w> {
+struct MachineOutput<'w> {
     #[serde(flatten)]
     counts: ConfigurationCounts,
-    warnings: Vec<Shown<'w>>,
+    warnings: Vec<ProblemReport<'w>>,
 }
 
 impl Check {
@@ -65,7 +65,7 @@ impl Check {
             Ok((settings, warnings)) => {
                 let counts = count(&settings, warnings.tree(), path.display().to_string());
                 if json {
-                    print_json(&Taken { counts, warnings: warnings.shown() });
+                    print_json(&MachineOutput { counts, warnings: warnings.shown() });
                 } else {
                     // Valid settings without their apparent effect.
                     let warnings = warnings.plain();

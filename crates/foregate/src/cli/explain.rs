@@ -373,7 +373,7 @@ fn find_places(path: &Path, explanation: &mut RequestExplanation, pipeline: &Pip
 
 fn steps(pipeline: &Pipeline, plan: &Plan) -> Vec<PlannedStep> {
     let planned = plan.steps().iter();
-    let step = |planned: &foregate_module::Planned| {
+    let step = |planned: &foregate_module::PlannedStep| {
         let entry = pipeline.entries().get(usize::from(planned.step))?;
         Some(PlannedStep {
             step: entry.decl().name,

@@ -193,7 +193,7 @@ fn quickstart(arguments: QuickstartArguments, pipeline: Arc<Pipeline>) -> Outcom
     match arguments.start() {
         Ok(started) => {
             let announced =
-                run::Announced { text: started.banner.clone(), if_taken: started.if_taken.clone() };
+                run::StartMessages { text: started.banner.clone(), if_taken: started.if_taken.clone() };
             // The folder stays locked until the proxy has ended.
             run::Run::file(started.configuration.clone()).announcing(announced).run(pipeline)
         }

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-use crate::config::Refused;
+use crate::config::RefusedConfiguration;
 use serde::Serialize;
 
 /// Columns of a report when the terminal does not say.
@@ -53,14 +53,14 @@ pub(super) fn complain(text: &str) {
 }
 
 /// The errors of a configuration for machines.
-pub(super) fn refused_json(refused: &Refused) -> serde_json::Value {
+pub(super) fn refused_json(refused: &RefusedConfiguration) -> serde_json::Value {
     let (count, complete) = (refused.count(), refused.is_complete());
     serde_json::json!({ "ok": false, "count": count, "complete": complete, "errors": refused.shown() })
 }
 
 /// Shows the errors of a configuration: as JSON on the standard output, else on the standard error, with the
 /// lines of the file when that is a terminal.
-pub(super) fn show_refused(refused: &Refused, json: bool) -> Outcome {
+pub(super) fn show_refused(refused: &RefusedConfiguration, json: bool) -> Outcome {
     if json {
         print_json(&refused_json(refused));
     } else if io::stderr().is_terminal() {

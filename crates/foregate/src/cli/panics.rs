@@ -24,7 +24,7 @@ struct Span {
 
 /// The logged part of a panic.
 #[derive(Debug, PartialEq, Eq)]
-enum Told {
+enum LoggedPanic {
     LineAndBacktrace,
     Line,
     /// The last line of a span, which says that no more follow.
@@ -33,16 +33,16 @@ enum Told {
 }
 
 impl Span {
-    fn tell(&mut self, now: Instant) -> Told {
+    fn tell(&mut self, now: Instant) -> LoggedPanic {
         if self.since.is_none_or(|since| now.saturating_duration_since(since) >= SPAN) {
             *self = Self { since: Some(now), panics: 0 };
         }
         self.panics = self.panics.saturating_add(1);
         match self.panics {
-            1 => Told::LineAndBacktrace,
-            2..LINES => Told::Line,
-            LINES => Told::LastLine,
-            _ => Told::Nothing,
+            1 => LoggedPanic::LineAndBacktrace,
+            2..LINES => LoggedPanic::Line,
+            LINES => LoggedPanic::LastLine,
+            _ => LoggedPanic::Nothing,
         }
     }
 }
@@ -56,8 +56,8 @@ pub(super) fn log_panics() {
     }));
 }
 
-fn log(info: &PanicHookInfo<'_>, told: &Told) {
-    if *told == Told::Nothing {
+fn log(info: &PanicHookInfo<'_>, told: &LoggedPanic) {
+    if *told == LoggedPanic::Nothing {
         return;
     }
     let message = info.payload_as_str().unwrap_or("no message");
@@ -65,12 +65,12 @@ fn log(info: &PanicHookInfo<'_>, told: &Told) {
     let thread = thread.name().unwrap_or("unnamed");
     let place = info.location().map(ToString::to_string).unwrap_or_default();
     match told {
-        Told::LastLine => {
+        LoggedPanic::LastLine => {
             tracing::error!(thread, place, message, "panicked; further panics within 10 s are only counted");
         }
         _ => tracing::error!(thread, place, message, "panicked"),
     }
-    if *told == Told::LineAndBacktrace {
+    if *told == LoggedPanic::LineAndBacktrace {
         let backtrace = Backtrace::capture();
         if backtrace.status() == BacktraceStatus::Captured {
             tracing::error!("{backtrace}");
@@ -86,9 +86,12 @@ mod tests {
     fn lines_are_limited_in_each_span() {
         let (mut span, now) = (Span::default(), Instant::now());
         let told: Vec<_> = (0..LINES + 2).map(|_| span.tell(now)).collect();
-        assert_eq!(told[0], Told::LineAndBacktrace);
-        assert!(told[1..LINES as usize - 1].iter().all(|told| *told == Told::Line));
-        assert_eq!(told[LINES as usize - 1..], [Told::LastLine, Told::Nothing, Told::Nothing]);
-        assert_eq!(span.tell(now + SPAN), Told::LineAndBacktrace);
+        assert_eq!(told[0], LoggedPanic::LineAndBacktrace);
+        assert!(told[1..LINES as usize - 1].iter().all(|told| *told == LoggedPanic::Line));
+        assert_eq!(
+            told[LINES as usize - 1..],
+            [LoggedPanic::LastLine, LoggedPanic::Nothing, LoggedPanic::Nothing]
+        );
+        assert_eq!(span.tell(now + SPAN), LoggedPanic::LineAndBacktrace);
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
-use crate::config::{self, Domains, Refused, Texts};
+use crate::config::{self, Domains, RefusedConfiguration, Texts};
 use clap::Args;
 use foregate_module::Pipeline;
 use foregate_proxy::configuration::Settings;
@@ -48,7 +48,7 @@ pub(super) struct Run {
     #[command(flatten)]
     domains: DomainArguments,
     #[arg(skip)]
-    announced: Option<Announced>,
+    announced: Option<StartMessages>,
 }
 
 /// Names with certificates, for `--to` and `--files`.
@@ -84,7 +84,7 @@ impl DomainArguments {
 
 /// What a start tells.
 #[derive(Debug, Clone)]
-pub(super) struct Announced {
+pub(super) struct StartMessages {
     /// Printed once all addresses are bound.
     pub(super) text: String,
     /// The command to type if an address is taken.
@@ -107,7 +107,7 @@ impl Run {
         }
     }
 
-    pub(super) fn announcing(self, announced: Announced) -> Self {
+    pub(super) fn announcing(self, announced: StartMessages) -> Self {
         Self { announced: Some(announced), ..self }
     }
 
@@ -179,7 +179,7 @@ struct Files {
 }
 
 impl Files {
-    fn load(&self) -> Result<Settings, Box<Refused>> {
+    fn load(&self) -> Result<Settings, Box<RefusedConfiguration>> {
         let (settings, texts) = config::load_and_keep(&self.path, &self.pipeline)?;
         self.keep(&settings, texts);
         Ok(settings)

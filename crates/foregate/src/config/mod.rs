@@ -13,7 +13,7 @@ mod single;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use foregate_config::{Refused, Shown, Texts, Warnings, format};
+pub use foregate_config::{ProblemReport, RefusedConfiguration, Texts, Warnings, format};
 use foregate_module::Pipeline;
 use foregate_proxy::configuration::Settings;
 
@@ -41,7 +41,7 @@ pub fn default_file() -> PathBuf {
 /// # Errors
 ///
 /// Everything that is wrong with it.
-pub fn load(path: &Path, pipeline: &Arc<Pipeline>) -> Result<Settings, Box<Refused>> {
+pub fn load(path: &Path, pipeline: &Arc<Pipeline>) -> Result<Settings, Box<RefusedConfiguration>> {
     foregate_config::read(path, |tree, problems| decode::decode(tree, pipeline, true, problems))
 }
 
@@ -50,7 +50,10 @@ pub fn load(path: &Path, pipeline: &Arc<Pipeline>) -> Result<Settings, Box<Refus
 /// # Errors
 ///
 /// As for [`load()`].
-pub fn load_and_warn(path: &Path, pipeline: &Arc<Pipeline>) -> Result<(Settings, Warnings), Box<Refused>> {
+pub fn load_and_warn(
+    path: &Path,
+    pipeline: &Arc<Pipeline>,
+) -> Result<(Settings, Warnings), Box<RefusedConfiguration>> {
     foregate_config::read_and_warn(path, |tree, problems| decode::decode(tree, pipeline, true, problems))
 }
 
@@ -59,7 +62,10 @@ pub fn load_and_warn(path: &Path, pipeline: &Arc<Pipeline>) -> Result<(Settings,
 /// # Errors
 ///
 /// As for [`load()`].
-pub fn load_and_keep(path: &Path, pipeline: &Arc<Pipeline>) -> Result<(Settings, Texts), Box<Refused>> {
+pub fn load_and_keep(
+    path: &Path,
+    pipeline: &Arc<Pipeline>,
+) -> Result<(Settings, Texts), Box<RefusedConfiguration>> {
     foregate_config::read_and_keep(path, |tree, problems| decode::decode(tree, pipeline, true, problems))
 }
 
@@ -72,7 +78,7 @@ pub fn load_given(
     path: &Path,
     text: String,
     pipeline: &Arc<Pipeline>,
-) -> Result<(Settings, Texts), Box<Refused>> {
+) -> Result<(Settings, Texts), Box<RefusedConfiguration>> {
     foregate_config::read_text_and_keep(path, text, |tree, problems| {
         decode::decode(tree, pipeline, true, problems)
     })
@@ -84,7 +90,7 @@ pub fn load_given(
 /// # Errors
 ///
 /// As for [`load()`].
-pub fn load_kept(texts: &Texts, pipeline: &Arc<Pipeline>) -> Result<Settings, Box<Refused>> {
+pub fn load_kept(texts: &Texts, pipeline: &Arc<Pipeline>) -> Result<Settings, Box<RefusedConfiguration>> {
     foregate_config::read_kept(texts, |tree, problems| decode::decode(tree, pipeline, false, problems))
 }
 
@@ -93,7 +99,7 @@ pub fn load_kept(texts: &Texts, pipeline: &Arc<Pipeline>) -> Result<Settings, Bo
 /// # Errors
 ///
 /// A file that cannot be read, or a syntax error, or an error in the path.
-pub fn storage(path: &Path) -> Result<Option<PathBuf>, Box<Refused>> {
+pub fn storage(path: &Path) -> Result<Option<PathBuf>, Box<RefusedConfiguration>> {
     foregate_config::find(path, "acme", decode::storage)
 }
 
@@ -102,7 +108,7 @@ pub fn storage(path: &Path) -> Result<Option<PathBuf>, Box<Refused>> {
 /// # Errors
 ///
 /// A file that cannot be read, or a syntax error, or an error in the path.
-pub fn admin(path: &Path) -> Result<Option<PathBuf>, Box<Refused>> {
+pub fn admin(path: &Path) -> Result<Option<PathBuf>, Box<RefusedConfiguration>> {
     foregate_config::find(path, "admin", |decoder, item| decode::admin(decoder, item, false))
 }
 
@@ -111,6 +117,10 @@ pub fn admin(path: &Path) -> Result<Option<PathBuf>, Box<Refused>> {
 /// # Errors
 ///
 /// As for [`load()`].
-pub fn load_text(path: &Path, text: String, pipeline: &Arc<Pipeline>) -> Result<Settings, Box<Refused>> {
+pub fn load_text(
+    path: &Path,
+    text: String,
+    pipeline: &Arc<Pipeline>,
+) -> Result<Settings, Box<RefusedConfiguration>> {
     foregate_config::read_text(path, text, |tree, problems| decode::decode(tree, pipeline, false, problems))
 }

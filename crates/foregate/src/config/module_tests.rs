@@ -11,7 +11,7 @@ use foregate_module::{
 use foregate_proxy::configuration::Settings;
 use foregate_proxy::settings::RoutePlan;
 
-use super::{Refused, load_text};
+use super::{RefusedConfiguration, load_text};
 
 /// One that may stand once.
 #[derive(Debug, PartialEq)]
@@ -113,7 +113,7 @@ foregate_module::pipeline! { fn steps { Greet, Tag, Ask } }
 
 const FRAME: &str = "listen \"127.0.0.1:1\"\nupstream \"app\" { server \"127.0.0.1:2\"; }\n";
 
-fn load_in(folder: &Path, text: &str) -> Result<Settings, Box<Refused>> {
+fn load_in(folder: &Path, text: &str) -> Result<Settings, Box<RefusedConfiguration>> {
     load_text(&folder.join("test.kdl"), format!("{FRAME}{text}"), &Arc::new(steps()))
 }
 

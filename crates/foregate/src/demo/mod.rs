@@ -3,7 +3,7 @@
 //!
 //! `foregate demo` is [`DemoArguments::run`]: the origin alone. `foregate quickstart` is
 //! [`QuickstartArguments::start`], which makes everything ready and serves the origin from a thread of
-//! its own; then the proxy is started with the file that [`Started`] names.
+//! its own; then the proxy is started with the file that [`PreparedQuickstart`] names.
 
 mod certificate;
 mod large;
@@ -117,7 +117,7 @@ pub(crate) struct QuickstartArguments {
 
 /// The prepared quickstart.
 #[derive(Debug)]
-pub(crate) struct Started {
+pub(crate) struct PreparedQuickstart {
     /// The configuration to run the proxy with.
     pub(crate) configuration: PathBuf,
     /// The text to print once the proxy listens: all addresses, and the commands to try.
@@ -135,7 +135,7 @@ impl QuickstartArguments {
     /// # Errors
     ///
     /// See [`QuickstartError`].
-    pub(crate) fn start(self) -> Result<Started, QuickstartError> {
+    pub(crate) fn start(self) -> Result<PreparedQuickstart, QuickstartError> {
         let folder = self.state.map_or_else(state_folder, Ok)?;
         let Some(configuration) = self.configuration else {
             let quickstart = prepare(&folder, self.reset)?;
@@ -143,7 +143,7 @@ impl QuickstartArguments {
             let Quickstart { configuration, lock, origin, .. } = quickstart;
             origin::spawn(origin).map_err(QuickstartError::Origin)?;
             let if_taken = if_taken(&configuration);
-            return Ok(Started { configuration, banner, if_taken, _lock: Some(lock) });
+            return Ok(PreparedQuickstart { configuration, banner, if_taken, _lock: Some(lock) });
         };
         let pair = certificate::ensure(&folder, NAMES)?;
         // No other port will do: the file names this one.
@@ -156,7 +156,7 @@ impl QuickstartArguments {
             pair.key.display()
         );
         let if_taken = format!("change the address in {}", configuration.display());
-        Ok(Started { configuration, banner, if_taken, _lock: None })
+        Ok(PreparedQuickstart { configuration, banner, if_taken, _lock: None })
     }
 }
 

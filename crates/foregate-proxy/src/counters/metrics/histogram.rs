@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use foregate_supervisor::protocol::{LATENCY_BUCKETS, latency_bucket};
 use parking_lot::Mutex;
 
-use super::{Padded, SHARDS, add_in_shard};
+use super::{PaddedCounters, SHARDS, add_in_shard};
 
 /// The upper ends of the buckets of request durations, microseconds: 500 us to 10 s.
 pub(crate) const DURATION_BUCKETS: [u64; 14] = [
@@ -48,7 +48,7 @@ pub(crate) fn duration_bucket(micros: u64) -> usize {
 /// How long something took that happens with every request.
 #[derive(Debug, Default)]
 pub struct DurationHistogram {
-    shards: [Padded<DurationShard>; SHARDS],
+    shards: [PaddedCounters<DurationShard>; SHARDS],
     pub(crate) exemplars: Exemplars,
 }
 

@@ -38,18 +38,18 @@ impl Kinds {
 
 /// Counters by the value of a label.
 #[derive(Debug)]
-pub(super) struct Labelled<T> {
+pub(super) struct LabelledCounters<T> {
     named: Mutex<HashMap<Arc<str>, Arc<T>>>,
     pub(super) other: Arc<T>,
 }
 
-impl<T: Default> Default for Labelled<T> {
+impl<T: Default> Default for LabelledCounters<T> {
     fn default() -> Self {
         Self { named: Mutex::default(), other: Arc::default() }
     }
 }
 
-impl<T: Default> Labelled<T> {
+impl<T: Default> LabelledCounters<T> {
     pub(super) fn get(&self, name: &str) -> Arc<T> {
         let mut named = self.named.lock();
         if let Some(known) = named.get(name) {

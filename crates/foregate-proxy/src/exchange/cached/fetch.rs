@@ -6,16 +6,17 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use foregate_cache::{
-    Conditions, Content, Demands, Failed, Failure, Follow, FollowedHead, Found, Joined, Key, KeyText, Lead,
-    Object, Representation, Reuse, Stored, evaluate, other_variant, parse_date, reuse,
+    Conditions, Content, Demands, Failure, FetchFailure, FlightPart, Follow, FollowedHead, Key, KeyText,
+    Lead, MemoryLookup, Object, Representation, Reuse, StoredHead, evaluate, other_variant, parse_date,
+    reuse,
 };
 use foregate_module::Source as MadeBy;
 use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead};
 use tokio::sync::mpsc;
 
-use super::key::Located;
+use super::key::StorePlace;
 use super::{answer, serve, strip_prefix, write_status};
-use crate::cache::{Fill, Handed, OriginAnswer, stated_length};
+use crate::cache::{Fill, LeaderParts, OriginAnswer, stated_length};
 use crate::counters::cache::CacheOutcome;
 use crate::error::Error;
 use crate::exchange::reply::BodySource;
@@ -34,7 +35,7 @@ const WHOLE_MOST: u64 = 256 << 10;
 const ROUNDS: usize = 8;
 
 /// A response that has to be fetched.
-pub(super) struct Wanted {
+pub(super) struct NeededResponse {
     text: KeyText,
     key: Key,
     /// The key under which the fetch is shared.
@@ -50,15 +51,15 @@ pub(super) struct Wanted {
 }
 
 /// The result for a request that waits for a fetch.
-enum Got {
+enum WaitResult {
     Head(FollowedHead),
-    Handed(Handed),
+    Handed(LeaderParts),
 }
 
-impl Wanted {
+impl NeededResponse {
     pub fn new(
         exchange: &mut Exchange<'_>,
-        located: Located,
+        located: StorePlace,
         variant: Option<Key>,
         demands: Demands,
         stale: Option<Arc<Object>>,
@@ -67,7 +68,7 @@ impl Wanted {
         let fields = exchange.request.head.headers.clone();
         located.forward_query(exchange);
         strip_prefix(exchange);
-        let Located { text, key, .. } = located;
+        let StorePlace { text, key, .. } = located;
         let shared = variant.unwrap_or(key);
         Box::new(Self { text, key, shared, demands, fields, stale, background, prepared: false })
     }
@@ -87,26 +88,26 @@ impl Wanted {
                 .flights
                 .join_current(self.shared, self.key, cache.time(), is_current, || self.look_again(exchange));
             let (follow, hand) = match joined {
-                Joined::Found(object) => {
+                FlightPart::Found(object) => {
                     set_outcome(exchange, CacheOutcome::Hit);
                     return Ok(self.serve(exchange, settings, &object));
                 }
-                Joined::Alone if self.stale.is_none() => return Ok(self.pass(upstream)),
-                Joined::Alone | Joined::Follow(_) if self.background => {
+                FlightPart::Alone if self.stale.is_none() => return Ok(self.pass(upstream)),
+                FlightPart::Alone | FlightPart::Follow(_) if self.background => {
                     return Ok(self.serve_stale(exchange, settings));
                 }
-                Joined::Alone => {
+                FlightPart::Alone => {
                     let lead = cache.flights.alone(self.shared, self.key);
                     match self.lead(exchange, settings, upstream, lead).await? {
                         Ok(led) => led,
                         Err(step) => return Ok(step),
                     }
                 }
-                Joined::Lead(lead) => match self.lead(exchange, settings, upstream, lead).await? {
+                FlightPart::Lead(lead) => match self.lead(exchange, settings, upstream, lead).await? {
                     Ok(led) => led,
                     Err(step) => return Ok(step),
                 },
-                Joined::Follow(follow) => {
+                FlightPart::Follow(follow) => {
                     if let Some(cached) = &mut exchange.cached {
                         cached.collapsed = true;
                     }
@@ -127,7 +128,8 @@ impl Wanted {
     /// A fetch may have ended since the store was asked.
     fn look_again(&self, exchange: &Exchange<'_>) -> Option<Arc<Object>> {
         let cache = &exchange.proxy.cache;
-        let Found::Object { object, outdated } = cache.store.get(self.key, &self.text, &self.fields) else {
+        let MemoryLookup::Object { object, outdated } = cache.store.get(self.key, &self.text, &self.fields)
+        else {
             return None;
         };
         (reuse(&object.head, &self.demands, outdated, cache.time()) == Reuse::Fresh).then_some(object)
@@ -141,7 +143,10 @@ impl Wanted {
         settings: &Arc<CacheSettings>,
         upstream: usize,
         lead: Lead,
-    ) -> Result<Result<(Follow, Option<mpsc::Receiver<Handed>>), Step>, crate::exchange::modules::Ended> {
+    ) -> Result<
+        Result<(Follow, Option<mpsc::Receiver<LeaderParts>>), Step>,
+        crate::exchange::modules::ExchangeEnd,
+    > {
         if !self.prepared {
             match prepare::run(exchange, upstream).await? {
                 Step::Ask => self.prepared = true,
@@ -186,12 +191,12 @@ impl Wanted {
         settings: &Arc<CacheSettings>,
         upstream: usize,
         mut follow: Follow,
-        mut hand: Option<mpsc::Receiver<Handed>>,
-    ) -> Result<Option<Step>, crate::exchange::modules::Ended> {
+        mut hand: Option<mpsc::Receiver<LeaderParts>>,
+    ) -> Result<Option<Step>, crate::exchange::modules::ExchangeEnd> {
         let is_own = hand.is_some();
         let got = loop {
             match wait(exchange, &mut follow, &mut hand).await? {
-                Got::Handed(Handed::Interim(head)) => {
+                WaitResult::Handed(LeaderParts::Interim(head)) => {
                     **exchange.response = *head;
                     ask::relay_interim(exchange).await?;
                 }
@@ -199,37 +204,38 @@ impl Wanted {
             }
         };
         let head = match got {
-            Got::Handed(Handed::Interim(_)) => return Ok(None),
-            Got::Handed(Handed::Failed(error)) => {
+            WaitResult::Handed(LeaderParts::Interim(_)) => return Ok(None),
+            WaitResult::Handed(LeaderParts::Failed(error)) => {
                 if self.covers_failure(exchange) {
                     return Ok(Some(self.serve_stale(exchange, settings)));
                 }
                 return Err(error.into());
             }
-            Got::Handed(Handed::Found(object, outcome)) => {
+            WaitResult::Handed(LeaderParts::Found(object, outcome)) => {
                 if let Some(cached) = &mut exchange.cached {
                     (cached.outcome, cached.reason) = (outcome, Some("reserve"));
                 }
                 return Ok(Some(self.serve(exchange, settings, &object)));
             }
-            Got::Handed(Handed::Own(head)) => {
+            WaitResult::Handed(LeaderParts::Own(head)) => {
                 return Ok(Some(self.serve_shared(exchange, settings, &head, follow)));
             }
-            Got::Handed(Handed::Validated(object)) => {
+            WaitResult::Handed(LeaderParts::Validated(object)) => {
                 set_outcome(exchange, CacheOutcome::Revalidated);
                 return Ok(Some(self.serve(exchange, settings, &object)));
             }
-            Got::Handed(Handed::Origin(head, answer, reason)) => {
+            WaitResult::Handed(LeaderParts::Origin(head, answer, reason)) => {
                 drop(follow);
                 if let Some(cached) = &mut exchange.cached {
                     cached.reason = reason.map(foregate_cache::NotStored::as_str);
                 }
                 return self.take(exchange, *head, answer).map(Some);
             }
-            Got::Head(head) => head,
+            WaitResult::Head(head) => head,
         };
         let secret = &exchange.proxy.cache.secret;
-        let other = |head: &Stored| other_variant(head, self.key, &self.fields, secret).filter(|_| !is_own);
+        let other =
+            |head: &StoredHead| other_variant(head, self.key, &self.fields, secret).filter(|_| !is_own);
         match head {
             FollowedHead::Arrived(head) => match other(&head) {
                 Some(variant) => self.shared = variant,
@@ -245,8 +251,8 @@ impl Wanted {
                     return Ok(Some(self.serve_stored(exchange, settings, &object)));
                 }
             },
-            FollowedHead::Failed(Failed::Abandoned) => {}
-            FollowedHead::Failed(Failed::Origin) => {
+            FollowedHead::Failed(FetchFailure::Abandoned) => {}
+            FollowedHead::Failed(FetchFailure::Origin) => {
                 if self.covers_failure(exchange) {
                     return Ok(Some(self.serve_stale(exchange, settings)));
                 }
@@ -307,7 +313,7 @@ impl Wanted {
         &mut self,
         exchange: &mut Exchange<'_>,
         settings: &CacheSettings,
-        head: &Stored,
+        head: &StoredHead,
         follow: Follow,
     ) -> Step {
         let length = stated_length(head);
@@ -341,7 +347,7 @@ impl Wanted {
         exchange: &mut Exchange<'_>,
         head: ResponseHead,
         answer: OriginAnswer,
-    ) -> Result<Step, crate::exchange::modules::Ended> {
+    ) -> Result<Step, crate::exchange::modules::ExchangeEnd> {
         let OriginAnswer { upstream, origin, length } = answer;
         let is_short = matches!(length, BodyLength::Fixed(0..=WHOLE_MOST));
         if head.status == 200 && self.fields.contains(NameId::Range) && !is_short {
@@ -403,12 +409,12 @@ fn refuse_body(exchange: &mut Exchange<'_>, origin: Origin, length: BodyLength, 
 async fn wait(
     exchange: &mut Exchange<'_>,
     follow: &mut Follow,
-    hand: &mut Option<mpsc::Receiver<Handed>>,
-) -> Result<Got, Error> {
+    hand: &mut Option<mpsc::Receiver<LeaderParts>>,
+) -> Result<WaitResult, Error> {
     poll_fn(|cx| {
         if let Some(handed) = hand {
             match handed.poll_recv(cx) {
-                Poll::Ready(Some(handed)) => return Poll::Ready(Ok(Got::Handed(handed))),
+                Poll::Ready(Some(handed)) => return Poll::Ready(Ok(WaitResult::Handed(handed))),
                 Poll::Ready(None) => *hand = None,
                 Poll::Pending => {}
             }
@@ -417,8 +423,8 @@ async fn wait(
             // The response comes by hand.
             Poll::Ready(FollowedHead::Uncacheable) if hand.is_some() => {}
             // An error comes by hand too.
-            Poll::Ready(FollowedHead::Failed(Failed::Origin)) if hand.is_some() => {}
-            Poll::Ready(head) => return Poll::Ready(Ok(Got::Head(head))),
+            Poll::Ready(FollowedHead::Failed(FetchFailure::Origin)) if hand.is_some() => {}
+            Poll::Ready(head) => return Poll::Ready(Ok(WaitResult::Head(head))),
             Poll::Pending => {}
         }
         if let Poll::Ready(error) = exchange.down.poll_total(cx) {

@@ -6,7 +6,7 @@ use foregate_wire::{Scheme, Slashes};
 use super::SCRATCH;
 use crate::error::Error;
 use crate::exchange::Exchange;
-use crate::exchange::modules::Ended;
+use crate::exchange::modules::ExchangeEnd;
 use crate::message::request::Request;
 use crate::settings::{Action, CacheSettings};
 
@@ -19,7 +19,7 @@ pub(in crate::exchange) struct KeyScratch {
 
 /// The place of a response in the store.
 #[derive(Debug)]
-pub(super) struct Located {
+pub(super) struct StorePlace {
     /// The text of the key.
     pub text: KeyText,
     /// The key.
@@ -29,7 +29,7 @@ pub(super) struct Located {
     scratch: Box<KeyScratch>,
 }
 
-impl Located {
+impl StorePlace {
     /// The place of the response to a request.
     pub fn new(
         exchange: &Exchange<'_>,
@@ -106,7 +106,7 @@ pub(super) fn uri<'r>(request: &'r Request, query: Option<&'r [u8]>) -> Uri<'r> 
 
 /// The values of a route's expressions for a request.
 #[derive(Debug, Default)]
-pub(super) struct Evaluated {
+pub(super) struct RouteValues {
     /// The request goes past the cache.
     pub bypass: bool,
     /// The additions to the key.
@@ -116,14 +116,17 @@ pub(super) struct Evaluated {
 }
 
 /// Evaluates them.
-pub(super) fn evaluate(exchange: &mut Exchange<'_>, settings: &CacheSettings) -> Result<Evaluated, Ended> {
+pub(super) fn evaluate(
+    exchange: &mut Exchange<'_>,
+    settings: &CacheSettings,
+) -> Result<RouteValues, ExchangeEnd> {
     if !settings.has_expressions() {
-        return Ok(Evaluated::default());
+        return Ok(RouteValues::default());
     }
     let pipeline = &exchange.config.settings.pipeline;
     let Some((view, state)) = exchange.view() else { return Err(Error::Internal.into()) };
     let seen = foregate_module::View::new(&view, &state.slots, pipeline);
-    let evaluated = Evaluated {
+    let evaluated = RouteValues {
         bypass: settings.bypass.iter().any(|condition| condition.holds(&seen)),
         additions: settings
             .key

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::limits::budget::BudgetShare;
 use crate::limits::clients::Holdings;
 use crate::link::start::extend;
-use crate::link::{Link, Received};
+use crate::link::{Link, ReceiveOutcome};
 use crate::message::request::Request;
 use crate::settings;
 use crate::spans::SpanParent;
@@ -179,7 +179,7 @@ async fn receive(
         return Err(Error::Switch("a protocol switch that was not asked for"));
     }
     let mut body = Vec::new();
-    while poll_fn(|cx| origin.link.poll_receive(cx)).await.map_err(Error::Origin)? == Received::Data {
+    while poll_fn(|cx| origin.link.poll_receive(cx)).await.map_err(Error::Origin)? == ReceiveOutcome::Data {
         let data = origin.link.data();
         if body.len() + data.len() > limit {
             return Ok(Err(FetchError::TooLarge));

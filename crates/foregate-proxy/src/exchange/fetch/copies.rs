@@ -11,7 +11,7 @@ use super::asks::{StepAsks, final_head, terms};
 use crate::comparison::SeenBody;
 use crate::error::Error;
 use crate::limits::budget::BudgetShare;
-use crate::link::Received;
+use crate::link::ReceiveOutcome;
 use crate::message::request::Request;
 use crate::time::clock;
 use crate::upstream::{Addresses, Ask, Upstream};
@@ -35,7 +35,7 @@ pub(crate) async fn observe(
         return Err(Error::Switch("a protocol switch that was not asked for"));
     }
     let time = began.elapsed();
-    while poll_fn(|cx| origin.link.poll_receive(cx)).await.map_err(Error::Origin)? == Received::Data {
+    while poll_fn(|cx| origin.link.poll_receive(cx)).await.map_err(Error::Origin)? == ReceiveOutcome::Data {
         seen.take(origin.link.data());
         let count = origin.link.data().len();
         origin.link.consume(count);

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use foregate_module::settings::LogId;
 use foregate_module::{
-    self as module, Entry, Fault, Load, PhaseId, Planned, Runner, State, StepPlace, Weight, WhenFull,
+    self as module, Entry, Fault, Load, PhaseId, PlannedStep, Runner, State, StepPlace, Weight, WhenFull,
 };
 
-use super::Ended;
+use super::ExchangeEnd;
 use crate::counters::steps::{StepCounter, StepInput};
 use crate::error::Error;
 use crate::exchange::Exchange;
@@ -67,12 +67,12 @@ impl<'e> ExchangePlatform<'e> {
         Account::of(self.view.facts.client.or_else(peer))
     }
 
-    fn counters(&self, planned: &Planned) -> Option<&'e StepCounter> {
+    fn counters(&self, planned: &PlannedStep) -> Option<&'e StepCounter> {
         self.proxy.steps.get(planned.step)
     }
 
     /// Where a step runs that is not simply light, or is watched.
-    fn place_of(&mut self, entry: &Entry, planned: &Planned) -> StepPlace {
+    fn place_of(&mut self, entry: &Entry, planned: &PlannedStep) -> StepPlace {
         let began = self.began();
         let Some(counters) = self.counters(planned) else { return StepPlace::Asked };
         if counters.is_broken(began) {
@@ -107,7 +107,7 @@ impl<'e> ExchangePlatform<'e> {
 
     /// Measures the time before a suspected step runs, and its input: the step may lengthen the
     /// head.
-    fn suspect(&mut self, counters: &'e StepCounter, planned: &Planned) {
+    fn suspect(&mut self, counters: &'e StepCounter, planned: &PlannedStep) {
         if counters.is_suspected(self.began()) {
             self.suspect = Some((counters, self.view.input_of(planned), clock::thread_time()));
         }
@@ -119,7 +119,7 @@ impl<'e> ExchangePlatform<'e> {
         }
     }
 
-    fn is_off(&self, entry: &Entry, planned: &Planned) -> bool {
+    fn is_off(&self, entry: &Entry, planned: &PlannedStep) -> bool {
         match self.which {
             Which::All => false,
             Which::LoggedFirst => !entry.logs_first(&planned.settings),
@@ -136,12 +136,14 @@ impl<'e> ExchangePlatform<'e> {
     }
 
     /// How a step's end of the request ends the exchange.
-    pub(super) fn ended(&mut self, ended: module::Ended) -> Ended {
+    pub(super) fn ended(&mut self, ended: module::StepEnd) -> ExchangeEnd {
         match ended {
-            module::Ended::Answer(response, _) if response.too_long => Ended::Failed(Error::ResponseTooLarge),
-            module::Ended::Answer(response, step) => Ended::Answer(response, step),
-            module::Ended::Abort(step) => Ended::Abort(step),
-            module::Ended::Failed(step, fault) => Ended::Failed(self.error_of(step, fault)),
+            module::StepEnd::Answer(response, _) if response.too_long => {
+                ExchangeEnd::Failed(Error::ResponseTooLarge)
+            }
+            module::StepEnd::Answer(response, step) => ExchangeEnd::Answer(response, step),
+            module::StepEnd::Abort(step) => ExchangeEnd::Abort(step),
+            module::StepEnd::Failed(step, fault) => ExchangeEnd::Failed(self.error_of(step, fault)),
         }
     }
 
@@ -182,7 +184,7 @@ impl module::Platform for ExchangePlatform<'_> {
     }
 
     #[inline]
-    fn place(&mut self, entry: &Entry, planned: &Planned) -> StepPlace {
+    fn place(&mut self, entry: &Entry, planned: &PlannedStep) -> StepPlace {
         if self.which != Which::All && self.is_off(entry, planned) {
             return StepPlace::Off;
         }
@@ -192,7 +194,7 @@ impl module::Platform for ExchangePlatform<'_> {
         if is_plain { StepPlace::Here } else { self.place_of(entry, planned) }
     }
 
-    fn load(&mut self, entry: &Entry, planned: &Planned, load: Load) -> Load {
+    fn load(&mut self, entry: &Entry, planned: &PlannedStep, load: Load) -> Load {
         let in_file = self.reads_file(entry);
         match load {
             Load::Heavy { when_full: WhenFull::Shed | WhenFull::Error, .. } => load,
@@ -210,7 +212,7 @@ impl module::Platform for ExchangePlatform<'_> {
     }
 
     #[inline]
-    fn took(&mut self, planned: &Planned, ran: bool) {
+    fn took(&mut self, planned: &PlannedStep, ran: bool) {
         if let Some(before) = self.since.filter(|_| ran) {
             let now = Instant::now();
             if let Some(counters) = self.counters(planned) {
@@ -224,11 +226,11 @@ impl module::Platform for ExchangePlatform<'_> {
     }
 
     #[inline]
-    fn ran(&mut self, planned: &Planned) {
+    fn ran(&mut self, planned: &PlannedStep) {
         self.proxy.steps.ran(planned.step);
     }
 
-    fn news(&mut self, _: &Entry, planned: &Planned) {
+    fn news(&mut self, _: &Entry, planned: &PlannedStep) {
         let Some(counters) = self.counters(planned) else { return };
         self.state.events.drain(..).for_each(|event| counters.count(event, 1));
         self.state.tallies.drain(..).for_each(|(event, part)| counters.tally(event, &part));
@@ -251,13 +253,13 @@ impl module::Platform for ExchangePlatform<'_> {
         holds
     }
 
-    fn stopped(&mut self, _: &Entry, planned: &Planned) {
+    fn stopped(&mut self, _: &Entry, planned: &PlannedStep) {
         if let Some(counters) = self.counters(planned) {
             if planned.dry_run { counters.dry_stops.inc() } else { counters.stops.inc() }
         }
     }
 
-    fn failed(&mut self, entry: &Entry, planned: &Planned, fault: Fault, goes_on: bool) {
+    fn failed(&mut self, entry: &Entry, planned: &PlannedStep, fault: Fault, goes_on: bool) {
         self.cleared();
         if entry.reads_body() || fault == Fault::Memory {
             self.view.facts.unseen = Some(self.error_of(entry.decl().name, fault).kind());
@@ -284,7 +286,7 @@ impl module::Platform for ExchangePlatform<'_> {
 impl View<'_> {
     /// The input of a step: settings, and the size of the request, without the part in a file:
     /// steps that read that never run on workers.
-    pub(in crate::exchange) fn input_of(&self, planned: &Planned) -> StepInput {
+    pub(in crate::exchange) fn input_of(&self, planned: &PlannedStep) -> StepInput {
         let head = self.request.head.headers.arena_len() + self.request.head.target().len();
         let size = head + self.facts.body().len();
         StepInput { settings: Arc::as_ptr(&planned.settings).addr(), size }

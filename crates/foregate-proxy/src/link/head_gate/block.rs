@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use foregate_wire::HeadLimits;
-use foregate_wire::hpack::{Inspected, Section};
+use foregate_wire::hpack::{InspectedBlock, Section};
 use h2::Reason;
 
 use crate::transport::buffer::Buffer;
@@ -14,7 +14,11 @@ const KEPT_SCRATCH: usize = 64 * 1024;
 
 /// Returns true if a block exceeds its limits. The number and length of a head's fields are checked
 /// later, as for HTTP/1; trailers are checked here.
-pub(super) fn is_too_large(inspected: &Inspected<'_>, section: Option<Section>, limits: &HeadLimits) -> bool {
+pub(super) fn is_too_large(
+    inspected: &InspectedBlock<'_>,
+    section: Option<Section>,
+    limits: &HeadLimits,
+) -> bool {
     match section {
         None => false,
         Some(Section::Trailers) => {
@@ -28,7 +32,7 @@ pub(super) fn is_too_large(inspected: &Inspected<'_>, section: Option<Section>, 
 
 /// The block, in one frame, that `h2` gets in place of one that it must not get.
 pub(super) fn replacement(
-    inspected: &Inspected<'_>,
+    inspected: &InspectedBlock<'_>,
     section: Option<Section>,
     frame_limit: usize,
 ) -> Result<Vec<u8>, Reason> {

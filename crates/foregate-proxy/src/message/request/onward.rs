@@ -25,7 +25,7 @@ pub(super) const OWN_NAME: &[u8] = b" foregate";
 /// The facts for an origin about a client and the way of its request, with the fields that state
 /// them. Most requests of a connection share them.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct ForwardedFacts {
     client: String,
     secure: bool,
     version: Version,
@@ -33,7 +33,7 @@ pub(super) struct Told {
     fields: HeaderList,
 }
 
-impl Told {
+impl ForwardedFacts {
     fn fields(&mut self, client: &str, secure: bool, version: Version, authority: &str) -> &HeaderList {
         let same = self.client == client && self.secure == secure && self.version == version;
         if !same || self.authority != authority || self.fields.is_empty() {

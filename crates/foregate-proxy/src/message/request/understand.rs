@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use foregate_module::FieldsMut;
-use foregate_wire::hpack::Inspected;
+use foregate_wire::hpack::InspectedBlock;
 use foregate_wire::{
     BodyLength, Expectation, HeadLimits, HeaderList, HostError, Method, NameId, RequestError, Slashes,
     Target, TargetForm, Version, connection, normalize_path, normalize_query, parse_authority,
@@ -198,7 +198,7 @@ impl Request {
     /// Any reason for which the request must not be forwarded.
     pub fn understand_h2(
         &mut self,
-        fields: &Inspected<'_>,
+        fields: &InspectedBlock<'_>,
         ended: bool,
         terms: &HeadTerms,
         (decoded, named): (&mut Vec<u8>, &mut Vec<u8>),

@@ -63,7 +63,7 @@ fn daemon(program: &str) -> Command {
 }
 
 /// Waits until the name has so many addresses.
-async fn expect(name: &Arc<Resolved>, count: usize) -> Vec<IpAddr> {
+async fn expect(name: &Arc<ResolvedName>, count: usize) -> Vec<IpAddr> {
     let start = Instant::now();
     loop {
         let found = name.wait(LONG).await.unwrap_or_default();

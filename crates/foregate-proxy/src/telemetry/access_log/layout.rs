@@ -12,7 +12,7 @@ use crate::address::write_ip;
 use crate::settings::{AccessLogSettings, LOG_FIELDS, LineFormat, TemplatePart};
 
 /// A value of an entry.
-enum Shown<'a> {
+enum ShownValue<'a> {
     Text(&'a [u8]),
     Number(u64),
     Flag(bool),
@@ -54,7 +54,7 @@ pub(super) fn line(
 }
 
 fn common(line: &mut Vec<u8>, entry: &LogEntry<'_>, added: &[Option<Vec<u8>>]) {
-    plain(line, entry, entry.client.map(Shown::Address));
+    plain(line, entry, entry.client.map(ShownValue::Address));
     line.extend_from_slice(b" - - [");
     clf_time(line, entry.time);
     line.extend_from_slice(b"] \"");
@@ -66,9 +66,9 @@ fn common(line: &mut Vec<u8>, entry: &LogEntry<'_>, added: &[Option<Vec<u8>>]) {
         line.extend_from_slice(entry.protocol.as_bytes());
     }
     line.extend_from_slice(b"\" ");
-    plain(line, entry, entry.status.map(|status| Shown::Number(status.into())));
+    plain(line, entry, entry.status.map(|status| ShownValue::Number(status.into())));
     line.push(b' ');
-    plain(line, entry, Some(Shown::Number(entry.bytes_out)));
+    plain(line, entry, Some(ShownValue::Number(entry.bytes_out)));
     added.iter().for_each(|value| quoted(line, value.as_deref(), VALUE_LIMIT));
 }
 
@@ -78,15 +78,15 @@ fn json(line: &mut Vec<u8>, entry: &LogEntry<'_>, log: &AccessLogSettings, added
         for number in numbers {
             let Some((shown, name)) = value(entry, *number).zip(LOG_FIELDS.get(*number)) else { continue };
             match shown {
-                Shown::Notes => format::notes(line, entry.notes),
-                Shown::Text(text) => {
+                ShownValue::Notes => format::notes(line, entry.notes),
+                ShownValue::Text(text) => {
                     format::cut_text(line, &key(name, b"\""), text, limit(name));
                 }
-                Shown::Number(_) | Shown::Flag(_) => {
+                ShownValue::Number(_) | ShownValue::Flag(_) => {
                     line.extend_from_slice(&key(name, b""));
                     plain(line, entry, Some(shown));
                 }
-                Shown::Address(_) | Shown::Time(_) => {
+                ShownValue::Address(_) | ShownValue::Time(_) => {
                     line.extend_from_slice(&key(name, b"\""));
                     plain(line, entry, Some(shown));
                     line.push(b'"');
@@ -118,28 +118,28 @@ fn limit(name: &str) -> usize {
 }
 
 /// The value with a number of [`LOG_FIELDS`]; `None` if it does not apply.
-fn value<'a>(entry: &LogEntry<'a>, number: usize) -> Option<Shown<'a>> {
-    let text = |text: Option<&'a str>| text.map(|text| Shown::Text(text.as_bytes()));
+fn value<'a>(entry: &LogEntry<'a>, number: usize) -> Option<ShownValue<'a>> {
+    let text = |text: Option<&'a str>| text.map(|text| ShownValue::Text(text.as_bytes()));
     match *LOG_FIELDS.get(number)? {
-        "time" => Some(Shown::Time(entry.time)),
-        "client" => entry.client.map(Shown::Address),
-        "method" => (!entry.method.is_empty()).then_some(Shown::Text(entry.method)),
+        "time" => Some(ShownValue::Time(entry.time)),
+        "client" => entry.client.map(ShownValue::Address),
+        "method" => (!entry.method.is_empty()).then_some(ShownValue::Text(entry.method)),
         "scheme" => text(Some(entry.scheme)),
-        "host" => Some(Shown::Text(entry.host)),
-        "path" => Some(Shown::Text(entry.path)),
+        "host" => Some(ShownValue::Text(entry.host)),
+        "path" => Some(ShownValue::Text(entry.path)),
         "protocol" => text(Some(entry.protocol)),
-        "status" => entry.status.map(|status| Shown::Number(status.into())),
-        "bytes_in" => Some(Shown::Number(entry.bytes_in)),
-        "bytes_out" => Some(Shown::Number(entry.bytes_out)),
-        "duration_us" => Some(Shown::Number(micros(entry.duration))),
+        "status" => entry.status.map(|status| ShownValue::Number(status.into())),
+        "bytes_in" => Some(ShownValue::Number(entry.bytes_in)),
+        "bytes_out" => Some(ShownValue::Number(entry.bytes_out)),
+        "duration_us" => Some(ShownValue::Number(micros(entry.duration))),
         "site" => text(entry.site),
         "route" => text(entry.route),
         "action" => text(entry.action),
         "upstream" => text(entry.upstream),
         "server" => text(entry.server),
-        "attempts" => (entry.attempts > 0).then(|| Shown::Number(entry.attempts.into())),
-        "upstream_first_byte_us" => entry.upstream_first_byte.map(|span| Shown::Number(micros(span))),
-        "upstream_reused" => entry.upstream_reused.map(Shown::Flag),
+        "attempts" => (entry.attempts > 0).then(|| ShownValue::Number(entry.attempts.into())),
+        "upstream_first_byte_us" => entry.upstream_first_byte.map(|span| ShownValue::Number(micros(span))),
+        "upstream_reused" => entry.upstream_reused.map(ShownValue::Flag),
         "cache" => text(entry.cache),
         "cache_reason" => text(entry.cache_reason),
         "fallback" => text(entry.fallback),
@@ -147,27 +147,27 @@ fn value<'a>(entry: &LogEntry<'a>, number: usize) -> Option<Shown<'a>> {
         "error_side" => text(entry.error_side),
         "ended_by" => text(entry.ended_by),
         "tls" => text(entry.tls),
-        "user_agent" => entry.user_agent.map(Shown::Text),
-        "referer" => entry.referer.map(Shown::Text),
-        "notes" => (!entry.notes.is_empty()).then_some(Shown::Notes),
+        "user_agent" => entry.user_agent.map(ShownValue::Text),
+        "referer" => entry.referer.map(ShownValue::Text),
+        "notes" => (!entry.notes.is_empty()).then_some(ShownValue::Notes),
         _ => None,
     }
 }
 
 /// Writes a value without quotes; `-` where it does not apply.
-fn plain(line: &mut Vec<u8>, entry: &LogEntry<'_>, shown: Option<Shown<'_>>) {
+fn plain(line: &mut Vec<u8>, entry: &LogEntry<'_>, shown: Option<ShownValue<'_>>) {
     match shown {
         None => line.push(b'-'),
-        Some(Shown::Text(text)) => escaped(line, Some(text), VALUE_LIMIT),
-        Some(Shown::Number(number)) => {
+        Some(ShownValue::Text(text)) => escaped(line, Some(text), VALUE_LIMIT),
+        Some(ShownValue::Number(number)) => {
             line.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
         }
-        Some(Shown::Flag(flag)) => line.extend_from_slice(if flag { b"true" } else { b"false" }),
-        Some(Shown::Address(address)) => {
+        Some(ShownValue::Flag(flag)) => line.extend_from_slice(if flag { b"true" } else { b"false" }),
+        Some(ShownValue::Address(address)) => {
             write_ip(address.to_canonical(), |part| line.extend_from_slice(part.as_bytes()));
         }
-        Some(Shown::Time(time)) => format::time(line, time),
-        Some(Shown::Notes) => {
+        Some(ShownValue::Time(time)) => format::time(line, time),
+        Some(ShownValue::Notes) => {
             for (number, (name, value)) in entry.notes.iter().enumerate() {
                 line.extend_from_slice(if number == 0 { b"" } else { b";" });
                 escaped(line, Some(name), VALUE_LIMIT);

@@ -62,7 +62,9 @@ fn prepare(plan: &Plan, phase: &mut PhasePlan, prefilter: bool) -> Result<(), Pr
         phase.scan =
             Some(Scan::new(entries).map_err(|error| problem(first_place(plan), &error.to_string()))?);
     }
-    Gathered::of(plan, phase).into_interests(plan, phase).ok_or_else(|| problem(first_place(plan), TOO_MANY))
+    OperatorFamilies::of(plan, phase)
+        .into_interests(plan, phase)
+        .ok_or_else(|| problem(first_place(plan), TOO_MANY))
 }
 
 /// The place to report for an error of all rules together.
@@ -92,14 +94,14 @@ fn required(link: &PlanLink, operator: &Operator) -> Option<Literals> {
 }
 
 /// The operators to apply, by family.
-struct Gathered {
+struct OperatorFamilies {
     /// Of all values of the family, but for those under certain names.
     all: [Vec<(Want, Vec<u16>)>; FAMILIES],
     /// Of those under one name.
     named: [Vec<(Want, u16)>; FAMILIES],
 }
 
-impl Gathered {
+impl OperatorFamilies {
     fn of(plan: &Plan, phase: &PhasePlan) -> Self {
         let mut gathered =
             Self { all: std::array::from_fn(|_| Vec::new()), named: std::array::from_fn(|_| Vec::new()) };

@@ -1,4 +1,4 @@
-//! Actions: `id:1,phase:2,deny,t:none,setvar:'tx.score=+5',msg:'Found %{MATCHED_VAR}'`.
+//! Actions: `id:1,phase:2,deny,t:none,setvar:'tx.score=+5',msg:'MatchedValue %{MATCHED_VAR}'`.
 
 mod change;
 mod ctl;

@@ -12,8 +12,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
 
 use super::super::output::{Outcome, complain, print, refused_json, show_refused};
-use super::{Taken, count, fine_line};
-use crate::config::{self, Refused};
+use super::{MachineOutput, count, fine_line};
+use crate::config::{self, RefusedConfiguration};
 
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -36,7 +36,7 @@ struct CheckResult {
 
 enum CheckOutput {
     Fine { line: String, warnings: String },
-    Refused(Box<Refused>),
+    Refused(Box<RefusedConfiguration>),
 }
 
 /// Checks the configuration now and after each change, until nobody reads the output.
@@ -79,7 +79,7 @@ fn check(path: &Path, pipeline: &Arc<Pipeline>, before: BTreeMap<PathBuf, FileSt
             let counts = count(&settings, warnings.tree(), path.display().to_string());
             let paths: Vec<_> = warnings.tree().paths().map(Path::to_owned).collect();
             let output = CheckOutput::Fine { line: fine_line(&counts), warnings: warnings.plain() };
-            let taken = serde_json::to_value(Taken { counts, warnings: warnings.shown() });
+            let taken = serde_json::to_value(MachineOutput { counts, warnings: warnings.shown() });
             (taken.unwrap_or_default(), output, paths)
         }
         Err(refused) => {

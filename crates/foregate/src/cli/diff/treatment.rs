@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use foregate_module::{
-    Ended, Entry, Exchange, Fault, FetchRequest, FetchResponse, FetchTarget, Next, Now, PhaseId, Plan,
-    Planned, Platform, Runner, State, StepPlace, Text,
+    Entry, Exchange, Fault, FetchRequest, FetchResponse, FetchTarget, Next, Now, PhaseId, Plan, PlannedStep,
+    Platform, Runner, State, StepEnd, StepPlace, Text,
 };
 use foregate_proxy::configuration::Settings;
 use foregate_proxy::routing::HostId;
@@ -346,16 +346,16 @@ impl Steps<'_> {
     }
 }
 
-fn told(ended: Ended, treatment: &mut Treatment) -> Cow<'static, str> {
+fn told(ended: StepEnd, treatment: &mut Treatment) -> Cow<'static, str> {
     match ended {
-        Ended::Answer(response, step) => {
+        StepEnd::Answer(response, step) => {
             let location =
                 response.fields.iter().find(|field| field.name().eq_ignore_ascii_case(b"location"));
             treatment.location = location.map(|field| field.value().to_vec()).unwrap_or_default();
             format!("{} by {step}", response.status).into()
         }
-        Ended::Abort(step) => format!("broken off by {step}").into(),
-        Ended::Failed(step, _) => format!("500: {step} fails").into(),
+        StepEnd::Abort(step) => format!("broken off by {step}").into(),
+        StepEnd::Failed(step, _) => format!("500: {step} fails").into(),
     }
 }
 
@@ -374,17 +374,17 @@ impl Platform for DryPlatform<'_, '_> {
         (self.request, self.state)
     }
 
-    fn place(&mut self, _: &Entry, _: &Planned) -> StepPlace {
+    fn place(&mut self, _: &Entry, _: &PlannedStep) -> StepPlace {
         StepPlace::Here
     }
 
-    fn news(&mut self, _: &Entry, _: &Planned) {
+    fn news(&mut self, _: &Entry, _: &PlannedStep) {
         self.state.events.clear();
         self.state.tallies.clear();
         self.state.lines.clear();
     }
 
-    fn stopped(&mut self, _: &Entry, _: &Planned) {}
+    fn stopped(&mut self, _: &Entry, _: &PlannedStep) {}
 
-    fn failed(&mut self, _: &Entry, _: &Planned, _: Fault, _: bool) {}
+    fn failed(&mut self, _: &Entry, _: &PlannedStep, _: Fault, _: bool) {}
 }

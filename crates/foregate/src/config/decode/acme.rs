@@ -46,7 +46,7 @@ const CHALLENGES: &[(&str, ChallengeKind)] = &[
 const RATE: (u32, Duration) = (10, Duration::from_secs(60));
 
 /// A site as far as its certificates are concerned.
-pub(super) struct Certified {
+pub(super) struct CertifiedSite {
     pub(super) hosts: Vec<HostPattern>,
     pub(super) place: Place,
     /// The issuer that the site states itself.
@@ -123,7 +123,7 @@ impl Acme {
         self,
         decoder: &mut Decoder<'_>,
         (listener, in_clear): (Option<IssuedBy>, bool),
-        sites: &[Certified],
+        sites: &[CertifiedSite],
         inspect: bool,
     ) -> Option<Arc<Automatic>> {
         let Self { mut automatic, place, challenges } = self;
@@ -191,7 +191,7 @@ fn hindrance(automatic: &Automatic, issuer: IssuedBy, name: &str) -> Option<Hind
 }
 
 impl Hindrance {
-    fn tell(&self, decoder: &mut Decoder<'_>, name: &str, site: &Certified) {
+    fn tell(&self, decoder: &mut Decoder<'_>, name: &str, site: &CertifiedSite) {
         let (reason, help) = match self.0 {
             Obstacle::Any => (
                 "`*` gets no certificate: it stands for every name",

@@ -15,7 +15,7 @@ use foregate_proxy::settings::{
 };
 
 use super::access_log;
-use super::acme::Certified;
+use super::acme::CertifiedSite;
 use super::conditions;
 use super::idle::{self, Idle};
 use super::numbers::TIMES;
@@ -69,7 +69,7 @@ pub(super) struct Sites<'u> {
     /// Hosts that no certificate carries as far as these have been seen, and their sites.
     uncertified: Vec<(HostPattern, Place)>,
     /// What the certificates of each site are to be.
-    certified: Vec<Certified>,
+    certified: Vec<CertifiedSite>,
     idle: Idle<'u>,
     /// The folders that routes serve.
     folders: Vec<Arc<Files>>,
@@ -196,7 +196,7 @@ impl<'u> Sites<'u> {
     }
 
     /// What the certificates of each site are to be.
-    pub(super) fn certified(&self) -> &[Certified] {
+    pub(super) fn certified(&self) -> &[CertifiedSite] {
         &self.certified
     }
 
@@ -284,7 +284,7 @@ impl<'u> Sites<'u> {
         if let Some(host) = hosts.iter().find(|host| issuer.is_none() && inspection.lacks(host)) {
             self.uncertified.push((host.clone(), item.place()));
         }
-        self.certified.push(Certified { hosts: hosts.clone(), place: item.place(), issuer, has_files });
+        self.certified.push(CertifiedSite { hosts: hosts.clone(), place: item.place(), issuer, has_files });
         let (Some(routes), Some(first)) = (routes, hosts.first()) else { return };
         let site = self.builder.site(first.to_string().into(), options, routes);
         self.places.push(item.place());

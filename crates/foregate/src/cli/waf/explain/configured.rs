@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use foregate_module::testing::Sample;
-use foregate_module::{Now, Pipeline, Plan, Planned, State, View};
+use foregate_module::{Now, Pipeline, Plan, PlannedStep, State, View};
 use foregate_proxy::configuration::Settings;
 use foregate_waf::steps::WafSettings as Waf;
 use foregate_wire::{Method, Slashes, Target, TargetForm, normalize_path, parse_authority};
@@ -24,7 +24,7 @@ const FIRST: &str = "waf-begin";
 
 /// The `waf` of the request, with the parts of it that apply.
 #[derive(Debug, Serialize)]
-pub(super) struct Configured {
+pub(super) struct WafOfRequest {
     site: String,
     route: String,
     /// `detect` or `block`.
@@ -36,7 +36,7 @@ pub(super) struct Configured {
     excludes: Vec<String>,
 }
 
-impl fmt::Display for Configured {
+impl fmt::Display for WafOfRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "site {}, route {}", self.site, self.route)?;
         let dry_run = if self.dry_run { ", dry-run=#true" } else { "" };
@@ -77,7 +77,7 @@ fn explain_with(settings: &Settings, request: &Request, client: IpAddr) -> Resul
     }
     let mode = if waf.blocks() { "block" } else { "detect" };
     let mut configured =
-        Configured { site, route, mode, dry_run: planned.dry_run, left_out: !wanted, excludes: Vec::new() };
+        WafOfRequest { site, route, mode, dry_run: planned.dry_run, left_out: !wanted, excludes: Vec::new() };
     if !wanted {
         let notes =
             vec!["the `when` of the `waf` does not hold for this request: no rule looks at it".into()];
@@ -159,7 +159,7 @@ fn place<'s>(settings: &'s Settings, sample: &mut Sample) -> Result<Place<'s>, S
 }
 
 /// The firewall of a plan.
-fn waf_of<'p>(pipeline: &Pipeline, plan: &'p Plan) -> Option<(&'p Planned, &'p Waf)> {
+fn waf_of<'p>(pipeline: &Pipeline, plan: &'p Plan) -> Option<(&'p PlannedStep, &'p Waf)> {
     plan.steps().iter().find_map(|planned| {
         let entry = pipeline.entries().get(usize::from(planned.step))?;
         let waf = planned.settings.downcast_ref::<Waf>()?;

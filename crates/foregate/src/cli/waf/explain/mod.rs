@@ -15,7 +15,7 @@ use foregate_waf::model::{EngineMode, Rule, RuleSet, Severity, Transformation};
 use foregate_waf::seclang::Source;
 use serde::Serialize;
 
-use self::configured::Configured;
+use self::configured::WafOfRequest;
 use self::request::Request;
 use self::scores::{ScoreAddition, Scores};
 use super::super::Json;
@@ -65,7 +65,7 @@ pub(in super::super) struct WafExplain {
 struct RulesExplanation {
     /// With a configuration: site, route, mode and exclusions.
     #[serde(skip_serializing_if = "Option::is_none")]
-    configured: Option<Configured>,
+    configured: Option<WafOfRequest>,
     /// The verdict if the engine were on.
     verdict: String,
     blocked: bool,

@@ -11,7 +11,7 @@ const LATE: Duration = Duration::from_secs(2);
 
 /// The result of a request.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Got {
+pub(super) struct TestAnswer {
     /// The client's port, by which lines of the log are told apart.
     pub(super) port: u16,
     /// The status; `None` where no answer came.
@@ -24,7 +24,7 @@ pub(super) struct Got {
 /// # Errors
 ///
 /// There is no connection.
-pub(super) fn ask(address: SocketAddr, request: &[u8]) -> io::Result<(Got, TcpStream)> {
+pub(super) fn ask(address: SocketAddr, request: &[u8]) -> io::Result<(TestAnswer, TcpStream)> {
     let mut stream = TcpStream::connect(address)?;
     let port = stream.local_addr()?.port();
     // A proxy that has seen enough may have answered and closed.
@@ -56,7 +56,7 @@ pub(super) fn ask(address: SocketAddr, request: &[u8]) -> io::Result<(Got, TcpSt
     }
     let status = answer.strip_prefix(b"HTTP/1.1 ").and_then(|rest| rest.get(..3));
     let status = status.and_then(|status| std::str::from_utf8(status).ok()?.parse().ok());
-    Ok((Got { port, status }, stream))
+    Ok((TestAnswer { port, status }, stream))
 }
 
 /// Returns true if a response with a stated length is complete.

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use regex::bytes::Regex;
 
-use super::client::Got;
-use super::suite::Expected;
+use super::client::TestAnswer;
+use super::suite::TestExpectation;
 
 /// The lines of the log, by the port of the client.
 pub(super) struct Log<'l> {
@@ -64,7 +64,11 @@ impl<'l> Log<'l> {
 /// # Errors
 ///
 /// A pattern of the case that cannot be used.
-pub(super) fn judge(expected: &Expected, got: Got, log: &Log<'_>) -> Result<Vec<String>, String> {
+pub(super) fn judge(
+    expected: &TestExpectation,
+    got: TestAnswer,
+    log: &Log<'_>,
+) -> Result<Vec<String>, String> {
     let mut wrong = Vec::new();
     let shown = |status: Option<u16>| status.map_or("no answer".to_owned(), |status| status.to_string());
     if expected.error {
@@ -101,19 +105,19 @@ mod tests {
     fn each_expectation_can_fail() {
         let log = b"[client 127.0.0.1:5] x [id \"7\"] [msg \"a\"]\n[client 127.0.0.1:6] x [id \"8\"]\n";
         let log = Log::read(log).unwrap();
-        let got = Got { port: 5, status: Some(200) };
-        let wrong = |expected: Expected| judge(&expected, got, &log).unwrap().len();
-        let any = Expected::default;
+        let got = TestAnswer { port: 5, status: Some(200) };
+        let wrong = |expected: TestExpectation| judge(&expected, got, &log).unwrap().len();
+        let any = TestExpectation::default;
         let log_of = |ids: &[u64], no_ids: &[u64], has: &str, has_not: &str| ExpectedLog {
             ids: ids.to_vec(),
             no_ids: no_ids.to_vec(),
             has: (!has.is_empty()).then(|| has.to_owned()),
             has_not: (!has_not.is_empty()).then(|| has_not.to_owned()),
         };
-        let with = |status, log| wrong(Expected { status: Some(status), log, ..any() });
+        let with = |status, log| wrong(TestExpectation { status: Some(status), log, ..any() });
         assert_eq!(with(200, log_of(&[7], &[8], "msg \"a", "id \"8")), 0);
         assert_eq!(with(403, log_of(&[8], &[7], "id \"8", "msg \"a")), 5);
-        assert_eq!(wrong(Expected { error: true, ..any() }), 1);
+        assert_eq!(wrong(TestExpectation { error: true, ..any() }), 1);
         assert!(Log::read(b"nobody's line\n").is_err());
     }
 }

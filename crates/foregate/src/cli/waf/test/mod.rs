@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
-use self::client::Got;
+use self::client::TestAnswer;
 use self::judge::{Log, judge};
 use self::proxy::Proxy;
 use self::suite::{Case, Override, Stage};
@@ -89,9 +89,9 @@ struct Reason<'c> {
 }
 
 /// The results of all requests.
-struct Sent {
+struct TestResults {
     /// By case and stage.
-    got: Vec<Vec<Got>>,
+    got: Vec<Vec<TestAnswer>>,
     /// Each has a port of its own, by which lines of the log are told apart.
     connections: Vec<TcpStream>,
 }
@@ -154,7 +154,7 @@ impl Test {
         let origin = origin::start().map_err(|error| error.to_string())?;
         let proxy = Proxy::start(&self.rules, origin, folder)?;
         let started = began.elapsed();
-        let Sent { got, connections } = send_all(&proxy, cases)?;
+        let TestResults { got, connections } = send_all(&proxy, cases)?;
         drop(connections);
         let (log, said) = proxy.finish()?;
         if said.contains("panicked") {
@@ -193,7 +193,7 @@ fn is_named(name: &str, only: &str) -> bool {
 }
 
 /// Sends the requests of all cases.
-fn send_all(proxy: &Proxy, cases: &[Case]) -> Result<Sent, String> {
+fn send_all(proxy: &Proxy, cases: &[Case]) -> Result<TestResults, String> {
     let connections = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
     let results = Mutex::new((vec![Vec::new(); cases.len()], None));
@@ -206,7 +206,7 @@ fn send_all(proxy: &Proxy, cases: &[Case]) -> Result<Sent, String> {
                 connections.lock().push(connection);
                 Ok::<_, std::io::Error>(got)
             };
-            match case.stages.iter().map(ask).collect::<Result<Vec<Got>, _>>() {
+            match case.stages.iter().map(ask).collect::<Result<Vec<TestAnswer>, _>>() {
                 Ok(got) => results.lock().0[place] = got,
                 Err(error) => results.lock().1 = Some(format!("{}: {error}", case.name)),
             }
@@ -219,7 +219,7 @@ fn send_all(proxy: &Proxy, cases: &[Case]) -> Result<Sent, String> {
     });
     match results.into_inner() {
         (_, Some(error)) => Err(format!("{error}\n{}", proxy.said())),
-        (got, None) => Ok(Sent { got, connections: connections.into_inner() }),
+        (got, None) => Ok(TestResults { got, connections: connections.into_inner() }),
     }
 }
 
@@ -234,7 +234,7 @@ fn allow_descriptors() {
 fn judge_all<'c>(
     cases: &'c [Case],
     overrides: &[Override],
-    got: &[Vec<Got>],
+    got: &[Vec<TestAnswer>],
     log: &Log<'_>,
 ) -> Result<Vec<Failure<'c>>, String> {
     let mut failed = Vec::new();

@@ -26,13 +26,13 @@ pub(super) struct Stage {
     /// The bytes to send.
     pub(super) request: Vec<u8>,
     /// The expected outcome.
-    pub(super) expected: Expected,
+    pub(super) expected: TestExpectation,
 }
 
 /// The expectations for one request.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Expected {
+pub(super) struct TestExpectation {
     /// The status; `None` where any is fine.
     pub(super) status: Option<u16>,
     /// No response that an ordinary client could read.
@@ -73,7 +73,7 @@ pub(super) struct Override {
     pub(super) reason: String,
     /// The expected outcome of each of its requests.
     #[serde(rename = "output")]
-    pub(super) expected: Expected,
+    pub(super) expected: TestExpectation,
 }
 
 /// A regression file.
@@ -104,7 +104,7 @@ struct FileCase {
 #[serde(deny_unknown_fields)]
 struct FileStage {
     input: Input,
-    output: Expected,
+    output: TestExpectation,
 }
 
 /// Deviations.
@@ -199,7 +199,7 @@ mod tests {
     const CASE: &str =
         "rule_id: 7\ntests:\n  - test_id: 2\n    stages:\n      - input: {uri: /a}\n        output: ";
 
-    fn expected(output: &str) -> Result<Expected, String> {
+    fn expected(output: &str) -> Result<TestExpectation, String> {
         let mut cases = Vec::new();
         cases_of(&format!("---\nmeta: {{author: x}}\n{CASE}{output}\n"), &mut cases)?;
         assert_eq!(cases[0].name, "7-2");
@@ -211,7 +211,7 @@ mod tests {
         let found =
             expected("{status: 403, log: {expect_ids: [1, 2], no_expect_ids: [3], match_regex: 'a.c'}}");
         let log = ExpectedLog { ids: vec![1, 2], no_ids: vec![3], has: Some("a.c".into()), has_not: None };
-        assert_eq!(found.unwrap(), Expected { status: Some(403), log, ..Expected::default() });
+        assert_eq!(found.unwrap(), TestExpectation { status: Some(403), log, ..TestExpectation::default() });
         let found = expected("{expect_error: true, retry_once: true, log: {no_match_regex: b}}").unwrap();
         assert!(found.error && found.log.has_not.as_deref() == Some("b"));
     }
