@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
     use crate::fetch::{FetchError, Usable};
-    use crate::settings::UpstreamId;
+    use crate::ids::UpstreamId;
 
     fn ask() -> FetchRequest {
         FetchRequest { keep: Duration::from_secs(10), ..FetchRequest::get(UpstreamId(0), "/keys") }

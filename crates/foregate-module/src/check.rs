@@ -6,102 +6,10 @@ use self::values::{check_list, check_reader, check_stop, check_writer};
 use crate::output::{Notes, Output};
 use crate::phase_id::{Phase, PhaseId};
 use crate::settings::{FromNode, Key};
+use crate::slot::{Access, Slot};
 use crate::step::{Filter, Step, Weight};
-use crate::value::{Kind, Value};
+use crate::steps::Steps;
 use crate::{Inputs, Outputs, Terminal};
-
-/// One thing that a step reads or writes.
-#[derive(Debug, Clone, Copy)]
-pub struct Slot {
-    /// Its name.
-    pub name: &'static str,
-    /// Its access.
-    pub access: Access,
-    /// Its kind in expressions.
-    pub shows: Option<Kind>,
-    /// How they see it.
-    pub(crate) show: crate::pipeline::Show,
-    /// How it makes room.
-    pub(crate) shrink: crate::pipeline::Shrink,
-    /// Its description, a sentence; empty for inputs of the platform.
-    pub about: &'static str,
-    /// The value that the platform writes in answer to it.
-    pub answer: Option<&'static str>,
-}
-
-/// The kind of an input or output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// Something that the platform knows, or a part of the exchange that any number of steps may change.
-    Platform,
-    /// A part of the exchange that one step of the pipeline may change.
-    Only,
-    /// A value of a step.
-    Value,
-    /// A value of a step that moves to the one that takes it. Only inputs.
-    Moved,
-    /// A list to which any number of steps add, before others read it.
-    List,
-}
-
-impl Slot {
-    /// An input of the platform.
-    pub const fn builtin(name: &'static str) -> Self {
-        Self {
-            name,
-            access: Access::Platform,
-            shows: None,
-            show: crate::pipeline::show_nothing,
-            shrink: crate::pipeline::shrink_nothing,
-            about: "",
-            answer: None,
-        }
-    }
-
-    /// A part of the exchange that any number of steps may change.
-    pub const fn effect(name: &'static str) -> Self {
-        Self::builtin(name)
-    }
-
-    /// A part of the exchange that one step may change.
-    pub const fn only(name: &'static str) -> Self {
-        Self { access: Access::Only, ..Self::builtin(name) }
-    }
-
-    /// A value of a step.
-    pub const fn value<V: Value>() -> Self {
-        Self {
-            name: V::NAME,
-            access: Access::Value,
-            shows: V::SHOWS,
-            show: crate::pipeline::show::<V>,
-            shrink: crate::pipeline::shrink::<V>,
-            about: V::ABOUT,
-            answer: V::ANSWER,
-        }
-    }
-
-    /// A value of a step, to be taken.
-    pub const fn moved<V: Value>() -> Self {
-        Self { access: Access::Moved, ..Self::value::<V>() }
-    }
-
-    /// A list to which steps add values.
-    pub const fn list<V: Value>() -> Self {
-        Self {
-            access: Access::List,
-            shows: None,
-            show: crate::pipeline::show_nothing,
-            shrink: crate::pipeline::shrink_nothing,
-            ..Self::value::<V>()
-        }
-    }
-
-    /// Returns true if it has a slot of its own.
-    pub const fn is_kept(&self) -> bool {
-        matches!(self.access, Access::Value | Access::Moved | Access::List)
-    }
-}
 
 /// The declaration of a step.
 #[derive(Debug, Clone, Copy)]
@@ -199,7 +107,7 @@ pub const fn check(groups: &[&[Decl]]) {
     let mut count = 0;
     while let Some(step) = cursor.next(groups) {
         count += 1;
-        assert!(count <= crate::plan::Steps::LIMIT, "a pipeline has at most 256 steps");
+        assert!(count <= Steps::LIMIT, "a pipeline has at most 256 steps");
         check_name(groups, &cursor, step);
         check_key(groups, &cursor, step);
         let mut number = 0;

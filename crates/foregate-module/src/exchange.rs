@@ -6,7 +6,7 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use crate::fields::{Fields, FieldsMut};
-use crate::settings::UpstreamId;
+use crate::ids::UpstreamId;
 
 /// One exchange on a server: the proxy, or NGINX. Steps never see this trait; they read [inputs](crate::Input) and
 /// return [outputs](crate::Output).

@@ -6,9 +6,9 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::time::Duration;
 
-use crate::action::Response;
 use crate::fields::Field;
-use crate::settings::UpstreamId;
+use crate::ids::UpstreamId;
+use crate::response::Response;
 use crate::text::Text;
 use crate::value::Value;
 

@@ -4,11 +4,10 @@ use alloc::vec::Vec;
 use core::any::Any;
 use core::net::IpAddr;
 
-use crate::check::Slot;
 use crate::exchange::{Exchange, Now, Received, Source, Summary, TlsFacts};
 use crate::fields::Fields;
 use crate::phase_id::{AfterBody, AfterHold, AfterResponse, Phase};
-use crate::pipeline::Pipeline;
+use crate::slot::{Slot, ValueInfo};
 use crate::state::{MovedValues, Slots};
 use crate::value::{Shown, Value};
 
@@ -82,7 +81,7 @@ inputs!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
 pub struct View<'r> {
     exchange: &'r dyn Exchange,
     slots: &'r Slots,
-    pipeline: &'r Pipeline,
+    values: &'r [ValueInfo],
     /// A value that stands in for that of a slot.
     instead: Option<(u16, &'r (dyn Any + Send + Sync))>,
     /// An address that stands in for the client's.
@@ -108,12 +107,12 @@ impl<'r> View<'r> {
     /// Marks steps that read it.
     pub(crate) const NAME: &'static str = "everything";
 
-    /// For platforms: the readable state of an exchange.
-    pub fn new(exchange: &'r dyn Exchange, slots: &'r Slots, pipeline: &'r Pipeline) -> Self {
+    /// For platforms: the readable state of an exchange, with the [values](crate::Pipeline::values) of its pipeline.
+    pub fn new(exchange: &'r dyn Exchange, slots: &'r Slots, values: &'r [ValueInfo]) -> Self {
         Self {
             exchange,
             slots,
-            pipeline,
+            values,
             instead: None,
             client: None,
             taken: None,
@@ -132,7 +131,7 @@ impl<'r> View<'r> {
     /// earlier ones. A second call replaces the first.
     #[must_use]
     pub fn with<V: Value>(self, data: &'r V::Data) -> Self {
-        let number = self.pipeline.values().iter().position(|value| value.name == V::NAME);
+        let number = self.values.iter().position(|value| value.name == V::NAME);
         let instead = number.map(|number| (number as u16, data as &'r (dyn Any + Send + Sync)));
         Self { instead, ..self }
     }
@@ -177,13 +176,13 @@ impl<'r> View<'r> {
         self.client.or_else(|| self.exchange.client())
     }
 
-    /// A value that steps have written, by its number in [`Pipeline::values`].
+    /// A value that steps have written, by its number in [`Pipeline::values`](crate::Pipeline::values).
     pub fn value(&self, number: u16) -> Option<Shown<'r>> {
         let value = match self.instead {
             Some((instead, data)) if instead == number => data,
             _ => self.slots.see(number, self.dry)?,
         };
-        self.pipeline.values().get(usize::from(number))?.show(value)
+        self.values.get(usize::from(number))?.show(value)
     }
 
     /// A view for a step that takes values.

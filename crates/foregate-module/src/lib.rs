@@ -43,18 +43,23 @@ mod action;
 mod answers;
 mod body;
 mod check;
+mod condition;
 mod exchange;
 mod fetch;
 mod fields;
+mod ids;
 mod input;
 mod output;
 mod phase_id;
 mod pipeline;
 mod plan;
+mod response;
 mod runner;
 pub mod settings;
+mod slot;
 mod state;
 mod step;
+mod steps;
 mod target;
 pub mod testing;
 mod text;
@@ -62,19 +67,21 @@ mod validators;
 mod value;
 
 pub use action::{
-    Abort, Action, Either, EmitAnd, Never, Noted, Redirect, Replace, Respond, Response, StopAt, Terminal,
+    Abort, Action, Either, EmitAnd, Never, Noted, Redirect, Replace, Respond, StopAt, Terminal,
 };
 pub use answers::{AnswerKey, KeptAnswers};
 pub use body::{
     Bail, BodyFilter, Chain, Decoded, DecodedBody, Filtered, Finding, Guard, PART_PASSED, Passed, PlainBody,
     Sink, Start, Traffic, Wish,
 };
-pub use check::{Access, Decl, Slot, check, decl, merged};
+pub use check::{Decl, check, decl, merged};
+pub use condition::{Condition, Conditions, Expression};
 pub use exchange::{Exchange, Now, Received, Refusal, Source, Summary, TlsFacts, TraceContext};
 pub use fetch::{
     Fetch, FetchError, FetchKey, FetchRequest, FetchResponse, FetchResult, FetchTarget, Fetched, Usable,
 };
 pub use fields::{Edit, Edits, Field, FieldError, Fields, FieldsMut};
+pub use ids::{LogId, UpstreamId};
 pub use input::{
     Authority, Body, ClientAddress, Doubt, DryRun, ErrorKind, GiveWay, Host, Input, Inputs, MemoryIsShort,
     Method, OtherPaths, Outcome, Path, PeerAddress, Protocol, Query, Random, RawTarget, ReadableAt,
@@ -87,15 +94,19 @@ pub use output::{
     Outputs, RewriteTarget, SetClientAddress, SetClientScheme, SetTrace, Skip, Tally, WritableAt, WriteLog,
 };
 pub use phase_id::{Phase, PhaseId, phase};
-pub use pipeline::{Entry, Group, Pipeline, TooLate, ValueInfo, group, groups};
-pub use plan::{
-    Condition, Conditions, Configured, Expression, Plan, PlanBuilder, PlannedStep, Steps, Untakable,
-};
+pub use pipeline::{Entry, Group, Pipeline, TooLate, group, groups};
+pub use plan::{Configured, Plan, PlanBuilder, PlannedStep, Untakable};
+pub use response::Response;
 pub use runner::{Fault, Next, Platform, Runner, StepEnd, StepPlace};
-pub use settings::{Argument, Context, FromNode, Key, LogId, Node, Problem, UpstreamId};
+pub use settings::{Argument, Context, FromNode, Key, Node, Problem};
+pub use slot::{Access, Slot, ValueInfo};
 pub use state::{Added, Question, Read, Slots, State, Take};
 pub use step::{ErasedStep, Filter, Load, Step, Swept, Verdict, Weight, WhenFull, erase};
+pub use steps::Steps;
 pub use target::has_parent_segment;
 pub use text::Text;
 pub use validators::restore_validators;
 pub use value::{Kind, Shown, Value};
+
+/// The event, and the name of the note, for a skipped effect of a dry run.
+pub(crate) const DRY_RUN: &str = "dry-run";

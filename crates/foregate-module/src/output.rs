@@ -3,14 +3,15 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
+use crate::DRY_RUN;
 use crate::body::Filtered;
-use crate::check::Slot;
 use crate::exchange::{Exchange, TraceContext};
 use crate::fields::Edits;
+use crate::ids::{LogId, UpstreamId};
 use crate::phase_id::{BeforeEnd, BeforeHold, BeforeResponse, BeforeUpstream, HoldsResponse, Phase};
-use crate::plan::Steps;
-use crate::settings::{LogId, UpstreamId};
+use crate::slot::Slot;
 use crate::state::State;
+use crate::steps::Steps;
 use crate::text::Text;
 use crate::value::Value;
 
@@ -45,9 +46,6 @@ impl Apply<'_> {
         self.state.notes.push((Text::Static(DRY_RUN.as_bytes()), Text::from(note)));
     }
 }
-
-/// The event, and the name of the note, for a skipped effect of a dry run.
-pub(crate) const DRY_RUN: &str = "dry-run";
 
 /// One thing that a step writes.
 #[diagnostic::on_unimplemented(

@@ -7,66 +7,18 @@ use core::any::Any;
 use core::fmt;
 use core::time::Duration;
 
-use crate::check::{Access, Decl, Slot};
+use crate::check::Decl;
 use crate::exchange::Exchange;
 use crate::input::{Body, ReceivedRequest, RequestFields, View};
 use crate::output::{FilterResponseBody, HoldResponseBody, Output};
 use crate::phase_id::PhaseId;
-use crate::plan::{Plan, PlannedStep, Steps};
+use crate::plan::{Plan, PlannedStep};
 use crate::settings::{Context, Key, Node, Problem};
+use crate::slot::{Access, Slot, ValueInfo, show_nothing, shrink_nothing};
 use crate::state::State;
 use crate::step::{Call, ErasedStep, Filter, Load, Swept, Verdict, Weight};
+use crate::steps::Steps;
 use crate::text::Text;
-use crate::value::{Kind, Shown, Value};
-
-/// How a value is shown to expressions.
-pub(crate) type Show = fn(&(dyn Any + Send + Sync)) -> Option<Shown<'_>>;
-
-pub(crate) fn show<V: Value>(value: &(dyn Any + Send + Sync)) -> Option<Shown<'_>> {
-    value.downcast_ref().and_then(V::show)
-}
-
-pub(crate) fn show_nothing(_: &(dyn Any + Send + Sync)) -> Option<Shown<'_>> {
-    None
-}
-
-/// How a value makes room.
-pub(crate) type Shrink = fn(&mut (dyn Any + Send + Sync)) -> bool;
-
-pub(crate) fn shrink<V: Value>(value: &mut (dyn Any + Send + Sync)) -> bool {
-    value.downcast_mut().is_some_and(V::shrink)
-}
-
-pub(crate) fn shrink_nothing(_: &mut (dyn Any + Send + Sync)) -> bool {
-    false
-}
-
-/// A value of a pipeline. Its number is its place in [`Pipeline::values`].
-#[derive(Clone, Copy)]
-pub struct ValueInfo {
-    /// Its name.
-    pub name: &'static str,
-    /// Its description.
-    pub about: &'static str,
-    /// Its kind in expressions.
-    pub shows: Option<Kind>,
-    /// The phase in which it is written: expressions of later phases may read it.
-    pub phase: PhaseId,
-    show: Show,
-    shrink: Shrink,
-}
-
-impl ValueInfo {
-    pub(crate) fn show<'v>(&self, value: &'v (dyn Any + Send + Sync)) -> Option<Shown<'v>> {
-        (self.show)(value)
-    }
-}
-
-impl fmt::Debug for ValueInfo {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
-}
 
 /// One step of a pipeline.
 pub struct Entry {
@@ -374,7 +326,7 @@ impl Pipeline {
         let key = usize::from(planned.key);
         if !state.decided.contains(key) {
             state.decided = state.decided.with(key);
-            let view = View::new(exchange, &state.slots, self).dry(planned.dry_run);
+            let view = View::new(exchange, &state.slots, self.values()).dry(planned.dry_run);
             if when.holds(&view.guarding(planned.guards)) {
                 state.wanted = state.wanted.with(key);
             }

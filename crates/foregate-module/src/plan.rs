@@ -1,88 +1,23 @@
 //! The part of a pipeline that a route uses.
 
-use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::any::Any;
 use core::fmt;
-use core::ops::{ControlFlow, Range};
+use core::ops::Range;
 use core::time::Duration;
 
+use crate::condition::Condition;
 use crate::exchange::Exchange;
-use crate::input::View;
 use crate::phase_id::PhaseId;
 use crate::pipeline::{Entry, Pipeline};
 use crate::settings::Key;
+use crate::steps::Steps;
 use crate::text::Text;
 
 /// The most of a request's body that is received for steps before they run, bytes.
 const BODY_LIMIT: usize = 64 << 20;
-
-/// A set of steps, by their numbers in the pipeline: one bit each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Steps([u64; Self::WORDS]);
-
-impl Steps {
-    const WORDS: usize = 4;
-    /// How many steps a pipeline may have.
-    pub const LIMIT: usize = 64 * Self::WORDS;
-    /// No step.
-    pub const NONE: Self = Self([0; Self::WORDS]);
-
-    /// The set with one more step.
-    #[must_use]
-    pub const fn with(mut self, step: usize) -> Self {
-        if step < Self::LIMIT {
-            self.0[step / 64] |= 1 << (step % 64);
-        }
-        self
-    }
-
-    /// Returns true if a step is in the set.
-    pub const fn contains(&self, step: usize) -> bool {
-        step < Self::LIMIT && self.0[step / 64] >> (step % 64) & 1 == 1
-    }
-
-    /// The steps of either set.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self(core::array::from_fn(|word| self.0[word] | other.0[word]))
-    }
-
-    /// The steps of both sets.
-    #[must_use]
-    pub(crate) fn both(self, other: Self) -> Self {
-        Self(core::array::from_fn(|word| self.0[word] & other.0[word]))
-    }
-
-    /// Returns true if the set is empty.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::NONE
-    }
-}
-
-/// An expression of type bool over an exchange, compiled.
-pub trait Condition: Send + Sync {
-    /// Returns true if it holds.
-    fn holds(&self, view: &View<'_>) -> bool;
-}
-
-/// An expression over an exchange, compiled; its value is turned into bytes.
-pub trait Expression: Send + Sync {
-    /// Its value; `None` where a part that it needs is absent.
-    fn evaluate<'v>(&'v self, view: &View<'v>) -> Option<Cow<'v, [u8]>>;
-}
-
-/// Many conditions, compiled together so that those over the same part share one look at it.
-pub trait Conditions: Send + Sync {
-    /// Calls `visit` with the number of each that holds, in their order, until it breaks.
-    fn each(&self, view: &View<'_>, visit: &mut dyn FnMut(usize) -> ControlFlow<()>);
-
-    /// Calls `visit` with the number of each that comes to something else for one of [`Exchange::other_paths`], until it
-    /// breaks; with some perhaps more than once. Whether [the path is in doubt](Exchange::doubt_path) then is the caller's to say.
-    fn each_in_doubt(&self, _view: &View<'_>, _visit: &mut dyn FnMut(usize) -> ControlFlow<()>) {}
-}
 
 /// One step as a route uses it.
 #[derive(Clone)]

@@ -9,12 +9,13 @@ use alloc::format;
 use core::mem;
 use core::time::Duration;
 
-use crate::action::{Action, Response};
+use crate::action::Action;
 use crate::exchange::Exchange;
 use crate::output::{EditResponse, Output};
 use crate::phase_id::PhaseId;
 use crate::pipeline::{Entry, Pipeline};
 use crate::plan::{Plan, PlannedStep};
+use crate::response::Response;
 use crate::state::State;
 use crate::step::{Load, Verdict, WhenFull};
 

@@ -6,12 +6,12 @@ use core::any::Any;
 use core::cell::Cell;
 
 use crate::body::Filtered;
-use crate::check::{self, Access};
 use crate::fetch::{FetchRequest, FetchResult};
 use crate::input::{Input, ReadableAt, View};
 use crate::output::LogLine;
 use crate::phase_id::Phase;
-use crate::plan::Steps;
+use crate::slot::{Access, Slot};
+use crate::steps::Steps;
 use crate::text::Text;
 use crate::value::Value;
 
@@ -87,7 +87,7 @@ impl Slots {
     }
 
     /// Takes the values that a step with these inputs takes.
-    pub(crate) fn take_all(&mut self, inputs: &[check::Slot], slots: &[u16], dry: bool) -> MovedValues {
+    pub(crate) fn take_all(&mut self, inputs: &[Slot], slots: &[u16], dry: bool) -> MovedValues {
         let mut taken = Vec::new();
         for (input, slot) in inputs.iter().zip(slots) {
             if input.access == Access::Moved
@@ -286,7 +286,7 @@ impl<'r, V: Value> Added<'r, V> {
 }
 
 impl<'r, V: Value> Input<'r> for Added<'r, V> {
-    const SLOT: check::Slot = check::Slot::list::<V>();
+    const SLOT: Slot = Slot::list::<V>();
     fn read(view: &View<'r>, slot: u16) -> Self {
         let list = view.slot(slot).and_then(|list| list.downcast_ref::<Vec<(V::Data, bool)>>());
         Self { entries: list.map_or(&[], Vec::as_slice) }
@@ -299,7 +299,7 @@ impl<P: Phase, V: Value> ReadableAt<P> for Added<'_, V> {}
 pub struct Read<'r, V: Value>(pub Option<&'r V::Data>);
 
 impl<'r, V: Value> Input<'r> for Read<'r, V> {
-    const SLOT: check::Slot = check::Slot::value::<V>();
+    const SLOT: Slot = Slot::value::<V>();
     fn read(view: &View<'r>, slot: u16) -> Self {
         Self(view.slot(slot).and_then(|value| value.downcast_ref()))
     }
@@ -312,7 +312,7 @@ impl<P: Phase, V: Value> ReadableAt<P> for Read<'_, V> {}
 pub struct Take<V: Value>(pub Option<V::Data>);
 
 impl<'r, V: Value> Input<'r> for Take<V> {
-    const SLOT: check::Slot = check::Slot::moved::<V>();
+    const SLOT: Slot = Slot::moved::<V>();
 
     fn read(view: &View<'r>, slot: u16) -> Self {
         let value = view.taken().and_then(|taken| taken.take(slot));

@@ -420,7 +420,7 @@ impl<S: Step> ErasedStep for TypedStep<S> {
     fn load(&self, call: Call<'_>) -> Load {
         let Some(settings) = call.settings.downcast_ref::<S::Settings>() else { return Load::Light };
         let taken = call.state.slots.take_all(Self::DECL.inputs, call.inputs, call.dry);
-        let view = View::new(call.exchange, &call.state.slots, call.pipeline).dry(call.dry);
+        let view = View::new(call.exchange, &call.state.slots, call.pipeline.values()).dry(call.dry);
         let view = view.guarding(S::guards(settings)).taking(&taken);
         let input = <S::In<'_> as Inputs<'_, S::At>>::read(&view, call.inputs);
         let load = self.0.load(settings, &input);
@@ -442,7 +442,7 @@ pub(crate) fn run_typed<S: Step>(step: &S, settings: &S::Settings, call: Call<'_
     }
     let inputs = <S::In<'_> as Inputs<'_, S::At>>::SLOTS;
     let taken = call.state.slots.take_all(inputs, call.inputs, call.dry);
-    let view = View::new(call.exchange, &call.state.slots, call.pipeline).dry(call.dry);
+    let view = View::new(call.exchange, &call.state.slots, call.pipeline.values()).dry(call.dry);
     let view = view.guarding(S::guards(settings)).taking(&taken);
     let input = <S::In<'_> as Inputs<'_, S::At>>::read(&view, call.inputs);
     let decided = step.run(settings, input);

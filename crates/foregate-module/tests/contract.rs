@@ -189,7 +189,7 @@ fn values_are_written_by_one_step_and_read_by_later_ones() {
     let plan = with_settings(&pipeline, 5, false, true);
     let (mut sample, mut state) = (Sample::get("/"), State::default());
     run(&pipeline, &plan, PhaseId::RequestEarly, &mut sample, &mut state);
-    let view = View::new(&sample, &state.slots, &pipeline);
+    let view = View::new(&sample, &state.slots, pipeline.values());
     assert_eq!(view.value(0), Some(Shown::Int(5)));
     assert_eq!(view.value(1), None, "only steps see it");
     assert_eq!(view.value(9), None);
@@ -394,7 +394,7 @@ fn conditions_of_a_key_reach_all_its_steps() {
     assert_eq!(with, [true, false, false, false, false, true]);
     let (mut sample, mut state) = (Sample::get("/"), State::default());
     let holds = |sample: &Sample, state: &State| {
-        plan.steps()[0].when.as_ref().unwrap().holds(&View::new(sample, &state.slots, &pipeline))
+        plan.steps()[0].when.as_ref().unwrap().holds(&View::new(sample, &state.slots, pipeline.values()))
     };
     assert!(!holds(&sample, &state));
     run(&pipeline, &plan, PhaseId::RequestEarly, &mut sample, &mut state);
@@ -466,7 +466,7 @@ fn only_what_guards_before_the_response_refuses_in_doubt() {
         let guards: Vec<_> = plan.steps().iter().map(|planned| planned.guards).collect();
         let wanted = pipeline.is_wanted(&plan.steps()[0], &sample, &mut state);
         pipeline.run(&plan.steps()[0], &mut sample, &mut state);
-        let view = View::new(&sample, &state.slots, &pipeline);
+        let view = View::new(&sample, &state.slots, pipeline.values());
         let refuses = matches!(view.dry(dry_run).value(0), Some(Shown::Int(1)));
         (guards, wanted, refuses)
     };

@@ -142,7 +142,7 @@ impl BodyFilter for Aside {
             tell(Finding { step, event: Finding::PANIC, count: 1 });
         }
         if let Some(step) = self.too_large.take() {
-            tell(Finding { step, event: crate::output::DRY_RUN, count: 1 });
+            tell(Finding { step, event: crate::DRY_RUN, count: 1 });
         }
     }
 }

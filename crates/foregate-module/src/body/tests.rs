@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 
 use super::{Bail, BodyFilter, Chain, Filtered, Finding, Sink, Traffic};
 use crate::fetch::{FetchRequest, FetchResult};
-use crate::settings::UpstreamId;
+use crate::ids::UpstreamId;
 use crate::testing::PassOn;
 
 /// Holds back up to three bytes, and marks the output of a flush and of the end.

@@ -38,16 +38,10 @@ pub use self::mistakes::{Mistakes, Parts, each, together};
 pub use self::node::{Argument, FURTHER_LIMIT, Node, Place, Problem};
 pub use self::schema::{ANY, Block, Key, Prop};
 pub use self::value::{Scalar, Wrong};
+use crate::condition::{Condition, Conditions, Expression};
+pub use crate::ids::{LogId, UpstreamId};
 use crate::phase_id::PhaseId;
-use crate::plan::{Condition, Conditions, Expression, Steps};
-
-/// An upstream of the configuration, by its number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct UpstreamId(pub u32);
-
-/// A log file of the configuration, by its number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct LogId(pub u32);
+use crate::steps::Steps;
 
 /// Settings of a module, read from the configuration.
 pub trait FromNode: Sized + Send + Sync + 'static {

@@ -7,12 +7,14 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::condition::{Condition, Conditions, Expression};
 use crate::phase_id::PhaseId;
-use crate::plan::{Condition, Conditions, Expression, Steps};
 use crate::settings::value::ScalarKind;
+
 use crate::settings::{
     ANY, Argument, Context, FromNode, Key, LogId, Node, Place, Problem, Scalar, UpstreamId,
 };
+use crate::steps::Steps;
 
 /// A node of the configuration: `node("limit").arg(5).prop("per", "1s")`.
 pub fn node(name: &str) -> Node {

@@ -7,11 +7,12 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::check::{Access, Slot, decl};
+use crate::check::decl;
 use crate::exchange::{Exchange, Now, Received, Refusal, Source, Summary, TlsFacts};
 use crate::fields::{Fields, FieldsMut};
+use crate::ids::UpstreamId;
 use crate::pipeline::Pipeline;
-use crate::settings::UpstreamId;
+use crate::slot::{Access, Slot};
 use crate::state::State;
 use crate::step::{Call, Step, Verdict, run_typed};
 use crate::value::Value;

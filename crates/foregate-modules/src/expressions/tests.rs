@@ -133,7 +133,7 @@ fn every_field_is_answered() {
         client_subject: Some("CN=ann".into()),
     });
     let state = state_after(&pipeline, PhaseId::Log);
-    let view = View::new(&encrypted, &state.slots, &pipeline);
+    let view = View::new(&encrypted, &state.slots, pipeline.values());
     for text in [
         r#"http.host eq "example.com""#,
         r#"http.request.uri eq "/a/b.tar.GZ?x=1&y=%20&x=2&flag""#,
@@ -187,7 +187,7 @@ fn holds(sample: &Sample, text: &str) -> bool {
     let compiler = compiler(&pipeline);
     let state = State::default();
     let condition = compiler.condition(text, PhaseId::RequestRewrite).expect(text);
-    condition.holds(&View::new(sample, &state.slots, &pipeline))
+    condition.holds(&View::new(sample, &state.slots, pipeline.values()))
 }
 
 #[test]
@@ -266,7 +266,7 @@ fn what_a_request_lacks_is_absent() {
     let pipeline = pipeline();
     let compiler = compiler(&pipeline);
     let (plain, state) = (Sample::get("/a"), State::default());
-    let view = View::new(&plain, &state.slots, &pipeline);
+    let view = View::new(&plain, &state.slots, pipeline.values());
     for text in [
         r#"tls.version eq "" or ssl or tls.client.verified or known"#,
         r#"any(http.request.headers["x"][*] eq "") or any(http.request.uri.args["x"][*] eq "")"#,
@@ -308,7 +308,7 @@ fn sets_of_rules_find_what_is_empty() {
     let texts: Vec<_> = texts.iter().map(String::as_str).collect();
     let conditions = compiler(&pipeline).conditions(&texts, PhaseId::RequestSecurity).expect("conditions");
     let mut visited = Vec::new();
-    conditions.each(&View::new(&sample, &state.slots, &pipeline), &mut |number| {
+    conditions.each(&View::new(&sample, &state.slots, pipeline.values()), &mut |number| {
         visited.push(number);
         ControlFlow::Continue(())
     });
@@ -386,7 +386,7 @@ fn values_become_bytes() {
     let pipeline = pipeline();
     let compiler = compiler(&pipeline);
     let (sample, state) = (sample(), state_after(&pipeline, PhaseId::RequestIdentity));
-    let view = View::new(&sample, &state.slots, &pipeline);
+    let view = View::new(&sample, &state.slots, pipeline.values());
     let value = |text: &str| {
         let expression = compiler.expression(text, PhaseId::RequestSecurity).expect(text);
         expression.evaluate(&view).map(|value| String::from_utf8_lossy(&value).into_owned())
@@ -412,7 +412,7 @@ fn a_step_shows_its_own_value_before_it_is_written() {
     let condition =
         compiler.condition(r#"vars["a"][0] eq "own""#, PhaseId::RequestSecurity).expect("a condition");
     let (sample, state) = (sample(), State::default());
-    let view = View::new(&sample, &state.slots, &pipeline);
+    let view = View::new(&sample, &state.slots, pipeline.values());
     assert!(!condition.holds(&view));
     let own = Vec::from([(Text::from("a"), Text::from("own"))]);
     assert!(condition.holds(&view.with::<First>(&own)));
@@ -429,7 +429,7 @@ fn a_condition_in_doubt_refuses_counts_or_does_not_hold() {
     let asked = |path: &str, other: &[&str], doubt: Doubt, dry: bool| {
         let mut sample = Sample::get(path);
         sample.other_paths = other.iter().map(|path| path.as_bytes().to_vec()).collect();
-        let view = View::new(&sample, &state.slots, &pipeline).dry(dry).in_doubt(doubt);
+        let view = View::new(&sample, &state.slots, pipeline.values()).dry(dry).in_doubt(doubt);
         (condition.holds(&view), sample.doubted.into_inner())
     };
     for doubt in [Doubt::Refuses, Doubt::Ignored, Doubt::Denies] {
@@ -457,7 +457,7 @@ fn many_conditions_are_visited_in_order() {
         [r#"http.host eq "example.com""#, "ssl", "ip.src in {192.0.2.0/24}", r#"http.host eq "a""#, "known"];
     let conditions = compiler.conditions(&texts, PhaseId::RequestSecurity).expect("conditions");
     let (sample, state) = (sample(), state_after(&pipeline, PhaseId::RequestIdentity));
-    let view = View::new(&sample, &state.slots, &pipeline);
+    let view = View::new(&sample, &state.slots, pipeline.values());
     let visited = |last: usize| {
         let mut visited = Vec::new();
         conditions.each(&view, &mut |number| {

@@ -189,7 +189,7 @@ fn evaluate(exchange: &mut Exchange<'_>, log: &AccessLog) -> Option<Vec<Option<V
     see_outcome(exchange);
     let pipeline = &exchange.config.settings.pipeline;
     let (view, state) = exchange.view()?;
-    let view = module::View::new(&view, &state.slots, pipeline).in_doubt(Doubt::Ignored);
+    let view = module::View::new(&view, &state.slots, pipeline.values()).in_doubt(Doubt::Ignored);
     let settings = log.settings();
     if !settings.when.iter().all(|condition| condition.holds(&view)) {
         return None;

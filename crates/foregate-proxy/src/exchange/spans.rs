@@ -104,7 +104,7 @@ impl Exchange<'_> {
         see_outcome(self);
         let pipeline = &config.settings.pipeline;
         let Some((view, state)) = self.view() else { return false };
-        let view = ModuleView::new(&view, &state.slots, pipeline).in_doubt(Doubt::Ignored);
+        let view = ModuleView::new(&view, &state.slots, pipeline.values()).in_doubt(Doubt::Ignored);
         export.when.iter().all(|condition| condition.holds(&view))
     }
 

@@ -43,7 +43,7 @@ impl RouteConditions {
             return true;
         }
         let state = State::default();
-        let view = View::new(exchange, &state.slots, pipeline);
+        let view = View::new(exchange, &state.slots, pipeline.values());
         self.all.iter().all(|condition| condition.holds(&view))
     }
 }

@@ -7,7 +7,7 @@
 
 use memchr::memmem;
 
-use super::is_token;
+use super::sink::is_token;
 
 /// The longest `Content-Type`, bytes; of a longer one no boundary is taken.
 const MAX_CONTENT_TYPE: usize = 1024;

@@ -5,7 +5,7 @@
 
 use memchr::memmem;
 
-use super::is_token;
+use super::sink::is_token;
 
 /// Charsets that are recognised regardless of the case in which `charset` is written.
 const USUAL: &[&[u8]] = &[b"utf-8", b"us-ascii", b"iso-8859-1", b"iso-8859-15", b"windows-1252"];

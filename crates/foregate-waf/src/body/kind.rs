@@ -1,6 +1,7 @@
 //! The kind of a body or part by its media type.
 
-use super::{Documents, is_token};
+use super::json::Documents;
+use super::sink::is_token;
 
 /// The format in which a body is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,9 +12,9 @@ use super::charset;
 use super::disposition::{self, Disposition};
 use super::kind::{BodyFormat, kind, media_type};
 use super::part::Header;
+use super::sink::{BodyError, BodyLimits, File, Sink};
 use super::transfer::{self, TransferContent};
 use super::typed::TypedPart;
-use super::{BodyError, BodyLimits, File, Sink};
 
 /// The most parts that are read beyond the arguments and files that are wanted.
 const SPARE_PARTS: usize = 100;

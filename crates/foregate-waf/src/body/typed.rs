@@ -2,7 +2,8 @@
 
 use super::json::json_under;
 use super::kind::BodyFormat;
-use super::{BodyError, BodyLimits, Sink, urlencoded, xml};
+use super::sink::{BodyError, BodyLimits, Sink};
+use super::{urlencoded, xml};
 
 /// A part to be read by its type.
 pub(super) struct TypedPart<'a> {

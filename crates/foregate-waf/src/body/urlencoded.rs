@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-use super::{BodyLimits, Sink};
+use super::sink::{BodyLimits, Sink};
 use crate::transform::Transformation;
 
 /// The errors of a form.

@@ -2,7 +2,7 @@
 
 use memchr::{memchr, memchr2, memmem};
 
-use super::{BodyError, BodyLimits, SECRET_LEAST, Sink};
+use super::sink::{BodyError, BodyLimits, SECRET_LEAST, Sink};
 
 /// Texts and attributes of a document. Character references and the five entities that need no declaration are decoded;
 /// a document type is skipped, so that every other entity is an error. If not the whole body is given, it is no error

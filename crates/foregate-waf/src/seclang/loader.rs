@@ -3,38 +3,15 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::files::{Files, Shelf};
 use super::findings::Findings;
-use super::limits::{MAX_BYTES, MAX_DATA_FILE, MAX_DIRECTIVE, MAX_FILE, MAX_FILES, MAX_INCLUDE_DEPTH};
+use super::limits::{MAX_DIRECTIVE, MAX_FILE, MAX_FILES, MAX_INCLUDE_DEPTH};
 use super::line::{Line, LineError, Part, directives, words};
-use super::operator::Data;
 use super::rule::Drafts;
 use super::update::Update;
-use super::{action, finish, lint, setting, update};
+use super::{finish, lint, number, setting, update};
 use crate::model::{Place, Problem, RuleSet};
 use crate::transform::UnicodeMap;
-
-/// Where the text of rules and of their data comes from.
-pub trait Files {
-    /// All of the file at `path`. An error, in a few words, if it cannot be had or is larger than `limit` bytes.
-    fn read(&mut self, path: &str, limit: usize) -> Result<Vec<u8>, String>;
-
-    /// The files whose paths match `pattern`, sorted; `*` and `?` stand for parts of names. No file is no error.
-    fn glob(&mut self, pattern: &str) -> Result<Vec<String>, String>;
-}
-
-/// There are no files: rules that name some are refused.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoFiles;
-
-impl Files for NoFiles {
-    fn read(&mut self, _: &str, _: usize) -> Result<Vec<u8>, String> {
-        Err("files are not read here".into())
-    }
-
-    fn glob(&mut self, _: &str) -> Result<Vec<String>, String> {
-        Err("files are not read here".into())
-    }
-}
 
 /// Rules to load.
 #[derive(Clone, Debug)]
@@ -66,7 +43,7 @@ impl Source {
 /// [`MAX_ERRORS`](super::limits::MAX_ERRORS).
 pub fn load(sources: &[Source], files: &mut dyn Files) -> Result<RuleSet, Vec<Problem>> {
     let mut loader = Loader {
-        shelf: Shelf { files, data: Data::default(), bytes: 0 },
+        shelf: Shelf::new(files),
         findings: Findings::new(),
         drafts: Drafts::default(),
         said: setting::DirectiveSettings::default(),
@@ -94,47 +71,6 @@ pub fn load(sources: &[Source], files: &mut dyn Files) -> Result<RuleSet, Vec<Pr
     if findings.errors.is_empty() { Ok(set) } else { Err(findings.errors) }
 }
 
-/// The files read so far with their parsed contents.
-pub(super) struct Shelf<'f> {
-    files: &'f mut dyn Files,
-    pub(super) data: Data,
-    /// Bytes read so far.
-    bytes: usize,
-}
-
-impl Shelf<'_> {
-    /// The path of a file that the file `from` names.
-    pub(super) fn path(&self, from: &str, name: &str) -> String {
-        match from.rsplit_once('/') {
-            Some((folder, _)) if !name.starts_with('/') => format!("{folder}/{name}"),
-            _ => name.to_owned(),
-        }
-    }
-
-    /// The content of a data file; `None` after an error, which is recorded.
-    pub(super) fn read_data(&mut self, path: &str, at: usize, findings: &mut Findings) -> Option<Vec<u8>> {
-        self.read(path, MAX_DATA_FILE, at, findings)
-    }
-
-    fn read(&mut self, path: &str, limit: usize, at: usize, findings: &mut Findings) -> Option<Vec<u8>> {
-        let limit = limit.min(MAX_BYTES - self.bytes);
-        let text = self.files.read(path, limit).and_then(|text| match text.len() {
-            len if len > limit => Err(format!("it is larger than {limit} bytes")),
-            _ => Ok(text),
-        });
-        match text {
-            Ok(text) => {
-                self.bytes += text.len();
-                Some(text)
-            }
-            Err(reason) => {
-                findings.error(at, format!("the file `{path}` cannot be read: {reason}"), None);
-                None
-            }
-        }
-    }
-}
-
 struct Loader<'f> {
     shelf: Shelf<'f>,
     findings: Findings,
@@ -151,7 +87,7 @@ impl Loader<'_> {
     /// Reads the files that `pattern` names. `at` is where it is named.
     fn include(&mut self, pattern: &str, at: usize, required: bool) {
         let paths = if pattern.contains(['*', '?']) {
-            match self.shelf.files.glob(pattern) {
+            match self.shelf.glob(pattern) {
                 Ok(paths) => paths,
                 Err(reason) => {
                     let message = format!("the files `{pattern}` cannot be listed: {reason}");
@@ -278,7 +214,8 @@ impl Loader<'_> {
             let message = format!("`{}` takes two arguments, a file and the number of a code page", name.raw);
             return self.findings.error(name.at, message, None);
         };
-        let Some(page) = action::number(*page, 0..=u32::MAX, "the number of a code page", &mut self.findings)
+        let Some(page) =
+            number::bounded(*page, 0..=u32::MAX, "the number of a code page", &mut self.findings)
         else {
             return;
         };

@@ -32,6 +32,7 @@
 //! Paths are relative to the file that names them.
 
 mod action;
+mod files;
 mod findings;
 mod finish;
 pub mod limits;
@@ -40,6 +41,7 @@ mod lint;
 mod loader;
 mod nearest;
 mod needs;
+mod number;
 mod operator;
 mod pattern;
 mod rule;
@@ -49,5 +51,6 @@ mod target;
 mod template;
 mod update;
 
-pub use loader::{Files, NoFiles, Source, load};
+pub use files::{Files, NoFiles};
+pub use loader::{Source, load};
 pub use needs::needs;

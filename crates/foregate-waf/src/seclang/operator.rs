@@ -1,14 +1,13 @@
 //! Operators: `@NAME ARGUMENT`, `!@NAME ARGUMENT`, or a pattern alone.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::files::{Shelf, not_a_network};
 use super::findings::Findings;
-use super::line::{Line, Part};
-use super::loader::Shelf;
+use super::line::Part;
 use super::pattern;
 use super::template::{number, template, without_macros};
-use crate::model::{ByteSet, Comparison, Network, NetworkError, Operator, Phrases, Place, Regex, Template};
+use crate::model::{ByteSet, Comparison, Network, Operator, Phrases, Regex, Template};
 
 /// The way in which an operator uses its argument.
 #[derive(Clone, Copy)]
@@ -224,13 +223,6 @@ fn networks(part: Part<'_>, findings: &mut Findings) -> Option<Arc<[Network]>> {
     right.then(|| networks.into())
 }
 
-fn not_a_network(text: &str, error: NetworkError) -> String {
-    match error {
-        NetworkError::Address => format!("`{text}` is not an address"),
-        NetworkError::Prefix => format!("`{text}` is not a network: the number of bits is wrong"),
-    }
-}
-
 /// Bytes and ranges of them between commas: `9,10,13,32-126`.
 fn bytes(part: Part<'_>, findings: &mut Findings) -> Option<ByteSet> {
     let mut set = ByteSet::default();
@@ -247,77 +239,4 @@ fn bytes(part: Part<'_>, findings: &mut Findings) -> Option<ByteSet> {
         }
     }
     right.then_some(set)
-}
-
-/// Phrases and networks of files that were read, by path.
-#[derive(Default)]
-pub(super) struct Data {
-    phrases: HashMap<String, Phrases>,
-    networks: HashMap<String, Arc<[Network]>>,
-}
-
-impl Shelf<'_> {
-    /// The phrases in the files of this argument: one a line; empty ones and those that start with `#` do not count.
-    fn phrases(&mut self, part: Part<'_>, findings: &mut Findings) -> Option<Phrases> {
-        let mut all = Vec::new();
-        for name in part.split_all(char::is_whitespace) {
-            let path = self.path(findings.file(), &name.text());
-            if !self.data.phrases.contains_key(&path) {
-                let text = self.read_data(&path, name.at, findings)?;
-                let phrases = Phrases::new(entries(&text).map(|(_, line)| line.into()));
-                self.data.phrases.insert(path.clone(), phrases);
-            }
-            all.extend(self.data.phrases.get(&path).cloned());
-        }
-        match all.len() {
-            1 => all.pop(),
-            _ => Some(Phrases::new(all.iter().flat_map(Phrases::iter).map(Into::into))),
-        }
-    }
-
-    /// The addresses in the files of this argument, one a line.
-    fn networks(&mut self, part: Part<'_>, findings: &mut Findings) -> Option<Arc<[Network]>> {
-        let mut all: Vec<Arc<[Network]>> = Vec::new();
-        for name in part.split_all(char::is_whitespace) {
-            let path = self.path(findings.file(), &name.text());
-            if !self.data.networks.contains_key(&path) {
-                let text = self.read_data(&path, name.at, findings)?;
-                let networks = read_networks(&path, &text, findings)?;
-                self.data.networks.insert(path.clone(), networks);
-            }
-            all.extend(self.data.networks.get(&path).cloned());
-        }
-        match all.len() {
-            1 => all.pop(),
-            _ => Some(all.iter().flat_map(|networks| networks.iter().copied()).collect()),
-        }
-    }
-}
-
-/// The lines of a file of data that count, with their numbers.
-fn entries(text: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
-    let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
-    let lines =
-        (1..).zip(text.split(|byte| *byte == b'\n')).map(|(number, line)| (number, line.trim_ascii()));
-    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with(b"#"))
-}
-
-fn read_networks(path: &str, text: &[u8], findings: &mut Findings) -> Option<Arc<[Network]>> {
-    let mut networks = Vec::new();
-    let mut right = true;
-    let file: Arc<str> = path.into();
-    for (number, line) in entries(text) {
-        // A remark follows the address.
-        let line = line.split(|byte| *byte == b'#').next().unwrap_or_default().trim_ascii();
-        let line = String::from_utf8_lossy(line);
-        match Network::parse(&line) {
-            Ok(network) => networks.push(network),
-            Err(error) => {
-                right = false;
-                let place: Place = Line::at(number, 1).place(&file, 0);
-                findings.error_at(place, not_a_network(&line, error), None);
-            }
-        }
-    }
-    right.then(|| networks.into())
 }

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::action::{Actions, Class, DisruptiveChoice, Verb};
+use super::files::Shelf;
 use super::findings::Findings;
 use super::limits::{MAX_CHAIN, MAX_MARKERS, MAX_RULES};
 use super::line::Part;
-use super::loader::Shelf;
 use super::{operator, target};
 use crate::model::{Exclusion, Operator, Phase, Place, RuleId, Target, Transformation};
 

@@ -1,8 +1,8 @@
 //! Directives that set something.
 
-use super::action;
 use super::findings::Findings;
 use super::line::Part;
+use super::number;
 use super::status;
 use crate::model::{AuditEngine, AuditParts, BeyondLimit, EngineMode, Settings, XmlArguments};
 
@@ -69,7 +69,7 @@ const DIRECTIVES: &[(&str, DirectiveEffect)] = &[
         "SecArgumentsLimit",
         DirectiveEffect::Set(|said, part, findings| {
             said.settings.arguments_limit =
-                action::number(part, 1..=u32::MAX, "a number of arguments", findings)?;
+                number::bounded(part, 1..=u32::MAX, "a number of arguments", findings)?;
             Some(())
         }),
     ),
@@ -108,7 +108,7 @@ const DIRECTIVES: &[(&str, DirectiveEffect)] = &[
         "SecCollectionTimeout",
         DirectiveEffect::Set(|said, part, findings| {
             said.settings.collection_timeout =
-                action::number(part, 1..=u32::MAX, "a number of seconds", findings)?;
+                number::bounded(part, 1..=u32::MAX, "a number of seconds", findings)?;
             Some(())
         }),
     ),
@@ -177,7 +177,7 @@ const DIRECTIVES: &[(&str, DirectiveEffect)] = &[
         "SecRequestBodyJsonDepthLimit",
         DirectiveEffect::Set(|said, part, findings| {
             said.settings.request_body_json_depth_limit =
-                action::number(part, 1..=u32::MAX, "a number of levels", findings)?;
+                number::bounded(part, 1..=u32::MAX, "a number of levels", findings)?;
             Some(())
         }),
     ),
@@ -257,7 +257,7 @@ const DIRECTIVES: &[(&str, DirectiveEffect)] = &[
         "SecUploadFileLimit",
         DirectiveEffect::Set(|said, part, findings| {
             said.settings.upload_file_limit =
-                action::number(part, 1..=u32::MAX, "a number of files", findings)?;
+                number::bounded(part, 1..=u32::MAX, "a number of files", findings)?;
             Some(())
         }),
     ),
@@ -347,7 +347,7 @@ pub(super) fn audit_parts(part: Part<'_>, findings: &mut Findings) -> Option<Aud
 }
 
 fn bytes(part: Part<'_>, findings: &mut Findings) -> Option<u64> {
-    action::number(part, 0..=u64::MAX, "a number of bytes", findings)
+    number::bounded(part, 0..=u64::MAX, "a number of bytes", findings)
 }
 
 fn response_body_types(

@@ -4,6 +4,7 @@ use super::action::{self, Actions, Class, Verb};
 use super::findings::Findings;
 use super::limits::{MAX_TARGETS, MAX_UPDATED_TARGETS, MAX_UPDATES};
 use super::line::Part;
+use super::number;
 use super::rule::Draft;
 use super::target;
 use crate::model::{Exclusion, Index, Place, RuleId, RuleSelection, Target};
@@ -138,9 +139,9 @@ fn update_targets(
 /// `ID` or `ID:LINK`, and actions that are laid over those of the rule.
 fn update_actions(id: Part<'_>, list: Part<'_>, findings: &mut Findings) -> Option<DraftChange> {
     let (id, link) = id.split(':').map_or((id, None), |(id, link)| (id, Some(link)));
-    let id = action::number(id, 1..=RuleId::MAX, "an id", findings)?;
+    let id = number::bounded(id, 1..=RuleId::MAX, "an id", findings)?;
     let link =
-        link.map_or(Some(0), |link| action::number(link, 0..=usize::MAX, "a place in a chain", findings))?;
+        link.map_or(Some(0), |link| number::bounded(link, 0..=usize::MAX, "a place in a chain", findings))?;
     let errors = findings.errors.len();
     let actions = Actions::parse(list, findings);
     for (verb, at) in &actions.seen {

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use super::arguments::{ConfigFile, Json};
 use super::output::{Outcome, complain, print, print_json};
 use super::reload::ask_process;
-use super::{ConfigFile, Json};
 
 /// A verb of the cache.
 #[derive(Debug, Subcommand)]

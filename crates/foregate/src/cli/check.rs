@@ -11,8 +11,9 @@ use foregate_module::Pipeline;
 use foregate_proxy::configuration::Settings;
 use serde::Serialize;
 
+use super::arguments::{ConfigFile, Json};
+use super::defaults;
 use super::output::{Outcome, complain, print, print_json, show_refused};
-use super::{ConfigFile, Json, defaults};
 
 #[derive(Debug, Args)]
 pub(super) struct Check {

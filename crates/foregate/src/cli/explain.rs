@@ -15,8 +15,9 @@ use foregate_wire::{
 };
 use serde::Serialize;
 
+use super::arguments::{ConfigFile, Json};
 use super::output::{Outcome, complain, print, print_json, show_refused};
-use super::{ConfigFile, Json, explain_cache, explain_fallback, explain_servers};
+use super::{explain_cache, explain_fallback, explain_servers};
 
 #[derive(Debug, Args)]
 pub(super) struct Explain {

@@ -39,7 +39,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 use foregate_module::Pipeline;
 
-use self::arguments::{ConfigFile, Json};
+use self::arguments::Json;
 use self::output::{Outcome, complain, print, print_json};
 use crate::config::schema;
 use crate::demo::{DemoArguments, QuickstartArguments, QuickstartError};

@@ -191,8 +191,7 @@ const ROOMS: &[(&str, &[&str])] = &[
 const LARGEST_CIRCLE: usize = 8;
 
 /// Crates with larger circles, and how large they may be. A crate leaves the list when it keeps to [`LARGEST_CIRCLE`].
-const LARGER_CIRCLES: &[(&str, usize)] =
-    &[("foregate", 15), ("foregate-module", 17), ("foregate-proxy", 26), ("foregate-waf", 12)];
+const LARGER_CIRCLES: &[(&str, usize)] = &[("foregate-proxy", 26)];
 
 #[test]
 fn rooms_of_the_proxy_use_lower_rooms_alone() {

@@ -248,7 +248,9 @@ fn paths(
             "mod" if tokens.get(at + 2).is_some_and(|brace| brace.0 == "{") => {
                 inner.push((next.unwrap().to_owned(), depth));
             }
-            word if next == Some("::") && at.checked_sub(1).is_none_or(|before| tokens[before].0 != "::") => {
+            word if next == Some("::")
+                && at.checked_sub(1).is_none_or(|before| !matches!(&*tokens[before].0, "::" | "in")) =>
+            {
                 let names = inner.iter().map(|(name, _)| name.clone());
                 let mut here: Vec<_> = module.iter().cloned().chain(names).collect();
                 let start = match word {
@@ -336,7 +338,7 @@ mod tests {
     #[test]
     fn paths_are_read_from_the_root() {
         let text = "use crate::a::{self, b, c::{D, E as F}};\nuse super::x::Y;\nuse self::z;\nuse super::super::other::T;\nuse child::W;\n\
-                    fn f() { crate::v::w::<u8>(); child::g(); not::counted(); }\nmod inner { use super::Z; }";
+                    fn f() { crate::v::w::<u8>(); child::g(); not::counted(); }\npub(in crate::a) struct V;\nmod inner { use super::Z; }";
         let expected = [
             "1 a",
             "1 a::b",
@@ -348,7 +350,7 @@ mod tests {
             "5 room::file::child::W",
             "6 v::w",
             "6 room::file::child::g",
-            "7 room::file::Z",
+            "8 room::file::Z",
         ];
         assert_eq!(found(text), expected);
     }

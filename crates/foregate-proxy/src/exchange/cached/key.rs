@@ -125,7 +125,7 @@ pub(super) fn evaluate(
     }
     let pipeline = &exchange.config.settings.pipeline;
     let Some((view, state)) = exchange.view() else { return Err(Error::Internal.into()) };
-    let seen = foregate_module::View::new(&view, &state.slots, pipeline);
+    let seen = foregate_module::View::new(&view, &state.slots, pipeline.values());
     let evaluated = RouteValues {
         bypass: settings.bypass.iter().any(|condition| condition.holds(&seen)),
         additions: settings

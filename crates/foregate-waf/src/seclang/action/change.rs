@@ -2,6 +2,7 @@
 
 use super::super::findings::Findings;
 use super::super::line::Part;
+use super::super::number;
 use super::super::template::{number, template};
 use super::verb::Verb;
 use crate::model::{
@@ -127,8 +128,8 @@ fn deprecate_var(value: Part<'_>, findings: &mut Findings) -> Option<Action> {
         findings.error(rate.at, "`/` is missing", Some(format!("it is written `{form}`")));
         return None;
     };
-    let amount = super::number(amount, 0..=u32::MAX, "an amount", findings)?;
-    let seconds = super::number(seconds, 1..=u32::MAX, "a number of seconds", findings)?;
+    let amount = number::bounded(amount, 0..=u32::MAX, "an amount", findings)?;
+    let seconds = number::bounded(seconds, 1..=u32::MAX, "a number of seconds", findings)?;
     Some(Action::DeprecateVar { collection, name, amount, seconds })
 }
 
@@ -161,6 +162,6 @@ fn matched_bytes(value: Part<'_>, findings: &mut Findings) -> Option<Mask> {
         findings.error(value.at, "`/` is missing", suggestion);
         return None;
     };
-    let mut bytes = |part| super::number(part, 0..=u32::MAX, "a number of bytes", findings);
+    let mut bytes = |part| number::bounded(part, 0..=u32::MAX, "a number of bytes", findings);
     Some(Mask::MatchedBytes { first: bytes(first)?, last: bytes(last)? })
 }

@@ -4,6 +4,7 @@ use std::ops::RangeInclusive;
 
 use super::super::findings::Findings;
 use super::super::line::Part;
+use super::super::number;
 use super::super::{pattern, setting, target};
 use crate::model::{Action, AuditPartsChange, BodyProcessor, Ctl, RuleId, RuleSelection, TextMatch};
 
@@ -86,7 +87,7 @@ pub(super) fn ctl(part: Part<'_>, findings: &mut Findings) -> Vec<Action> {
 }
 
 fn one(make: MakeCtl, value: Part<'_>, findings: &mut Findings) -> Option<Ctl> {
-    let bytes = |findings: &mut Findings| super::number(value, 0..=u64::MAX, "a number of bytes", findings);
+    let bytes = |findings: &mut Findings| number::bounded(value, 0..=u64::MAX, "a number of bytes", findings);
     Some(match make {
         MakeCtl::AuditEngine => Ctl::AuditEngine(setting::choice(value, setting::AUDIT_ENGINES, findings)?),
         MakeCtl::AuditParts => Ctl::AuditParts(audit_parts(value, findings)?),

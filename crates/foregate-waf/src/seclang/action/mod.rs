@@ -10,6 +10,7 @@ pub(super) use verb::{Class, Verb};
 
 use super::findings::Findings;
 use super::line::Part;
+use super::number;
 use super::template::template;
 use crate::model::{Action, AllowScope, Phase, Place, RuleId, Severity, Template, Transformation};
 
@@ -108,7 +109,7 @@ impl Actions {
 
     fn take(&mut self, verb: Verb, value: Part<'_>, findings: &mut Findings) {
         match verb {
-            Verb::Id => self.id = number(value, 1..=RuleId::MAX, "an id", findings),
+            Verb::Id => self.id = number::bounded(value, 1..=RuleId::MAX, "an id", findings),
             Verb::Phase => self.phase = phase(value, findings),
             Verb::Pass => self.disruptive = Some(DisruptiveChoice::Pass),
             Verb::Block => self.disruptive = Some(DisruptiveChoice::Block),
@@ -116,13 +117,13 @@ impl Actions {
             Verb::Drop => self.disruptive = Some(DisruptiveChoice::Drop),
             Verb::Allow => self.disruptive = allow(value, findings),
             Verb::Redirect => self.disruptive = template(value, findings).map(DisruptiveChoice::Redirect),
-            Verb::Status => self.status = number(value, 200..=599u16, "a status", findings),
+            Verb::Status => self.status = number::bounded(value, 200..=599u16, "a status", findings),
             Verb::Log => (self.log, self.audit_log) = (Some(true), Some(true)),
             Verb::NoLog => (self.log, self.audit_log) = (Some(false), Some(false)),
             Verb::AuditLog => self.audit_log = Some(true),
             Verb::NoAuditLog => self.audit_log = Some(false),
             Verb::Skip => {
-                let rules = number(value, 1..=usize::MAX, "a number of rules", findings);
+                let rules = number::bounded(value, 1..=usize::MAX, "a number of rules", findings);
                 self.skip = rules.map(|rules| (Skip::Rules(rules), findings.place(value.at)));
             }
             Verb::SkipAfter => {
@@ -138,8 +139,8 @@ impl Actions {
             Verb::Tag => self.tags.extend(template(value, findings)),
             Verb::Revision => self.revision = Some(value.text().into()),
             Verb::Version => self.version = Some(value.text().into()),
-            Verb::Maturity => self.maturity = number(value, 0..=9u8, "a maturity", findings),
-            Verb::Accuracy => self.accuracy = number(value, 0..=9u8, "an accuracy", findings),
+            Verb::Maturity => self.maturity = number::bounded(value, 0..=9u8, "a maturity", findings),
+            Verb::Accuracy => self.accuracy = number::bounded(value, 0..=9u8, "an accuracy", findings),
             Verb::Ctl => self.effects.extend(ctl::ctl(value, findings)),
             verb => self.effects.extend(change::effect(verb, value, findings)),
         }
@@ -170,27 +171,6 @@ impl Actions {
         self.transformations.extend_from_slice(&other.transformations);
         self.effects.extend_from_slice(&other.effects);
     }
-}
-
-/// A number within these bounds.
-pub(super) fn number<N>(
-    part: Part<'_>,
-    within: std::ops::RangeInclusive<N>,
-    what: &str,
-    findings: &mut Findings,
-) -> Option<N>
-where
-    N: std::str::FromStr + PartialOrd + std::fmt::Display,
-{
-    let text = part.text();
-    // `+5` is a number to Rust.
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-    let number = text.parse().ok().filter(|number| digits && within.contains(number));
-    if number.is_none() {
-        let suggestion = format!("a number from {} to {}", within.start(), within.end());
-        findings.error(part.at, format!("`{text}` is not {what}"), Some(suggestion));
-    }
-    number
 }
 
 fn phase(part: Part<'_>, findings: &mut Findings) -> Option<Phase> {

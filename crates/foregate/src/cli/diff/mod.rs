@@ -18,7 +18,7 @@ use serde::Serialize;
 use self::changes::TreeChange;
 use self::logged::Assumed;
 use self::replay::Replay;
-use super::Json;
+use super::arguments::Json;
 use super::output::{Outcome, complain, print, print_json, show_refused};
 use crate::config;
 

@@ -8,7 +8,7 @@ use clap::Args;
 use foregate_module::{Access, Decl, Entry, Filter, PhaseId, Pipeline, Slot, Weight, WhenFull};
 use serde::Serialize;
 
-use super::Json;
+use super::arguments::Json;
 use super::output::{Outcome, complain, print, print_json};
 use foregate_rules::nearest;
 

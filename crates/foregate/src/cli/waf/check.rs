@@ -7,7 +7,7 @@ use foregate_waf::model::{EngineMode, RuleSet, Template};
 use foregate_waf::seclang::needs;
 use serde::Serialize;
 
-use super::super::Json;
+use super::super::arguments::Json;
 use super::super::output::{Outcome, print, print_json};
 use super::{ProblemReport, line, rules};
 

@@ -8,8 +8,8 @@ use foregate_config::value::{self, Wrong};
 use foregate_config::{Decoder, Item, Upstreams as _};
 use foregate_proxy::settings::{Compare, CompareMode, CompareSamples, SHARE_WHOLE};
 
-use super::UpstreamNames;
 use super::fallback::share;
+use super::names::UpstreamNames;
 
 /// The most of a body that may be compared by its contents.
 const BODY_MOST: u64 = 16 << 20;

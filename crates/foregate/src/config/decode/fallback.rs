@@ -7,8 +7,8 @@ use foregate_config::{Decoder, Item, Modules, Problem, Upstreams as _};
 use foregate_proxy::routing::HostPattern;
 use foregate_proxy::settings::{Fallback, PassedNames, RouteConditions, SHARE_WHOLE, UpstreamProtocol};
 
-use super::UpstreamNames;
 use super::conditions::condition_of;
+use super::names::UpstreamNames;
 
 /// Reads those at the top of the file: one for requests, and any number for connections.
 pub(super) fn of_all(

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use foregate_config::{Decoder, Item, Place, Problem, Upstreams as _};
 use foregate_proxy::settings::{Listen, ListenAddress, ListenTls, TlsPolicy};
 
-use super::UpstreamNames;
+use super::names::UpstreamNames;
 use super::numbers::set;
 use super::queueing::Queueing;
 use super::sockets::socket_path;

@@ -11,6 +11,7 @@ mod fallback;
 mod files;
 mod idle;
 mod listen;
+mod names;
 mod numbers;
 mod queueing;
 mod retry;
@@ -23,83 +24,23 @@ mod upstream;
 mod user;
 mod writable;
 
-use std::cell::Cell;
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use foregate_config::value::{self, Wrong};
-use foregate_config::{Decoder, Files, INCLUDE, Item, Modules, Nodes, Place, Problem, Problems, Tree, lists};
-use foregate_module::{Pipeline, UpstreamId};
+use foregate_config::{Decoder, Files, INCLUDE, Item, Modules, Nodes, Problem, Problems, Tree, lists};
+use foregate_module::Pipeline;
 use foregate_modules::expressions::Compiler;
 use foregate_proxy::configuration::Settings;
-use foregate_proxy::settings::{RoutePlan, UpstreamSettings};
+use foregate_proxy::settings::RoutePlan;
 
 pub(super) use self::acme::{default_storage, storage};
 pub(super) use self::files::look as look_at_folder;
 pub(super) use self::listen::listen_addresses;
+use self::names::UpstreamNames;
 use self::sockets::{socket_address, socket_path};
 use super::schema::ROOT;
-use foregate_rules::nearest;
-
-/// Upstreams by name, with the place of each.
-#[derive(Default)]
-struct UpstreamNames {
-    list: Vec<Arc<UpstreamSettings>>,
-    by_name: HashMap<Arc<str>, (usize, Place), foldhash::fast::RandomState>,
-    /// By index, whether anything names it.
-    used: Vec<Cell<bool>>,
-    /// The upstreams that are asked in the place of others: the index of the other, the name, and where that stands.
-    elsewhere: Vec<(usize, Arc<str>, Place)>,
-    /// From upstreams to those that are asked in their place, by index.
-    ways: Vec<(usize, usize)>,
-    /// Some may stand in files that are missing.
-    incomplete: bool,
-}
-
-impl UpstreamNames {
-    fn decode(decoder: &mut Decoder<'_>, nodes: &Nodes<'_>, inspection: &mut tls::Inspection) -> Self {
-        let mut upstreams = Self { incomplete: decoder.misses_files(), ..Self::default() };
-        let zone = nodes.iter().find(|(key, _)| key.name == "zone");
-        let zone = zone.and_then(|(_, item)| decoder.read(*item, 0, servers::zone));
-        for (_, item) in nodes.iter().filter(|(key, _)| key.name == "upstream") {
-            upstream::decode(decoder, *item, &mut upstreams, inspection, zone.as_deref());
-        }
-        upstreams.ways = retry::check(decoder, &upstreams);
-        upstreams
-    }
-
-    /// Tells of those that nothing names.
-    fn warn(&self, decoder: &mut Decoder<'_>) {
-        for (index, place) in self.by_name.values() {
-            if self.used.get(*index).is_some_and(|used| !used.get()) {
-                decoder.warn(Problem::new(Some(*place), "nothing uses this upstream"));
-            }
-        }
-    }
-}
-
-impl foregate_config::Upstreams for UpstreamNames {
-    fn find(&self, name: &str) -> Result<UpstreamId, Wrong> {
-        if let Some((index, _)) = self.by_name.get(name) {
-            self.used.get(*index).inspect(|used| used.set(true));
-            return Ok(UpstreamId(*index as u32));
-        }
-        // A configuration that misses a file is refused, whatever this stands for.
-        if self.incomplete {
-            return Ok(UpstreamId(0));
-        }
-        let wrong = Wrong::new("there is no upstream of this name");
-        Err(match nearest(name, self.by_name.keys().map(|name| &**name)) {
-            Some(near) => wrong.help(format!("did you mean \"{near}\"?")),
-            None if name.contains(':') => wrong.help(
-                "write `upstream \"app\" { server \"HOST:PORT\" }` at the top of the file, and its name here",
-            ),
-            None => wrong.help("add `upstream \"NAME\" { server \"HOST:PORT\" }`"),
-        })
-    }
-}
 
 /// The settings of the tree. Errors are added to `problems`; the settings are complete only if there are none. With `inspect`,
 /// TLS files are read, and output paths are checked.
@@ -119,6 +60,21 @@ pub(super) fn decode(
     })
 }
 
+fn decode_upstreams(
+    decoder: &mut Decoder<'_>,
+    nodes: &Nodes<'_>,
+    inspection: &mut tls::Inspection,
+) -> UpstreamNames {
+    let mut upstreams = UpstreamNames { incomplete: decoder.misses_files(), ..UpstreamNames::default() };
+    let zone = nodes.iter().find(|(key, _)| key.name == "zone");
+    let zone = zone.and_then(|(_, item)| decoder.read(*item, 0, servers::zone));
+    for (_, item) in nodes.iter().filter(|(key, _)| key.name == "upstream") {
+        upstream::decode(decoder, *item, &mut upstreams, inspection, zone.as_deref());
+    }
+    upstreams.ways = retry::check(decoder, &upstreams);
+    upstreams
+}
+
 fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &mut Problems) -> Settings {
     let mut inspection = tls::Inspection::new(inspect);
     let keys = pipeline.keys().into_iter().map(|(key, _)| key).collect();
@@ -131,7 +87,7 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
         warn_without_site(&mut decoder);
     }
     // Routes refer to upstreams by name, wherever these stand.
-    let mut upstreams = UpstreamNames::decode(&mut decoder, &nodes, &mut inspection);
+    let mut upstreams = decode_upstreams(&mut decoder, &nodes, &mut inspection);
     let mut files = Files::default();
     let items: Vec<_> = nodes.iter().filter(|(key, _)| key.name == "list").map(|(_, item)| *item).collect();
     let lists = lists::decode(&mut decoder, &items, &mut files);

@@ -9,8 +9,8 @@ use foregate_module::{Edit, Field, Text};
 use foregate_proxy::routing::PathPattern;
 use foregate_proxy::settings::{Elsewhere, NewPath, Retry, RetryOn, RouteRetry};
 
-use super::UpstreamNames;
 use super::conditions::method_list;
+use super::names::UpstreamNames;
 use super::numbers::TIMES;
 use super::upstream::host;
 use crate::config::schema::{RETRY, RETRY_HEADERS};

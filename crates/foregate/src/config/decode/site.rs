@@ -18,10 +18,11 @@ use super::access_log;
 use super::acme::CertifiedSite;
 use super::conditions;
 use super::idle::{self, Idle};
+use super::names::UpstreamNames;
 use super::numbers::TIMES;
 use super::queueing::Queueing;
 use super::retry::RouteRules;
-use super::{UpstreamNames, cache, compare, fallback, files, tls};
+use super::{cache, compare, fallback, files, tls};
 use crate::config::schema::{ROUTE, ROUTE_TIMEOUTS, SITE, SITE_TLS};
 use foregate_config::value::{self, Wrong};
 

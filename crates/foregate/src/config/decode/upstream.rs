@@ -11,7 +11,7 @@ use foregate_proxy::settings::{
     UpstreamTls,
 };
 
-use super::UpstreamNames;
+use super::names::UpstreamNames;
 use super::numbers::{TIMES, set};
 use super::queueing::Queueing;
 use super::sockets::socket_path;

@@ -89,7 +89,7 @@ fn explain_with(settings: &Settings, request: &Request, client: IpAddr) -> Resul
             ..RulesExplanation::default()
         });
     }
-    let view = View::new(&sample, &state.slots, &settings.pipeline).dry(planned.dry_run);
+    let view = View::new(&sample, &state.slots, settings.pipeline.values()).dry(planned.dry_run);
     let explained = waf.explain(&sample, &view, &request.body);
     let (explained, set) =
         explained.zip(waf.rule_set()).ok_or("the rules of the `waf` cannot be read again")?;

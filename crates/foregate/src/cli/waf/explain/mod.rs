@@ -18,7 +18,7 @@ use serde::Serialize;
 use self::configured::WafOfRequest;
 use self::request::Request;
 use self::scores::{ScoreAddition, Scores};
-use super::super::Json;
+use super::super::arguments::Json;
 use super::super::output::{Outcome, complain, print, print_json};
 use super::{line, load_sources};
 

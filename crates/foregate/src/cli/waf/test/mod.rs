@@ -28,7 +28,7 @@ use self::client::TestAnswer;
 use self::judge::{Log, judge};
 use self::proxy::Proxy;
 use self::suite::{Case, Override, Stage};
-use super::super::Json;
+use super::super::arguments::Json;
 use super::super::output::{Outcome, complain, print, print_json};
 use super::load_sources;
 

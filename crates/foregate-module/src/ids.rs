@@ -1,0 +1,9 @@
+//! Numbers of things that the configuration names.
+
+/// An upstream of the configuration, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct UpstreamId(pub u32);
+
+/// A log file of the configuration, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LogId(pub u32);

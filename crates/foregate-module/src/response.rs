@@ -1,0 +1,57 @@
+//! Responses that steps make.
+
+use alloc::vec::Vec;
+
+use crate::fields::Field;
+use crate::text::Text;
+
+/// A response of our own. Length, date and connection fields are the platform's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    /// 200 to 999.
+    pub status: u16,
+    /// In their order.
+    pub fields: Vec<Field>,
+    /// The whole body; not sent where the status or the method forbid one.
+    pub body: Text,
+    /// Set if the body is meant for the client, so that no error page replaces it; see [`meant`](Self::meant).
+    pub meant: bool,
+    /// Set if it replaces an origin's response that exceeds a limit; see [`too_long`](Self::too_long).
+    pub too_long: bool,
+}
+
+impl Response {
+    /// A response without fields and body. A status out of range is 500.
+    pub fn new(status: u16) -> Self {
+        let status = if (200..1000).contains(&status) { status } else { 500 };
+        Self { status, fields: Vec::new(), body: Text::EMPTY, meant: false, too_long: false }
+    }
+
+    /// In place of an origin's response that is longer than it may be: 502, which the platform tells of as an error of the origin, as
+    /// where it finds out itself in the middle of a body.
+    pub fn too_long() -> Self {
+        let body = "502: the response of the origin is too long\n";
+        Self { too_long: true, ..Self::new(502).body("text/plain; charset=utf-8", body) }
+    }
+
+    /// Sets the body and its type, such as `text/plain; charset=utf-8`.
+    #[must_use]
+    pub fn body(mut self, content_type: impl Into<Text>, body: impl Into<Text>) -> Self {
+        self.body = body.into();
+        self.field("content-type", content_type)
+    }
+
+    /// Sets a body that is meant for the client: a text of the configuration, or a page with a purpose of its own.
+    /// An error page may replace a body that only describes the status.
+    #[must_use]
+    pub fn meant(self) -> Self {
+        Self { meant: true, ..self }
+    }
+
+    /// Adds a field; an invalid one is dropped.
+    #[must_use]
+    pub fn field(mut self, name: impl Into<Text>, value: impl Into<Text>) -> Self {
+        self.fields.extend(Field::new(name, value));
+        self
+    }
+}

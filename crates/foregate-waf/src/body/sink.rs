@@ -1,0 +1,131 @@
+//! The receiver of the contents of a body, its limits, and its errors.
+
+/// Bytes from which on a secret of XML is told: shorter ones nobody looks for.
+pub(crate) const SECRET_LEAST: usize = 4;
+
+/// Receives the contents of a body. Values are dropped unless the method is overridden.
+pub trait Sink {
+    /// A name and its value, decoded.
+    fn argument(&mut self, name: &[u8], value: &[u8]) {
+        let _ = (name, value);
+    }
+
+    /// Another value that some read for the argument that was handed on last. Default: an argument like others.
+    fn value(&mut self, name: &[u8], value: &[u8]) {
+        self.argument(name, value);
+    }
+
+    /// A file of a form.
+    fn file(&mut self, file: &File<'_>) {
+        let _ = file;
+    }
+
+    /// A `name` parameter of a form's part, as written there.
+    fn multipart_name(&mut self, name: &[u8]) {
+        let _ = name;
+    }
+
+    /// A `filename` parameter of a form's part, as written there.
+    fn multipart_filename(&mut self, filename: &[u8]) {
+        let _ = filename;
+    }
+
+    /// A header line of a form's part without its end, unfolded. The part's name is empty if it has none.
+    fn part_header(&mut self, part: &[u8], line: &[u8]) {
+        let _ = (part, line);
+    }
+
+    /// A piece of the text of an XML document; all pieces together are `XML:/*`.
+    fn text(&mut self, text: &[u8]) {
+        let _ = text;
+    }
+
+    /// Returns true if the content of an XML element or attribute with this name is a secret.
+    fn is_secret(&self, name: &[u8]) -> bool {
+        let _ = name;
+        false
+    }
+
+    /// A text or value that is a secret; it is also emitted as a text or value.
+    fn secret(&mut self, text: &[u8]) {
+        let _ = text;
+    }
+
+    /// The value of an attribute of an XML document; all of them are `XML://@*`.
+    fn attribute(&mut self, value: &[u8]) {
+        let _ = value;
+    }
+}
+
+/// A file of a form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct File<'a> {
+    /// The form's field.
+    pub name: &'a [u8],
+    /// The file name that the client sent; not empty.
+    pub filename: &'a [u8],
+    /// Alternative file names for other parsers: a different `filename*`, and decoded encoded words.
+    pub other_filenames: &'a [Vec<u8>],
+    /// The content as the client sent it.
+    pub content: &'a [u8],
+    /// The content after its `Content-Transfer-Encoding` is removed, if that changes it.
+    pub decoded: Option<&'a [u8]>,
+}
+
+/// How much is taken from a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyLimits {
+    /// How many arguments, or attributes of XML. Of a form, those beyond are left out; elsewhere it is an error. Default:
+    /// 1,000, as `SecArgumentsLimit` has it.
+    pub arguments: usize,
+    /// How many levels of JSON or XML; more are an error. Default: 512, as `SecRequestBodyJsonDepthLimit` has it.
+    pub depth: usize,
+    /// How many files of a form; those beyond are left out. Default: 100, as `SecUploadFileLimit` has it.
+    pub files: usize,
+    /// Treats parts as arguments too if their file name is unquoted or follows no space, or if they have no `Content-Type`: some programs
+    /// read them as texts. Default: false, since client libraries send files this way.
+    pub unclear_files: bool,
+}
+
+impl Default for BodyLimits {
+    fn default() -> Self {
+        Self { arguments: 1000, depth: 512, files: 100, unclear_files: false }
+    }
+}
+
+/// An error in a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BodyError {
+    what: String,
+    limit: bool,
+}
+
+impl BodyError {
+    pub(super) fn new(kind: &str, what: impl std::fmt::Display) -> Self {
+        Self { what: format!("{kind} parsing error: {what}"), limit: false }
+    }
+
+    /// A limit is reached.
+    pub(super) fn limit(kind: &str, what: impl std::fmt::Display) -> Self {
+        Self { limit: true, ..Self::new(kind, what) }
+    }
+
+    /// Returns true if the body only exceeds a limit: the values behind the limit may be valid for the origin, and were not
+    /// emitted.
+    pub fn is_limit(&self) -> bool {
+        self.limit
+    }
+}
+
+impl std::fmt::Display for BodyError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.what)
+    }
+}
+
+impl std::error::Error for BodyError {}
+
+/// Returns true if a byte belongs to a token (RFC 9110 section 5.6.2).
+pub(crate) fn is_token(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
+}
