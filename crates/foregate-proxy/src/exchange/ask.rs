@@ -13,7 +13,7 @@ use super::parts::{ask_whole, needs_whole};
 use super::progress::AwaitedEvent;
 use super::reply::BodySource;
 use super::shape::{shape_or_send, shapes};
-use super::{Exchange, Step, StepResult};
+use super::state::{Exchange, Step, StepResult};
 use crate::error::{Error, Side};
 use crate::link::Link;
 use crate::link::copy::WaitingFor;

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use foregate_module::{Filtered, Finding, PART_PASSED, Plan, Steps, Traffic, restore_validators};
 use foregate_wire::BodyLength;
 
-use super::Exchange;
-use super::parts::asks_for_part;
+use super::state::Exchange;
 use crate::counters::metrics::Counter;
 use crate::counters::steps::StepCounter;
 use crate::error::Error;
@@ -77,7 +76,7 @@ pub(super) fn renew(exchange: &mut Exchange<'_>) {
     if renews && let Some((mut view, _)) = exchange.view() {
         Plan::renew(&mut view);
     }
-    if tries_parts && !exchange.request.length.is_empty() && asks_for_part(exchange) {
+    if tries_parts && !exchange.request.length.is_empty() && exchange.request.asks_for_part() {
         exchange.request.ask_for_all();
     }
 }

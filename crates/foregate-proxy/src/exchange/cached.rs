@@ -3,6 +3,7 @@
 
 mod fetch;
 mod key;
+pub(super) mod part;
 mod purge;
 
 use std::cell::Cell;
@@ -17,50 +18,19 @@ use foregate_wire::{BodyLength, HeaderList, Method, NameId, Slashes, connection}
 
 use self::fetch::NeededResponse;
 use self::key::{StorePlace, evaluate, uri};
+use self::part::CachePart;
 use super::bodies::renew;
-use super::modules::ExchangeEnd;
 use super::parts::needs_whole;
 use super::reply::BodySource;
 use super::shape::{shape_or_send, shapes};
-use super::{Exchange, Step, StepResult};
+use super::state::ExchangeEnd;
+use super::state::{Exchange, Step, StepResult};
 use crate::cache::{Hit, Recording, StoreFound};
 use crate::counters::cache::CacheOutcome;
 use crate::error::Error;
 use crate::link::{CachedLink, Link, StoredBody};
 use crate::random;
 use crate::settings::CacheSettings;
-
-/// The part of the cache in an exchange.
-#[derive(Debug)]
-pub(super) struct CachePart {
-    /// How the request was handled.
-    pub outcome: CacheOutcome,
-    /// Why, in a word, where that is not plain: the reason for a bypass, or for not storing.
-    pub reason: Option<&'static str>,
-    forward: Forward,
-    /// The stored response that a HEAD did not get, since it was stale.
-    stale: Option<Arc<Object>>,
-    /// The request waited for the fetch of another one.
-    collapsed: bool,
-    /// The response of the fetch is stored.
-    stored: bool,
-    /// The path of the client's request, where the origin gets another one.
-    path: Option<Vec<u8>>,
-}
-
-impl CachePart {
-    fn new(outcome: CacheOutcome, forward: Forward) -> Box<Self> {
-        Box::new(Self {
-            outcome,
-            reason: None,
-            forward,
-            stale: None,
-            collapsed: false,
-            stored: false,
-            path: None,
-        })
-    }
-}
 
 /// The result of looking into the store.
 enum StoreLookup {

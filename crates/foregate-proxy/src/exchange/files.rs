@@ -10,11 +10,11 @@ use foregate_wire::serialise::reason_phrase;
 use foregate_wire::{BodyLength, Method, NameId};
 
 use super::bodies::renew;
-use super::log::LoggedAction;
-use super::parts::{asks_for_part, needs_whole};
+use super::parts::needs_whole;
+use super::record::LoggedAction;
 use super::reply::{ALLOW_OF_FILES, BodySource, Reply};
 use super::shape::shapes;
-use super::{Exchange, Step, StepResult};
+use super::state::{Exchange, Step, StepResult};
 use crate::error::Error;
 use crate::folders::body::{FileBody, Part};
 use crate::folders::{Folder, FolderError, FolderTarget, FoundFile, LONGEST, seconds_now};
@@ -96,7 +96,7 @@ async fn answer(
         (reply, answer)
     };
     let (mut reply, mut answer) = decide(exchange);
-    if answer.status == 206 && shapes(exchange) && asks_for_part(exchange) {
+    if answer.status == 206 && shapes(exchange) && exchange.request.asks_for_part() {
         // A step may need all of the body.
         (exchange.response.status, exchange.response.headers) = (206, reply.head.headers.clone());
         if needs_whole(exchange) {

@@ -1,7 +1,6 @@
 //! Heavy steps, run on threads of their own with everything that they may see.
 
 use std::future::poll_fn;
-use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,19 +11,13 @@ use foregate_module::{Entry, Fault, PlannedStep, Verdict, WhenFull};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::Exchange;
-use super::client::Peer;
-use super::modules::Run;
+use super::away::{Away, HeavyState};
+use super::state::Exchange;
 use super::view::View;
 use crate::error::Error;
 use crate::link::LinkError;
 use crate::link::start::SharedStart;
-use crate::message::request::Request;
-use crate::message::response::Response;
 use crate::offload::{LONGEST_WAIT, LONGEST_WAIT_OF_LONG, Patience, QueuePlace};
-use crate::proxy::Config;
-use crate::routing::HostId;
-use crate::settings::Route;
 use crate::time::clock;
 
 /// The result of waiting for a heavy step.
@@ -45,26 +38,6 @@ struct Done {
     took: Duration,
     /// The processor time that the thread used for it.
     processor: Duration,
-}
-
-/// The part of an exchange that is elsewhere while a heavy step runs or waits for a thread.
-pub(super) struct Away {
-    /// Owned by the first to take it: the thread, or the exchange at a timeout, when the client has
-    /// gone, or at its end.
-    moved: Mutex<Option<HeavyState>>,
-    /// The effective client so far.
-    pub client: Option<IpAddr>,
-}
-
-/// The state that a heavy step takes to another thread.
-struct HeavyState {
-    request: Request,
-    response: Response,
-    run: Box<Run>,
-    peer: Peer,
-    config: Arc<Config>,
-    site: Option<HostId>,
-    route: Option<Arc<Route>>,
 }
 
 /// The interval at which waiting steps ask for a place in the queue.

@@ -13,14 +13,14 @@ use foregate_module::{
 };
 use foregate_wire::{HeaderList, Method, NameId, Slashes};
 
-use super::Exchange;
-use super::modules::{ExchangeEnd, Run};
 use super::route::route_by_conditions;
+use super::state::Exchange;
+use super::state::ExchangeEnd;
+use super::state::Outer;
 use crate::error::Error;
 use crate::folders::{FolderError, LONGEST, Whole};
 use crate::link::LinkError;
 use crate::message::request::Request;
-use crate::message::response::Response;
 use crate::proxy::Config;
 use crate::settings::{Action, FixedResponse, Route};
 
@@ -41,15 +41,6 @@ const LEFT_OUT: [NameId; 13] = [
     NameId::IfNoneMatch,
     NameId::IfModifiedSince,
 ];
-
-/// The client's own request, while that of a fragment stands in its place.
-pub(super) struct Outer<'a> {
-    request: Request,
-    response: Response,
-    route: Option<&'a Arc<Route>>,
-    plan: Option<&'a Arc<Plan>>,
-    run: Option<Box<Run>>,
-}
 
 /// The decision about a request for another document.
 pub(super) enum InnerVerdict {

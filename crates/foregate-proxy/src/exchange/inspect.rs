@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use foregate_wire::BodyLength;
 
-use super::Exchange;
 use super::progress::AwaitedEvent;
+use super::state::Exchange;
 use super::transfer::poll_upload;
 use crate::error::Error;
 use crate::folders::body::FileBody;

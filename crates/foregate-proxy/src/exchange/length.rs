@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use foregate_wire::{BodyLength, Version, content_length};
 
-use super::{Exchange, Step, StepResult};
+use super::state::{Exchange, Step, StepResult};
 use crate::error::Error;
 use crate::link::copy::BodyCopy;
 use crate::link::{LinkError, ReceiveOutcome};

@@ -9,9 +9,9 @@ use std::time::Duration;
 use foregate_module::settings::LogId;
 use futures_util::future::join_all;
 
-use super::Exchange;
-use super::modules::Which;
-use super::received::show_refused_first;
+use super::refused::show_refused_first;
+use super::run::Which;
+use super::state::Exchange;
 use crate::time::clock;
 
 /// How long a response waits for lines to be written: a disk may be slow or stuck, and the response

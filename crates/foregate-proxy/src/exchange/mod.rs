@@ -2,6 +2,7 @@
 
 mod ask;
 mod asked;
+mod away;
 mod bodies;
 mod cached;
 pub mod client;
@@ -24,12 +25,16 @@ mod parts;
 mod prepare;
 mod progress;
 mod received;
+mod record;
+mod refused;
 mod reply;
 mod route;
+mod run;
 mod screen;
 mod send;
 mod shape;
 mod spans;
+mod state;
 mod tap;
 mod transfer;
 mod tunnel;
@@ -38,150 +43,27 @@ mod view;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::Poll;
 
-use foregate_module::Plan;
 use futures_util::FutureExt;
 
-use self::cached::CachePart;
-use self::client::{Client, Peer};
-use self::compare::WatchedAnswer;
-use self::downstream::Downstream;
-use self::heavy::{Away, call_back};
-use self::inner::{Outer, end_inner};
+use self::client::Peer;
+use self::heavy::call_back;
+use self::inner::end_inner;
 use self::limit::RequestPasses;
-use self::log::LogRecord;
 use self::log_first::log_first;
 use self::mirror::Mirrored;
-use self::modules::{ExchangeEnd, Run};
-use self::open_spans::ExchangeSpans;
-use self::progress::Progress;
-use self::received::show_refused;
-use self::reply::{BodySource, Reply, Sender};
+use self::refused::show_refused;
+use self::reply::Reply;
+use self::state::{Exchange, Step};
+pub use self::state::{Outcome, ServedRequest};
 use crate::error::Error;
 use crate::limits::pressure::{self, Shortage};
-use crate::link::copy::BodyCopy;
 use crate::link::{Link, LinkError};
-use crate::loops::OnItsWay;
 use crate::message::request::Request;
-use crate::message::response::Response;
 use crate::message::scratch::Unserved;
-use crate::proxy::{Config, Proxy};
-use crate::routing::HostId;
-use crate::settings::{Mirror, Route};
-use crate::telemetry::live::LiveTicket;
 use crate::time::clock;
-use crate::time::timer::Timer;
-use crate::upstream::{Ask, Origin, Upstream};
-
-/// The life of a request. Each step is the function of this name in a file of the same name; it
-/// takes the result of the previous one, and returns the next step. Steps of modules run in those
-/// that name phases.
-enum Step {
-    /// Find the site and the route.
-    Route,
-    /// `request-early` .. `upstream-select`: run the steps of the request, and decide where it
-    /// goes.
-    Screen,
-    /// Answer with a file of this folder; without one, ask this upstream.
-    Files { folder: usize, upstream: Option<usize> },
-    /// `upstream-request`: makes the request for the origin.
-    Prepare(usize),
-    /// Look into the cache, and ask this upstream on a miss.
-    Cached(usize),
-    /// Asks the upstream, with as many attempts as are allowed, and makes the response for the
-    /// client.
-    Ask,
-    /// Put a reply that was made here in the place of whatever was to be the response.
-    Reply(Box<Reply>),
-    /// `upstream-response` .. `response-body`: run the steps of the response.
-    Shape(BodySource),
-    /// Send the head of the response, once the client's connection has room for it.
-    Send(BodySource),
-    /// Move the bodies, that of the response from an origin unless all of it is at hand.
-    Transfer(Option<Sender>),
-    /// Move bytes that are not HTTP, both ways.
-    Tunnel(Origin),
-    /// There is no response: reply with an error, or break off.
-    Failed(Error),
-    /// Break off: the client must see that something is missing.
-    Broken(Error),
-    /// Nothing is left to do but `log`.
-    Done,
-}
-
-/// The result of a step: the next one, or an early end by a module's step or an error.
-type StepResult = Result<Step, ExchangeEnd>;
-
-impl From<Error> for ExchangeEnd {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
-}
-
-/// The treatment of the client's connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// The connection may serve another request, once the rest of this one's body has been read.
-    Reusable,
-    /// The connection ends after all output has been sent.
-    Close,
-    /// The connection ends at once.
-    Abort,
-}
-
-/// One request on its way.
-struct Exchange<'a> {
-    proxy: &'a Proxy,
-    config: &'a Arc<Config>,
-    peer: &'a Peer,
-    request: &'a mut Request,
-    response: &'a mut Response,
-    down: Downstream<'a>,
-    routed: RoutePlace<'a>,
-    /// The request to an upstream, once it is known to which.
-    ask: Option<Ask<'a>>,
-    /// The part of the cache in it, on a route that caches.
-    cached: Option<Box<CachePart>>,
-    modules: Modules<'a>,
-    /// Its places among the requests in flight, where these are bounded.
-    passes: Option<Box<RequestPasses>>,
-    record: LogRecord,
-    /// The response is compared with that of another proxy.
-    watched: Option<Box<WatchedAnswer>>,
-    /// The request has fallen back.
-    on_its_way: Option<Box<OnItsWay<'a>>>,
-    /// The spans under way, where the trace of the request is recorded.
-    spans: Option<Box<ExchangeSpans>>,
-    /// Observers see the request as long as it is held.
-    _ticket: Option<Box<LiveTicket>>,
-}
-
-/// Where a request belongs, as far as it is known.
-#[derive(Default)]
-struct RoutePlace<'a> {
-    site: Option<HostId>,
-    route: Option<&'a Arc<Route>>,
-}
-
-impl<'a> RoutePlace<'a> {
-    fn mirror(&self) -> Option<&'a Mirror> {
-        self.route?.mirror.as_ref()
-    }
-}
-
-/// The steps of modules that a route uses.
-#[derive(Default)]
-struct Modules<'a> {
-    plan: Option<&'a Arc<Plan>>,
-    /// The values and effects of steps.
-    run: Option<Box<Run>>,
-    /// The state that a heavy step has taken.
-    away: Option<Arc<Away>>,
-    /// The client's own request, while that of a fragment is judged in its place.
-    outer: Option<Box<Outer<'a>>>,
-}
+use crate::upstream::Origin;
 
 /// An exchange that has begun is logged, also where its task is dropped in the middle of it: as the
 /// process ends.
@@ -200,24 +82,6 @@ impl Drop for Exchange<'_> {
             let _ = catch_unwind(AssertUnwindSafe(|| log::run(self)));
         }
     }
-}
-
-/// A request and all that it is served with.
-pub struct ServedRequest<'a> {
-    /// The shared state of the process.
-    pub proxy: &'a Proxy,
-    /// The configuration that the request keeps.
-    pub config: &'a Arc<Config>,
-    /// The client's connection.
-    pub peer: &'a Peer,
-    /// The client's end.
-    pub client: &'a mut Client,
-    /// The request.
-    pub request: &'a mut Request,
-    /// Memory for the response's head.
-    pub response: &'a mut Response,
-    /// The connection's timer.
-    pub timer: &'a mut Timer,
 }
 
 /// Admission control, for a request that was understood or not. Its head counts for its client from
@@ -300,47 +164,6 @@ pub async fn refuse(served: ServedRequest<'_>, error: Error) {
 }
 
 impl<'a> Exchange<'a> {
-    fn new(served: ServedRequest<'a>) -> Self {
-        let ServedRequest { proxy, config, peer, client, request, response, timer } = served;
-        let now = clock::now();
-        let began = request.began.take().unwrap_or(now);
-        client.begin(began);
-        proxy.metrics.requests_active.add(1);
-        let seen = || {
-            let method = String::from_utf8_lossy(request.method()).into_owned();
-            (method, request.host().to_owned(), request.head.target().to_vec())
-        };
-        let ticket = proxy.live.begins(began, seen);
-        let upload = if request.length.is_empty() { BodyCopy::done() } else { BodyCopy::new() };
-        Self {
-            proxy,
-            config,
-            peer,
-            request,
-            response,
-            down: Downstream {
-                client,
-                timer,
-                timeouts: &config.settings.timeouts,
-                route_timeouts: None,
-                total: None,
-                upload,
-                download: BodyCopy::new(),
-                progress: Progress::new(now),
-            },
-            routed: RoutePlace::default(),
-            ask: None,
-            cached: None,
-            modules: Modules::default(),
-            passes: None,
-            record: LogRecord::new(began),
-            watched: None,
-            on_its_way: None,
-            spans: None,
-            _ticket: ticket.map(Box::new),
-        }
-    }
-
     #[expect(clippy::manual_async_fn, reason = "an async function would hold room for the step twice")]
     fn drive(&mut self, mut step: Step) -> impl Future<Output = Outcome> {
         async move {
@@ -399,11 +222,6 @@ impl<'a> Exchange<'a> {
             self.passes = Some(take.await?);
         }
         Ok(())
-    }
-
-    /// The upstream that is asked.
-    fn upstream(&self) -> Option<&'a Arc<Upstream>> {
-        self.ask.as_ref().map(|ask| ask.upstream)
     }
 
     /// Sends a copy of the request to the mirror of its route once the whole request has gone to its own origin, or where

@@ -2,7 +2,6 @@
 
 mod platform;
 
-use std::cell::RefCell;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -12,87 +11,27 @@ use std::time::Duration;
 
 use foregate_module::settings::LogId;
 use foregate_module::{
-    self as module, Fault, FetchRequest, FetchResult, FetchTarget, Next, PhaseId, Plan, PlannedStep,
-    Question, Runner, Source, State, Summary, Verdict, WhenFull,
+    Fault, FetchRequest, FetchResult, FetchTarget, Next, PhaseId, Plan, PlannedStep, Question, Runner,
+    Source, State, Summary, Verdict, WhenFull,
 };
 use foregate_wire::NameId;
 
-pub(super) use self::platform::Which;
-use super::asked::SentFields;
 use super::bodies::count_filters;
 use super::client::Client;
+use super::fetch;
 use super::heavy::run_heavy;
 use super::inner::{InnerVerdict, judge_inner};
 use super::inspect::{receive_start, wants_start};
 use super::open_spans::ExchangeSpans;
 use super::received::ReceivedHead;
-use super::reply::Reply;
+use super::run::{Run, Which};
+use super::state::{Exchange, ExchangeEnd};
 use super::view::{Facts, View};
-use super::{Exchange, Step, fetch};
 use crate::counters::steps::StepInput;
 use crate::error::Error;
 use crate::limits::account::Account;
 use crate::link::LinkError;
 use crate::time::timer::Timer;
-
-thread_local! {
-    /// The memory of exchanges that are over.
-    #[allow(clippy::vec_box, reason = "the boxes are what is handed on")]
-    static SHELF: RefCell<Vec<Box<Run>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// How much of it a thread keeps.
-const SHELVED: usize = 32;
-
-/// The state of an exchange with steps, beside its heads.
-pub(super) struct Run {
-    /// The values of steps.
-    pub state: State,
-    /// Their effects on the exchange.
-    pub facts: Facts,
-    /// The client's request as received, if steps read it.
-    pub asked: SentFields,
-    /// How far they have come.
-    pub runner: Runner,
-    /// Why the exchange has ended while a step was away.
-    lost: Option<Error>,
-}
-
-impl Run {
-    /// The state of an exchange that has just begun, in memory of the thread.
-    fn of(facts: Facts) -> Box<Self> {
-        match SHELF.with_borrow_mut(Vec::pop) {
-            Some(mut run) => {
-                (run.facts, run.runner, run.lost) = (facts, Runner::default(), None);
-                run
-            }
-            None => {
-                let (state, asked, runner) = (State::default(), SentFields::default(), Runner::default());
-                Box::new(Self { state, facts, asked, runner, lost: None })
-            }
-        }
-    }
-}
-
-/// How a step has ended the usual way of a request.
-pub(super) enum ExchangeEnd {
-    /// Answer with this, made by the step of this name.
-    Answer(Box<module::Response>, &'static str),
-    /// Break off, says the step of this name.
-    Abort(&'static str),
-    /// A step has failed, and the request cannot go on without it.
-    Failed(Error),
-}
-
-impl From<ExchangeEnd> for Step {
-    fn from(ended: ExchangeEnd) -> Self {
-        match ended {
-            ExchangeEnd::Answer(response, step) => Self::Reply(Box::new(Reply::module(*response, step))),
-            ExchangeEnd::Abort(step) => Self::Broken(Error::Aborted(step)),
-            ExchangeEnd::Failed(error) => Self::Failed(error),
-        }
-    }
-}
 
 type ExchangeParts<'e> = (View<'e>, &'e mut State, &'e mut Runner, Option<&'e mut ExchangeSpans>);
 
@@ -122,18 +61,9 @@ impl<'a> Exchange<'a> {
 
     /// The exchange is over: another one of this thread may use its memory.
     pub(super) fn shelve_run(&mut self) {
-        let Some(mut run) = self.modules.run.take() else { return };
-        SHELF.with_borrow_mut(|shelf| {
-            if shelf.len() < SHELVED {
-                run.state.clear();
-                run.asked.put_away();
-                (run.facts.body, run.facts.spool, run.facts.held) = (None, None, None);
-                (run.facts.response_body, run.facts.response_share) = (Vec::new(), None);
-                run.facts.received = None;
-                run.facts.shares = Vec::new();
-                shelf.push(run);
-            }
-        });
+        if let Some(run) = self.modules.run.take() {
+            run.shelve();
+        }
     }
 
     /// The steps of the route, unless they are away with all that the exchange has for them.

@@ -2,18 +2,16 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use foregate_module::Source as MadeBy;
-use foregate_wire::{Method, NameId};
-
 use super::reply::BodySource;
 use super::shape::drop_source;
-use super::{Exchange, Step};
+use super::state::{Exchange, Step};
+use foregate_module::Source as MadeBy;
 
 /// Returns true if the origin has sent a part of a body of which a step needs all. That happens
 /// once: the request has no `Range` then.
 pub(super) fn needs_whole(exchange: &mut Exchange<'_>) -> bool {
     let tries_parts = exchange.plan().is_some_and(|plan| !plan.parts().is_empty());
-    if !tries_parts || !exchange.request.length.is_empty() || !asks_for_part(exchange) {
+    if !tries_parts || !exchange.request.length.is_empty() || !exchange.request.asks_for_part() {
         return false;
     }
     exchange.response_is_from(MadeBy::Upstream);
@@ -34,12 +32,6 @@ pub(super) fn needs_whole(exchange: &mut Exchange<'_>) -> bool {
             false
         }
     }
-}
-
-/// Returns true if the request asks for a part of the resource (RFC 9110, section 14.2).
-pub(super) fn asks_for_part(exchange: &Exchange<'_>) -> bool {
-    let head = &exchange.request.head;
-    matches!(head.method, Method::Get | Method::Head) && head.headers.contains(NameId::Range)
 }
 
 /// Asks the origin again, for all of the body of which it has sent a part; no step of the response

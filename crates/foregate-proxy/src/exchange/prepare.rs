@@ -6,11 +6,12 @@ use foregate_wire::{NameId, Version, connection};
 
 use super::bodies::{filter_request, renew, sweep_request};
 use super::inspect::buffer_request;
-use super::log::LoggedAction;
 use super::mirror;
+use super::record::LoggedAction;
 use super::reply::Reply;
 use super::screen::limit_body;
-use super::{Exchange, Step, StepResult, tap};
+use super::state::{Exchange, Step, StepResult};
+use super::tap;
 use crate::error::Error;
 use crate::link::copy::Underscores;
 use crate::link::start::KeptStart;

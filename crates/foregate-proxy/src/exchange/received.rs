@@ -2,18 +2,11 @@
 //! refused before they had a route.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use foregate_module::{self as module, Fields, Plan, Refusal, Source};
-use foregate_wire::{HeaderList, RequestHead, Slashes, normalize_path, parse_authority};
+use foregate_module::{self as module, Fields, Refusal};
+use foregate_wire::{HeaderList, RequestHead};
 
-use super::Exchange;
 use super::client::Peer;
-use super::log_first::wait_until_written;
-use super::modules::Which;
-use super::view::now;
-use crate::error::Error;
-use crate::link::Link;
 use crate::message::request::Request;
 
 /// Lines of a head that cannot be parsed that are looked at as fields. Those beyond are in its
@@ -51,26 +44,26 @@ impl Fields for ReceivedHead {
 /// A request that was refused before it had a route.
 #[derive(Debug)]
 pub(super) struct RefusedRequest {
-    kind: &'static str,
-    reason: String,
+    pub(super) kind: &'static str,
+    pub(super) reason: String,
     /// The readable parts of a malformed head.
-    unparsed: Option<MalformedHead>,
+    pub(super) unparsed: Option<MalformedHead>,
 }
 
 /// The bytes of a malformed head, and its apparent parts.
 #[derive(Debug, Default)]
-struct MalformedHead {
-    bytes: Vec<u8>,
-    parts: Parts,
+pub(super) struct MalformedHead {
+    pub(super) bytes: Vec<u8>,
+    pub(super) parts: Parts,
 }
 
 #[derive(Debug, Default)]
-struct Parts {
-    method: Range<usize>,
-    target: Range<usize>,
+pub(super) struct Parts {
+    pub(super) method: Range<usize>,
+    pub(super) target: Range<usize>,
     protocol: Range<usize>,
-    fields: Vec<(Range<usize>, Range<usize>)>,
-    end: usize,
+    pub(super) fields: Vec<(Range<usize>, Range<usize>)>,
+    pub(super) end: usize,
 }
 
 impl Fields for MalformedHead {
@@ -84,14 +77,14 @@ impl Fields for MalformedHead {
     }
 }
 
-fn part<'b>(bytes: &'b [u8], range: &Range<usize>) -> &'b [u8] {
+pub(super) fn part<'b>(bytes: &'b [u8], range: &Range<usize>) -> &'b [u8] {
     bytes.get(range.clone()).unwrap_or_default()
 }
 
 impl Parts {
     /// Reads a possible head despite its errors: words of the first line, then lines up to an empty
     /// one.
-    fn read(bytes: &[u8]) -> Self {
+    pub(super) fn read(bytes: &[u8]) -> Self {
         let mut parts = Self::default();
         let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
         let start = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
@@ -195,101 +188,6 @@ pub(super) fn show<'r>(
         server,
         refusal,
     }
-}
-
-/// Shows a request that was refused before it had a route to the steps that ask for such; it has
-/// been answered. Those that run before the response have seen it.
-pub(super) async fn show_refused(exchange: &mut Exchange<'_>, error: Error) {
-    if !exchange.record.logged_first
-        && let Some(plan) = take_refused(exchange, error, |_| true)
-    {
-        exchange.run_log(plan, Which::OfRefused).await;
-    }
-}
-
-/// Shows a refused request to the plan's steps that run before the response begins, and waits until
-/// their lines are written.
-pub(super) async fn show_refused_first(exchange: &mut Exchange<'_>) {
-    let Some(error) = exchange.record.refused.filter(|_| !exchange.record.logged_first) else { return };
-    // Where there are no files there are no lines to wait for.
-    if exchange.config.settings.logs.is_empty() {
-        return;
-    }
-    let Some(plan) = take_refused(exchange, error, Plan::logs_first) else { return };
-    exchange.record.logged_first = true;
-    let logs = exchange.run_log(plan, Which::OfRefused).await;
-    wait_until_written(exchange, &logs).await;
-}
-
-/// Takes the plan for a refused request, if it is wanted, and the steps' view of the request.
-fn take_refused<'a>(
-    exchange: &mut Exchange<'a>,
-    error: Error,
-    wants: fn(&Plan) -> bool,
-) -> Option<&'a Arc<Plan>> {
-    // A malformed head has not been consumed.
-    let raw = match (&error, &exchange.down.client.link) {
-        (Error::Request(_) | Error::HeadTimeout, Link::H1(link)) => Some(link.ahead()),
-        _ => None,
-    };
-    let parts = raw.map(Parts::read);
-    let plan = plan_of_refused(exchange, raw, parts.as_ref()).filter(|plan| wants(plan))?;
-    let unparsed = raw.zip(parts).map(|(raw, parts)| {
-        let bytes = raw.get(..parts.end).unwrap_or(raw).to_vec();
-        MalformedHead { bytes, parts }
-    });
-    let refused = RefusedRequest { kind: error.kind(), reason: error.to_string(), unparsed };
-    exchange.use_plan(Some(plan));
-    exchange.response_is_from(Source::Error(error.kind()));
-    let summary = exchange.summary();
-    if let Some(run) = &mut exchange.modules.run {
-        run.facts.refused = Some(Box::new(refused));
-        run.facts.summary = summary;
-        run.facts.now = now();
-    }
-    Some(plan)
-}
-
-/// The plan of the route that a refused request seems to ask for, of its site where no route fits,
-/// or that of the top of the file; `None` where none of its steps looks at such requests.
-fn plan_of_refused<'a>(
-    exchange: &Exchange<'a>,
-    raw: Option<&[u8]>,
-    parts: Option<&Parts>,
-) -> Option<&'a Arc<Plan>> {
-    let settings = &exchange.config.settings;
-    let looks = |plan: &&Arc<Plan>| plan.of_refused(&settings.pipeline).next().is_some();
-    let (host, target) = match raw.zip(parts) {
-        Some((raw, parts)) => {
-            let named = |(name, _): &&(Range<usize>, Range<usize>)| {
-                part(raw, name).trim_ascii().eq_ignore_ascii_case(b"host")
-            };
-            let host = parts.fields.iter().find(named);
-            (host.map_or(&b""[..], |(_, value)| part(raw, value)), part(raw, &parts.target))
-        }
-        None => {
-            let host = exchange.request.head.headers.get(foregate_wire::NameId::Host);
-            (host.unwrap_or(exchange.request.authority().as_bytes()), exchange.request.head.target())
-        }
-    };
-    let mut authority = String::new();
-    if parse_authority(host, &mut authority).is_err() {
-        authority.clear();
-    }
-    let mut path = Vec::new();
-    let raw_path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
-    if !raw_path.starts_with(b"/") || normalize_path(raw_path, Slashes::Merge, &mut path).is_err() {
-        path = b"/".to_vec();
-    }
-    let sites = &settings.sites;
-    let of_site = || {
-        let site = sites.find(authority.as_bytes())?;
-        match sites.route(site, &path) {
-            Some(route) => route.plan.get(),
-            None => sites.site(site).options.unrouted.get(),
-        }
-    };
-    of_site().filter(looks).or_else(|| settings.unrouted.get().filter(looks))
 }
 
 #[cfg(test)]

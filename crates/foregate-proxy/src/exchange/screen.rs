@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use foregate_module::PhaseId;
 use foregate_wire::connection;
 
-use super::log::LoggedAction;
+use super::record::LoggedAction;
 use super::reply::Reply;
 use super::route::{limit_body_to, redirect_to_https};
-use super::{Exchange, Step, StepResult};
+use super::state::{Exchange, Step, StepResult};
 use crate::error::Error;
 use crate::settings::Action;
 

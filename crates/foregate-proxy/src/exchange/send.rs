@@ -9,7 +9,7 @@ use foregate_wire::{BodyLength, Method, NameId};
 use super::bodies::sweep;
 use super::log_first::log_first;
 use super::reply::{BodySource, Sender, date};
-use super::{Exchange, Step, StepResult};
+use super::state::{Exchange, Step, StepResult};
 use crate::error::Error;
 use crate::link::ahead::AheadFiles;
 use crate::link::start::Front;

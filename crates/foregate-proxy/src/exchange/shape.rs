@@ -9,11 +9,11 @@ use foregate_wire::{BodyLength, NameId};
 
 use super::bodies::{count_filters, take_response_filters};
 use super::inspect::{hold_file, hold_response};
-use super::modules::ExchangeEnd;
 use super::reply::{BodySource, Reply};
 use super::send::drop_origin;
+use super::state::ExchangeEnd;
+use super::state::{Exchange, Step, StepResult};
 use super::transfer::poll_upload;
-use super::{Exchange, Step, StepResult};
 use crate::error::{Error, Side};
 use crate::link::Link;
 use crate::link::filter::{Filter, chain};

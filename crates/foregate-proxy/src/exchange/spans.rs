@@ -6,9 +6,10 @@ use std::time::Instant;
 
 use foregate_module::{Doubt, View as ModuleView};
 
-use super::log::{LoggedAction, see_outcome};
+use super::log::see_outcome;
 use super::open_spans::ExchangeSpans;
-use super::{Exchange, Step};
+use super::record::LoggedAction;
+use super::state::{Exchange, Step};
 use crate::error::{Error, Side};
 use crate::settings::TlsVersion;
 use crate::spans::{Attributes, RequestTrace, Span, SpanId, SpanKind, SpanParent};

@@ -20,7 +20,7 @@ use super::compare::{WatchedAnswer, shown};
 use super::fallback;
 use super::reply::BodySource;
 use super::shape::shape_or_send;
-use super::{Exchange, ServedRequest, StepResult};
+use super::state::{Exchange, ServedRequest, StepResult};
 use crate::comparison::{
     AskedPair, ComparedRequest, ID_FIELD, Pair, Replay, TapPass, TapVisit, WatchedOutcome,
 };

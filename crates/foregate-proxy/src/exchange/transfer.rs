@@ -8,7 +8,7 @@ use foregate_module::FetchRequest;
 use super::progress::AwaitedEvent;
 use super::reply::Sender;
 use super::send::give_up;
-use super::{Exchange, Step, StepResult};
+use super::state::{Exchange, Step, StepResult};
 use crate::error::Error;
 use crate::link::Link;
 use crate::link::copy::WaitingFor;

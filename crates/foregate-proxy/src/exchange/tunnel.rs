@@ -9,7 +9,7 @@ use foregate_wire::{BodyLength, Method, NameId, connection};
 use super::reply::BodySource;
 use super::send::{drop_origin, give_up, send_head};
 use super::shape::shape_or_send;
-use super::{Exchange, Step};
+use super::state::{Exchange, Step};
 use crate::error::{Error, Side};
 use crate::link::copy::BodyCopy;
 use crate::link::{Link, LinkError};

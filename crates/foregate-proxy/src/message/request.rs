@@ -288,6 +288,11 @@ impl Request {
         self.rewritten_from.as_deref().unwrap_or_else(|| self.path())
     }
 
+    /// Returns true if the request asks for a part of the resource (RFC 9110, section 14.2).
+    pub fn asks_for_part(&self) -> bool {
+        matches!(self.head.method, Method::Get | Method::Head) && self.head.headers.contains(NameId::Range)
+    }
+
     /// Returns true if the bytes behind the heads are no longer HTTP once the origin agrees.
     pub fn opens_tunnel(&self) -> bool {
         self.upgrade.is_some() || self.head.method == Method::Connect

@@ -21,7 +21,8 @@ use crate::counters::cache::CacheOutcome;
 use crate::error::Error;
 use crate::exchange::reply::BodySource;
 use crate::exchange::shape::shape_or_send;
-use crate::exchange::{Exchange, Step, StepResult, ask, prepare};
+use crate::exchange::state::{Exchange, Step, StepResult};
+use crate::exchange::{ask, prepare};
 use crate::link::{CachedLink, Link, StoredBody};
 use crate::settings::CacheSettings;
 use crate::upstream::{Origin, named};
@@ -145,7 +146,7 @@ impl NeededResponse {
         lead: Lead,
     ) -> Result<
         Result<(Follow, Option<mpsc::Receiver<LeaderParts>>), Step>,
-        crate::exchange::modules::ExchangeEnd,
+        crate::exchange::state::ExchangeEnd,
     > {
         if !self.prepared {
             match prepare::run(exchange, upstream).await? {
@@ -192,7 +193,7 @@ impl NeededResponse {
         upstream: usize,
         mut follow: Follow,
         mut hand: Option<mpsc::Receiver<LeaderParts>>,
-    ) -> Result<Option<Step>, crate::exchange::modules::ExchangeEnd> {
+    ) -> Result<Option<Step>, crate::exchange::state::ExchangeEnd> {
         let is_own = hand.is_some();
         let got = loop {
             match wait(exchange, &mut follow, &mut hand).await? {
@@ -347,7 +348,7 @@ impl NeededResponse {
         exchange: &mut Exchange<'_>,
         head: ResponseHead,
         answer: OriginAnswer,
-    ) -> Result<Step, crate::exchange::modules::ExchangeEnd> {
+    ) -> Result<Step, crate::exchange::state::ExchangeEnd> {
         let OriginAnswer { upstream, origin, length } = answer;
         let is_short = matches!(length, BodyLength::Fixed(0..=WHOLE_MOST));
         if head.status == 200 && self.fields.contains(NameId::Range) && !is_short {

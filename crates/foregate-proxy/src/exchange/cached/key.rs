@@ -5,8 +5,8 @@ use foregate_wire::{Scheme, Slashes};
 
 use super::SCRATCH;
 use crate::error::Error;
-use crate::exchange::Exchange;
-use crate::exchange::modules::ExchangeEnd;
+use crate::exchange::state::Exchange;
+use crate::exchange::state::ExchangeEnd;
 use crate::message::request::Request;
 use crate::settings::{Action, CacheSettings};
 

@@ -8,7 +8,7 @@ use foregate_wire::{NameId, Scheme};
 use super::key::uri;
 use crate::cache::Recording;
 use crate::exchange::reply::Reply;
-use crate::exchange::{Exchange, Step};
+use crate::exchange::state::{Exchange, Step};
 use crate::settings::CacheSettings;
 
 /// The method of a purge.

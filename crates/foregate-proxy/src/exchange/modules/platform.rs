@@ -9,30 +9,17 @@ use foregate_module::{
     self as module, Entry, Fault, Load, PhaseId, PlannedStep, Runner, State, StepPlace, Weight, WhenFull,
 };
 
-use super::ExchangeEnd;
+use super::super::state::ExchangeEnd;
 use crate::counters::steps::{StepCounter, StepInput};
 use crate::error::Error;
-use crate::exchange::Exchange;
 use crate::exchange::open_spans::ExchangeSpans;
+use crate::exchange::run::Which;
+use crate::exchange::state::Exchange;
 use crate::exchange::view::{View, now};
 use crate::limits::account::Account;
 use crate::offload::{LONG_BODY, LONGEST_WAIT, LONGEST_WAIT_OF_LONG};
 use crate::proxy::Proxy;
 use crate::time::clock;
-
-/// Which steps run, where not all of a phase do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::exchange) enum Which {
-    All,
-    /// Steps of the phase `log` that run before the response begins. Nothing waits for a thread.
-    LoggedFirst,
-    /// The other steps of the phase `log`. Nothing waits for a thread.
-    Logged {
-        first: bool,
-    },
-    /// Steps that read requests which were refused before they had a route.
-    OfRefused,
-}
 
 /// An exchange that runs steps, as far as nothing has to be waited for.
 pub(in crate::exchange) struct ExchangePlatform<'e> {

@@ -1,0 +1,71 @@
+//! The input of the log and the metrics.
+
+use std::time::Instant;
+
+use crate::error::{Error, Side};
+use crate::settings::FallbackReason;
+
+/// The input of the log and the metrics.
+#[derive(Debug)]
+pub(super) struct LogRecord {
+    pub start: Instant,
+    pub status: Option<u16>,
+    /// The action of the route that has answered, or was about to.
+    pub action: Option<LoggedAction>,
+    pub error: Option<Error>,
+    /// The side that ended a tunnel, or left before the response was complete.
+    pub ended_by: Option<Side>,
+    /// Bytes that are not HTTP have been moved.
+    pub tunnel: bool,
+    /// The log knows of it.
+    pub logged: bool,
+    /// Why there is nothing to route.
+    pub refused: Option<Error>,
+    /// The steps of the phase `log` that run before the response begins have run.
+    pub logged_first: bool,
+    /// Why the request has fallen back.
+    pub fallback: Option<FallbackReason>,
+    /// A copy of the request is still to go to the mirror of its route.
+    pub mirrors: bool,
+}
+
+/// The action of a route, for the log.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum LoggedAction {
+    Proxy,
+    Respond,
+    Files,
+    Fallback,
+    Tap,
+}
+
+impl LoggedAction {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Proxy => "proxy",
+            Self::Respond => "respond",
+            Self::Files => "files",
+            Self::Fallback => "fallback",
+            Self::Tap => "tap",
+        }
+    }
+}
+
+impl LogRecord {
+    /// Of a request that has just begun.
+    pub fn new(start: Instant) -> Self {
+        Self {
+            start,
+            status: None,
+            action: None,
+            error: None,
+            ended_by: None,
+            tunnel: false,
+            logged: false,
+            refused: None,
+            logged_first: false,
+            fallback: None,
+            mirrors: false,
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The state of the steps of modules in an exchange.
+
+use std::cell::RefCell;
+
+use foregate_module::{Runner, State};
+
+use super::asked::SentFields;
+use super::view::Facts;
+use crate::error::Error;
+
+thread_local! {
+    /// The memory of exchanges that are over.
+    #[allow(clippy::vec_box, reason = "the boxes are what is handed on")]
+    static SHELF: RefCell<Vec<Box<Run>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// How much of it a thread keeps.
+const SHELVED: usize = 32;
+
+/// The state of an exchange with steps, beside its heads.
+pub(super) struct Run {
+    /// The values of steps.
+    pub state: State,
+    /// Their effects on the exchange.
+    pub facts: Facts,
+    /// The client's request as received, if steps read it.
+    pub asked: SentFields,
+    /// How far they have come.
+    pub runner: Runner,
+    /// Why the exchange has ended while a step was away.
+    pub lost: Option<Error>,
+}
+
+impl Run {
+    /// The state of an exchange that has just begun, in memory of the thread.
+    pub(super) fn of(facts: Facts) -> Box<Self> {
+        match SHELF.with_borrow_mut(Vec::pop) {
+            Some(mut run) => {
+                (run.facts, run.runner, run.lost) = (facts, Runner::default(), None);
+                run
+            }
+            None => {
+                let (state, asked, runner) = (State::default(), SentFields::default(), Runner::default());
+                Box::new(Self { state, facts, asked, runner, lost: None })
+            }
+        }
+    }
+
+    /// The exchange is over: another one of this thread may use its memory.
+    pub(super) fn shelve(mut self: Box<Self>) {
+        SHELF.with_borrow_mut(|shelf| {
+            if shelf.len() < SHELVED {
+                self.state.clear();
+                self.asked.put_away();
+                (self.facts.body, self.facts.spool, self.facts.held) = (None, None, None);
+                (self.facts.response_body, self.facts.response_share) = (Vec::new(), None);
+                self.facts.received = None;
+                self.facts.shares = Vec::new();
+                shelf.push(self);
+            }
+        });
+    }
+}
+
+/// Which steps run, where not all of a phase do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Which {
+    All,
+    /// Steps of the phase `log` that run before the response begins. Nothing waits for a thread.
+    LoggedFirst,
+    /// The other steps of the phase `log`. Nothing waits for a thread.
+    Logged {
+        first: bool,
+    },
+    /// Steps that read requests which were refused before they had a route.
+    OfRefused,
+}
