@@ -8,6 +8,7 @@ use foregate_module::settings::{Argument, Node, Scalar};
 use crate::context::missing_list;
 use crate::document::{EntryRef, ScalarKind, Span};
 use crate::elsewhere;
+use crate::files;
 use crate::foreign;
 use crate::load::{Item, Tree};
 use crate::problem::{Place, Problem, Problems};
@@ -579,7 +580,7 @@ fn existing(item: Item<'_>, value: &Value<'_>) -> Result<PathBuf, Wrong> {
     match std::fs::metadata(&path) {
         Ok(meta) if meta.is_dir() => Err(Wrong::new(format!("{} is a folder", path.display()))),
         Ok(_) => Ok(path),
-        Err(error) => Err(Wrong::new(format!("cannot read {}: {error}", path.display()))),
+        Err(error) => Err(files::cannot_read(&path, &error)),
     }
 }
 

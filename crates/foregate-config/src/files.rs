@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use foregate_module::settings::value::show_size;
+use foregate_rules::nearest;
 
 use crate::value::Wrong;
 
@@ -27,7 +28,7 @@ impl Files {
             return if content.len() > limit { Err(too_long()) } else { Ok(Arc::clone(content)) };
         }
         let read = read(path, limit);
-        let content = read.map_err(|error| Wrong::new(format!("cannot read {}: {error}", path.display())))?;
+        let content = read.map_err(|error| cannot_read(path, &error))?;
         if content.len() > limit {
             return Err(too_long());
         }
@@ -41,6 +42,35 @@ impl Files {
     pub fn into_watched(self) -> Vec<PathBuf> {
         self.watched.into_iter().collect()
     }
+}
+
+/// A file that a value names cannot be read; with advice.
+pub(crate) fn cannot_read(path: &Path, error: &io::Error) -> Wrong {
+    let wrong = Wrong::new(format!("cannot read {}: {error}", path.display()));
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            match near_file(folder.unwrap_or(Path::new(".")), path) {
+                Some(near) => wrong.help(format!("did you mean `{near}`?")),
+                None if path.is_relative() => {
+                    wrong.help("a relative path starts at the folder of the configuration file")
+                }
+                None => wrong,
+            }
+        }
+        io::ErrorKind::PermissionDenied => wrong.help("let the user who runs this read it"),
+        _ => wrong,
+    }
+}
+
+/// The file of a folder whose name is nearest to that of `path`.
+fn near_file(folder: &Path, path: &Path) -> Option<String> {
+    /// A folder may have any number of files.
+    const MOST: usize = 1_000;
+    let wanted = path.file_name()?.to_str()?;
+    let names = std::fs::read_dir(folder).ok()?.take(MOST).flatten();
+    let names: Vec<_> = names.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    nearest(wanted, names.iter().map(|name| &**name)).map(str::to_owned)
 }
 
 /// Reads one byte more than allowed, so that the caller sees that there is more.

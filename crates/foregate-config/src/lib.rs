@@ -176,5 +176,6 @@ fn finish<T>(
             return Ok((decoded, tree, problems));
         }
     }
+    tree.name_other_program(&mut problems);
     Err(Box::new(RefusedConfiguration::new(tree, problems)))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::document::{Document, EntryRef, FILE_LIMIT, NodeRef, Siblings, Span, SyntaxError, TOO_LONG};
 use super::problem::{Place, Problem, Problems, line_and_column};
 use super::value;
-use super::{glob, json, kdl};
+use super::{foreign, glob, json, kdl};
 
 /// How many files one configuration may consist of.
 const FILES_LIMIT: usize = 10_000;
@@ -59,6 +59,16 @@ impl Tree {
             problems.push(Problem::new(None, format!("cannot read {}: {error}", path.display())));
         }
         tree
+    }
+
+    /// Says first of all if the file seems to be for another program.
+    pub(crate) fn name_other_program(&self, problems: &mut Problems) {
+        if let Some(file) = self.files.first()
+            && let Some(other) = foreign::program_of(&file.path, file.document.source())
+        {
+            let message = format!("{} looks like a configuration of {other}", file.path.display());
+            problems.push_first(Problem::new(None, message).help(foreign::INSTEAD_OF_FILE));
+        }
     }
 
     /// Reads `text` as if it stood in a file of this name.

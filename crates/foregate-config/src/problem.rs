@@ -87,6 +87,11 @@ impl Problems {
         }
     }
 
+    /// Puts one before all others.
+    pub(crate) fn push_first(&mut self, problem: Problem) {
+        self.kept.insert(0, problem);
+    }
+
     /// Adds one that says that a file cannot be included.
     pub(crate) fn push_missing(&mut self, problem: Problem) {
         self.push(problem);

@@ -104,8 +104,7 @@ fn file(name: &str, base: &Path) -> Result<String, Wrong> {
         files::open(&path)?.take(REFERENCED_FILE_LIMIT + 1).read_to_end(&mut content)?;
         Ok(content)
     };
-    let content = read()
-        .map_err(|error: std::io::Error| Wrong::new(format!("cannot read {}: {error}", path.display())))?;
+    let content = read().map_err(|error: std::io::Error| files::cannot_read(&path, &error))?;
     if content.len() as u64 > REFERENCED_FILE_LIMIT {
         return Err(Wrong::new(format!("{} is longer than 64 KiB", path.display())));
     }

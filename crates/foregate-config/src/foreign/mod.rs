@@ -9,6 +9,35 @@ mod words;
 
 pub(crate) use nginx::rate;
 
+/// What to do with a configuration of another program.
+pub(crate) const INSTEAD_OF_FILE: &str = "`foregate init` writes one of ours; docs/guide/moving-from-nginx.md has the counterpart of each directive of NGINX";
+
+/// The program that a whole file seems to be for, by its name and a few words.
+pub(crate) fn program_of(path: &std::path::Path, text: &str) -> Option<&'static str> {
+    let name = path.file_name()?.to_str()?;
+    // Words of others in a file of ours have advice of their own.
+    if name.ends_with(".kdl") || name.ends_with(".json") {
+        return None;
+    }
+    let has = |word: &str| text.lines().any(|line| line.trim_start().starts_with(word));
+    if name.starts_with("Caddyfile") || has("reverse_proxy ") {
+        return Some("Caddy");
+    }
+    if name.contains("nginx") || has("proxy_pass ") || has("server_name ") || has("worker_processes ") {
+        return Some("NGINX");
+    }
+    if name.starts_with("haproxy") || has("frontend ") && has("backend ") {
+        return Some("HAProxy");
+    }
+    if has("static_resources:") || has("admin:") && has("  listeners:") {
+        return Some("Envoy");
+    }
+    if has("entryPoints:") || has("[entryPoints") {
+        return Some("Traefik");
+    }
+    (has("<VirtualHost") || has("ProxyPass ")).then_some("Apache")
+}
+
 /// The advice for a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Instead {
@@ -101,6 +130,16 @@ mod tests {
             assert_eq!(first, None, "{word} stands there twice");
         }
         assert!(seen.len() > 400, "{}", seen.len());
+    }
+
+    #[test]
+    fn files_of_other_programs_are_known() {
+        let program = |name: &str, text: &str| program_of(std::path::Path::new(name), text);
+        assert_eq!(program("etc/Caddyfile", ""), Some("Caddy"));
+        assert_eq!(program("site.conf", "server {\n  server_name a;\n}"), Some("NGINX"));
+        assert_eq!(program("a.cfg", "frontend web\nbackend app"), Some("HAProxy"));
+        assert_eq!(program("a.conf", "<VirtualHost *:80>"), Some("Apache"));
+        assert_eq!(program("foregate.kdl", "site \"*\" {\n proxy_pass \"app\"\n}"), None);
     }
 
     #[test]

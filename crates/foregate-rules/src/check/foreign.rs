@@ -6,6 +6,48 @@ pub(super) fn field_of(name: &str) -> Option<&'static str> {
     NAMES.iter().find(|(names, _)| names.contains(&&*name)).map(|(_, field)| *field)
 }
 
+/// How a header field, a cookie or an argument is written here that another language names behind a dot or as a variable.
+pub(super) fn entry_of(name: &str) -> Option<String> {
+    let name = name.trim_start_matches('$');
+    let (map, entry) = ENTRIES.iter().find_map(|(starts, map)| {
+        let entry = starts.iter().find_map(|start| name.strip_prefix(start));
+        entry.filter(|entry| !entry.is_empty()).map(|entry| (map, entry))
+    })?;
+    // NGINX writes the dashes of a field as underscores.
+    let entry = if map.ends_with("headers") {
+        entry.replace('_', "-").to_ascii_lowercase()
+    } else {
+        entry.to_owned()
+    };
+    Some(format!("{map}[\"{entry}\"][0]"))
+}
+
+/// What the names of single entries begin with, and the map that has them here.
+const ENTRIES: &[(&[&str], &str)] = &[
+    (
+        &[
+            "http.request.headers.",
+            "http.request.header.",
+            "request.headers.",
+            "request.header.",
+            "req.header.",
+            "headers.",
+            "header.",
+            "http_",
+        ],
+        "http.request.headers",
+    ),
+    (
+        &["http.response.headers.", "response.headers.", "resp.header.", "upstream_http_", "sent_http_"],
+        "http.response.headers",
+    ),
+    (
+        &["http.request.cookies.", "request.cookies.", "cookies.", "cookie.", "cookie_"],
+        "http.request.cookies",
+    ),
+    (&["http.request.uri.args.", "request.args.", "args.", "query.", "arg_"], "http.request.uri.args"),
+];
+
 /// The nearest thing to a field of other languages that there is not here; a name that ends in `*` stands for all that begin so.
 pub(super) fn instead_of(name: &str) -> Option<&'static str> {
     let name = name.to_ascii_lowercase();
@@ -217,5 +259,13 @@ mod tests {
         assert_eq!(instead_of("bottle"), None);
         assert_eq!(field_of("$remote_addr"), Some("ip.src"));
         assert_eq!(field_of("vars"), None);
+        for (_, map) in ENTRIES {
+            assert!(scheme.id(map).is_some(), "{map}");
+        }
+        let key = "http.request.headers[\"x-api-key\"][0]";
+        assert_eq!(entry_of("http.request.headers.x-api-key").as_deref(), Some(key));
+        assert_eq!(entry_of("$http_x_api_key").as_deref(), Some(key));
+        assert_eq!(entry_of("arg_A").as_deref(), Some("http.request.uri.args[\"A\"][0]"));
+        assert_eq!(entry_of("headers."), None);
     }
 }

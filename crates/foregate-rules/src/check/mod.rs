@@ -191,6 +191,9 @@ impl<'c> Checker<'c> {
                 return Err(error.with_help(format!("`{name}` is a function: `{name}(...)`")));
             }
             let meant = foreign::field_of(name).filter(|field| self.scheme.id(field).is_some());
+            if let Some(entry) = foreign::entry_of(name).filter(|_| meant.is_none()) {
+                return Err(error.with_help(format!("write `{entry}`")));
+            }
             if let Some(instead) = foreign::instead_of(name).filter(|_| meant.is_none()) {
                 return Err(error.with_help(instead));
             }

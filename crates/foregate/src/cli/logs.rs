@@ -92,7 +92,9 @@ impl Logs {
             Ok((settings, _)) => settings,
             Err(refused) => {
                 let outcome = show_refused(&refused, self.json);
-                complain("read here to find `access-log`; `--log PATH` names a file itself");
+                complain(
+                    "  help: the file is read here to find the `access-log`; `--log PATH` names the log itself",
+                );
                 return Err(outcome);
             }
         };

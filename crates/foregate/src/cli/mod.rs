@@ -180,6 +180,15 @@ fn arguments() -> impl Iterator<Item = OsString> {
 
 /// Adds advice for a file name without its option.
 fn with_advice(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) {
+        let instead = VERBS_ELSEWHERE.iter().find(|(names, _)| names.contains(&&**name));
+        if let Some((_, instead)) = instead {
+            // A verb that is only spelled alike would lead astray.
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::None);
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![(*instead).into()]));
+        }
+        return error;
+    }
     let file = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(name)) if name.ends_with(".kdl") || name.ends_with(".json") => name.clone(),
         _ => return error,
@@ -188,6 +197,35 @@ fn with_advice(mut error: clap::Error) -> clap::Error {
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
     error
 }
+
+/// Verbs of other proxies, and how to do the same here.
+const VERBS_ELSEWHERE: &[(&[&str], &str)] = &[
+    (&["start", "serve", "server", "up", "daemon", "reverse-proxy"], "`foregate run` starts the proxy"),
+    (
+        &["stop", "quit", "shutdown", "down", "kill"],
+        "SIGTERM stops the proxy once its requests are answered: `systemctl stop foregate`, or Ctrl-C where it was started",
+    ),
+    (
+        &["restart"],
+        "`foregate reload` takes a new configuration, `foregate upgrade` a new version; neither loses a connection",
+    ),
+    (&["validate", "configtest", "lint", "verify"], "`foregate check` checks the configuration"),
+    (&["format"], "`foregate fmt` formats configuration files"),
+    (&["purge", "ban"], "`foregate cache purge` removes stored responses"),
+    (
+        &["adapt", "convert", "migrate-config"],
+        "docs/guide/moving-from-nginx.md has the counterpart of each directive of NGINX",
+    ),
+    (
+        &["cert", "certs", "acme", "tls"],
+        "`foregate certificates` shows the certificates of the running proxy",
+    ),
+    (&["ps", "info", "health"], "`foregate status` shows the running proxy"),
+    (&["log", "tail"], "`foregate logs` shows the access log"),
+    (&["bench"], "`foregate test` sends cases to one system, `foregate compare run` to two"),
+    (&["route", "routes", "trace"], "`foregate explain URL` shows the route of a URL, and the reasons"),
+    (&["servers", "backends", "clusters"], "`foregate upstreams` shows the servers of upstreams"),
+];
 
 fn quickstart(arguments: QuickstartArguments, pipeline: Arc<Pipeline>) -> Outcome {
     match arguments.start() {

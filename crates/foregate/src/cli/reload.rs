@@ -105,15 +105,23 @@ pub(super) fn find_admin(
     match config::admin(&file.path()) {
         Ok(Some(admin)) => Ok(admin),
         Ok(None) => {
-            complain(match verb {
-                "reload" => "the configuration names no `admin` socket; send SIGHUP to the process instead",
-                _ => "the configuration names no `admin` socket; add `admin \"PATH\"` and restart or reload",
+            let name = file.path();
+            let name = name.display();
+            complain(&match verb {
+                "reload" => format!(
+                    "{name} has no `admin` socket: add `admin \"/run/foregate/admin.sock\"`, or send SIGHUP to the process"
+                ),
+                _ => format!(
+                    "{name} has no `admin` socket: add `admin \"/run/foregate/admin.sock\"`, then reload with SIGHUP or restart"
+                ),
             });
             Err(Outcome::Wrong)
         }
         Err(refused) => {
             let outcome = show_refused(&refused, json);
-            complain("read here to find `admin`; `--admin PATH` asks the process itself");
+            complain(
+                "  help: the file is read here to find the `admin` socket; `--admin PATH` names the socket itself",
+            );
             Err(outcome)
         }
     }

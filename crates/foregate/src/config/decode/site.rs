@@ -223,6 +223,9 @@ impl<'u> Sites<'u> {
                     wrong.help("write it without a scheme, and without a path")
                 } else if error == HostPatternError::Underscore {
                     wrong.help("write `site \"*\"` for all hosts that no other site names")
+                } else if let Some(name) = text.strip_prefix('.').filter(|name| !name.is_empty()) {
+                    wrong
+                        .help(format!("write `site \"{name}\" \"*.{name}\"`: a name, and all names below it"))
                 } else {
                     wrong
                 }
