@@ -23,8 +23,8 @@ pub enum Outcome {
 pub struct Answer {
     /// The status.
     pub status: u16,
-    /// The fields in their order; names in lower case.
-    pub fields: Vec<(String, Vec<u8>)>,
+    /// The fields in their order.
+    pub fields: Fields,
     /// The body.
     pub body: Body,
     /// From the start of the request to the end of the response.
@@ -34,14 +34,12 @@ pub struct Answer {
 impl Answer {
     /// A response with these fields, of which at most 256 are kept.
     pub fn new<'f>(status: u16, fields: impl Iterator<Item = (&'f [u8], &'f [u8])>) -> Self {
-        let lower = |name: &[u8]| String::from_utf8_lossy(name).to_ascii_lowercase();
-        let fields = fields.take(FIELDS_MOST).map(|(name, value)| (lower(name), value.to_vec()));
-        Self { status, fields: fields.collect(), ..Self::default() }
+        Self { status, fields: fields.take(FIELDS_MOST).collect(), ..Self::default() }
     }
 
     /// The first value of a field.
     pub fn field(&self, name: &str) -> Option<&[u8]> {
-        self.fields.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
+        self.fields.iter().find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
     /// The body without its content coding: at most `limit` bytes.
@@ -60,6 +58,57 @@ impl Answer {
             }
             None => Decoded { bytes: bytes.clone(), whole, broken: false },
         }
+    }
+}
+
+/// Fields in one piece of memory, in their order, with names in lower case.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fields {
+    bytes: Vec<u8>,
+    /// The end of each name and of each value.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Fields {
+    /// Adds a field.
+    pub fn push(&mut self, name: &[u8], value: &[u8]) {
+        let start = self.bytes.len();
+        match std::str::from_utf8(name) {
+            Ok(name) => self.bytes.extend_from_slice(name.as_bytes()),
+            Err(_) => self.bytes.extend_from_slice(String::from_utf8_lossy(name).as_bytes()),
+        }
+        if let Some(name) = self.bytes.get_mut(start..) {
+            name.make_ascii_lowercase();
+        }
+        let end_of_name = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.ends.push((end_of_name, self.bytes.len()));
+    }
+
+    /// Names and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        // Only text is put in.
+        self.iter_bytes().map(|(name, value)| (std::str::from_utf8(name).unwrap_or_default(), value))
+    }
+
+    /// Names and values as bytes.
+    pub(crate) fn iter_bytes(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut start = 0;
+        self.ends.iter().map(move |&(middle, end)| {
+            let name = self.bytes.get(start..middle).unwrap_or_default();
+            start = end;
+            (name, self.bytes.get(middle..end).unwrap_or_default())
+        })
+    }
+}
+
+impl<'f> FromIterator<(&'f [u8], &'f [u8])> for Fields {
+    fn from_iter<I: IntoIterator<Item = (&'f [u8], &'f [u8])>>(fields: I) -> Self {
+        let mut made = Self { bytes: Vec::with_capacity(512), ends: Vec::with_capacity(16) };
+        for (name, value) in fields {
+            made.push(name, value);
+        }
+        made
     }
 }
 

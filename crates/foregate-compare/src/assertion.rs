@@ -126,7 +126,7 @@ fn find(query: &Query, answer: &Answer, body: &LazyBody) -> Option<Value> {
 }
 
 fn cookie(answer: &Answer, name: &str, attribute: Option<&str>) -> Option<Value> {
-    for (_, value) in answer.fields.iter().filter(|(own, _)| own == "set-cookie") {
+    for (_, value) in answer.fields.iter().filter(|(own, _)| *own == "set-cookie") {
         let text = String::from_utf8_lossy(value).into_owned();
         let mut parts = text.split(';').map(str::trim);
         let Some((own, value)) = parts.next().and_then(|pair| pair.split_once('=')) else { continue };

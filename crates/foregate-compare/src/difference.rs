@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::answer::{Answer, Decoded, Outcome};
+use crate::answer::{Answer, Decoded, Fields, Outcome};
 use crate::json;
-use crate::rules::Rules;
+use crate::rules::{Rules, is_built_in};
 
 /// Fields whose value is a list without an order.
 const LISTS: [&str; 12] = [
@@ -24,6 +24,8 @@ const LISTS: [&str; 12] = [
     "upgrade",
 ];
 
+/// The most fields of an answer for a quick look.
+const QUICK_MOST: usize = 40;
 /// How much of a body is shown on each side of its first difference, bytes.
 const AROUND: usize = 32;
 /// The longest text of a value, bytes.
@@ -147,8 +149,75 @@ pub fn compare(old: &Outcome, new: &Outcome, rules: &Rules) -> Vec<Difference> {
     }
 }
 
+/// Whether two answers are equal in all that any rules with this `order` compare. A quick look, which allocates nothing; where
+/// it returns false, [`compare`] finds the differences, if there are any.
+pub fn are_equal(old: &Answer, new: &Answer, order: bool) -> bool {
+    let (a, b) = (&old.body, &new.body);
+    if old.status != new.status || a.length != b.length || a.hash != b.hash {
+        return false;
+    }
+    let (mut a, mut b) = (QuickFields::default(), QuickFields::default());
+    if !(a.take(&old.fields) && b.take(&new.fields)) {
+        return false;
+    }
+    // It is compared where both have it, and so is its place.
+    let lengths = match (a.content_length, b.content_length) {
+        (Some(a), Some(b)) => a == b && !order,
+        _ => true,
+    };
+    lengths && (a.fields() == b.fields() || !order && a.is_permutation(&b))
+}
+
+/// The compared fields of an answer, if there are few.
+struct QuickFields<'f> {
+    all: [(&'f [u8], &'f [u8]); QUICK_MOST],
+    count: usize,
+    content_length: Option<&'f [u8]>,
+}
+
+impl Default for QuickFields<'_> {
+    fn default() -> Self {
+        Self { all: [(&[], &[]); QUICK_MOST], count: 0, content_length: None }
+    }
+}
+
+impl<'f> QuickFields<'f> {
+    /// Takes the fields; false if there are too many.
+    fn take(&mut self, fields: &'f Fields) -> bool {
+        for (name, value) in fields.iter_bytes().filter(|(name, _)| !is_built_in(name)) {
+            if name == b"content-length" && self.content_length.is_none() {
+                self.content_length = Some(value);
+                continue;
+            }
+            let Some(place) = self.all.get_mut(self.count) else { return false };
+            *place = (name, value);
+            self.count += 1;
+        }
+        true
+    }
+
+    fn fields(&self) -> &[(&'f [u8], &'f [u8])] {
+        self.all.get(..self.count).unwrap_or_default()
+    }
+
+    /// Whether the other ones are the same in another order. That of fields of one name counts.
+    fn is_permutation(&self, other: &Self) -> bool {
+        let named = |fields: &Self, name: &[u8], nth: usize| {
+            fields.fields().iter().filter(|(own, _)| *own == name).nth(nth).map(|(_, value)| *value)
+        };
+        self.count == other.count
+            && self.fields().iter().enumerate().all(|(at, (name, value))| {
+                let earlier = self.fields().iter().take(at).filter(|(own, _)| own == name).count();
+                named(other, name, earlier) == Some(value)
+            })
+    }
+}
+
 fn answers(old: &Answer, new: &Answer, rules: &Rules) -> Vec<Difference> {
     let mut found = Vec::new();
+    if are_equal(old, new, rules.order) {
+        return found;
+    }
     if old.status != new.status && !rules.ignores("status") {
         let (old, new) = (old.status.to_string(), new.status.to_string());
         found.push(Difference::new(Class::Status, "status".into(), Some(old), Some(new)));
@@ -167,7 +236,7 @@ fn answers(old: &Answer, new: &Answer, rules: &Rules) -> Vec<Difference> {
 /// The values of a field, in a form that can be compared.
 fn values(answer: &Answer) -> BTreeMap<&str, Vec<String>> {
     let mut all: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for (name, value) in &answer.fields {
+    for (name, value) in answer.fields.iter() {
         if name != "set-cookie" {
             let value = String::from_utf8_lossy(value).trim().to_owned();
             all.entry(name).or_default().push(value);
@@ -251,7 +320,7 @@ type Cookie = (String, BTreeMap<String, String>);
 
 fn jar(answer: &Answer) -> BTreeMap<String, Cookie> {
     let mut jar = BTreeMap::new();
-    for (_, value) in answer.fields.iter().filter(|(name, _)| name == "set-cookie") {
+    for (_, value) in answer.fields.iter().filter(|(name, _)| *name == "set-cookie") {
         let text = String::from_utf8_lossy(value).into_owned();
         let mut parts = text.split(';').map(str::trim);
         let (name, value) = parts.next().unwrap_or_default().split_once('=').unwrap_or_default();
@@ -305,7 +374,7 @@ fn order(old: &Answer, new: &Answer, rules: &Rules, found: &mut Vec<Difference>)
         let compared = answer.fields.iter().map(|(name, _)| name);
         let compared =
             compared.filter(|name| !rules.ignores(&format!("header {name}")) && other.field(name).is_some());
-        compared.cloned().collect()
+        compared.map(str::to_owned).collect()
     };
     let (a, b) = (names(old, new), names(new, old));
     if a != b && !rules.ignores("order") {

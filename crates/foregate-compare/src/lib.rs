@@ -28,9 +28,9 @@ mod template;
 mod tests;
 mod write;
 
-pub use self::answer::{Answer, Body, BodyReader, Outcome};
+pub use self::answer::{Answer, Body, BodyReader, Fields, Outcome};
 pub use self::assertion::{Judged, Variables, judge};
-pub use self::difference::{Class, Difference, compare};
+pub use self::difference::{Class, Difference, are_equal, compare};
 pub use self::page::page;
 pub use self::path::{JsonPath, JsonPathError};
 pub use self::redaction::{Key, Redaction, hide_query};

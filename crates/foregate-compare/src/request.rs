@@ -1,7 +1,7 @@
 //! Requests that the two systems would send to an origin, and their differences.
 
 use crate::answer::{Answer, Body, Outcome};
-use crate::difference::{Class, Difference, compare};
+use crate::difference::{Class, Difference, are_equal, compare};
 use crate::rules::Rules;
 
 /// A request as an origin gets it.
@@ -33,6 +33,15 @@ impl AskedRequest {
             message: Answer::new(0, fields),
             body_is_unknown: false,
         }
+    }
+
+    /// Whether nothing differs, by any rules with this `order`.
+    pub fn is_equal(&self, other: &Self, order: bool) -> bool {
+        !(self.body_is_unknown || other.body_is_unknown)
+            && self.method == other.method
+            && self.target == other.target
+            && self.host == other.host
+            && are_equal(&self.message, &other.message, order)
     }
 
     /// The same request with this body.

@@ -116,9 +116,7 @@ impl Rules {
 
     /// Whether a part of a response is left out. A JSON path is left out with all below it.
     pub fn ignores(&self, part: &str) -> bool {
-        if let Some(header) = part.strip_prefix("header ")
-            && (BUILT_IN.contains(&header) || REQUEST_IDS.iter().any(|end| header.ends_with(end)))
-        {
+        if part.strip_prefix("header ").is_some_and(|header| is_built_in(header.as_bytes())) {
             return true;
         }
         let is_json = |name: &str| name.starts_with("json ") || name.starts_with("request json ");
@@ -128,4 +126,10 @@ impl Rules {
         };
         self.ignored.iter().any(|name| is_below(name.as_str()))
     }
+}
+
+/// Whether a field of answers is never compared; its name is in lower case.
+pub(crate) fn is_built_in(header: &[u8]) -> bool {
+    BUILT_IN.iter().any(|name| name.as_bytes() == header)
+        || REQUEST_IDS.iter().any(|end| header.ends_with(end.as_bytes()))
 }

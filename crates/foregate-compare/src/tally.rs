@@ -171,6 +171,28 @@ impl Tally {
         Comparison { class, differences }
     }
 
+    /// Counts a comparison that has found nothing, with the times of both answers, where they say something. `is_learned`: the
+    /// old system has given the same answer twice.
+    pub fn same(&mut self, route: &str, times: Option<(Duration, Duration)>, is_learned: bool) {
+        let route = self.route(route);
+        route.compared += 1;
+        route.same += 1;
+        route.learned += u64::from(is_learned);
+        if let Some((old, new)) = times {
+            route.old_time.record(old);
+            route.new_time.record(new);
+        }
+    }
+
+    /// Whether there is an example of each of these differences already.
+    pub fn has_examples(&mut self, route: &str, differences: &[Difference]) -> bool {
+        let route = self.route(route);
+        differences.iter().all(|difference| {
+            let at = usize::from(route.part(difference));
+            route.parts.get(at).is_none_or(|part| part.example.is_some())
+        })
+    }
+
     /// Learns from two answers of the old system to the same request.
     pub fn learn(&mut self, route: &str, one: &Outcome, other: &Outcome, rules: &Rules) {
         if matches!((one, other), (Outcome::Failed(_), _) | (_, Outcome::Failed(_))) {

@@ -466,3 +466,40 @@ fn lines_of_access_logs_are_read() {
     assert!(access_log::read("nonsense", 1).is_err() && access_log::read(" ", 1).unwrap().is_none());
     assert!(access_log::read(r#"1 - - [x] "\x16\x03" 400 0 "-" "-""#, 1).is_err());
 }
+
+#[test]
+fn a_quick_look_sees_all_that_the_thorough_one_sees() {
+    /// The fields, and whether they are equal in any order, and in this one.
+    type Row<'r> = (&'r [(&'r str, &'r str)], bool, bool);
+    let base: &[(&str, &str)] = &[("A", "1"), ("B", "2"), ("B", "3"), ("Content-Length", "5"), ("Date", "x")];
+    let others: &[Row<'_>] = &[
+        (base, true, false),
+        (&[("Server", "s"), ("a", "1"), ("b", "2"), ("b", "3")], true, true),
+        (&[("B", "2"), ("B", "3"), ("A", "1"), ("X-Request-Id", "9")], true, false),
+        (&[("A", "1"), ("B", "3"), ("B", "2")], false, false),
+        (&[("A", "1"), ("B", "2")], false, false),
+        (&[("A", "1"), ("B", "2"), ("B", "3"), ("B", "3")], false, false),
+        (&[("A", "1"), ("B", "2"), ("B", "3"), ("Content-Length", "6")], false, false),
+    ];
+    let Outcome::Answered(old) = answer(200, base, b"hello") else { panic!() };
+    for (fields, in_any_order, in_order) in others {
+        let Outcome::Answered(new) = answer(200, fields, b"hello") else { panic!() };
+        assert_eq!(are_equal(&old, &new, false), *in_any_order, "{fields:?}");
+        assert_eq!(are_equal(&old, &new, true), *in_order, "{fields:?}");
+        if *in_any_order {
+            assert!(
+                compare(&answer(200, base, b"hello"), &answer(200, fields, b"hello"), &Rules::default())
+                    .is_empty()
+            );
+        }
+        for (status, body) in [(201, &b"hello"[..]), (200, &b"hallo"[..])] {
+            let Outcome::Answered(new) = answer(status, fields, body) else { panic!() };
+            assert!(!are_equal(&old, &new, false));
+        }
+    }
+    let many: Vec<(String, String)> = (0..100).map(|at| (format!("f{at}"), "1".into())).collect();
+    let many: Vec<(&str, &str)> = many.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let many = answer(200, &many, b"");
+    let Outcome::Answered(both) = &many else { panic!() };
+    assert!(!are_equal(both, both, false) && compare(&many, &many, &Rules::default()).is_empty());
+}

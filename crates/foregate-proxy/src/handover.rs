@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -152,7 +152,11 @@ impl Passage {
             return Some(passed);
         }
         let message = [&number.to_le_bytes()[..], passed.address.as_bytes()].concat();
-        match self.channel.try_send(&message, &[passed.socket.as_fd()]) {
+        let Some(descriptor) = passed.socket.descriptor() else {
+            drop(untaken);
+            return Some(passed);
+        };
+        match self.channel.try_send(&message, &[descriptor]) {
             Ok(()) => {
                 untaken.push_back((number, passed));
                 None

@@ -1,21 +1,20 @@
 //! The thread that compares.
 
+use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use foregate_compare::{
     AskedRequest, Class, Key, Name, Redaction, Report, Rules, Tally, compare_requests, page,
 };
 use serde_json::{Value, json};
 
+use super::queue::QueueWorker;
 use super::samples::SampleStore;
 use super::{ComparisonQuestion, ComparisonWork, Pair, Pause};
 use crate::counters::comparisons::ComparisonCounters;
 use crate::settings::CompareSamples;
 
-/// How often samples expire where nothing is compared.
-const TICK: Duration = Duration::from_secs(60);
 /// Parts that administrators may have left out.
 const IGNORED_MOST: usize = 1000;
 
@@ -38,63 +37,76 @@ impl Judge {
     }
 
     /// Works until the process ends.
-    pub fn run(mut self, works: &Receiver<ComparisonWork>) {
-        loop {
-            match works.recv_timeout(TICK) {
-                Ok(ComparisonWork::Compare(pair)) => {
-                    self.compare(&pair);
-                    pair.end();
-                }
-                Ok(ComparisonWork::NotCompared(route, reason)) => {
-                    self.counters.count(Class::NotCompared.name());
-                    self.tally.not_compared(&route, reason);
-                }
-                Ok(ComparisonWork::Answer(question, samples, answer)) => {
-                    // The administrator may have left.
-                    let _ = answer.send(self.answer(&question, &samples));
-                }
-                Err(RecvTimeoutError::Timeout) => {
-                    if let Some(store) = &mut self.store {
-                        store.expire(now());
-                    }
-                }
-                Err(RecvTimeoutError::Disconnected) => return,
+    pub fn run(mut self, queue: &QueueWorker) {
+        while let Some(works) = queue.take() {
+            if works.is_empty()
+                && let Some(store) = &mut self.store
+            {
+                store.expire(now());
+            }
+            for work in works {
+                self.work(work);
+            }
+        }
+    }
+
+    fn work(&mut self, work: ComparisonWork) {
+        match work {
+            ComparisonWork::Compare(pair) => {
+                self.compare(&pair);
+                pair.end();
+            }
+            ComparisonWork::Same(same) => {
+                self.counters.count(Class::Same.name());
+                self.tally.same(&same.route, same.times, same.is_learned);
+            }
+            ComparisonWork::NotCompared(route, reason) => {
+                self.counters.count(Class::NotCompared.name());
+                self.tally.not_compared(&route, reason);
+            }
+            ComparisonWork::Answer(question, samples, answer) => {
+                // The administrator may have left.
+                let _ = answer.send(self.answer(&question, &samples));
             }
         }
     }
 
     fn compare(&mut self, pair: &Pair) {
         let Pair { route, compare, samples, request, old, again, new, asked, .. } = pair;
-        let mut rules = compare.rules.clone();
-        for name in &self.ignored {
-            rules.ignore(name.clone());
-        }
+        let rules = self.rules(&compare.rules);
+        let rules = &*rules;
         if let Some(again) = again {
-            self.tally.learn(route, old, again, &rules);
+            self.tally.learn(route, old, again, rules);
         }
         let found = match asked {
-            None => self.tally.compare(route, old, new, &rules),
+            None => self.tally.compare(route, old, new, rules),
             // Times say nothing: the origin is not asked again.
             Some(asked) if asked.is_tapped => {
-                let of_requests = compare_requests(asked.old.as_ref(), asked.new.as_ref(), &rules);
+                let of_requests = compare_requests(asked.old.as_ref(), asked.new.as_ref(), rules);
                 // The response to a request that nobody has sent is unknown.
                 let new = if asked.old.is_none() && asked.new.is_some() { old } else { new };
-                self.tally.compare_with(route, of_requests, old, new, &rules)
+                self.tally.compare_with(route, of_requests, old, new, rules)
             }
-            Some(_) => self.tally.compare_with(route, Vec::new(), old, new, &rules),
+            Some(_) => self.tally.compare_with(route, Vec::new(), old, new, rules),
         };
         self.counters.count(found.class.name());
         if found.differences.is_empty() {
             return;
         }
+        let group = format!("{route} {}", found.class.name());
+        let wants_sample = found.class.is_difference() && self.wants_sample(samples, &group);
+        if !wants_sample && self.tally.has_examples(route, &found.differences) {
+            return;
+        }
         let redaction = self.redaction(samples);
         let shown = redaction.differences(&found.differences);
         let mut number = None;
-        if found.class.is_difference() {
-            let fields = request.fields.iter();
-            let fields = fields
-                .map(|(name, value)| format!("{name}: {}", redaction.field(name, value)))
-                .collect::<Vec<_>>();
+        if wants_sample {
+            let fields = request.fields.iter().map(|field| {
+                let name = String::from_utf8_lossy(field.name);
+                format!("{name}: {}", redaction.field(&name, field.value))
+            });
+            let fields = fields.collect::<Vec<_>>();
             let differences = shown.iter().map(|difference| {
                 json!({
                     "class": difference.class.name(), "part": difference.part, "place": difference.place,
@@ -121,9 +133,25 @@ impl Judge {
                     "new": shown_request(&redaction, asked.new.as_ref()),
                 });
             }
-            number = self.write(samples, &format!("{route} {}", found.class.name()), &sample);
+            number = self.write(samples, &group, &sample);
         }
         self.tally.example(route, &shown, number);
+    }
+
+    /// The rules of a route, and the parts that administrators have left out since.
+    fn rules<'r>(&self, of_route: &'r Rules) -> Cow<'r, Rules> {
+        let mut rules = Cow::Borrowed(of_route);
+        for name in &self.ignored {
+            rules.to_mut().ignore(name.clone());
+        }
+        rules
+    }
+
+    /// Whether a sample of a group should be written. A full group gets a new one each second at most: a difference in each
+    /// request would be that many files otherwise.
+    fn wants_sample(&mut self, settings: &CompareSamples, group: &str) -> bool {
+        // An error is told by the attempt to write.
+        self.store(settings).map_or(true, |store| store.wants(group, now()))
     }
 
     /// Writes a sample. Where that fails, comparisons pause: a full disk is no reason to do more.

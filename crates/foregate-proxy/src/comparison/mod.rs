@@ -4,21 +4,23 @@
 //! Its queue is bounded, and what does not fit is counted as not compared: no request waits for a comparison.
 
 mod judge;
+mod queue;
 mod samples;
 mod taps;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant};
 
-use foregate_compare::{AskedRequest, BodyReader, Outcome};
+use foregate_compare::{AskedRequest, BodyReader, Outcome, are_equal};
+use foregate_wire::HeaderList;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
 use self::judge::Judge;
+use self::queue::{Queued, WorkQueue};
 pub use self::taps::{ID_FIELD, Replay, TapPass, TapVisit, Taps, WatchedOutcome};
 use crate::counters::comparisons::ComparisonCounters;
 use crate::limits::account::{AccountPlace, Places};
@@ -29,8 +31,6 @@ use crate::settings::{Compare, CompareSamples};
 const PLACES: usize = 256;
 /// Bytes of bodies that comparisons keep, all together. Beyond, bodies are compared by their hashes.
 const MEMORY: usize = 32 << 20;
-/// Pairs that wait for the thread.
-const QUEUE: usize = 512;
 /// Routes whose learned pairs are counted.
 const ROUTES_MOST: usize = 1000;
 /// Pairs of responses of the old proxy that each route learns from at its start.
@@ -46,7 +46,7 @@ pub struct Comparisons {
     counters: Arc<ComparisonCounters>,
     places: Arc<Places>,
     memory: Arc<Budget>,
-    queue: Mutex<Option<SyncSender<ComparisonWork>>>,
+    queue: Arc<WorkQueue>,
     learned: Mutex<HashMap<Box<str>, u32, foldhash::fast::RandomState>>,
     pause: Arc<Pause>,
     /// Requests on their way through the old proxy.
@@ -82,7 +82,7 @@ pub struct ComparedRequest {
     /// The target as the client has sent it.
     pub target: String,
     /// The fields.
-    pub fields: Vec<(String, Vec<u8>)>,
+    pub fields: HeaderList,
     /// Bytes of its body.
     pub length: u64,
 }
@@ -128,6 +128,47 @@ impl Pair {
     fn end(self) {
         drop((self.held, self.place));
     }
+
+    /// The pair in short, if nothing in it differs, whatever the rules are. Most pairs are so: looking at them here spares the
+    /// thread that compares, and the way there.
+    fn same(&self) -> Option<SamePair> {
+        let order = self.compare.rules.order;
+        let times = equal_answers(&self.old, &self.new, order)?;
+        let is_learned = match &self.again {
+            Some(again) => equal_answers(&self.old, again, order).map(|_| true)?,
+            None => false,
+        };
+        let times = match &self.asked {
+            None => Some(times),
+            Some(asked) if !asked.is_tapped => None,
+            Some(asked) => match (&asked.old, &asked.new) {
+                (Some(old), Some(new)) if old.is_equal(new, order) => None,
+                (None, None) => None,
+                _ => return None,
+            },
+        };
+        Some(SamePair { route: Arc::clone(&self.route), times, is_learned })
+    }
+}
+
+/// The times of two answers that are equal.
+fn equal_answers(old: &Outcome, new: &Outcome, order: bool) -> Option<(Duration, Duration)> {
+    match (old, new) {
+        (Outcome::Answered(old), Outcome::Answered(new)) => {
+            are_equal(old, new, order).then_some((old.time, new.time))
+        }
+        _ => None,
+    }
+}
+
+/// A pair without a difference.
+#[derive(Debug)]
+struct SamePair {
+    route: Arc<str>,
+    /// Those of the answers, where they say something.
+    times: Option<(Duration, Duration)>,
+    /// The old proxy was asked twice, and has given the same answer.
+    is_learned: bool,
 }
 
 /// The question of an administrator.
@@ -141,8 +182,10 @@ pub enum ComparisonQuestion {
     Ignore(String),
 }
 
+#[derive(Debug)]
 enum ComparisonWork {
     Compare(Box<Pair>),
+    Same(SamePair),
     NotCompared(Arc<str>, &'static str),
     Answer(ComparisonQuestion, Arc<CompareSamples>, oneshot::Sender<Result<Value, String>>),
 }
@@ -157,7 +200,7 @@ impl Comparisons {
             counters,
             places: Places::new(PLACES),
             memory: Arc::new(memory),
-            queue: Mutex::new(None),
+            queue: Arc::default(),
             learned: Mutex::default(),
             pause: Arc::new(pause),
             taps: Arc::default(),
@@ -201,7 +244,10 @@ impl Comparisons {
 
     /// Hands a pair over.
     pub fn compare(&self, pair: Pair) {
-        self.send(ComparisonWork::Compare(Box::new(pair)));
+        self.send(match pair.same() {
+            Some(same) => ComparisonWork::Same(same),
+            None => ComparisonWork::Compare(Box::new(pair)),
+        });
     }
 
     /// Counts a request that is not compared, and why.
@@ -245,24 +291,24 @@ impl Comparisons {
 
     /// Gives the work back if the queue is full. The thread starts with the first of it.
     fn try_send(&self, work: ComparisonWork) -> Option<ComparisonWork> {
-        let mut queue = self.queue.lock();
-        let sender = queue.get_or_insert_with(|| {
-            let (sender, receiver) = sync_channel(QUEUE);
-            let judge = Judge::new(Arc::clone(&self.counters), Arc::clone(&self.pause));
-            let thread = std::thread::Builder::new().name("compare".into());
-            if let Err(error) = thread.spawn(move || judge.run(&receiver)) {
-                tracing::warn!(%error, "no thread for comparisons");
-            }
-            sender
-        });
-        match sender.try_send(work) {
-            Ok(()) => None,
-            Err(TrySendError::Full(work)) => Some(work),
-            Err(TrySendError::Disconnected(work)) => {
-                *queue = None;
-                Some(work)
+        match self.queue.put(work) {
+            Queued::Waits => {}
+            Queued::Full(work) => return Some(work),
+            Queued::Unserved(worker) => {
+                let judge = Judge::new(Arc::clone(&self.counters), Arc::clone(&self.pause));
+                let thread = std::thread::Builder::new().name("compare".into());
+                if let Err(error) = thread.spawn(move || judge.run(&worker)) {
+                    tracing::warn!(%error, "no thread for comparisons");
+                }
             }
         }
+        None
+    }
+}
+
+impl Drop for Comparisons {
+    fn drop(&mut self) {
+        self.queue.close();
     }
 }
 

@@ -90,7 +90,7 @@ impl SampleStore {
         let (size, each, _) = self.limits;
         let text = serde_json::to_vec_pretty(sample)?;
         let length = text.len() as u64;
-        let group = foldhash::fast::FixedState::with_seed(0).hash_one(group) as u32;
+        let group = group_number(group);
         let of_group = self.entries.iter().filter(|entry| entry.group == group).count();
         if of_group >= each
             && let Some(oldest) = self.entries.iter().position(|entry| entry.group == group)
@@ -119,6 +119,14 @@ impl SampleStore {
         Ok(number)
     }
 
+    /// Whether there is room for a sample of this group, or the last one is older than a second.
+    pub fn wants(&self, group: &str, now: u64) -> bool {
+        let group = group_number(group);
+        let mut of_group = self.entries.iter().rev().filter(|entry| entry.group == group);
+        let is_recent = of_group.next().is_some_and(|last| last.number >> COUNT_BITS >= now);
+        !is_recent || of_group.count() + 1 < self.limits.1
+    }
+
     /// Removes the samples that are too old.
     pub fn expire(&mut self, now: u64) {
         let oldest = now.saturating_sub(self.limits.2) << COUNT_BITS;
@@ -144,6 +152,10 @@ impl SampleStore {
     fn path(&self, number: u64, group: u32) -> PathBuf {
         self.folder.join(format!("{number:x}-{group:08x}{END}"))
     }
+}
+
+fn group_number(name: &str) -> u32 {
+    foldhash::fast::FixedState::with_seed(0).hash_one(name) as u32
 }
 
 fn parse(name: &str) -> Option<(u64, u32)> {
@@ -195,6 +207,7 @@ mod tests {
         let numbers: Vec<_> =
             (0..5).map(|at| store.write("a", &json!({ "at": at }), 1000).unwrap()).collect();
         assert_eq!((names(folder.path()), store.read(numbers[1])), (3, None));
+        assert!(!store.wants("a", 1000) && store.wants("a", 1001) && store.wants("b", 1000));
         assert_eq!(store.read(numbers[4]), Some(json!({ "at": 4 })));
         let path = store.path(numbers[4], store.entries.back().unwrap().group);
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);

@@ -11,8 +11,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use foregate_compare::{Answer, AskedRequest, Body, Outcome as Answered};
 use foregate_wire::{BodyLength, Method, NameId, ResponseHead, connection};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 
 use super::client::{Client, Peer};
@@ -225,11 +223,8 @@ impl TappedRequest {
         if !body.bytes.is_empty() {
             self.request.length = BodyLength::Fixed(body.length);
         }
-        let (near, far) = UnixStream::pair().map_err(|_| "there is no descriptor for it")?;
-        let served = serve_again(self, near);
-        let fed = feed(far, &body.bytes);
-        let both = async { tokio::join!(served, fed) };
-        tokio::time::timeout(PATIENCE, both).await.map_err(|_| NO_END)?;
+        let served = serve_again(self, Socket::memory(body.bytes.clone()));
+        tokio::time::timeout(PATIENCE, served).await.map_err(|_| NO_END)?;
         let WatchedOutcome { answer, held: of_ours, .. } = ended.await.map_err(|_| NO_END)?;
         held.extend(of_ours);
         Ok((answer, replay.asked()))
@@ -251,10 +246,10 @@ async fn end_of(
     Ok((request.with_body(sent.unwrap_or_default()), *answer))
 }
 
-/// Serves the request as if it came on this socket.
-async fn serve_again(tapped: &mut TappedRequest, near: UnixStream) {
+/// Serves the request as if it came from this client.
+async fn serve_again(tapped: &mut TappedRequest, client: Socket) {
     let TappedRequest { proxy, config, peer, request, .. } = tapped;
-    let mut client = Client::new(Link::H1(Box::new(H1Link::new(Stream::Plain(Socket::from(near))))));
+    let mut client = Client::new(Link::H1(Box::new(H1Link::new(Stream::Plain(client)))));
     if let Link::H1(link) = &mut client.link {
         link.begin_receive(request.length, &config.head_limits);
     }
@@ -269,20 +264,6 @@ async fn serve_again(tapped: &mut TappedRequest, near: UnixStream) {
         timer: &mut timer,
     };
     super::serve(served, Ok(())).await;
-}
-
-/// Sends the body, and drops the bytes of the response until the socket is closed.
-async fn feed(mut far: UnixStream, body: &[u8]) {
-    let (mut reader, mut writer) = far.split();
-    let send = async {
-        // An answer may come before the end of the body.
-        let _ = writer.write_all(body).await;
-    };
-    let drop_all = async {
-        let mut bytes = [0; 4096];
-        while matches!(reader.read(&mut bytes).await, Ok(count) if count > 0) {}
-    };
-    tokio::join!(send, drop_all);
 }
 
 /// The response of a replay is handed over at its end.
@@ -300,7 +281,7 @@ pub(super) fn answer_replay(exchange: &mut Exchange<'_>, replay: &Replay, upstre
     let Some(answer) = &replay.answer else { return Err(Error::Internal.into()) };
     let mut head = ResponseHead::new();
     head.status = answer.status;
-    for (name, value) in &answer.fields {
+    for (name, value) in answer.fields.iter() {
         head.headers.push(name.as_bytes(), value);
     }
     connection::strip_hop_by_hop(&mut head.headers, false);

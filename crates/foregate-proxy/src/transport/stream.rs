@@ -77,13 +77,15 @@ pub struct Socket {
     sent: u64,
     /// The unsent data in TLS.
     held: Charge,
-    _descriptor: descriptors::DescriptorPlace,
+    _descriptor: Option<descriptors::DescriptorPlace>,
 }
 
 #[derive(Debug)]
 enum SocketKind {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// The client of a request that is served without effect.
+    Memory,
 }
 
 #[derive(Debug)]
@@ -92,12 +94,13 @@ struct Ahead {
     start: usize,
 }
 
-/// Runs one expression for whatever kind of socket it is.
+/// Runs one expression for whatever kind of socket it is, and another one for a client in memory.
 macro_rules! each_kind {
-    ($kind:expr, $stream:ident => $body:expr) => {
+    ($kind:expr, $stream:ident => $body:expr, memory => $memory:expr) => {
         match $kind {
             SocketKind::Tcp($stream) => $body,
             SocketKind::Unix($stream) => $body,
+            SocketKind::Memory => $memory,
         }
     };
 }
@@ -116,24 +119,30 @@ impl From<UnixStream> for Socket {
     }
 }
 
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        each_kind!(&self.kind, stream => stream.as_fd())
-    }
-}
-
 impl Socket {
     /// A socket with a place for its descriptor.
     pub fn tcp(stream: TcpStream, place: descriptors::DescriptorPlace) -> Self {
-        Self::new(SocketKind::Tcp(stream), place)
+        Self::new(SocketKind::Tcp(stream), Some(place))
     }
 
     /// A Unix socket with a place for its descriptor.
     pub fn unix(stream: UnixStream, place: descriptors::DescriptorPlace) -> Self {
-        Self::new(SocketKind::Unix(stream), place)
+        Self::new(SocketKind::Unix(stream), Some(place))
     }
 
-    fn new(kind: SocketKind, place: descriptors::DescriptorPlace) -> Self {
+    /// The end of a client that exists in memory alone: it has sent these bytes, takes all that it is sent, and stays.
+    pub fn memory(sent: Vec<u8>) -> Self {
+        let mut socket = Self::new(SocketKind::Memory, None);
+        socket.unread(sent);
+        socket
+    }
+
+    /// The descriptor; `None`: it is in memory.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        each_kind!(&self.kind, stream => Some(stream.as_fd()), memory => None)
+    }
+
+    fn new(kind: SocketKind, place: Option<descriptors::DescriptorPlace>) -> Self {
         Self { kind, ahead: None, sent: 0, held: Charge::new(), _descriptor: place }
     }
 
@@ -161,7 +170,7 @@ impl Socket {
     pub fn local_address(&self) -> Option<SocketAddr> {
         match &self.kind {
             SocketKind::Tcp(stream) => stream.local_addr().ok(),
-            SocketKind::Unix(_) => None,
+            SocketKind::Unix(_) | SocketKind::Memory => None,
         }
     }
 
@@ -169,7 +178,7 @@ impl Socket {
     pub fn peer_address(&self) -> Option<std::net::IpAddr> {
         match &self.kind {
             SocketKind::Tcp(stream) => stream.peer_addr().ok().map(|address| address.ip()),
-            SocketKind::Unix(_) => None,
+            SocketKind::Unix(_) | SocketKind::Memory => None,
         }
     }
 
@@ -178,6 +187,7 @@ impl Socket {
         match &self.kind {
             SocketKind::Tcp(stream) => stream.try_read(buffer),
             SocketKind::Unix(stream) => stream.try_read(buffer),
+            SocketKind::Memory => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 
@@ -186,7 +196,7 @@ impl Socket {
         if self.ahead.is_some() {
             return Poll::Ready(Ok(()));
         }
-        each_kind!(&self.kind, stream => stream.poll_read_ready(cx))
+        each_kind!(&self.kind, stream => stream.poll_read_ready(cx), memory => Poll::Pending)
     }
 
     /// Waits for the next byte and leaves it unread; `None` at the end of the stream.
@@ -202,7 +212,7 @@ impl Socket {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         let (count, _) = each_kind!(&self.kind, stream => stream
             .async_io(Interest::READABLE, || Ok(recv(stream, &mut byte, flags)?))
-            .await)?;
+            .await, memory => std::future::pending().await)?;
         Ok(byte.first().copied().filter(|_| count > 0))
     }
 
@@ -216,14 +226,14 @@ impl Socket {
     /// Returns true if the peer has closed its side, or the connection has failed, as far as the
     /// event loop knows: there may be more to read.
     pub fn has_ended(&self, cx: &mut Context<'_>) -> bool {
-        let ready = each_kind!(&self.kind, stream => pin!(stream.ready(Interest::READABLE)).poll(cx));
+        let ready = each_kind!(&self.kind, stream => pin!(stream.ready(Interest::READABLE)).poll(cx), memory => Poll::Pending);
         matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 
     /// Waits until the connection has failed, without reading: earlier bytes may be unread.
     pub async fn failed(&self) {
         // What makes it end is a failure as well.
-        let _ = each_kind!(&self.kind, stream => stream.ready(Interest::ERROR).await);
+        let _ = each_kind!(&self.kind, stream => stream.ready(Interest::ERROR).await, memory => std::future::pending().await);
     }
 
     /// Reads once and appends to `bytes`, which has room. 0 is the end of the stream; `None`: there
@@ -240,7 +250,7 @@ impl Socket {
             // Less than there is room for is all there was: the next bytes announce themselves, and
             // a read that would only find nothing is spared.
             if count > 0 && count < room { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
-        }));
+        }), memory => Ok(()));
         match (received, result) {
             (None, Err(error)) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
             (received, _) => Ok(received),
@@ -251,7 +261,7 @@ impl Socket {
     fn try_send(&self, data: &[u8]) -> io::Result<usize> {
         each_kind!(&self.kind, stream => stream.try_io(Interest::WRITABLE, || {
             Ok(send(stream, data, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
-        }))
+        }), memory => Ok(data.len()))
     }
 
     /// What has become of an idle connection, as far as the event loop knows; costs no system call
@@ -269,7 +279,8 @@ impl Socket {
     pub fn look_now(&self) -> IdleState {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         let mut byte = [0u8; 1];
-        match each_kind!(&self.kind, stream => recv(stream, &mut byte, flags)) {
+        match each_kind!(&self.kind, stream => recv(stream, &mut byte, flags), memory => Err(rustix::io::Errno::AGAIN))
+        {
             Err(rustix::io::Errno::AGAIN) => IdleState::Quiet,
             Ok((1.., _)) => IdleState::Excess,
             Ok((0, _)) | Err(_) => IdleState::Ended,
@@ -282,8 +293,9 @@ struct FromKernel<'a>(&'a Socket);
 
 impl io::Read for FromKernel<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let (count, _) = each_kind!(&self.0.kind, stream => recv(stream, &mut *buffer, RecvFlags::DONTWAIT))?;
-        Ok(count)
+        let received = each_kind!(&self.0.kind, stream => recv(stream, &mut *buffer, RecvFlags::DONTWAIT),
+            memory => Err(rustix::io::Errno::AGAIN));
+        Ok(received?.0)
     }
 }
 
@@ -303,7 +315,7 @@ impl AsyncRead for Socket {
             }
             return Poll::Ready(Ok(()));
         }
-        each_kind!(&mut self.kind, stream => Pin::new(stream).poll_read(cx, buffer))
+        each_kind!(&mut self.kind, stream => Pin::new(stream).poll_read(cx, buffer), memory => Poll::Pending)
     }
 }
 
@@ -313,7 +325,9 @@ impl AsyncWrite for Socket {
         let budget = ready!(poll_proceed(cx));
         let mut sent = self.try_send(data);
         while sent.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
-            ready!(each_kind!(&self.kind, stream => stream.poll_write_ready(cx)))?;
+            ready!(
+                each_kind!(&self.kind, stream => stream.poll_write_ready(cx), memory => Poll::Ready(Ok(())))
+            )?;
             sent = self.try_send(data);
         }
         budget.made_progress();
@@ -325,7 +339,8 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         data: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let written = each_kind!(&mut self.kind, stream => Pin::new(stream).poll_write_vectored(cx, data));
+        let written = each_kind!(&mut self.kind, stream => Pin::new(stream).poll_write_vectored(cx, data),
+            memory => Poll::Ready(Ok(data.iter().map(|part| part.len()).sum())));
         self.count_sent(written)
     }
 
@@ -341,6 +356,7 @@ impl AsyncWrite for Socket {
         match &mut self.kind {
             SocketKind::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             SocketKind::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            SocketKind::Memory => Poll::Ready(Ok(())),
         }
     }
 }
