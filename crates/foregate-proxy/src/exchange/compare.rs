@@ -117,6 +117,7 @@ fn unfit(request: &Request) -> Option<&'static str> {
 /// The request as the client has sent it, for the next hop.
 fn for_old(request: &Request) -> Request {
     let mut copy = request.as_sent(BodyLength::Empty);
+    copy.keeps_target = true;
     let headers = &mut copy.head.headers;
     fallback::leave_hop(headers);
     // If the old proxy sends it back here, it is not compared again.
@@ -158,7 +159,8 @@ async fn run(
 impl ShadowRequest {
     async fn ask(&self, comparisons: &Comparisons, held: &mut Vec<BudgetShare>) -> Answered {
         let seen = comparisons.reader(self.account, self.limit);
-        let request = self.request.as_sent(BodyLength::Empty);
+        let mut request = self.request.as_sent(BodyLength::Empty);
+        request.keeps_target = self.request.keeps_target;
         let asked = observe(&self.upstream, request, (&self.addresses, self.tlvs.as_ref()), seen);
         match tokio::time::timeout(PATIENCE, asked).await {
             Ok(Ok((answer, share))) => {

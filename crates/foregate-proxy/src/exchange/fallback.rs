@@ -79,6 +79,7 @@ pub(super) fn serialise(request: &mut Request, upload: &mut BodyCopy, upstream: 
         request.upgrade = None;
     }
     upload.underscores = Underscores::All;
+    request.keeps_target = true;
     if request.head.version == Version::Http2 && request.upgrade.is_some() {
         request.websocket_key = Some(crate::websocket::new_key());
         request.head.headers.remove_name(b"sec-websocket-key");

@@ -67,6 +67,9 @@ pub struct Request {
     told: ForwardedFacts,
     target: Vec<u8>,
     path_len: usize,
+    /// Set if an origin gets the target as the client has sent it, and not in its normal form: the old proxy makes its own of
+    /// it.
+    pub keeps_target: bool,
     /// The path of the client, where a step has asked for another one.
     rewritten_from: Option<Vec<u8>>,
     stripped: StrippedPart,
@@ -115,6 +118,7 @@ impl Request {
             told: ForwardedFacts::default(),
             target: Vec::new(),
             path_len: 0,
+            keeps_target: false,
             rewritten_from: None,
             stripped: StrippedPart::Nothing,
             origin_authority: String::new(),
@@ -273,6 +277,13 @@ impl Request {
         &self.target
     }
 
+    /// The target that an origin gets.
+    pub fn target_for_origin(&self) -> &[u8] {
+        let sent = self.head.target();
+        // One with a scheme and a host is for proxies.
+        if self.keeps_target && sent.starts_with(b"/") { sent } else { &self.target }
+    }
+
     /// The path in its normal form; `*` for a server-wide OPTIONS, empty for CONNECT.
     pub fn path(&self) -> &[u8] {
         &self.target[..self.path_len]
@@ -415,6 +426,7 @@ impl Request {
         self.sent = usize::MAX;
         self.host_len = 0;
         self.target.clear();
+        self.keeps_target = false;
         self.path_len = 0;
         self.rewritten_from = None;
         self.stripped = StrippedPart::Nothing;

@@ -33,7 +33,7 @@ pub(super) fn check_chunks(ahead: &[u8], limits: &HeadLimits) -> Result<(), Erro
 
 /// The head that an HTTP/1 origin gets, from the canonical request alone.
 pub(super) fn write_head(out: &mut Vec<u8>, request: &Request, upstream: &settings::UpstreamSettings) {
-    write_request_line(out, &request.head.method, request.target());
+    write_request_line(out, &request.head.method, request.target_for_origin());
     write_field(out, b"Host", request.origin_authority(upstream).as_bytes());
     write_fields(out, &request.head.headers);
     // The field is meant for the next hop alone (RFC 9110, section 10.1.4).
@@ -79,7 +79,7 @@ pub(super) fn h2_request(
         uri.build().map_err(internal)?
     } else {
         let scheme = if upstream.tls.is_some() { "https" } else { "http" };
-        uri.scheme(scheme).path_and_query(request.target()).build().map_err(internal)?
+        uri.scheme(scheme).path_and_query(request.target_for_origin()).build().map_err(internal)?
     };
     *built.version_mut() = http::Version::HTTP_2;
     *built.headers_mut() = fields::to_map(&request.head.headers);
