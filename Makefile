@@ -240,6 +240,11 @@ bench-upgrade: release ## Upgrade Foregate, NGINX and HAProxy under the same loa
 	@scripts/install-packages nginx haproxy openssl python3
 	FOREGATE=$(BINARY) bench/upgrade $(ARGS)
 
+.PHONY: bench-compare
+bench-compare: release ## What fallback and comparison cost, a shadow that stalls, sets of requests, beside a real NGINX (three minutes; ARGS: --only PART)
+	@scripts/install-packages nginx python3
+	FOREGATE=$(BINARY) bench/compare $(ARGS)
+
 .PHONY: bench-html
 bench-html: release ## Rewrite HTML in Foregate and in NGINX: memory, time to first byte, CPU (some four minutes; ARGS: --full, --only soak)
 	@scripts/install-packages python3
