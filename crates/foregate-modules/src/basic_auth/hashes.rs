@@ -56,9 +56,12 @@ impl Hash {
             return read_sha512(text, rest);
         }
         Err(if text.starts_with("$apr1$") || text.starts_with("$1$") {
-            "hashes made with MD5 (`$apr1$`, `$1$`) are too easy to break, and not taken; make one with `htpasswd -B`"
+            "hashes made with MD5 (`$apr1$`, `$1$`) are too easy to break, and not taken. No tool can convert them without \
+             the password: `htpasswd -B FILE NAME` asks for it and replaces the line; until then, leave the route to \
+             the old proxy with `fallback`"
         } else if text.starts_with("{SHA}") {
-            "hashes made with SHA-1 are too easy to break, and not taken; make one with `htpasswd -B`"
+            "hashes made with SHA-1 are too easy to break, and not taken; `htpasswd -B FILE NAME` asks for the password and \
+             replaces the line"
         } else {
             "this is not a hash that is known: bcrypt (`htpasswd -B`), Argon2, SHA-512-crypt; an open password needs \
              `plain:` before it"
