@@ -166,7 +166,7 @@ test-waf: release ## The regression files of the OWASP Core Rule Set, over socke
 		--overrides tests/crs/overrides.yaml $(addprefix --only=,$(ARGS)) "$$crs/tests"
 
 .PHONY: test-upgrades
-test-upgrades: toolchain ## Upgrades, crashes and bad new versions under load (ARGS: --upgrades N, --reloads N, --only PART; some six minutes)
+test-upgrades: toolchain ## Upgrades, crashes and bad new versions under load (ARGS: --upgrades N, --tunnels N, --reloads N, --only PART; some ten minutes)
 	@scripts/install-packages python3 openssl
 	cargo build --locked --quiet --profile cases -p foregate --features faults
 	cp $(CARGO_TARGET_DIR)/cases/foregate $(CARGO_TARGET_DIR)/cases/foregate-faulty
@@ -179,9 +179,9 @@ soak: toolchain ## Mixed load while an origin restarts and the file is reloaded:
 	cargo build --locked --quiet --profile cases -p foregate
 	tests/soak/run $(CARGO_TARGET_DIR)/cases/foregate --seconds $(SOAK_SECONDS) $(ARGS)
 .PHONY: upgrades
-upgrades: release ## The short part of these tests, as `make test` runs it: pinned cores, 30 gradual reloads (a minute)
+upgrades: release ## The short part of these tests, as `make test` runs it: three upgrades with 60 tunnels, state, the supervisor, 30 gradual reloads
 	@scripts/install-packages python3 openssl
-	tests/upgrades/run $(BINARY) --only pinned_core --only many_gradual
+	tests/upgrades/run $(BINARY) --upgrades 3 --tunnels 60 --only in_a_row --only pinned_core --only many_gradual --only inherited --only succession
 
 .PHONY: test-reloads
 test-reloads: release ## 1,000 gradual reloads under load: no request fails, nothing grows (some 25 minutes; ARGS: --reloads N)

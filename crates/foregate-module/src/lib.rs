@@ -48,6 +48,7 @@ mod exchange;
 mod fetch;
 mod fields;
 mod ids;
+mod inheritance;
 mod input;
 mod output;
 mod phase_id;

@@ -22,7 +22,7 @@ use crate::text::Text;
 
 /// One step of a pipeline.
 pub struct Entry {
-    step: Box<dyn ErasedStep>,
+    pub(crate) step: Box<dyn ErasedStep>,
     decl: &'static Decl,
     inputs: Box<[u16]>,
     outputs: Box<[u16]>,

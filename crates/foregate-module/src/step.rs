@@ -146,6 +146,20 @@ pub trait Step: Default + Send + Sync + 'static {
         FromNode::from_nodes(nodes, context)
     }
 
+    /// The version of the format of [`save`](Self::save). A process that takes over gets states of its own version alone. Default: 1.
+    const STATE_VERSION: u16 = 1;
+
+    /// The state that it keeps beyond requests, for a process that takes over from this one. Times in it are on the steady clock, which
+    /// goes on in that process; `now` is the present one, milliseconds. `random` is a number that nobody outside can guess.
+    /// Bounded like the state itself. Default: none.
+    fn save(&self, _now: u64, _random: u64) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Adds the [state](Self::save) of another process to its own. Called at the start and again while requests are served; the bytes may be
+    /// any. Default: ignores them.
+    fn restore(&self, _state: &[u8], _now: u64) {}
+
     /// Runs it. Must not block; heavy work is declared by [`WEIGHT`](Self::WEIGHT).
     fn run(&self, settings: &Self::Settings, input: Self::In<'_>) -> ControlFlow<Self::Stop, Self::Out>;
 }
@@ -308,6 +322,15 @@ pub trait ErasedStep: Send + Sync {
     /// See [`Step::logs_first`].
     fn logs_first(&self, settings: &(dyn Any + Send + Sync)) -> bool;
 
+    /// See [`Step::STATE_VERSION`].
+    fn state_version(&self) -> u16;
+
+    /// See [`Step::save`].
+    fn save(&self, now: u64, random: u64) -> Option<Vec<u8>>;
+
+    /// See [`Step::restore`].
+    fn restore(&self, state: &[u8], now: u64);
+
     /// Returns true if its filters hold.
     fn applies(&self, exchange: &dyn Exchange) -> bool;
 
@@ -411,6 +434,18 @@ impl<S: Step> ErasedStep for TypedStep<S> {
 
     fn logs_first(&self, settings: &(dyn Any + Send + Sync)) -> bool {
         S::At::ID == PhaseId::Log && settings.downcast_ref().is_some_and(|settings| S::logs_first(settings))
+    }
+
+    fn state_version(&self) -> u16 {
+        S::STATE_VERSION
+    }
+
+    fn save(&self, now: u64, random: u64) -> Option<Vec<u8>> {
+        self.0.save(now, random)
+    }
+
+    fn restore(&self, state: &[u8], now: u64) {
+        self.0.restore(state, now);
     }
 
     fn applies(&self, exchange: &dyn Exchange) -> bool {

@@ -9,7 +9,7 @@
 //! A limit runs in the first of the phases `request-identity`, `request-security` and `request-body` in which its
 //! expressions are known: one by address comes before authentication, one by user name after it. The
 //! state of keys lives in the steps, one [`table`] for each phase, so that it survives reloads; it is found by the
-//! limit's definition, its name or else the site, and the key.
+//! limit's definition, its name or else the site, and the key. It goes to the next process at an upgrade.
 
 mod algorithm;
 mod table;
@@ -474,7 +474,19 @@ struct LimitInputs<'r> {
 pub struct RateLimit<S> {
     /// Made on first use, so that a process without limits pays nothing.
     table: OnceBox<KeyTable>,
+    /// The secret by which keys are hashed, here and in the processes that take over.
+    seed: OnceBox<u64>,
     stage: PhantomData<S>,
+}
+
+impl<S: Stage> RateLimit<S> {
+    /// The state of keys. `random` is the secret of a process that has none yet.
+    fn table(&self, random: u64) -> &KeyTable {
+        self.table.get_or_init(|| {
+            let seed = self.seed.get_or_init(|| Box::new(random));
+            Box::new(KeyTable::new(SETS, *seed))
+        })
+    }
 }
 
 impl<S: Stage> Step for RateLimit<S>
@@ -495,6 +507,24 @@ where
         !settings.limits.iter().any(|limit| limit.phase == S::ID)
     }
 
+    /// The secret, and the live entries of the table. A process that takes over early needs the secret at once, as keys are hashed by it.
+    fn save(&self, now: u64, random: u64) -> Option<Vec<u8>> {
+        let mut state = self.seed.get_or_init(|| Box::new(random)).to_le_bytes().to_vec();
+        if let Some(table) = self.table.get() {
+            table.save(now, &mut state);
+        }
+        Some(state)
+    }
+
+    fn restore(&self, state: &[u8], now: u64) {
+        let Some((seed, entries)) = state.split_first_chunk() else { return };
+        let seed = u64::from_le_bytes(*seed);
+        // Entries under another secret belong to no key that could be told.
+        if *self.seed.get_or_init(|| Box::new(seed)) == seed && !entries.is_empty() {
+            self.table(seed).restore(entries, now, now + FILLS_WITHIN);
+        }
+    }
+
     fn run(&self, settings: &RateLimits, input: Self::In<'_>) -> ControlFlow<Self::Stop, Self::Out> {
         let (view, Time(now), Random(random), ClientAddress(client), SiteName(site)) = input;
         let asked = LimitInputs { view, client, site };
@@ -506,7 +536,7 @@ where
             if limit.when.as_ref().is_some_and(|when| !when.holds(&view)) {
                 continue;
             }
-            let table = self.table.get_or_init(|| Box::new(KeyTable::new(SETS, random)));
+            let table = self.table(random);
             let hash = limit.hash(table.seed(), &asked);
             let standing = match counted.iter().find(|(before, _)| *before == hash) {
                 Some((_, standing)) => *standing,

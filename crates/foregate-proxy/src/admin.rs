@@ -384,12 +384,13 @@ pub fn own_metrics(proxy: &Proxy, format: ExpositionFormat) -> String {
 
 /// The metrics of all generations, those that have ended included.
 async fn all_metrics(proxy: &Proxy, format: ExpositionFormat) -> String {
-    let others = proxy.handover.others().await;
+    let own = own_metrics(proxy, ExpositionFormat::OpenMetrics);
+    let others = proxy.handover.others(&own).await;
     if others.is_empty() {
-        return own_metrics(proxy, format);
+        return format.of(own);
     }
     let mut sum = Sum::default();
-    sum.add(&own_metrics(proxy, ExpositionFormat::OpenMetrics), false);
+    sum.add(&own, false);
     for other in &others {
         sum.add(other, false);
     }

@@ -27,7 +27,13 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const NUMBER: usize = 8;
 
 /// A question for the metrics of the other generations.
-pub type MetricsQuestion = oneshot::Sender<Vec<String>>;
+#[derive(Debug)]
+pub struct MetricsQuestion {
+    /// The metrics of this process that will be shown beside them.
+    pub own: String,
+    /// Where the answer goes.
+    pub answer: oneshot::Sender<Vec<String>>,
+}
 
 /// The part of this process in a trial: it accepts connections, passes some of them on, or waits.
 #[derive(Debug)]
@@ -81,11 +87,12 @@ impl Handover {
     }
 
     /// The metrics of the other generations, those that have ended included. Those that do not
-    /// answer are left out.
-    pub async fn others(&self) -> Vec<String> {
+    /// answer are left out. The supervisor remembers the metrics of this process, `own`, so that no counter
+    /// falls below a value that was shown, should the process crash.
+    pub async fn others(&self, own: &str) -> Vec<String> {
         let Some(others) = self.others.load_full() else { return Vec::new() };
         let (answer, answered) = oneshot::channel();
-        if others.try_send(answer).is_err() {
+        if others.try_send(MetricsQuestion { own: own.to_owned(), answer }).is_err() {
             return Vec::new();
         }
         tokio::time::timeout(PATIENCE, answered).await.ok().and_then(Result::ok).unwrap_or_default()

@@ -3,6 +3,7 @@
 mod aside;
 mod dashboard;
 mod generations;
+mod inheritance;
 mod signals;
 mod sockets;
 mod supervised;
@@ -18,6 +19,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use foregate_module::Plan;
+use foregate_supervisor::ReplacementCalls;
 use foregate_supervisor::protocol::{Purpose, Role};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -51,8 +53,13 @@ use crate::telemetry::log_file::LogFiles;
 use crate::time::clock;
 use crate::time::poll_length::WatchedTask;
 use crate::tls::{CertificateKeeper, CertificateStore};
+use crate::upstream::inheritance::Moment;
 use crate::upstream::{self, Upstreams};
 use crate::watch::ConfiguredFiles;
+
+/// How a supervisor goes on as another program.
+pub const REPLACEMENT: ReplacementCalls =
+    ReplacementCalls { replace: sys::replace_program, unblock_signals: sys::unblock_signals };
 
 /// The most connections by default.
 const MOST_CONNECTIONS: u64 = 50_000;
@@ -345,15 +352,20 @@ impl RunningServer {
         let lacks = Vec::new();
         let metrics = Arc::new(Metrics::default());
         let upstreams = Upstreams::new(Arc::clone(&metrics));
+        let items = supervised.as_mut().map(|supervised| std::mem::take(&mut supervised.items));
+        let items = items.unwrap_or_default();
+        inheritance::restore_early(&items, &upstreams);
         let certificates = CertificateStore::with_keeper(source.keeper());
         let logs = LogFiles::default();
         let mut config = Config::build(settings, &upstreams, &certificates, &[]).map_err(io::Error::other)?;
         config.open_folders(&[])?;
         config.open_logs(&logs, &metrics)?;
         config.settle(&upstreams).await;
+        upstreams.resolver().forget_inherited();
+        inheritance::restore(&items, &config, &certificates, Moment::Start);
         let proxy = Arc::new(Proxy::new(config, metrics, folders)?);
         let _ = proxy.shared.set(Arc::downgrade(&proxy));
-        let membership = Membership::new(supervised, &proxy, &certificates)?;
+        let membership = Membership::new(supervised, &proxy)?;
         proxy.handover.accept(!membership.is_candidate);
         if !membership.is_candidate {
             pinning::bind();

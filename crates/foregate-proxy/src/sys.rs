@@ -2,9 +2,13 @@
 #![allow(unsafe_code)]
 
 use std::env;
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::ptr::{self, NonNull};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::thread::{
@@ -36,6 +40,69 @@ pub fn inherited_sockets() -> Vec<OwnedFd> {
             rustix::io::fcntl_setfd(&owned, rustix::io::FdFlags::CLOEXEC).ok().map(|()| owned)
         })
         .collect()
+}
+
+/// Runs another program in this process, with this standard input; the calling thread has to be its only one. `arguments` begin with the program's
+/// name. All signals are blocked in the new program, so that none ends it before it follows them: [`unblock_signals`] is for it.
+/// Descriptors that close on exec are closed.
+///
+/// Returns only if it failed, with everything as before.
+pub fn replace_program(
+    program: &OsStr,
+    arguments: &[OsString],
+    environment: &[(OsString, OsString)],
+    stdin: OwnedFd,
+) -> io::Error {
+    let text = |text: Vec<u8>| CString::new(text).map_err(io::Error::from);
+    let variable =
+        |(name, value): &(OsString, OsString)| text([name.as_bytes(), b"=", value.as_bytes()].concat());
+    let texts = || -> io::Result<(CString, Vec<CString>, Vec<CString>)> {
+        let arguments = arguments.iter().map(|argument| text(argument.as_bytes().to_vec()));
+        let environment = environment.iter().map(variable);
+        Ok((
+            text(program.as_bytes().to_vec())?,
+            arguments.collect::<Result<_, _>>()?,
+            environment.collect::<Result<_, _>>()?,
+        ))
+    };
+    let (program, arguments, environment) = match texts() {
+        Ok(texts) => texts,
+        Err(error) => return error,
+    };
+    let pointers = |texts: &[CString]| -> Vec<*const libc::c_char> {
+        texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
+    };
+    let (argv, envp) = (pointers(&arguments), pointers(&environment));
+    let before = match rustix::io::fcntl_dupfd_cloexec(io::stdin(), FIRST) {
+        Ok(before) => before,
+        Err(error) => return error.into(),
+    };
+    // SAFETY: `dup2` closes what descriptor 0 named, of which `before` is a copy; nothing owns descriptor 0, as `Stdin` only borrows it. The
+    // sets of signals are initialised by the calls that get them first. The texts end with a zero byte and the lists of pointers with a null
+    // pointer; all of them live until after `execve`.
+    unsafe {
+        if libc::dup2(stdin.as_raw_fd(), 0) < 0 {
+            return io::Error::last_os_error();
+        }
+        let (mut all, mut old) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), old.as_mut_ptr());
+        libc::execve(program.as_ptr(), argv.as_ptr(), envp.as_ptr());
+        let error = io::Error::last_os_error();
+        libc::pthread_sigmask(libc::SIG_SETMASK, old.as_ptr(), ptr::null_mut());
+        libc::dup2(before.as_raw_fd(), 0);
+        error
+    }
+}
+
+/// Lets all signals come to this thread, also those that [`replace_program`] has blocked.
+pub fn unblock_signals() {
+    let mut none = MaybeUninit::uninit();
+    // SAFETY: the set is initialised by the first call; a mask of signals has no other preconditions.
+    unsafe {
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut());
+    }
 }
 
 /// Has the allocator free the pages that this thread does not need any more.
@@ -104,7 +171,7 @@ impl<T: Copy> Pages<T> {
         // SAFETY: without an address the system chooses one where nothing is.
         let map = unsafe {
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-            mmap_anonymous(std::ptr::null_mut(), map_bytes, ProtFlags::READ | ProtFlags::WRITE, flags)
+            mmap_anonymous(ptr::null_mut(), map_bytes, ProtFlags::READ | ProtFlags::WRITE, flags)
         };
         let map = NonNull::new(map.ok()?.cast::<u8>())?;
         let offset = map.align_offset(HUGE);

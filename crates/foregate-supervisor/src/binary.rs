@@ -3,8 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -49,6 +49,31 @@ impl Binary {
         let shown = path.to_string_lossy();
         let path = shown.strip_suffix(" (deleted)").map_or_else(|| path.clone(), PathBuf::from);
         Ok(Self { path, file: File::open("/proc/self/exe").ok() })
+    }
+
+    /// A program that another supervisor has kept, with its file as it was then.
+    pub(crate) fn kept(path: PathBuf, file: Option<OwnedFd>) -> Self {
+        Self { path, file: file.map(File::from) }
+    }
+
+    /// Its file, where it has to be that one.
+    pub(crate) fn file(&self) -> Option<&File> {
+        self.file.as_ref()
+    }
+
+    /// Returns true if it is the program that runs in this process. A script is none that could run here.
+    pub(crate) fn runs_here(&self) -> bool {
+        let own = File::open("/proc/self/exe").ok();
+        self.file.is_none() || self.identity() == own.as_ref().and_then(identity_of)
+    }
+
+    /// Returns true if both are one file, under one path.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.identity().is_some() && self.identity() == other.identity() && self.path == other.path
+    }
+
+    fn identity(&self) -> Option<(u64, u64)> {
+        self.file.as_ref().and_then(identity_of)
     }
 
     /// The path for the start of a process.
@@ -136,6 +161,10 @@ impl Binary {
     }
 }
 
+fn identity_of(file: &File) -> Option<(u64, u64)> {
+    file.metadata().ok().map(|file| (file.dev(), file.ino()))
+}
+
 fn start_of(file: &File) -> Vec<u8> {
     let mut start = Vec::new();
     let _ = file.take(32).read_to_end(&mut start);
@@ -182,7 +211,11 @@ mod tests {
         assert!(Binary::at(folder.path()).examine().unwrap_err().0.contains("not a file"));
         assert!(Binary::at(&folder.path().join("none")).examine().unwrap_err().0.contains("No such file"));
         program(folder.path(), b"#!/bin/sh\n", 0o755).examine().unwrap();
-        Binary::running().unwrap().examine().unwrap();
+        let running = Binary::running().unwrap();
+        running.examine().unwrap();
+        assert!(running.runs_here());
+        let copy = program(folder.path(), &fs::read("/proc/self/exe").unwrap(), 0o755);
+        assert!(!copy.runs_here());
     }
 
     #[tokio::test]

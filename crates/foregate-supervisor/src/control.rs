@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -27,6 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const CLIENTS: usize = 16;
 
 /// The socket with its file, which goes with it.
+#[derive(Debug)]
 pub(crate) struct Socket {
     listener: Rc<UnixListener>,
     path: PathBuf,
@@ -56,6 +58,22 @@ impl Socket {
             tracing::warn!(path = %path.display(), %error, "no coordination socket: `foregate upgrade` and `status` do not reach this process");
         }
         None
+    }
+
+    /// Goes on with the socket of the program before this one.
+    ///
+    /// # Errors
+    ///
+    /// The descriptor is no such socket.
+    pub(crate) fn adopt(path: PathBuf, socket: OwnedFd) -> io::Result<Self> {
+        let socket = std::os::unix::net::UnixListener::from(socket);
+        socket.set_nonblocking(true)?;
+        let identity = identity(&path);
+        Ok(Self { listener: Rc::new(UnixListener::from_std(socket)?), path, identity })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     pub(crate) fn listener(&self) -> Rc<UnixListener> {
@@ -114,8 +132,9 @@ pub(crate) async fn serve(listener: Rc<UnixListener>, supervisor: Rc<Supervisor>
         };
         let Ok(place) = Arc::clone(&clients).try_acquire_owned() else { continue };
         let supervisor = Rc::clone(&supervisor);
+        let busy = supervisor.busy();
         spawn_local(async move {
-            let _place = place;
+            let _places = (place, busy);
             if let Err(error) = answer(stream, &supervisor).await {
                 tracing::debug!(%error, "a command");
             }

@@ -20,6 +20,8 @@ pub struct Sum {
     order: Vec<String>,
     families: HashMap<String, Family>,
     values: HashMap<String, f64>,
+    /// Of the first text that has the series.
+    exemplars: HashMap<String, String>,
 }
 
 impl Sum {
@@ -55,8 +57,7 @@ impl Sum {
                 }
                 continue;
             }
-            let Some((series, value)) = line.rsplit_once(' ') else { continue };
-            let Ok(value) = value.parse::<f64>() else { continue };
+            let Some((series, value, exemplar)) = sample(line) else { continue };
             let Some(family) = self.families.get_mut(&name) else { continue };
             if ended && !only_rises(kinds.get(&name).map_or("", String::as_str)) {
                 continue;
@@ -68,6 +69,9 @@ impl Sum {
                 None => {
                     self.values.insert(series.to_owned(), value);
                     family.samples.push(series.to_owned());
+                    if !ended && !exemplar.is_empty() {
+                        self.exemplars.insert(series.to_owned(), exemplar.to_owned());
+                    }
                 }
             }
         }
@@ -82,12 +86,38 @@ impl Sum {
             }
             for series in &family.samples {
                 let value = self.values.get(series).copied().unwrap_or_default();
-                text.extend([series, " ", &shown(value), "\n"]);
+                let exemplar = self.exemplars.get(series).map_or("", String::as_str);
+                text.extend([series, " ", &shown(value), exemplar, "\n"]);
             }
         }
         text.push_str("# EOF\n");
         text
     }
+}
+
+/// A series, its value, and the rest of the line: an exemplar, or nothing.
+fn sample(line: &str) -> Option<(&str, f64, &str)> {
+    let start = line.find(['{', ' '])?;
+    let end = if line[start..].starts_with('{') { start + labels(&line[start..])? } else { start };
+    let (series, rest) = line.split_at(end);
+    let rest = rest.strip_prefix(' ')?;
+    let (value, exemplar) = rest.split_at(rest.find(' ').unwrap_or(rest.len()));
+    Some((series, value.parse().ok()?, exemplar))
+}
+
+/// The length of labels in braces.
+fn labels(text: &str) -> Option<usize> {
+    let (mut quoted, mut escaped) = (false, false);
+    for (place, byte) in text.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b'}' if !quoted => return Some(place + 1),
+            _ => {}
+        }
+    }
+    None
 }
 
 fn only_rises(kind: &str) -> bool {
@@ -127,6 +157,21 @@ mod tests {
              requests_total{site=\"c\"} 1\nrequests_total{site=\"new\"} 2\n# HELP open Open now.\n# TYPE open gauge\nopen 7\n\
              # HELP start_time When.\n# TYPE start_time gauge\nstart_time 18.5\n# EOF\n"
         );
+    }
+
+    #[test]
+    fn labels_and_exemplars_are_told_apart() {
+        let text = "# HELP h H.\n# TYPE h histogram\nh_bucket{path=\"a } # {\",le=\"1\"} 3 # {trace_id=\"5\"} 0.5\nh_count 3\n";
+        let mut sum = Sum::default();
+        sum.add(text, false);
+        sum.add(&text.replace("=\"5\"", "=\"6\""), false);
+        assert_eq!(
+            sum.text(),
+            "# HELP h H.\n# TYPE h histogram\nh_bucket{path=\"a } # {\",le=\"1\"} 6 # {trace_id=\"5\"} 0.5\nh_count 6\n# EOF\n"
+        );
+        for odd in ["", "x", "x{", "x{a=\"b} 1", "x 1y", "{", "x{} ", "x{a=\"\\\"} 1"] {
+            assert_eq!(sample(odd), None, "{odd}");
+        }
     }
 
     #[test]

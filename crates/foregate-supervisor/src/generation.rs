@@ -5,20 +5,22 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid,
+};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::binary::Binary;
 use crate::channel::{self, Channel, readiness};
-use crate::protocol::{Envelope, Order, Report, Role, Stats};
+use crate::protocol::{Envelope, Order, Past, Report, Role, Stats};
 
 /// The variable that makes `foregate run` a process that serves for a supervisor: its standard
 /// input is the channel.
@@ -69,6 +71,18 @@ impl Exit {
             (Some(code), _) => Self::Code(code),
             (None, Some(signal)) => Self::Signal(signal),
             (None, None) => Self::Unknown,
+        }
+    }
+}
+
+impl Exit {
+    /// Of a process that was started before this program replaced another one in this process; unknown if somebody else has started it.
+    fn of_adopted(process: &AsyncFd<OwnedFd>) -> Self {
+        let status = waitid(WaitId::PidFd(process.as_fd()), WaitIdOptions::EXITED).ok().flatten();
+        match status.map(|status| (status.exit_status(), status.terminating_signal())) {
+            Some((Some(code), _)) => Self::Code(code),
+            Some((None, Some(signal))) => Self::Signal(signal),
+            _ => Self::Unknown,
         }
     }
 }
@@ -133,6 +147,14 @@ pub(crate) struct Generation {
     pub(crate) stats: RefCell<Stats>,
     /// The process was sent a signal that ends it.
     pub(crate) told_to_end: Cell<bool>,
+    /// Is not kept, and is killed if it does not end soon.
+    pub(crate) refused: Cell<bool>,
+    /// Knows [`Order::Inherit`].
+    pub(crate) inherits: Cell<bool>,
+    /// See [`Report::Ready`].
+    pub(crate) adopts: Cell<u32>,
+    /// Its metrics as they were last shown to anybody.
+    pub(crate) shown: RefCell<Option<OwnedFd>>,
     /// Set with the first report that it is ready.
     pub(crate) ready: watch::Sender<bool>,
     pub(crate) exit: watch::Sender<Option<Exit>>,
@@ -169,22 +191,59 @@ impl Generation {
         }
         let child = command.spawn()?;
         let pid = child.id();
-        let started =
-            StartedProcess { number, binary: binary.path.clone(), role, pid, version: String::new() };
+        let started = StartedProcess {
+            number,
+            binary: binary.path.clone(),
+            role,
+            pid,
+            version: String::new(),
+            age: Duration::ZERO,
+        };
         Self::follow(started, ours, Some(child), events)
     }
 
-    /// Follows a process that another supervisor has started.
+    /// Follows a process that another supervisor has started, or this one before it was replaced.
     ///
     /// # Errors
     ///
     /// The process has ended.
     pub(crate) fn adopt(
-        started: StartedProcess,
+        mut started: StartedProcess,
+        past: &Past,
         channel: OwnedFd,
         events: &mpsc::UnboundedSender<Event>,
     ) -> io::Result<Rc<Self>> {
-        Self::follow(started, channel, None, events)
+        let pid = started.pid;
+        if past.spawned != 0 {
+            started.pid = past.spawned;
+        }
+        let generation = Self::follow(started, channel, None, events)?;
+        generation.pid.set(pid);
+        generation.start_took.set(Duration::from_millis(past.start_took));
+        generation.next_question.set(past.next_question);
+        generation.lacks.replace(past.lacks.clone());
+        generation.inherits.set(past.inherits);
+        generation.adopts.set(past.adopts);
+        Ok(generation)
+    }
+
+    /// The past, for another supervisor.
+    pub(crate) fn past(&self) -> Past {
+        let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        Past {
+            spawned: self.spawned,
+            age: millis(self.started.elapsed()),
+            start_took: millis(self.start_took.get()),
+            next_question: self.next_question.get(),
+            lacks: self.lacks.borrow().clone(),
+            inherits: self.inherits.get(),
+            adopts: self.adopts.get(),
+        }
+    }
+
+    /// Returns true if a question has no answer yet.
+    pub(crate) fn is_asked(&self) -> bool {
+        !self.pending.borrow().is_empty()
     }
 
     fn follow(
@@ -193,14 +252,14 @@ impl Generation {
         child: Option<Child>,
         events: &mpsc::UnboundedSender<Event>,
     ) -> io::Result<Rc<Self>> {
-        let StartedProcess { number, binary, role, pid, version } = started;
+        let StartedProcess { number, binary, role, pid, version, age } = started;
         let process = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::InvalidInput)?;
         let process = pidfd_open(process, PidfdFlags::empty())?;
         let generation = Rc::new(Self {
             number,
             binary,
             role,
-            started: Instant::now(),
+            started: Instant::now().checked_sub(age).unwrap_or_else(Instant::now),
             start_took: Cell::default(),
             phase: Cell::new(Phase::Starting),
             share: Cell::new(0),
@@ -209,6 +268,10 @@ impl Generation {
             pid: Cell::new(pid),
             stats: RefCell::default(),
             told_to_end: Cell::new(false),
+            refused: Cell::new(false),
+            inherits: Cell::new(false),
+            adopts: Cell::new(0),
+            shown: RefCell::default(),
             ready: watch::channel(false).0,
             exit: watch::channel(None).0,
             process: process.try_clone()?,
@@ -259,7 +322,10 @@ impl Generation {
     ) {
         // The descriptor becomes readable when the process ends.
         let _ = process.readable().await;
-        let exit = child.as_mut().and_then(|child| child.wait().ok()).map_or(Exit::Unknown, Exit::of);
+        let exit = match &mut child {
+            Some(child) => child.wait().map_or(Exit::Unknown, Exit::of),
+            None => Exit::of_adopted(&process),
+        };
         self.exit.send_replace(Some(exit));
         let _ = events.send(Event::Ended(self.number, exit));
     }
@@ -373,4 +439,6 @@ pub(crate) struct StartedProcess {
     pub(crate) role: Role,
     pub(crate) pid: u32,
     pub(crate) version: String,
+    /// The time since its start.
+    pub(crate) age: Duration,
 }

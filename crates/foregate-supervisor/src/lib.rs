@@ -18,9 +18,10 @@ mod generation;
 mod notify;
 pub mod protocol;
 mod rendezvous;
+mod succession;
 mod supervisor;
 mod trial;
 
 pub use self::generation::{SERVING_VARIABLE, descriptors_of, memory_of};
 pub use self::notify::notify;
-pub use self::supervisor::{ADOPTING_VARIABLE, Options, run};
+pub use self::supervisor::{ADOPTING_VARIABLE, Options, ReplacementCalls, run};

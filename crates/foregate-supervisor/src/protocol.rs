@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 /// The version of these messages. It rises when an older program could not go on with a newer one.
 pub const PROTOCOL: u32 = 1;
 
+/// The version of [`Bequest`] that a supervisor takes over from one that replaces itself.
+pub const BEQUEST: u32 = 1;
+
 /// A message with the number of the question that it asks or answers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Envelope<T> {
@@ -61,8 +64,8 @@ pub enum Role {
     Candidate,
 }
 
-/// A piece of state that goes from one generation to the next, in a blob of its own. Unknown ones
-/// are passed on as they are.
+/// A piece of state that goes from one generation to the next, in a blob of its own. A process skips
+/// those that it does not know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Item {
     /// Its name.
@@ -79,6 +82,12 @@ pub enum Order {
     Sockets {
         /// The sockets.
         sockets: Vec<HeldSocket>,
+    },
+    /// The coordination socket, at its path, for a supervisor that the process may have to start; its
+    /// descriptor.
+    Control {
+        /// The path.
+        path: PathBuf,
     },
     /// The first messages end here: the process loads its configuration and reports
     /// [`Report::Ready`].
@@ -128,6 +137,12 @@ pub enum Order {
     Exposition,
     /// Asks for the state that goes to the next generation: [`Report::Items`].
     Items,
+    /// Adds the present state of the version that serves to its own; a blob for each piece.
+    /// [`Report::Done`]. Only for processes that say so ([`Report::Ready`]).
+    Inherit {
+        /// The pieces.
+        items: Vec<Item>,
+    },
     /// Asks for [`Report::Status`].
     Status,
     /// The answer to [`Report::Others`]: a blob with the metrics of each of the others that live,
@@ -153,6 +168,13 @@ pub enum Report {
         /// In words, the parts of the configuration that it does without until its next start.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         lacks: Vec<String>,
+        /// Knows [`Order::Inherit`].
+        #[serde(default)]
+        inherits: bool,
+        /// The version of [`Bequest`] that a supervisor of this program takes over; 0 for one that
+        /// takes over from a process that serves alone.
+        #[serde(default)]
+        adopts: u32,
     },
     /// Sockets that were bound, to be held; a descriptor for each.
     Hold {
@@ -169,7 +191,7 @@ pub enum Report {
         /// Its text.
         text: String,
     },
-    /// Asks for [`Order::Others`].
+    /// Asks for [`Order::Others`]; a blob with its own metrics, as they are about to be shown.
     Others,
     /// The last message of a process: its metrics, in a blob.
     Last,
@@ -212,6 +234,24 @@ pub enum Bequest {
     Sockets {
         /// The sockets.
         sockets: Vec<HeldSocket>,
+        /// The generation of each; none where all are of the one that serves.
+        #[serde(default)]
+        owners: Vec<u64>,
+    },
+    /// The coordination socket, at its path; its descriptor.
+    Control {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Programs that were kept, the present one last; a descriptor for each that has an open file.
+    Programs {
+        /// Each with its path, and whether its file is open.
+        programs: Vec<(PathBuf, bool)>,
+    },
+    /// How the last upgrade ended.
+    Last {
+        /// An object.
+        last: serde_json::Value,
     },
     /// A process that serves, with its channel.
     Generation {
@@ -225,6 +265,9 @@ pub enum Bequest {
         version: String,
         /// This one accepts; the others end.
         serving: bool,
+        /// Further knowledge of a supervisor that replaces itself.
+        #[serde(default)]
+        past: Past,
     },
     /// Pieces of state; a blob for each.
     Items {
@@ -241,6 +284,26 @@ pub enum Bequest {
     /// A message of a newer version.
     #[serde(other)]
     Unknown,
+}
+
+/// The past of a generation, as its supervisor knows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Past {
+    /// The process that was started; 0 where it is the one that serves.
+    pub spawned: u32,
+    /// Milliseconds since its start.
+    pub age: u64,
+    /// Milliseconds until it was ready.
+    pub start_took: u64,
+    /// The number of the next question to it.
+    pub next_question: u64,
+    /// See [`Report::Ready`].
+    pub lacks: Vec<String>,
+    /// See [`Report::Ready`].
+    pub inherits: bool,
+    /// See [`Report::Ready`].
+    pub adopts: u32,
 }
 
 /// The numbers by which a generation is judged, since its start. All but the gauges only rise.
@@ -318,7 +381,15 @@ mod tests {
         assert!(matches!(order, Envelope { id: Some(7), body: Order::Unknown }));
         let message = r#"{"kind":"ready","protocol":2,"version":"9","pid":1,"mood":"fine"}"#;
         let report: Envelope<Report> = serde_json::from_str(message).unwrap();
-        assert!(matches!(report.body, Report::Ready { protocol: 2, .. }));
+        assert!(matches!(report.body, Report::Ready { protocol: 2, inherits: false, adopts: 0, .. }));
+        let message =
+            r#"{"kind":"generation","number":3,"binary":"/x","pid":7,"version":"1","serving":true}"#;
+        let bequest: Bequest = serde_json::from_str(message).unwrap();
+        assert!(matches!(bequest, Bequest::Generation { number: 3, past, .. } if past == Past::default()));
+        let message = r#"{"kind":"sockets","sockets":[]}"#;
+        assert!(
+            matches!(serde_json::from_str(message).unwrap(), Bequest::Sockets { owners, .. } if owners.is_empty())
+        );
         let stats = Report::Stats { stats: Stats { requests: 3, latencies: vec![1, 2], ..Stats::default() } };
         let text = serde_json::to_string(&Envelope { id: Some(1), body: stats }).unwrap();
         let Report::Stats { stats } = serde_json::from_str::<Envelope<Report>>(&text).unwrap().body else {

@@ -1,7 +1,7 @@
 //! The life of the supervisor: one thread that follows signals, processes and commands.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -16,12 +16,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{LocalSet, spawn_local};
 
 use crate::binary::Binary;
-use crate::channel::{self, DESCRIPTORS_LIMIT, blob, read_blob};
+use crate::channel::{DESCRIPTORS_LIMIT, blob, read_blob};
 use crate::control;
 use crate::exposition::Sum;
-use crate::generation::{Event, Exit, Generation, Phase, StartedProcess};
+use crate::generation::{Event, Exit, Generation, Phase};
 use crate::notify::notify;
-use crate::protocol::{Bequest, Envelope, HeldSocket, Item, Order, PROTOCOL, Purpose, Report, Role};
+use crate::protocol::{Envelope, HeldSocket, Item, Order, PROTOCOL, Purpose, Report, Role};
 use crate::trial::Trial;
 
 /// The variable that makes `foregate run` a supervisor that takes over: its standard input holds
@@ -37,6 +37,10 @@ const CRASHES_MOST: usize = 3;
 /// The pause before the second start in a row; it doubles with each further one.
 const BACKOFF: Duration = Duration::from_millis(100);
 const BACKOFF_MOST: Duration = Duration::from_secs(5);
+/// How often the state of the process that serves is kept for the case that it crashes.
+const SAVE_EVERY: Duration = Duration::from_secs(10);
+/// How often it is looked at whether the program of this process can be replaced.
+const RENEW_EVERY: Duration = Duration::from_millis(50);
 /// Programs that are remembered.
 const BINARIES: usize = 2;
 /// Processes that may still have connections of former versions; beyond, the oldest ends.
@@ -57,6 +61,24 @@ pub struct Options {
     pub version: &'static str,
     /// The state of another supervisor, from which this one takes over.
     pub adopts: Option<OwnedFd>,
+    /// The calls into the system that replace the program of this process.
+    pub replacement: ReplacementCalls,
+}
+
+/// Runs another program in this process: its path, its arguments with its name first, its environment,
+/// and its standard input. Signals are blocked there until they are followed, so that none is lost.
+/// Returns only where it failed, with everything as before.
+pub type ReplaceProgram = fn(&OsStr, &[OsString], &[EnvironmentVariable], OwnedFd) -> io::Error;
+/// A name and a value.
+pub type EnvironmentVariable = (OsString, OsString);
+
+/// Calls into the system that need unsafe code.
+#[derive(Debug, Clone, Copy)]
+pub struct ReplacementCalls {
+    /// See [`ReplaceProgram`].
+    pub replace: ReplaceProgram,
+    /// Lets blocked signals come.
+    pub unblock_signals: fn(),
 }
 
 /// A listening socket that is kept open.
@@ -65,7 +87,7 @@ pub(crate) struct Held {
     pub(crate) socket: HeldSocket,
     /// The generation that has bound it, or serves it now.
     pub(crate) owner: u64,
-    descriptor: Rc<OwnedFd>,
+    pub(crate) descriptor: Rc<OwnedFd>,
 }
 
 #[derive(Debug, Default)]
@@ -80,9 +102,9 @@ pub(crate) struct State {
     crashes: Vec<Instant>,
     pub(crate) items: Vec<(Item, Rc<OwnedFd>)>,
     /// The metrics of generations that have ended.
-    ended: Sum,
-    any_ended: bool,
-    stopping: bool,
+    pub(crate) ended: Sum,
+    pub(crate) any_ended: bool,
+    pub(crate) stopping: bool,
     /// The exit code, once all is over.
     code: Option<u8>,
     pub(crate) trial: Option<Trial>,
@@ -90,6 +112,8 @@ pub(crate) struct State {
     pub(crate) last: Option<Value>,
     /// Signals for the process that serves, which came when there was none, or in a trial.
     queued: Vec<Signal>,
+    /// The program that this process shall go on as.
+    pub(crate) renewal: Option<Rc<Binary>>,
 }
 
 #[derive(Debug)]
@@ -99,7 +123,10 @@ pub(crate) struct Supervisor {
     pub(crate) events: mpsc::UnboundedSender<Event>,
     /// Set to a reason, ends the trial that runs.
     pub(crate) abort: watch::Sender<Option<String>>,
-    restarting: Cell<bool>,
+    pub(crate) restarting: Cell<bool>,
+    pub(crate) control: RefCell<Option<control::Socket>>,
+    /// Counts the tasks that would be lost if this program was replaced.
+    busy: Rc<()>,
 }
 
 /// Runs the supervisor until all processes have ended; gives the exit code.
@@ -116,6 +143,8 @@ pub fn run(options: Options) -> io::Result<ExitCode> {
         events,
         abort: watch::channel(None).0,
         restarting: Cell::new(false),
+        control: RefCell::default(),
+        busy: Rc::new(()),
     });
     let local = LocalSet::new();
     let code = local.block_on(&runtime, supervisor.live(received))?;
@@ -158,9 +187,13 @@ impl Signals {
 impl Supervisor {
     async fn live(self: Rc<Self>, mut events: mpsc::UnboundedReceiver<Event>) -> io::Result<u8> {
         let mut signals = Signals::new()?;
-        let control = control::Socket::bind(self.options.configuration.as_deref());
-        if let Some(adopts) = &self.options.adopts {
-            self.adopt(adopts)?;
+        (self.options.replacement.unblock_signals)();
+        let adopted = self.options.adopts.as_ref().map(|adopts| self.adopt(adopts)).transpose()?;
+        let control = adopted.flatten();
+        let control = control.or_else(|| control::Socket::bind(self.options.configuration.as_deref()));
+        let listener = control.as_ref().map(control::Socket::listener);
+        self.control.replace(control);
+        if self.options.adopts.is_some() {
             let pid = std::process::id();
             self.notify(&format!("MAINPID={pid}\nREADY=1\n"));
         } else {
@@ -169,18 +202,28 @@ impl Supervisor {
             self.state.borrow_mut().binaries.push(Rc::clone(&binary));
             self.start(&binary, Role::First).await?;
         }
-        if let Some(control) = &control {
-            spawn_local(control::serve(control.listener(), Rc::clone(&self)));
+        if let Some(listener) = listener {
+            spawn_local(control::serve(listener, Rc::clone(&self)));
         }
+        let mut saving = tokio::time::interval(SAVE_EVERY);
+        saving.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
+            let renews = self.state.borrow().renewal.is_some();
             tokio::select! {
                 Some(event) = events.recv() => self.take(event).await,
                 signal = signals.next() => self.signalled(signal),
+                _ = saving.tick() => self.save_items(),
+                () = tokio::time::sleep(RENEW_EVERY), if renews => {}
+            }
+            if renews && events.is_empty() {
+                self.renew();
             }
             let state = self.state.borrow();
             if let Some(code) = state.code
                 && state.generations.is_empty()
             {
+                // Its file goes.
+                self.control.replace(None);
                 return Ok(code);
             }
         }
@@ -196,56 +239,6 @@ impl Supervisor {
                 Err(error) => tracing::error!(%error, "a socket of LISTEN_FDS cannot be kept"),
             }
         }
-    }
-
-    /// Takes over the state of another supervisor.
-    fn adopt(&self, from: &OwnedFd) -> io::Result<()> {
-        while let Some(message) = channel::receive(from.as_fd())? {
-            let mut descriptors = message.descriptors.into_iter();
-            let mut state = self.state.borrow_mut();
-            match serde_json::from_slice(&message.bytes)? {
-                Bequest::Sockets { sockets } => {
-                    let owner = state.serving;
-                    state.held.extend(
-                        sockets.into_iter().zip(descriptors).map(|(socket, descriptor)| Held {
-                            socket,
-                            owner,
-                            descriptor: Rc::new(descriptor),
-                        }),
-                    );
-                }
-                Bequest::Generation { number, binary, pid, version, serving } => {
-                    let Some(channel) = descriptors.next() else { continue };
-                    let started =
-                        StartedProcess { number, binary: binary.clone(), role: Role::Restart, pid, version };
-                    let Ok(generation) = Generation::adopt(started, channel, &self.events) else { continue };
-                    generation.ready.send_replace(true);
-                    generation.phase.set(if serving { Phase::Serving } else { Phase::Draining });
-                    state.next = state.next.max(number + 1);
-                    if serving {
-                        state.serving = number;
-                        generation.share.set(10_000);
-                        state.binaries = vec![Rc::new(Binary::at(&binary))];
-                    }
-                    state.generations.push(generation);
-                }
-                Bequest::Items { items } => {
-                    state.items.extend(items.into_iter().zip(descriptors.map(Rc::new)));
-                }
-                Bequest::Ended => {
-                    if let Some(text) = descriptors.next().and_then(|blob| read_blob(blob).ok()) {
-                        state.ended.add(&String::from_utf8_lossy(&text), true);
-                        state.any_ended = true;
-                    }
-                }
-                Bequest::End { next } => {
-                    state.next = state.next.max(next);
-                    break;
-                }
-                Bequest::Unknown => {}
-            }
-        }
-        Ok(())
     }
 
     /// Starts a process, which gets the sockets and the state.
@@ -285,6 +278,11 @@ impl Supervisor {
                 some.iter().map(|(_, descriptor)| descriptor.as_fd()).collect();
             let sockets = some.iter().map(|(socket, _)| socket.clone()).collect();
             generation.tell(None, Order::Sockets { sockets }, &descriptors).await?;
+        }
+        let control =
+            self.control.borrow().as_ref().map(|control| (control.path().to_owned(), control.listener()));
+        if let Some((path, listener)) = control {
+            generation.tell(None, Order::Control { path }, &[listener.as_fd()]).await?;
         }
         let items = &items[..items.len().min(DESCRIPTORS_LIMIT)];
         let descriptors: Vec<BorrowedFd<'_>> =
@@ -327,7 +325,9 @@ impl Supervisor {
         descriptors: Vec<OwnedFd>,
     ) {
         match body {
-            Report::Ready { version, pid, lacks, .. } => {
+            Report::Ready { version, pid, lacks, inherits, adopts, .. } => {
+                generation.inherits.set(inherits);
+                generation.adopts.set(adopts);
                 generation.version.replace(version);
                 generation.lacks.replace(lacks);
                 generation.pid.set(pid);
@@ -369,18 +369,36 @@ impl Supervisor {
                 }
             }
             Report::Others => {
+                if let Some(own) = descriptors.into_iter().next() {
+                    generation.shown.replace(Some(own));
+                }
                 spawn_local(Rc::clone(self).tell_others(Rc::clone(generation), id));
             }
             Report::Last => {
-                if let Some(text) = descriptors.first().and_then(|blob| read_blob(blob).ok()) {
-                    let mut state = self.state.borrow_mut();
-                    state.ended.add(&String::from_utf8_lossy(&text), true);
-                    state.any_ended = true;
-                }
+                generation.shown.replace(None);
+                descriptors.first().into_iter().for_each(|blob| self.add_ended(blob));
             }
             // An answer that nobody waits for any more, or a message of a newer version.
             _ => {}
         }
+    }
+
+    /// Adds the metrics of a generation that has ended.
+    pub(crate) fn add_ended(&self, metrics: &OwnedFd) {
+        if let Ok(text) = read_blob(metrics) {
+            let mut state = self.state.borrow_mut();
+            state.ended.add(&String::from_utf8_lossy(&text), true);
+            state.any_ended = true;
+        }
+    }
+
+    /// A task that ends before this program is replaced, for as long as the result lives.
+    pub(crate) fn busy(&self) -> Rc<()> {
+        Rc::clone(&self.busy)
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        Rc::strong_count(&self.busy) > 1
     }
 
     pub(crate) fn notify(&self, text: &str) {
@@ -396,8 +414,17 @@ impl Supervisor {
         }
     }
 
+    /// Keeps the state of the process that serves as it is now. In a trial the trial does.
+    fn save_items(self: &Rc<Self>) {
+        let in_trial = self.state.borrow().trial.is_some();
+        if let Some(serving) = self.serving().filter(|serving| !in_trial && *serving.ready.borrow()) {
+            spawn_local(Rc::clone(self).keep_items(serving));
+        }
+    }
+
     /// Gives a generation the metrics of all others.
     async fn tell_others(self: Rc<Self>, asking: Rc<Generation>, id: Option<u64>) {
+        let _busy = self.busy();
         let others: Vec<_> = {
             let state = self.state.borrow();
             let other = |known: &&Rc<Generation>| known.number != asking.number && *known.ready.borrow();
@@ -407,6 +434,7 @@ impl Supervisor {
         for other in others.iter().take(DESCRIPTORS_LIMIT - 1) {
             // One that is just ending has sent its last metrics, or is about to.
             if let Ok((Report::Exposition, mut texts)) = other.ask(Order::Exposition, &[], PATIENCE).await {
+                other.shown.replace(texts.first().and_then(|text| text.try_clone().ok()));
                 blobs.append(&mut texts);
             }
         }
@@ -472,6 +500,9 @@ impl Supervisor {
 
     fn ended(self: &Rc<Self>, number: u64, exit: Exit) {
         let Some(generation) = self.generation(number) else { return };
+        // One that has crashed leaves none: at least what was shown stays.
+        let shown = generation.shown.replace(None);
+        shown.iter().for_each(|shown| self.add_ended(shown));
         let mut state = self.state.borrow_mut();
         state.generations.retain(|known| known.number != number);
         if state.serving != number {
@@ -554,8 +585,12 @@ impl Supervisor {
     pub(crate) fn remember(&self, binary: &Rc<Binary>) {
         let mut state = self.state.borrow_mut();
         // The trial of another configuration changes no program.
-        if !state.binaries.last().is_some_and(|present| Rc::ptr_eq(present, binary)) {
-            state.binaries.push(Rc::clone(binary));
+        match state.binaries.last_mut() {
+            // Nor does one to the same file.
+            Some(present) if Rc::ptr_eq(present, binary) || present.is(binary) => {
+                *present = Rc::clone(binary);
+            }
+            _ => state.binaries.push(Rc::clone(binary)),
         }
         let surplus = state.binaries.len().saturating_sub(BINARIES);
         state.binaries.drain(..surplus);

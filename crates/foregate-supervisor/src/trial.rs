@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_local;
 
 use crate::binary::Binary;
-use crate::channel;
+use crate::channel::{self, DESCRIPTORS_LIMIT};
 use crate::gate::{Gate, Look, Reason, Side, Verdict, difference};
 use crate::generation::{Generation, NoAnswer, Phase, memory_of};
 use crate::protocol::{Order, Report, Role, Stats};
@@ -241,6 +241,7 @@ impl Supervisor {
         let mut gate = Gate::new(&first, steady, &halves);
         self.connect(&old, &new).await?;
         for share in &plan.stages {
+            self.hand_on(&old, &new).await;
             self.stage(*share, plan.bake, &mut gate, (&old, &new), progress).await?;
         }
         let look = self.look(&old, &new).await?;
@@ -403,6 +404,22 @@ impl Supervisor {
         }
     }
 
+    /// Gives the new version the present state of the old one. Without it the new one begins with that of its start.
+    async fn hand_on(self: &Rc<Self>, old: &Rc<Generation>, new: &Rc<Generation>) {
+        if !new.inherits.get() {
+            return;
+        }
+        Rc::clone(self).keep_items(Rc::clone(old)).await;
+        let items = self.state.borrow().items.clone();
+        let items = &items[..items.len().min(DESCRIPTORS_LIMIT)];
+        let descriptors: Vec<_> = items.iter().map(|(_, blob)| blob.as_fd()).collect();
+        let order = Order::Inherit { items: items.iter().map(|(item, _)| item.clone()).collect() };
+        // One that hangs is found out by the next question.
+        if let Err(error) = new.ask(order, &descriptors, PATIENCE).await {
+            tracing::warn!("the new version does not take the state over: {error}");
+        }
+    }
+
     /// The new version accepts by itself; the old one ends once its connections have ended.
     async fn commit(
         self: &Rc<Self>,
@@ -411,6 +428,7 @@ impl Supervisor {
         binary: &Rc<Binary>,
     ) -> Result<(), Reason> {
         self.done(new, "new", Order::Accept, &[]).await?;
+        self.hand_on(old, new).await;
         {
             let mut state = self.state.borrow_mut();
             state.serving = new.number;
@@ -425,6 +443,7 @@ impl Supervisor {
         old.phase.set(Phase::Draining);
         old.share.set(0);
         self.remember(binary);
+        self.plan_renewal(new, binary);
         let patience = u64::try_from(DRAINING_PATIENCE.as_millis()).unwrap_or(u64::MAX);
         // From here on nothing fails: the new one serves, whatever the old one does.
         let retire = Order::Retire { patience, replaced: true };
@@ -470,6 +489,7 @@ impl Supervisor {
         }
         new.share.set(0);
         new.phase.set(Phase::Draining);
+        new.refused.set(true);
         self.state.borrow_mut().held.retain(|held| held.owner != new.number);
         spawn_local(end(Rc::clone(new)));
     }

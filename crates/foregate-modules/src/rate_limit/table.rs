@@ -18,6 +18,7 @@
 //! Two keys of the same set with the same fingerprint share an entry: one pair in 2^32.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use portable_atomic::AtomicU128;
@@ -30,6 +31,9 @@ pub const SETS: usize = 1 << 15;
 
 /// The largest use that a replaced entry passes on, in 255ths.
 const INHERITED_MOST: u8 = 127;
+
+/// Bytes of an entry that goes to another process: the number of its set, and its word.
+const SAVED_ENTRY: usize = 4 + 16;
 
 const UNTIL_BITS: u32 = 40;
 const COUNT_BITS: u32 = 24;
@@ -136,6 +140,42 @@ impl KeyTable {
     }
 }
 
+impl KeyTable {
+    /// Appends the entries that still matter, for the table of another process.
+    pub fn save(&self, now: u64, out: &mut Vec<u8>) {
+        for (number, set) in self.sets.iter().enumerate() {
+            for word in &set.0 {
+                let word = word.load(Ordering::Relaxed);
+                let (fingerprint, state) = State::unpack(word);
+                if is_live(fingerprint, state, now) {
+                    out.extend_from_slice(&(number as u32).to_le_bytes());
+                    out.extend_from_slice(&word.to_le_bytes());
+                }
+            }
+        }
+    }
+
+    /// Adds entries of another process; of a key that both have, the one that counts more. Entries that end after `latest` are none of a limit.
+    pub fn restore(&self, entries: &[u8], now: u64, latest: u64) {
+        let most = self.sets.len() * WAYS;
+        for entry in entries.chunks_exact(SAVED_ENTRY).take(most) {
+            let Some((number, word)) = entry.split_first_chunk() else { return };
+            let Ok(word) = word.try_into() else { return };
+            let (number, word) = (u32::from_le_bytes(*number), u128::from_le_bytes(word));
+            let (fingerprint, theirs) = State::unpack(word);
+            if !is_live(fingerprint, theirs, now) || theirs.until > latest {
+                continue;
+            }
+            let hash = u64::from(fingerprint) << 32 | u64::from(number);
+            let count = |state: State| (state.until, state.first, state.second);
+            self.update(hash, now, |known| match known {
+                Ok(own) if count(own) >= count(theirs) => (None, ()),
+                _ => (Some(theirs), ()),
+            });
+        }
+    }
+}
+
 fn is_live(fingerprint: u32, state: State, now: u64) -> bool {
     fingerprint != 0 && state.until >= now
 }
@@ -182,6 +222,43 @@ mod tests {
             assert!(put(key, 255, 100).is_ok(), "key {key} is still there");
         }
         assert_eq!(put(11, 255, 100), Err(INHERITED_MOST), "never more than half is handed on");
+    }
+
+    /// The state of a key.
+    fn state_of(table: &KeyTable, hash: u64) -> Option<State> {
+        table.update(hash, 0, |known| (None, known.ok()))
+    }
+
+    #[test]
+    fn entries_go_to_another_table_and_the_larger_count_stays() {
+        let (old, new) = (KeyTable::new(4, 1), KeyTable::new(4, 1));
+        let entry = |until, first| State { until, first, second: 2, used: 9 };
+        let put = |table: &KeyTable, hash, state| table.update(hash, 0, |_| (Some(state), ()));
+        put(&old, 1 << 32 | 3, entry(100, 5));
+        put(&old, 2 << 32 | 1, entry(100, 7));
+        put(&old, 3 << 32, entry(9, 1));
+        put(&old, 4 << 32, entry(5000, 1));
+        put(&new, 2 << 32 | 1, entry(100, 8));
+        let mut saved = Vec::new();
+        old.save(10, &mut saved);
+        assert_eq!(saved.len(), 3 * SAVED_ENTRY, "what no longer matters stays");
+        new.restore(&saved, 10, 1000);
+        assert_eq!(state_of(&new, 1 << 32 | 3), Some(entry(100, 5)));
+        assert_eq!(state_of(&new, 2 << 32 | 1), Some(entry(100, 8)), "it counts more here");
+        assert_eq!(state_of(&new, 4 << 32), None, "no limit lasts so long");
+        new.restore(&saved, 10, 1000);
+        assert_eq!(state_of(&new, 1 << 32 | 3), Some(entry(100, 5)), "again changes nothing");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_restored_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..500)) {
+            let table = KeyTable::new(2, 0);
+            table.restore(&bytes, 5, u64::MAX);
+            let mut saved = Vec::new();
+            table.save(5, &mut saved);
+            prop_assert!(saved.len() <= 2 * WAYS * SAVED_ENTRY);
+        }
     }
 
     #[test]

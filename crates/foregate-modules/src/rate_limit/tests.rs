@@ -201,6 +201,34 @@ fn a_table_begins_anew_for_another_definition_and_not_for_the_same() {
 }
 
 #[test]
+fn a_process_that_takes_over_goes_on_counting() {
+    for algorithm in ["fixed-window", "sliding-window", "token-bucket"] {
+        let settings = read(&[limit(2, "1h").prop_literal("algorithm", algorithm)]);
+        let (old, new) = (RateLimit::<Identity>::default(), RateLimit::<Identity>::default());
+        let mut sample = Sample::get("/");
+        // Before the first request, and again with the counts.
+        new.restore(&old.save(0, 77).unwrap_or_default(), 0);
+        for _ in 0..2 {
+            assert_eq!(sample.run(&old, &settings), Verdict::Continue);
+        }
+        new.restore(&old.save(sample.now.steady_ms, 5).unwrap_or_default(), sample.now.steady_ms);
+        assert!(refused(&sample.run(&new, &settings)), "{algorithm}");
+        let mut other = Sample::get("/").from("192.0.2.99");
+        assert_eq!(other.run(&new, &settings), Verdict::Continue, "{algorithm}: another client");
+    }
+}
+
+#[test]
+fn a_state_of_any_bytes_refuses_nobody_for_ever() {
+    let settings = read(&[limit(2, "1h")]);
+    for bytes in [&[][..], &[1; 7], &[0; 8], &[0xff; 8 + 20], &[0xff; 8 + 2000], &[7; 300_000]] {
+        let step = RateLimit::<Identity>::default();
+        step.restore(bytes, 0);
+        assert_eq!(Sample::get("/").run(&step, &settings), Verdict::Continue);
+    }
+}
+
+#[test]
 fn limits_that_are_alike_count_a_request_once() {
     for alike in
         [[limit(2, "1m"), limit(2, "1m")], [limit(2, "1m"), limit(2, "1m").prop_literal("status", 503)]]

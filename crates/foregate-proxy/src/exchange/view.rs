@@ -23,7 +23,7 @@ use crate::proxy::Config;
 use crate::random;
 use crate::routing::HostId;
 use crate::settings::{Route, TlsVersion};
-use crate::time::clock;
+use crate::time::{clock, steady};
 
 /// The effects of steps on an exchange, and facts for them beside its heads.
 #[derive(Debug)]
@@ -117,7 +117,6 @@ impl Facts {
 pub(super) fn now() -> Now {
     /// How long the clock of the wall is reckoned from the steady one before it is read again.
     const RECKONED: Duration = Duration::from_millis(500);
-    static START: OnceLock<Instant> = OnceLock::new();
     thread_local! {
         /// The last reading of the wall clock, and its time.
         static READ: Cell<Option<(Instant, Duration)>> = const { Cell::new(None) };
@@ -130,9 +129,6 @@ pub(super) fn now() -> Now {
     {
         return told;
     }
-    // A steady clock that starts with the process would repeat times that a step has kept over a
-    // restart; nothing is kept.
-    let steady = now.saturating_duration_since(*START.get_or_init(|| now));
     let known = READ.get().and_then(|(at, said)| Some((now.checked_duration_since(at)?, said)));
     let since = match known {
         Some((passed, said)) if passed < RECKONED => said + passed,
@@ -142,7 +138,7 @@ pub(super) fn now() -> Now {
             said
         }
     };
-    let told = Now { unix_ms: since.as_millis() as u64, steady_ms: steady.as_millis() as u64 };
+    let told = Now { unix_ms: since.as_millis() as u64, steady_ms: steady::millis(now) };
     TOLD.set(Some((now, told)));
     told
 }

@@ -9,6 +9,7 @@
 //! servers of services. `stub.rs` asks nameservers, `system.rs` reads files.
 
 mod hosts;
+mod inheritance;
 mod message;
 mod resolv_conf;
 mod schedule;
@@ -35,6 +36,7 @@ use tokio::time::sleep;
 pub use self::schedule::interleave;
 pub use self::services::{Service, ServiceServer};
 
+use self::inheritance::InheritedNames;
 use self::resolv_conf::Nameservers;
 use self::schedule::{Knowledge, LookupOutcome, NameAddresses, Schedule, TTL_MAX};
 use self::services::ServiceOutcome;
@@ -68,6 +70,8 @@ struct ResolverShared {
     source: Arc<AddressSource>,
     names: Mutex<HashMap<NameKey, Weak<ResolvedName>>>,
     services: Mutex<HashMap<NameKey, Weak<Service>>>,
+    /// The knowledge of another process, until this one serves.
+    inherited: Mutex<InheritedNames>,
 }
 
 /// A name as it is configured, and the servers that are asked for it, where they are not the
@@ -111,6 +115,8 @@ pub struct ResolvedName {
     counters: Arc<NameCounters>,
     /// The parameters of the name's task; taken when it starts.
     start: Mutex<Option<Arc<AddressSource>>>,
+    /// The results of lookups, which the task alone changes.
+    schedule: Mutex<Schedule>,
 }
 
 impl fmt::Debug for ResolvedName {
@@ -135,8 +141,12 @@ impl Resolver {
             services: watch::Sender::default(),
             watching: AtomicBool::new(false),
         };
-        let shared =
-            ResolverShared { source: Arc::new(source), names: Mutex::default(), services: Mutex::default() };
+        let shared = ResolverShared {
+            source: Arc::new(source),
+            names: Mutex::default(),
+            services: Mutex::default(),
+            inherited: Mutex::default(),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -149,7 +159,8 @@ impl Resolver {
             return known;
         }
         services.retain(|_, service| service.strong_count() > 0);
-        let service = Arc::new(Service::new(key.clone(), Arc::clone(&self.shared.source)));
+        let inherited = self.shared.inherited.lock().take_service(&key);
+        let service = Arc::new(Service::new(key.clone(), Arc::clone(&self.shared.source), inherited));
         services.insert(key, Arc::downgrade(&service));
         service.start();
         service
@@ -175,17 +186,21 @@ impl Resolver {
         }
         names.retain(|_, name| name.strong_count() > 0);
         let fixed = fixed_addresses(host);
+        let (mut schedule, complete) = self.shared.inherited.lock().take_name(&key);
+        let inherited = schedule.addresses(Instant::now());
+        let known = fixed.clone().or_else(|| (!inherited.is_empty()).then(|| inherited.into()));
         let counters = Arc::<NameCounters>::default();
-        counters.addresses.set(fixed.as_ref().map_or(0, |fixed| fixed.len()));
+        counters.addresses.set(known.as_ref().map_or(0, |known| known.len()));
         let resolved = Arc::new(ResolvedName {
             key: key.clone(),
-            current: ArcSwapOption::from_pointee(fixed.clone()),
+            current: ArcSwapOption::from_pointee(known.clone()),
             absent: AtomicBool::new(false),
-            complete: AtomicBool::new(fixed.is_some()),
-            looked_up: watch::Sender::new(fixed.is_some()),
+            complete: AtomicBool::new(fixed.is_some() || complete),
+            looked_up: watch::Sender::new(known.is_some()),
             wanted: Arc::default(),
             counters,
             start: Mutex::new(fixed.is_none().then(|| Arc::clone(&self.shared.source))),
+            schedule: Mutex::new(schedule),
         });
         names.insert(key, Arc::downgrade(&resolved));
         resolved.start();
@@ -274,7 +289,7 @@ impl ResolvedName {
 
 /// Looks a name up again and again, until nobody uses it any more.
 async fn keep(resolved: Weak<ResolvedName>, source: Arc<AddressSource>) {
-    let (mut schedule, mut trouble) = (Schedule::default(), Trouble::default());
+    let mut trouble = Trouble::default();
     let mut changes = source.changes.subscribe();
     loop {
         let Some(strong) = resolved.upgrade() else { return };
@@ -294,7 +309,7 @@ async fn keep(resolved: Weak<ResolvedName>, source: Arc<AddressSource>) {
             LookupOutcome::Failed(_) => lookups.failed.inc(),
         }
         let told = outcome.clone();
-        let (knowledge, wait) = schedule.next(Instant::now(), outcome, random::number());
+        let (knowledge, wait) = strong.schedule.lock().next(Instant::now(), outcome, random::number());
         trouble.tell(&key.host, &told, &knowledge, Instant::now());
         strong.store(knowledge, matches!(told, LookupOutcome::Found(NameAddresses { complete: true, .. })));
         drop(strong);

@@ -75,7 +75,7 @@ pub enum Knowledge {
 }
 
 /// The results of earlier lookups of a name.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Schedule {
     v4: LastGood,
     v6: LastGood,
@@ -86,7 +86,7 @@ pub struct Schedule {
 }
 
 /// The addresses of one family, and when they were last confirmed.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct LastGood(Option<(Vec<IpAddr>, Instant)>);
 
 impl LastGood {
@@ -105,6 +105,26 @@ impl LastGood {
 }
 
 impl Schedule {
+    /// A schedule that goes on with addresses of another process; each family with the time since they were confirmed.
+    pub fn going_on(v4: &[IpAddr], v6: &[IpAddr], age: [Duration; 2], now: Instant) -> Self {
+        let family = |addresses: &[IpAddr], is_v4: bool, age: Duration| {
+            let addresses = addresses.iter().copied().filter(|address| address.is_ipv4() == is_v4);
+            let addresses: Vec<_> = addresses.take(ADDRESSES_LIMIT).collect();
+            let at = now.checked_sub(age).filter(|_| age < LAST_GOOD && !addresses.is_empty());
+            LastGood(at.map(|at| (addresses, at)))
+        };
+        let [v4_age, v6_age] = age;
+        Self { v4: family(v4, true, v4_age), v6: family(v6, false, v6_age), ..Self::default() }
+    }
+
+    /// The addresses of IPv4 and IPv6 that are believed, each with the time since they were confirmed.
+    pub fn last_good(&self, now: Instant) -> [(&[IpAddr], Duration); 2] {
+        [&self.v4, &self.v6].map(|family| {
+            let age = family.0.as_ref().map(|(_, at)| now.saturating_duration_since(*at));
+            (family.addresses(), age.unwrap_or_default())
+        })
+    }
+
     /// Records a lookup; returns the knowledge from now on, and the time until the next lookup.
     /// `random` spreads the lookups of many names.
     pub fn next(&mut self, now: Instant, outcome: LookupOutcome, random: u64) -> (Knowledge, Duration) {
@@ -158,7 +178,8 @@ impl Schedule {
         !self.addresses(now).is_empty()
     }
 
-    fn addresses(&mut self, now: Instant) -> Vec<IpAddr> {
+    /// The addresses that are believed.
+    pub fn addresses(&mut self, now: Instant) -> Vec<IpAddr> {
         self.v4.update(None, now);
         self.v6.update(None, now);
         interleave(self.v6.addresses().iter().chain(self.v4.addresses()).copied())

@@ -56,6 +56,8 @@ pub struct Service {
     looked_up: watch::Sender<bool>,
     wanted: Arc<Notify>,
     start: Mutex<Option<Arc<AddressSource>>>,
+    /// The results of lookups, which the task alone changes.
+    pub(super) schedule: Mutex<ServiceSchedule>,
 }
 
 impl fmt::Debug for Service {
@@ -65,13 +67,15 @@ impl fmt::Debug for Service {
 }
 
 impl Service {
-    pub(super) fn new(key: NameKey, source: Arc<AddressSource>) -> Self {
+    pub(super) fn new(key: NameKey, source: Arc<AddressSource>, schedule: ServiceSchedule) -> Self {
+        let known = schedule.servers(Instant::now());
         Self {
             key,
-            current: ArcSwapOption::empty(),
-            looked_up: watch::Sender::new(false),
+            looked_up: watch::Sender::new(known.is_some()),
+            current: ArcSwapOption::from_pointee(known.map(Into::into)),
             wanted: Arc::default(),
             start: Mutex::new(Some(source)),
+            schedule: Mutex::new(schedule),
         }
     }
 
@@ -120,7 +124,7 @@ impl Service {
 
 /// Looks a service up again and again, until nobody uses it any more.
 async fn keep(service: Weak<Service>, source: Arc<AddressSource>) {
-    let (mut schedule, mut trouble) = (ServiceSchedule::default(), Trouble::default());
+    let mut trouble = Trouble::default();
     let mut changes = source.changes.subscribe();
     loop {
         let Some(strong) = service.upgrade() else { return };
@@ -148,8 +152,10 @@ async fn keep(service: Weak<Service>, source: Arc<AddressSource>) {
             }
         };
         let now = Instant::now();
-        let wait = schedule.next(now, outcome, random::number());
-        let servers = schedule.servers(now);
+        let (wait, servers) = {
+            let mut schedule = strong.schedule.lock();
+            (schedule.next(now, outcome, random::number()), schedule.servers(now))
+        };
         trouble.tell_of(&key.host, reason, servers.is_some(), now);
         if strong.store(servers) {
             source.services.send_modify(|version| *version += 1);
@@ -187,13 +193,26 @@ impl Trouble {
 
 /// The servers believed for a service, and the time of the next lookup. Pure.
 #[derive(Debug, Default)]
-struct ServiceSchedule {
+pub(super) struct ServiceSchedule {
     known: Option<(Vec<ServiceServer>, Instant)>,
     failures: u32,
     absences: u32,
 }
 
 impl ServiceSchedule {
+    /// A schedule that goes on with the servers of another process, which it knew for so long.
+    pub(super) fn going_on(mut servers: Vec<ServiceServer>, age: Duration, now: Instant) -> Self {
+        servers.truncate(SERVERS_LIMIT);
+        let at = now.checked_sub(age).filter(|_| age < LAST_GOOD && !servers.is_empty());
+        Self { known: at.map(|at| (servers, at)), ..Self::default() }
+    }
+
+    /// The servers, and the time since they were confirmed.
+    pub(super) fn last_good(&self, now: Instant) -> Option<(&[ServiceServer], Duration)> {
+        let (servers, at) = self.known.as_ref()?;
+        Some((servers, now.saturating_duration_since(*at)))
+    }
+
     /// Takes note of a lookup; returns how long to wait for the next one.
     fn next(&mut self, now: Instant, outcome: ServiceOutcome, random: u64) -> Duration {
         let wait = match outcome {

@@ -9,7 +9,7 @@ use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
 
-use foregate_supervisor::channel::{Channel, blob, read_blob};
+use foregate_supervisor::channel::Channel;
 use foregate_supervisor::protocol::{Item, Order, Purpose, Report, Role};
 use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,6 +17,7 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::time::Instant;
 
+use super::inheritance;
 use super::sockets::SocketFile;
 use super::supervised::{self, Estate, Message, Supervised, SupervisorLink};
 use super::{RunningServer, Stop};
@@ -25,10 +26,8 @@ use crate::listener::Listener;
 use crate::pinning;
 use crate::proxy::Proxy;
 use crate::settings::Listen;
-use crate::tls::CertificateStore;
+use crate::upstream::inheritance::Moment;
 
-/// The name and version of the keys of session tickets among the state.
-const TICKETS: (&str, u32) = ("tls-tickets", 1);
 /// How long one listener may take to answer the process itself.
 const PROBE: Duration = Duration::from_secs(5);
 /// A request that no origin sees: it has no host.
@@ -54,21 +53,18 @@ pub(super) struct Membership {
     held: Mutex<HashMap<(Purpose, String), OwnedFd>>,
     /// The metrics and admin sockets, for a new supervisor.
     side_sockets: Mutex<HashMap<(Purpose, String), OwnedFd>>,
-    pub(super) items: Vec<(Item, OwnedFd)>,
     pub(super) arrivals: Arrivals,
     /// The process has handed over, and ends then at the latest.
     pub(super) retired: Option<Instant>,
     /// A supervisor that this process has started.
     supervisor: Option<Child>,
+    /// The coordination socket and its path, for such a supervisor.
+    control: Option<(PathBuf, OwnedFd)>,
 }
 
 impl Membership {
     /// The part that a supervisor has given, or an empty one.
-    pub(super) fn new(
-        supervised: Option<Supervised>,
-        proxy: &Arc<Proxy>,
-        certificates: &CertificateStore,
-    ) -> io::Result<Self> {
+    pub(super) fn new(supervised: Option<Supervised>, proxy: &Arc<Proxy>) -> io::Result<Self> {
         let (sender, messages) = mpsc::unbounded_channel();
         let mut membership = Self {
             link: None,
@@ -79,23 +75,16 @@ impl Membership {
             is_candidate: false,
             held: Mutex::default(),
             side_sockets: Mutex::default(),
-            items: Vec::new(),
             arrivals: Arc::default(),
             retired: None,
             supervisor: None,
+            control: None,
         };
         let Some(supervised) = supervised else { return Ok(membership) };
         membership.generation = supervised.generation;
         membership.binary = supervised.binary;
+        membership.control = supervised.control;
         membership.is_candidate = supervised.role == Role::Candidate;
-        membership.items = supervised.items;
-        for (item, blob) in &membership.items {
-            if (&*item.tag, item.version) == TICKETS
-                && let Ok(keys) = read_blob(blob)
-            {
-                certificates.take_ticket_keys(&keys);
-            }
-        }
         let held = supervised.sockets.into_iter();
         let held = held.map(|(socket, descriptor)| ((socket.purpose, socket.address), descriptor));
         membership.held = Mutex::new(held.collect());
@@ -143,7 +132,8 @@ impl Membership {
     }
 
     /// Closes the copies of sockets: a successor may bind their addresses.
-    pub(super) fn close_sockets(&self) {
+    pub(super) fn close_sockets(&mut self) {
+        self.control = None;
         self.held.lock().clear();
         self.side_sockets.lock().clear();
     }
@@ -237,12 +227,15 @@ impl RunningServer {
                 self.retire(Duration::from_millis(patience), replaced).await;
             }
             Order::Items => {
-                let (items, blobs) = self.state_items();
-                self.membership
-                    .link
-                    .iter()
-                    .for_each(|link| link.answer(id, Report::Items { items: items.clone() }, clones(&blobs)));
+                let (items, blobs) = self.state_items().into_iter().unzip();
+                if let Some(link) = &self.membership.link {
+                    link.answer(id, Report::Items { items }, blobs);
+                }
                 return None;
+            }
+            Order::Inherit { items } => {
+                let items = items.into_iter().zip(descriptors).collect();
+                inheritance::restore(&items, &self.proxy.config(), &self.certificates, Moment::Later);
             }
             _ => return None,
         }
@@ -251,11 +244,8 @@ impl RunningServer {
     }
 
     /// The state that goes to the next generation.
-    fn state_items(&self) -> (Vec<Item>, Vec<OwnedFd>) {
-        let Some(tickets) = self.certificates.ticket_keys().and_then(|keys| blob(&keys).ok()) else {
-            return (Vec::new(), Vec::new());
-        };
-        (vec![Item { tag: TICKETS.0.to_owned(), version: TICKETS.1 }], vec![tickets])
+    fn state_items(&self) -> Vec<(Item, OwnedFd)> {
+        inheritance::save(&self.proxy.config(), &self.upstreams, &self.certificates)
     }
 
     fn pass_to(&self, channel: Channel) {
@@ -358,7 +348,8 @@ impl RunningServer {
             generation: self.membership.generation,
             binary: self.membership.binary.clone(),
             sockets: self.all_sockets(),
-            items: &self.membership.items,
+            items: &self.state_items(),
+            control: self.membership.control.as_ref(),
         };
         let started = supervised::start_supervisor(estate).and_then(|(channel, child)| {
             self.membership.supervisor = Some(child);
@@ -386,10 +377,6 @@ impl RunningServer {
         ));
         sockets
     }
-}
-
-fn clones(descriptors: &[OwnedFd]) -> Vec<OwnedFd> {
-    descriptors.iter().filter_map(|descriptor| descriptor.try_clone().ok()).collect()
 }
 
 /// Gives a connection to its listener; one without a listener is closed.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use foregate_supervisor::channel::{self, Channel, DESCRIPTORS_LIMIT, blob, read_blob};
 use foregate_supervisor::protocol::{
-    Bequest, Envelope, HeldSocket, Item, Order, PROTOCOL, Purpose, Report, Role, Stats,
+    BEQUEST, Bequest, Envelope, HeldSocket, Item, Order, PROTOCOL, Past, Purpose, Report, Role, Stats,
 };
 use foregate_supervisor::{ADOPTING_VARIABLE, SERVING_VARIABLE, descriptors_of, memory_of};
 use parking_lot::Mutex;
@@ -41,6 +41,8 @@ pub struct Supervised {
     pub(super) binary: PathBuf,
     pub(super) sockets: Vec<(HeldSocket, OwnedFd)>,
     pub(super) items: Vec<(Item, OwnedFd)>,
+    /// The coordination socket and its path, for another supervisor.
+    pub(super) control: Option<(PathBuf, OwnedFd)>,
 }
 
 impl Supervised {
@@ -55,14 +57,18 @@ impl Supervised {
             return Ok(None);
         }
         let channel = take_stdin()?;
-        let (mut sockets, gone) = (Vec::new(), || io::Error::other("the supervisor has gone"));
+        let (mut sockets, mut control) = (Vec::new(), None);
+        let gone = || io::Error::other("the supervisor has gone");
         loop {
             let message = channel::receive(channel.as_fd())?.ok_or_else(gone)?;
             match serde_json::from_slice::<Envelope<Order>>(&message.bytes)?.body {
                 Order::Sockets { sockets: some } => sockets.extend(some.into_iter().zip(message.descriptors)),
+                Order::Control { path } => {
+                    control = message.descriptors.into_iter().next().map(|socket| (path, socket));
+                }
                 Order::Begin { generation, role, binary, items, .. } => {
                     let items = items.into_iter().zip(message.descriptors).collect();
-                    return Ok(Some(Self { channel, generation, role, binary, sockets, items }));
+                    return Ok(Some(Self { channel, generation, role, binary, sockets, items, control }));
                 }
                 _ => {}
             }
@@ -214,11 +220,11 @@ impl SupervisorLink {
 
     /// Asks for the metrics of the other generations, for each scrape.
     pub(super) async fn ask_for_others(self, mut asked: mpsc::Receiver<MetricsQuestion>) {
-        while let Some(question) = asked.recv().await {
+        while let Some(MetricsQuestion { own, answer: question }) = asked.recv().await {
             let id = self.questions.next.fetch_add(1, Ordering::Relaxed);
             let (answer, answered) = oneshot::channel();
             self.questions.open.lock().insert(id, answer);
-            self.answer(Some(id), Report::Others, Vec::new());
+            self.answer(Some(id), Report::Others, blob(own.as_bytes()).into_iter().collect());
             let blobs = tokio::time::timeout(PATIENCE, answered).await.ok().and_then(Result::ok);
             self.questions.open.lock().remove(&id);
             let texts = blobs.unwrap_or_default().into_iter().filter_map(|blob| read_blob(blob).ok());
@@ -248,6 +254,7 @@ pub(super) struct Estate<'a> {
     pub(super) binary: PathBuf,
     pub(super) sockets: Vec<(HeldSocket, OwnedFd)>,
     pub(super) items: &'a [(Item, OwnedFd)],
+    pub(super) control: Option<&'a (PathBuf, OwnedFd)>,
 }
 
 /// Starts a supervisor that takes over; gives our end of the channel to it.
@@ -275,16 +282,20 @@ pub(super) fn start_supervisor(estate: Estate<'_>) -> io::Result<(OwnedFd, Child
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         serving: true,
+        past: Past { inherits: true, adopts: BEQUEST, ..Past::default() },
     };
     tell(&generation, &[&given])?;
     for some in estate.sockets.chunks(DESCRIPTORS_LIMIT) {
         let sockets = some.iter().map(|(socket, _)| socket.clone()).collect();
         let descriptors: Vec<_> = some.iter().map(|(_, descriptor)| descriptor).collect();
-        tell(&Bequest::Sockets { sockets }, &descriptors)?;
+        tell(&Bequest::Sockets { sockets, owners: Vec::new() }, &descriptors)?;
     }
     let items = &estate.items[..estate.items.len().min(DESCRIPTORS_LIMIT)];
     let descriptors: Vec<_> = items.iter().map(|(_, descriptor)| descriptor).collect();
     tell(&Bequest::Items { items: items.iter().map(|(item, _)| item.clone()).collect() }, &descriptors)?;
+    if let Some((path, socket)) = estate.control {
+        tell(&Bequest::Control { path: path.clone() }, &[socket])?;
+    }
     tell(&Bequest::End { next: estate.generation }, &[])?;
     Ok((ours, child))
 }
@@ -296,6 +307,8 @@ pub(super) fn ready(lacks: Vec<String>) -> Report {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         pid: std::process::id(),
         lacks,
+        inherits: true,
+        adopts: BEQUEST,
     }
 }
 

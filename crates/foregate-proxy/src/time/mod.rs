@@ -3,4 +3,5 @@
 pub mod clock;
 pub mod notices;
 pub mod poll_length;
+pub mod steady;
 pub mod timer;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::Upstream;
+use super::health_state::{ActiveHealth, Moment};
 use crate::settings::HealthCheck;
 
 /// Failures beyond the first ones after which the pause grows by one more `every`, up to
@@ -99,6 +100,28 @@ impl ProbeResults {
         Verdict::Same
     }
 
+    /// The state, for a process that takes over.
+    pub(super) fn save(&self) -> ActiveHealth {
+        let streak = self.streak.lock();
+        let up = match self.state.load(Ordering::Relaxed) {
+            UNKNOWN => None,
+            state => Some(state == UP),
+        };
+        ActiveHealth { up, passed: streak.passed, failed: streak.failed, reason: streak.reason.clone() }
+    }
+
+    /// Takes over the state of another process, if no probe of this one has ended; whether there was one.
+    pub(super) fn restore(&self, state: &ActiveHealth, moment: Moment) -> bool {
+        let mut streak = self.streak.lock();
+        let Some(up) = state.up.filter(|_| moment == Moment::Start || self.is_unknown()) else {
+            return false;
+        };
+        (streak.passed, streak.failed) = (state.passed, state.failed);
+        streak.reason.clone_from(&state.reason);
+        self.state.store(if up { UP } else { DOWN }, Ordering::Relaxed);
+        true
+    }
+
     /// How long to wait for the next probe.
     pub(super) fn pause(&self, check: &HealthCheck, random: u64) -> Duration {
         let beyond = self.streak.lock().failed.saturating_sub(check.fall);
@@ -167,6 +190,20 @@ mod tests {
     fn the_first_probe_decides_alone() {
         assert_eq!(verdicts(&ProbeResults::default(), "-"), [Verdict::Down]);
         assert_eq!(verdicts(&ProbeResults::default(), "+"), [Verdict::Up]);
+    }
+
+    #[test]
+    fn results_of_another_process_count_until_there_are_own_ones() {
+        use Verdict::{Same, Up};
+        let (old, new) = (ProbeResults::default(), ProbeResults::default());
+        verdicts(&old, "-");
+        assert!(new.restore(&old.save(), Moment::Start) && new.is_down());
+        assert_eq!(new.reason().as_deref(), Some("it failed"));
+        assert_eq!(verdicts(&new, "++"), [Same, Up]);
+        assert!(!new.restore(&old.save(), Moment::Later) && !new.is_down(), "it knows better");
+        let late = ProbeResults::default();
+        assert!(late.restore(&old.save(), Moment::Later) && late.is_down());
+        assert!(!late.restore(&ActiveHealth::default(), Moment::Start), "nothing is known there");
     }
 
     #[test]

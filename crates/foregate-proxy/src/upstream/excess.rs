@@ -58,6 +58,18 @@ impl Excess {
         }
     }
 
+    /// How long it is still distrusted.
+    pub(super) fn left(&self, now: Instant) -> Duration {
+        Duration::from_millis(self.until.load(Ordering::Relaxed).saturating_sub(self.millis(now)))
+    }
+
+    /// Distrusts the server for a while, as another process has reason to.
+    pub(super) fn distrust(&self, span: Duration, now: Instant) {
+        if !span.is_zero() {
+            self.until.fetch_max(self.millis(now + span.min(DISTRUSTED_FOR)), Ordering::Relaxed);
+        }
+    }
+
     /// How many responses are to be counted, and whether operators are to be told.
     fn take(&self) -> Option<(u64, bool)> {
         if self.uncounted.load(Ordering::Relaxed) == 0 {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::health_state::{Moment, PassiveHealth};
 use crate::settings::Eject;
 
 /// Answers in a row after which it is no longer.
@@ -169,6 +170,49 @@ impl Health {
         (record.trial, record.told) = (None, false);
         self.failures.store(0, Ordering::Relaxed);
         self.down_until.store(0, Ordering::Relaxed);
+    }
+
+    /// The state, for a process that takes over.
+    pub(super) fn save(&self, now: Instant) -> PassiveHealth {
+        let record = self.record.lock();
+        let up_for = record.up_at.map(|at| now.saturating_duration_since(at)).filter(|span| *span < RELAPSE);
+        PassiveHealth {
+            failures: self.failures(),
+            down: self.is_down(),
+            wait: self.down_until.load(Ordering::Relaxed).saturating_sub(self.millis(now)),
+            successes: record.successes,
+            // Those of long ago do not count any more.
+            relapses: if self.is_down() || up_for.is_some() { record.relapses } else { 0 },
+            up_for: up_for.map(millis),
+            told: record.told,
+        }
+    }
+
+    /// Takes over the state of another process; whether it has changed. Nobody waits longer than `longest`.
+    pub(super) fn restore(
+        &self,
+        state: &PassiveHealth,
+        moment: Moment,
+        now: Instant,
+        longest: Duration,
+    ) -> bool {
+        let mut record = self.record.lock();
+        // A server that this process has found to be down is one.
+        if moment == Moment::Later && (!state.down || self.is_down()) {
+            return false;
+        }
+        let down = state.down;
+        (record.trial, record.successes, record.told) =
+            (None, if down { state.successes } else { 0 }, state.told);
+        record.relapses = state.relapses;
+        record.up_at = state.up_for.and_then(|span| now.checked_sub(Duration::from_millis(span)));
+        // One failure at least, since answers are looked at only then.
+        self.failures.store(state.failures.max(u32::from(down)), Ordering::Relaxed);
+        match down {
+            true => self.pass_over(self.millis(now), Duration::from_millis(state.wait).min(longest)),
+            false => self.down_until.store(0, Ordering::Relaxed),
+        }
+        true
     }
 
     fn take_out(

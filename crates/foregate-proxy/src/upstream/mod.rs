@@ -13,9 +13,11 @@ mod excess;
 mod guarded;
 mod heads;
 mod health;
+mod health_state;
 mod hedge;
 mod idle;
 mod idle_limit;
+pub mod inheritance;
 mod judging;
 mod opening;
 mod origin;
@@ -287,6 +289,11 @@ impl Upstreams {
             false => Arc::new(self.start(&old.settings, old.connector.clone(), old.head_limits, Some(old))),
         });
         Some(renewed.collect())
+    }
+
+    /// Resolves names.
+    pub fn resolver(&self) -> &Resolver {
+        &self.resolver
     }
 
     /// Tells when [`Self::renew`] may find other servers.

@@ -40,14 +40,14 @@ pub struct ServerPool {
     idle: Mutex<IdleLists>,
     /// How many connections of HTTP/1 are open, those in use included.
     open: Arc<AtomicUsize>,
-    idle_limit: IdleLimit,
+    pub(super) idle_limit: IdleLimit,
     shared: Mutex<Vec<Arc<SharedConnection>>>,
     /// The waiters for a connection to share.
     pub(super) queue: Arc<ConnectQueue>,
     /// The connection that was made last speaks HTTP/1.
     pub(super) speaks_http1: AtomicBool,
     /// How many streams a connection takes, as one has said last; 0 before.
-    streams: Arc<AtomicU32>,
+    pub(super) streams: Arc<AtomicU32>,
     wear: Mutex<Wear>,
     /// How many connections are idle, here and in all other pools.
     all_idle: Arc<ShardedGauge>,

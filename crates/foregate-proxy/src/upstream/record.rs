@@ -150,6 +150,11 @@ impl ServerRecord {
         *self.change.lock() = StateChange { at: SystemTime::now(), reason: reason.into() };
     }
 
+    /// The state had changed in another process.
+    pub(super) fn changed_at(&self, at: SystemTime, reason: &str) {
+        *self.change.lock() = StateChange { at, reason: reason.to_owned() };
+    }
+
     /// The last change.
     pub(super) fn change(&self) -> StateChange {
         self.change.lock().clone()

@@ -146,8 +146,9 @@ impl Run {
             };
         }
         let path = self.file.path();
-        // A pipe can be read only once.
-        if supervised.is_none() && !self.single && path.is_file() {
+        // A pipe can be read only once. A supervisor that goes on needs no configuration.
+        let goes_on = std::env::var_os(ADOPTING_VARIABLE).is_some();
+        if supervised.is_none() && !self.single && (goes_on || path.is_file()) {
             return supervise(&path);
         }
         let (banner, if_taken) = self.announced.map(|told| (told.text, told.if_taken)).unzip();
@@ -272,6 +273,7 @@ fn supervise(path: &Path) -> Outcome {
             inherited: foregate_proxy::server::inherited_sockets(),
             version: env!("CARGO_PKG_VERSION"),
             adopts,
+            replacement: foregate_proxy::server::REPLACEMENT,
         })
     });
     match supervised {

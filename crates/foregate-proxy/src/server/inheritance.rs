@@ -1,0 +1,91 @@
+//! The state that goes from one generation to the next: pieces with a tag and a version, each encoded and decoded where it lives. Pieces
+//! that this program does not know, or knows in another version, are skipped.
+
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use foregate_supervisor::channel::{blob, read_blob};
+use foregate_supervisor::protocol::Item;
+
+use crate::proxy::Config;
+use crate::random;
+use crate::time::steady;
+use crate::tls::CertificateStore;
+use crate::upstream::Upstreams;
+use crate::upstream::inheritance::{self, Moment};
+
+/// Pieces of state, each with its bytes.
+pub(super) type StateItems = Vec<(Item, OwnedFd)>;
+
+/// The beginning of the steady clock, microseconds after the start of the machine, in eight bytes.
+const CLOCK: (&str, u32) = ("clock", 1);
+/// The secret of the keys of session tickets.
+const TICKETS: (&str, u32) = ("tls-tickets", 1);
+/// Last good addresses of names, and servers of services.
+const NAMES: (&str, u32) = ("names", 1);
+/// Health of servers, and orders of operators.
+const HEALTH: (&str, u32) = ("health", 1);
+/// Behaviour of the connections to servers.
+const ORIGINS: (&str, u32) = ("origins", 1);
+/// States of modules' steps, each with a name and a version of its own.
+const STEPS: (&str, u32) = ("steps", 1);
+
+/// The bytes of a piece, if it is there in this version.
+fn piece(items: &StateItems, (tag, version): (&str, u32)) -> Option<Vec<u8>> {
+    let known = |item: &Item| item.tag == tag && item.version == version;
+    let (item, descriptor) = items.iter().find(|(item, _)| known(item))?;
+    match read_blob(descriptor) {
+        Ok(bytes) => Some(bytes),
+        Err(error) => {
+            tracing::warn!(tag = item.tag, %error, "a piece of the former process's state is lost");
+            None
+        }
+    }
+}
+
+/// Takes over the parts that have to be known before a configuration is built.
+pub(super) fn restore_early(items: &StateItems, upstreams: &Upstreams) {
+    let clock = piece(items, CLOCK).and_then(|bytes| bytes.try_into().ok());
+    clock.into_iter().for_each(|bytes| steady::go_on(u64::from_le_bytes(bytes)));
+    if let Some(names) = piece(items, NAMES) {
+        upstreams.resolver().restore(&names, Instant::now());
+    }
+}
+
+/// Takes over all others.
+pub(super) fn restore(items: &StateItems, config: &Config, certificates: &CertificateStore, moment: Moment) {
+    let now = Instant::now();
+    if let Some(keys) = piece(items, TICKETS).filter(|_| moment == Moment::Start) {
+        certificates.take_ticket_keys(&keys);
+    }
+    if let Some(health) = piece(items, HEALTH) {
+        inheritance::restore_health(&config.upstreams, &health, moment, now);
+    }
+    if let Some(origins) = piece(items, ORIGINS) {
+        inheritance::restore_origins(&config.upstreams, &origins, moment, now);
+    }
+    if let Some(steps) = piece(items, STEPS) {
+        config.settings.pipeline.restore(&steps, steady::millis(now));
+    }
+}
+
+/// The state of this process. Pieces that the system has no memory for are left out.
+pub(super) fn save(config: &Config, upstreams: &Upstreams, certificates: &CertificateStore) -> StateItems {
+    let now = Instant::now();
+    let pieces = [
+        (TICKETS, certificates.ticket_keys()),
+        (CLOCK, Some(steady::beginning().to_le_bytes().to_vec())),
+        (NAMES, Some(upstreams.resolver().save(now))),
+        (HEALTH, Some(inheritance::save_health(&config.upstreams, now))),
+        (ORIGINS, Some(inheritance::save_origins(&config.upstreams, now))),
+        (STEPS, Some(config.settings.pipeline.save(steady::millis(now), random::number))),
+    ];
+    let pieces = pieces.into_iter().filter_map(|((tag, version), bytes)| {
+        let blob = blob(&bytes?);
+        if let Err(error) = &blob {
+            tracing::warn!(tag, %error, "a piece of the state cannot be handed over");
+        }
+        Some((Item { tag: tag.to_owned(), version }, blob.ok()?))
+    });
+    pieces.collect()
+}

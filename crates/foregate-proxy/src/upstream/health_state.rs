@@ -1,0 +1,38 @@
+//! The state of a server's health as it goes from one process to the next.
+
+use serde::{Deserialize, Serialize};
+
+/// When a state is taken over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// Before this process serves: it knows nothing itself.
+    Start,
+    /// While it serves: its own experience counts, and the other process knows of orders and failures beside.
+    Later,
+}
+
+/// The judgement by requests.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct PassiveHealth {
+    pub(super) failures: u32,
+    pub(super) down: bool,
+    /// Milliseconds until it is tried again.
+    pub(super) wait: u64,
+    pub(super) successes: u32,
+    pub(super) relapses: u32,
+    /// Milliseconds since it came up last.
+    pub(super) up_for: Option<u64>,
+    pub(super) told: bool,
+}
+
+/// The judgement by probes.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct ActiveHealth {
+    /// `None` before the first result.
+    pub(super) up: Option<bool>,
+    pub(super) passed: u32,
+    pub(super) failed: u32,
+    pub(super) reason: Option<String>,
+}
