@@ -73,18 +73,21 @@ class Connection:
             while True:
                 head = await self.reader.readexactly(9)
                 payload = await self.reader.readexactly(int.from_bytes(head[:3], "big"))
-                if self.writer.is_closing():
-                    return
                 self.take(head[3], head[4], int.from_bytes(head[5:], "big") & 0x7FFFFFFF, payload)
-        except (asyncio.IncompleteReadError, OSError) as error:
+        except Exception as error:  # Whatever it is, nobody may wait for ever.
             self.leaves = True
-            self.fail(f"the connection ended: {type(error).__name__}")
+            self.fail(f"the connection ended: {error!r}")
+
+    def acknowledge(self, answer):
+        # The server may have closed already, with frames before that which are still to be read.
+        if not self.writer.is_closing():
+            self.writer.write(answer)
 
     def take(self, kind, flags, stream, payload):
         if kind == SETTINGS and not flags & ACK:
-            self.writer.write(frame(SETTINGS, ACK, 0))
+            self.acknowledge(frame(SETTINGS, ACK, 0))
         elif kind == PING and not flags & ACK:
-            self.writer.write(frame(PING, ACK, 0, payload))
+            self.acknowledge(frame(PING, ACK, 0, payload))
         elif kind == GOAWAY:
             self.leaves = True
             last, code = int.from_bytes(payload[:4], "big") & 0x7FFFFFFF, int.from_bytes(payload[4:8], "big")

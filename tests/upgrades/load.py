@@ -259,4 +259,6 @@ class Load:
 
     async def stop(self):
         self.stopping = True
-        await asyncio.wait(self.tasks, timeout=10)
+        _, hanging = await asyncio.wait(self.tasks, timeout=20)
+        if hanging:
+            self.failures["requests without an end"] += len(hanging)
