@@ -206,7 +206,7 @@ class Load:
         connection = self.h2[tls]
         while not self.stopping:
             try:
-                if connection.leaves:
+                while connection.leaves:
                     connection = await self.another_h2(tls, connection)
                 began = time.monotonic()
                 status, body, leaves = await connection.ask(target)
