@@ -47,7 +47,7 @@ deb: release ## Build a Debian package: binary, units, manual pages, completions
 .PHONY: test
 test: ## Everything that has to pass before a merge, counted; installs what is missing
 	@$(MAKE) packages toolchain
-	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install test-acme test-admin test-alerts test-browser test-fallback test-reserve test-systemd test-traces test-waf upgrades nginx
+	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install test-acme test-admin test-alerts test-browser test-fallback test-reserve test-shield test-systemd test-traces test-waf upgrades nginx
 
 .PHONY: check-deb
 check-deb: release ## Install, start, reload, upgrade, remove and purge the Debian package in a clean root (needs root)
@@ -152,6 +152,11 @@ test-reserve: release ## The reserve of the cache in a real object storage: vers
 	@scripts/install-packages go:golang-go python3
 	CACHE=$(CACHE) BINARY=$(BINARY) tests/reserve/run $(ARGS)
 
+.PHONY: test-shield
+test-shield: release ## The shield of the cache: three proxies and one origin; kills, hangs, loops, purges, strangers (ARGS: names of tests)
+	@scripts/install-packages python3
+	BINARY=$(BINARY) tests/shield/run $(ARGS)
+
 .PHONY: test-alerts
 test-alerts: ## Run the alerts of examples/ over made-up series (installs promtool)
 	@scripts/install-packages promtool:prometheus
@@ -244,6 +249,11 @@ bench-upgrade: release ## Upgrade Foregate, NGINX and HAProxy under the same loa
 bench-compare: release ## What fallback and comparison cost, a shadow that stalls, sets of requests, beside a real NGINX (three minutes; ARGS: --only PART)
 	@scripts/install-packages nginx python3
 	FOREGATE=$(BINARY) bench/compare $(ARGS)
+
+.PHONY: bench-cache
+bench-cache: release ## CPU for hits of the cache and static files, beside NGINX and Varnish (some eight minutes; installs both; ARGS: --only ram-1k)
+	@scripts/install-packages nginx varnishd:varnish
+	FOREGATE=$(BINARY) bench/cache $(ARGS)
 
 .PHONY: bench-html
 bench-html: release ## Rewrite HTML in Foregate and in NGINX: memory, time to first byte, CPU (some four minutes; ARGS: --full, --only soak)
