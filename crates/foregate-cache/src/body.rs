@@ -11,6 +11,8 @@ use parking_lot::Mutex;
 const SMALL_PIECE: usize = 4096;
 /// The longest piece that joining makes.
 const CHUNK: usize = 64 * 1024;
+/// Of bodies up to this length, all pieces below [`CHUNK`] are joined: each piece costs a system call whenever the body is sent.
+const SHORT: u64 = 256 * 1024;
 
 /// A complete body, in pieces that readers share.
 #[derive(Clone, Debug, Default)]
@@ -40,6 +42,7 @@ impl Body {
     /// would keep all of that in memory, which nothing counts.
     pub fn new(pieces: Vec<Bytes>) -> Self {
         let length = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let small = if length <= SHORT && pieces.len() > 1 { CHUNK } else { SMALL_PIECE };
         let mut joined: Vec<Bytes> = Vec::with_capacity(pieces.len());
         let mut open = BytesMut::new();
         let close = |open: &mut BytesMut, joined: &mut Vec<Bytes>| {
@@ -49,7 +52,7 @@ impl Body {
             }
         };
         for piece in pieces {
-            if piece.len() >= SMALL_PIECE {
+            if piece.len() >= small {
                 close(&mut open, &mut joined);
                 joined.push(piece);
                 continue;

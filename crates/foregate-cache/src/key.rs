@@ -61,6 +61,16 @@ impl KeyText {
         self.part(part.unwrap_or_default());
     }
 
+    /// The text with these bytes, of [`as_bytes`](Self::as_bytes) in another process. `None` for bytes that are no key.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        ResponseAddress::read(bytes).map(|_| Self(bytes.to_vec()))
+    }
+
+    /// The path of the address; empty for an empty text.
+    pub fn path(&self) -> &[u8] {
+        ResponseAddress::read(&self.0).map(|address| address.path).unwrap_or_default()
+    }
+
     /// The bytes, which are compared after a match of the hashes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

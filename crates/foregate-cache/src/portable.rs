@@ -9,7 +9,7 @@ use crate::key::Key;
 use crate::moment::CacheTime;
 use crate::object::Object;
 use crate::purge::Sequence;
-use crate::record::{Reader, number, optional, part};
+use crate::record::{Reader, optional, part, tags_and_fields};
 use crate::secret::Secret;
 use crate::stored::{Life, StoredHead};
 use crate::vary::{Vary, VaryNames};
@@ -46,15 +46,7 @@ impl Object {
         optional(out, head.last_modified);
         out.extend_from_slice(&head.date.to_le_bytes());
         part(out, head.vary.as_ref().map_or(&[], |vary| vary.names.as_bytes()));
-        number(out, head.tags.len());
-        for tag in &head.tags {
-            out.extend_from_slice(&tag.0.to_le_bytes());
-        }
-        number(out, head.headers.len());
-        for field in &head.headers {
-            part(out, field.name);
-            part(out, field.value);
-        }
+        tags_and_fields(out, head);
     }
 
     /// Reads what [`write_portable`](Self::write_portable) wrote. `None` for bytes that it cannot have written, and for a response that was

@@ -33,15 +33,7 @@ impl Object {
             part(out, vary.names.as_bytes());
             out.extend_from_slice(&vary.variant.0.to_le_bytes());
         }
-        number(out, head.tags.len());
-        for tag in &head.tags {
-            out.extend_from_slice(&tag.0.to_le_bytes());
-        }
-        number(out, head.headers.len());
-        for field in &head.headers {
-            part(out, field.name);
-            part(out, field.value);
-        }
+        tags_and_fields(out, head);
     }
 
     /// Reads what [`write_head`](Self::write_head) wrote. `None` for bytes that it cannot have written.
@@ -110,6 +102,19 @@ impl Life {
             demanded: from.flag()?,
             never_stale: from.flag()?,
         })
+    }
+}
+
+/// Appends the tags and the fields.
+pub(crate) fn tags_and_fields(out: &mut Vec<u8>, head: &StoredHead) {
+    number(out, head.tags.len());
+    for tag in &head.tags {
+        out.extend_from_slice(&tag.0.to_le_bytes());
+    }
+    number(out, head.headers.len());
+    for field in &head.headers {
+        part(out, field.name);
+        part(out, field.value);
     }
 }
 

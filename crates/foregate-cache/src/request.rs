@@ -73,6 +73,16 @@ impl Demands {
         self.conditions = conditions;
     }
 
+    /// The conditions of lifetimes that hold for the request.
+    pub fn conditions(&self) -> u64 {
+        self.conditions
+    }
+
+    /// Returns whether the request has credentials.
+    pub fn has_credentials(&self) -> bool {
+        self.authorization
+    }
+
     /// Returns whether the client accepts no response but a stored one (RFC 9111, section 5.2.1.7): without one the answer is 504.
     pub fn only_if_cached(&self) -> bool {
         self.control.only_if_cached

@@ -30,8 +30,13 @@ impl Secret {
 
     /// 64 bits, for small sets.
     pub(crate) fn hash64(&self, text: &[u8]) -> u64 {
+        self.hash64_of(&[text])
+    }
+
+    /// The same for text in parts.
+    pub(crate) fn hash64_of(&self, parts: &[&[u8]]) -> u64 {
         let mut hasher = SipHasher13::new_with_key(&self.0);
-        hasher.write(text);
+        parts.iter().for_each(|part| hasher.write(part));
         hasher.finish()
     }
 }

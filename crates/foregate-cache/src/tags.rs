@@ -23,6 +23,16 @@ impl Tag {
     pub fn new(text: &[u8]) -> Self {
         Self(KNOWN.hash64(text))
     }
+
+    /// The hash, which is the same in all processes.
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// Takes the hash of [`to_bits`](Self::to_bits).
+    pub fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
 }
 
 /// The tags of a response, sorted: `Cache-Tag` separates them by commas, `Surrogate-Key` by blanks. `None` if there are more than

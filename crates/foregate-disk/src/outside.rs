@@ -111,6 +111,14 @@ impl OutsideDirectory {
     ) -> impl Future<Output = Result<(), foregate_io::Error>> + Send + use<> {
         let mut bytes = Vec::new();
         purge.write(strength, number, &mut bytes);
+        self.leave_written(bytes)
+    }
+
+    /// The same for the bytes of [`Purge::write`] or [`Floors::repeat`].
+    pub fn leave_written(
+        self: &Arc<Self>,
+        bytes: Vec<u8>,
+    ) -> impl Future<Output = Result<(), foregate_io::Error>> + Send + use<> {
         let directory = self.directory.clone();
         async move {
             directory

@@ -260,6 +260,17 @@ impl Disk {
     ) -> impl Future<Output = Result<(), foregate_io::Error>> + Send + use<> {
         let mut bytes = Vec::new();
         purge.write(strength, number, &mut bytes);
+        self.record_written(bytes)
+    }
+
+    /// The same for the bytes of [`Purge::write`] or [`Floors::repeat`](foregate_cache::Floors::repeat).
+    ///
+    /// # Errors
+    /// As for [`purge`](Self::purge).
+    pub fn record_written(
+        &self,
+        bytes: Vec<u8>,
+    ) -> impl Future<Output = Result<(), foregate_io::Error>> + Send + use<> {
         let directories: Vec<_> =
             self.directories.iter().map(|directory| Arc::clone(&directory.inner)).collect();
         async move {

@@ -11,7 +11,8 @@ use crate::routing::SiteTable;
 use crate::settings::automatic::Automatic;
 use crate::settings::{
     AccessLogSettings, CacheStore, CompareSamples, DashboardSettings, Fallback, Files, Limits, Listen,
-    MEMORY_PER_WORKER, PassedNames, ProcessUser, RoutePlan, Timeouts, TraceExport, UpstreamSettings,
+    MEMORY_PER_WORKER, PassedNames, ProcessUser, RoutePlan, ShieldSettings, Timeouts, TraceExport,
+    UpstreamSettings,
 };
 
 /// One complete, validated configuration.
@@ -45,6 +46,8 @@ pub struct Settings {
     pub automatic: Option<Arc<Automatic>>,
     /// The store of all caches.
     pub cache_store: CacheStore,
+    /// The group of proxies that this one belongs to, if any.
+    pub shield: Option<Arc<ShieldSettings>>,
     /// Limits of size and count.
     pub limits: Limits,
     /// Time limits towards clients.
@@ -93,6 +96,7 @@ impl Settings {
             temporary_folder: None,
             automatic: None,
             cache_store: CacheStore::default(),
+            shield: None,
             limits: Limits::default(),
             timeouts: Timeouts::default(),
             upstreams: Vec::new(),

@@ -102,6 +102,12 @@ pub enum Error {
     /// The request has been here too often.
     #[error("the request goes round in circles")]
     Loop,
+    /// The listener of a shield takes requests of the other nodes alone.
+    #[error("the request does not come from a node of the shield")]
+    ShieldRefused,
+    /// The node of the shield does not serve the request: its configuration is another one, or purges are missing.
+    #[error("this node of the shield does not serve the request")]
+    ShieldDeclined,
     /// The fetch that the request has waited for, that of another request, has failed.
     #[error("the fetch of another request for the same object has failed")]
     SharedFetch,
@@ -309,6 +315,8 @@ impl Error {
             Self::WriteStall => Row::new(Downstream, "write_stall", 408, Never),
             Self::BodyUnreadable(step) => Row::new(Downstream, "body_unreadable", 400, Never).step(step),
 
+            Self::ShieldRefused => Row::new(Downstream, "shield_refused", 403, Never),
+            Self::ShieldDeclined => Row::new(Downstream, "shield_declined", 503, Never),
             Self::NotCached => Row::new(Downstream, "not_cached", 504, Never),
 
             Self::SharedFetch => Row::new(Upstream, "shared_fetch", 502, Never),

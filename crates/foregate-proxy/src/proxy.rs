@@ -347,6 +347,7 @@ impl Proxy {
         let offload = Offload::new(threads, limits.offload_queue, Arc::clone(&metrics));
         pressure::set_limit(config.settings.memory());
         let cache = Arc::new(Cache::new(&config.settings.cache_store, Arc::clone(&metrics), folders)?);
+        cache.set_shield(config.settings.shield.as_ref());
         let steps = Arc::clone(metrics.steps(config.settings.pipeline.steps().map(|decl| decl.name)));
         let filter_memory = Arc::<Budget>::default();
         filter_memory.set_limit(limits.filter_memory, limits.filter_per_client);
@@ -427,6 +428,7 @@ impl Proxy {
         pressure::set_limit(config.settings.memory());
         self.live.keep_failures(config.settings.shows_failures());
         self.cache.set_limits(&config.settings.cache_store);
+        self.cache.set_shield(config.settings.shield.as_ref());
         let limits = &config.settings.limits;
         self.filter_memory.set_limit(limits.filter_memory, limits.filter_per_client);
         self.spools.budget.set_limit(limits.filter_files, limits.filter_per_client);

@@ -13,6 +13,7 @@ mod dashboard;
 mod fallback;
 mod retry;
 mod servers;
+mod shield;
 mod trace_export;
 
 use std::fmt;
@@ -40,6 +41,7 @@ pub use self::dashboard::{DashboardPassword, DashboardSettings};
 pub use self::fallback::{Fallback, FallbackReason, PassedNames, SHARE_WHOLE, share_bucket};
 pub use self::retry::{Elsewhere, HedgeAfter, Mirror, NewPath, Retry, RetryOn, RouteRetry};
 pub use self::servers::{Eject, HealthCheck, HttpProbe, Probe, ServerSettings, Statuses, Sticky};
+pub use self::shield::{ShieldNode, ShieldSettings};
 pub use self::trace_export::TraceExport;
 
 const KIB: usize = 1024;
@@ -81,6 +83,8 @@ pub struct Listen {
     /// The name of the upstream that gets all requests of this listener, which come from the old proxy. Default: none, it serves
     /// clients.
     pub tap: Option<Box<str>>,
+    /// The listener is for the other nodes of the shield, and no clients. Default: no.
+    pub shield: bool,
     /// Set for the two sockets of `:PORT`; the one of IPv6 may be missing. Default: false.
     pub of_all_addresses: bool,
 }
@@ -99,6 +103,7 @@ impl Listen {
             connections: None,
             requests: None,
             tap: None,
+            shield: false,
             of_all_addresses: false,
         }
     }

@@ -37,6 +37,11 @@ proptest! {
 fn small_pieces_are_joined() {
     let body = Body::new(vec![Bytes::from_static(&[1; 100]); 1000]);
     assert_eq!((body.len(), body.pieces().len()), (100_000, 2));
+    // As they come from a connection: each piece would cost a system call.
+    let body = Body::new([4096, 16384, 12288].map(|length| vec![1; length].into()).into());
+    assert_eq!((body.len(), body.pieces().len()), (32_768, 1));
+    let pieces = vec![Bytes::from_static(&[1; 16_384]); 17];
+    assert_eq!(Body::new(pieces).pieces().len(), 17, "a long body is not copied");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use foregate_wire::{HeaderList, Scheme, Slashes, normalize_path, normalize_query
 use serde_json::{Value, json};
 
 use crate::cache::StoreFound;
-use crate::counters::cache::ReserveFigures;
+use crate::counters::cache::{NodeFigures, ReserveFigures, ShieldFigures};
 use crate::proxy::Proxy;
 
 /// How long a check of the disk takes at a time.
@@ -130,6 +130,7 @@ async fn purge_counted(purge: &Purge<'_>, request: &Value, proxy: &Arc<Proxy>) -
         // The index on disk has no names: the number is known for all alone.
         "on_disk": on_disk.filter(|_| matches!(purge, Purge::All)),
         "folders": folders,
+        "nodes": nodes(&cache.shield.nodes()),
     }))
 }
 
@@ -179,6 +180,7 @@ pub(super) fn stat(proxy: &Proxy) -> Value {
         "disks": figures.disks.iter().map(disk).collect::<Vec<_>>(),
         "awaited": figures.awaited.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>(),
         "reserve": figures.reserve.as_ref().map(reserve),
+        "shield": figures.shield.as_ref().map(shield),
         "requests": map(&mut counters.requests()),
         "not_stored": map(&mut counters.reasons()),
         "collapsed": counters.collapsed.get(),
@@ -212,6 +214,43 @@ fn disk((folder, stat): &(PathBuf, Stat)) -> Value {
         "longest_wait_us": stat.longest_wait,
         "recovering": stat.recovering,
         "off": stat.off,
+    })
+}
+
+/// The other nodes of the shield, and whether they have all purges of this one.
+fn nodes(nodes: &[NodeFigures]) -> Value {
+    let others = nodes.iter().filter(|node| !node.own);
+    let others = others.map(|node| {
+        let state = match (node.current, node.up) {
+            (true, true) => "purged",
+            (false, true) => "not confirmed",
+            (_, false) => "away",
+        };
+        (node.name.clone(), state.into())
+    });
+    Value::Object(others.collect())
+}
+
+/// The figures of the shield.
+fn shield(figures: &ShieldFigures) -> Value {
+    let nodes = figures.nodes.iter().map(|node| {
+        json!({
+            "name": node.name,
+            "address": node.address,
+            "self": node.own,
+            "up": node.up,
+            "current": node.current,
+        })
+    });
+    json!({
+        "name": figures.name,
+        "asked": figures.asked,
+        "direct": figures.direct,
+        "served": figures.served,
+        "refused": figures.refused,
+        "behind": figures.behind,
+        "purges": figures.purges,
+        "nodes": nodes.collect::<Vec<_>>(),
     })
 }
 

@@ -147,8 +147,15 @@ impl DiskTier {
         strength: Strength,
         number: Sequence,
     ) -> Option<Recording> {
+        let mut bytes = Vec::new();
+        purge.write(strength, number, &mut bytes);
+        self.record_written(bytes)
+    }
+
+    /// The same for the bytes of a purge.
+    pub fn record_written(self: &Arc<Self>, bytes: Vec<u8>) -> Option<Recording> {
         if let Some(disk) = &*self.open.load() {
-            let recording = disk.record(purge, strength, number);
+            let recording = disk.record_written(bytes);
             return Some(Box::pin(async move {
                 let recorded = recording.await;
                 if let Err(error) = &recorded {
@@ -158,7 +165,7 @@ impl DiskTier {
             }));
         }
         let outside = self.outside.lock();
-        let left: Vec<_> = outside.iter().map(|directory| directory.leave(purge, strength, number)).collect();
+        let left: Vec<_> = outside.iter().map(|directory| directory.leave_written(bytes.clone())).collect();
         (!left.is_empty()).then(|| {
             let recording: Recording = Box::pin(async move {
                 let mut all = true;

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use foregate_cache::{
     AnsweredRequest, Body, Demands, Failure, FetchFailure, FlightWatch, Key, KeyText, Lead, Moment, Object,
-    Response, Reuse, Sequence, StoredHead, ask_for_whole, ask_to_validate, refresh, reuse, store,
+    Response, Reuse, Sequence, StoredHead, Tag, ask_for_whole, ask_to_validate, refresh, reuse, store,
 };
 use foregate_wire::{BodyLength, HeaderList, NameId, ResponseHead};
 use tokio::sync::mpsc;
 
-use super::Cache;
 use super::readers::SlowReaders;
+use super::{Cache, OwnerAsk};
 use crate::counters::cache::CacheOutcome;
 use crate::error::Error;
 use crate::limits::account::Account;
@@ -86,6 +86,10 @@ pub struct Fill {
     pub lead: Lead,
     /// The stored response that is validated.
     pub stale: Option<Arc<Object>>,
+    /// The node of the shield that is asked in the place of the origin, if there is one.
+    pub owner: Option<Box<OwnerAsk>>,
+    /// The tags of a response that came from there, sorted.
+    pub tags: Vec<Tag>,
     /// The stored response came from the reserve, so the client that has caused the fetch does not know it.
     pub from_reserve: bool,
     /// The client that has caused it, if it waits for more than the others get.
@@ -116,6 +120,8 @@ pub enum LeaderParts {
     /// A stored response that the origin has found current for this client. Others ask for
     /// themselves.
     Validated(Arc<Object>),
+    /// The response comes from the node of the shield that owns its address.
+    FromOwner,
     /// A response of the reserve, and how it was used.
     Found(Arc<Object>, CacheOutcome),
     /// The error, which others know in general only.
@@ -134,13 +140,26 @@ pub struct OriginAnswer {
 }
 
 /// The fill asks an upstream, without a body.
-struct FillAsks {
-    request: Request,
-    head: ResponseHead,
+pub(super) struct FillAsks {
+    pub request: Request,
+    pub head: ResponseHead,
     since: Instant,
     first_byte: Duration,
     finished: bool,
     timer: Timer,
+}
+
+impl FillAsks {
+    pub fn new(request: Request, first_byte: Duration) -> Self {
+        Self {
+            request,
+            head: ResponseHead::new(),
+            since: clock::now(),
+            first_byte,
+            finished: false,
+            timer: Timer::new(first_byte),
+        }
+    }
 }
 
 impl Asker for FillAsks {
@@ -186,12 +205,12 @@ impl Asker for FillAsks {
 }
 
 /// A response after its head has arrived.
-struct FetchedResponse {
-    origin: Origin,
-    length: BodyLength,
-    sent: Moment,
-    received: Moment,
-    sequence: Sequence,
+pub(super) struct FetchedResponse {
+    pub origin: Origin,
+    pub length: BodyLength,
+    pub sent: Moment,
+    pub received: Moment,
+    pub sequence: Sequence,
 }
 
 impl Fill {
@@ -216,6 +235,12 @@ impl Fill {
     }
 
     async fn run(mut self) {
+        if let Some(owner) = self.owner.take() {
+            self = match Box::pin(self.ask_owner(*owner)).await {
+                ControlFlow::Break(()) => return,
+                ControlFlow::Continue(fill) => fill,
+            };
+        }
         if self.cache.reserve.is_some() && self.stale.is_none() {
             self = match self.ask_reserve().await {
                 Some(fill) => fill,
@@ -237,14 +262,7 @@ impl Fill {
             authenticates: false,
             handed_over: None,
         };
-        let mut asks = FillAsks {
-            request: std::mem::take(&mut self.request),
-            head: ResponseHead::new(),
-            since: clock::now(),
-            first_byte: self.times.first_byte,
-            finished: false,
-            timer: Timer::new(self.times.first_byte),
-        };
+        let mut asks = FillAsks::new(std::mem::take(&mut self.request), self.times.first_byte);
         loop {
             // Before the request goes: a purge from here on concerns the response.
             let sequence = self.cache.store.floors().begin();
@@ -316,7 +334,7 @@ impl Fill {
     }
 
     /// Tells the client that has caused it the error; the followers get to know that the origin has failed.
-    fn fail(mut self, error: Error) {
+    pub(super) fn fail(mut self, error: Error) {
         if !self.hand_stale(Failure::NoResponse)
             && let Some(hand) = self.hand
         {
@@ -325,7 +343,7 @@ impl Fill {
         self.lead.fail(FetchFailure::Origin);
     }
 
-    async fn answered(
+    pub(super) async fn answered(
         mut self,
         arrived: FetchedResponse,
         asks: &mut FillAsks,
@@ -348,7 +366,7 @@ impl Fill {
         let asked =
             AnsweredRequest { demands: &self.demands, headers: &self.fields, path: asks.request.path() };
         let head = match store(&asked, &response, &self.settings.policy, &self.cache.secret) {
-            Ok(head) => Arc::new(head),
+            Ok(head) => Arc::new(self.tagged(head)),
             Err(reason) => {
                 self.cache.not_stored(reason);
                 if let Some(stale) = self.stale.take().filter(|_| status < 500) {
@@ -388,6 +406,14 @@ impl Fill {
         ControlFlow::Break(())
     }
 
+    /// The head with the tags that its owner knows.
+    fn tagged(&self, mut head: StoredHead) -> StoredHead {
+        if !self.tags.is_empty() {
+            head.tags = self.tags.as_slice().into();
+        }
+        head
+    }
+
     /// The response is for the client that has caused the fetch, if it is still there. Others fetch
     /// for themselves.
     fn hand_on(
@@ -422,10 +448,11 @@ impl Fill {
         };
         self.upstream.recycle(arrived.origin, clock::now());
         let (policy, secret) = (&self.settings.policy, &self.cache.secret);
-        let Some(refreshed) = refresh(&asked, &stale.head, &response, policy, secret) else {
+        let Some(mut refreshed) = refresh(&asked, &stale.head, &response, policy, secret) else {
             self.cache.store.remove(&stale);
             return ControlFlow::Continue(self);
         };
+        refreshed.stored = self.tagged(refreshed.stored);
         let own = refreshed.stored.for_first_client(&asks.head.headers, policy);
         let object = Arc::new(stale.refreshed(refreshed.stored, arrived.sequence));
         let own = own.map(|own| Arc::new(stale.refreshed(own, arrived.sequence)));
@@ -553,7 +580,7 @@ async fn nobody_follows(watch: FlightWatch) {
 
 /// Waits for the final response. Interim ones go to the client that has caused the fetch, while it
 /// takes them.
-async fn final_head(
+pub(super) async fn final_head(
     ask: &mut Ask<'_>,
     asks: &mut FillAsks,
     hand: Option<&mpsc::Sender<LeaderParts>>,

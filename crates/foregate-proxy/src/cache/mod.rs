@@ -5,25 +5,33 @@
 
 mod disk;
 mod fill;
+mod owner;
 mod readers;
 mod reserve;
+mod shield;
 mod store;
 
 use std::io;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use foregate_cache::{CacheTime, FlightLimits, Flights, Floors, Moment, NotStored, Secret, Strength, Uri};
+use foregate_cache::{
+    CacheTime, FlightLimits, Flights, Floors, Moment, NotStored, Secret, Sequence, Strength, Uri,
+};
 
 pub use self::disk::Folders;
 use self::disk::{DiskTier, TierIdentity};
 pub(crate) use self::fill::stated_length;
 pub use self::fill::{Fill, LeaderParts, OriginAnswer};
+pub use self::owner::OwnerAsk;
 pub use self::reserve::Reserve;
+pub use self::shield::{
+    AnswerKind, CallKind, FetchCall, NodeCall, SHIELD_FIELD, Shield, ShieldGroup, TAGS_FIELD,
+};
 pub use self::store::{Hit, Recording, Store, StoreFound};
 use crate::counters::cache::CacheFigures;
 use crate::counters::metrics::Metrics;
-use crate::settings::CacheStore;
+use crate::settings::{CacheStore, ShieldSettings};
 
 /// The cache of the process. Survives reloads.
 #[derive(Debug)]
@@ -32,6 +40,8 @@ pub struct Cache {
     pub store: Store,
     /// The tier in object storage, if there is one.
     pub reserve: Option<Reserve>,
+    /// The group of proxies that this one belongs to.
+    pub shield: Arc<Shield>,
     /// The fetches that several requests share.
     pub flights: Flights,
     /// The secret of keys and variants.
@@ -53,6 +63,7 @@ impl Cache {
         let reserve = settings.reserve.as_ref().map(Reserve::start).transpose()?;
         Ok(Self {
             reserve,
+            shield: Arc::new(Shield::new(settings.disks.first().map(|disk| disk.folder.clone()))),
             store: Store::new(settings, secret, floors, disk),
             flights: Flights::new(FlightLimits::default()),
             secret,
@@ -67,6 +78,11 @@ impl Cache {
         if self.reserve.as_ref().map(Reserve::settings) != settings.reserve.as_ref() {
             tracing::warn!("another `reserve` of `cache-store` takes effect with the next start");
         }
+    }
+
+    /// Puts a group of proxies to work, or ends the present one.
+    pub fn set_shield(self: &Arc<Self>, settings: Option<&Arc<ShieldSettings>>) {
+        self.shield.set(self, settings);
     }
 
     /// The time on the cache's clock.
@@ -96,6 +112,8 @@ impl Cache {
             // It counts at once, and is written soon.
             drop(reserve.purge(&purge, Strength::Hard));
         }
+        // A node that does not know of it yet is not asked.
+        drop(self.tell_nodes(&purge, Strength::Hard));
         self.metrics.cache.invalidated.inc();
         if self.store.floors().is_sweep_due(before) {
             self.begin_sweep();
@@ -134,10 +152,55 @@ impl Cache {
                 on_disk && written
             }));
         }
+        if let Some(told) = self.tell_nodes(purge, strength) {
+            let before = recording.take();
+            recording = Some(Box::pin(async move {
+                let recorded = match before {
+                    Some(before) => before.await,
+                    None => true,
+                };
+                told.await;
+                recorded
+            }));
+        }
         self.metrics.cache.purges.inc();
         if strength == Strength::Hard {
             self.begin_sweep();
         }
+        recording
+    }
+
+    /// Tells the other nodes of a purge, if there are any.
+    fn tell_nodes(
+        &self,
+        purge: &foregate_cache::Purge<'_>,
+        strength: Strength,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        self.shield.group()?;
+        let mut bytes = Vec::new();
+        // Each node gives it a number of its own.
+        purge.write(strength, Sequence::new(0), &mut bytes);
+        self.shield.tell(&bytes)
+    }
+
+    /// Purges what the purge of another node names, at once; everything for bytes that are no purge.
+    fn repeat_purge(self: &Arc<Self>, purge: &[u8]) -> Option<Recording> {
+        let Some(mut recording) = self.store.repeat(purge) else {
+            let mut all = Vec::new();
+            foregate_cache::Purge::All.write(Strength::Hard, Sequence::new(0), &mut all);
+            return self.repeat_purge(&all);
+        };
+        if let Some(reserve) = &self.reserve {
+            let (on_disk, written) = (recording.take(), reserve.repeat(purge));
+            recording = Some(Box::pin(async move {
+                let on_disk = match on_disk {
+                    Some(on_disk) => on_disk.await,
+                    None => true,
+                };
+                written.await && on_disk
+            }));
+        }
+        self.begin_sweep();
         recording
     }
 
@@ -162,6 +225,7 @@ impl Cache {
             disks: stat.disks,
             awaited: stat.awaited,
             reserve: self.reserve.as_ref().map(Reserve::figures),
+            shield: self.shield.figures(),
         }
     }
 

@@ -174,6 +174,12 @@ impl Store {
         self.disk.record(purge, strength, number)
     }
 
+    /// Purges what the purge of another node names, at once. `None` for bytes that are no purge.
+    pub fn repeat(&self, purge: &[u8]) -> Option<Option<Recording>> {
+        let repeated = self.memory.floors().repeat(purge)?;
+        Some(self.disk.record_written(repeated))
+    }
+
     /// Lets go of the folders for the generation that follows.
     ///
     /// # Errors

@@ -79,6 +79,44 @@ pub struct CacheFigures {
     pub awaited: Vec<PathBuf>,
     /// The reserve, if there is one.
     pub reserve: Option<ReserveFigures>,
+    /// The shield, if there is one.
+    pub shield: Option<ShieldFigures>,
+}
+
+/// The figures of the shield.
+#[derive(Debug, Default, Clone)]
+pub struct ShieldFigures {
+    /// The name of the group.
+    pub name: String,
+    /// Responses that came from the node that owns their address.
+    pub asked: u64,
+    /// Requests that went to the origin directly, since the owner was away or declined.
+    pub direct: u64,
+    /// Requests of other nodes that were taken.
+    pub served: u64,
+    /// Requests on the listener of the group that none of its nodes had signed.
+    pub refused: u64,
+    /// Requests that went past the store, since purges might have been missing.
+    pub behind: u64,
+    /// Purges of other nodes.
+    pub purges: u64,
+    /// The nodes.
+    pub nodes: Vec<NodeFigures>,
+}
+
+/// A node of the shield as operators see it.
+#[derive(Debug, Clone)]
+pub struct NodeFigures {
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub address: String,
+    /// It is this one.
+    pub own: bool,
+    /// It answers.
+    pub up: bool,
+    /// It knows all purges of this node.
+    pub current: bool,
 }
 
 /// The figures of the reserve.

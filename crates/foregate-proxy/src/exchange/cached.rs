@@ -17,12 +17,13 @@ use foregate_module::Source as MadeBy;
 use foregate_wire::{BodyLength, HeaderList, Method, NameId, Slashes, connection};
 
 use self::fetch::NeededResponse;
-use self::key::{StorePlace, evaluate, uri};
+use self::key::{RouteValues, StorePlace, evaluate, uri};
 use self::part::CachePart;
 use super::bodies::renew;
 use super::parts::needs_whole;
 use super::reply::BodySource;
 use super::shape::{shape_or_send, shapes};
+use super::shield;
 use super::state::ExchangeEnd;
 use super::state::{Exchange, Step, StepResult};
 use crate::cache::{Hit, Recording, StoreFound};
@@ -78,7 +79,9 @@ fn strip_prefix(exchange: &mut Exchange<'_>) {
     {
         cached.path = Some(exchange.request.path().to_vec());
     }
-    exchange.request.strip_prefix(prefix);
+    if exchange.shielded.is_none() {
+        exchange.request.strip_prefix(prefix);
+    }
 }
 
 fn look(
@@ -87,20 +90,24 @@ fn look(
     upstream: usize,
 ) -> Result<StoreLookup, ExchangeEnd> {
     exchange.cached = Some(CachePart::new(CacheOutcome::Bypass, Forward::Bypass));
+    let is_node = exchange.shielded.is_some();
+    if settings.shield && !is_node && shield::has_passed(exchange) {
+        return Err(Error::Loop.into());
+    }
     let pass = |exchange: &mut Exchange<'_>, why: &'static str, forward: Forward| {
         if let Some(cached) = &mut exchange.cached {
             (cached.reason, cached.forward) = (Some(why), forward);
         }
         Ok(StoreLookup::StepResult(Step::Prepare(upstream)))
     };
-    if let Some((recordings, step)) = purge::answer(exchange, settings) {
+    if let Some((recordings, step)) = purge::answer(exchange, settings).filter(|_| !is_node) {
         exchange.cached = None;
         return Ok(StoreLookup::Recorded(recordings, step));
     }
     if exchange.request.opens_tunnel() {
         return pass(exchange, "upgrade", Forward::Bypass);
     }
-    let evaluated = evaluate(exchange, settings)?;
+    let evaluated = if is_node { RouteValues::default() } else { evaluate(exchange, settings)? };
     if evaluated.bypass {
         return pass(exchange, "rule", Forward::Bypass);
     }
@@ -132,7 +139,20 @@ fn look(
         }
     }
     demands.set_conditions(evaluated.ttl_conditions);
-    let located = StorePlace::new(exchange, settings, upstream, evaluated.additions);
+    if settings.shield && !shield::is_current(exchange) {
+        if is_node {
+            return Err(Error::ShieldDeclined.into());
+        }
+        return pass(exchange, "shield-behind", Forward::Bypass);
+    }
+    let given = exchange.shielded.as_ref().and_then(|shielded| shielded.text());
+    let located = match (&exchange.shielded, given) {
+        (Some(shielded), Some(text)) => {
+            shield::complete(&mut demands, &shielded.call);
+            StorePlace::given(exchange, text)
+        }
+        _ => StorePlace::new(exchange, settings, upstream, evaluated.additions),
+    };
     let looked = found(exchange, settings, upstream, located, demands);
     if let StoreLookup::StepResult(Step::Failed(error)) = looked {
         return Err(error.into());
@@ -361,6 +381,9 @@ fn answer(
         let boundary = if request.contains(NameId::Range) { random::number() } else { 0 };
         let answer = head.answer(demands, request, length, now, boundary, &mut exchange.response.headers);
         exchange.response.status = answer.status;
+        if exchange.shielded.is_some() {
+            shield::tell_tags(&head.tags, &mut exchange.response.headers);
+        }
         answer
     };
     let answer = write(exchange, fields.as_deref());

@@ -23,7 +23,7 @@ pub(super) fn run(exchange: &mut Exchange<'_>) {
         exchange.record.error = Some(Error::Shutdown);
     }
     excuse_leaving(exchange);
-    if exchange.peer.replay.is_some() {
+    if exchange.peer.replay.is_some() || exchange.record.is_quiet {
         end_watched(exchange);
         exchange.proxy.metrics.requests_active.add(-1);
         return;

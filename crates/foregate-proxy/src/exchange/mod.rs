@@ -33,6 +33,8 @@ mod run;
 mod screen;
 mod send;
 mod shape;
+mod shield;
+mod shielded;
 mod spans;
 mod state;
 mod tap;

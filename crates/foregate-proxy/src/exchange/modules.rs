@@ -84,6 +84,9 @@ impl<'a> Exchange<'a> {
 
     /// The effective client address.
     pub(super) fn client_address(&self) -> Option<IpAddr> {
+        if let Some(shielded) = &self.shielded {
+            return shielded.client();
+        }
         let said = match &self.modules.run {
             Some(run) => run.facts.client,
             None => self.modules.away.as_ref().and_then(|away| away.client),

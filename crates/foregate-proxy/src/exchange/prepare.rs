@@ -10,19 +10,21 @@ use super::mirror;
 use super::record::LoggedAction;
 use super::reply::Reply;
 use super::screen::limit_body;
+use super::shield;
 use super::state::{Exchange, Step, StepResult};
 use super::tap;
 use crate::error::Error;
 use crate::link::copy::Underscores;
 use crate::link::start::KeptStart;
+use crate::message::request::FRAMING;
 use crate::settings::UpstreamProtocol;
 use crate::upstream::{Ask, OpeningTerms};
 
-/// Fields for framing and routing: they are generated, never copied.
-const FRAMING: [NameId; 3] = [NameId::ContentLength, NameId::TransferEncoding, NameId::Host];
-
 /// Makes the request for the origin.
 pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepResult {
+    if exchange.shielded.is_some() {
+        return shield::prepare(exchange, upstream);
+    }
     let Some(upstream) = exchange.config.upstreams.get(upstream) else { return Err(Error::Internal.into()) };
     exchange.record.action = Some(LoggedAction::Proxy);
     if exchange.request.goes_in_circles() {
@@ -106,6 +108,9 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
     match exchange.modules.run.as_ref().and_then(|run| run.facts.client) {
         Some(client) => exchange.request.tell_origin(&client.to_string(), secure, version),
         None => exchange.request.tell_origin(&exchange.peer.client_text, secure, version),
+    }
+    if exchange.routed.route.and_then(|route| route.cache.get()).is_some_and(|cache| cache.shield) {
+        shield::add_to_loop(exchange);
     }
     if exchange.modules.run.is_some() {
         exchange.run_phases(PhaseId::UpstreamRequest).await?;

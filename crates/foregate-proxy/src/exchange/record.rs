@@ -27,6 +27,8 @@ pub(super) struct LogRecord {
     pub fallback: Option<FallbackReason>,
     /// A copy of the request is still to go to the mirror of its route.
     pub mirrors: bool,
+    /// It is neither logged nor counted.
+    pub is_quiet: bool,
 }
 
 /// The action of a route, for the log.
@@ -66,6 +68,7 @@ impl LogRecord {
             logged_first: false,
             fallback: None,
             mirrors: false,
+            is_quiet: false,
         }
     }
 }

@@ -15,6 +15,7 @@ use super::length::settle_length;
 use super::record::LoggedAction;
 use super::reply::Reply;
 use super::screen::dispatch;
+use super::shield;
 use super::state::{Exchange, Step, StepResult};
 use super::tap;
 use super::view::{Facts, View};
@@ -47,6 +48,9 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
     {
         // Rare: kept out of the future that every request has.
         return Box::pin(pass_tap(exchange, tap)).await;
+    }
+    if exchange.peer.listen.as_ref().is_some_and(|listen| listen.shield) {
+        return Box::pin(shield::arrive(exchange)).await;
     }
     let host = exchange.request.host().as_bytes();
     let peer = exchange.peer;

@@ -23,6 +23,10 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, source: BodySource) -> Step
     if let Err(error) = exchange.down.room().await {
         return Ok(give_up(exchange, source.origin(), error));
     }
+    if let Some(shielded) = &exchange.shielded {
+        let (is_error, status) = (exchange.record.error.is_some(), exchange.response.status);
+        shielded.prove(is_error, status, &mut exchange.response.headers);
+    }
     log_first(exchange).await;
     Ok(match source {
         BodySource::Origin(origin, BodyLength::Tunnel) => exchange.open_tunnel(origin),
@@ -100,13 +104,20 @@ fn buffering(exchange: &Exchange<'_>, length: BodyLength) -> Option<BufferRespon
     (is_sent && !length.is_empty() && !declines).then_some(limits)
 }
 
+impl Exchange<'_> {
+    /// Has the bytes of a link received ahead of the client.
+    pub(super) fn receive_ahead(&self, link: &mut Link, limits: BufferResponses) {
+        let account = self.account();
+        let share = self.proxy.filter_memory.share(account);
+        let spools = Arc::clone(&self.proxy.spools);
+        let files = AheadFiles { spools, folder: self.config.settings.spool_folder(), account };
+        AheadLink::new(limits, share, files).before(link);
+    }
+}
+
 /// Has the response received ahead of the client.
 fn ahead_of_client(exchange: &Exchange<'_>, mut origin: Origin, limits: BufferResponses) -> Origin {
-    let account = exchange.account();
-    let share = exchange.proxy.filter_memory.share(account);
-    let spools = Arc::clone(&exchange.proxy.spools);
-    let files = AheadFiles { spools, folder: exchange.config.settings.spool_folder(), account };
-    AheadLink::new(limits, share, files).before(&mut origin.link);
+    exchange.receive_ahead(&mut origin.link, limits);
     origin
 }
 

@@ -15,6 +15,7 @@ use super::progress::Progress;
 use super::record::LogRecord;
 use super::reply::{BodySource, Reply, Sender};
 use super::run::Run;
+use super::shielded::ShieldedRequest;
 use crate::error::Error;
 use crate::link::copy::BodyCopy;
 use crate::loops::OnItsWay;
@@ -117,6 +118,8 @@ pub(super) struct Exchange<'a> {
     pub(super) ask: Option<Ask<'a>>,
     /// The part of the cache in it, on a route that caches.
     pub(super) cached: Option<Box<CachePart>>,
+    /// The request comes from another node of the shield.
+    pub(super) shielded: Option<Box<ShieldedRequest>>,
     pub(super) modules: Modules<'a>,
     /// Its places among the requests in flight, where these are bounded.
     pub(super) passes: Option<Box<RequestPasses>>,
@@ -215,6 +218,7 @@ impl<'a> Exchange<'a> {
             routed: RoutePlace::default(),
             ask: None,
             cached: None,
+            shielded: None,
             modules: Modules::default(),
             passes: None,
             record: LogRecord::new(began),

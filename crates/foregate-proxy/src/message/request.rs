@@ -22,6 +22,9 @@ use crate::limits::clients::{HeldHead, Holdings};
 use crate::limits::pressure::Charge;
 use crate::settings::{self, NewPath};
 
+/// Fields for framing and routing: they are generated, never copied.
+pub const FRAMING: [NameId; 3] = [NameId::ContentLength, NameId::TransferEncoding, NameId::Host];
+
 /// How many servers of that name a request may have passed. An upstream that leads back here would
 /// have it go round until its head is too large.
 const HOPS_MOST: usize = 10;
@@ -165,6 +168,16 @@ impl Request {
             ("", _) => &self.authority,
             (set, _) => set,
         }
+    }
+
+    /// The authority that a module has chosen for the origin, if one has.
+    pub fn chosen_authority(&self) -> Option<&str> {
+        Some(&*self.origin_authority).filter(|authority| !authority.is_empty())
+    }
+
+    /// Sets the authority for the origin, as a module would.
+    pub fn choose_authority(&mut self, authority: &str) {
+        authority.clone_into(&mut self.origin_authority);
     }
 
     /// Makes the request one for another path or query, brought into their normal form; an empty

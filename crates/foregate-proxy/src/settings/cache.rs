@@ -92,6 +92,8 @@ pub struct CacheSettings {
     pub status_name: Option<Box<str>>,
     /// The token with which clients may purge over HTTP; `None` for nobody.
     pub purge_token: Option<Box<str>>,
+    /// Responses come from the node of the shield that owns their address.
+    pub shield: bool,
     /// A plan without steps, with which routes without modules have their expressions evaluated.
     pub no_steps: Arc<Plan>,
 }
@@ -115,22 +117,37 @@ impl fmt::Debug for CacheSettings {
 
 /// The cache of a route, if it has one. Two are equal only when they are the same one.
 #[derive(Debug, Clone, Default)]
-pub struct RouteCache(Option<Arc<CacheSettings>>);
+pub struct RouteCache {
+    settings: Option<Arc<CacheSettings>>,
+    /// It is that of the site.
+    is_of_site: bool,
+}
 
 impl RouteCache {
     /// The cache of a route.
     pub fn new(cache: CacheSettings) -> Self {
-        Self(Some(Arc::new(cache)))
+        Self { settings: Some(Arc::new(cache)), is_of_site: false }
+    }
+
+    /// The same cache as that of all routes of a site.
+    #[must_use]
+    pub fn of_site(self) -> Self {
+        Self { is_of_site: true, ..self }
+    }
+
+    /// Returns true if the site has it, rather than the route.
+    pub fn is_of_site(&self) -> bool {
+        self.is_of_site
     }
 
     /// The settings, if the route caches.
     #[inline]
     pub fn get(&self) -> Option<&Arc<CacheSettings>> {
-        self.0.as_ref()
+        self.settings.as_ref()
     }
 
     fn address(&self) -> Option<*const CacheSettings> {
-        self.0.as_ref().map(Arc::as_ptr)
+        self.settings.as_ref().map(Arc::as_ptr)
     }
 }
 

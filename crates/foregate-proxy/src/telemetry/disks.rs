@@ -7,7 +7,7 @@ use foregate_disk::Stat;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-use crate::counters::cache::ReserveFigures;
+use crate::counters::cache::{ReserveFigures, ShieldFigures};
 
 /// A figure of a folder.
 type DiskFigure = fn(&Stat) -> u64;
@@ -79,6 +79,37 @@ pub(super) fn reserve(encoder: &mut DescriptorEncoder<'_>, reserve: &ReserveFigu
         encoder
             .encode_descriptor(name, help, None, MetricType::Gauge)?
             .encode_gauge(&i64::try_from(figure).unwrap_or(i64::MAX))?;
+    }
+    Ok(())
+}
+
+/// Shows the shield.
+pub(super) fn shield(encoder: &mut DescriptorEncoder<'_>, shield: &ShieldFigures) -> fmt::Result {
+    let counted = [
+        ("cache_shield_asked", "Responses from the node of the shield that owns their address", shield.asked),
+        (
+            "cache_shield_direct",
+            "Requests to the origin for addresses of other nodes, which were away or declined",
+            shield.direct,
+        ),
+        ("cache_shield_served", "Requests of other nodes of the shield", shield.served),
+        ("cache_shield_refused", "Requests that no node of the shield had signed", shield.refused),
+        (
+            "cache_shield_behind",
+            "Requests past the store, since purges of other nodes might have been missing",
+            shield.behind,
+        ),
+        ("cache_shield_purges", "Purges of other nodes of the shield", shield.purges),
+    ];
+    for (name, help, count) in counted {
+        encoder
+            .encode_descriptor(name, help, None, MetricType::Counter)?
+            .encode_counter::<NoLabelSet, _, u64>(&count, None)?;
+    }
+    let help = "1 while the node of the shield answers";
+    let mut family = encoder.encode_descriptor("cache_shield_up", help, None, MetricType::Gauge)?;
+    for node in shield.nodes.iter().filter(|node| !node.own) {
+        family.encode_family(&[("node", &*node.name)])?.encode_gauge(&i64::from(node.up))?;
     }
     Ok(())
 }

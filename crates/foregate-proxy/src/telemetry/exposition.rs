@@ -562,7 +562,8 @@ fn cache(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics, figures: &Cache
         .encode_descriptor("cache_entries", "Stored responses", None, MetricType::Gauge)?
         .encode_gauge(&i64::try_from(figures.entries).unwrap_or(i64::MAX))?;
     disks::disks(encoder, &figures.disks)?;
-    figures.reserve.as_ref().map_or(Ok(()), |reserve| disks::reserve(encoder, reserve))
+    figures.reserve.as_ref().map_or(Ok(()), |reserve| disks::reserve(encoder, reserve))?;
+    figures.shield.as_ref().map_or(Ok(()), |shield| disks::shield(encoder, shield))
 }
 
 fn memory(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

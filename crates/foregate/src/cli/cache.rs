@@ -215,7 +215,15 @@ fn show_purged(answer: &Value) -> String {
         }
         _ => "\n".to_owned(),
     };
-    memory + &rest
+    let mut text = memory + &rest;
+    for (node, state) in answer["nodes"].as_object().into_iter().flatten() {
+        text.push_str(&match state.as_str() {
+            Some("purged") => format!("node {node}: purged\n"),
+            Some("away") => format!("node {node}: away, it purges before it serves again\n"),
+            _ => format!("node {node}: has not confirmed it yet\n"),
+        });
+    }
+    text
 }
 
 fn show_stat(answer: &Value) -> String {
@@ -253,6 +261,9 @@ fn show_stat(answer: &Value) -> String {
     if answer["reserve"].is_object() {
         text.push_str(&show_reserve(&answer["reserve"]));
     }
+    if answer["shield"].is_object() {
+        text.push_str(&show_shield(&answer["shield"]));
+    }
     let counts = |of: &Value| -> Vec<(String, u64)> {
         let all = of.as_object().into_iter().flatten();
         all.filter_map(|(name, count)| Some((name.clone(), count.as_u64()?))).collect()
@@ -287,6 +298,32 @@ fn show_reserve(reserve: &Value) -> String {
         reserve["bucket"].as_str().unwrap_or_default(),
     );
     for name in ["dropped", "errors", "corrupt"].iter().filter(|name| number(name) > 0) {
+        text.push_str(&format!("  {name:<8} {}\n", number(name)));
+    }
+    text
+}
+
+fn show_shield(shield: &Value) -> String {
+    let number = |name: &str| shield[name].as_u64().unwrap_or(0);
+    let mut text = format!(
+        "shield     {}: {} from their owners, {} for other nodes, {} to the origin without the owner\n",
+        shield["name"].as_str().unwrap_or_default(),
+        number("asked"),
+        number("served"),
+        number("direct"),
+    );
+    for node in shield["nodes"].as_array().into_iter().flatten() {
+        let is = |name: &str| node[name] == Value::Bool(true);
+        let state = match (is("self"), is("up"), is("current")) {
+            (true, ..) => "this one",
+            (_, false, _) => "away",
+            (_, true, true) => "up",
+            (_, true, false) => "up, without the latest purges",
+        };
+        let text_of = |name: &str| node[name].as_str().unwrap_or_default();
+        text.push_str(&format!("  {:<8} {}: {state}\n", text_of("name"), text_of("address")));
+    }
+    for name in ["refused", "behind"].iter().filter(|name| number(name) > 0) {
         text.push_str(&format!("  {name:<8} {}\n", number(name)));
     }
     text

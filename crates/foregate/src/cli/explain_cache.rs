@@ -10,10 +10,17 @@ pub(super) fn cache(settings: &Settings, route: &Route) -> Vec<String> {
         return Vec::new();
     };
     let mut lines = vec![tiers(settings)];
+    if route.cache.is_of_site() {
+        lines.push("these rules are the `cache` of the site".to_owned());
+    }
     lines.extend(lifetimes(&cache.policy));
     lines.push(stale(&cache.policy));
     lines.push(key(cache));
     lines.extend(others(cache));
+    if let Some(shield) = settings.shield.as_ref().filter(|_| cache.shield) {
+        let (name, own, count) = (&shield.name, shield.own_name(), shield.nodes.len());
+        lines.push(format!("misses: from the owner in the shield {name} ({count} nodes, this one is {own})"));
+    }
     lines
 }
 

@@ -7,11 +7,13 @@ mod dashboard;
 mod fallback;
 mod logs;
 mod requests;
+mod shield;
 
 pub use self::cache::{CACHE, CACHE_STORE};
 pub use self::dashboard::DASHBOARD;
 pub use self::logs::{ACCESS_LOG, TRACE_EXPORT};
 use self::requests::{QUEUE, REQUESTS, UPSTREAM_REQUESTS};
+pub use self::shield::SHIELD;
 pub use foregate_config::schema::{
     ANY, Block, GENERIC, INCLUDE_KEY, Key, LIST, LIST_KEY, Path, Prop, walk_keys,
 };
@@ -44,6 +46,7 @@ pub static ROOT: Block = Block {
         logs::TRACE_EXPORT_KEY,
         Key::one("temporary-folder", "PATH", "temporary-folder \"/var/tmp\"", "The folder for long bodies that modules inspect. They lie in files without names; `limits { filter-files }` bounds them. Do not name a folder in memory, such as `tmpfs`.").otherwise("`TMPDIR`, or `/tmp`"),
         cache::CACHE_STORE_KEY,
+        shield::SHIELD_KEY,
         Key::block("limits", &LIMITS, "limits { head-fields 200 }", "Limits on sizes and counts for clients."),
         Key::block("timeouts", &TIMEOUTS, "timeouts { head \"5s\" }", "Time limits for clients."),
         Key::one("upstream", "NAME { ... }", "upstream \"app\" { server \"127.0.0.1:3000\" }", "A group of origin servers that serve the same content. Requests are spread over them.")
@@ -79,6 +82,7 @@ pub static LISTEN: Block = Block {
         REQUESTS,
         QUEUE,
         Key::one("tap", "UPSTREAM", "tap \"app\"", "Makes the listener a tap for `compare mode=\"tap\"`: the old proxy has it in the place of the origin, and all requests go on to this upstream, whatever their host and path. Requests with the id of a comparison are compared on the way. Clients must not reach it.").otherwise("no tap"),
+        shield::OF_LISTENER,
         Key::flag("half-close", "#true", "half-close #false", "Keeps answering an HTTP/1 client that has closed its sending side. With `#false`, such a client counts as gone: its request at the origin is cancelled and its connection is closed."),
     ],
     later: &["http3", "quic"],

@@ -113,7 +113,8 @@ fn every_key_changes_the_settings() {
             _ => "",
         };
         let example = key.example.replace("upstream \"app\"", "upstream \"other\"");
-        let example = example.replace("${env:PURGE_TOKEN}", "0123456789abcdef0123456789abcdef");
+        let secret = "0123456789abcdef0123456789abcdef";
+        let example = example.replace("${env:PURGE_TOKEN}", secret).replace("${env:SHIELD_SECRET}", secret);
         let example = example.replace("127.0.0.1:8081", "127.0.0.1:2");
         let example = example.replace("collector-ca.pem", "ca.pem");
         let example = example.replace("upstream=\"old\"", "upstream=\"elsewhere\"");

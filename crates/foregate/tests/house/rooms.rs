@@ -65,8 +65,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     (
         "cache",
         &[
-            "random", "files", "counters", "time", "settings", "spans", "limits", "tls", "error", "message",
-            "link", "upstream",
+            "address", "random", "files", "counters", "time", "settings", "spans", "limits", "tls", "error",
+            "message", "link", "upstream",
         ],
     ),
     ("telemetry", &["address", "files", "counters", "settings", "limits", "folders"]),

@@ -168,7 +168,14 @@ impl Reserve {
 
     /// Purges, at once. The future ends when the purge is in the bucket, and says whether that was in time; it is tried on in any case.
     pub fn purge(&self, purge: &Purge<'_>, strength: Strength) -> impl Future<Output = bool> + Send + use<> {
-        let written = self.shared.purges.purge(purge, strength);
+        let mut bytes = Vec::new();
+        purge.write(strength, Sequence::new(0), &mut bytes);
+        self.repeat(&bytes)
+    }
+
+    /// The same for a purge as bytes, whatever its number is.
+    pub fn repeat(&self, purge: &[u8]) -> impl Future<Output = bool> + Send + use<> {
+        let written = self.shared.purges.repeat(purge);
         self.shared.purged.notify_one();
         async move { matches!(timeout(PURGE, written).await, Ok(Ok(()))) }
     }

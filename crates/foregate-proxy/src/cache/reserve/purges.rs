@@ -51,10 +51,22 @@ impl ReservePurges {
 
     /// Purges, at once. The purge is written soon, and the receiver gets to know of that.
     pub fn purge(&self, purge: &Purge<'_>, strength: Strength) -> oneshot::Receiver<()> {
+        let mut bytes = Vec::new();
+        purge.write(strength, Sequence::new(0), &mut bytes);
+        self.repeat(&bytes)
+    }
+
+    /// The same for a purge as bytes, whatever its number is. Bytes that are no purge purge everything.
+    pub fn repeat(&self, purge: &[u8]) -> oneshot::Receiver<()> {
         let mut waiting = self.waiting.lock();
         // Responses with this moment or an earlier one are below the number.
         self.floors.advance(Sequence::new(self.moment()));
-        let number = self.floors.purge(purge, strength);
+        let bytes = self.floors.repeat(purge).unwrap_or_else(|| {
+            let mut all = Vec::new();
+            Purge::All.write(Strength::Hard, self.floors.purge(&Purge::All, Strength::Hard), &mut all);
+            all
+        });
+        let number = self.floors.begin();
         self.latest.fetch_max(number.get(), Ordering::AcqRel);
         if waiting.count >= MOST_WAITING {
             self.floors.advance(number);
@@ -63,7 +75,7 @@ impl ReservePurges {
             waiting.bytes.clear();
             waiting.add(&Purge::All, Strength::Hard, all);
         } else {
-            waiting.add(purge, strength, number);
+            waiting.add_written(&bytes, number);
         }
         let (done, written) = oneshot::channel();
         waiting.done.push(done);
@@ -178,7 +190,11 @@ impl WaitingPurges {
     fn add(&mut self, purge: &Purge<'_>, strength: Strength, number: Sequence) {
         let mut one = Vec::new();
         purge.write(strength, number, &mut one);
-        add(&mut self.bytes, &one);
+        self.add_written(&one, number);
+    }
+
+    fn add_written(&mut self, purge: &[u8], number: Sequence) {
+        add(&mut self.bytes, purge);
         self.count += 1;
         self.number = self.number.max(number.get());
     }

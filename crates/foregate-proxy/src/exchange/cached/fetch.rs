@@ -22,9 +22,9 @@ use crate::error::Error;
 use crate::exchange::reply::BodySource;
 use crate::exchange::shape::shape_or_send;
 use crate::exchange::state::{Exchange, Step, StepResult};
-use crate::exchange::{ask, prepare};
+use crate::exchange::{ask, prepare, shield};
 use crate::link::{CachedLink, Link, StoredBody};
-use crate::settings::CacheSettings;
+use crate::settings::{BufferResponses, CacheSettings};
 use crate::upstream::{Origin, named};
 
 /// Interim responses that wait for their client. Further ones are left out.
@@ -32,6 +32,9 @@ const INTERIM: usize = 7;
 /// The longest response that a client gets as a whole that has asked for a part, rather than that the origin is asked
 /// again: bytes.
 const WHOLE_MOST: u64 = 256 << 10;
+/// The part of a body without a length that waits for a reader that is slower than others, in memory and in a file. Beyond, the
+/// others wait for it some time, and then it is cut off.
+const AHEAD: BufferResponses = BufferResponses { memory: 128 << 10, size: 1 << 30 };
 /// How often a request joins fetches that come to nothing. Beyond, it fetches for itself.
 const ROUNDS: usize = 8;
 
@@ -156,7 +159,8 @@ impl NeededResponse {
         }
         let Some(upstream) = exchange.upstream() else { return Err(Error::Internal.into()) };
         let follow = lead.follow();
-        let (hand, handed) = mpsc::channel(INTERIM + 1);
+        let (hand, handed) = mpsc::channel(INTERIM + 2);
+        let owner = shield::owner(exchange, settings, upstream, &self.text, &self.demands);
         let retry = exchange.routed.route.map(|route| route.retry.clone()).unwrap_or_default();
         let rules = retry.get().unwrap_or(&upstream.settings.retry);
         let others = named(rules, &exchange.config.upstreams);
@@ -172,6 +176,8 @@ impl NeededResponse {
             lead,
             stale: self.stale.clone(),
             from_reserve: false,
+            owner,
+            tags: Vec::new(),
             hand: (!self.background).then_some(hand),
             times: exchange.down.origin_times(&upstream.settings),
             behalf: exchange.client_address(),
@@ -201,11 +207,16 @@ impl NeededResponse {
                     **exchange.response = *head;
                     ask::relay_interim(exchange).await?;
                 }
+                WaitResult::Handed(LeaderParts::FromOwner) => {
+                    if let Some(cached) = &mut exchange.cached {
+                        cached.reason = Some("shield");
+                    }
+                }
                 got => break got,
             }
         };
         let head = match got {
-            WaitResult::Handed(LeaderParts::Interim(_)) => return Ok(None),
+            WaitResult::Handed(LeaderParts::Interim(_) | LeaderParts::FromOwner) => return Ok(None),
             WaitResult::Handed(LeaderParts::Failed(error)) => {
                 if self.covers_failure(exchange) {
                     return Ok(Some(self.serve_stale(exchange, settings)));
@@ -228,7 +239,7 @@ impl NeededResponse {
             WaitResult::Handed(LeaderParts::Origin(head, answer, reason)) => {
                 drop(follow);
                 if let Some(cached) = &mut exchange.cached {
-                    cached.reason = reason.map(foregate_cache::NotStored::as_str);
+                    cached.reason = reason.map(foregate_cache::NotStored::as_str).or(cached.reason);
                 }
                 return self.take(exchange, *head, answer).map(Some);
             }
@@ -337,7 +348,11 @@ impl NeededResponse {
                 (None, length.map_or(BodyLength::Chunked, BodyLength::Fixed))
             }
         };
-        let link = Link::Cached(Box::new(CachedLink::shared(follow, part)));
+        let mut link = Link::Cached(Box::new(CachedLink::shared(follow, part)));
+        if length.is_none() {
+            // It may be too long for the store. The readers share a window then, and a slow one must not hold up the others.
+            exchange.receive_ahead(&mut link, AHEAD);
+        }
         exchange.response_is_from(MadeBy::Upstream);
         shape_or_send(exchange, BodySource::Cached(link, framing))
     }

@@ -74,6 +74,12 @@ impl StorePlace {
         Self { text, key, query, scratch }
     }
 
+    /// The place that another node has found.
+    pub fn given(exchange: &Exchange<'_>, text: KeyText) -> Self {
+        let key = text.key(&exchange.proxy.cache.secret);
+        Self { text, key, query: None, scratch: SCRATCH.take().unwrap_or_default() }
+    }
+
     /// The origin gets the query that belongs to the key: a parameter that it alone sees would let
     /// one client choose the response of all.
     pub fn forward_query(&self, exchange: &mut Exchange<'_>) {

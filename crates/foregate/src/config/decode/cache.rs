@@ -11,6 +11,7 @@ use foregate_module::{Condition, PhaseId};
 use foregate_proxy::settings::{Action, CacheDisk, CacheReserve, CacheSettings, CacheStore, RouteCache};
 
 use super::numbers::set;
+use super::shield::ReadShield;
 use super::writable;
 use crate::config::schema::{CACHE, CACHE_STORE};
 
@@ -99,6 +100,9 @@ fn disk(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool, before: &[Cach
     Some(CacheDisk { folder, size: size? })
 }
 
+/// What a `cache` refers to: modules, and the shield.
+pub(super) type References<'r, 'm> = (&'r mut Modules<'m>, Option<&'r ReadShield>);
+
 /// The cache of a site as its routes take it over.
 #[derive(Default)]
 pub(super) struct SiteCache {
@@ -108,9 +112,9 @@ pub(super) struct SiteCache {
 
 impl SiteCache {
     /// Reads it.
-    pub(super) fn read(&mut self, decoder: &mut Decoder<'_>, item: Item<'_>, modules: &mut Modules<'_>) {
+    pub(super) fn read(&mut self, decoder: &mut Decoder<'_>, item: Item<'_>, refers: References<'_, '_>) {
         self.place = Some(item.place());
-        self.cache = decode(decoder, item, modules);
+        self.cache = decode(decoder, item, refers).of_site();
     }
 
     /// Warns where no route takes it over.
@@ -149,7 +153,11 @@ impl SiteCache {
 }
 
 /// Reads a `cache`.
-pub(super) fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, modules: &mut Modules<'_>) -> RouteCache {
+pub(super) fn decode(
+    decoder: &mut Decoder<'_>,
+    item: Item<'_>,
+    (modules, shield): References<'_, '_>,
+) -> RouteCache {
     let is_on = decoder.flag(item);
     let mut cache = CacheSettings::default();
     let policy = &mut cache.policy;
@@ -190,6 +198,7 @@ pub(super) fn decode(decoder: &mut Decoder<'_>, item: Item<'_>, modules: &mut Mo
                 let name = decoder.read(item, 0, cache_name);
                 cache.status_name = Some(name.unwrap_or_else(|| NAME.into()));
             }
+            "shield" => cache.shield = shield.is_some_and(|shield| shield.named(decoder, item)),
             "purge-token" => cache.purge_token = decoder.read(item, 0, token),
             name => debug_assert!(false, "{name} is not read"),
         }

@@ -10,6 +10,7 @@ use foregate_proxy::settings::{Listen, ListenAddress, ListenTls, TlsPolicy};
 use super::names::UpstreamNames;
 use super::numbers::set;
 use super::queueing::Queueing;
+use super::shield::ReadShield;
 use super::sockets::socket_path;
 use super::tls;
 use super::writable;
@@ -36,11 +37,11 @@ impl Listeners {
         &mut self,
         decoder: &mut Decoder<'_>,
         item: Item<'_>,
-        upstreams: &UpstreamNames,
+        (upstreams, shield): (&UpstreamNames, &ReadShield),
         inspection: &mut tls::Inspection,
     ) {
         let addresses = decoder.read(item, 0, |value| addresses(value, item.base())).unwrap_or_default();
-        let listen = decode(decoder, item, upstreams, inspection);
+        let listen = decode(decoder, item, (upstreams, shield), inspection);
         let of_all_addresses = addresses.len() > 1;
         let mut told = false;
         for address in addresses {
@@ -142,7 +143,7 @@ impl Listeners {
 fn decode(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,
-    upstreams: &UpstreamNames,
+    (upstreams, shield): (&UpstreamNames, &ReadShield),
     inspection: &mut tls::Inspection,
 ) -> Listen {
     let mut listen = Listen::new(ListenAddress::Tcp(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))));
@@ -180,11 +181,22 @@ fn decode(
                 });
                 listen.tap = name;
             }
+            "shield" => listen.shield = shield.named(decoder, item),
             "half-close" => listen.half_close = decoder.flag(item),
             name => debug_assert!(false, "{name} is not read"),
         }
     }
     listen.requests = queueing.finish(decoder);
+    if listen.shield && listen.tap.is_some() {
+        let problem = Problem::new(Some(item.place()), "a listener is for the shield or a tap, not both");
+        decoder.push(problem.help("add another `listen`"));
+    }
+    if listen.shield && listen.tls.is_some() {
+        let problem = Problem::new(Some(item.place()), "nodes of a shield do not speak TLS");
+        decoder.push(problem.help(
+            "leave out `tls`, and lead the traffic between nodes through a private network or a tunnel",
+        ));
+    }
     listen
 }
 

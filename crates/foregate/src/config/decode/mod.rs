@@ -16,6 +16,7 @@ mod numbers;
 mod queueing;
 mod retry;
 mod servers;
+mod shield;
 mod site;
 mod sockets;
 mod tls;
@@ -113,6 +114,9 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     settings.fallback.clone_from(&fallback);
     let mut sites = site::Sites::new(&upstreams, modules, top, idle, inspect);
     sites.fall_back(fallback);
+    let shield = nodes.iter().find(|(key, _)| key.name == "shield").map(|(key, item)| (*key, *item));
+    let shield = shield::ReadShield::decode(&mut decoder, shield);
+    sites.shield(&shield);
     let mut listeners = listen::Listeners::default();
     settings.compare_samples = compare::default_samples();
     let acme = nodes.iter().find(|(key, _)| key.name == "acme").map(|(_, item)| *item);
@@ -121,7 +125,7 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
     let dashboard_item = nodes.iter().find(|(key, _)| key.name == "dashboard").map(|(_, item)| *item);
     for (key, item) in nodes {
         match key.name {
-            "listen" => listeners.decode(&mut decoder, item, &upstreams, &mut inspection),
+            "listen" => listeners.decode(&mut decoder, item, (&upstreams, &shield), &mut inspection),
             "metrics" => {
                 settings.metrics = decoder.read(item, 0, socket_address);
                 listeners.metrics(settings.metrics, item);
@@ -173,6 +177,10 @@ fn decode_all(tree: &Tree, pipeline: &Arc<Pipeline>, inspect: bool, problems: &m
         let number = upstreams.list.len();
         upstreams.list.push(Arc::new(export.receiver.clone()));
         trace_export::finish(&mut decoder, export, (number, namesake), pipeline, &mut settings);
+    }
+    if let Some((shield, nodes)) = shield.finish(&mut decoder, &settings.listeners) {
+        upstreams.list.extend(nodes.into_iter().map(Arc::new));
+        settings.shield = Some(Arc::new(shield));
     }
     settings.upstreams = upstreams.list;
     settings

@@ -22,6 +22,7 @@ use super::names::UpstreamNames;
 use super::numbers::TIMES;
 use super::queueing::Queueing;
 use super::retry::RouteRules;
+use super::shield::ReadShield;
 use super::{cache, compare, fallback, files, tls};
 use crate::config::schema::{ROUTE, ROUTE_TIMEOUTS, SITE, SITE_TLS};
 use foregate_config::value::{self, Wrong};
@@ -86,6 +87,8 @@ pub(super) struct Sites<'u> {
     compares: bool,
     /// The first `compare mode="tap"`.
     tapped: Option<Place>,
+    /// The shield that caches may name.
+    shield: Option<&'u ReadShield>,
 }
 
 impl<'u> Sites<'u> {
@@ -116,12 +119,18 @@ impl<'u> Sites<'u> {
             falls_back: false,
             compares: false,
             tapped: None,
+            shield: None,
         }
     }
 
     /// The `fallback` at the top of the file.
     pub(super) fn fall_back(&mut self, fallback: Option<Arc<Fallback>>) {
         self.fallback = fallback;
+    }
+
+    /// The shield that caches may name.
+    pub(super) fn shield(&mut self, shield: &'u ReadShield) {
+        self.shield = Some(shield);
     }
 
     /// Returns true if a site or a route has a `fallback`.
@@ -267,7 +276,7 @@ impl<'u> Sites<'u> {
                     self.compares = true;
                     self.see_mode(options.compare.as_deref(), item);
                 }
-                "cache" => cache.read(decoder, item, &mut self.modules),
+                "cache" => cache.read(decoder, item, (&mut self.modules, self.shield)),
                 "server-timing" => options.server_timing = decoder.flag(item),
                 "redirect-https" => {
                     let port = decoder.prop(item, "port", |v| value::number(v, 1..=65_535));
@@ -425,7 +434,10 @@ impl<'u> Sites<'u> {
                     self.compares = true;
                     self.see_mode(compared.as_deref(), item);
                 }
-                "cache" => cached = Some((item.place(), cache::decode(decoder, item, &mut self.modules))),
+                "cache" => {
+                    let refers = (&mut self.modules, self.shield);
+                    cached = Some((item.place(), cache::decode(decoder, item, refers)));
+                }
                 name => debug_assert!(false, "{name} is not read"),
             }
         }

@@ -104,6 +104,7 @@ pub static CACHE: Block = Block {
         Key::one("status-header", "[NAME]", "status-header \"edge-1\"", "Adds `Cache-Status` (RFC 9211) to responses, with this name for the cache. Without NAME: `foregate`.")
             .args(0, 1)
             .otherwise("no such field"),
+        super::shield::OF_CACHE,
         Key::one("purge-token", "TOKEN", "purge-token \"${env:PURGE_TOKEN}\"", "Lets applications purge over HTTP: `PURGE` with the address of a response and `Authorization: Bearer TOKEN`. At least 16 characters. Without this key, `PURGE` goes to the origin as any other method.")
             .secrets(&[""])
             .otherwise("nobody purges over HTTP"),

@@ -1,0 +1,39 @@
+//! A request that has come from another node of the shield.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use foregate_cache::KeyText;
+use foregate_wire::HeaderList;
+
+use crate::cache::{AnswerKind, FetchCall, SHIELD_FIELD, ShieldGroup};
+
+/// A request that has come from another node.
+#[derive(Debug)]
+pub(super) struct ShieldedRequest {
+    /// The group.
+    pub group: Arc<ShieldGroup>,
+    /// The number to which the answer belongs.
+    pub nonce: u64,
+    /// What the asking node knows about it.
+    pub call: FetchCall,
+}
+
+impl ShieldedRequest {
+    /// The address of the client.
+    pub fn client(&self) -> Option<IpAddr> {
+        self.call.client
+    }
+
+    /// The text of the key.
+    pub fn text(&self) -> Option<KeyText> {
+        KeyText::from_bytes(&self.call.text)
+    }
+
+    /// Proves the answer. An error of ours is one of the origin.
+    pub fn prove(&self, is_error: bool, status: u16, headers: &mut HeaderList) {
+        let kind = if is_error { AnswerKind::Failure } else { AnswerKind::Response };
+        headers.remove_name(SHIELD_FIELD);
+        headers.push(SHIELD_FIELD, self.group.prove(kind, self.nonce, status, b"").as_bytes());
+    }
+}

@@ -1,0 +1,51 @@
+//! The settings of a shield: a group of proxies, of which one asks the origin for each address.
+
+use std::fmt;
+
+use crate::address::ServerAddress;
+
+/// A group of proxies, and the place of this one.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ShieldSettings {
+    /// The name of the group.
+    pub name: Box<str>,
+    /// The nodes, this one among them.
+    pub nodes: Vec<ShieldNode>,
+    /// The number of this node.
+    pub own: usize,
+    /// The secret that all nodes share.
+    pub secret: Box<[u8]>,
+}
+
+/// A node of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShieldNode {
+    /// Its name.
+    pub name: Box<str>,
+    /// The address of its listener for the group, as the other nodes reach it.
+    pub address: ServerAddress,
+}
+
+impl ShieldSettings {
+    /// The name of the upstream that leads to a node. No key can name it.
+    pub fn upstream_name(&self, node: usize) -> String {
+        let node = self.nodes.get(node).map_or("", |node| &node.name);
+        format!("shield {} {node}", self.name)
+    }
+
+    /// The name of this node.
+    pub fn own_name(&self) -> &str {
+        self.nodes.get(self.own).map_or("", |node| &node.name)
+    }
+}
+
+impl fmt::Debug for ShieldSettings {
+    /// Without the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShieldSettings")
+            .field("name", &self.name)
+            .field("nodes", &self.nodes)
+            .field("own", &self.own)
+            .finish_non_exhaustive()
+    }
+}
