@@ -47,7 +47,7 @@ deb: release ## Build a Debian package: binary, units, manual pages, completions
 .PHONY: test
 test: ## Everything that has to pass before a merge, counted; installs what is missing
 	@$(MAKE) packages toolchain
-	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install test-acme test-admin test-alerts test-browser test-fallback test-reserve test-shield test-systemd test-traces test-waf upgrades nginx
+	@MAKE="$(MAKE)" scripts/test fmt-check deny lint unit test-names harness cases check-install test-acme test-admin test-alerts test-browser test-editors test-fallback test-reserve test-shield test-systemd test-traces test-waf upgrades nginx
 
 .PHONY: check-deb
 check-deb: release ## Install, start, reload, upgrade, remove and purge the Debian package in a clean root (needs root)
@@ -133,6 +133,11 @@ test-admin: release ## The admin interface against its OpenAPI document, by sche
 test-browser: release ## The dashboard in a headless Chromium: figures, orders, accessibility by axe-core (installs Chromium, Node and two packages)
 	@scripts/install-packages chromium node:nodejs npm openssl
 	CACHE=$(CACHE) tests/dashboard/run $(BINARY) $(ARGS)
+
+.PHONY: test-editors
+test-editors: release ## The JSON Schema against a validator, and the language server as an editor talks to it (ARGS: names of tests; pip fetches the validator)
+	@python3 -c 'import ensurepip' 2>/dev/null || scripts/install-packages /no/ensurepip:python3-venv
+	CACHE=$(CACHE) BINARY=$(BINARY) tests/editors/run $(ARGS)
 
 .PHONY: test-fallback
 test-fallback: release ## Everything falls back to a real NGINX: addresses, uploads, WebSocket, TLS, shares; comparing by a tap; the chapter "Leaving NGINX" (installs NGINX, curl, openssl)

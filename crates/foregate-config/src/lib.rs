@@ -8,6 +8,7 @@
 
 mod block;
 mod context;
+mod cursor;
 mod document;
 mod elsewhere;
 mod files;
@@ -15,6 +16,7 @@ mod foreign;
 mod format;
 mod glob;
 mod json;
+mod json_form;
 mod kdl;
 pub mod lists;
 mod load;
@@ -32,13 +34,14 @@ pub mod value;
 use std::path::Path;
 
 pub use self::block::{Decoder, ModuleNodes, Nodes, turns_off};
+pub use self::cursor::{Cursor, CursorSpot, cursor};
 pub use self::document::{EntryRef, NodeRef, ScalarKind, Siblings, Span};
 pub use self::files::{Files, open};
 pub use self::format::format;
 pub use self::glob::expand;
-pub use self::load::{INCLUDE, Item, Texts, Tree};
+pub use self::load::{INCLUDE, Item, Texts, Tree, Unsaved};
 pub use self::modules::{Modules, Scope, Upstreams};
-pub use self::problem::{Place, Problem, ProblemReport, Problems, RefusedConfiguration, Warnings};
+pub use self::problem::{Findings, Place, Problem, ProblemReport, Problems, RefusedConfiguration, Warnings};
 pub use foregate_rules::nearest;
 
 use self::schema::Block;
@@ -105,6 +108,16 @@ pub fn read_kept<T>(
     finish(tree, problems, decode).map(logged).map(|(decoded, _)| decoded)
 }
 
+/// Looks for errors and warnings in a file and those that it includes, with these texts in place of their content.
+pub fn look<T>(path: &Path, unsaved: Unsaved, decode: impl FnOnce(&Tree, &mut Problems) -> T) -> Findings {
+    let mut problems = Problems::default();
+    let tree = Tree::read_unsaved(path, unsaved, &mut problems);
+    if problems.are_of_missing_files() {
+        decode(&tree, &mut problems);
+    }
+    Findings::new(tree, problems)
+}
+
 /// As [`read_text`]; also returns the texts of the files, for [`read_kept`].
 ///
 /// # Errors
@@ -134,6 +147,20 @@ pub fn read_text<T>(
     let mut problems = Problems::default();
     let tree = Tree::read_text(path, text, &mut problems);
     finish(tree, problems, decode).map(logged).map(|(decoded, _)| decoded)
+}
+
+/// A file in its JSON form, each `include` as it stands there.
+///
+/// # Errors
+///
+/// Errors in the syntax of the file.
+pub fn json_form(path: &Path, text: String) -> Result<String, Box<RefusedConfiguration>> {
+    let mut problems = Problems::default();
+    let tree = Tree::read_syntax(path, text, &mut problems);
+    match tree.file(0).filter(|_| problems.is_empty()) {
+        Some(file) => Ok(json_form::write(file.document.roots())),
+        None => Err(Box::new(RefusedConfiguration::new(tree, problems))),
+    }
 }
 
 /// The result of `decode` for the first node of this name at the outermost level, regardless of other errors; `None`

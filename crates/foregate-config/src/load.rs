@@ -25,7 +25,11 @@ pub struct Tree {
     /// For each file, the number of the first one in the same folder.
     folders: Vec<u32>,
     folder_numbers: HashMap<PathBuf, u32>,
+    unsaved: Unsaved,
 }
+
+/// The texts of files as an editor has them, by their canonical paths.
+pub type Unsaved = HashMap<PathBuf, String>;
 
 /// The texts that a configuration was read from, to read it again as it was then, whatever its files hold now.
 #[derive(Debug)]
@@ -54,7 +58,12 @@ pub(crate) struct File {
 impl Tree {
     /// Reads `path` and the files that it includes. Errors are added to `problems`.
     pub fn read(path: &Path, problems: &mut Problems) -> Self {
-        let mut tree = Self::default();
+        Self::read_unsaved(path, Unsaved::new(), problems)
+    }
+
+    /// As [`Self::read`], with these texts in place of the content of their files.
+    pub fn read_unsaved(path: &Path, unsaved: Unsaved, problems: &mut Problems) -> Self {
+        let mut tree = Self { unsaved, ..Self::default() };
         if let Err(error) = tree.read_file(path, &mut Vec::new(), problems) {
             problems.push(Problem::new(None, format!("cannot read {}: {error}", path.display())));
         }
@@ -105,6 +114,12 @@ impl Tree {
     /// The paths of the files, the main one first.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().map(|file| &*file.path)
+    }
+
+    /// The path and the text of a file.
+    pub fn text(&self, file: u32) -> Option<(&Path, &str)> {
+        let file = self.file(file)?;
+        Some((&file.path, file.document.source()))
     }
 
     /// The file with this number.
@@ -183,7 +198,11 @@ impl Tree {
         if !stack.is_empty() && !same.is_file() {
             return Err(std::io::Error::other("it is not a file"));
         }
-        match as_text(read_bytes(path)?) {
+        let text = match self.unsaved.remove(&same) {
+            Some(text) => Ok(text),
+            None => as_text(read_bytes(path)?),
+        };
+        match text {
             Ok(text) => {
                 stack.push(same);
                 let number = self.add(path, text, stack, problems);

@@ -193,6 +193,34 @@ impl Warnings {
     }
 }
 
+/// The errors and warnings in a configuration, whether it was refused or not.
+#[derive(Debug)]
+pub struct Findings {
+    tree: Tree,
+    problems: Problems,
+}
+
+impl Findings {
+    pub(crate) fn new(tree: Tree, problems: Problems) -> Self {
+        Self { tree, problems }
+    }
+
+    /// The tree of its files.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// The errors, in the order of the files.
+    pub fn errors(&self) -> Vec<&Problem> {
+        in_order(&self.problems.kept)
+    }
+
+    /// The warnings, in the order of the files; there may be none beside errors.
+    pub fn warnings(&self) -> Vec<&Problem> {
+        in_order(&self.problems.warnings)
+    }
+}
+
 /// A configuration that was refused.
 #[derive(Debug)]
 pub struct RefusedConfiguration {

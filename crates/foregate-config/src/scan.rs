@@ -85,6 +85,11 @@ impl<'s> Scanner<'s> {
         Self { source, at: if source.starts_with('\u{feff}') { 3 } else { 0 } }
     }
 
+    /// Starts at byte `at` of `source`.
+    pub(super) fn from(source: &'s str, at: usize) -> Self {
+        if at == 0 { Self::new(source) } else { Self { source, at } }
+    }
+
     /// The text that is scanned.
     pub(super) fn source(&self) -> &'s str {
         self.source

@@ -13,6 +13,9 @@ pub(super) struct Fmt {
     /// Change nothing; exit 1 when a file is not formatted
     #[arg(long)]
     check: bool,
+    /// Change nothing; print the JSON form of the files, without their comments
+    #[arg(long, conflicts_with = "check")]
+    json: bool,
     /// One more file, as the other commands name it
     #[arg(short = 'c', long = "config", value_name = "FILE", hide = true)]
     config: Option<PathBuf>,
@@ -38,7 +41,7 @@ impl Fmt {
 
     fn file(&self, path: &Path) -> Outcome {
         let standard = path.as_os_str() == "-";
-        if path.extension().is_some_and(|extension| extension == "json") {
+        if !self.json && path.extension().is_some_and(|extension| extension == "json") {
             complain(&format!("{}: only KDL is formatted", path.display()));
             return Outcome::Wrong;
         }
@@ -55,6 +58,15 @@ impl Fmt {
                 return Outcome::Wrong;
             }
         };
+        if self.json {
+            return match config::json_form(path, source) {
+                Ok(text) => {
+                    print(&text);
+                    Outcome::Fine
+                }
+                Err(refused) => show_refused(&refused, false),
+            };
+        }
         let text = match config::format(path, &source) {
             Ok(text) => text,
             Err(refused) => return show_refused(&refused, false),

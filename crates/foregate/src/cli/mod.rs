@@ -16,6 +16,7 @@ mod fmt;
 mod init;
 mod keeper;
 mod logs;
+mod lsp;
 mod man;
 mod migrate;
 mod module;
@@ -25,6 +26,7 @@ mod panics;
 mod privileges;
 mod reload;
 mod run;
+mod schema;
 mod status;
 mod top;
 mod upgrade;
@@ -41,7 +43,7 @@ use foregate_module::Pipeline;
 
 use self::arguments::Json;
 use self::output::{Outcome, complain, print, print_json};
-use crate::config::schema;
+use crate::config::schema as keys;
 use crate::demo::{DemoArguments, QuickstartArguments, QuickstartError};
 
 /// A programmable edge reverse proxy.
@@ -107,6 +109,10 @@ enum Verb {
     Init(init::Init),
     /// Print a manual page, or write all of them
     Man(man::Man),
+    /// Help an editor with configurations: errors, completion, documentation (a language server)
+    Lsp(lsp::Lsp),
+    /// Print the JSON Schema of configurations in JSON
+    Schema(schema::Schema),
     /// Print the version (also: --version)
     Version(Json),
     /// Print the completions of a shell
@@ -148,6 +154,8 @@ pub(crate) fn main(pipeline: Pipeline) -> ExitCode {
         Verb::Doctor(doctor) => doctor.run(&pipeline),
         Verb::Init(init) => init.run(&pipeline),
         Verb::Man(man) => man.run(&pipeline, Cli::command()),
+        Verb::Lsp(lsp) => lsp.run(&pipeline),
+        Verb::Schema(schema) => schema.run(&pipeline),
         Verb::Version(Json { json }) => version(json),
         Verb::Completions { shell } => completions(shell),
     }
@@ -164,7 +172,7 @@ fn wrong_key(pipeline: &Pipeline) -> Option<String> {
              another module needs another name"
         ));
     }
-    let (key, _) = pipeline.keys().into_iter().find(|(key, _)| schema::is_key(key.name))?;
+    let (key, _) = pipeline.keys().into_iter().find(|(key, _)| keys::is_key(key.name))?;
     Some(format!("a module has the key `{}`, which is one of the configuration's own", key.name))
 }
 

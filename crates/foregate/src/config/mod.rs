@@ -1,6 +1,7 @@
 //! The configuration: files in KDL or JSON, read into a tree, checked by one table of keys, and turned into
 //! [`Settings`]. Texts from the file go no further than this folder.
 
+pub mod blocks;
 mod decode;
 mod domains;
 #[cfg(test)]
@@ -13,7 +14,9 @@ mod single;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use foregate_config::{ProblemReport, RefusedConfiguration, Texts, Warnings, format};
+pub use foregate_config::{
+    Findings, ProblemReport, RefusedConfiguration, Texts, Unsaved, Warnings, format, json_form,
+};
 use foregate_module::Pipeline;
 use foregate_proxy::configuration::Settings;
 
@@ -55,6 +58,11 @@ pub fn load_and_warn(
     pipeline: &Arc<Pipeline>,
 ) -> Result<(Settings, Warnings), Box<RefusedConfiguration>> {
     foregate_config::read_and_warn(path, |tree, problems| decode::decode(tree, pipeline, true, problems))
+}
+
+/// The errors and warnings of a file and those that it includes, with these texts in place of their content.
+pub fn look(path: &Path, unsaved: Unsaved, pipeline: &Arc<Pipeline>) -> Findings {
+    foregate_config::look(path, unsaved, |tree, problems| decode::decode(tree, pipeline, true, problems))
 }
 
 /// Like [`load()`]; also returns the texts of its files, for [`load_kept()`].
