@@ -130,7 +130,7 @@ test-admin: release ## The admin interface against its OpenAPI document, by sche
 	CACHE=$(CACHE) BINARY=$(BINARY) tests/admin/run $(ARGS)
 
 .PHONY: test-browser
-test-browser: release ## The dashboard in a headless Chromium: figures, orders, accessibility by axe-core (installs Chromium, Node and two packages)
+test-browser: release ## The dashboard and the quickstart's page in a headless Chromium: figures, orders, accessibility by axe-core (installs Chromium, Node and two packages)
 	@scripts/install-packages chromium node:nodejs npm openssl
 	CACHE=$(CACHE) tests/dashboard/run $(BINARY) $(ARGS)
 

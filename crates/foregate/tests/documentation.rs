@@ -76,6 +76,8 @@ const FILES: &[(&str, &str)] = &[
     ("www/index.html", "<p>Hello.</p>\n"),
     ("moved.csv", "/old,/new\n"),
     ("5xx.html", "<p>Sorry.</p>\n"),
+    ("rules.conf", "SecRuleEngine On\n"),
+    ("log/access.log", ""),
     ("users", "ada:$2y$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy\n"),
     ("s3", "key-id\nsecret\n"),
     ("recommended.conf", "SecRequestBodyAccess On\n"),

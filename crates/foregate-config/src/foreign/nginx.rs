@@ -284,7 +284,6 @@ pub(super) const INSTEAD: &[(&str, Instead)] = &[
     ("try-files", TRY_FILES),
     ("types-hash-*", TUNING),
     ("underscores-in-headers", Write("write `allow-underscores` in a `site`")),
-    ("user", LeaveOut("Foregate runs as the user who starts it; names and passwords belong in `basic-auth`")),
     (
         "valid-referers",
         Write("write `rule #\"not starts_with(http.referer, \"https://example.com/\")\"# { block }`"),

@@ -34,12 +34,15 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 /// How long one answer of events lasts.
 const EVENTS_FOR: Duration = Duration::from_secs(24 * 3600);
 
+/// The resource whose answers do not end.
+const EVENTS: &str = "/v1/events";
+
 /// The resources, with the methods of each.
 const RESOURCES: [(&str, &[Method]); 16] = [
     ("/v1/openapi.json", &[Method::GET]),
     ("/v1/status", &[Method::GET]),
     ("/v1/figures", &[Method::GET]),
-    ("/v1/events", &[Method::GET]),
+    (EVENTS, &[Method::GET]),
     ("/v1/metrics", &[Method::GET]),
     ("/v1/configuration", &[Method::GET, Method::PUT]),
     ("/v1/reload", &[Method::POST]),
@@ -106,8 +109,14 @@ impl AdminApi {
                 "there is nothing of this name; see /v1/openapi.json".to_owned(),
             ));
         };
-        if !methods.contains(&method) {
-            let names: Vec<&str> = methods.iter().map(Method::as_str).collect();
+        // A resource with GET has HEAD as well (RFC 9110, section 9.3.2), but for events without an end.
+        let has_head = methods.contains(&Method::GET) && path != EVENTS;
+        let is_head = has_head && method == Method::HEAD;
+        if !methods.contains(&method) && !is_head {
+            let mut names: Vec<&str> = methods.iter().map(Method::as_str).collect();
+            if has_head {
+                names.push("HEAD");
+            }
             let mut response = failed(ApiError(
                 StatusCode::METHOD_NOT_ALLOWED,
                 format!("the methods here are: {}", names.join(", ")),
@@ -118,7 +127,7 @@ impl AdminApi {
             return response;
         }
         let answered = match method {
-            Method::GET => self.read(&path, patience).await,
+            Method::GET | Method::HEAD => self.read(&path, patience).await,
             _ => self.change(request, &path, who).await,
         };
         answered.unwrap_or_else(failed)
@@ -133,7 +142,7 @@ impl AdminApi {
                 fine(self.ask(AdminRequest::Status(answer), answered).await?)
             }
             "/v1/figures" => fine(figures::figures(proxy)),
-            "/v1/events" => {
+            EVENTS => {
                 patience.extend(EVENTS_FOR);
                 self.events()?
             }

@@ -423,3 +423,26 @@ async fn a_name_without_address_is_soon_asked_for_again_when_it_is_needed() {
     assert_eq!((asked.load(Ordering::Relaxed), name.counters().addresses.get()), (4, 1));
     assert_eq!(resolver.shared.source.metrics.name_lookups.failed.get(), 3);
 }
+
+#[path = "../../../../fuzz/targets/names.rs"]
+mod target;
+
+/// The corpus of the fuzz target `name_answers`, cut and with small changes.
+#[test]
+fn answers_of_the_corpus_are_read_with_any_change() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/name_answers");
+    let files = fs::read_dir(corpus).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
+    let files: Vec<Vec<u8>> = files.collect();
+    assert!(files.len() >= 8, "the corpus is there");
+    for file in files {
+        target::name_answers(&file);
+        for at in 0..file.len() {
+            target::name_answers(&file[..at]);
+            for changed in [0, 1, 0xc0, 0xff] {
+                let mut other = file.clone();
+                other[at] = changed;
+                target::name_answers(&other);
+            }
+        }
+    }
+}

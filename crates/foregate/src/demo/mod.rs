@@ -24,6 +24,12 @@ use clap::Args;
 /// The tour's configuration, as shipped in `examples/quickstart.kdl`.
 const CONFIGURATION: &str = include_str!("../../../../examples/quickstart.kdl");
 
+/// The rules of the firewall on the tour, with the name that the configuration has for them.
+const RULES: (&str, &str) = ("rules.conf", include_str!("rules.conf"));
+
+/// The folder of the log that the page shows.
+const LOG: &str = "log";
+
 /// The end of the name of the copy that tells whether a configuration was edited.
 const SHIPPED: &str = "kdl.shipped";
 
@@ -243,6 +249,12 @@ fn state_folder() -> Result<PathBuf, QuickstartError> {
 fn prepare(folder: &Path, reset: bool) -> Result<Quickstart, QuickstartError> {
     let certificate = certificate::ensure(folder, NAMES)?;
     let lock = lock(folder)?;
+    let rules = folder.join(RULES.0);
+    if !rules.exists() || reset {
+        fs::write(&rules, RULES.1).map_err(failed(&rules))?;
+    }
+    let log = folder.join(LOG);
+    fs::create_dir_all(&log).map_err(failed(&log))?;
     let usual = folder.join("quickstart.kdl");
     let edited = fs::read_to_string(&usual).ok().filter(|text| is_edited(&usual, text));
     if let Some(text) = edited.as_ref().filter(|_| !reset) {
@@ -526,6 +538,8 @@ pub(crate) mod tests {
         }
         assert!(CONFIGURATION.contains("\"localhost.pem\""));
         assert!(CONFIGURATION.contains("\"localhost.key\""));
+        assert!(CONFIGURATION.contains(&format!("rules \"{}\"", RULES.0)));
+        assert!(CONFIGURATION.contains(&format!("files \"{LOG}\"")));
         CONFIGURATION.parse::<kdl::KdlDocument>().unwrap();
     }
 

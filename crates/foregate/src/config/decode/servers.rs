@@ -13,7 +13,7 @@ use foregate_proxy::settings::{
 
 use super::numbers::{TIMES, TIMES_AND_NONE, set};
 use super::upstream::is_token;
-use crate::config::schema::EJECT;
+use crate::config::schema::{EJECT, Key};
 
 /// Bytes of a secret, at least.
 const SECRET_LEAST: usize = 16;
@@ -206,12 +206,12 @@ fn share(decoder: &mut Decoder<'_>, item: Item<'_>, eject: &mut Eject) {
 }
 
 /// `sticky`.
-pub(super) fn sticky(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Sticky> {
+pub(super) fn sticky(decoder: &mut Decoder<'_>, item: Item<'_>, key: &'static Key) -> Option<Sticky> {
     let cookie = decoder.prop(item, "cookie", |value| match value::string(value)? {
         name if is_token(name) => Ok(Box::from(name)),
         _ => Err(Wrong::new("expected the name of a cookie").help("write one such as \"SERVER\"")),
     })?;
-    let secret = decoder.prop(item, "secret", |value| match value::string(value)?.as_bytes() {
+    let secret = decoder.prop_secret(item, key, "secret", |value| match value::string(value)?.as_bytes() {
         secret if secret.len() >= SECRET_LEAST => Ok(Box::from(secret)),
         _ => Err(Wrong::new(format!("a secret has at least {SECRET_LEAST} bytes"))
             .help("make one with `openssl rand -hex 32`")),

@@ -66,7 +66,7 @@ pub(super) fn decode(
                 places.balance = Some(item.place());
             }
             "sticky" => {
-                upstream.sticky = servers::sticky(decoder, item);
+                upstream.sticky = servers::sticky(decoder, item, key);
                 places.sticky = Some(item.place());
             }
             "health" => {

@@ -22,10 +22,26 @@ pub(super) fn log(decoder: &mut Decoder<'_>, path: &Path, place: Place) {
     tell(decoder, "write", path, place, found);
 }
 
+/// Folders of the running services, which the service manager makes when they start.
+const RUNNING: [&str; 2] = ["/run", "/var/run"];
+
 /// Checks a socket, which is created in its folder.
 pub(super) fn socket(decoder: &mut Decoder<'_>, path: &Path, place: Place) {
-    if !no_socket(decoder, path, place) {
-        tell(decoder, "make", path, place, folder(path));
+    if no_socket(decoder, path, place) {
+        return;
+    }
+    let found = folder(path);
+    match path.parent() {
+        Some(missing)
+            if !missing.exists()
+                && RUNNING.iter().any(|folder| missing.parent() == Some(Path::new(folder))) =>
+        {
+            let message =
+                format!("{} is not there: without it, the socket cannot be made", missing.display());
+            let help = "systemd makes it when the service starts (`RuntimeDirectory`), and removes it when the service stops";
+            decoder.warn(Problem::new(Some(place), message).help(help));
+        }
+        _ => tell(decoder, "make", path, place, found),
     }
 }
 
