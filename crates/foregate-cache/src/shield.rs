@@ -104,7 +104,7 @@ impl PurgeLog {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests stop at what they do not expect")]
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests stop at what they do not expect")]
     use foregate_wire::Scheme;
 
     use super::*;

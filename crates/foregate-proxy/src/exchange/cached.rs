@@ -79,7 +79,7 @@ fn strip_prefix(exchange: &mut Exchange<'_>) {
     {
         cached.path = Some(exchange.request.path().to_vec());
     }
-    if exchange.shielded.is_none() {
+    if exchange.shielded().is_none() {
         exchange.request.strip_prefix(prefix);
     }
 }
@@ -90,7 +90,7 @@ fn look(
     upstream: usize,
 ) -> Result<StoreLookup, ExchangeEnd> {
     exchange.cached = Some(CachePart::new(CacheOutcome::Bypass, Forward::Bypass));
-    let is_node = exchange.shielded.is_some();
+    let is_node = exchange.shielded().is_some();
     if settings.shield && !is_node && shield::has_passed(exchange) {
         return Err(Error::Loop.into());
     }
@@ -145,8 +145,8 @@ fn look(
         }
         return pass(exchange, "shield-behind", Forward::Bypass);
     }
-    let given = exchange.shielded.as_ref().and_then(|shielded| shielded.text());
-    let located = match (&exchange.shielded, given) {
+    let given = exchange.shielded().and_then(|shielded| shielded.text());
+    let located = match (exchange.shielded(), given) {
         (Some(shielded), Some(text)) => {
             shield::complete(&mut demands, &shielded.call);
             StorePlace::given(exchange, text)
@@ -381,7 +381,7 @@ fn answer(
         let boundary = if request.contains(NameId::Range) { random::number() } else { 0 };
         let answer = head.answer(demands, request, length, now, boundary, &mut exchange.response.headers);
         exchange.response.status = answer.status;
-        if exchange.shielded.is_some() {
+        if exchange.shielded().is_some() {
             shield::tell_tags(&head.tags, &mut exchange.response.headers);
         }
         answer

@@ -84,7 +84,7 @@ impl<'a> Exchange<'a> {
 
     /// The effective client address.
     pub(super) fn client_address(&self) -> Option<IpAddr> {
-        if let Some(shielded) = &self.shielded {
+        if let Some(shielded) = self.shielded() {
             return shielded.client();
         }
         let said = match &self.modules.run {

@@ -2,7 +2,7 @@
 //! run.
 
 use foregate_module::PhaseId;
-use foregate_wire::{NameId, Version, connection};
+use foregate_wire::{Version, connection};
 
 use super::bodies::{filter_request, renew, sweep_request};
 use super::inspect::buffer_request;
@@ -22,7 +22,7 @@ use crate::upstream::{Ask, OpeningTerms};
 
 /// Makes the request for the origin.
 pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepResult {
-    if exchange.shielded.is_some() {
+    if exchange.shielded().is_some() {
         return shield::prepare(exchange, upstream);
     }
     let Some(upstream) = exchange.config.upstreams.get(upstream) else { return Err(Error::Internal.into()) };

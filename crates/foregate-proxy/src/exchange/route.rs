@@ -16,7 +16,7 @@ use super::record::LoggedAction;
 use super::reply::Reply;
 use super::screen::dispatch;
 use super::shield;
-use super::state::{Exchange, Step, StepResult};
+use super::state::{Detour, Exchange, Step, StepResult};
 use super::tap;
 use super::view::{Facts, View};
 use crate::comparison::ID_FIELD;
@@ -271,7 +271,7 @@ fn begin_hand_over(exchange: &mut Exchange<'_>, to: HandOver) -> StepResult {
     }
     let on_its_way = exchange.proxy.under_way.enter(fallback::key_of(exchange.request) ^ u64::from(is_tap));
     let is_suspicious = on_its_way.is_suspicious && fallback::may_come_from(exchange.peer, upstream);
-    exchange.on_its_way = Some(Box::new(on_its_way));
+    exchange.detour = Some(Box::new(Detour::Fallback { _counted: on_its_way }));
     if is_tap {
         tap::arrive(exchange, upstream);
     }

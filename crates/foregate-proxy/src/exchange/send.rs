@@ -9,7 +9,7 @@ use foregate_wire::{BodyLength, Method, NameId};
 use super::bodies::sweep;
 use super::log_first::log_first;
 use super::reply::{BodySource, Sender, date};
-use super::state::{Exchange, Step, StepResult};
+use super::state::{Detour, Exchange, Step, StepResult};
 use crate::error::Error;
 use crate::link::ahead::AheadFiles;
 use crate::link::start::Front;
@@ -23,7 +23,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, source: BodySource) -> Step
     if let Err(error) = exchange.down.room().await {
         return Ok(give_up(exchange, source.origin(), error));
     }
-    if let Some(shielded) = &exchange.shielded {
+    if let Some(Detour::Shielded(shielded)) = exchange.detour.as_deref() {
         let (is_error, status) = (exchange.record.error.is_some(), exchange.response.status);
         shielded.prove(is_error, status, &mut exchange.response.headers);
     }

@@ -14,7 +14,7 @@ use foregate_wire::{HeaderList, Method, Slashes, connection};
 use super::record::LoggedAction;
 use super::reply::Reply;
 use super::shielded::ShieldedRequest;
-use super::state::{Exchange, Step, StepResult};
+use super::state::{Detour, Exchange, Step, StepResult};
 use crate::cache::{AnswerKind, CallKind, FetchCall, NodeCall, OwnerAsk, SHIELD_FIELD, TAGS_FIELD};
 use crate::error::Error;
 use crate::message::request::FRAMING;
@@ -98,7 +98,7 @@ fn begin(exchange: &mut Exchange<'_>, shielded: ShieldedRequest) -> StepResult {
     if let Some(authority) = &call.authority {
         exchange.request.choose_authority(authority);
     }
-    exchange.shielded = Some(Box::new(shielded));
+    exchange.detour = Some(Box::new(Detour::Shielded(shielded)));
     Ok(Step::Cached(upstream))
 }
 
@@ -168,7 +168,7 @@ pub(super) fn owner(
     text: &KeyText,
     demands: &Demands,
 ) -> Option<Box<OwnerAsk>> {
-    if !settings.shield || exchange.shielded.is_some() {
+    if !settings.shield || exchange.shielded().is_some() {
         return None;
     }
     let shield = &exchange.proxy.cache.shield;

@@ -118,20 +118,26 @@ pub(super) struct Exchange<'a> {
     pub(super) ask: Option<Ask<'a>>,
     /// The part of the cache in it, on a route that caches.
     pub(super) cached: Option<Box<CachePart>>,
-    /// The request comes from another node of the shield.
-    pub(super) shielded: Option<Box<ShieldedRequest>>,
     pub(super) modules: Modules<'a>,
     /// Its places among the requests in flight, where these are bounded.
     pub(super) passes: Option<Box<RequestPasses>>,
     pub(super) record: LogRecord,
     /// The response is compared with that of another proxy.
     pub(super) watched: Option<Box<WatchedAnswer>>,
-    /// The request has fallen back.
-    pub(super) on_its_way: Option<Box<OnItsWay<'a>>>,
+    /// It does not go the usual way.
+    pub(super) detour: Option<Box<Detour<'a>>>,
     /// The spans under way, where the trace of the request is recorded.
     pub(super) spans: Option<Box<ExchangeSpans>>,
     /// Observers see the request as long as it is held.
     pub(super) _ticket: Option<Box<LiveTicket>>,
+}
+
+/// How a request has come or goes on, where that is not the usual way.
+pub(super) enum Detour<'a> {
+    /// It has fallen back, and counts among those under way as long as this is held.
+    Fallback { _counted: OnItsWay<'a> },
+    /// It comes from another node of the shield.
+    Shielded(ShieldedRequest),
 }
 
 /// Where a request belongs, as far as it is known.
@@ -218,12 +224,11 @@ impl<'a> Exchange<'a> {
             routed: RoutePlace::default(),
             ask: None,
             cached: None,
-            shielded: None,
             modules: Modules::default(),
             passes: None,
             record: LogRecord::new(began),
             watched: None,
-            on_its_way: None,
+            detour: None,
             spans: None,
             _ticket: ticket.map(Box::new),
         }
@@ -232,5 +237,13 @@ impl<'a> Exchange<'a> {
     /// The upstream that is asked.
     pub(super) fn upstream(&self) -> Option<&'a Arc<Upstream>> {
         self.ask.as_ref().map(|ask| ask.upstream)
+    }
+
+    /// What came with the request, if it comes from another node of the shield.
+    pub(super) fn shielded(&self) -> Option<&ShieldedRequest> {
+        match self.detour.as_deref() {
+            Some(Detour::Shielded(shielded)) => Some(shielded),
+            _ => None,
+        }
     }
 }

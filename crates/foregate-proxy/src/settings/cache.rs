@@ -110,7 +110,7 @@ impl fmt::Debug for CacheSettings {
         let mut cache = f.debug_struct("Cache");
         cache.field("policy", &self.policy).field("query", &self.query);
         cache.field("key", &self.key.len()).field("bypass", &self.bypass.len());
-        cache.field("ttl_conditions", &self.ttl_conditions.len());
+        cache.field("ttl_conditions", &self.ttl_conditions.len()).field("shield", &self.shield);
         cache.field("status_name", &self.status_name).field("purges", &self.purge_token.is_some()).finish()
     }
 }

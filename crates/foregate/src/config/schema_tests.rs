@@ -49,6 +49,10 @@ fn without_seeds(debug: &str) -> String {
 const AUTOMATIC: &str =
     "listen \"127.0.0.1:3\" { tls \"auto\"; }\nsite \"a.example.com\" { route \"/\" { respond 200; }; }\n";
 
+/// A shield that listeners and caches can name.
+const SHIELD: &str =
+    "shield \"eu\" self=\"one\" secret=\"0123456789abcdef\" { node \"one\" \"10.0.0.9:7070\"; }\n";
+
 /// A configuration with `line` in the block at `path`. All blocks around it are there, whether there is a line
 /// or not.
 fn around(path: &[&str], line: &str) -> String {
@@ -71,6 +75,10 @@ fn around(path: &[&str], line: &str) -> String {
                 format!("on-demand {{\nnames \"other.example.org\"\n{text}\n}}")
             }
             ("retry", _) => format!("retry upstream=\"elsewhere\" {{\n{text}\n}}"),
+            ("shield", _) => {
+                let node = "node \"one\" \"10.0.0.9:7070\"";
+                format!("shield \"eu\" self=\"one\" secret=\"0123456789abcdef\" {{\n{node}\n{text}\n}}")
+            }
             ("dashboard", _) => format!("dashboard \"127.0.0.1:9146\" {{\n{text}\n}}"),
             ("trace-export", _) => format!("trace-export \"https://127.0.0.1:4318\" {{\n{text}\n}}"),
             ("access-log", _) => format!("access-log \"access.log\" {{\n{text}\n}}"),
@@ -104,6 +112,7 @@ fn every_key_changes_the_settings() {
         }
         let around = |outer: &[&str], line: &str| match *name {
             "acme" => format!("{AUTOMATIC}{}", around(outer, line)),
+            "shield" if !outer.is_empty() => format!("{SHIELD}{}", around(outer, line)),
             _ => around(outer, line),
         };
         // The route around examples has the same `proxy`.

@@ -255,7 +255,7 @@ impl FetchCall {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests stop at what they do not expect")]
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests stop at what they do not expect")]
     use super::*;
 
     const TO: Recipient<'static> =

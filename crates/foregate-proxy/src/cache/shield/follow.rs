@@ -286,7 +286,7 @@ async fn connect(group: &ShieldGroup, number: usize) -> Result<SendRequest<Empty
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests stop at what they do not expect")]
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests stop at what they do not expect")]
     use super::*;
 
     #[test]

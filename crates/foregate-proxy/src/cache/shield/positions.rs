@@ -71,7 +71,7 @@ fn parse(text: &str) -> Option<HashMap<String, LogPosition>> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests stop at what they do not expect")]
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests stop at what they do not expect")]
     use super::*;
     use crate::settings::ShieldNode;
 

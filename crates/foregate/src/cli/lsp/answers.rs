@@ -3,7 +3,7 @@
 use foregate_config::{Cursor, CursorSpot, cursor};
 use serde_json::{Value, json};
 
-use super::files::Lines;
+use super::files::LineStarts;
 use super::{OpenFile, Session};
 use crate::config::blocks::{KeyChoice, argument_words};
 use crate::config::schema::{Block, Prop};
@@ -115,13 +115,13 @@ impl Session {
     }
 
     /// The file and the byte at which a request asks.
-    pub(super) fn place(&self, params: &Value) -> Option<(&OpenFile, Lines<'_>, usize)> {
+    pub(super) fn place(&self, params: &Value) -> Option<(&OpenFile, LineStarts<'_>, usize)> {
         let (path, file) = self.file(params)?;
         // The cursor of this answers is that of KDL.
         if path.extension().is_some_and(|extension| extension == "json") {
             return None;
         }
-        let lines = Lines::new(&file.text, self.encoding);
+        let lines = LineStarts::new(&file.text, self.encoding);
         let at = lines.offset(params.get("position")?)?;
         Some((file, lines, at))
     }

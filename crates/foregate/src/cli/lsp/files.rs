@@ -38,13 +38,13 @@ impl Encoding {
 }
 
 /// A text with the starts of its lines.
-pub(super) struct Lines<'t> {
+pub(super) struct LineStarts<'t> {
     text: &'t str,
     starts: Vec<usize>,
     encoding: Encoding,
 }
 
-impl<'t> Lines<'t> {
+impl<'t> LineStarts<'t> {
     pub(super) fn new(text: &'t str, encoding: Encoding) -> Self {
         let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
         Self { text, starts: std::iter::once(0).chain(breaks).collect(), encoding }
@@ -128,7 +128,7 @@ mod tests {
     fn positions_count_the_units_of_the_editor() {
         let text = "a\r\nbü😀c\n";
         for (encoding, characters) in [(Encoding::Utf8, 7), (Encoding::Utf16, 4)] {
-            let lines = Lines::new(text, encoding);
+            let lines = LineStarts::new(text, encoding);
             let at = text.find('c').unwrap();
             let position = lines.position(at);
             assert_eq!(position, json!({ "line": 1, "character": characters }));

@@ -39,7 +39,7 @@ pub(super) struct Lsp {
     stdio: bool,
 }
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+type ServerError = Box<dyn std::error::Error + Send + Sync>;
 
 impl Lsp {
     pub(super) fn run(&self, pipeline: &Arc<Pipeline>) -> Outcome {
@@ -57,7 +57,7 @@ impl Lsp {
     }
 }
 
-fn serve(connection: &Connection, pipeline: &Arc<Pipeline>) -> Result<(), Failure> {
+fn serve(connection: &Connection, pipeline: &Arc<Pipeline>) -> Result<(), ServerError> {
     let (id, params) = connection.initialize_start()?;
     let params: InitializeParams = serde_json::from_value(params)?;
     let mut session = Session::new(&params, pipeline);
@@ -160,7 +160,7 @@ impl Session {
     }
 
     /// Takes the result of a check that has ended, and begins one that is due.
-    fn proceed(&mut self, connection: &Connection) -> Result<(), Failure> {
+    fn proceed(&mut self, connection: &Connection) -> Result<(), ServerError> {
         match self.running.as_ref().map(mpsc::Receiver::try_recv) {
             Some(Ok(report)) => {
                 self.running = None;
@@ -186,7 +186,7 @@ impl Session {
     }
 
     /// Shows the messages of a check, and takes those of files without any away.
-    fn publish(&mut self, connection: &Connection, report: CheckReport) -> Result<(), Failure> {
+    fn publish(&mut self, connection: &Connection, report: CheckReport) -> Result<(), ServerError> {
         let mut shown = HashSet::new();
         let send = |uri: &str, messages: &[Value]| {
             let params = json!({ "uri": uri, "diagnostics": messages });

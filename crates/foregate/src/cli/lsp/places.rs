@@ -6,7 +6,7 @@ use foregate_config::{CursorSpot, INCLUDE, Item, Problems, Span, Tree, cursor, e
 use serde_json::{Value, json};
 
 use super::Session;
-use super::files::{Lines, uri_of};
+use super::files::{LineStarts, uri_of};
 use crate::config;
 
 /// The numbers of the protocol for the kinds of symbols.
@@ -56,7 +56,7 @@ impl Session {
         let (path, file) = self.file(params)?;
         let mut problems = Problems::default();
         let tree = Tree::read_syntax(&path, file.text.clone(), &mut problems);
-        let lines = Lines::new(&file.text, self.encoding);
+        let lines = LineStarts::new(&file.text, self.encoding);
         problems.is_empty().then(|| tree.roots().into_iter().map(|item| symbol(item, &lines)).collect())
     }
 
@@ -67,7 +67,7 @@ impl Session {
             return None;
         }
         let text = config::format(Path::new(&path), &file.text).ok()?;
-        let lines = Lines::new(&file.text, self.encoding);
+        let lines = LineStarts::new(&file.text, self.encoding);
         let whole = json!({ "start": lines.position(0), "end": lines.position(file.text.len()) });
         Some(json!([{ "range": whole, "newText": text }]))
     }
@@ -82,7 +82,7 @@ fn list_at(expression: &str, at: usize) -> Option<&str> {
     Some(&name[..name.find(|c| !is_of_name(c)).unwrap_or(name.len())])
 }
 
-fn symbol(item: Item<'_>, lines: &Lines<'_>) -> Value {
+fn symbol(item: Item<'_>, lines: &LineStarts<'_>) -> Value {
     let node = item.node;
     let arguments = node.entries().filter(|entry| entry.key().is_none());
     let arguments: Vec<&str> = arguments.map(|entry| item.source_of(entry.span())).collect();

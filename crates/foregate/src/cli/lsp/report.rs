@@ -8,7 +8,7 @@ use foregate_config::{EntryRef, Findings, Problem, Tree};
 use foregate_module::Pipeline;
 use serde_json::{Value, json};
 
-use super::files::{Encoding, Lines, canonical, uri_of};
+use super::files::{Encoding, LineStarts, canonical, uri_of};
 use crate::config::schema::ROOT;
 use crate::config::{self, DEFAULT_FILES, Unsaved};
 
@@ -85,7 +85,8 @@ impl CheckReport {
     fn add(&mut self, findings: &Findings, encoding: Encoding) {
         let tree = findings.tree();
         let texts: Vec<(&Path, &str)> = (0..).map_while(|file| tree.text(file)).collect();
-        let lines: Vec<Lines<'_>> = texts.iter().map(|(_, text)| Lines::new(text, encoding)).collect();
+        let lines: Vec<LineStarts<'_>> =
+            texts.iter().map(|(_, text)| LineStarts::new(text, encoding)).collect();
         for (path, _) in &texts {
             self.messages.entry(canonical(path)).or_default();
         }
@@ -108,8 +109,8 @@ impl CheckReport {
 fn message<'l, 't: 'l>(
     problem: &Problem,
     severity: u8,
-    lines: &Lines<'_>,
-    file: impl Fn(u32) -> Option<(String, &'l Lines<'t>)>,
+    lines: &LineStarts<'_>,
+    file: impl Fn(u32) -> Option<(String, &'l LineStarts<'t>)>,
 ) -> Value {
     let start = lines.position(0);
     let range = problem
@@ -140,7 +141,7 @@ fn meant(help: &str) -> Option<&str> {
 }
 
 /// The names that these files define.
-fn named(tree: &Tree, texts: &[(&Path, &str)], lines: &[Lines<'_>]) -> Vec<NamedPlace> {
+fn named(tree: &Tree, texts: &[(&Path, &str)], lines: &[LineStarts<'_>]) -> Vec<NamedPlace> {
     let mut found = Vec::new();
     for item in tree.roots() {
         let Some(key) = ["upstream", "list"].into_iter().find(|key| *key == item.node.name()) else {

@@ -294,7 +294,15 @@ fn decode_of_process(
         _ => debug_assert!(
             matches!(
                 name,
-                "access-log" | "trace-export" | "upstream" | "zone" | "list" | "acme" | "fallback" | INCLUDE
+                "access-log"
+                    | "trace-export"
+                    | "upstream"
+                    | "zone"
+                    | "list"
+                    | "acme"
+                    | "fallback"
+                    | "shield"
+                    | INCLUDE
             ),
             "{name} is not read"
         ),
