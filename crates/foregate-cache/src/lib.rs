@@ -18,7 +18,7 @@
 //!
 //! use bytes::Bytes;
 //! use foregate_cache::{
-//!     Asked, CacheTime, Content, Floors, FlightLimits, Flights, Found, Joined, KeyParts, KeyText, Lookup, Memory,
+//!     AnsweredRequest, CacheTime, Content, Floors, FlightLimits, Flights, MemoryLookup, FlightPart, KeyParts, KeyText, Lookup, Memory,
 //!     Moment, Object, Policy, Request, Response, Reuse, Secret, Uri, lookup, reuse, store,
 //! };
 //! use foregate_wire::{HeaderList, Method, NameId, Scheme};

@@ -129,7 +129,7 @@ const CONDITIONS: [NameId; 4] =
     [NameId::IfMatch, NameId::IfNoneMatch, NameId::IfModifiedSince, NameId::IfUnmodifiedSince];
 
 /// Turns a GET that may fill the store into one for the whole response, so that the response can be stored and every client be answered from it: the client's
-/// own conditions and its range go. They are evaluated against the stored response instead ([`StoredHead::answer`](crate::Stored::answer)), or with
+/// own conditions and its range go. They are evaluated against the stored response instead ([`StoredHead::answer`](crate::StoredHead::answer)), or with
 /// [`evaluate`](crate::evaluate) against one that is not stored.
 pub fn ask_for_whole(headers: &mut HeaderList) {
     headers.remove_each(&CONDITIONS);

@@ -33,7 +33,7 @@
 //! }
 //!
 //! let feature = Arc::new(NewWindow([Selector::parse("a[href]").unwrap()]));
-//! let chosen = Chosen { step: "new-window", feature };
+//! let chosen = ChosenFeature { step: "new-window", feature };
 //! let filtered = Pass::filter(vec![(chosen, false)], Terms::default());
 //! let mut chain = foregate_module::Chain::new(vec![filtered]);
 //! let mut out = Vec::new();

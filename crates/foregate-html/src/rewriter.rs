@@ -147,7 +147,7 @@ impl OutputSink for Output {
     }
 }
 
-/// The rewriter of a document, which has to be [at work](at_work) with its [shared state](Shared::of). Its handlers only
+/// The rewriter of a document, which has to be [at work](at_work) with its [shared state](HandlerState::of). Its handlers only
 /// know features by their number, so it serves any document in this encoding with the same features.
 /// Its memory is at most `budget` bytes.
 pub(crate) fn rewriter<'f>(

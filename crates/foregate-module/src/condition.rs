@@ -22,7 +22,7 @@ pub trait Conditions: Send + Sync {
     /// Calls `visit` with the number of each that holds, in their order, until it breaks.
     fn each(&self, view: &View<'_>, visit: &mut dyn FnMut(usize) -> ControlFlow<()>);
 
-    /// Calls `visit` with the number of each that comes to something else for one of [`Exchange::other_paths`], until it
-    /// breaks; with some perhaps more than once. Whether [the path is in doubt](Exchange::doubt_path) then is the caller's to say.
+    /// Calls `visit` with the number of each that comes to something else for one of [`Exchange::other_paths`](crate::Exchange::other_paths), until it
+    /// breaks; with some perhaps more than once. Whether [the path is in doubt](crate::Exchange::doubt_path) then is the caller's to say.
     fn each_in_doubt(&self, _view: &View<'_>, _visit: &mut dyn FnMut(usize) -> ControlFlow<()>) {}
 }

@@ -342,7 +342,7 @@ impl Pipeline {
         planned.dry_run || (!planned.decides && watches())
     }
 
-    /// Drops the memory of the values that the steps of this step's key have written: see [`Value::shrink`]. The platform catches
+    /// Drops the memory of the values that the steps of this step's key have written: see [`Value::shrink`](crate::Value::shrink). The platform catches
     /// panics.
     pub fn forget(&self, planned: &PlannedStep, state: &mut State) {
         let key = |entry: &Entry| entry.key().map(|key| key.name);

@@ -203,7 +203,7 @@ pub struct State {
     pub slots: Slots,
     /// Steps that run no more.
     pub skipped: Steps,
-    /// Keys whose `when` has been evaluated, by [`PlannedStep::key`](crate::Planned::key).
+    /// Keys whose `when` has been evaluated, by [`PlannedStep::key`](crate::PlannedStep::key).
     pub(crate) decided: Steps,
     /// The keys for which it held.
     pub(crate) wanted: Steps,

@@ -85,7 +85,7 @@ impl Body {
         }
     }
 
-    /// For a body whose start is sent by itself, and whose rest [may pass](Moved::over) once filters are over.
+    /// For a body whose start is sent by itself, and whose rest [may pass](BodyProgress::over) once filters are over.
     pub(crate) fn streams(self) -> Self {
         Self { start: Start::SOON, passes: true, ..self }
     }

@@ -153,6 +153,8 @@ pub(crate) struct Generation {
     pub(crate) inherits: Cell<bool>,
     /// See [`Report::Ready`].
     pub(crate) adopts: Cell<u32>,
+    /// See [`Report::Ready`].
+    pub(crate) purges: Cell<bool>,
     /// Its metrics as they were last shown to anybody.
     pub(crate) shown: RefCell<Option<OwnedFd>>,
     /// Set with the first report that it is ready.
@@ -224,6 +226,7 @@ impl Generation {
         generation.lacks.replace(past.lacks.clone());
         generation.inherits.set(past.inherits);
         generation.adopts.set(past.adopts);
+        generation.purges.set(past.purges);
         Ok(generation)
     }
 
@@ -238,6 +241,7 @@ impl Generation {
             lacks: self.lacks.borrow().clone(),
             inherits: self.inherits.get(),
             adopts: self.adopts.get(),
+            purges: self.purges.get(),
         }
     }
 
@@ -271,6 +275,7 @@ impl Generation {
             refused: Cell::new(false),
             inherits: Cell::new(false),
             adopts: Cell::new(0),
+            purges: Cell::new(false),
             shown: RefCell::default(),
             ready: watch::channel(false).0,
             exit: watch::channel(None).0,

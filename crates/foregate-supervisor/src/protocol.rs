@@ -143,6 +143,11 @@ pub enum Order {
         /// The pieces.
         items: Vec<Item>,
     },
+    /// Purges of another generation, in a blob. [`Report::Done`]. Only for processes that say so
+    /// ([`Report::Ready`]).
+    Purges,
+    /// The answer to [`Report::Purges`]: the others have them.
+    Purged,
     /// Asks for [`Report::Status`].
     Status,
     /// The answer to [`Report::Others`]: a blob with the metrics of each of the others that live,
@@ -175,6 +180,9 @@ pub enum Report {
         /// takes over from a process that serves alone.
         #[serde(default)]
         adopts: u32,
+        /// Knows [`Order::Purges`].
+        #[serde(default)]
+        purges: bool,
     },
     /// Sockets that were bound, to be held; a descriptor for each.
     Hold {
@@ -193,6 +201,8 @@ pub enum Report {
     },
     /// Asks for [`Order::Others`]; a blob with its own metrics, as they are about to be shown.
     Others,
+    /// Purges for the other generations, in a blob; [`Order::Purged`].
+    Purges,
     /// The last message of a process: its metrics, in a blob.
     Last,
     /// See [`Order::Probe`].
@@ -304,6 +314,8 @@ pub struct Past {
     pub inherits: bool,
     /// See [`Report::Ready`].
     pub adopts: u32,
+    /// See [`Report::Ready`].
+    pub purges: bool,
 }
 
 /// The numbers by which a generation is judged, since its start. All but the gauges only rise.

@@ -325,7 +325,8 @@ impl Supervisor {
         descriptors: Vec<OwnedFd>,
     ) {
         match body {
-            Report::Ready { version, pid, lacks, inherits, adopts, .. } => {
+            Report::Ready { version, pid, lacks, inherits, adopts, purges, .. } => {
+                generation.purges.set(purges);
                 generation.inherits.set(inherits);
                 generation.adopts.set(adopts);
                 generation.version.replace(version);
@@ -374,6 +375,9 @@ impl Supervisor {
                 }
                 spawn_local(Rc::clone(self).tell_others(Rc::clone(generation), id));
             }
+            Report::Purges => {
+                spawn_local(Rc::clone(self).tell_purges(Rc::clone(generation), id, descriptors));
+            }
             Report::Last => {
                 generation.shown.replace(None);
                 descriptors.first().into_iter().for_each(|blob| self.add_ended(blob));
@@ -420,6 +424,24 @@ impl Supervisor {
         if let Some(serving) = self.serving().filter(|serving| !in_trial && *serving.ready.borrow()) {
             spawn_local(Rc::clone(self).keep_items(serving));
         }
+    }
+
+    /// Gives the purges of a generation to all others.
+    async fn tell_purges(self: Rc<Self>, asking: Rc<Generation>, id: Option<u64>, purges: Vec<OwnedFd>) {
+        let _busy = self.busy();
+        let others: Vec<_> = {
+            let state = self.state.borrow();
+            let other = |known: &&Rc<Generation>| {
+                known.number != asking.number && *known.ready.borrow() && known.purges.get()
+            };
+            state.generations.iter().filter(other).cloned().collect()
+        };
+        let purges: Vec<_> = purges.iter().map(AsFd::as_fd).collect();
+        for other in others {
+            // One that is just ending serves nobody any more.
+            let _ = other.ask(Order::Purges, &purges, PATIENCE).await;
+        }
+        let _ = asking.tell(id, Order::Purged, &[]).await;
     }
 
     /// Gives a generation the metrics of all others.

@@ -253,7 +253,10 @@ fn reload_asks_the_admin_socket() {
     let output = folder.run(&["reload"]);
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
-    assert!(said.contains("foregate.kdl:") && said.contains("`--admin PATH` asks the process"), "{said}");
+    assert!(
+        said.contains("foregate.kdl:") && said.contains("`--admin PATH` names the socket itself"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -5,6 +5,7 @@
 
 mod disk;
 mod fill;
+pub mod generations;
 mod owner;
 mod readers;
 mod reserve;
@@ -18,11 +19,13 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use foregate_cache::{
     CacheTime, FlightLimits, Flights, Floors, Moment, NotStored, Secret, Sequence, Strength, Uri,
 };
+use tokio::sync::oneshot;
 
 pub use self::disk::Folders;
 use self::disk::{DiskTier, TierIdentity};
 pub(crate) use self::fill::stated_length;
 pub use self::fill::{Fill, LeaderParts, OriginAnswer};
+use self::generations::{Generations, everything};
 pub use self::owner::OwnerAsk;
 pub use self::reserve::Reserve;
 pub use self::shield::{
@@ -42,6 +45,8 @@ pub struct Cache {
     pub reserve: Option<Reserve>,
     /// The group of proxies that this one belongs to.
     pub shield: Arc<Shield>,
+    /// The other generations of this proxy.
+    pub generations: Generations,
     /// The fetches that several requests share.
     pub flights: Flights,
     /// The secret of keys and variants.
@@ -65,6 +70,7 @@ impl Cache {
             reserve,
             shield: Arc::new(Shield::new(settings.disks.first().map(|disk| disk.folder.clone()))),
             store: Store::new(settings, secret, floors, disk),
+            generations: Generations::default(),
             flights: Flights::new(FlightLimits::default()),
             secret,
             start,
@@ -114,6 +120,7 @@ impl Cache {
         }
         // A node that does not know of it yet is not asked.
         drop(self.tell_nodes(&purge, Strength::Hard));
+        drop(self.tell_generations(&purge, Strength::Hard));
         self.metrics.cache.invalidated.inc();
         if self.store.floors().is_sweep_due(before) {
             self.begin_sweep();
@@ -163,11 +170,50 @@ impl Cache {
                 recorded
             }));
         }
+        if let Some(told) = self.tell_generations(purge, strength) {
+            let before = recording.take();
+            recording = Some(Box::pin(async move {
+                let recorded = match before {
+                    Some(before) => before.await,
+                    None => true,
+                };
+                // Without an answer the others have gone.
+                let _ = told.await;
+                recorded
+            }));
+        }
         self.metrics.cache.purges.inc();
         if strength == Strength::Hard {
             self.begin_sweep();
         }
         recording
+    }
+
+    /// Tells the other generations of a purge, if they do not learn of it by a folder that they share.
+    fn tell_generations(
+        &self,
+        purge: &foregate_cache::Purge<'_>,
+        strength: Strength,
+    ) -> Option<oneshot::Receiver<()>> {
+        let write = || {
+            let mut bytes = Vec::new();
+            // Each generation gives it a number of its own.
+            purge.write(strength, Sequence::new(0), &mut bytes);
+            bytes
+        };
+        if self.shares_folders() { None } else { self.generations.tell(write) }
+    }
+
+    fn shares_folders(&self) -> bool {
+        self.store.on_disk().is_some() || self.store.awaits_folders()
+    }
+
+    /// Purges what the purge of another generation names, at once.
+    pub fn repeat_of_generation(self: &Arc<Self>, purge: &[u8]) {
+        // The other one has written it wherever both look; what is no purge comes from a newer version.
+        if self.store.repeat(purge).is_some() || self.store.repeat(&everything()).is_some() {
+            self.begin_sweep();
+        }
     }
 
     /// Tells the other nodes of a purge, if there are any.
@@ -186,10 +232,11 @@ impl Cache {
     /// Purges what the purge of another node names, at once; everything for bytes that are no purge.
     fn repeat_purge(self: &Arc<Self>, purge: &[u8]) -> Option<Recording> {
         let Some(mut recording) = self.store.repeat(purge) else {
-            let mut all = Vec::new();
-            foregate_cache::Purge::All.write(Strength::Hard, Sequence::new(0), &mut all);
-            return self.repeat_purge(&all);
+            return self.repeat_purge(&everything());
         };
+        if !self.shares_folders() {
+            drop(self.generations.tell(|| purge.to_vec()));
+        }
         if let Some(reserve) = &self.reserve {
             let (on_disk, written) = (recording.take(), reserve.repeat(purge));
             recording = Some(Box::pin(async move {

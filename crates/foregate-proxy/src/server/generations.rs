@@ -21,6 +21,7 @@ use super::inheritance;
 use super::sockets::SocketFile;
 use super::supervised::{self, Estate, Message, Supervised, SupervisorLink};
 use super::{RunningServer, Stop};
+use crate::cache::generations::QUEUE;
 use crate::handover::{Passage, PassedConnection, answer, receive};
 use crate::listener::Listener;
 use crate::pinning;
@@ -98,6 +99,12 @@ impl Membership {
         let (others, asked) = mpsc::channel(1);
         proxy.handover.set_others(others);
         tokio::spawn(link.clone().ask_for_others(asked));
+        let (notices, purges) = mpsc::channel(QUEUE);
+        proxy.cache.generations.connect(notices);
+        if self.is_candidate {
+            proxy.cache.generations.are_several();
+        }
+        tokio::spawn(link.clone().tell_purges(purges));
         let notices = link.clone();
         crate::notify::through(move |text| notices.report(Report::Notify { text }));
         self.link = Some(link);
@@ -206,6 +213,7 @@ impl RunningServer {
             Order::Pass { share } => {
                 if let Some(Ok(channel)) = descriptors.pop().map(Channel::new) {
                     self.pass_to(channel);
+                    self.proxy.cache.generations.are_several();
                 }
                 self.proxy.handover.passage().iter().for_each(|passage| passage.set_share(share));
             }

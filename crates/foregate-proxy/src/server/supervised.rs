@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::admin;
+use crate::cache::generations::{PurgeNotice, QUEUE, read_all, write_all};
 use crate::handover::MetricsQuestion;
 use crate::proxy::Proxy;
 use crate::telemetry::exposition::ExpositionFormat;
@@ -206,7 +207,14 @@ impl SupervisorLink {
                 Order::Status => {
                     self.answer(id, Report::Status { status: admin::status(&proxy) }, Vec::new());
                 }
-                Order::Others => {
+                Order::Purges => {
+                    for blob in &message.descriptors {
+                        let bytes = read_blob(blob).unwrap_or_default();
+                        read_all(&bytes).for_each(|purge| proxy.cache.repeat_of_generation(purge));
+                    }
+                    self.answer(id, Report::Done, Vec::new());
+                }
+                Order::Others | Order::Purged => {
                     let asked = id.and_then(|id| self.questions.open.lock().remove(&id));
                     // The asking task may have given up.
                     let _ = asked.map(|asked| asked.send(message.descriptors));
@@ -231,6 +239,25 @@ impl SupervisorLink {
             let texts = texts.map(|text| String::from_utf8_lossy(&text).into_owned()).collect();
             // A scraper may have gone.
             let _ = question.send(texts);
+        }
+    }
+
+    /// Has the supervisor hand purges on, as many at once as wait.
+    pub(super) async fn tell_purges(self, mut notices: mpsc::Receiver<PurgeNotice>) {
+        let mut waiting = Vec::new();
+        while notices.recv_many(&mut waiting, QUEUE).await > 0 {
+            let purges = write_all(waiting.iter().map(|notice| &*notice.purge));
+            let id = self.questions.next.fetch_add(1, Ordering::Relaxed);
+            let (answer, answered) = oneshot::channel();
+            self.questions.open.lock().insert(id, answer);
+            self.answer(Some(id), Report::Purges, blob(&purges).into_iter().collect());
+            // A supervisor that is being replaced is slow for a moment.
+            let _ = tokio::time::timeout(PATIENCE, answered).await;
+            self.questions.open.lock().remove(&id);
+            for notice in waiting.drain(..) {
+                // Nobody waits where a client's request has caused it.
+                let _ = notice.told.send(());
+            }
         }
     }
 
@@ -282,7 +309,7 @@ pub(super) fn start_supervisor(estate: Estate<'_>) -> io::Result<(OwnedFd, Child
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         serving: true,
-        past: Past { inherits: true, adopts: BEQUEST, ..Past::default() },
+        past: Past { inherits: true, adopts: BEQUEST, purges: true, ..Past::default() },
     };
     tell(&generation, &[&given])?;
     for some in estate.sockets.chunks(DESCRIPTORS_LIMIT) {
@@ -309,6 +336,7 @@ pub(super) fn ready(lacks: Vec<String>) -> Report {
         lacks,
         inherits: true,
         adopts: BEQUEST,
+        purges: true,
     }
 }
 

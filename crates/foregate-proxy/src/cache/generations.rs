@@ -1,0 +1,118 @@
+//! Purges that reach the other generations of this proxy, while several of them serve.
+//!
+//! Generations share the folders of a cache, and a purge reaches all of them there. A cache that is in memory alone
+//! belongs to one process: the supervisor hands its purges on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwapOption;
+use foregate_cache::{Purge, Sequence, Strength};
+use tokio::sync::{mpsc, oneshot};
+
+/// Purges that wait to be handed on. Beyond, the others purge everything.
+pub const QUEUE: usize = 1024;
+
+/// A purge for the other generations.
+#[derive(Debug)]
+pub struct PurgeNotice {
+    /// The purge, as it is written down.
+    pub purge: Vec<u8>,
+    /// Told when the others have it, or cannot be reached.
+    pub told: oneshot::Sender<()>,
+}
+
+/// The way of purges to the other generations.
+#[derive(Debug, Default)]
+pub struct Generations {
+    notices: ArcSwapOption<mpsc::Sender<PurgeNotice>>,
+    /// Others may serve beside this one.
+    are_several: AtomicBool,
+    /// The queue was full.
+    has_missed: AtomicBool,
+}
+
+impl Generations {
+    /// Purges go here from now on, once there are several generations.
+    pub fn connect(&self, notices: mpsc::Sender<PurgeNotice>) {
+        self.notices.store(Some(Arc::new(notices)));
+    }
+
+    /// Another generation serves from now on, or may.
+    pub fn are_several(&self) {
+        self.are_several.store(true, Ordering::Relaxed);
+    }
+
+    /// Hands a purge on. The result comes when the others have it, or ends when they cannot be reached.
+    pub(super) fn tell(&self, purge: impl FnOnce() -> Vec<u8>) -> Option<oneshot::Receiver<()>> {
+        if !self.are_several.load(Ordering::Relaxed) {
+            return None;
+        }
+        let notices = self.notices.load_full()?;
+        let purge = if self.has_missed.swap(false, Ordering::Relaxed) { everything() } else { purge() };
+        let (told, answer) = oneshot::channel();
+        if notices.try_send(PurgeNotice { purge, told }).is_err() {
+            self.has_missed.store(true, Ordering::Relaxed);
+        }
+        Some(answer)
+    }
+}
+
+/// The purge of all that is stored.
+pub(super) fn everything() -> Vec<u8> {
+    let mut all = Vec::new();
+    Purge::All.write(Strength::Hard, Sequence::new(0), &mut all);
+    all
+}
+
+/// Several purges as one piece of bytes.
+pub fn write_all<'p>(purges: impl Iterator<Item = &'p [u8]>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for purge in purges {
+        bytes.extend_from_slice(&u32::try_from(purge.len()).unwrap_or_default().to_le_bytes());
+        bytes.extend_from_slice(purge);
+    }
+    bytes
+}
+
+/// The purges in such a piece, up to the first that is cut off.
+pub fn read_all(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (length, rest) = bytes.split_first_chunk()?;
+        let (purge, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        bytes = rest;
+        Some(purge)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests stop at what they do not expect")]
+    use super::*;
+
+    #[test]
+    fn purges_are_read_as_they_were_written() {
+        let purges: [&[u8]; 3] = [b"one", b"", b"three"];
+        let bytes = write_all(purges.into_iter());
+        assert_eq!(read_all(&bytes).collect::<Vec<_>>(), purges);
+        assert_eq!(read_all(&bytes[..bytes.len() - 1]).count(), 2);
+        assert_eq!(read_all(&[255; 9]).count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_queue_that_was_full_purges_everything() {
+        let generations = Generations::default();
+        let (sender, mut notices) = mpsc::channel(1);
+        generations.connect(sender);
+        assert!(generations.tell(|| b"before".to_vec()).is_none());
+        generations.are_several();
+        for purge in [b"first", b"other"] {
+            drop(generations.tell(|| purge.to_vec()));
+        }
+        assert_eq!(notices.recv().await.unwrap().purge, b"first");
+        drop(generations.tell(|| b"third".to_vec()));
+        assert_eq!(notices.recv().await.unwrap().purge, everything());
+        drop(generations.tell(|| b"last".to_vec()));
+        assert_eq!(notices.recv().await.unwrap().purge, b"last");
+    }
+}
