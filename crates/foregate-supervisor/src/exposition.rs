@@ -95,6 +95,12 @@ impl Sum {
     }
 }
 
+/// The line of a sample without its exemplar.
+pub fn without_exemplar(line: &str) -> &str {
+    let exemplar = sample(line).map_or(0, |(_, _, exemplar)| exemplar.len());
+    &line[..line.len() - exemplar]
+}
+
 /// A series, its value, and the rest of the line: an exemplar, or nothing.
 fn sample(line: &str) -> Option<(&str, f64, &str)> {
     let start = line.find(['{', ' '])?;
@@ -157,6 +163,14 @@ mod tests {
              requests_total{site=\"c\"} 1\nrequests_total{site=\"new\"} 2\n# HELP open Open now.\n# TYPE open gauge\nopen 7\n\
              # HELP start_time When.\n# TYPE start_time gauge\nstart_time 18.5\n# EOF\n"
         );
+    }
+
+    #[test]
+    fn a_sample_is_shown_without_its_exemplar() {
+        let line = "h_bucket{path=\"a } # {\",le=\"1\"} 3";
+        assert_eq!(without_exemplar(&format!("{line} # {{trace_id=\"5\"}} 0.5")), line);
+        assert_eq!(without_exemplar(line), line);
+        assert_eq!(without_exemplar("what is none"), "what is none");
     }
 
     #[test]

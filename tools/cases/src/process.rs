@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 
 use crate::case::{Case, OriginMode};
 use crate::text::{Text, Variables};
@@ -19,6 +19,9 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long the proxy may take to end when nothing holds it.
 const STOP_LIMIT: Duration = Duration::from_secs(3);
+
+/// How long processes may take to be gone once they are killed.
+const GONE_LIMIT: Duration = Duration::from_millis(500);
 
 /// A pause between two looks at a process.
 const POLL: Duration = Duration::from_millis(3);
@@ -176,6 +179,11 @@ impl Proxy {
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         drop(self.child.kill());
         drop(self.child.wait());
+        // A process of the group may still hold its sockets for a moment, and the next proxy would seem to listen.
+        let deadline = Instant::now() + GONE_LIMIT;
+        while test_kill_process_group(Pid::from_child(&self.child)).is_ok() && Instant::now() < deadline {
+            std::thread::sleep(POLL);
+        }
         self.exit = self.exit.or(Some(-9));
     }
 }

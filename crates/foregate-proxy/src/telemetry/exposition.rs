@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use foregate_supervisor::exposition::without_exemplar;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
@@ -171,7 +172,7 @@ impl Collector for Exposition {
 }
 
 /// The text format of Prometheus, version 0.0.4, made of that of OpenMetrics: a counter's family
-/// has the name of its samples there, and neither units nor an end are known.
+/// has the name of its samples there, and neither units nor exemplars nor an end are known.
 fn prometheus_text(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
     // The help of a family stands before its type.
@@ -187,7 +188,7 @@ fn prometheus_text(openmetrics: &str) -> String {
             }
             text.extend(["# TYPE ", name, total, " ", kind, "\n"]);
         } else if !line.starts_with('#') {
-            text.extend([line, "\n"]);
+            text.extend([without_exemplar(line), "\n"]);
         }
     }
     text
