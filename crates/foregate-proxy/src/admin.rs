@@ -387,7 +387,8 @@ async fn all_metrics(proxy: &Proxy, format: ExpositionFormat) -> String {
     let own = own_metrics(proxy, ExpositionFormat::OpenMetrics);
     let others = proxy.handover.others(&own).await;
     if others.is_empty() {
-        return format.of(own);
+        // Exemplars have no place in the plain format.
+        return own_metrics(proxy, format);
     }
     let mut sum = Sum::default();
     sum.add(&own, false);
