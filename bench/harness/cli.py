@@ -57,6 +57,16 @@ def arguments(argv):
     return options
 
 
+def parsed(parser, argv, parts):
+    """Parses a command line with `--only PART,...`, which is checked against the parts there are."""
+    options = parser.parse_args(argv)
+    options.parts = options.only.split(",")
+    for part in options.parts:
+        if part not in parts:
+            parser.error(f"no part is called {part!r}; they are {', '.join(parts)}")
+    return options
+
+
 def foregate_path(named):
     """Where the release build of this repository is, unless another is named."""
     if named or os.environ.get("FOREGATE"):

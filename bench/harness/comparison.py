@@ -14,7 +14,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from .cli import foregate_path
+from .cli import foregate_path, parsed
 from .processes import Failed, Process, free_port, memory_kib
 from .proxies import BENCH, TARGET, cargo_build, need
 from .reload import Report
@@ -64,12 +64,7 @@ def arguments(argv):
     parser.add_argument("--rounds", type=int, default=9, help="rounds of the costs (default: %(default)s)")
     parser.add_argument("--run-ms", type=int, default=600, help="length of a measurement (default: %(default)s)")
     parser.add_argument("--requests", type=int, default=100_000, help="of the part `equal` (default: %(default)s)")
-    options = parser.parse_args(argv)
-    options.parts = options.only.split(",")
-    for part in options.parts:
-        if part not in PARTS:
-            parser.error(f"no part is called {part!r}; they are {', '.join(PARTS)}")
-    return options
+    return parsed(parser, argv, PARTS)
 
 
 def nginx_configuration(folder, ports):

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from . import waf
-from .cli import foregate_path
+from .cli import foregate_path, parsed
 from .processes import Failed, Process, free_port
 from .proxies import BENCH, TARGET, cargo_build
 from .reload import Report, resident
@@ -54,12 +54,7 @@ def arguments(argv):
     parser.add_argument("--first", action="store_true",
                         help="let what is measured go before everything else on a busy machine, where the kernel groups"
                         " processes by session (needs root)")
-    options = parser.parse_args(argv)
-    options.parts = options.only.split(",")
-    for part in options.parts:
-        if part not in PARTS:
-            parser.error(f"no part is called {part!r}; they are {', '.join(PARTS)}")
-    return options
+    return parsed(parser, argv, PARTS)
 
 
 class Setup:

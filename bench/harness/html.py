@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from . import pages, readers, soak
-from .cli import foregate_path
+from .cli import foregate_path, parsed
 from .compare import compare_cpu, compare_first_byte
 from .processes import Failed, Process, free_port, memory_kib
 from .proxies import BENCH, TARGET, Foregate, Nginx, NginxModule, cargo_build, fill, route_of
@@ -39,11 +39,7 @@ def arguments(argv):
     parser.add_argument("--requests", type=int, default=1500, help="of each kind for the first byte (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=7, help="interleaved rounds of the CPU (default: %(default)s)")
     parser.add_argument("--soak-s", type=float, default=600, help="length of `soak` (default: %(default)s)")
-    options = parser.parse_args(argv)
-    options.parts = options.only.split(",")
-    for part in options.parts:
-        if part not in PARTS:
-            parser.error(f"no part is called {part!r}; they are {', '.join(PARTS)}")
+    options = parsed(parser, argv, PARTS)
     options.addresses = 800_000 if options.full else 100_000
     return options
 

@@ -14,7 +14,7 @@ import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from .cli import foregate_path
+from .cli import foregate_path, parsed
 from .processes import Failed, Process, free_port, memory_kib
 from .proxies import BENCH, TARGET, cargo_build
 
@@ -38,12 +38,7 @@ def arguments(argv):
     parser.add_argument("--large-reloads", type=int, default=10, help="of the large one (default: %(default)s)")
     parser.add_argument("--sites", type=int, default=100_000, help="sites of the large one (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of the cost (default: %(default)s)")
-    options = parser.parse_args(argv)
-    options.parts = options.only.split(",")
-    for part in options.parts:
-        if part not in PARTS:
-            parser.error(f"no part is called {part!r}; they are {', '.join(PARTS)}")
-    return options
+    return parsed(parser, argv, PARTS)
 
 
 class Report:

@@ -149,8 +149,8 @@ pub fn compare(old: &Outcome, new: &Outcome, rules: &Rules) -> Vec<Difference> {
     }
 }
 
-/// Whether two answers are equal in all that any rules with this `order` compare. A quick look, which allocates nothing; where
-/// it returns false, [`compare`] finds the differences, if there are any.
+/// Returns true if no rules with this `order` could find a difference between two answers. This is a quick look without allocations:
+/// false may also mean that they are equal, which [`compare`] finds out.
 pub fn are_equal(old: &Answer, new: &Answer, order: bool) -> bool {
     let (a, b) = (&old.body, &new.body);
     if old.status != new.status || a.length != b.length || a.hash != b.hash {
@@ -200,7 +200,7 @@ impl<'f> QuickFields<'f> {
         self.all.get(..self.count).unwrap_or_default()
     }
 
-    /// Whether the other ones are the same in another order. That of fields of one name counts.
+    /// Returns true if the other fields are these in any order; fields of one name have to be in the same order.
     fn is_permutation(&self, other: &Self) -> bool {
         let named = |fields: &Self, name: &[u8], nth: usize| {
             fields.fields().iter().filter(|(own, _)| *own == name).nth(nth).map(|(_, value)| *value)

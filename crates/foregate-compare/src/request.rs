@@ -35,7 +35,7 @@ impl AskedRequest {
         }
     }
 
-    /// Whether nothing differs, by any rules with this `order`.
+    /// Returns true if no rules with this `order` could find a difference.
     pub fn is_equal(&self, other: &Self, order: bool) -> bool {
         !(self.body_is_unknown || other.body_is_unknown)
             && self.method == other.method

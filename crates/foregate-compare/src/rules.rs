@@ -128,7 +128,7 @@ impl Rules {
     }
 }
 
-/// Whether a field of answers is never compared; its name is in lower case.
+/// Returns true for a field of answers that is never compared. The name is in lower case.
 pub(crate) fn is_built_in(header: &[u8]) -> bool {
     BUILT_IN.iter().any(|name| name.as_bytes() == header)
         || REQUEST_IDS.iter().any(|end| header.ends_with(end.as_bytes()))

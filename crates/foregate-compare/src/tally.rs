@@ -184,7 +184,7 @@ impl Tally {
         }
     }
 
-    /// Whether there is an example of each of these differences already.
+    /// Returns true if the route has an example of each of these differences.
     pub fn has_examples(&mut self, route: &str, differences: &[Difference]) -> bool {
         let route = self.route(route);
         differences.iter().all(|difference| {

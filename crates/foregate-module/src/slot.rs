@@ -1,4 +1,4 @@
-//! What a step reads or writes, and the values of a pipeline.
+//! Slots, which are the inputs and outputs of steps, and the values of a pipeline.
 
 use core::any::Any;
 use core::fmt;

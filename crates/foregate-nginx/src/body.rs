@@ -85,7 +85,7 @@ impl Body {
         }
     }
 
-    /// For a body whose start is sent by itself, and whose rest [may pass](BodyProgress::over) once filters are over.
+    /// For a body whose start is sent on its own. Its rest [passes unchanged](BodyProgress::over) once all filters have ended.
     pub(crate) fn streams(self) -> Self {
         Self { start: Start::SOON, passes: true, ..self }
     }

@@ -387,8 +387,7 @@ async fn all_metrics(proxy: &Proxy, format: ExpositionFormat) -> String {
     let own = own_metrics(proxy, ExpositionFormat::OpenMetrics);
     let others = proxy.handover.others(&own).await;
     if others.is_empty() {
-        // Exemplars have no place in the plain format.
-        return own_metrics(proxy, format);
+        return format.of(own);
     }
     let mut sum = Sum::default();
     sum.add(&own, false);

@@ -9,7 +9,7 @@ mod words;
 
 pub(crate) use nginx::rate;
 
-/// What to do with a configuration of another program.
+/// The advice for a configuration of another program.
 pub(crate) const INSTEAD_OF_FILE: &str = "`foregate init` writes one of ours; docs/guide/moving-from-nginx.md has the counterpart of each directive of NGINX";
 
 /// The program that a whole file seems to be for, by its name and a few words.

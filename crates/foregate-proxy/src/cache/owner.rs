@@ -25,7 +25,7 @@ pub struct OwnerAsk {
     pub node: usize,
     /// The upstream that leads there.
     pub upstream: Arc<Upstream>,
-    /// What the owner has to know.
+    /// The facts about the request that the owner needs.
     pub call: FetchCall,
 }
 

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use foregate_cache::{
     CacheTime, Counted, Floors, Key, KeyText, Memory, MemoryLookup, MemoryStat, Object, Purge, Secret,
@@ -20,6 +20,8 @@ use crate::settings::CacheStore;
 /// The longest body that shared fetches keep whole: a longer one is written to the disk while it
 /// arrives.
 const LARGEST_IN_MEMORY: u64 = 8 << 20;
+/// How often a check of the disk looks whether its folders have been read.
+const RECOVERY_POLL: Duration = Duration::from_millis(10);
 
 /// A purge on its way into the journals of the disk tier. The result says whether it was written.
 pub type Recording = Pin<Box<dyn Future<Output = bool> + Send>>;
@@ -211,9 +213,17 @@ impl Store {
         Some(stat.iter().map(|(_, stat)| stat.entries).sum())
     }
 
-    /// Checks what is on disk from a position on, for some time. `None` without a folder.
+    /// Checks what is on disk from a position on, for some time. `None` without a folder. After a start it begins once the folders have been
+    /// read.
     pub async fn verify(&self, from: VerifyCursor, most: Duration) -> Option<Verified> {
         let disk = self.disk.open()?;
+        let until = Instant::now() + most;
+        while disk.stat().iter().any(|(_, stat)| stat.recovering) {
+            if Instant::now() >= until {
+                return Some(Verified { next: Some(from), ..Verified::default() });
+            }
+            tokio::time::sleep(RECOVERY_POLL).await;
+        }
         Some(disk.verify(from, most).await)
     }
 
