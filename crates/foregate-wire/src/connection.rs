@@ -123,6 +123,12 @@ pub fn offered(headers: &HeaderList) -> Option<Vec<u8>> {
     (!offered.is_empty()).then_some(offered)
 }
 
+/// Returns true if HTTP itself is offered (`h2c`, `h2`, `HTTP/2.0`), or settings for it (RFC 7540, section 3.2.1), whether Connection
+/// names them or not.
+pub fn offers_http(headers: &HeaderList) -> bool {
+    headers.contains(NameId::Http2Settings) || headers.get_all(NameId::Upgrade).flat_map(list).any(is_http)
+}
+
 fn is_http(protocol: &[u8]) -> bool {
     let name = trim(protocol.split(|&byte| byte == b'/').next().unwrap_or_default());
     [&b"h2c"[..], b"h2", b"http"].iter().any(|http| name.eq_ignore_ascii_case(http))

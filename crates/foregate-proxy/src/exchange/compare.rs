@@ -3,6 +3,7 @@
 //! The request goes to the old proxy in a task of its own, as the client has sent it. The client's response is not
 //! held up: its head is copied as it is sent, its body is hashed as it passes, and both are handed over at its end.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -142,18 +143,35 @@ async fn run(
     (route, (compare, samples)): (Arc<str>, (Arc<Compare>, Arc<CompareSamples>)),
     asked: ShadowRequest,
     request: ComparedRequest,
-    ours: oneshot::Receiver<WatchedOutcome>,
+    mut ours: oneshot::Receiver<WatchedOutcome>,
     place: AccountPlace,
 ) {
     let mut held = Vec::new();
-    let old = asked.ask(&comparisons, &mut held).await;
-    let Ok(WatchedOutcome { answer: new, held: of_ours, .. }) = ours.await else {
+    let Some((old, WatchedOutcome { answer: new, held: of_ours, .. })) =
+        both(asked.ask(&comparisons, &mut held), &mut ours).await
+    else {
         return comparisons.not_compared(route, "the client left before the end of the response");
     };
     held.extend(of_ours);
     let learns = comparisons.should_learn(&route) || random::hits(compare.learn, SHARE_WHOLE);
     let again = if learns { Some(asked.ask(&comparisons, &mut held).await) } else { None };
     comparisons.compare(Pair { route, compare, samples, request, old, again, new, asked: None, held, place });
+}
+
+/// Waits for both answers. Without the client's, the old proxy's is not read any further: nobody
+/// gets more of it than a client takes.
+async fn both(
+    old: impl Future<Output = Answered>,
+    ours: &mut oneshot::Receiver<WatchedOutcome>,
+) -> Option<(Answered, WatchedOutcome)> {
+    let mut old = pin!(old);
+    tokio::select! {
+        old = &mut old => Some((old, ours.await.ok()?)),
+        ours = &mut *ours => {
+            let ours = ours.ok()?;
+            Some((old.await, ours))
+        }
+    }
 }
 
 impl ShadowRequest {

@@ -10,7 +10,7 @@ use std::hash::BuildHasher;
 use foregate_wire::proxy_protocol::{
     TLV_ALPN, TLV_AUTHORITY, TLV_SSL, TLV_SSL_CIPHER, TLV_SSL_CN, TLV_SSL_VERSION, write_tlv,
 };
-use foregate_wire::{HeaderList, NameId, Version, connection};
+use foregate_wire::{BodyLength, HeaderList, NameId, Version, connection};
 
 use super::client::Peer;
 use crate::address::ServerAddress;
@@ -20,14 +20,14 @@ use crate::loops::{self, MARKER};
 use crate::message::request::Request;
 use crate::message::verbatim::{self, Verbatim};
 use crate::settings::{TlsVersion, UpstreamProtocol};
-use crate::tls::TlsInfo;
+use crate::tls::{TlsInfo, subject};
 use crate::upstream::Upstream;
 
 /// Fields for framing and routing: they are generated, never copied.
 const FRAMING: [NameId; 3] = [NameId::ContentLength, NameId::TransferEncoding, NameId::Host];
 
 /// The fields about TLS. Those of clients are removed.
-const TLS_FIELDS: [&[u8]; 7] = [
+static TLS_FIELDS: [&[u8]; 7] = [
     b"X-Forwarded-Proto",
     b"X-SSL-Protocol",
     b"X-SSL-Cipher",
@@ -58,11 +58,14 @@ thread_local! {
     static RANDOM: foldhash::fast::FixedState = const { foldhash::fast::FixedState::with_seed(0) };
 }
 
-/// Takes the client's bytes for the old proxy's request. Returns false if it gets a serialisation.
-pub(super) fn take_bytes(request: &mut Request, link: &mut Link) -> bool {
+/// Takes the client's bytes for the old proxy's request. Returns false if it gets a serialisation:
+/// also where fields about TLS go along and trailers may come, which could have their names.
+pub(super) fn take_bytes(request: &mut Request, link: &mut Link, tls_fields: bool) -> bool {
     let Link::H1(link) = link else { return false };
     if link.kept_head().is_empty()
+        || tls_fields && request.length == BodyLength::Chunked
         || !verbatim::is_safe(&request.head, request.length)
+        || !verbatim::names_one_host(link.kept_head(), &request.head)
         || !link.receive_verbatim()
     {
         return false;
@@ -124,8 +127,10 @@ pub(super) fn remove_field(request: &mut Request, name: &[u8]) {
     }
 }
 
-/// Tells the old proxy in fields how the client is connected.
-pub(super) fn tell_about_tls(request: &mut Request, peer: &Peer) {
+/// Tells the old proxy in fields how the client is connected. Those of the client are removed, from
+/// its trailers, too.
+pub(super) fn tell_about_tls(request: &mut Request, upload: &mut BodyCopy, peer: &Peer) {
+    upload.forbid(&TLS_FIELDS);
     match &mut request.verbatim {
         Some(verbatim) => verbatim::remove_fields(&mut verbatim.request, &TLS_FIELDS),
         None => request
@@ -145,10 +150,7 @@ pub(super) fn tell_about_tls(request: &mut Request, peer: &Peer) {
         return set_field(request, b"X-SSL-Client-Verify", b"NONE");
     };
     set_field(request, b"X-SSL-Client-Verify", b"SUCCESS");
-    // The text comes from the certificate.
-    let subject: String =
-        client.subject.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
-    set_field(request, b"X-SSL-Client-S-DN", subject.trim().as_bytes());
+    set_field(request, b"X-SSL-Client-S-DN", subject::reversed_subject(&client.subject).as_bytes());
     let mut digits = String::with_capacity(64);
     for byte in client.fingerprint {
         let _ = write!(digits, "{byte:02x}");
@@ -195,34 +197,9 @@ fn tlvs_of(tls: &TlsInfo) -> Vec<u8> {
     ssl.extend_from_slice(&verified.to_be_bytes());
     write_tlv(&mut ssl, TLV_SSL_VERSION, version(tls).as_bytes());
     write_tlv(&mut ssl, TLV_SSL_CIPHER, openssl_name(tls.cipher).as_bytes());
-    if let Some(name) = tls.client.as_ref().and_then(|client| common_name(&client.subject)) {
+    if let Some(name) = tls.client.as_ref().and_then(|client| subject::common_name(&client.subject)) {
         write_tlv(&mut ssl, TLV_SSL_CN, name.as_bytes());
     }
     write_tlv(&mut tlvs, TLV_SSL, &ssl);
     tlvs
-}
-
-/// The common name in a subject, if it needs no escapes: another part could look like one otherwise.
-fn common_name(subject: &str) -> Option<&str> {
-    let names: Vec<_> = subject
-        .split(", ")
-        .flat_map(|part| part.split(" + "))
-        .filter_map(|part| part.strip_prefix("CN="))
-        .collect();
-    match *names {
-        [name] if !subject.contains('\\') => Some(name),
-        _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_other_part_of_a_subject_is_taken_for_the_common_name() {
-        assert_eq!(common_name("O=Example, CN=alice"), Some("alice"));
-        assert_eq!(common_name(r"O=a\, CN=admin, CN=alice"), None);
-        assert_eq!(common_name("CN=a, CN=b"), None);
-    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use foregate_wire::BodyLength;
+use foregate_wire::{BodyLength, NameId};
 
 use super::progress::AwaitedEvent;
 use super::state::Exchange;
@@ -218,6 +218,8 @@ pub(super) async fn buffer_request(exchange: &mut Exchange<'_>, limit: u64) -> R
         }
     };
     exchange.request.length = BodyLength::Fixed(length);
+    // Over HTTP/1, a body with a length has no trailers: none are announced.
+    exchange.request.head.headers.remove_each(&[NameId::Trailer]);
     exchange.proxy.metrics.requests_buffered.inc();
     Ok(())
 }

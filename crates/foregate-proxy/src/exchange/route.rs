@@ -284,7 +284,7 @@ fn begin_hand_over(exchange: &mut Exchange<'_>, to: HandOver) -> StepResult {
     // Of a compared request the contents count, and not the framing.
     let is_verbatim = upstream.settings.protocol != UpstreamProtocol::Http2
         && exchange.watched.is_none()
-        && fallback::take_bytes(exchange.request, &mut exchange.down.client.link);
+        && fallback::take_bytes(exchange.request, &mut exchange.down.client.link, to.tls_fields);
     let peer = exchange.peer;
     let terms = OpeningTerms {
         fresh: false,
@@ -301,7 +301,7 @@ fn begin_hand_over(exchange: &mut Exchange<'_>, to: HandOver) -> StepResult {
         fallback::serialise(exchange.request, &mut exchange.down.upload, upstream);
     }
     if to.tls_fields {
-        fallback::tell_about_tls(exchange.request, exchange.peer);
+        fallback::tell_about_tls(exchange.request, &mut exchange.down.upload, exchange.peer);
     }
     if is_tap {
         fallback::remove_field(exchange.request, ID_FIELD);

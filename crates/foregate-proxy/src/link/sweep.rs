@@ -72,6 +72,7 @@ impl Sweep {
 #[derive(Debug, Default)]
 pub(super) struct Trailers {
     named: Option<NamedOptions>,
+    forbidden: &'static [&'static [u8]],
     sweep: Option<Sweep>,
 }
 
@@ -82,6 +83,11 @@ impl BodyCopy {
         if named.is_some() || self.trailers.is_some() {
             self.trailers.get_or_insert_default().named = named;
         }
+    }
+
+    /// Trailers of these names do not go on, in any spelling.
+    pub fn forbid(&mut self, names: &'static [&'static [u8]]) {
+        self.trailers.get_or_insert_default().forbidden = names;
     }
 
     /// Has trailers go through steps.
@@ -104,9 +110,12 @@ impl BodyCopy {
             Underscores::Own => connection::drop_misspelt_names_before(trailers, usize::MAX),
             Underscores::None => connection::drop_underscore_names(trailers),
         };
-        let Some(Trailers { named, sweep }) = self.trailers.as_deref() else { return };
+        let Some(Trailers { named, forbidden, sweep }) = self.trailers.as_deref() else { return };
         if let Some(named) = named {
             named.remove_from(trailers);
+        }
+        if !forbidden.is_empty() {
+            trailers.retain(|field| !forbidden.iter().any(|name| connection::is_spelling(field.name, name)));
         }
         if let Some(sweep) = sweep {
             sweep.clean(Swept::Trailers, trailers);

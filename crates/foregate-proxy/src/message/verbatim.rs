@@ -5,7 +5,7 @@
 //! request. The client's bytes go on only after the strict parser has read them, and only if
 //! [`is_safe`] holds, so that both sides agree on the framing.
 
-use foregate_wire::{BodyLength, HeaderList, NameId, RequestHead, connection};
+use foregate_wire::{BodyLength, HeaderList, NameId, RequestHead, Target, connection};
 
 /// The bytes of both heads.
 #[derive(Debug, Default)]
@@ -19,9 +19,10 @@ pub struct Verbatim {
 /// Names that a lenient server may take for a field of framing.
 const FRAMING: [&[u8]; 2] = [b"content-length", b"transfer-encoding"];
 
-/// Returns true if no server can read another framing from the bytes of this head than the strict
+/// Returns true if no server can read another message from the bytes of this head than the strict
 /// parser has: each length is there once, no other spelling of its name is, and `Connection` does
-/// not have the next hop drop it.
+/// not have the next hop drop it. And HTTP itself is not offered in `Upgrade`: such a switch would put
+/// requests out of the proxy's sight.
 pub fn is_safe(head: &RequestHead, length: BodyLength) -> bool {
     let headers = &head.headers;
     let count = |id| headers.count(id);
@@ -34,7 +35,7 @@ pub fn is_safe(head: &RequestHead, length: BodyLength) -> bool {
     };
     let is_spelling = |name: &[u8]| FRAMING.iter().any(|known| connection::is_spelling(name, known));
     let misspelt = headers.iter().any(|field| field.id == NameId::Unknown && is_spelling(field.name));
-    agrees && !misspelt && !names_framing(headers)
+    agrees && !misspelt && !names_framing(headers) && !connection::offers_http(headers)
 }
 
 /// Returns true if `Connection` names a field of framing or the host.
@@ -43,6 +44,18 @@ fn names_framing(headers: &HeaderList) -> bool {
     options.map(<[u8]>::trim_ascii).any(|option| {
         FRAMING.iter().chain(&[&b"host"[..]]).any(|known| connection::is_spelling(option, known))
     })
+}
+
+/// Returns true if `Host` in the bytes of a head is the authority of its target, which takes its place in the canonical request.
+pub fn names_one_host(bytes: &[u8], head: &RequestHead) -> bool {
+    let Ok(target) = Target::parse(&head.method, head.target()) else { return false };
+    let Some(authority) = target.authority() else { return true };
+    let hosts = bytes.split(|byte| *byte == b'\n').filter_map(|line| {
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        let (name, value) = (line.get(..colon)?, line.get(colon + 1..)?);
+        name.eq_ignore_ascii_case(b"host").then_some(value.trim_ascii())
+    });
+    hosts.into_iter().all(|host| host.eq_ignore_ascii_case(authority))
 }
 
 /// Removes the fields of these names, in any spelling, from the bytes of a head.
@@ -102,6 +115,27 @@ mod tests {
         ] {
             assert!(!safe(fields), "{fields}");
         }
+    }
+
+    #[test]
+    fn http_is_not_offered_and_one_host_is_named() {
+        assert!(safe("Connection: upgrade\r\nUpgrade: websocket\r\n") && safe("Upgrade: x\r\n"));
+        for fields in [
+            "Connection: upgrade\r\nUpgrade: h2c\r\n",
+            "Connection: upgrade, HTTP2-Settings\r\nUpgrade: websocket, h2c\r\nHTTP2-Settings: AA\r\n",
+            "Upgrade: h2c\r\n",
+            "HTTP2-Settings: AA\r\n",
+        ] {
+            assert!(!safe(fields), "{fields}");
+        }
+        let names = |target: &str| {
+            let text = format!("GET {target} HTTP/1.1\r\nHost: a.test\r\n\r\n");
+            let mut head = RequestHead::new();
+            HeadParser::new().parse_request(text.as_bytes(), &HeadLimits::default(), &mut head).unwrap();
+            names_one_host(text.as_bytes(), &head)
+        };
+        assert!(names("/") && names("http://A.test/x"));
+        assert!(!names("http://b.test/x") && !names("http://a.test:81/"));
     }
 
     #[test]

@@ -19,7 +19,7 @@ mod pem;
 mod policy;
 mod sni;
 mod store;
-mod subject;
+pub mod subject;
 mod tickets;
 
 #[cfg(test)]

@@ -72,6 +72,71 @@ fn push_escaped(out: &mut String, value: &str) {
     }
 }
 
+/// The attributes in a name as [`text`] has written it: `O=Example` and `CN=alice`.
+fn attributes(subject: &str) -> Vec<&str> {
+    let (mut found, mut start, mut escaped) = (Vec::new(), 0, false);
+    for (at, letter) in subject.char_indices() {
+        if escaped {
+            escaped = false;
+            continue;
+        }
+        // In values, both have a backslash before them.
+        let around = match letter {
+            ',' => (0, 2),
+            '+' => (1, 2),
+            _ => {
+                escaped = letter == '\\';
+                continue;
+            }
+        };
+        found.push(subject.get(start..at - around.0).unwrap_or_default());
+        start = at + around.1;
+    }
+    found.extend(subject.get(start..).filter(|last| !last.is_empty()));
+    found
+}
+
+/// The name in the form that OpenSSL and NGINX call RFC 2253: `CN=alice,O=Example`, the last
+/// attribute first, and nothing but printable ASCII.
+pub fn reversed_subject(subject: &str) -> String {
+    let mut out = String::with_capacity(subject.len());
+    let parts = attributes(subject);
+    for (at, part) in parts.iter().enumerate().rev() {
+        for byte in part.bytes() {
+            match byte {
+                0x20..0x7f => out.push(char::from(byte)),
+                _ => {
+                    let _ = write!(out, "\\{byte:02X}");
+                }
+            }
+        }
+        if let Some(before) = at.checked_sub(1).and_then(|before| parts.get(before)) {
+            let behind = before.as_ptr().addr() - subject.as_ptr().addr() + before.len();
+            out.push(if subject.as_bytes().get(behind) == Some(&b',') { ',' } else { '+' });
+        }
+    }
+    out
+}
+
+/// The common name in a name as [`text`] has written it, if there is exactly one and it is text
+/// without control characters.
+pub fn common_name(subject: &str) -> Option<String> {
+    let mut names = attributes(subject).into_iter().filter_map(|part| part.strip_prefix("CN="));
+    let (Some(name), None) = (names.next(), names.next()) else { return None };
+    let (mut plain, mut letters) = (String::with_capacity(name.len()), name.chars());
+    if name.starts_with('#') {
+        return None;
+    }
+    while let Some(letter) = letters.next() {
+        match letter {
+            // Digits behind a backslash are a control character.
+            '\\' => plain.push(letters.next().filter(|next| !next.is_ascii_hexdigit())?),
+            _ => plain.push(letter),
+        }
+    }
+    Some(plain)
+}
+
 #[cfg(test)]
 mod tests {
     use x509_parser::prelude::FromDer as _;
@@ -113,6 +178,28 @@ mod tests {
         ] {
             let encoded = name(parts);
             assert_eq!(text(&X509Name::from_der(&encoded).unwrap().1), expected);
+        }
+    }
+
+    #[test]
+    fn a_name_is_written_as_openssl_does() {
+        for (subject, expected) in [
+            ("O=Example, CN=alice", "CN=alice,O=Example"),
+            (r"O=a\, CN=admin, CN=b + UID=1", r"UID=1+CN=b,O=a\, CN=admin"),
+            (r"O=a\\, CN=b \+ c", r"CN=b \+ c,O=a\\"),
+            ("CN=ä", r"CN=\C3\A4"),
+            ("", ""),
+        ] {
+            assert_eq!(reversed_subject(subject), expected);
+        }
+    }
+
+    #[test]
+    fn no_other_part_of_a_subject_is_taken_for_the_common_name() {
+        assert_eq!(common_name("O=Example, CN=alice").as_deref(), Some("alice"));
+        assert_eq!(common_name(r"O=a\, CN=admin, CN=alice\+1").as_deref(), Some("alice+1"));
+        for subject in ["CN=a, CN=b", r"O=a\, CN=admin", r"CN=a\0Ab", "CN=#0401", "O=Example", ""] {
+            assert_eq!(common_name(subject), None, "{subject}");
         }
     }
 }

@@ -95,7 +95,9 @@ impl Cache {
                 let request = json!({
                     "verb": "cache-purge", "url": url, "tag": tag, "prefix": prefix, "all": all, "soft": purge.soft,
                 });
-                purge.running.ask(&request, |answer| Ok(show_purged(answer)))
+                purge
+                    .running
+                    .ask(&request, |answer| Ok(show_purged(answer) + &without_effect(answer, url.as_deref())))
             }
             Self::Stat(stat) => {
                 stat.running.ask(&json!({ "verb": "cache-stat" }), |answer| Ok(show_stat(answer)))
@@ -224,6 +226,21 @@ fn show_purged(answer: &Value) -> String {
         });
     }
     text
+}
+
+/// What to look at where no response has the URL of a purge.
+fn without_effect(answer: &Value, url: Option<&str>) -> String {
+    let none = |name: &str| answer[name].as_u64().is_none_or(|count| count == 0);
+    let are_counted = answer["folders"] != "used" || !answer["on_disk"].is_null();
+    match url
+        .filter(|_| none("responses") && none("on_disk") && are_counted && answer["folders"] != "awaited")
+    {
+        Some(url) => format!(
+            "no response is stored for {url}: scheme, host, port and query count, and `key` of `cache` may add to them;\n\
+             `foregate explain {url}` shows the key, and `foregate cache purge --prefix` takes a part of the URL\n"
+        ),
+        None => String::new(),
+    }
 }
 
 fn show_stat(answer: &Value) -> String {

@@ -1,5 +1,6 @@
 //! Output and exit codes.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -33,10 +34,24 @@ impl From<Outcome> for ExitCode {
     }
 }
 
+/// The text without commands to a terminal: it may have parts from requests and responses.
+fn printable(text: &str) -> Cow<'_, str> {
+    let is_command = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
+    // Files with the line ends of Windows have a return before each feed.
+    if !text.contains(is_command) {
+        return Cow::Borrowed(text);
+    }
+    let lines = text.split_inclusive("\r\n").map(|line| {
+        let (line, end) = line.strip_suffix("\r\n").map_or((line, ""), |line| (line, "\r\n"));
+        line.replace(is_command, "\u{fffd}") + end
+    });
+    Cow::Owned(lines.collect())
+}
+
 /// Writes to the standard output. A reader that went away, such as `head`, is no mistake.
 pub(super) fn print(text: &str) {
     let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let _ = out.write_all(printable(text).as_bytes()).and_then(|()| out.flush());
 }
 
 /// Writes one JSON value.
@@ -49,7 +64,7 @@ pub(super) fn print_json(value: &impl Serialize) {
 /// Writes a message to the standard error.
 pub(super) fn complain(text: &str) {
     let mut err = io::stderr().lock();
-    let _ = writeln!(err, "{}", text.trim_end());
+    let _ = writeln!(err, "{}", printable(text.trim_end()));
 }
 
 /// The errors of a configuration for machines.
@@ -75,4 +90,20 @@ pub(super) fn show_refused(refused: &RefusedConfiguration, json: bool) -> Outcom
 
 fn columns() -> usize {
     std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).unwrap_or(WIDTH).clamp(40, 200)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn nothing_that_is_printed_commands_a_terminal() {
+        for (text, shown) in [
+            ("a\tb\nä\r\n", "a\tb\nä\r\n"),
+            ("path \u{1b}]0;x\u{7}\n", "path \u{fffd}]0;x\u{fffd}\n"),
+            ("a\rb\r\n\u{9b}2J", "a\u{fffd}b\r\n\u{fffd}2J"),
+        ] {
+            assert_eq!(printable(text), shown);
+        }
+    }
 }

@@ -188,13 +188,17 @@ pub(super) fn paths(
 /// Keys that keep clients out.
 const GUARDS: [&str; 4] = ["access", "basic-auth", "forward-auth", "jwt"];
 
-/// Warns of routes that guard one segment below a path if another route takes deeper paths and does not guard them: in
-/// other servers such a pattern matches all.
+/// Warns of routes with `*` for one segment, which in other servers takes all: if they guard it and another route takes
+/// deeper paths without these guards, and if `/*` is the only pattern for paths at the top.
 pub(super) fn open_below(decoder: &mut Decoder<'_>, patterns: &[&PathPattern], routes: &[Item<'_>]) {
     let guards = |route: &Item<'_>| {
         route.children().iter().any(|child| GUARDS.contains(&child.node.name()) && !turns_off(*child))
     };
     for (pattern, route) in patterns.iter().zip(routes) {
+        if &**pattern.text() == "/*" && !patterns.iter().any(|pattern| pattern.meets("/a/b")) {
+            let message = "`*` is one segment: `/` and `/a/b` are not taken".to_owned();
+            decoder.warn(Problem::new(Some(route.place()), message).help("write `/**` for all paths"));
+        }
         let above = pattern.text().strip_suffix("/*").filter(|above| !above.contains('*'));
         let Some(above) = above.filter(|_| guards(route)) else { continue };
         let below = format!("{above}/a/b");

@@ -262,7 +262,7 @@ fn text(explanation: &RulesExplanation) -> String {
             "{} {}:{} (phase {}{severity})\n",
             matched.id, matched.file, matched.line, matched.phase
         );
-        let mut row = |row: String| text += &format!("    {}\n", printable(&row));
+        let mut row = |row: String| text += &format!("    {}\n", one_line(&row));
         if !matched.message.is_empty() {
             row(matched.message.clone());
         }
@@ -301,7 +301,7 @@ fn text(explanation: &RulesExplanation) -> String {
     text + &explanation.verdict + "\n"
 }
 
-/// The text without terminal commands: values come from attacks.
-fn printable(text: &str) -> String {
+/// The text on one line, without commands to a terminal: values come from attacks.
+fn one_line(text: &str) -> String {
     text.chars().map(|found| if found.is_control() { '\u{fffd}' } else { found }).collect()
 }
