@@ -14,12 +14,12 @@ use tokio::sync::oneshot;
 use super::client::Peer;
 use super::fallback;
 use super::fetch::copies::observe;
-use crate::comparison::{ComparedRequest, Comparisons, Pair, SeenBody, WatchedOutcome};
+use crate::comparison::{ComparedRequest, Comparisons, Pair, SeenBody, TapPass, WatchedOutcome};
 use crate::limits::account::{Account, AccountPlace};
 use crate::limits::budget::BudgetShare;
 use crate::loops::{self, MARKER};
 use crate::message::request::Request;
-use crate::proxy::Config;
+use crate::proxy::{Config, Proxy};
 use crate::random;
 use crate::settings::{Compare, CompareSamples, Route, SHARE_WHOLE};
 use crate::upstream::{Addresses, Upstream};
@@ -28,7 +28,6 @@ use crate::upstream::{Addresses, Upstream};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A response that is compared, while it is sent.
-#[derive(Debug)]
 pub(super) struct WatchedAnswer {
     /// Bytes of the body that are kept.
     pub limit: usize,
@@ -37,6 +36,23 @@ pub(super) struct WatchedAnswer {
     pub ours: oneshot::Sender<WatchedOutcome>,
     /// The id of a request that comes back at a tap.
     pub id: Option<String>,
+    /// The request that is served once more at the end.
+    pub tapped: Option<Box<TappedRequest>>,
+}
+
+/// A request that the old proxy answers, and all that its comparison needs beside the responses.
+pub(super) struct TappedRequest {
+    pub proxy: Arc<Proxy>,
+    pub config: Arc<Config>,
+    pub peer: Peer,
+    pub request: Request,
+    pub shown: ComparedRequest,
+    pub route: Arc<str>,
+    pub compare: Arc<Compare>,
+    pub pass: Option<TapPass>,
+    pub place: AccountPlace,
+    /// Gets the client's response.
+    pub ours: oneshot::Receiver<WatchedOutcome>,
 }
 
 /// The request for the old proxy, and all that a comparison needs.
@@ -101,6 +117,7 @@ pub(super) fn begin(
         answer: None,
         ours: sender,
         id: None,
+        tapped: None,
     }))
 }
 

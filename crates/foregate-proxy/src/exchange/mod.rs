@@ -27,6 +27,7 @@ mod progress;
 mod received;
 mod record;
 mod refused;
+mod replay;
 mod reply;
 mod route;
 mod run;
@@ -206,6 +207,9 @@ impl<'a> Exchange<'a> {
             }
             if let Some(error) = self.record.refused {
                 Box::pin(show_refused(self, error)).await;
+            }
+            if let Some(tapped) = self.watched.as_mut().and_then(|watched| watched.tapped.take()) {
+                replay::begin(tapped);
             }
             log::run(self);
             self.shelve_run();

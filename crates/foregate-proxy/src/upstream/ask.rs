@@ -12,11 +12,16 @@ use std::time::{Duration, Instant};
 
 use foregate_wire::{BodyLength, ResponseHead, connection, response_length};
 
+use super::admission::enter;
+use super::attempts::Attempts;
+use super::authentication;
 use super::balance::BalancedRequest;
 use super::hedge::{Hedged, HedgedAttempt};
+use super::members::{ActiveRequest, Server, Upstream};
+use super::opening::OpeningTerms;
+use super::origin::Origin;
 use super::retry::{RetryCause, Rules};
 use super::traced::{AttemptEnd, AttemptSpans};
-use super::{ActiveRequest, Attempts, OpeningTerms, Origin, Server, Upstream, authentication, enter};
 use crate::error::Error;
 use crate::limits::account::Account;
 use crate::limits::gates::{RequestGate, RequestPass};

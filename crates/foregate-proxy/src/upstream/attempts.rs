@@ -3,7 +3,10 @@
 
 use std::time::Instant;
 
-use super::{ActiveRequest, BalancedRequest, Origin, TriedServers, Upstream};
+use super::balance::BalancedRequest;
+use super::members::{ActiveRequest, Upstream};
+use super::origin::Origin;
+use super::tried::TriedServers;
 use crate::error::Error;
 
 /// How often a request that the origin has not looked at is repeated beyond `retries`.

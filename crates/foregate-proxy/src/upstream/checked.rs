@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::Upstream;
 use super::health_state::{ActiveHealth, Moment};
+use super::members::Upstream;
 use crate::settings::HealthCheck;
 
 /// Failures beyond the first ones after which the pause grows by one more `every`, up to

@@ -3,10 +3,12 @@
 
 use std::time::Instant;
 
+use foregate_wire::{HeaderList, NameId};
+
 use super::balance::{BalancedRequest, Choice};
+use super::members::{Server, Upstream};
 use super::record::Order;
 use super::tried::TriedServers;
-use super::{Server, Upstream};
 use crate::random;
 
 /// The servers of the proxy's own zone get all requests as long as they have this part of the
@@ -57,6 +59,16 @@ impl Server {
 }
 
 impl Upstream {
+    /// Binds the client of a request to the server that has answered it, unless it is bound already.
+    pub(super) fn bind_client(&self, server: usize, asked: &HeaderList, answer: &mut HeaderList) {
+        if let Some(sticky) = &self.sticky
+            && sticky.server(asked) != Some(server)
+            && let Some(field) = sticky.field(server)
+        {
+            answer.push_id(NameId::SetCookie, field.as_bytes());
+        }
+    }
+
     /// The part of a request by which its server is chosen, where the method goes by one.
     pub(super) fn key(&self, asked: &BalancedRequest<'_>) -> Option<u64> {
         if self.servers.len() == 1 { None } else { self.balance.load().key(asked) }

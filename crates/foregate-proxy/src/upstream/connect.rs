@@ -15,8 +15,9 @@ use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 use super::guarded::{GuardedStream, Signs};
+use super::members::{Server, Upstream};
+use super::opening::OpeningTerms;
 use super::shared::{Lease, RESETS_PER_CONNECTION, STREAMS_PER_CONNECTION, SharedConnection};
-use super::{OpeningTerms, Server, Upstream};
 use crate::address::ServerAddress;
 use crate::error::Error;
 use crate::limits::descriptors::{self, DescriptorPlace};
@@ -66,6 +67,13 @@ pub enum NewConnection {
     H1(Box<H1Link>),
     /// Shared by stream.
     H2(Lease),
+}
+
+impl NewConnection {
+    /// Returns true if it is for one request at a time.
+    pub fn is_http1(&self) -> bool {
+        matches!(self, Self::H1(_))
+    }
 }
 
 impl Upstream {
@@ -327,7 +335,8 @@ mod tests {
     use crate::tls::Connector;
     use crate::transport::frames::{flag, kind, written};
     use crate::upstream::idle::ConnectionStart;
-    use crate::upstream::{Origin, Upstreams};
+    use crate::upstream::origin::Origin;
+    use crate::upstream::registry::Upstreams;
 
     const TERMS: OpeningTerms<'_> = OpeningTerms {
         fresh: false,

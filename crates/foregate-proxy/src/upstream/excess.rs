@@ -9,14 +9,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use foregate_wire::{BodyLength, Method, NameId, ResponseHead};
-
-use super::{Origin, Server, Upstream};
-use crate::error::{EXCESS, Side};
-use crate::time::clock;
-
 /// How long a server that has sent bytes behind a response is distrusted, from the last time on.
-const DISTRUSTED_FOR: Duration = Duration::from_mins(10);
+pub(super) const DISTRUSTED_FOR: Duration = Duration::from_mins(10);
 
 /// Excess bytes of one server: the responses to be counted, and how long it is distrusted for them.
 #[derive(Debug)]
@@ -71,7 +65,7 @@ impl Excess {
     }
 
     /// How many responses are to be counted, and whether operators are to be told.
-    fn take(&self) -> Option<(u64, bool)> {
+    pub(super) fn take(&self) -> Option<(u64, bool)> {
         if self.uncounted.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -81,95 +75,6 @@ impl Excess {
 
     fn millis(&self, now: Instant) -> u64 {
         u64::try_from(now.saturating_duration_since(self.epoch).as_millis()).unwrap_or(u64::MAX)
-    }
-}
-
-impl Upstream {
-    /// Takes note of bytes behind the end of a response on a connection that goes out of use. Its
-    /// client has the response whole, so it is a failure of neither the request nor the server.
-    pub(super) fn note_excess(&self, origin: &mut Origin, now: Instant) {
-        if !origin.has_excess() {
-            return;
-        }
-        match self.servers.get(origin.server()) {
-            Some(server) if !origin.link.is_h2() => {
-                server.pool.excess.note(now);
-                self.report_excess(server);
-            }
-            // The bytes of a stream reach no other.
-            _ => self.count_excess(1),
-        }
-    }
-
-    /// Takes note of bytes of an earlier response where the response to a request was to begin.
-    pub(super) fn note_leftover(&self, server: usize) {
-        if let Some(server) = self.servers.get(server) {
-            server.pool.excess.note(clock::now());
-            self.report_excess(server);
-        }
-    }
-
-    /// Counts the excess bytes of a server that were noted since the last time, and tells operators
-    /// of the first ones.
-    pub(super) fn report_excess(&self, server: &Server) {
-        let Some((responses, is_news)) = server.pool.excess.take() else { return };
-        self.count_excess(responses);
-        if is_news {
-            tracing::warn!(
-                upstream = %self.settings.name,
-                server = %server.label,
-                "the server has sent bytes behind the end of a response: for {} minutes connections to it are closed behind responses to \
-                 HEAD and behind 204 and 304",
-                DISTRUSTED_FOR.as_secs() / 60
-            );
-        }
-    }
-
-    /// Counts responses with bytes behind their end.
-    pub(super) fn count_excess(&self, responses: u64) {
-        for _ in 0..responses {
-            tracing::debug!(upstream = %self.settings.name, "an origin has sent bytes behind the end of a response");
-            // They may come when no request is left that they belong to.
-            self.metrics.unrouted().error(EXCESS, Side::Upstream.as_str(), Some(&self.settings.name));
-        }
-    }
-
-    /// Returns true if an HTTP/1 connection may be reused behind this response, as far as late
-    /// bytes are concerned. One that is closed because its server is distrusted is counted.
-    pub(super) fn trusts_behind(
-        &self,
-        server: usize,
-        method: &Method,
-        head: &ResponseHead,
-        length: BodyLength,
-        now: Instant,
-    ) -> bool {
-        if length != BodyLength::Empty {
-            return true;
-        }
-        if announces_forbidden_body(method, head) {
-            return false;
-        }
-        let is_distrusted =
-            self.servers.get(server).is_some_and(|server| server.pool.excess.is_distrusted(now));
-        if is_distrusted {
-            self.counters.distrusted.inc();
-        }
-        !is_distrusted
-    }
-}
-
-/// Returns true if a response to another method than HEAD announces a body that its status forbids
-/// (RFC 9110, sections 15.3.5 and 15.4.5). The origin may send that body later, as if it were the
-/// response to the connection's next request.
-fn announces_forbidden_body(method: &Method, head: &ResponseHead) -> bool {
-    let has_length = || !matches!(foregate_wire::content_length(&head.headers), Ok(None | Some(0)));
-    let has_coding = || head.headers.contains(NameId::TransferEncoding);
-    match head.status {
-        _ if *method == Method::Head => false,
-        204 => has_coding() || has_length(),
-        304 => has_coding(),
-        _ => false,
     }
 }
 

@@ -8,7 +8,9 @@ use std::time::Instant;
 
 use foregate_wire::ResponseHead;
 
-use super::{OpeningTerms, Origin, Upstream};
+use super::members::Upstream;
+use super::opening::OpeningTerms;
+use super::origin::Origin;
 use crate::error::Error;
 use crate::message::request::Request;
 use crate::time::clock;

@@ -10,8 +10,9 @@ use serde::{Deserialize, Serialize};
 
 pub use super::health_state::Moment;
 use super::health_state::{ActiveHealth, PassiveHealth};
+use super::members::{Server, Upstream};
+use super::pool::ServerPool;
 use super::record::{Order, ServerRecord};
-use super::{Server, ServerPool, Upstream};
 
 /// Servers whose state goes to another process; that of others is found out again.
 const SERVERS_MOST: usize = 20_000;
@@ -240,7 +241,7 @@ mod tests {
     use super::*;
     use crate::address::ServerAddress;
     use crate::settings::{ServerSettings, UpstreamSettings};
-    use crate::upstream::Upstreams;
+    use crate::upstream::registry::Upstreams;
 
     const SECOND: Duration = Duration::from_secs(1);
 

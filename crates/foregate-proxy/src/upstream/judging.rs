@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::health::News;
+use super::members::{Server, Upstream};
 use super::origin::Origin;
 use super::pace::LatencyBuckets;
-use super::{Server, Upstream};
 use crate::error::Error;
 use crate::settings::HedgeAfter;
 
@@ -95,7 +95,7 @@ impl Upstream {
             server.tell_of_refusal(refusal);
         }
         self.note_failure(server, now, reason);
-        server.address_failed(origin, now);
+        origin.address_failed(server, now);
     }
 
     /// Takes note that nobody waits any more for a server that may have had too little time.

@@ -5,7 +5,9 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
 use super::connect::NewConnection;
-use super::{Origin, OwnConnections, Server, Upstream};
+use super::members::{Server, Upstream};
+use super::origin::Origin;
+use super::own::OwnConnections;
 use crate::error::Error;
 use crate::limits::clients::Holdings;
 use crate::limits::descriptors::OfClient;

@@ -9,15 +9,17 @@ use foregate_wire::{BodyLength, Method, ResponseError, ResponseHead, Version, co
 use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream};
 
+use super::authentication;
 use super::connect::NewConnection;
 use super::excess::may_be_response;
 use super::guarded::Signs;
 use super::heads::{check_chunks, fill_head, h2_request, is_within, write_head};
 use super::idle::ConnectionStart;
+use super::members::{Server, Upstream};
+use super::own::OwnConnections;
 use super::own::OwnTurn;
 use super::record::InFlight;
 use super::shared::Lease;
-use super::{OwnConnections, Server, Upstream, authentication};
 use crate::error::{Error, Side};
 use crate::limits::descriptors::OfClient;
 use crate::link::h1::HeadFault;
@@ -529,4 +531,34 @@ fn h2_error(error: h2::Error, stream: u32, lease: &Lease) -> Error {
     // Otherwise the origin has ended the connection, or another stream's frames have.
     let broken_here = lease.signs().is_broken_by(stream);
     if connection && !broken_here { Error::OriginClosed } else { Error::Origin(error.into()) }
+}
+
+impl Upstream {
+    /// The address that a connection leads to has answered, where its name has several. Those that
+    /// are kept lead to where a new one may not.
+    pub fn address_answered(&self, server: usize, origin: &Origin) {
+        if let Some(server) = self.servers.get(server).filter(|_| !origin.reused) {
+            server.remembered.turns.answered(|| origin.address());
+        }
+    }
+
+    /// The address that a connection leads to has failed, where its name has several.
+    pub fn address_failed(&self, server: usize, origin: &Origin, now: Instant, reason: &Error) {
+        if let Some(server) = self.servers.get(server)
+            && reason.is_failure_of_the_server()
+        {
+            origin.address_failed(server, now);
+        }
+    }
+}
+
+impl Origin {
+    /// The address that a connection leads to has failed, where the name has several.
+    pub(super) fn address_failed(&self, server: &Server, now: Instant) {
+        if server.resolved.is_some()
+            && let Some(address) = self.address()
+        {
+            server.remembered.turns.failed(address, now, true);
+        }
+    }
 }

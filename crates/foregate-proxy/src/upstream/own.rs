@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::ServerPool;
+use super::pool::ServerPool;
 
 /// Servers at which a client's connection has such connections wait for its next request. At others
 /// they end with the request.

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::connect::NewConnection;
 use super::excess::Excess;
 use super::idle::{Ages, ConnectionStart, Idle, IdleLists, OpenCount};
 use super::idle_limit::IdleLimit;
@@ -287,8 +286,8 @@ impl ServerPool {
     }
 
     /// Records the protocol of a connection, and the time that it took to open.
-    pub(super) fn has_made(&self, made: &NewConnection, took: Duration) {
-        self.speaks_http1.store(matches!(made, NewConnection::H1(_)), Ordering::Relaxed);
+    pub(super) fn has_made(&self, is_http1: bool, took: Duration) {
+        self.speaks_http1.store(is_http1, Ordering::Relaxed);
         let mut wear = self.wear.lock();
         (wear.made_in, wear.failed) = (took, None);
     }

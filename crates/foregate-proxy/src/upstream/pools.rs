@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use foregate_wire::HeadLimits;
 use parking_lot::Mutex;
 
-use super::ServerPool;
+use super::pool::ServerPool;
 use crate::address::ServerAddress;
 use crate::counters::metrics::ShardedGauge;
 use crate::settings::{ProxyProtocolVersion, UpstreamProtocol};

@@ -10,8 +10,10 @@ use foregate_wire::{BodyLength, HeaderList, Method, ResponseHead};
 use tokio::time::{sleep, timeout};
 
 use super::connect::{Addresses, NewConnection};
+use super::members::{Server, Upstream};
+use super::opening::OpeningTerms;
+use super::origin::Origin;
 use super::record::ServerRecord;
-use super::{OpeningTerms, Origin, Server, Upstream};
 use crate::error::Error;
 use crate::limits::descriptors::DescriptorPlace;
 use crate::link::ReceiveOutcome;

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::connect::tcp;
-use super::{Server, Upstream};
+use super::members::{Server, Upstream};
 use crate::limits::descriptors::{self, DescriptorPlace};
 
 /// How long a connection is waited for before the next address is tried as well (RFC 8305, section

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::balance;
+use super::members::{Server, Upstream};
 use super::record::Order;
-use super::{Server, Upstream};
 
 /// The state of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

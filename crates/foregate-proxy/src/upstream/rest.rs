@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 
-use super::{Origin, Upstream};
+use super::members::Upstream;
+use super::origin::Origin;
 use crate::link::{Link, ReceiveOutcome};
 
 /// The most that is read of it, bytes. Beyond, the origin's connection ends, or its stream is

@@ -8,7 +8,8 @@ use std::time::Instant;
 
 use foregate_wire::ResponseHead;
 
-use super::{ActiveRequest, Attempts, Upstream};
+use super::attempts::Attempts;
+use super::members::{ActiveRequest, Upstream};
 use crate::error::Error;
 use crate::message::request::Request;
 use crate::settings::{Elsewhere, Retry};

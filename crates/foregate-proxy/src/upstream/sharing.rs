@@ -9,10 +9,10 @@ use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 use super::connect::{Addresses, NewConnection};
+use super::members::{Server, Upstream};
 use super::opening::OpeningTerms;
 use super::origin::Origin;
 use super::queue::Making;
-use super::{Server, Upstream};
 use crate::error::Error;
 use crate::time::clock;
 
@@ -55,10 +55,9 @@ impl Upstream {
         }
         let of_client = self.claim(server, terms)?;
         let made = self.connect(server, terms, deadline).await?;
-        server.pool.has_made(&made, began.elapsed());
+        server.pool.has_made(made.is_http1(), began.elapsed());
         // One that many can share is nobody's.
-        let of_client =
-            of_client.filter(|_| matches!(made, NewConnection::H1(_)) || server.pool.takes_few_streams());
+        let of_client = of_client.filter(|_| made.is_http1() || server.pool.takes_few_streams());
         Ok(Origin::new(server, made, false, None, of_client))
     }
 
@@ -107,8 +106,7 @@ impl Upstream {
         tokio::spawn(Arc::clone(self).connect_for_all(server.number, making, tell));
         let made = made.await.map_err(|_| Error::Internal)??;
         // One that many can share is nobody's.
-        let of_client =
-            of_client.filter(|_| matches!(made, NewConnection::H1(_)) || server.pool.takes_few_streams());
+        let of_client = of_client.filter(|_| made.is_http1() || server.pool.takes_few_streams());
         Ok(Origin::new(server, made, false, None, of_client))
     }
 
@@ -124,7 +122,7 @@ impl Upstream {
         let began = Instant::now();
         let made = self.connect(server, OpeningTerms::OF_NOBODY, began + self.settings.connect_timeout).await;
         match &made {
-            Ok(made) => server.pool.has_made(made, began.elapsed()),
+            Ok(made) => server.pool.has_made(made.is_http1(), began.elapsed()),
             Err(_) => server.pool.has_failed(Instant::now()),
         }
         drop(making);

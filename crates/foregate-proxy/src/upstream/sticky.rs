@@ -6,7 +6,6 @@ use std::sync::LazyLock;
 use aws_lc_rs::hmac;
 use foregate_wire::{HeaderList, NameId};
 
-use super::Upstream;
 use super::balance::{cookie, hash};
 use crate::random;
 use crate::settings;
@@ -61,7 +60,7 @@ impl StickyCookies {
     }
 
     /// The `Set-Cookie` field that binds a client to a server.
-    fn field(&self, server: usize) -> Option<String> {
+    pub(super) fn field(&self, server: usize) -> Option<String> {
         let settings::Sticky { cookie, secure, max_age, .. } = &self.settings;
         let mut field = format!("{cookie}={}; Path=/; HttpOnly; SameSite=Lax", self.values.get(server)?);
         if let Some(age) = max_age {
@@ -71,18 +70,6 @@ impl StickyCookies {
             field.push_str("; Secure");
         }
         Some(field)
-    }
-}
-
-impl Upstream {
-    /// Binds the client of a request to the server that has answered it, unless it is bound already.
-    pub(super) fn bind_client(&self, server: usize, asked: &HeaderList, answer: &mut HeaderList) {
-        if let Some(sticky) = &self.sticky
-            && sticky.server(asked) != Some(server)
-            && let Some(field) = sticky.field(server)
-        {
-            answer.push_id(NameId::SetCookie, field.as_bytes());
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use foregate_wire::NameId;
 
-use super::{Server, Upstream};
+use super::members::{Server, Upstream};
 use crate::address::ServerAddress;
 use crate::error::Error;
 use crate::message::request::Request;

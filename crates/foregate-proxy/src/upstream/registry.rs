@@ -1,0 +1,364 @@
+//! All upstreams of the process: they are made from settings, keep state over reloads, and are looked through.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use foregate_wire::HeadLimits;
+use tokio::sync::watch;
+
+use super::balance;
+use super::budget::RetryBudget;
+use super::members::{Server, Upstream};
+use super::pools::{PoolKey, Pools};
+use super::record::{RecordKey, ServerRecords};
+use super::services::PresentServers;
+use super::sticky::StickyCookies;
+use crate::address::ServerAddress;
+use crate::counters::metrics::Metrics;
+use crate::limits::account::Places;
+use crate::limits::gates::RequestGates;
+use crate::names::Resolver;
+use crate::settings::{self, UpstreamProtocol};
+use crate::time::notices::Notices;
+use crate::tls::{Connector, TlsError};
+
+/// How often pools are looked through for connections that are too old or have died.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// Requests that steps of modules may have under way to one upstream, those of one client a part of
+/// them. Beyond, they get none.
+const FETCHES: usize = 1024;
+
+/// Copies of requests that may be under way to one upstream. Beyond, none is made.
+const MIRRORS: usize = 512;
+
+/// The scope of a bound on requests in flight.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum GateKey {
+    /// The clients of a listener.
+    Listener(settings::ListenAddress),
+    /// A site, by its name.
+    Site(Arc<str>),
+    /// An upstream, by its name.
+    Upstream(Arc<str>),
+}
+
+/// All pools of the process, and the parts for making upstreams. Survives reloads.
+#[derive(Debug)]
+pub struct Upstreams {
+    pub(super) resolver: Resolver,
+    metrics: Arc<Metrics>,
+    pools: Arc<Pools>,
+    records: ServerRecords,
+    gates: RequestGates<GateKey>,
+}
+
+impl Upstreams {
+    /// No pools yet.
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self {
+            resolver: Resolver::new(Arc::clone(&metrics)),
+            metrics,
+            pools: Arc::default(),
+            records: ServerRecords::default(),
+            gates: RequestGates::default(),
+        }
+    }
+
+    /// Bounds on requests in flight.
+    pub fn gates(&self) -> &RequestGates<GateKey> {
+        &self.gates
+    }
+
+    /// The pools of all upstreams.
+    pub fn pools(&self) -> &Arc<Pools> {
+        &self.pools
+    }
+
+    /// Puts `settings` to work. An upstream of `old` with equal settings is reused: connections,
+    /// health and all.
+    ///
+    /// # Errors
+    ///
+    /// A TLS file that cannot be used.
+    pub fn build(
+        &self,
+        settings: &[Arc<settings::UpstreamSettings>],
+        head_limits: HeadLimits,
+        old: &[Arc<Upstream>],
+    ) -> Result<Vec<Arc<Upstream>>, TlsError> {
+        self.pools.forget_unused();
+        self.records.forget_unused();
+        let old: HashMap<&str, &Arc<Upstream>> =
+            old.iter().map(|upstream| (&*upstream.settings.name, upstream)).collect();
+        settings
+            .iter()
+            .map(|settings| {
+                let tls = settings.tls.as_ref();
+                // Equal when the files that it names hold the same.
+                let connector = tls.map(|tls| Connector::new(tls, settings.protocol)).transpose()?;
+                match old.get(&*settings.name) {
+                    Some(old)
+                        if old.is_current()
+                            && old.settings == *settings
+                            && old.connector == connector
+                            && old.head_limits == head_limits =>
+                    {
+                        Ok(Arc::clone(old))
+                    }
+                    old => {
+                        let old = old.map(|old| &***old);
+                        Ok(Arc::new(self.start(settings, connector, head_limits, old)))
+                    }
+                }
+            })
+            .collect()
+    }
+
+    /// These upstreams with the present servers of their services; `None` if these are
+    /// unchanged.
+    pub fn renew(&self, old: &[Arc<Upstream>]) -> Option<Vec<Arc<Upstream>>> {
+        if old.iter().all(|old| old.is_current()) {
+            return None;
+        }
+        let renewed = old.iter().map(|old| match old.is_current() {
+            true => Arc::clone(old),
+            false => Arc::new(self.start(&old.settings, old.connector.clone(), old.head_limits, Some(old))),
+        });
+        Some(renewed.collect())
+    }
+
+    /// Resolves names.
+    pub fn resolver(&self) -> &Resolver {
+        &self.resolver
+    }
+
+    /// Tells when [`Self::renew`] may find other servers.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.resolver.service_changes()
+    }
+
+    /// Puts an upstream to work. The state of servers that the `old` one has as well is kept.
+    pub(super) fn start(
+        &self,
+        settings: &Arc<settings::UpstreamSettings>,
+        connector: Option<Connector>,
+        head_limits: HeadLimits,
+        old: Option<&Upstream>,
+    ) -> Upstream {
+        if settings.tls.as_ref().is_some_and(|tls| !tls.verify) {
+            tracing::warn!(
+                upstream = %settings.name,
+                "the upstream is used WITHOUT CHECKING ITS CERTIFICATE (`verify #false`): \
+                 whoever sits on the way can read and change everything"
+            );
+        }
+        let expanded = PresentServers::new(settings, &self.resolver);
+        let servers = expanded.servers.iter().enumerate();
+        let servers: Vec<_> = servers
+            .map(|(number, server)| {
+                self.server(settings, (number, server), connector.as_ref(), head_limits, old)
+            })
+            .collect();
+        let balance = balance::method(
+            &settings.balance,
+            servers.iter().map(|server| (&*server.label, server.weight())),
+        );
+        let labels = servers.iter().map(|server| &*server.label);
+        let has_tiers = settings.zone.is_some() || expanded.servers.iter().any(|server| server.backup);
+        Upstream {
+            expanded,
+            sticky: settings.sticky.as_ref().map(|sticky| StickyCookies::new(sticky, labels)),
+            weighs_time: AtomicBool::new(balance.weighs_time()),
+            balance: ArcSwap::from_pointee(balance),
+            has_tiers,
+            patience: AtomicU64::new(0),
+            hedge_after: AtomicU64::new(0),
+            all_down: Notices::default(),
+            failing: Notices::default(),
+            servers,
+            counters: self.metrics.upstream(&settings.name),
+            mirrors: Places::new(MIRRORS),
+            fetches: Places::new(FETCHES),
+            pools: Arc::clone(&self.pools),
+            settings: Arc::clone(settings),
+            head_limits,
+            connector,
+            gate: settings
+                .requests
+                .map(|limit| self.gates.get(GateKey::Upstream(Arc::clone(&settings.name)), limit)),
+            active: AtomicU32::new(0),
+            budget: RetryBudget::default(),
+            metrics: Arc::clone(&self.metrics),
+        }
+    }
+
+    fn server(
+        &self,
+        settings: &settings::UpstreamSettings,
+        (number, server): (usize, &settings::ServerSettings),
+        connector: Option<&Connector>,
+        head_limits: HeadLimits,
+        old: Option<&Upstream>,
+    ) -> Server {
+        let resolver = settings.resolver.clone().filter(|_| server.address.is_name());
+        let key = PoolKey {
+            address: server.address.clone(),
+            protocol: settings.protocol,
+            tls: connector.cloned(),
+            send_proxy: settings.send_proxy,
+            resolver: resolver.clone(),
+            head_limits: (settings.protocol != UpstreamProtocol::Http1).then_some(head_limits),
+        };
+        let of_old = old.and_then(|old| old.servers.iter().find(|of_old| of_old.address == server.address));
+        let remembered = of_old.map(|old| Arc::clone(&old.remembered));
+        let label: Arc<str> = server.address.to_string().into();
+        let resolved = match &server.address {
+            ServerAddress::Name { host, .. } => Some(self.resolver.resolve(host, settings.resolver.as_ref())),
+            _ => None,
+        };
+        let counters = self.metrics.server(&settings.name, &label);
+        counters.name.store(resolved.as_ref().map(|resolved| Arc::clone(resolved.counters())));
+        let (record, is_new) = self.records.get(RecordKey {
+            address: server.address.clone(),
+            resolver,
+            tls: connector.is_some(),
+            probe: settings.health.as_ref().map(|check| (check.probe.clone(), check.port)),
+        });
+        if is_new && old.is_some() {
+            record.start_slowly(Instant::now());
+        }
+        let server = Server {
+            number,
+            address: server.address.clone(),
+            settings: Arc::new(server.clone()),
+            shares: settings.protocol != UpstreamProtocol::Http1 && settings.send_proxy.is_none(),
+            counters,
+            label,
+            resolved,
+            pool: self.pools.get(key),
+            record,
+            remembered: remembered.unwrap_or_default(),
+        };
+        server.show();
+        server
+    }
+}
+
+/// Looks through the pools of the present upstreams once a second, for as long as the process
+/// lives.
+pub async fn sweep(mut present: impl FnMut() -> Vec<Arc<Upstream>>) {
+    let mut ticks = tokio::time::interval(SWEEP_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let now = Instant::now();
+        for upstream in present() {
+            for server in &upstream.servers {
+                server.sweep(now, upstream.ages());
+                upstream.report_excess(server);
+                upstream.attend(server);
+            }
+            upstream.judge(now);
+            upstream.show_load();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+    use crate::upstream::tried::TriedServers;
+
+    /// An upstream of `count` servers of equal weight.
+    fn upstream(count: u16) -> Upstream {
+        let server =
+            |number: u16| settings::ServerSettings::new(ServerAddress::Ip(([192, 0, 2, 1], number).into()));
+        let settings = settings::UpstreamSettings::new("app", (0..count).map(server).collect());
+        let upstreams = Upstreams::new(Arc::default());
+        upstreams.start(&Arc::new(settings), None, HeadLimits::default(), None)
+    }
+
+    fn fail(upstream: &Upstream, server: usize, now: Instant) {
+        for _ in 0..3 {
+            upstream.failed(server, now, now, &Error::FirstByteTimeout);
+        }
+    }
+
+    #[test]
+    fn further_attempts_leave_first_ones_their_turns() {
+        let (upstream, now) = (upstream(2), Instant::now());
+        let mut slow = 0;
+        for _ in 0..48 {
+            let mut tried = TriedServers::default();
+            tried.push(upstream.pick(None, now).unwrap());
+            if tried.contains(0) {
+                slow += 1;
+                assert_eq!(upstream.other(None, &tried, now), Some(1));
+            }
+        }
+        assert_eq!(slow, 24);
+    }
+
+    #[test]
+    fn the_share_of_a_server_that_is_down_is_shared() {
+        let (upstream, now) = (upstream(3), Instant::now());
+        fail(&upstream, 0, now);
+        let mut shares = [0; 3];
+        for _ in 0..300 {
+            shares[upstream.pick(None, now).unwrap()] += 1;
+        }
+        assert_eq!(shares, [0, 150, 150]);
+        assert_eq!(upstream.servers[0].counters.failures.get(), 3);
+    }
+
+    #[test]
+    fn all_are_tried_when_all_are_down() {
+        let (upstream, now) = (upstream(3), Instant::now());
+        (0..3).for_each(|server| fail(&upstream, server, now));
+        let picked: Vec<_> = (0..6).filter_map(|_| upstream.pick(None, now)).collect();
+        assert_eq!(picked, [0, 1, 2, 0, 1, 2]);
+        assert_eq!(upstream.counters.all_down.get(), 6);
+        assert_eq!(upstream.other(None, &TriedServers::default(), now), None);
+    }
+
+    #[test]
+    fn one_request_tries_a_server_again() {
+        let (upstream, now) = (upstream(2), Instant::now());
+        fail(&upstream, 0, now);
+        let later = now + Duration::from_secs(1);
+        let picked = (0..20).filter_map(|_| upstream.pick(None, later)).filter(|server| *server == 0).count();
+        assert_eq!(picked, 1);
+    }
+
+    #[test]
+    fn a_further_attempt_is_not_for_trying_a_server_again() {
+        let (upstream, now) = (upstream(7), Instant::now());
+        (1..7).for_each(|server| fail(&upstream, server, now));
+        let mut later = now;
+        for _ in 0..200 {
+            later += Duration::from_secs(1);
+            let mut tried = TriedServers::default();
+            let first = upstream.pick(None, later).unwrap();
+            tried.push(first);
+            if first != 0 {
+                upstream.failed(first, later, later, &Error::FirstByteTimeout);
+                assert_eq!(upstream.other(None, &tried, later), Some(0));
+            }
+        }
+    }
+
+    #[test]
+    fn what_says_nothing_about_a_server_is_no_failure() {
+        let (upstream, now) = (upstream(2), Instant::now());
+        for error in [Error::NoUpgrade, Error::OriginRefused, Error::BodyTimeout, Error::Internal] {
+            (0..10).for_each(|_| upstream.failed(0, now, now, &error));
+        }
+        assert!(upstream.is_up(0, now));
+        assert_eq!(upstream.servers[0].counters.failures.get(), 0);
+    }
+}
