@@ -190,9 +190,6 @@ const ROOMS: &[(&str, &[&str])] = &[
 /// The most files that may use each other in a circle, in any crate.
 const LARGEST_CIRCLE: usize = 8;
 
-/// Crates with larger circles, and how large they may be. A crate leaves the list when it keeps to [`LARGEST_CIRCLE`].
-const LARGER_CIRCLES: &[(&str, usize)] = &[("foregate-proxy", 8)];
-
 #[test]
 fn rooms_of_the_proxy_use_lower_rooms_alone() {
     let sources = Source::all(&root().join("crates/foregate-proxy/src"));
@@ -268,12 +265,8 @@ fn circles_of_files_are_small() {
             continue;
         }
         let circle = largest_circle(&Source::all(&folder));
-        let larger = LARGER_CIRCLES.iter().find(|(of, _)| *of == name(package)).map(|(_, most)| *most);
-        if circle.len() > larger.unwrap_or(LARGEST_CIRCLE) {
+        if circle.len() > LARGEST_CIRCLE {
             wrong.push(format!("{}: a circle of {}: {}", name(package), circle.len(), circle.join(", ")));
-        }
-        if larger.is_some() && circle.len() <= LARGEST_CIRCLE {
-            wrong.push(format!("{} has no larger circle any more: take it out of the list", name(package)));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
