@@ -5,15 +5,14 @@
 //! [`QuickstartArguments::start`], which makes everything ready and serves the origin from a thread of
 //! its own; then the proxy is started with the file that [`PreparedQuickstart`] names.
 
+mod banner;
 mod certificate;
 mod large;
 mod live;
 mod origin;
 
 use std::{
-    env,
-    fmt::Write as _,
-    fs,
+    env, fs,
     io::{self, Write as _},
     net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
@@ -199,8 +198,6 @@ struct Quickstart {
     origin_of_file: FileOrigin,
     /// The demo origin's socket.
     origin: TcpListener,
-    /// The certificate that the configuration names.
-    certificate: certificate::Pair,
     addresses: Addresses,
 }
 
@@ -247,7 +244,7 @@ fn state_folder() -> Result<PathBuf, QuickstartError> {
 ///
 /// See [`QuickstartError`].
 fn prepare(folder: &Path, reset: bool) -> Result<Quickstart, QuickstartError> {
-    let certificate = certificate::ensure(folder, NAMES)?;
+    certificate::ensure(folder, NAMES)?;
     let lock = lock(folder)?;
     let rules = folder.join(RULES.0);
     if !rules.exists() || reset {
@@ -262,7 +259,7 @@ fn prepare(folder: &Path, reset: bool) -> Result<Quickstart, QuickstartError> {
         let origin =
             TcpListener::bind(addresses.origin).map_err(not_bound(addresses.origin, &if_taken(&usual)))?;
         let origin_of_file = FileOrigin::Edited;
-        return Ok(Quickstart { configuration: usual, lock, origin_of_file, origin, certificate, addresses });
+        return Ok(Quickstart { configuration: usual, lock, origin_of_file, origin, addresses });
     }
     let origin_of_file = match edited {
         None => FileOrigin::Shipped,
@@ -284,7 +281,7 @@ fn prepare(folder: &Path, reset: bool) -> Result<Quickstart, QuickstartError> {
         origin: address(&origin, ORIGIN)?,
     };
     let configuration = write(folder, &addresses)?;
-    Ok(Quickstart { configuration, lock, origin_of_file, origin, certificate, addresses })
+    Ok(Quickstart { configuration, lock, origin_of_file, origin, addresses })
 }
 
 /// Takes the folder for this process, as long as the file is open.
@@ -406,97 +403,6 @@ impl Addresses {
     }
 }
 
-impl Quickstart {
-    /// The commands to try, ready to be pasted, for the addresses of this start.
-    fn banner(&self) -> String {
-        let Addresses { http, https, origin, .. } = self.addresses;
-        let configuration = self.configuration.display();
-        let note = match &self.origin_of_file {
-            FileOrigin::Shipped => String::new(),
-            FileOrigin::Edited => {
-                "You have edited this file, so some commands below may have other results; `--reset` starts with the original.\n"
-                    .to_owned()
-            }
-            FileOrigin::Reset(kept) => format!("Your edited file is kept as {}.\n", kept.display()),
-        };
-        let mut text = format!(
-            "Foregate on http://{http} and https://{https}, \
-             with a demo origin on http://{origin}.\n\
-             Configuration: {configuration}\n{note}\n\
-             Open http://{http}/ in a browser, or try in another terminal:\n\n"
-        );
-        for (what, command) in self.tour() {
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "  # {what}\n  {command}");
-        }
-        text.push_str("\nThe access log follows, one line of JSON per request. Ctrl-C stops the proxy.\n");
-        text
-    }
-
-    /// The tour: each item with its command.
-    fn tour(&self) -> impl IntoIterator<Item = (&'static str, String)> {
-        let Addresses { http, https, metrics, .. } = self.addresses;
-        let certificate = self.certificate.certificate.display();
-        let configuration = self.configuration.display();
-        let broken = self.configuration.with_file_name("broken.kdl");
-        let broken = broken.display();
-        // As it was started: it need not be on the PATH.
-        let program = env::current_exe().unwrap_or_else(|_| "foregate".into());
-        let program = program.display();
-        let websocket = "-H 'Connection: Upgrade' -H 'Upgrade: websocket' \
-                         -H 'Sec-WebSocket-Version: 13' \
-                         -H 'Sec-WebSocket-Key: AQIDBAUGBwgJCgsMDQ4PEA=='";
-        [
-            ("HTTP/1.1", format!("curl -i http://{http}/api/echo")),
-            ("HTTP/2 over TLS", format!("curl -i --http2 --cacert '{certificate}' https://{https}/api/echo")),
-            ("HTTP/2, cleartext", format!("curl -i --http2-prior-knowledge http://{http}/api/time")),
-            ("answered by the proxy", format!("curl -i http://{http}/hello")),
-            ("server-sent events", format!("curl -N 'http://{http}/events?count=3'")),
-            ("a WebSocket, held open for a second", format!("curl -i -N -m 1 {websocket} http://{http}/ws")),
-            (
-                "64 MiB",
-                format!(
-                    "curl -o /dev/null -w '%{{size_download}} bytes in %{{time_total}} s\\n' \
-                     http://{http}/large"
-                ),
-            ),
-            ("part of it", format!("curl -r 64-127 'http://{http}/large'")),
-            ("a slow answer", format!("curl 'http://{http}/slow?ms=2000'")),
-            ("an upload", format!("head -c 8388608 /dev/zero | curl --data-binary @- http://{http}/upload")),
-            (
-                "more than the limit of the route: 413",
-                format!("head -c 65MiB /dev/zero | curl -i --data-binary @- http://{http}/upload"),
-            ),
-            ("refused by a rule, before the origin", format!("curl -i http://{http}/.git/config")),
-            (
-                "a rate limit: the sixth within a minute gets 429",
-                format!(
-                    "for i in 1 2 3 4 5 6; do curl -s -o /dev/null -w '%{{http_code}} ' \
-                     http://{http}/limited; done; echo"
-                ),
-            ),
-            ("a custom error page", format!("curl -i http://{http}/no-such-page")),
-            ("metrics", format!("curl http://{metrics}/metrics")),
-            (
-                "a mistyped key: `check` names the line and the right key",
-                format!(
-                    "sed 's/rate-limit/rate-limits/' '{configuration}' > '{broken}'; \
-                     '{program}' check -c '{broken}'"
-                ),
-            ),
-            ("after a change of the configuration", format!("'{program}' reload -c '{configuration}'")),
-            (
-                "the servers of the upstreams, with health and latency",
-                format!("'{program}' upstreams -c '{configuration}'"),
-            ),
-            (
-                "the route and the modules for a URL",
-                format!("'{program}' explain -c '{configuration}' http://{http}/hello"),
-            ),
-        ]
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -504,7 +410,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// Held by a test that takes the usual ports, which there are only once.
-    static PORTS: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+    pub(super) static PORTS: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
 
     /// A folder of its own for one test, removed at its end.
     pub(crate) struct Folder(PathBuf);
@@ -556,11 +462,11 @@ pub(crate) mod tests {
         assert!(text.contains(&format!("server \"{actual}\"")), "{text}");
         assert!(!text.contains(&format!("\"{ORIGIN}\"")));
         let banner = quickstart.banner();
-        assert!(banner.contains(&actual.to_string()), "{banner}");
+        assert!(banner.contains(&format!("(port {})", actual.port())), "{banner}");
         for part in ["curl", "/events", "/ws", "/large", "/slow", "/metrics", "localhost.pem"] {
             assert!(banner.contains(part), "{part} in {banner}");
         }
-        for part in ["/.git/config", "/limited", "/no-such-page", "broken.kdl'; '", "explain -c '"] {
+        for part in ["/.git/config", "/search", "/limited", "/no-such-page", "reload -c ", "explain -c "] {
             assert!(banner.contains(part), "{part} in {banner}");
         }
     }
