@@ -1,6 +1,7 @@
 //! The start of a connection over TLS.
 
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,7 +16,7 @@ const ADVICE: &str = "This port accepts HTTPS only: use https://\n";
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Performs a handshake; a client that speaks HTTP without TLS gets a 400. The caller limits the
-/// time.
+/// time. `local` is the address that the client has connected to.
 ///
 /// # Errors
 ///
@@ -23,6 +24,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub async fn accept(
     acceptor: &Acceptor,
     socket: Socket,
+    local: Option<IpAddr>,
 ) -> Result<FinishedHandshake<Socket>, HandshakeError> {
     // Methods begin with a capital letter, records of TLS with a number below 32.
     if socket.next_byte().await?.is_some_and(|byte| byte.is_ascii_uppercase()) {
@@ -30,7 +32,7 @@ pub async fn accept(
         let _ = timeout(FAREWELL, advise(socket)).await;
         return Err(HandshakeError::NotTls);
     }
-    acceptor.accept(socket).await
+    acceptor.accept(socket, local).await
 }
 
 async fn advise(mut socket: Socket) -> io::Result<()> {

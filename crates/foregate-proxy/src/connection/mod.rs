@@ -113,7 +113,8 @@ pub fn serve(
         }
         let (stream, alpn) = if listen.tls.is_some() {
             let Some(acceptor) = config.acceptor(&listen.address) else { return };
-            let shaken = timeout(limit, Box::pin(handshake::accept(acceptor, socket))).await;
+            let local = local.map(|local| local.ip());
+            let shaken = timeout(limit, Box::pin(handshake::accept(acceptor, socket, local))).await;
             match shaken.unwrap_or(Err(HandshakeError::Timeout)) {
                 Ok(accepted) => {
                     proxy.metrics.handshakes_ok.inc();

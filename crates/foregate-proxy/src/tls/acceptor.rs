@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
@@ -199,16 +200,21 @@ impl Acceptor {
         Ok(Self { certificates, default, own, client_hello_limit: limits.client_hello, automatic })
     }
 
-    /// Performs a handshake. The caller limits its time.
+    /// Performs a handshake. The caller limits its time. `local` is the address that the client has
+    /// connected to: a client that names no host gets the certificate of this address, if there is one.
     ///
     /// # Errors
     ///
     /// See [`HandshakeError`]; where the protocol knows an alert for it, it has been sent.
-    pub async fn accept<IO>(&self, io: IO) -> Result<FinishedHandshake<IO>, HandshakeError>
+    pub async fn accept<IO>(
+        &self,
+        io: IO,
+        local: Option<IpAddr>,
+    ) -> Result<FinishedHandshake<IO>, HandshakeError>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        let (accepted, served) = noting(async {
+        let (accepted, served) = noting(local, async {
             if self.own.is_empty() && self.client_hello_limit >= HELLO_LIMIT && self.automatic.is_none() {
                 let acceptor = TlsAcceptor::from(Arc::clone(&self.default.config));
                 let stream = acceptor.accept(io).await.map_err(HandshakeError::of)?;

@@ -192,7 +192,7 @@ async fn memory_of_idle_connections() {
                 stream.read_exact(&mut answer).await.unwrap();
             };
             let near_end = async {
-                let mut accepted = acceptor.accept(far).await.unwrap();
+                let mut accepted = acceptor.accept(far, None).await.unwrap();
                 let mut request = [0; 32];
                 accepted.stream.read_exact(&mut request).await.unwrap();
                 accepted.stream.write_all(&[b'x'; 1024]).await.unwrap();

@@ -42,6 +42,11 @@ impl CertificateNames {
         Some(names)
     }
 
+    /// The addresses among them.
+    pub(super) fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
     /// All of them as texts.
     pub(super) fn shown(&self) -> Vec<String> {
         let exact = self.exact.iter().map(ToString::to_string);

@@ -1,6 +1,7 @@
 //! Which certificate a client gets.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
@@ -9,7 +10,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use super::names::{CertificateNames, HostMap, asked_name};
-use super::noted::note_served;
+use super::noted::{local, note_served};
 use super::store::Certificate;
 
 /// The certificates of one listener, its own and those of the sites.
@@ -25,6 +26,13 @@ pub(super) struct CertificateTable {
 /// Certificates that were obtained in handshakes and are held at the same time. Beyond, another one
 /// makes room: it is read from its file again when a client asks for it.
 const DEMANDED_MOST: usize = 10_000;
+
+/// Adds a certificate unless it is among them.
+fn add(candidates: &mut Candidates, certificate: &Arc<Certificate>) {
+    if !candidates.iter().any(|known| Arc::ptr_eq(known, certificate)) {
+        candidates.push(Arc::clone(certificate));
+    }
+}
 
 /// Certificates of one site.
 #[derive(Debug)]
@@ -44,6 +52,8 @@ struct Index {
     sites: HostMap<Candidates>,
     /// By the names in all certificates.
     names: HostMap<Candidates>,
+    /// By the addresses in all certificates, for clients that name no host.
+    addresses: HashMap<IpAddr, Candidates>,
 }
 
 impl CertificateTable {
@@ -64,10 +74,10 @@ impl CertificateTable {
             let current = certificate.current();
             let wildcards = current.names.wildcard.iter().map(|suffix| format!("*.{suffix}"));
             for name in current.names.exact.iter().map(ToString::to_string).chain(wildcards) {
-                let candidates = index.names.entry(&name);
-                if !candidates.iter().any(|known| Arc::ptr_eq(known, certificate)) {
-                    candidates.push(Arc::clone(certificate));
-                }
+                add(index.names.entry(&name), certificate);
+            }
+            for address in current.names.addresses() {
+                add(index.addresses.entry(address.to_canonical()).or_default(), certificate);
             }
         }
         self.index.store(Arc::new(index));
@@ -127,6 +137,15 @@ impl Index {
         self.sites.exact(host).or_else(|| self.names.exact(host))
     }
 
+    /// The certificates for the address that the client has connected to. A client that asks for an
+    /// address has no other way to say so (RFC 6066, section 3).
+    fn of_address(&self) -> Option<&Candidates> {
+        if self.addresses.is_empty() {
+            return None;
+        }
+        self.addresses.get(&local()?.to_canonical())
+    }
+
     fn wildcard(&self, host: &[u8]) -> Option<&Candidates> {
         self.sites.wildcard(host).or_else(|| self.names.near_wildcard(host))
     }
@@ -137,7 +156,8 @@ impl ResolvesServerCert for CertificateTable {
         let index = self.index.load();
         let name = asked_name(hello.server_name());
         let host = name.as_bytes();
-        let found = match index.exact(host) {
+        let exact = if host.is_empty() { index.of_address() } else { index.exact(host) };
+        let found = match exact {
             Some(exact) => Some(exact),
             None => match self.demanded(name) {
                 Some(demanded) => return Some(choose(&demanded)),

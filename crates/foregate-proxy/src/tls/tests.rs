@@ -69,7 +69,7 @@ where
     let careless = UpstreamTls { verify: false, ..UpstreamTls::default() };
     let connector = Connector::new(&careless, UpstreamProtocol::Http1).unwrap();
     let (connected, accepted) =
-        tokio::join!(connector.connect("origin.test", false, near), acceptor.accept(far));
+        tokio::join!(connector.connect("origin.test", false, near), acceptor.accept(far, None));
     (connected.unwrap().0, accepted.unwrap().stream)
 }
 
@@ -163,12 +163,23 @@ pub(super) struct Outcome {
     certificate: CertificateDer<'static>,
 }
 
-/// One handshake and one byte each way, so that tickets reach the client.
 pub(super) async fn shake(
     acceptor: &Acceptor,
     client: &Arc<ClientConfig>,
     name: &str,
 ) -> Result<Outcome, HandshakeError> {
+    shake_at(acceptor, client, name, None).await
+}
+
+/// One handshake and one byte each way, so that tickets reach the client. `local`: the address that the
+/// client has connected to.
+async fn shake_at(
+    acceptor: &Acceptor,
+    client: &Arc<ClientConfig>,
+    name: &str,
+    local: Option<&str>,
+) -> Result<Outcome, HandshakeError> {
+    let local = local.map(|local| local.parse().unwrap());
     let (near, far) = duplex(16 * 1024);
     let connector = TlsConnector::from(Arc::clone(client));
     let name = ServerName::try_from(name.to_owned()).unwrap();
@@ -180,7 +191,7 @@ pub(super) async fn shake(
         std::io::Result::Ok(certificate)
     };
     let server = async {
-        let mut accepted = acceptor.accept(far).await?;
+        let mut accepted = acceptor.accept(far, local).await?;
         accepted.stream.read_u8().await?;
         accepted.stream.write_all(b"y").await?;
         accepted.stream.flush().await?;
@@ -241,6 +252,32 @@ async fn the_name_chooses_the_certificate() {
     assert!(!acceptor.covers(&info, b"other.test"));
     let info = shake(&acceptor, &client, "127.0.0.1").await.unwrap().info;
     assert!(acceptor.covers(&info, b"other.test"), "the client asked for no name");
+}
+
+#[tokio::test]
+async fn a_client_that_names_no_host_gets_the_certificate_of_the_address() {
+    let folder = Folder::new();
+    let first = folder.certificate("first", &["first.test"]);
+    let v4 = folder.certificate("v4", &["v4.test", "192.0.2.7"]);
+    let v6 = folder.certificate("v6", &["2001:db8::7"]);
+    let sites =
+        [(hosts(&["[2001:db8::7]"]), Some(SiteTls { certificates: vec![v6.clone()], ..SiteTls::default() }))];
+    let acceptor = acceptor_of(&listen(vec![first.clone(), v4.clone()]), &sites, &CertificateStore::new());
+    let client = Arc::new(client());
+    for (name, local, expected) in [
+        ("192.0.2.7", Some("192.0.2.7"), &v4),
+        ("192.0.2.7", Some("::ffff:192.0.2.7"), &v4),
+        ("2001:db8::7", Some("2001:db8::7"), &v6),
+        ("192.0.2.8", Some("192.0.2.8"), &first),
+        ("192.0.2.7", None, &first),
+        // The name counts where there is one, also an unknown one.
+        ("unknown.test", Some("192.0.2.7"), &first),
+        ("v4.test", Some("2001:db8::7"), &v4),
+    ] {
+        let outcome = shake_at(&acceptor, &client, name, local).await.unwrap();
+        assert_eq!(outcome.certificate, der(expected), "{name} at {local:?}");
+        assert!(acceptor.covers(&outcome.info, name.as_bytes()), "{name} at {local:?}");
+    }
 }
 
 /// A client of ours would leave the dot out.
@@ -665,7 +702,7 @@ async fn what_is_not_tls_or_too_large_ends() {
             let (mut near, far) = duplex(1024 * 1024);
             near.write_all(&bytes).await.unwrap();
             drop(near);
-            acceptor.accept(far).await.unwrap_err().kind()
+            acceptor.accept(far, None).await.unwrap_err().kind()
         }
     };
     let small = Limits { client_hello: 100, ..Limits::default() };
@@ -699,7 +736,7 @@ async fn meet(
     Result<FinishedHandshake<DuplexStream>, HandshakeError>,
 ) {
     let (near, far) = duplex(16 * 1024);
-    tokio::join!(connector.connect(host, false, near), acceptor.accept(far))
+    tokio::join!(connector.connect(host, false, near), acceptor.accept(far, None))
 }
 
 #[tokio::test]

@@ -104,7 +104,7 @@ pub static SITE_TLS: Block = Block {
     later: &["ciphers", "ocsp"],
 };
 
-const CERTIFICATE: Key = Key::one("certificate", "FILE key=FILE", "certificate \"site.pem\" key=\"site.key\"", "A certificate chain, leaf first, and its private key, both in PEM. SNI chooses among several: the exact name, then a wildcard, then the first certificate. Changed files are loaded without a restart.")
+const CERTIFICATE: Key = Key::one("certificate", "FILE key=FILE", "certificate \"site.pem\" key=\"site.key\"", "A certificate chain, leaf first, and its private key, both in PEM. SNI chooses among several: the exact name, then a wildcard, then the first certificate. A client that names no host, because it asks for an address, gets the certificate of the address that it has connected to, else the first. Changed files are loaded without a restart.")
     .props(&[Prop { name: "key", usage: "FILE", required: true, default: "", about: "The private key, as PKCS#8, PKCS#1 or SEC1." }])
     .many();
 
