@@ -243,14 +243,17 @@ async function main() {
     };
     const light = await open("light", { viewport: { width: 1440, height: 1000 }, colorScheme: "light" });
     const dark = await open("dark", { viewport: { width: 1440, height: 1000 }, colorScheme: "dark" });
+    const tablet = await open("tablet", { viewport: { width: 1024, height: 1366 }, colorScheme: "light" });
     const phone = await open("phone", { viewport: { width: 390, height: 844 }, deviceScaleFactor: 2, isMobile: true, hasTouch: true, colorScheme: "light" });
     await pause(WATCH_SECONDS * 1000);
-    for (const [name, page] of Object.entries({ light, dark, phone })) {
+    for (const [name, page] of Object.entries({ light, dark, tablet, phone })) {
       await page.locator("#failures details summary").first().click();
       await picture(page, name);
       await axe(page, name);
       const wide = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
       check(`${name} does not scroll sideways`, wide <= 0, wide);
+      const cut = await page.evaluate(() => [...document.querySelectorAll(".scroll")].filter(box => box.scrollWidth > box.clientWidth).map(box => box.getAttribute("aria-label")));
+      check(`${name}: no table is cut`, cut.length === 0, cut);
     }
     check("the request behind an error is shown", (await light.locator("#failures").textContent()).includes("user_agent"));
     check("the certificate is shown with its days", /shop\.pem.*days left/.test(await light.locator("#certificates").textContent()));
@@ -266,6 +269,7 @@ async function main() {
     check("the page breaks no rule of its policy and asks nobody else", faults.length === 0, faults.slice(0, 5));
     // One viewer, no traffic: the cost of looking.
     await dark.context().close();
+    await tablet.context().close();
     await phone.context().close();
     await pause(1500);
     const began = processorTime(proxy.pid);

@@ -77,7 +77,7 @@ async function main() {
   const { child, address, output } = quickstart(folder);
   const browser = await chromium.launch({ executablePath: browserPath, args: ["--no-sandbox"] });
   try {
-    for (const [name, colorScheme, width] of [["light", "light", 1280], ["dark", "dark", 1280], ["phone", "light", 390]]) {
+    for (const [name, colorScheme, width] of [["light", "light", 1280], ["dark", "dark", 1280], ["wide", "light", 1440], ["phone", "light", 390]]) {
       const context = await browser.newContext({ colorScheme, viewport: { width, height: 844 } });
       const page = await context.newPage();
       page.on("pageerror", error => check(`${name}: no script fails`, false, error.message));

@@ -23,10 +23,10 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-/** The next of 1, 2, 5, 10, 20, ... */
+/** The next of 1, 2, 4, 6, 8, 10, 20, ... */
 function roundUp(value) {
   const power = 10 ** Math.floor(Math.log10(value));
-  for (const step of [1, 2, 5, 10]) {
+  for (const step of [1, 2, 4, 6, 8, 10]) {
     if (value <= step * power) return step * power;
   }
   return 10 * power;
@@ -107,11 +107,13 @@ function heatMap(id, moments, labels) {
   moments.forEach((counts, index) => {
     const sum = counts.reduce((all, count) => all + count, 0);
     if (sum === 0) return;
-    const x = area.right - column * (moments.length - index);
+    const x = Math.round(area.right - column * (moments.length - index));
+    const next = Math.round(area.right - column * (moments.length - index - 1));
+    const gap = next - x > 4 ? 1 : 0;
     counts.forEach((count, bucket) => {
       if (count === 0) return;
       pen.fillStyle = `rgba(${heat}, ${0.16 + 0.84 * Math.sqrt(count / sum)})`;
-      pen.fillRect(x, area.bottom - row * (bucket + 1) + 0.5, Math.max(column - 0.5, 1), row - 1);
+      pen.fillRect(x, area.bottom - row * (bucket + 1) + 0.5, next - x - gap, row - 1);
     });
   });
   pen.fillStyle = colour("--dim");

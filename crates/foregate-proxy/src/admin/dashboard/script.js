@@ -22,6 +22,10 @@ function count(value) {
   return value >= 100 || Number.isInteger(value) ? Math.round(value).toString() : value.toFixed(1);
 }
 
+function counted(number, thing) {
+  return `${count(number)} ${thing}${number === 1 ? "" : "s"}`;
+}
+
 function bytes(value) {
   for (const unit of ["B", "KiB", "MiB", "GiB"]) {
     if (value < 1024) return (value >= 100 || unit === "B" ? Math.round(value) : value.toFixed(1)) + " " + unit;
@@ -105,9 +109,9 @@ function bar() {
 }
 
 /** A name, a value and a bar; `share` is from 0 to 1. */
-function showBar(item, { name, value, share, kind, note }) {
+function showBar(item, { name, title, value, share, kind, note }) {
   put(item.children[0], name);
-  item.children[0].title = name;
+  item.children[0].title = title || name;
   put(item.children[1], value);
   item.children[1].className = "value " + (kind === "warn" || kind === "bad" ? kind : "");
   const fill = item.children[2].firstChild;
@@ -169,11 +173,11 @@ function showTiles(figures, before, seconds) {
   put(byId("t-p99"), millis(percentile(durations, figures.duration_bounds_ms, 0.99)));
   put(byId("t-p99-sub"), "95th: " + millis(percentile(durations, figures.duration_bounds_ms, 0.95)));
   put(byId("t-connections"), count(figures.connections.active));
-  put(byId("t-connections-sub"), `${count(figures.requests_active)} requests under way`);
+  put(byId("t-connections-sub"), counted(figures.requests_active, "request") + " under way");
   const blocked = less(figures.event_loop_blocked.buckets, before.event_loop_blocked.buckets);
   const long = sum(blocked.filter((_, bucket) => bucket >= figures.wait_bounds_ms.findIndex(bound => bound > 10)));
   put(byId("t-loop"), millis(percentile(blocked, figures.wait_bounds_ms, 0.999)));
-  put(byId("t-loop-sub"), long ? `${count(long)} polls over 10 ms` : "99.9 % of polls");
+  put(byId("t-loop-sub"), long ? counted(long, "poll") + " over 10 ms" : "99.9 % of polls");
   byId("t-loop").parentNode.className = "tile" + (long > 0 ? " warn" : "");
 }
 
@@ -212,12 +216,16 @@ function showRows(id, figures, before, seconds, rows, older, keyOf) {
     const classes = less(row.classes, then && then.classes), durations = less(row.durations, then && then.durations);
     return { key: keyOf(row), rate: sum(classes) / seconds, failed: classes[5], durations, total: sum(row.classes) };
   });
+  // Requests that no site takes are a row once there are some.
+  const rest = shown.findIndex(row => row.key === "-" && row.total === 0);
+  if (rest >= 0) shown.splice(rest, 1);
   shown.sort((a, b) => b.rate - a.rate || b.total - a.total || a.key.localeCompare(b.key));
   list(byId(id), shown, row => row.key, row => {
     const element = make("tr");
-    const head = make("th", "", row.key);
+    const name = row.key === "-" ? "no site" : row.key;
+    const head = make("th", "", name);
     head.scope = "row";
-    head.title = row.key;
+    head.title = name;
     element.append(head, ...Array.from({ length: 5 }, () => make("td", "n")));
     return element;
   }, (element, row) => {
@@ -266,7 +274,7 @@ function showUpstreams(figures) {
     return box;
   }, (box, upstream) => {
     const up = upstream.servers.filter(server => ["up", "unchecked"].includes(server.state)).length;
-    put(box.querySelector("caption small"), `${up} of ${upstream.servers.length} up, ${count(upstream.connections_reused || 0)} requests on kept connections, ${count(upstream.connections_opened || 0)} opened`);
+    put(box.querySelector("caption small"), `${up} of ${upstream.servers.length} up, ${counted(upstream.connections_reused || 0, "request")} on kept connections, ${count(upstream.connections_opened || 0)} opened`);
     list(box.querySelector("tbody"), upstream.servers, server => server.server, server => serverRow(upstream.upstream, server), (row, server) => showServer(row, server, figures));
   });
 }
@@ -347,16 +355,16 @@ function showCache({ cache }) {
   const items = [];
   if (all > 0 || cache.memory.entries > 0) {
     items.push({ name: "Answered by the cache", value: all ? percent(served / all) : "–", share: all ? served / all : 0, kind: "good" });
-    items.push({ name: "Memory", value: `${bytes(cache.memory.bytes)} of ${bytes(cache.memory.limit)}`, share: cache.memory.bytes / cache.memory.limit, note: `${count(cache.memory.entries)} responses, ${count(cache.memory.evictions)} gone to make room` });
+    items.push({ name: "Memory", value: `${bytes(cache.memory.bytes)} of ${bytes(cache.memory.limit)}`, share: cache.memory.bytes / cache.memory.limit, note: `${counted(cache.memory.entries, "response")}, ${count(cache.memory.evictions)} gone to make room` });
     for (const disk of cache.disks) {
-      items.push({ name: disk.folder, value: `${bytes(disk.bytes)} of ${bytes(disk.limit)}`, share: disk.bytes / disk.limit, kind: disk.off ? "bad" : "", note: disk.off ? "off, since it fails" : `${count(disk.entries)} responses` });
+      items.push({ name: disk.folder, value: `${bytes(disk.bytes)} of ${bytes(disk.limit)}`, share: disk.bytes / disk.limit, kind: disk.off ? "bad" : "", note: disk.off ? "off, since it fails" : counted(disk.entries, "response") });
     }
     for (const [outcome, times] of Object.entries(cache.requests).filter(([, times]) => times > 0)) {
       items.push({ name: outcome, value: count(times), share: times / all });
     }
   }
   bars("cache", items);
-  put(byId("cache-sub"), all ? count(all) + " requests" : "");
+  put(byId("cache-sub"), all ? counted(all, "request") : "");
 }
 
 function showFirewall({ firewall }) {
@@ -367,7 +375,7 @@ function showFirewall({ firewall }) {
   const seen = firewall.requests > 0;
   byId("firewall-empty").hidden = seen;
   document.querySelectorAll(".when-firewall").forEach(head => { head.hidden = !seen; });
-  put(byId("firewall-sub"), seen ? `${count(firewall.requests)} requests, ${count(firewall.stops)} stopped${firewall.dry_run_stops ? `, ${count(firewall.dry_run_stops)} would be` : ""}` : "");
+  put(byId("firewall-sub"), seen ? `${counted(firewall.requests, "request")}, ${count(firewall.stops)} stopped${firewall.dry_run_stops ? `, ${count(firewall.dry_run_stops)} would be` : ""}` : "");
 }
 
 function showSteps(figures, before) {
@@ -375,11 +383,12 @@ function showSteps(figures, before) {
   const longest = percentile(wait, figures.wait_bounds_ms, 0.99);
   put(byId("offload-sub"), `${figures.offload.queue} waiting` + (longest === null ? "" : `, 99 % within ${millis(longest)}`));
   const cost = step => step.mean_us * step.runs;
+  const told = step => [step.stops && counted(step.stops, "stop"), step.blocked && `${count(step.blocked)} blocked a worker`, step.panics && counted(step.panics, "panic")];
   const steps = figures.steps.slice(0, 6);
   const most = Math.max(1, ...steps.map(cost));
   bars("steps", steps.map(step => ({
-    name: step.step, value: step.timed ? millis(step.mean_us / 1000) : "–", share: cost(step) / most,
-    note: `${count(step.runs)} runs, ${count(step.stops)} stops` + (step.blocked ? `, ${count(step.blocked)} blocked a worker` : "") + (step.panics ? `, ${step.panics} panics` : ""),
+    name: step.step, value: `${count(step.runs)} × ${step.timed ? millis(step.mean_us / 1000) : "–"}`, share: cost(step) / most,
+    note: told(step).filter(Boolean).join(", "),
   })));
 }
 
@@ -424,13 +433,13 @@ function showFailures({ count: all, last }) {
 
 function showCertificates({ certificates, files }) {
   const now = Date.now() / 1000;
-  const item = (name, end, state, note) => {
+  const item = (name, end, state, note, title) => {
     const left = end - now;
     const kind = left < 3 * 86400 ? "bad" : left < 14 * 86400 || state === "temporary" ? "warn" : "good";
-    return { name, value: left > 0 ? span(left) + " left" : "expired", share: left / (90 * 86400), kind, note };
+    return { name, value: left > 0 ? span(left) + " left" : "expired", share: left / (90 * 86400), kind, note, key: title || name, title };
   };
   const items = certificates.map(one => item(one.name, one.not_after, one.state, one.error || (one.state === "valid" ? "" : one.state)))
-    .concat(files.map(one => item(one.file, one.not_after, "", "")));
+    .concat(files.map(one => item(one.file.slice(one.file.lastIndexOf("/") + 1), one.not_after, "", "", one.file)));
   items.sort((a, b) => a.share - b.share);
   bars("certificates", items);
 }
