@@ -91,7 +91,40 @@ impl Stat {
     }
 }
 
+impl FileRequest<'_> {
+    /// Returns true if it has neither conditions nor ranges, so that the answer is all of a file.
+    pub fn is_plain(&self) -> bool {
+        const SELECTING: [NameId; 5] = [
+            NameId::IfMatch,
+            NameId::IfNoneMatch,
+            NameId::IfModifiedSince,
+            NameId::IfUnmodifiedSince,
+            NameId::Range,
+        ];
+        !SELECTING.iter().any(|id| self.headers.contains(*id))
+    }
+}
+
+impl Answer {
+    /// The answer with all of a file, to a request that [is plain](FileRequest::is_plain).
+    pub fn whole(size: u64) -> Self {
+        Self { status: 200, content: Content::Whole, length: size }
+    }
+}
+
 impl Rules {
+    /// The fields of the answer to a plain request. `None`: they change with the time, since the file was changed just
+    /// now, or is said to be changed in the future.
+    pub fn whole(&self, document: &Document<'_>, now: u64) -> Option<HeaderList> {
+        if document.stat.seconds() + 1 >= now {
+            return None;
+        }
+        let mut out = HeaderList::new();
+        let headers = &HeaderList::new();
+        self.answer(document, &FileRequest { headers, head: false, now, boundary: 0 }, &mut out);
+        Some(out)
+    }
+
     /// Writes the fields of the answer into `out`, behind those that are there. Conditions are
     /// evaluated in the order of RFC 9110, section 13.2.2. The length is no field: the caller
     /// frames the body.
@@ -291,6 +324,35 @@ mod tests {
         }
         let (_, out) = ask(&[], Stat { modified: (now + 500, 0), ..stat() }, None);
         assert_eq!(get(&out, NameId::LastModified), format_date(NOW));
+    }
+
+    #[test]
+    fn the_fields_of_a_plain_answer_are_those_that_each_request_gets() {
+        let rules = Rules::default();
+        let document = |modified: i64| Document {
+            name: b"a/b.txt",
+            stat: Stat { modified: (modified, 0), ..stat() },
+            coding: None,
+        };
+        let fields = |list: &HeaderList| {
+            list.iter().map(|field| (field.name.to_vec(), field.value.to_vec())).collect::<Vec<_>>()
+        };
+        let (headers, mut out) = (HeaderList::new(), HeaderList::new());
+        let asked = FileRequest { headers: &headers, head: false, now: NOW, boundary: 9 };
+        assert!(asked.is_plain());
+        let answer = rules.answer(&document(MODIFIED), &asked, &mut out);
+        assert_eq!(answer, Answer::whole(100));
+        let whole = rules.whole(&document(MODIFIED), NOW).map(|list| fields(&list));
+        assert_eq!(whole, Some(fields(&out)));
+        for modified in [NOW as i64 - 1, NOW as i64, NOW as i64 + 100] {
+            assert!(rules.whole(&document(modified), NOW).is_none(), "{modified}");
+        }
+        let rows = ["If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since", "Range"];
+        for name in rows {
+            let mut headers = HeaderList::new();
+            headers.push(name.as_bytes(), b"x");
+            assert!(!FileRequest { headers: &headers, ..asked }.is_plain(), "{name}");
+        }
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(crate) enum Fast {
     Pages,
     /// All of it lies in memory.
     Memory,
+    /// Only the properties of open files are in memory.
+    Properties,
     /// Not known to.
     No,
 }
@@ -36,6 +38,7 @@ const WITH_PAGES: [u64; 4] = [
     0xf2f5_2010, // f2fs
 ];
 const IN_MEMORY: u64 = 0x0102_1994; // tmpfs
+const OVERLAY: u64 = 0x794c_7630; // overlay, as in containers
 
 /// A directory with operations that block the calling thread.
 /// [`Directory::blocking`](crate::Directory::blocking) gives it.
@@ -54,20 +57,22 @@ struct Root {
 pub(crate) struct OpenDirectory {
     pub(crate) fd: OwnedFd,
     pub(crate) device: u64,
+    inode: u64,
     pub(crate) fast: Fast,
 }
 
 impl OpenDirectory {
     fn new(path: &Path) -> io::Result<Self> {
         let fd = path::open_root(path)?;
-        let device = Metadata::new(&rustix::fs::fstat(&fd)?).device;
+        let Metadata { device, inode, .. } = Metadata::new(&rustix::fs::fstat(&fd)?);
         #[allow(clippy::unnecessary_cast, reason = "the type differs between architectures")]
         let fast = match rustix::fs::fstatfs(&fd).map(|stat| stat.f_type as u64) {
             Ok(IN_MEMORY) => Fast::Memory,
+            Ok(OVERLAY) => Fast::Properties,
             Ok(magic) if WITH_PAGES.contains(&magic) => Fast::Pages,
             _ => Fast::No,
         };
-        Ok(Self { fd, device, fast })
+        Ok(Self { fd, device, inode, fast })
     }
 }
 
@@ -97,14 +102,17 @@ impl BlockingDirectory {
     }
 
     /// Follows the path anew, since a link may lead elsewhere by now. Files that are open stay so.
+    /// Returns true if it leads to another directory.
     ///
     /// # Errors
     /// Errors of opening; then the directory stays the one that it was.
-    pub fn reopen(&self) -> io::Result<()> {
+    pub fn reopen(&self) -> io::Result<bool> {
         self.meet(Call::Open)?;
         let opened = Arc::new(OpenDirectory::new(&self.0.path)?);
+        let identity = |directory: &OpenDirectory| (directory.device, directory.inode);
+        let (before, now) = (identity(&self.opened()), identity(&opened));
         *self.0.open.write() = opened;
-        Ok(())
+        Ok(before != now)
     }
 
     /// Opens a file. The empty path is the directory itself.

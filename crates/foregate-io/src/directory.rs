@@ -107,7 +107,7 @@ impl Directory {
     /// `None` if opening may wait for a disk.
     fn open_cached(&self, path: &Path, how: &OpenHow) -> Option<Result<File>> {
         let opened = self.0.blocking.opened();
-        let may = opened.fast != Fast::No
+        let may = matches!(opened.fast, Fast::Pages | Fast::Memory)
             && how.only_reads()
             && how.links != Links::Anywhere
             && !self.0.blocking.has_faults();
@@ -159,7 +159,8 @@ impl Directory {
     }
 
     /// Follows the path of the directory anew: a deployment may have swapped the link that it is.
-    pub fn reopen(&self) -> Operation<()> {
+    /// The answer is true if it leads to another directory.
+    pub fn reopen(&self) -> Operation<bool> {
         self.run(BlockingDirectory::reopen)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::FlockOperation;
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 
 use crate::blocking::{Fast, meet};
 use crate::directory::DirectoryCore;
@@ -163,12 +163,12 @@ impl File {
         if !self.is_cached(offset, length as u64) || self.raw.faults.is_some() {
             return None;
         }
-        let mut buffer = vec![0; length];
+        let mut buffer = Vec::with_capacity(length);
         let read = if self.fast == Fast::Memory {
+            buffer.resize(length, 0);
             rustix::io::pread(self, &mut *buffer, offset)
         } else {
-            let mut parts = [io::IoSliceMut::new(&mut buffer)];
-            rustix::io::preadv2(self, &mut parts, offset, ReadWriteFlags::NOWAIT)
+            sys::read_now(self.as_fd(), &mut buffer, offset, length)
         };
         // A short result is no end: some kernels return 0 before it.
         let whole = read.is_ok_and(|read| read == length);
@@ -184,7 +184,7 @@ impl File {
     /// `sendfile`.
     pub fn is_cached(&self, offset: u64, length: u64) -> bool {
         match self.fast {
-            Fast::No => false,
+            Fast::No | Fast::Properties => false,
             Fast::Memory => true,
             Fast::Pages if self.directory.slow.load(Ordering::Relaxed) => false,
             Fast::Pages if WITHOUT_CACHESTAT.load(Ordering::Relaxed) => true,
@@ -204,6 +204,15 @@ impl File {
             // Not for files of this kind.
             Err(_) => false,
         }
+    }
+
+    /// Returns whether the file has changed since it was opened: its content, its names or its
+    /// rights. `None`: its file system may make the caller wait for the answer.
+    pub fn has_changed(&self) -> Option<bool> {
+        if self.fast == Fast::No || self.raw.faults.is_some() {
+            return None;
+        }
+        Some(self.raw.stat().is_ok_and(|now| now != self.raw.metadata))
     }
 
     /// Writes all bytes.

@@ -37,6 +37,9 @@ pub struct Metadata {
     pub length: u64,
     /// Seconds of the last change since 1970, with its nanoseconds.
     pub modified: (i64, u32),
+    /// The time of the last change of its inode, in the same form: of the content, the names, the
+    /// owner or the rights.
+    pub changed: (i64, u32),
     /// The number of the file in its file system.
     pub inode: u64,
     /// The number of the file system.
@@ -54,6 +57,7 @@ impl Metadata {
             kind: Kind::new(FileType::from_raw_mode(stat.st_mode)),
             length: u64::try_from(stat.st_size).unwrap_or(0),
             modified: (stat.st_mtime as i64, u32::try_from(stat.st_mtime_nsec).unwrap_or(0)),
+            changed: (stat.st_ctime as i64, u32::try_from(stat.st_ctime_nsec).unwrap_or(0)),
             inode: stat.st_ino as u64,
             device: stat.st_dev as u64,
         }

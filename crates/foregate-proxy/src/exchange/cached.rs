@@ -216,8 +216,8 @@ async fn look_on_disk(
     (located, demands): (StorePlace, Demands),
 ) -> StepResult {
     let cache = Arc::clone(&exchange.proxy.cache);
-    let fields = exchange.request.head.headers.clone();
-    let found = cache.store.get_from_disk(located.key, &located.text, &fields, cache.time()).await;
+    let fields = &exchange.request.head.headers;
+    let found = cache.store.get_from_disk(located.key, &located.text, fields, cache.time()).await;
     let looked = match found {
         StoreFound::Hit(hit) => judge(exchange, settings, upstream, located, demands, hit),
         StoreFound::Nothing(variant) => missed(exchange, upstream, located, demands, variant),

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
+use bytes::Bytes;
+use foregate_cache::Content;
 use foregate_files::listing::{html, json, prefers_json};
 use foregate_files::{Answer, Document, FileRequest, Name};
 use foregate_module::{Source as MadeBy, Text};
@@ -25,6 +27,8 @@ use crate::random;
 /// Bodies up to this length, bytes, are read before the head is sent, so that filters know all of
 /// them.
 const READ_AHEAD: u64 = 64 * 1024;
+/// Longer ones are sent by the system where no byte of them passes through this process.
+const SENT_BY_SYSTEM: u64 = 16 * 1024;
 /// How often a file is looked for that changes while it is read.
 const TRIES: usize = 3;
 
@@ -50,8 +54,14 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, folder: usize, upstream: Op
             candidates.iter_mut().for_each(|candidate| candidate.is_folder &= !candidate.is_path);
         }
         let variants = rules.variants(&exchange.request.head.headers);
-        let found = tokio::time::timeout(LONGEST, folder.find(&candidates, &variants)).await;
-        let failed = match found.unwrap_or(Err(FolderError::Read)) {
+        let found = match folder.find_open(&candidates, &variants) {
+            Some(open) => Ok(FolderTarget::File(open)),
+            None => {
+                let found = tokio::time::timeout(LONGEST, folder.find(&candidates, &variants)).await;
+                found.unwrap_or(Err(FolderError::Read))
+            }
+        };
+        let failed = match found {
             Ok(FolderTarget::File(file)) => match answer(exchange, folder, file).await {
                 // The file is being replaced, most likely.
                 Err(FolderError::Shrunk) => continue,
@@ -85,13 +95,20 @@ async fn answer(
 ) -> Result<Reply, FolderError> {
     let rules = &folder.settings.rules;
     let is_head = exchange.request.head.method == Method::Head;
-    let document = Document { name: &found.name, stat: found.stat, coding: found.coding };
+    let document = Document { name: &found.name, stat: found.open.stat, coding: found.coding };
     let decide = |exchange: &Exchange<'_>| {
         let mut reply = Reply::new(200, "", Text::EMPTY, MadeBy::Route);
         let headers = &exchange.request.head.headers;
         let (now, boundary) = (seconds_now(), random::number());
         let asked = FileRequest { headers, head: is_head, now, boundary };
-        let answer = rules.answer(&document, &asked, &mut reply.head.headers);
+        let kept = found.open.whole(rules, &found.name, found.coding).filter(|_| asked.is_plain());
+        let answer = match kept {
+            Some(fields) => {
+                reply.head.headers.append(fields);
+                Answer::whole(document.stat.size)
+            }
+            None => rules.answer(&document, &asked, &mut reply.head.headers),
+        };
         reply.head.status = answer.status;
         (reply, answer)
     };
@@ -128,30 +145,36 @@ async fn body(
         reply.head.headers.push_id(NameId::ContentLength, length.to_string().as_bytes());
         return Ok(BodySource::File(None, BodyLength::Empty));
     }
-    let parts = parts(answer, found.stat.size);
-    if length <= READ_AHEAD {
-        let read = read_parts(&found, parts, length);
-        let bytes = tokio::time::timeout(LONGEST, read).await.unwrap_or(Err(FolderError::Read))?;
+    let sends = length > SENT_BY_SYSTEM && !shapes(exchange) && exchange.down.client.link.takes_files();
+    if length <= READ_AHEAD && !sends {
+        let bytes = match whole(&found, &answer) {
+            Some(bytes) => bytes,
+            None => {
+                let read = read(&found, answer);
+                tokio::time::timeout(LONGEST, read).await.unwrap_or(Err(FolderError::Read))?
+            }
+        };
         return Ok(in_memory(exchange, bytes, reply));
     }
     let percent = exchange.proxy.filter_memory.per_client();
     let place =
         DescriptorPlace::take_for_file(exchange.account(), percent).ok_or(FolderError::Descriptors)?;
     reply.head.headers.push_id(NameId::ContentLength, length.to_string().as_bytes());
-    let body = FileBody::new(found.file, parts, place);
+    let parts = parts(answer, found.open.stat.size);
+    let body = FileBody::new(found.open.file.clone(), parts, place);
     Ok(BodySource::File(Some(Box::new(body)), BodyLength::Fixed(length)))
 }
 
 /// A short body. It counts as memory that the client makes the process hold, until the client has
 /// taken it.
-fn in_memory(exchange: &mut Exchange<'_>, bytes: Vec<u8>, reply: &mut Reply) -> BodySource {
+fn in_memory(exchange: &mut Exchange<'_>, bytes: Bytes, reply: &mut Reply) -> BodySource {
     let mut share = exchange.proxy.filter_memory.share(exchange.account());
     if let Some(run) = &mut exchange.modules.run
         && share.hold(bytes.len())
     {
         // Filters know all of it.
         run.facts.shares.push(share);
-        return BodySource::Bytes(bytes.into());
+        return BodySource::Bytes(Vec::from(bytes).into());
     }
     let length = bytes.len() as u64;
     reply.head.headers.push_id(NameId::ContentLength, length.to_string().as_bytes());
@@ -160,7 +183,6 @@ fn in_memory(exchange: &mut Exchange<'_>, bytes: Vec<u8>, reply: &mut Reply) -> 
 
 /// The parts of a body in their order.
 fn parts(answer: Answer, size: u64) -> VecDeque<Part> {
-    use foregate_cache::Content;
     match answer.content {
         Content::None => VecDeque::new(),
         Content::Whole => [Part::Range(0..size)].into(),
@@ -173,27 +195,47 @@ fn parts(answer: Answer, size: u64) -> VecDeque<Part> {
     }
 }
 
+/// The body of an answer from the content in memory.
+fn whole(found: &FoundFile, answer: &Answer) -> Option<Bytes> {
+    let content = found.open.content()?;
+    match &answer.content {
+        Content::Whole => Some(content.clone()),
+        Content::Part(range) => {
+            let (start, end) = (usize::try_from(range.start).ok()?, usize::try_from(range.end).ok()?);
+            (start <= end && end <= content.len()).then(|| content.slice(start..end))
+        }
+        Content::Parts(_) | Content::None => None,
+    }
+}
+
 /// Reads all of a short body.
-async fn read_parts(found: &FoundFile, parts: VecDeque<Part>, length: u64) -> Result<Vec<u8>, FolderError> {
+async fn read(found: &FoundFile, answer: Answer) -> Result<Bytes, FolderError> {
+    let is_whole = answer.content == Content::Whole;
+    let length = usize::try_from(answer.length).unwrap_or(usize::MAX);
     let mut bytes = Vec::new();
-    for part in parts {
+    for part in parts(answer, found.open.stat.size) {
         let read = match part {
             Part::Bytes(part) => part,
             Part::Range(range) if range.is_empty() => continue,
             Part::Range(range) => {
                 // No longer than `READ_AHEAD`.
                 let wanted = (range.end - range.start) as usize;
-                let read = found.file.read(range.start, wanted).await.map_err(FolderError::of_read)?;
+                let read = found.open.file.read(range.start, wanted).await.map_err(FolderError::of_read)?;
                 if read.len() < wanted {
                     return Err(FolderError::Shrunk);
                 }
                 read
             }
         };
-        if bytes.is_empty() && read.len() as u64 == length {
-            return Ok(read);
+        if bytes.is_empty() && read.len() == length {
+            bytes = read;
+            break;
         }
         bytes.extend_from_slice(&read);
+    }
+    let bytes = Bytes::from(bytes);
+    if is_whole {
+        found.open.keep_content(&bytes);
     }
     Ok(bytes)
 }

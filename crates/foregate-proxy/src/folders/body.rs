@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use foregate_io::{Error, File, Operation};
 use tokio::time::{Sleep, sleep};
 
@@ -15,6 +16,10 @@ use crate::limits::pressure::{self, Charge};
 
 /// Bytes that are read at a time.
 const PIECE: usize = 64 * 1024;
+/// Bytes that the system sends at a time, without a copy in this process.
+const SENT_PIECE: u64 = 512 * 1024;
+/// A shorter part is read, so that it leaves together with bytes beside it.
+const SENT_LEAST: u64 = 8 * 1024;
 /// The pause after which a read that found no thread is tried again.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How often.
@@ -34,7 +39,7 @@ pub(crate) struct FileBody {
     /// Absent where all parts are in memory.
     file: Option<File>,
     parts: VecDeque<Part>,
-    piece: Vec<u8>,
+    piece: Bytes,
     /// How much of the piece has been consumed.
     gone: usize,
     /// The memory of the piece.
@@ -55,7 +60,7 @@ impl FileBody {
     }
 
     /// A short body, all of which has been read.
-    pub fn of_bytes(bytes: Vec<u8>) -> Self {
+    pub fn of_bytes(bytes: Bytes) -> Self {
         let mut body = Self::in_memory(VecDeque::new());
         body.set_piece(bytes);
         body
@@ -65,7 +70,7 @@ impl FileBody {
         Self {
             file: None,
             parts,
-            piece: Vec::new(),
+            piece: Bytes::new(),
             gone: 0,
             charge: Charge::new(),
             reading: None,
@@ -89,14 +94,35 @@ impl FileBody {
     pub fn consume(&mut self, count: usize) {
         self.gone += count;
         if self.data().is_empty() {
-            self.set_piece(Vec::new());
+            self.set_piece(Bytes::new());
+        }
+    }
+
+    /// The file and the part of it that is next, if its pages are in memory: the system can send it
+    /// without waiting for the disk.
+    pub fn cached_part(&self) -> Option<(&File, Range<u64>)> {
+        let file = self.file.as_ref()?;
+        let Some(Part::Range(range)) = self.parts.front() else { return None };
+        let length = (range.end - range.start).min(SENT_PIECE);
+        let may = self.data().is_empty() && self.reading.is_none() && self.tries == 0;
+        (may && length >= SENT_LEAST && file.is_cached(range.start, length))
+            .then(|| (file, range.start..range.start + length))
+    }
+
+    /// Drops the first `count` bytes of [`Self::cached_part`].
+    pub fn consume_part(&mut self, count: u64) {
+        if let Some(Part::Range(range)) = self.parts.front_mut() {
+            range.start = (range.start + count).min(range.end);
+            if range.is_empty() {
+                self.parts.pop_front();
+            }
         }
     }
 
     /// Puts bytes before all others.
     pub fn put_before(&mut self, bytes: Vec<u8>) {
         let rest = self.data().to_vec();
-        self.set_piece(Vec::new());
+        self.set_piece(Bytes::new());
         for bytes in [rest, bytes].into_iter().filter(|bytes| !bytes.is_empty()) {
             self.parts.push_front(Part::Bytes(bytes));
         }
@@ -111,7 +137,7 @@ impl FileBody {
         while self.data().is_empty() {
             match self.parts.pop_front() {
                 None => break,
-                Some(Part::Bytes(bytes)) => self.set_piece(bytes),
+                Some(Part::Bytes(bytes)) => self.set_piece(bytes.into()),
                 Some(Part::Range(range)) => {
                     let read = self.poll_read(cx, &range);
                     let start = match &read {
@@ -121,7 +147,7 @@ impl FileBody {
                     if start < range.end {
                         self.parts.push_front(Part::Range(start..range.end));
                     }
-                    self.set_piece(ready!(read)?);
+                    self.set_piece(ready!(read)?.into());
                 }
             }
         }
@@ -161,8 +187,8 @@ impl FileBody {
         }
     }
 
-    fn set_piece(&mut self, piece: Vec<u8>) {
-        self.charge.set(piece.capacity());
+    fn set_piece(&mut self, piece: Bytes) {
+        self.charge.set(piece.len());
         (self.piece, self.gone) = (piece, 0);
     }
 }

@@ -3,16 +3,17 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::UNIX_EPOCH;
+use std::time::{Instant, UNIX_EPOCH};
 
 use foregate_coding::ContentCoding;
 use foregate_files::listing::{self, NAMES_MOST};
-use foregate_files::{Candidate, Stat, suffix};
-use foregate_io::{BlockingDirectory, Error, File, Kind};
+use foregate_files::{Candidate, suffix};
+use foregate_io::{BlockingDirectory, Error, Kind};
 use rustix::io::Errno;
 
-use super::{FOLLOWED_EVERY, Folder, FolderError, FoundFile};
+use super::{FOLLOWED_EVERY, Folder, FolderError, FoundFile, OpenFile};
 use crate::time::clock;
 
 /// The result of the search for a file.
@@ -29,6 +30,30 @@ pub(crate) enum FolderTarget {
 }
 
 impl Folder {
+    /// The file that [`Self::find`] would find, if it is open: this takes no call that may wait.
+    pub(crate) fn find_open(
+        &self,
+        candidates: &[Candidate],
+        variants: &[ContentCoding],
+    ) -> Option<FoundFile> {
+        let now = clock::now();
+        if self.is_gone.load(Ordering::Relaxed) || !self.has_followed(now) {
+            return None;
+        }
+        let first = candidates.first()?;
+        let name = match first.is_folder {
+            true => index_name(&first.name, self.settings.rules.index.first()?),
+            false => first.name.clone(),
+        };
+        let open = self.open_files.get(&name, now)?;
+        let coding = variants.iter().copied().find(|coding| !open.is_without(*coding));
+        let open = match coding {
+            Some(coding) => self.open_files.get(&variant_name(&name, coding), now)?,
+            None => open,
+        };
+        Some(FoundFile { name, open, coding })
+    }
+
     /// Looks for the first of these candidates that is there, and for a variant of it in one of
     /// these codings.
     ///
@@ -57,7 +82,7 @@ impl Folder {
                 continue;
             }
             let Some(file) = self.open_at(&candidate.name).await? else { continue };
-            match file.metadata().kind {
+            match file.file.metadata().kind {
                 Kind::File => return self.with_variant(file, candidate.name.clone(), variants).await,
                 Kind::Folder if candidate.is_path => {
                     if self.settings.rules.listing || self.index(&candidate.name).await?.is_some() {
@@ -71,12 +96,18 @@ impl Folder {
         Ok(FolderTarget::Nothing)
     }
 
+    /// Returns true if the path of the folder was followed not long ago.
+    fn has_followed(&self, now: Instant) -> bool {
+        let last = *self.followed.lock();
+        last.is_some_and(|last| clock::is_within(now, last, FOLLOWED_EVERY))
+    }
+
     /// Follows the path of the folder anew, once in a while.
     async fn follow(&self) {
         let now = clock::now();
         {
             let mut followed = self.followed.lock();
-            if followed.is_some_and(|last| now.saturating_duration_since(last) < FOLLOWED_EVERY) {
+            if followed.is_some_and(|last| clock::is_within(now, last, FOLLOWED_EVERY)) {
                 return;
             }
             *followed = Some(now);
@@ -85,18 +116,17 @@ impl Folder {
         // The open folder is the one that was there before.
         let is_gone = opened.as_ref().is_err_and(Error::is_not_found);
         self.is_gone.store(is_gone, Ordering::Relaxed);
-        if let Err(error) = opened {
-            self.tell(b"", &error);
+        match opened {
+            Ok(true) => self.open_files.forget(),
+            Ok(false) => {}
+            Err(error) => self.tell(b"", &error),
         }
     }
 
     /// The file that stands for a folder, and its name.
-    async fn index(&self, folder: &[u8]) -> Result<Option<(File, Vec<u8>)>, FolderError> {
+    async fn index(&self, folder: &[u8]) -> Result<Option<(Arc<OpenFile>, Vec<u8>)>, FolderError> {
         for index in &self.settings.rules.index {
-            let name = match folder {
-                [] => index.as_bytes().to_vec(),
-                folder => [folder, b"/", index.as_bytes()].concat(),
-            };
+            let name = index_name(folder, index);
             if let Some(file) = self.open_file(&name).await? {
                 return Ok(Some((file, name)));
             }
@@ -105,30 +135,39 @@ impl Folder {
     }
 
     /// Opens a name that has to be a file's.
-    async fn open_file(&self, name: &[u8]) -> Result<Option<File>, FolderError> {
+    async fn open_file(&self, name: &[u8]) -> Result<Option<Arc<OpenFile>>, FolderError> {
         let file = self.open_at(name).await?;
-        Ok(file.filter(|file| file.metadata().kind == Kind::File))
+        Ok(file.filter(|file| file.file.metadata().kind == Kind::File))
     }
 
     async fn with_variant(
         &self,
-        file: File,
+        file: Arc<OpenFile>,
         name: Vec<u8>,
         variants: &[ContentCoding],
     ) -> Result<FolderTarget, FolderError> {
-        for coding in variants {
-            let variant = [&name, suffix(*coding).as_bytes()].concat();
-            if let Some(file) = self.open_file(&variant).await? {
-                return Ok(FolderTarget::File(FoundFile::new(file, name, Some(*coding))));
+        for coding in variants.iter().filter(|coding| !file.is_without(**coding)) {
+            if let Some(open) = self.open_file(&variant_name(&name, *coding)).await? {
+                return Ok(FolderTarget::File(FoundFile { name, open, coding: Some(*coding) }));
             }
+            file.has_no(*coding);
         }
-        Ok(FolderTarget::File(FoundFile::new(file, name, None)))
+        Ok(FolderTarget::File(FoundFile { name, open: file, coding: None }))
     }
 
     /// Opens a name, unless there is nothing that may be served.
-    async fn open_at(&self, name: &[u8]) -> Result<Option<File>, FolderError> {
+    async fn open_at(&self, name: &[u8]) -> Result<Option<Arc<OpenFile>>, FolderError> {
+        let now = clock::now();
+        if let Some(open) = self.open_files.get(name, now) {
+            return Ok(Some(open));
+        }
+        let forgotten = self.open_files.forgotten();
         match self.directory.open(Path::new(OsStr::from_bytes(name)), self.how).await {
-            Ok(file) => Ok(Some(file)),
+            Ok(file) => {
+                let open = Arc::new(OpenFile::new(file, now));
+                self.open_files.keep(name, &open, forgotten);
+                Ok(Some(open))
+            }
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) if error.is_escape() => {
                 self.tell(name, &"it, or a link on its way, leads out of the folder (`follow-links`)");
@@ -209,28 +248,17 @@ fn entry_of(
     Some(listing::Entry { name: name.to_vec(), is_folder, size: metadata.length, modified })
 }
 
-impl FoundFile {
-    fn new(file: File, name: Vec<u8>, coding: Option<ContentCoding>) -> Self {
-        let metadata = file.metadata();
-        let mut stat = Stat {
-            size: metadata.length,
-            modified: metadata.modified,
-            changed: (0, 0),
-            inode: metadata.inode,
-        };
-        if stat.is_pinned()
-            && let Ok(found) = rustix::fs::fstat(&file)
-        {
-            #[allow(
-                clippy::unnecessary_cast,
-                clippy::useless_conversion,
-                reason = "the types differ by architecture"
-            )]
-            let changed = (found.st_ctime as i64, u32::try_from(found.st_ctime_nsec).unwrap_or(0));
-            stat.changed = changed;
-        }
-        Self { name, file, stat, coding }
+/// The name of a file that stands for a folder.
+fn index_name(folder: &[u8], index: &str) -> Vec<u8> {
+    match folder {
+        [] => index.as_bytes().to_vec(),
+        folder => [folder, b"/", index.as_bytes()].concat(),
     }
+}
+
+/// The name of the variant of a file.
+fn variant_name(name: &[u8], coding: ContentCoding) -> Vec<u8> {
+    [name, suffix(coding).as_bytes()].concat()
 }
 
 /// Seconds since 1970.

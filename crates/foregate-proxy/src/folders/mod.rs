@@ -6,6 +6,7 @@
 
 pub(crate) mod body;
 mod find;
+mod open_files;
 mod whole;
 
 use std::io;
@@ -13,13 +14,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use foregate_io::{Directory, File, Limits, Links, OpenHow, Stat};
+use foregate_io::{Directory, Limits, Links, OpenHow, Stat};
 use parking_lot::Mutex;
 
+use self::open_files::OpenFiles;
 use crate::settings::{Files, FollowLinks};
 use crate::time::notices::Notices;
 
 pub(crate) use self::find::{FolderTarget, seconds_now};
+pub(crate) use self::open_files::OpenFile;
 pub(crate) use self::whole::Whole;
 
 /// The longest that a file is looked for, and that one read may take.
@@ -44,6 +47,7 @@ pub struct Folder {
     followed: Mutex<Option<Instant>>,
     /// The path leads to nothing at present.
     is_gone: AtomicBool,
+    open_files: Arc<OpenFiles>,
     notices: Notices,
 }
 
@@ -74,8 +78,7 @@ impl FolderError {
 pub(crate) struct FoundFile {
     /// Its name below the folder, without the end that a variant has.
     pub name: Vec<u8>,
-    pub file: File,
-    pub stat: foregate_files::Stat,
+    pub open: Arc<OpenFile>,
     pub coding: Option<foregate_coding::ContentCoding>,
 }
 
@@ -89,6 +92,7 @@ impl Folder {
         if let Some(same) = old.iter().find(|old| old.settings == *settings) {
             // The path may lead elsewhere by now.
             *same.followed.lock() = None;
+            same.open_files.forget();
             return Ok(Arc::clone(same));
         }
         let directory = Directory::open_root(&settings.folder, LIMITS).map_err(|error| {
@@ -105,6 +109,7 @@ impl Folder {
             how: OpenHow::read().links(links),
             followed: Mutex::new(Some(Instant::now())),
             is_gone: AtomicBool::new(false),
+            open_files: Arc::default(),
             notices: Notices::default(),
         }))
     }

@@ -25,13 +25,13 @@ impl Folder {
     pub(crate) async fn whole(&self, path: &[u8], limit: usize) -> Result<Whole, FolderError> {
         let candidates = self.settings.rules.candidates(path);
         let FolderTarget::File(found) = self.find(&candidates, &[]).await? else { return Ok(Whole::Nothing) };
-        let length = match usize::try_from(found.stat.size) {
+        let length = match usize::try_from(found.open.stat.size) {
             Ok(length) if length <= limit => length,
             _ => return Ok(Whole::TooLarge),
         };
         let content = match length {
             0 => Vec::new(),
-            _ => found.file.read(0, length).await.map_err(FolderError::of_read)?,
+            _ => found.open.file.read(0, length).await.map_err(FolderError::of_read)?,
         };
         Ok(Whole::File(content, content_type(&found.name)))
     }

@@ -34,6 +34,13 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 static OF_ORIGINS: AtomicUsize = AtomicUsize::new(0);
 /// The temporary files of each client.
 static FILES: LazyLock<Ledger> = LazyLock::new(Ledger::default);
+/// The part that may hold files open for the next requests.
+const FOR_OPEN_FILES: usize = 8;
+/// The most of them.
+const OPEN_FILES_MOST: usize = 1024;
+
+/// The part of [`USED`] that files hold which stay open for the next requests.
+static OPEN_FILES: AtomicUsize = AtomicUsize::new(0);
 static ALLOWED: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// Reads the limit of descriptors, and the number that listeners, logs and the like have open: to
@@ -88,6 +95,7 @@ enum DescriptorOwner {
     Client,
     Origin,
     File(Account),
+    OpenFile,
 }
 
 impl DescriptorPlace {
@@ -115,6 +123,17 @@ impl DescriptorPlace {
             FILES.change(account, 0, 1, |others| others < part(all, percent) && take(&USED, all).is_some());
         // Not `then_some`, which would make a place, and give one back, that was never taken.
         took.then(|| Self { of: DescriptorOwner::File(account) })
+    }
+
+    /// A place for a file that stays open for the next requests.
+    pub fn take_for_open_file() -> Option<Self> {
+        let allowed = ALLOWED.load(Ordering::Relaxed);
+        take(&OPEN_FILES, (allowed / FOR_OPEN_FILES).min(OPEN_FILES_MOST))?;
+        if take(&USED, all_but(NOT_FOR_FILES)).is_none() {
+            OPEN_FILES.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(Self { of: DescriptorOwner::OpenFile })
     }
 }
 
@@ -163,6 +182,9 @@ impl Drop for DescriptorPlace {
             DescriptorOwner::Client => {}
             DescriptorOwner::Origin => {
                 OF_ORIGINS.fetch_sub(1, Ordering::Relaxed);
+            }
+            DescriptorOwner::OpenFile => {
+                OPEN_FILES.fetch_sub(1, Ordering::Relaxed);
             }
             DescriptorOwner::File(account) => {
                 FILES.change(account, 1, 0, |_| true);

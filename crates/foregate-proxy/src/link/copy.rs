@@ -480,6 +480,9 @@ impl BodyCopy {
 
     /// Moves bytes that were taken from the source before.
     fn poll_front(&mut self, cx: &mut Context<'_>, sink: &mut Link) -> Poll<Result<(), CopyError>> {
+        if let Some(sent) = self.poll_send_document(cx, sink) {
+            return sent;
+        }
         let Some(front) = &mut self.front else { return Poll::Ready(Ok(())) };
         match front.poll_fill(cx) {
             Poll::Ready(filled) => filled?,

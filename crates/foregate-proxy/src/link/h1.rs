@@ -1,8 +1,11 @@
 //! An HTTP/1 connection, seen from either side.
 
 use std::io;
+use std::ops::Range;
+use std::os::fd::AsFd as _;
 use std::task::{Context, Poll, Waker, ready};
 
+use foregate_io::File;
 use foregate_wire::serialise::{LAST_CHUNK, write_chunk_header, write_trailers};
 use foregate_wire::{
     BodyDecoder, BodyLength, HeadLimits, HeadParser, HeaderList, RequestError, RequestHead, ResponseError,
@@ -373,6 +376,41 @@ impl H1Link {
             SendState::Nothing | SendState::UntilClose => {}
         }
         Poll::Ready(Ok(taken))
+    }
+
+    /// Returns true if the system can send files on this connection by itself.
+    pub fn takes_files(&self) -> bool {
+        !self.stream.is_tls() && !matches!(self.sending, SendState::Chunks(_))
+    }
+
+    /// Sends pending output and then the start of a part of a file; says how much of the file. None
+    /// of it: the file ends before it.
+    pub fn poll_send_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: &File,
+        part: Range<u64>,
+    ) -> Poll<Result<u64, LinkError>> {
+        let most = part.end.saturating_sub(part.start);
+        let most = match self.sending {
+            SendState::Fixed(left) => left.min(most),
+            SendState::UntilClose => most,
+            SendState::Nothing | SendState::Chunks(_) => 0,
+        };
+        let Stream::Plain(socket) = &mut self.stream else { return Poll::Ready(Err(LinkError::Length)) };
+        if most == 0 {
+            return Poll::Ready(Err(LinkError::Length));
+        }
+        while !self.output.is_empty() {
+            let written = ready!(socket.poll_write_more(cx, self.output.unread()))?;
+            self.output.consume(written);
+        }
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let sent = ready!(socket.poll_send_file(cx, file.as_fd(), part.start, most))? as u64;
+        if let SendState::Fixed(left) = &mut self.sending {
+            *left = left.saturating_sub(sent);
+        }
+        Poll::Ready(Ok(sent))
     }
 
     /// Copies the last data of a chunked body behind pending output if it is small, so that the end

@@ -16,9 +16,11 @@ pub mod turn;
 pub mod unread;
 pub mod unsent;
 
+use std::ops::Range;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use foregate_io::File;
 use foregate_wire::HeaderList;
 
 use crate::http2::ClientStream;
@@ -125,6 +127,25 @@ impl Link {
     /// Sends the start of `data`, or takes it into a small buffer; says how much of it.
     pub fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, LinkError>> {
         each!(self, link => link.poll_send(cx, data))
+    }
+
+    /// Returns true if [`Self::poll_send_file`] can send files.
+    pub fn takes_files(&self) -> bool {
+        matches!(self, Self::H1(link) if link.takes_files())
+    }
+
+    /// Sends the start of a part of a file, without a copy in this process; says how much of it.
+    /// None of it: the file ends before it.
+    pub fn poll_send_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: &File,
+        part: Range<u64>,
+    ) -> Poll<Result<u64, LinkError>> {
+        match self {
+            Self::H1(link) => link.poll_send_file(cx, file, part),
+            _ => Poll::Ready(Err(LinkError::Length)),
+        }
     }
 
     /// Sends the last data of a body, which may leave together with the end.

@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 
 use foregate_module::Text;
 
+use super::Link;
 use super::copy::{BodyCopy, BodyEnd, WaitingFor};
 use crate::folders::body::FileBody;
 use crate::limits::budget::BudgetShare;
@@ -205,6 +206,36 @@ impl BodyCopy {
             // Nothing was taken yet, or there is no body.
             _ => {}
         }
+    }
+
+    /// Has the system send a part of a file. `None`: it has to pass through this process.
+    pub(super) fn poll_send_document(
+        &mut self,
+        cx: &mut Context<'_>,
+        sink: &mut Link,
+    ) -> Option<Poll<Result<(), CopyError>>> {
+        let Some(Front::Document(body)) = &mut self.front else { return None };
+        if self.filter.is_some() || self.seen.is_some() || !sink.takes_files() {
+            return None;
+        }
+        let (file, part) = body.cached_part()?;
+        let sent = match sink.poll_send_file(cx, file, part) {
+            // A file that ends here has been cut off since its length was told.
+            Poll::Ready(Ok(0)) => return Some(Poll::Ready(Err(CopyError::Document))),
+            Poll::Ready(Ok(sent)) => sent,
+            Poll::Ready(Err(error)) => return Some(Poll::Ready(Err(CopyError::Sink(error)))),
+            Poll::Pending => {
+                self.waiting = WaitingFor::Sink;
+                return Some(Poll::Pending);
+            }
+        };
+        body.consume_part(sent);
+        if body.is_done() {
+            self.front = None;
+        }
+        self.sent += sent;
+        self.moved += sent;
+        Some(Poll::Ready(Ok(())))
     }
 
     /// Returns true if all bytes taken from the source can be sent again.

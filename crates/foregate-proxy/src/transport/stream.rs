@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::sendfile;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -258,10 +259,49 @@ impl Socket {
     }
 
     /// Sends without waiting.
-    fn try_send(&self, data: &[u8]) -> io::Result<usize> {
+    fn try_send(&self, data: &[u8], flags: SendFlags) -> io::Result<usize> {
         each_kind!(&self.kind, stream => stream.try_io(Interest::WRITABLE, || {
-            Ok(send(stream, data, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
+            Ok(send(stream, data, flags | SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?)
         }), memory => Ok(data.len()))
+    }
+
+    /// Sends as soon as there is room. Mostly there is, which it costs less to try than to ask for.
+    fn poll_send_by(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut try_send: impl FnMut(&Self) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        let budget = ready!(poll_proceed(cx));
+        let mut sent = try_send(self);
+        while sent.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            ready!(
+                each_kind!(&self.kind, stream => stream.poll_write_ready(cx), memory => Poll::Ready(Ok(())))
+            )?;
+            sent = try_send(self);
+        }
+        budget.made_progress();
+        self.count_sent(Poll::Ready(sent))
+    }
+
+    /// Writes bytes that others follow at once, so that they leave together.
+    pub fn poll_write_more(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_send_by(cx, |socket| socket.try_send(data, SendFlags::MORE))
+    }
+
+    /// Has the system send a part of a file, at most so many bytes: 0 at the end of the file.
+    pub fn poll_send_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        most: usize,
+    ) -> Poll<io::Result<usize>> {
+        self.poll_send_by(cx, |socket| {
+            let mut offset = offset;
+            each_kind!(&socket.kind, stream => stream.try_io(Interest::WRITABLE, || {
+                Ok(sendfile(stream, file, Some(&mut offset), most)?)
+            }), memory => Ok(most))
+        })
     }
 
     /// What has become of an idle connection, as far as the event loop knows; costs no system call
@@ -321,17 +361,7 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
-        // Mostly there is room, which it costs less to try than to ask for.
-        let budget = ready!(poll_proceed(cx));
-        let mut sent = self.try_send(data);
-        while sent.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
-            ready!(
-                each_kind!(&self.kind, stream => stream.poll_write_ready(cx), memory => Poll::Ready(Ok(())))
-            )?;
-            sent = self.try_send(data);
-        }
-        budget.made_progress();
-        self.count_sent(Poll::Ready(sent))
+        self.poll_send_by(cx, |socket| socket.try_send(data, SendFlags::empty()))
     }
 
     fn poll_write_vectored(
