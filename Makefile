@@ -15,6 +15,8 @@ TOOLS := $(CACHE)/tools
 
 BINARY := $(CARGO_TARGET_DIR)/release/foregate
 CARGO_DENY_VERSION := 0.20.2
+# The target of `make static`.
+STATIC_TARGET := $(shell uname -m)-unknown-linux-musl
 
 # Seconds for each fuzz target in `make fuzz`.
 FUZZ_SECONDS ?= 60
@@ -33,6 +35,13 @@ run: release ## Build and start the quickstart: proxy, HTTP/2, TLS and a demo or
 .PHONY: release
 release: toolchain ## Build the optimised binary
 	cargo build --locked --release -p foregate
+
+.PHONY: static
+static: toolchain ## Build the same as a static binary, with musl instead of the system's C library, and print where it is (installs musl-tools)
+	@scripts/install-packages musl-gcc:musl-tools
+	@rustup target list --installed | grep -qx $(STATIC_TARGET) || rustup target add $(STATIC_TARGET)
+	cargo build --locked --release --target $(STATIC_TARGET) -p foregate
+	@echo $(CARGO_TARGET_DIR)/$(STATIC_TARGET)/release/foregate
 
 .PHONY: install
 install: release ## Install the binary into PREFIX/bin (default /usr/local), its symbols into PREFIX/bin/.debug
