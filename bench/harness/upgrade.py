@@ -17,6 +17,9 @@ from pathlib import Path
 
 import load
 
+from . import waf
+from .works import Work
+
 MIB = 1 << 20
 # The steady state is the median of so many seconds, and so is the state after the last upgrade.
 CALM = 3
@@ -131,16 +134,23 @@ class Foregate(Peer):
     name = "Foregate"
 
     def configure(self):
+        firewall = ""
+        if self.options.crs:
+            rules = waf.rules(Work("", "", "", {}, traffic="get", paranoia=1), self.folder)
+            firewall = f'waf mode="detect" {{ rules "{rules}" }}\n'
         hosts = (f'site "{host}" {{ route "/**" {{ proxy "app" }} }}\n' for host in self.hosts())
         self.file = self.write(
             "foregate.kdl", f'workers 2\nlisten "127.0.0.1:{self.port}"\nlisten "127.0.0.1:{self.tls_port}" '
-            f'{{ tls {{ certificate "pem" key="key" }} }}\nlimits {{ connections-per-client 100000 }}\n'
+            f'{{ tls {{ certificate "pem" key="key" }} }}\nlimits {{ connections-per-client 100000 }}\ntimeouts {{ keep-alive "1h" }}\n{firewall}'
             f'upstream "app" {{ server "127.0.0.1:{self.origin}" }}\nsite "*" {{ route "/**" {{ proxy "app" }} }}\n', hosts,
         )
         return [self.options.foregate, "run", "-c", self.file]
 
     async def upgrade(self):
-        await self.run(self.options.foregate, "upgrade", "-c", self.file, "--stages", "10% 100%", "--bake", "2s")
+        try:
+            await self.run(self.options.foregate, "upgrade", "-c", self.file, "--stages", "10% 100%", "--bake", "2s")
+        except AssertionError as error:
+            raise Refused(f"Foregate rolled back: {str(error).strip().splitlines()[-1]}") from error
 
 
 class Nginx(Peer):
@@ -153,7 +163,7 @@ class Nginx(Peer):
         )
         file = self.write(
             "nginx.conf", f"worker_processes 2;\npid {self.folder}/pid;\nerror_log {self.folder}/error.log;\n"
-            "events { worker_connections 20000; }\nworker_rlimit_nofile 50000;\nhttp {\naccess_log off;\nserver_names_hash_max_size 1048576;\n"
+            "events { worker_connections 20000; }\nworker_rlimit_nofile 50000;\nhttp {\naccess_log off;\nkeepalive_timeout 1h;\nserver_names_hash_max_size 1048576;\n"
             f"server_names_hash_bucket_size 128;\nclient_body_temp_path {self.folder}/body;\nproxy_temp_path {self.folder}/proxy;\n"
             f"fastcgi_temp_path {self.folder}/f;\nuwsgi_temp_path {self.folder}/u;\nscgi_temp_path {self.folder}/s;\n"
             f"ssl_certificate {self.folder}/pem;\nssl_certificate_key {self.folder}/key;\nssl_session_cache shared:a:10m;\n"
@@ -198,7 +208,7 @@ class Haproxy(Peer):
         hosts = self.write("hosts.map", (f"{host} app\n" for host in self.hosts()))
         file = self.write(
             "haproxy.cfg", f"global\n  nbthread 2\n  maxconn 9000\n  stats socket {self.folder}/admin expose-fd listeners\n"
-            "defaults\n  mode http\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n  timeout tunnel 1h\n"
+            "defaults\n  mode http\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n  timeout tunnel 1h\n  timeout http-keep-alive 1h\n"
             f"frontend web\n  bind 127.0.0.1:{self.port}\n  bind 127.0.0.1:{self.tls_port} ssl crt {self.folder}/both\n"
             f"  use_backend %[req.hdr(host),lower,map({hosts},app)]\nbackend app\n  server a 127.0.0.1:{self.origin}\n",
         )
@@ -323,6 +333,7 @@ def main(argv=None):
     parser.add_argument("--foregate", default=os.environ.get("FOREGATE"))
     parser.add_argument("--peers", default="foregate,nginx,haproxy")
     parser.add_argument("--sites", type=int, default=10_000)
+    parser.add_argument("--crs", action="store_true", help="with the Core Rule Set in Foregate, in the folder $CRS; the others have none")
     parser.add_argument("--connections", type=int, default=500, help="idle connections over TLS")
     parser.add_argument("--tunnels", type=int, default=100)
     parser.add_argument("--upgrades", type=int, default=2, help="one directly after the other")
@@ -334,7 +345,8 @@ def main(argv=None):
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     print(f"- Date: {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC; {os.cpu_count()} cores, Linux {platform.release()}, "
           f"load average at the start {os.getloadavg()[0]:.1f}")
-    print(f"- Setup: {options.sites:,} sites, {options.connections} idle connections over TLS, {options.tunnels} tunnels (half over TLS), "
+    rules = ", the Core Rule Set in Foregate alone" if options.crs else ""
+    print(f"- Setup: {options.sites:,} sites{rules}, {options.connections} idle connections over TLS, {options.tunnels} tunnels (half over TLS), "
           f"{options.upgrades} upgrades in a row\n")
     print("| proxy | upgrades | steady, MiB | peak, MiB | after, MiB | requests | failed | idle connections served afterwards | tunnels that echo | longest answer, ms | upgrades took, s |")
     print("| --- " * 11 + "|", flush=True)

@@ -72,6 +72,9 @@ pub struct Gate {
     spare: u64,
     /// Memory of all processes before the trial, bytes.
     steady: u64,
+    /// The same with that of the new version when it was ready: the configuration is loaded twice. A new version is not excused for more
+    /// than all processes had before.
+    loaded: u64,
     /// How much the old version's times differ from each other without any change, as a factor.
     noise: f64,
     slow: u32,
@@ -94,6 +97,7 @@ impl Gate {
             new: first.new.stats.clone(),
             spare: first.old.open.saturating_sub(first.old.stats.descriptors),
             steady,
+            loaded: steady + first.memory.saturating_sub(steady).min(steady),
             noise,
             slow: 0,
         }
@@ -192,8 +196,8 @@ impl Gate {
                 look.new.open, look.new.stats.descriptors, self.spare
             )));
         }
-        let most = (self.steady + self.steady * 15 / 100).max(self.steady + 96 * MIB);
-        let pause = (self.steady + self.steady / 10).max(self.steady + 64 * MIB);
+        let most = (self.loaded + self.loaded * 15 / 100).max(self.steady + 96 * MIB);
+        let pause = (self.loaded + self.loaded / 10).max(self.steady + 64 * MIB);
         match look.memory {
             memory if memory > most => Err(Reason(format!(
                 "memory: all processes have {} MiB, {} MiB before; at most {} MiB are allowed",
@@ -348,6 +352,15 @@ mod tests {
         let small = |memory| gate(10 * MIB).judge(&Look { memory: memory * MIB, ..Look::default() });
         assert_eq!((small(70), small(80)), (Ok(Verdict::Fine), Ok(Verdict::Pause)));
         assert!(small(107).is_err());
+        // A large configuration takes its memory once more, while both versions have it.
+        let large = |ready: u64, memory: u64| {
+            let first = Look { memory: ready * MIB, ..Look::default() };
+            let halves = [Stats::default(), Stats::default()];
+            Gate::new(&first, 200 * MIB, &halves).judge(&Look { memory: memory * MIB, ..Look::default() })
+        };
+        assert_eq!((large(300, 320), large(300, 340)), (Ok(Verdict::Fine), Ok(Verdict::Pause)));
+        assert!(large(300, 346).is_err());
+        assert!(large(700, 461).is_err(), "three times as large");
     }
 
     #[test]
