@@ -22,6 +22,12 @@ async def until_it_is(pid, program):
     raise AssertionError(f"the supervisor runs {program_of(pid)}, not {program}")
 
 
+def names_of(pid):
+    """Its name, and that of its program, as `ps` shows them."""
+    process = pathlib.Path(f"/proc/{pid}")
+    return (process / "comm").read_text().strip(), (process / "cmdline").read_bytes().split(b"\0")[0].decode()
+
+
 def zombies_of(pid):
     children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     states = [pathlib.Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()[0] for child in children]
@@ -54,6 +60,8 @@ async def the_supervisor_goes_on_as_the_new_program(setting):
     equal((code, err), (0, ""), out)
     await until_it_is(supervisor, second)
     after = await proxy.status()
+    for pid in (supervisor, (await proxy.serving())["pid"]):
+        equal(names_of(pid), ("foregate", str(second)), "names of the process")
     equal(after["upgrade"]["last"]["binary"], str(second), "the last upgrade is remembered")
     assert any(known["state"] == "draining" for known in after["generations"]), "the tunnels hold the old version"
     assert proxy.metric("foregate_requests_total") >= requests, "counters"

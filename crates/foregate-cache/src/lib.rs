@@ -119,13 +119,14 @@ pub use flights::{
     other_variant,
 };
 pub use key::{Key, KeyParts, KeyText, Parameters, QueryRule};
-pub use memory::{Counted, Memory, MemoryLookup, MemoryStat, Sweep};
+pub use memory::{Adoption, Counted, Memory, MemoryLookup, MemoryStat, Sweep, Usefulness};
 pub use moment::{CacheTime, Moment};
 pub use object::Object;
 pub use policy::{Heuristics, Policy, SetCookie, StatusLifetime};
 pub use portable::Restore;
 pub use purge::{Effect, Floors, Purge, Selected, Sequence, Strength};
 pub use ranges::{Multipart, Ranges, content_range, ranges};
+pub use record::RECORD_FORMAT;
 pub use request::{Bypass, Demands, Lookup, Request, ask_for_whole, lookup};
 pub use reuse::{Failure, Reuse, Validate, reuse};
 pub use secret::Secret;

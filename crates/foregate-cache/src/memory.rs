@@ -1,5 +1,6 @@
 //! The RAM tier, shared by all threads.
 
+mod handover;
 mod shard;
 
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use foregate_wire::HeaderList;
 use parking_lot::Mutex;
 
+pub use self::handover::{Adoption, Usefulness};
 use self::shard::{Shard, Slot, Varies};
 use crate::key::{Key, KeyText};
 use crate::moment::CacheTime;
@@ -96,6 +98,14 @@ impl Memory {
         self.limit.store(limit, Ordering::Relaxed);
         for shard in &self.shards {
             shard.lock().set_limit(limit / self.shards.len(), |slot| self.is_useless(slot, now));
+        }
+    }
+
+    /// Removes everything, and stores nothing any more. Bodies that are being sent stay with their readers.
+    pub fn close(&self) {
+        self.limit.store(0, Ordering::Relaxed);
+        for shard in &self.shards {
+            shard.lock().close();
         }
     }
 

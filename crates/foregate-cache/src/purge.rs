@@ -223,6 +223,11 @@ impl Floors {
         self.kept.store(lowest.0.saturating_add(1), Ordering::Release);
     }
 
+    /// Lets sweeps forget all floors again.
+    pub fn keep_none(&self) {
+        self.kept.store(0, Ordering::Release);
+    }
+
     /// Sets a floor of an earlier process again, from the bytes of [`Purge::write`]. `false` for bytes that are no purge.
     pub fn restore(&self, purge: &[u8]) -> bool {
         let Some((floor, strength, kind)) = record::read(purge) else { return false };

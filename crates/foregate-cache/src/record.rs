@@ -2,6 +2,8 @@
 //!
 //! The formats have no checksum and no version: both belong to the store that keeps the bytes.
 
+use std::sync::atomic::AtomicU64;
+
 use foregate_wire::HeaderList;
 
 use crate::body::Body;
@@ -9,10 +11,13 @@ use crate::key::Key;
 use crate::moment::CacheTime;
 use crate::object::Object;
 use crate::purge::Sequence;
+use crate::secret::Secret;
 use crate::stored::{Life, StoredHead};
 use crate::tags::Tag;
 use crate::vary::{Variant, Vary, VaryNames};
 
+/// The version of the format of heads. It rises with each change of it; the disk tier has a version of its own, which rises with it.
+pub const RECORD_FORMAT: u32 = 1;
 /// Fields of a head. More than any parser lets through.
 const MAX_FIELDS: u32 = 4096;
 
@@ -57,6 +62,19 @@ impl Object {
         let headers = from.headers()?;
         let head = StoredHead { status, headers, life, vary, tags, last_modified, date };
         from.0.is_empty().then(|| Self::restored(head, body, key, text, sequence, outdated))
+    }
+
+    /// The response of another process, of which it is known that all purges up to this number of this process have been compared with it.
+    #[must_use]
+    pub fn current_from(mut self, sequence: Sequence) -> Self {
+        self.sequence = sequence;
+        self.checked = AtomicU64::new(sequence.0);
+        self
+    }
+
+    /// Returns true if the key was made with this secret.
+    pub fn is_of(&self, secret: &Secret) -> bool {
+        self.key() == Key(secret.hash128(self.text()))
     }
 
     /// This response with a body in the place of its own.

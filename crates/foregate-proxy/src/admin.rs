@@ -257,7 +257,7 @@ async fn reply(line: &[u8], requests: &mpsc::Sender<AdminRequest>, proxy: &Arc<P
     match verb {
         "reload" => {}
         "certificates" => return format!("{}\n", certificates(proxy)),
-        "upstreams" => return servers::reply(&request, proxy),
+        "upstreams" => return servers::reply(&request, proxy).await,
         "migrate" => return format!("{}\n", migration::report(proxy)),
         "compare" => {
             return match comparisons::reply(&request, proxy).await {

@@ -41,6 +41,7 @@ pub struct Handover {
     accepting: watch::Sender<bool>,
     passage: ArcSwapOption<Passage>,
     others: ArcSwapOption<mpsc::Sender<MetricsQuestion>>,
+    orders: ArcSwapOption<mpsc::Sender<oneshot::Sender<()>>>,
 }
 
 impl Default for Handover {
@@ -50,6 +51,7 @@ impl Default for Handover {
             accepting: watch::channel(true).0,
             passage: ArcSwapOption::empty(),
             others: ArcSwapOption::empty(),
+            orders: ArcSwapOption::empty(),
         }
     }
 }
@@ -84,6 +86,24 @@ impl Handover {
     /// Other generations are asked for their metrics here.
     pub fn set_others(&self, others: mpsc::Sender<MetricsQuestion>) {
         self.others.store(Some(Arc::new(others)));
+    }
+
+    /// The other generations are told here that an operator has given orders for servers.
+    pub fn set_orders(&self, orders: mpsc::Sender<oneshot::Sender<()>>) {
+        self.orders.store(Some(Arc::new(orders)));
+    }
+
+    /// Has the other generations follow the orders for servers that this one has now. Returns once they do, or cannot be
+    /// reached.
+    pub async fn tell_orders(&self) {
+        let Some(orders) = self.orders.load_full() else { return };
+        let (told, answered) = oneshot::channel();
+        let telling = async {
+            // Without its receiver there is no supervisor.
+            let _ = orders.send(told).await;
+            let _ = answered.await;
+        };
+        let _ = tokio::time::timeout(PATIENCE, telling).await;
     }
 
     /// The metrics of the other generations, those that have ended included. Those that do not

@@ -12,6 +12,8 @@ use crate::sys;
 
 /// The interval at which a worker returns unused memory; that takes it some tens of microseconds.
 const EVERY: Duration = Duration::from_secs(5);
+/// The time for workers to have noticed pages that others have freed.
+const SETTLED: Duration = Duration::from_millis(500);
 
 thread_local! {
     static LAST: Cell<Option<Instant>> = const { Cell::new(None) };
@@ -23,6 +25,21 @@ pub fn give_back() {
     if LAST.get().is_none_or(|last| now.saturating_duration_since(last) >= EVERY) {
         LAST.set(Some(now));
         sys::collect_memory();
+    }
+}
+
+/// Has workers return unused memory now, and once more for memory that others of them have freed meanwhile.
+pub async fn give_back_soon(workers: usize) {
+    for _ in 0..2 {
+        give_back_now(workers);
+        tokio::time::sleep(SETTLED).await;
+    }
+}
+
+/// Has workers return unused memory.
+pub fn give_back_now(workers: usize) {
+    for _ in 0..workers {
+        tokio::spawn(async { sys::collect_memory() });
     }
 }
 

@@ -108,6 +108,15 @@ impl Jobs {
     }
 }
 
+impl OffloadQueue {
+    fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        // Under the lock: a thread that has just found nothing must not miss it.
+        let _jobs = self.jobs.lock();
+        self.ready.notify_all();
+    }
+}
+
 impl std::fmt::Debug for OffloadQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Queue").field("taken", &self.taken).finish_non_exhaustive()
@@ -194,6 +203,19 @@ impl Offload {
         reserved.is_ok().then(|| QueuePlace { offload: self, used: false, share: Some(share), account })
     }
 
+    /// Ends the threads once they have nothing to do. Later work starts others.
+    pub fn rest(&self) {
+        self.queue.close();
+    }
+
+    /// Work may lie in the queue that no thread takes.
+    fn start_again(&self) {
+        if self.queue.closed.swap(false, Ordering::SeqCst) {
+            self.started.store(false, Ordering::SeqCst);
+            self.start();
+        }
+    }
+
     /// Starts the threads. Whether there are any.
     fn start(&self) -> bool {
         if self.started.swap(true, Ordering::SeqCst) {
@@ -230,6 +252,10 @@ impl QueuePlace<'_> {
         self.offload.metrics.offload_queue.inc();
         self.offload.queue.jobs.lock().push(account, job);
         self.offload.queue.ready.notify_one();
+        // Threads end with an empty queue alone: those that have not seen the work are noticed here.
+        if self.offload.queue.closed.load(Ordering::SeqCst) {
+            self.offload.start_again();
+        }
     }
 }
 
@@ -243,8 +269,7 @@ impl Drop for QueuePlace<'_> {
 
 impl Drop for Offload {
     fn drop(&mut self) {
-        self.queue.closed.store(true, Ordering::SeqCst);
-        self.queue.ready.notify_all();
+        self.queue.close();
     }
 }
 
@@ -325,6 +350,21 @@ mod tests {
             .submit(Box::new(move || told.send(priority()).unwrap()));
         assert_eq!(there.recv_timeout(Duration::from_secs(10)).unwrap(), (before + NICE).min(19));
         assert_eq!(priority(), before, "of this thread alone");
+    }
+
+    #[test]
+    fn threads_that_were_sent_to_rest_come_back_for_work() {
+        let offload = Offload::new(2, 10, Arc::default());
+        let (told, there) = mpsc::channel();
+        for number in 0..200 {
+            let told = told.clone();
+            let place = offload.reserve(Account::of(None), Patience::Long).unwrap();
+            place.submit(Box::new(move || told.send(number).unwrap()));
+            if number % 2 == 0 {
+                offload.rest();
+            }
+            assert_eq!(there.recv_timeout(Duration::from_secs(10)), Ok(number));
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use foregate_module::LogLine;
 use foregate_module::settings::LogId;
 use foregate_wire::HeadLimits;
 
-use crate::cache::{Cache, Folders};
+use crate::cache::{Cache, CacheIdentity, Folders};
 use crate::comparison::Comparisons;
 use crate::configuration::Settings;
 use crate::counters::metrics::{Metrics, SiteCounters};
@@ -337,7 +337,12 @@ impl Proxy {
     ///
     /// # Errors
     /// A folder of the cache cannot be used.
-    pub fn new(mut config: Config, metrics: Arc<Metrics>, folders: Folders) -> io::Result<Self> {
+    pub fn new(
+        mut config: Config,
+        metrics: Arc<Metrics>,
+        folders: Folders,
+        identity: Option<CacheIdentity>,
+    ) -> io::Result<Self> {
         let unrouted = metrics.unrouted();
         count_sites(&mut config, &metrics);
         let limits = &config.settings.limits;
@@ -346,7 +351,8 @@ impl Proxy {
         let threads = threads.map_or(1, std::num::NonZeroUsize::get);
         let offload = Offload::new(threads, limits.offload_queue, Arc::clone(&metrics));
         pressure::set_limit(config.settings.memory());
-        let cache = Arc::new(Cache::new(&config.settings.cache_store, Arc::clone(&metrics), folders)?);
+        let cache = Cache::new(&config.settings.cache_store, Arc::clone(&metrics), folders)?;
+        let cache = Arc::new(cache.continuing(identity));
         cache.set_shield(config.settings.shield.as_ref());
         let steps = Arc::clone(metrics.steps(config.settings.pipeline.steps().map(|decl| decl.name)));
         let filter_memory = Arc::<Budget>::default();

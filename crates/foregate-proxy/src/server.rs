@@ -4,11 +4,13 @@ mod aside;
 mod dashboard;
 mod generations;
 mod inheritance;
+mod remnant;
 mod signals;
 mod sockets;
 mod supervised;
 #[cfg(test)]
 mod tests;
+mod warm;
 
 use std::collections::HashMap;
 use std::io;
@@ -363,7 +365,7 @@ impl RunningServer {
         config.settle(&upstreams).await;
         upstreams.resolver().forget_inherited();
         inheritance::restore(&items, &config, &certificates, Moment::Start);
-        let proxy = Arc::new(Proxy::new(config, metrics, folders)?);
+        let proxy = Arc::new(Proxy::new(config, metrics, folders, inheritance::cache(&items))?);
         let _ = proxy.shared.set(Arc::downgrade(&proxy));
         let membership = Membership::new(supervised, &proxy)?;
         proxy.handover.accept(!membership.is_candidate);
@@ -628,7 +630,7 @@ impl RunningServer {
                     Some(stop) => return stop,
                     None => continue,
                 },
-                ended = has_retired(&self.proxy, self.membership.retired) => {
+                ended = has_retired(&self.proxy, self.membership.retired, self.membership.giving.clone()) => {
                     return Stop::Graceful(if ended { Duration::ZERO } else { drain_term });
                 }
                 _ = signals.reopen.recv() => {

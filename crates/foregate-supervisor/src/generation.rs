@@ -155,6 +155,8 @@ pub(crate) struct Generation {
     pub(crate) adopts: Cell<u32>,
     /// See [`Report::Ready`].
     pub(crate) purges: Cell<bool>,
+    /// See [`Report::Ready`].
+    pub(crate) moves_cache: Cell<bool>,
     /// Its metrics as they were last shown to anybody.
     pub(crate) shown: RefCell<Option<OwnedFd>>,
     /// Set with the first report that it is ready.
@@ -227,6 +229,7 @@ impl Generation {
         generation.inherits.set(past.inherits);
         generation.adopts.set(past.adopts);
         generation.purges.set(past.purges);
+        generation.moves_cache.set(past.moves_cache);
         Ok(generation)
     }
 
@@ -242,6 +245,7 @@ impl Generation {
             inherits: self.inherits.get(),
             adopts: self.adopts.get(),
             purges: self.purges.get(),
+            moves_cache: self.moves_cache.get(),
         }
     }
 
@@ -276,6 +280,7 @@ impl Generation {
             inherits: Cell::new(false),
             adopts: Cell::new(0),
             purges: Cell::new(false),
+            moves_cache: Cell::new(false),
             shown: RefCell::default(),
             ready: watch::channel(false).0,
             exit: watch::channel(None).0,

@@ -18,6 +18,7 @@ mod generation;
 mod notify;
 pub mod protocol;
 mod rendezvous;
+mod sharing;
 mod succession;
 mod supervisor;
 mod trial;

@@ -146,8 +146,15 @@ pub enum Order {
     /// Purges of another generation, in a blob. [`Report::Done`]. Only for processes that say so
     /// ([`Report::Ready`]).
     Purges,
+    /// Moves the stored responses in memory over the descriptor to the process that serves from now on. Has no answer. Only for processes
+    /// that say so ([`Report::Ready`]).
+    GiveCache,
+    /// Stored responses of the process before come over the descriptor. Has no answer.
+    TakeCache,
     /// The answer to [`Report::Purges`]: the others have them.
     Purged,
+    /// The answer to [`Report::Share`]: the others have it.
+    Shared,
     /// Asks for [`Report::Status`].
     Status,
     /// The answer to [`Report::Others`]: a blob with the metrics of each of the others that live,
@@ -183,6 +190,9 @@ pub enum Report {
         /// Knows [`Order::Purges`].
         #[serde(default)]
         purges: bool,
+        /// Knows [`Order::GiveCache`] and [`Order::TakeCache`].
+        #[serde(default)]
+        moves_cache: bool,
     },
     /// Sockets that were bound, to be held; a descriptor for each.
     Hold {
@@ -203,6 +213,12 @@ pub enum Report {
     Others,
     /// Purges for the other generations, in a blob; [`Order::Purged`].
     Purges,
+    /// Pieces of state that have just changed, a blob for each, for the other generations and for one that follows a crash;
+    /// [`Order::Shared`].
+    Share {
+        /// The pieces.
+        items: Vec<Item>,
+    },
     /// The last message of a process: its metrics, in a blob.
     Last,
     /// See [`Order::Probe`].
@@ -316,6 +332,8 @@ pub struct Past {
     pub adopts: u32,
     /// See [`Report::Ready`].
     pub purges: bool,
+    /// See [`Report::Ready`].
+    pub moves_cache: bool,
 }
 
 /// The numbers by which a generation is judged, since its start. All but the gauges only rise.

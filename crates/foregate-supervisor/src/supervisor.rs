@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{LocalSet, spawn_local};
 
 use crate::binary::Binary;
-use crate::channel::{DESCRIPTORS_LIMIT, blob, read_blob};
+use crate::channel::{DESCRIPTORS_LIMIT, read_blob};
 use crate::control;
 use crate::exposition::Sum;
 use crate::generation::{Event, Exit, Generation, Phase};
@@ -325,8 +325,9 @@ impl Supervisor {
         descriptors: Vec<OwnedFd>,
     ) {
         match body {
-            Report::Ready { version, pid, lacks, inherits, adopts, purges, .. } => {
+            Report::Ready { version, pid, lacks, inherits, adopts, purges, moves_cache, .. } => {
                 generation.purges.set(purges);
+                generation.moves_cache.set(moves_cache);
                 generation.inherits.set(inherits);
                 generation.adopts.set(adopts);
                 generation.version.replace(version);
@@ -378,6 +379,9 @@ impl Supervisor {
             Report::Purges => {
                 spawn_local(Rc::clone(self).tell_purges(Rc::clone(generation), id, descriptors));
             }
+            Report::Share { items } => {
+                spawn_local(Rc::clone(self).share(Rc::clone(generation), id, items, descriptors));
+            }
             Report::Last => {
                 generation.shown.replace(None);
                 descriptors.first().into_iter().for_each(|blob| self.add_ended(blob));
@@ -424,50 +428,6 @@ impl Supervisor {
         if let Some(serving) = self.serving().filter(|serving| !in_trial && *serving.ready.borrow()) {
             spawn_local(Rc::clone(self).keep_items(serving));
         }
-    }
-
-    /// Gives the purges of a generation to all others.
-    async fn tell_purges(self: Rc<Self>, asking: Rc<Generation>, id: Option<u64>, purges: Vec<OwnedFd>) {
-        let _busy = self.busy();
-        let others: Vec<_> = {
-            let state = self.state.borrow();
-            let other = |known: &&Rc<Generation>| {
-                known.number != asking.number && *known.ready.borrow() && known.purges.get()
-            };
-            state.generations.iter().filter(other).cloned().collect()
-        };
-        let purges: Vec<_> = purges.iter().map(AsFd::as_fd).collect();
-        for other in others {
-            // One that is just ending serves nobody any more.
-            let _ = other.ask(Order::Purges, &purges, PATIENCE).await;
-        }
-        let _ = asking.tell(id, Order::Purged, &[]).await;
-    }
-
-    /// Gives a generation the metrics of all others.
-    async fn tell_others(self: Rc<Self>, asking: Rc<Generation>, id: Option<u64>) {
-        let _busy = self.busy();
-        let others: Vec<_> = {
-            let state = self.state.borrow();
-            let other = |known: &&Rc<Generation>| known.number != asking.number && *known.ready.borrow();
-            state.generations.iter().filter(other).cloned().collect()
-        };
-        let mut blobs = Vec::new();
-        for other in others.iter().take(DESCRIPTORS_LIMIT - 1) {
-            // One that is just ending has sent its last metrics, or is about to.
-            if let Ok((Report::Exposition, mut texts)) = other.ask(Order::Exposition, &[], PATIENCE).await {
-                other.shown.replace(texts.first().and_then(|text| text.try_clone().ok()));
-                blobs.append(&mut texts);
-            }
-        }
-        let ended = {
-            let state = self.state.borrow();
-            state.any_ended.then(|| state.ended.text())
-        };
-        blobs.extend(ended.and_then(|text| blob(text.as_bytes()).ok()));
-        let descriptors: Vec<_> = blobs.iter().map(AsFd::as_fd).collect();
-        // The process may have ended meanwhile.
-        let _ = asking.tell(id, Order::Others, &descriptors).await;
     }
 
     fn signalled(self: &Rc<Self>, signal: Signal) {

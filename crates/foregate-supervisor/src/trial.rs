@@ -444,6 +444,7 @@ impl Supervisor {
         old.share.set(0);
         self.remember(binary);
         self.plan_renewal(new, binary);
+        self.move_cache(old, new).await;
         let patience = u64::try_from(DRAINING_PATIENCE.as_millis()).unwrap_or(u64::MAX);
         // From here on nothing fails: the new one serves, whatever the old one does.
         let retire = Order::Retire { patience, replaced: true };

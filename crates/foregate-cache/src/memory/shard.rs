@@ -130,6 +130,36 @@ impl Shard {
         self.clean();
     }
 
+    /// Puts an entry of another tier into a place that is free. `useful` ones are spared at first. `false` if there is no room.
+    pub(super) fn adopt(&mut self, key: Key, object: Arc<Object>, useful: bool) -> bool {
+        let slot = Slot::Object(object);
+        let memory = slot.memory();
+        if self.memory() + memory > self.limit {
+            return false;
+        }
+        if let Some(object) = slot.object() {
+            object.body.enter();
+        }
+        self.ticket = self.ticket.wrapping_add(1);
+        let place = (key, self.ticket);
+        if useful {
+            self.main.push_back(place);
+        } else {
+            self.small.push_back(place);
+            self.small_memory += memory;
+        }
+        self.memory += memory;
+        self.entries.insert(key, Entry { slot, memory, ticket: self.ticket, hits: 0, main: useful });
+        true
+    }
+
+    /// The places of objects, either of those that were asked for more than once, or of the others.
+    pub(super) fn places(&self, useful: bool) -> Vec<Key> {
+        let wanted =
+            |entry: &Entry| entry.slot.object().is_some() && (entry.main || entry.hits > 0) == useful;
+        self.entries.iter().filter(|(_, entry)| wanted(entry)).map(|(&key, _)| key).collect()
+    }
+
     pub(super) fn remove(&mut self, key: Key) {
         self.take(key);
         self.clean();
@@ -149,6 +179,13 @@ impl Shard {
     /// Passes on all entries.
     pub(super) fn slots(&self) -> impl Iterator<Item = &Slot> {
         self.entries.values().map(|entry| &entry.slot)
+    }
+
+    /// Removes everything, with the memory of the tables themselves.
+    pub(super) fn close(&mut self) {
+        self.remove_all(|_| true);
+        let (held, evicted) = (Arc::clone(&self.held), self.evicted);
+        *self = Self { evicted, ..Self::new(held) };
     }
 
     pub(super) fn set_limit(&mut self, limit: usize, useless: impl Fn(&Slot) -> bool) {

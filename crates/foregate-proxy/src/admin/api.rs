@@ -174,7 +174,7 @@ impl AdminApi {
                 check_members(&order, ORDER_MEMBERS)?;
                 let text = |name: &str| order.get(name).and_then(Value::as_str).unwrap_or_default();
                 let change = format!("server {} of {}: {}", text("server"), text("upstream"), text("order"));
-                let result = servers::order(&self.proxy.config().upstreams, &order);
+                let result = servers::order(&self.proxy, &order).await;
                 (change, result.map(|()| json!({})).map_err(|error| ApiError(StatusCode::CONFLICT, error)))
             }
             "/v1/cache/purge" => {

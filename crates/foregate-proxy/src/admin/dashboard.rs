@@ -216,7 +216,7 @@ impl DashboardState {
         let Ok(order) = serde_json::from_slice::<Value>(&body) else {
             return respond(StatusCode::BAD_REQUEST, TEXT, "expected an order in JSON\n");
         };
-        let result = servers::order(&self.proxy.config().upstreams, &order);
+        let result = servers::order(&self.proxy, &order).await;
         let text = |name: &str| order.get(name).and_then(Value::as_str).unwrap_or_default();
         let change = format!("server {} of {}: {}", text("server"), text("upstream"), text("order"));
         self.proxy.audit.record(&viewer.to_string(), &change, result.as_ref().err().map(String::as_str));

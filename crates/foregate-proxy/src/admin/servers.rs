@@ -13,11 +13,10 @@ use crate::upstream::{Order, ServerReport, Upstream};
 const WEIGHT_MOST: u64 = 1000;
 
 /// The answer to the verb `upstreams`: all servers, or the result of an order for one.
-pub(super) fn reply(request: &Value, proxy: &Proxy) -> String {
-    let config = proxy.config();
+pub(super) async fn reply(request: &Value, proxy: &Proxy) -> String {
     let answer = match request.get("set") {
-        None => Ok(json!({ "ok": true, "upstreams": list(&config.upstreams) })),
-        Some(set) => order(&config.upstreams, set).map(|()| json!({ "ok": true })),
+        None => Ok(json!({ "ok": true, "upstreams": list(&proxy.config().upstreams) })),
+        Some(set) => order(proxy, set).await.map(|()| json!({ "ok": true })),
     };
     match answer {
         Ok(answer) => format!("{answer}\n"),
@@ -64,8 +63,15 @@ fn server(report: &ServerReport) -> Value {
     shown
 }
 
-/// Follows an order such as `{"upstream":"app","server":"127.0.0.1:3000","order":"drain"}`.
-pub(super) fn order(upstreams: &[Arc<Upstream>], set: &Value) -> Result<(), String> {
+/// Follows an order such as `{"upstream":"app","server":"127.0.0.1:3000","order":"drain"}`, and has the other versions follow it that
+/// serve beside this one.
+pub(super) async fn order(proxy: &Proxy, set: &Value) -> Result<(), String> {
+    follow(&proxy.config().upstreams, set)?;
+    proxy.handover.tell_orders().await;
+    Ok(())
+}
+
+fn follow(upstreams: &[Arc<Upstream>], set: &Value) -> Result<(), String> {
     let text = |name: &str| set.get(name).and_then(Value::as_str).unwrap_or_default();
     let (name, address, order) = (text("upstream"), text("server"), text("order"));
     let names = || upstreams.iter().map(|upstream| &*upstream.settings.name).collect::<Vec<_>>().join(", ");

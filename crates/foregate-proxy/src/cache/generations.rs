@@ -16,7 +16,7 @@ pub const QUEUE: usize = 1024;
 /// A purge for the other generations.
 #[derive(Debug)]
 pub struct PurgeNotice {
-    /// The purge, as it is written down.
+    /// The purge, as it is written down; nothing, where it is only asked whether those before have arrived.
     pub purge: Vec<u8>,
     /// Told when the others have it, or cannot be reached.
     pub told: oneshot::Sender<()>,
@@ -41,6 +41,18 @@ impl Generations {
     /// Another generation serves from now on, or may.
     pub fn are_several(&self) {
         self.are_several.store(true, Ordering::Relaxed);
+    }
+
+    /// The result comes when the others have all purges that were handed on before; it fails where that is not certain.
+    pub(super) fn settle(&self) -> Option<oneshot::Receiver<()>> {
+        let notices = self.notices.load_full()?;
+        let (told, answer) = oneshot::channel();
+        // Purges that were not told are about to be replaced by one of everything.
+        if self.has_missed.load(Ordering::Relaxed) {
+            return None;
+        }
+        notices.try_send(PurgeNotice { purge: Vec::new(), told }).ok()?;
+        Some(answer)
     }
 
     /// Hands a purge on. The result comes when the others have it, or ends when they cannot be reached.
@@ -68,7 +80,7 @@ pub(super) fn everything() -> Vec<u8> {
 /// Several purges as one piece of bytes.
 pub fn write_all<'p>(purges: impl Iterator<Item = &'p [u8]>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for purge in purges {
+    for purge in purges.filter(|purge| !purge.is_empty()) {
         bytes.extend_from_slice(&u32::try_from(purge.len()).unwrap_or_default().to_le_bytes());
         bytes.extend_from_slice(purge);
     }
@@ -94,8 +106,8 @@ mod tests {
     fn purges_are_read_as_they_were_written() {
         let purges: [&[u8]; 3] = [b"one", b"", b"three"];
         let bytes = write_all(purges.into_iter());
-        assert_eq!(read_all(&bytes).collect::<Vec<_>>(), purges);
-        assert_eq!(read_all(&bytes[..bytes.len() - 1]).count(), 2);
+        assert_eq!(read_all(&bytes).collect::<Vec<_>>(), [purges[0], purges[2]]);
+        assert_eq!(read_all(&bytes[..bytes.len() - 1]).count(), 1);
         assert_eq!(read_all(&[255; 9]).count(), 0);
     }
 

@@ -11,6 +11,7 @@ mod readers;
 mod reserve;
 mod shield;
 mod store;
+pub mod warm;
 
 use std::io;
 use std::sync::Arc;
@@ -35,6 +36,15 @@ pub use self::store::{Hit, Recording, Store, StoreFound};
 use crate::counters::cache::CacheFigures;
 use crate::counters::metrics::Metrics;
 use crate::settings::{CacheStore, ShieldSettings};
+
+/// The parts of a cache that its stored responses depend on.
+#[derive(Debug, Clone, Copy)]
+pub struct CacheIdentity {
+    /// The secret of keys and variants.
+    pub secret: Secret,
+    /// A moment, and the cache's time then.
+    pub start: (Instant, CacheTime),
+}
 
 /// The cache of the process. Survives reloads.
 #[derive(Debug)]
@@ -202,6 +212,22 @@ impl Cache {
             bytes
         };
         if self.shares_folders() { None } else { self.generations.tell(write) }
+    }
+
+    /// Goes on with the keys and the clock of the generation before, so that its responses can be used here. Before anything is stored;
+    /// a cache with folders has those of its folders.
+    #[must_use]
+    pub fn continuing(mut self, identity: Option<CacheIdentity>) -> Self {
+        if let Some(CacheIdentity { secret, start }) = identity.filter(|_| !self.shares_folders()) {
+            self.store.set_secret(secret);
+            (self.secret, self.start) = (secret, start);
+        }
+        self
+    }
+
+    /// The keys and the clock, for the generation that follows.
+    pub fn identity(&self) -> CacheIdentity {
+        CacheIdentity { secret: self.secret, start: self.start }
     }
 
     fn shares_folders(&self) -> bool {

@@ -105,6 +105,23 @@ impl Store {
         }
     }
 
+    /// Sets the secret of keys, before anything is stored.
+    pub(super) fn set_secret(&mut self, secret: Secret) {
+        let limit = *self.limit.lock();
+        self.memory = Memory::new(limit, secret, Arc::clone(&self.floors));
+    }
+
+    /// The memory, for the generations before and after this one.
+    pub(super) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Drops the stored responses in memory, and stores none there any more.
+    pub fn close_memory(&self) {
+        *self.limit.lock() = 0;
+        self.memory.close();
+    }
+
     /// Looks for a response to a request with this key, in the memory. It waits for nothing.
     pub fn get(&self, key: Key, text: &KeyText, request: &HeaderList) -> MemoryLookup {
         self.memory.get(key, text, request)

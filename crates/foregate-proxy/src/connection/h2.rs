@@ -378,6 +378,7 @@ impl H2Session {
             // Active streams have time limits of their own; a client that sent GOAWAY may reset
             // them.
             self.ending = true;
+            self.registered.begins_to_end();
             self.told_at = now;
         }
     }

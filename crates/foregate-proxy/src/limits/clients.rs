@@ -127,6 +127,8 @@ struct ClientEntry {
     holdings: OnceLock<Arc<Holdings>>,
     waker: Mutex<Option<Waker>>,
     told: AtomicBool,
+    /// It takes no more requests, but for those that are on their way.
+    ending: AtomicBool,
     task: Mutex<ServedBy>,
 }
 
@@ -219,6 +221,18 @@ impl Registry {
     /// Has all idle connections look again whether they shall go on.
     pub fn wake(&self) {
         self.wake_those(|_| true);
+    }
+
+    /// How many connections may bring another request: those that have waited for one since the last
+    /// [`Self::wake`], a moment ago.
+    pub fn may_ask(&self) -> usize {
+        let may_ask =
+            |entry: &Arc<ClientEntry>| !entry.ending.load(Ordering::Relaxed) && entry.waker.lock().is_some();
+        let of_shard = |shard: &Mutex<Shard>| {
+            let entries: Vec<_> = shard.lock().entries.values().cloned().collect();
+            entries.iter().filter(|entry| may_ask(entry)).count()
+        };
+        self.shards.iter().map(of_shard).sum()
     }
 
     fn wake_those(&self, wanted: impl Fn(&ClientEntry) -> bool) {
@@ -364,6 +378,11 @@ impl RegisteredConnection {
     /// Returns true if the connection should end gracefully.
     pub fn is_told(&self) -> bool {
         self.entry.told.load(Ordering::SeqCst)
+    }
+
+    /// The peer has been told that the connection takes no more requests.
+    pub fn begins_to_end(&self) {
+        self.entry.ending.store(true, Ordering::Relaxed);
     }
 
     /// Returns true if the connection should end gracefully. The task is woken for that, or to

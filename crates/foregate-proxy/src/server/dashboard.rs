@@ -20,6 +20,16 @@ pub(super) struct DashboardTask {
     pub(super) task: JoinHandle<()>,
 }
 
+impl DashboardTask {
+    /// Its task, to be aborted. The socket file stays where another process serves it now.
+    pub(super) fn stop(self, replaced: bool) -> JoinHandle<()> {
+        if replaced && let Some(file) = self.file {
+            file.keep();
+        }
+        self.task
+    }
+}
+
 impl RunningServer {
     /// The socket of the dashboard, if it is not there yet.
     pub(super) fn bind_dashboard(&self, settings: &Settings) -> io::Result<Option<Listener>> {

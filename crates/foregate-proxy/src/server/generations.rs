@@ -15,12 +15,13 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::inheritance;
 use super::sockets::SocketFile;
 use super::supervised::{self, Estate, Message, Supervised, SupervisorLink};
-use super::{RunningServer, Stop};
+use super::{RunningServer, Stop, remnant, warm};
 use crate::cache::generations::QUEUE;
 use crate::handover::{Passage, PassedConnection, answer, receive};
 use crate::listener::Listener;
@@ -57,6 +58,8 @@ pub(super) struct Membership {
     pub(super) arrivals: Arrivals,
     /// The process has handed over, and ends then at the latest.
     pub(super) retired: Option<Instant>,
+    /// Ends when all stored responses have gone to the next version.
+    pub(super) giving: Option<watch::Receiver<()>>,
     /// A supervisor that this process has started.
     supervisor: Option<Child>,
     /// The coordination socket and its path, for such a supervisor.
@@ -78,6 +81,7 @@ impl Membership {
             side_sockets: Mutex::default(),
             arrivals: Arc::default(),
             retired: None,
+            giving: None,
             supervisor: None,
             control: None,
         };
@@ -105,6 +109,9 @@ impl Membership {
             proxy.cache.generations.are_several();
         }
         tokio::spawn(link.clone().tell_purges(purges));
+        let (orders, given) = mpsc::channel(1);
+        proxy.handover.set_orders(orders);
+        tokio::spawn(link.clone().tell_orders(Arc::downgrade(proxy), given));
         let notices = link.clone();
         crate::notify::through(move |text| notices.report(Report::Notify { text }));
         self.link = Some(link);
@@ -168,13 +175,24 @@ impl Membership {
     }
 }
 
-/// Completes once a process that has handed over has no connections left, or its time is up;
+/// Completes once a process that has handed over has no connections left and has given its cache away, or its time is up;
 /// whether it has none.
-pub(super) async fn has_retired(proxy: &Proxy, retired: Option<Instant>) -> bool {
+pub(super) async fn has_retired(
+    proxy: &Proxy,
+    retired: Option<Instant>,
+    giving: Option<watch::Receiver<()>>,
+) -> bool {
+    let empty = async {
+        if let Some(mut giving) = giving {
+            // Nothing is sent: the error says that it is over.
+            let _ = giving.changed().await;
+        }
+        proxy.registry.empty().await;
+    };
     match retired {
         None => std::future::pending().await,
         Some(deadline) => tokio::select! {
-            () = proxy.registry.empty() => true,
+            () = empty => true,
             () = tokio::time::sleep_until(deadline) => false,
         },
     }
@@ -186,6 +204,10 @@ impl RunningServer {
         let (id, order, mut descriptors) = match message {
             Message::Order(id, order, descriptors) => (id, order, descriptors),
             Message::Lost => return self.lost_supervisor(),
+            Message::Remnant => {
+                self.shed();
+                return None;
+            }
         };
         match order {
             Order::Probe => {
@@ -231,19 +253,34 @@ impl RunningServer {
                 }
                 return None;
             }
+            Order::GiveCache => {
+                self.membership.giving = warm::give(Arc::clone(&self.proxy.cache), descriptors.pop());
+                return None;
+            }
+            Order::TakeCache => {
+                warm::take(Arc::clone(&self.proxy.cache), descriptors.pop());
+                return None;
+            }
             Order::Retire { patience, replaced } => {
                 self.retire(Duration::from_millis(patience), replaced).await;
             }
             Order::Items => {
-                let (items, blobs) = self.state_items().into_iter().unzip();
-                if let Some(link) = &self.membership.link {
-                    link.answer(id, Report::Items { items }, blobs);
+                if let Some(link) = self.membership.link.clone() {
+                    link.report_items(id, Arc::clone(&self.proxy), self.upstreams.resolver().clone());
                 }
                 return None;
             }
             Order::Inherit { items } => {
-                let items = items.into_iter().zip(descriptors).collect();
-                inheritance::restore(&items, &self.proxy.config(), &self.certificates, Moment::Later);
+                let items: Vec<_> = items.into_iter().zip(descriptors).collect();
+                let (config, certificates) = (self.proxy.config(), self.certificates.clone());
+                if let Some(link) = self.membership.link.clone() {
+                    // Requests go on meanwhile.
+                    link.beside(move |link| {
+                        inheritance::restore(&items, &config, &certificates, Moment::Later);
+                        link.answer(id, Report::Done, Vec::new());
+                    });
+                }
+                return None;
             }
             _ => return None,
         }
@@ -253,7 +290,7 @@ impl RunningServer {
 
     /// The state that goes to the next generation.
     fn state_items(&self) -> Vec<(Item, OwnedFd)> {
-        inheritance::save(&self.proxy.config(), &self.upstreams, &self.certificates)
+        inheritance::save(&self.proxy, self.upstreams.resolver())
     }
 
     fn pass_to(&self, channel: Channel) {
@@ -323,7 +360,8 @@ impl RunningServer {
             }
             task
         });
-        metrics.into_iter().chain(admin).for_each(|task| task.abort());
+        let dashboard = self.dashboard_task.take().map(|dashboard| dashboard.stop(replaced));
+        [metrics, admin, dashboard].into_iter().flatten().for_each(|task| task.abort());
         self.proxy.registry.be_gentle(true);
         self.proxy.drain();
         if let Err(error) = self.proxy.cache.store.release_folders() {
@@ -331,6 +369,7 @@ impl RunningServer {
         }
         self.membership.is_candidate = false;
         self.membership.retired = Some(Instant::now() + patience);
+        tokio::spawn(remnant::watch(Arc::clone(&self.proxy.registry), self.membership.sender.clone()));
         let connections = self.proxy.registry.count();
         tracing::info!(connections, "this version accepts no more; it ends with its last connection");
     }

@@ -4,10 +4,13 @@
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
+use foregate_cache::{CacheTime, Secret};
 use foregate_supervisor::channel::{blob, read_blob};
 use foregate_supervisor::protocol::Item;
 
-use crate::proxy::Config;
+use crate::cache::CacheIdentity;
+use crate::names::Resolver;
+use crate::proxy::{Config, Proxy};
 use crate::random;
 use crate::time::steady;
 use crate::tls::CertificateStore;
@@ -27,6 +30,9 @@ const NAMES: (&str, u32) = ("names", 1);
 const HEALTH: (&str, u32) = ("health", 1);
 /// Behaviour of the connections to servers.
 const ORIGINS: (&str, u32) = ("origins", 1);
+/// The secret of the cache's keys, and its time on the steady clock, as 16 and 8 bytes. Where its folders are those of the process before,
+/// these lie there.
+const CACHE: (&str, u32) = ("cache", 1);
 /// States of modules' steps, each with a name and a version of its own.
 const STEPS: (&str, u32) = ("steps", 1);
 
@@ -52,6 +58,25 @@ pub(super) fn restore_early(items: &StateItems, upstreams: &Upstreams) {
     }
 }
 
+/// The keys and the clock of the cache of the process before.
+pub(super) fn cache(items: &StateItems) -> Option<CacheIdentity> {
+    let bytes = piece(items, CACHE)?;
+    let (secret, behind) = bytes.split_first_chunk()?;
+    let behind = u64::from_le_bytes(behind.try_into().ok()?);
+    let now = Instant::now();
+    let time = steady::millis(now).wrapping_sub(behind);
+    Some(CacheIdentity { secret: Secret::new(*secret), start: (now, CacheTime(time)) })
+}
+
+/// As [`cache`] reads it.
+fn save_cache(CacheIdentity { secret, start: (moment, time) }: CacheIdentity) -> Vec<u8> {
+    // Not of that moment: the steady clock may have begun after it.
+    let now = Instant::now();
+    let since = u64::try_from(now.saturating_duration_since(moment).as_millis()).unwrap_or(u64::MAX);
+    let behind = steady::millis(now).wrapping_sub(time.0.saturating_add(since));
+    [&secret.to_bytes()[..], &behind.to_le_bytes()].concat()
+}
+
 /// Takes over all others.
 pub(super) fn restore(items: &StateItems, config: &Config, certificates: &CertificateStore, moment: Moment) {
     let now = Instant::now();
@@ -70,22 +95,39 @@ pub(super) fn restore(items: &StateItems, config: &Config, certificates: &Certif
 }
 
 /// The state of this process. Pieces that the system has no memory for are left out.
-pub(super) fn save(config: &Config, upstreams: &Upstreams, certificates: &CertificateStore) -> StateItems {
-    let now = Instant::now();
-    let pieces = [
-        (TICKETS, certificates.ticket_keys()),
-        (CLOCK, Some(steady::beginning().to_le_bytes().to_vec())),
-        (NAMES, Some(upstreams.resolver().save(now))),
-        (HEALTH, Some(inheritance::save_health(&config.upstreams, now))),
-        (ORIGINS, Some(inheritance::save_origins(&config.upstreams, now))),
-        (STEPS, Some(config.settings.pipeline.save(steady::millis(now), random::number))),
-    ];
-    let pieces = pieces.into_iter().filter_map(|((tag, version), bytes)| {
-        let blob = blob(&bytes?);
-        if let Err(error) = &blob {
-            tracing::warn!(tag, %error, "a piece of the state cannot be handed over");
-        }
-        Some((Item { tag: tag.to_owned(), version }, blob.ok()?))
-    });
-    pieces.collect()
+pub(super) fn save(proxy: &Proxy, resolver: &Resolver) -> StateItems {
+    let mut items = save_small(proxy, resolver);
+    items.extend(save_steps(&proxy.config()));
+    items
+}
+
+/// The state but for that of steps, which may have megabytes.
+pub(super) fn save_small(proxy: &Proxy, resolver: &Resolver) -> StateItems {
+    let (config, now) = (proxy.config(), Instant::now());
+    let mut items = save_health(&config);
+    items.extend(item(CACHE, Some(save_cache(proxy.cache.identity()))));
+    items.extend(item(TICKETS, config.certificates.ticket_keys()));
+    items.extend(item(CLOCK, Some(steady::beginning().to_le_bytes().to_vec())));
+    items.extend(item(NAMES, Some(resolver.save(now))));
+    items.extend(item(ORIGINS, Some(inheritance::save_origins(&config.upstreams, now))));
+    items
+}
+
+/// Health of servers, and orders of operators.
+pub(super) fn save_health(config: &Config) -> StateItems {
+    item(HEALTH, Some(inheritance::save_health(&config.upstreams, Instant::now()))).into_iter().collect()
+}
+
+/// States of modules' steps.
+pub(super) fn save_steps(config: &Config) -> StateItems {
+    let now = steady::millis(Instant::now());
+    item(STEPS, Some(config.settings.pipeline.save(now, random::number))).into_iter().collect()
+}
+
+fn item((tag, version): (&str, u32), bytes: Option<Vec<u8>>) -> Option<(Item, OwnedFd)> {
+    let blob = blob(&bytes?);
+    if let Err(error) = &blob {
+        tracing::warn!(tag, %error, "a piece of the state cannot be handed over");
+    }
+    Some((Item { tag: tag.to_owned(), version }, blob.ok()?))
 }

@@ -8,8 +8,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use foregate_supervisor::channel::{self, Channel, DESCRIPTORS_LIMIT, blob, read_blob};
@@ -20,10 +20,13 @@ use foregate_supervisor::{ADOPTING_VARIABLE, SERVING_VARIABLE, descriptors_of, m
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
+use super::inheritance;
 use crate::admin;
 use crate::cache::generations::{PurgeNotice, QUEUE, read_all, write_all};
 use crate::handover::MetricsQuestion;
+use crate::names::Resolver;
 use crate::proxy::Proxy;
+use crate::sys;
 use crate::telemetry::exposition::ExpositionFormat;
 
 /// How long times are recorded after the last question for them.
@@ -91,6 +94,8 @@ pub fn take_stdin() -> io::Result<OwnedFd> {
 pub(super) enum Message {
     /// With the number of the question, and the descriptors.
     Order(Option<u64>, Order, Vec<OwnedFd>),
+    /// The process has handed over, and none of its connections brings another request.
+    Remnant,
     /// The supervisor has gone.
     Lost,
 }
@@ -104,6 +109,8 @@ pub(super) struct SupervisorLink {
     outgoing: mpsc::UnboundedSender<Outgoing>,
     questions: Arc<Questions>,
     channel: Arc<Channel>,
+    /// Held while state is read and sent: the supervisor keeps the piece that comes last.
+    saving: Arc<Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -128,7 +135,7 @@ impl SupervisorLink {
                 let _ = send(&sender, &report, &descriptors).await;
             }
         });
-        let link = Self { outgoing, questions: Arc::default(), channel };
+        let link = Self { outgoing, questions: Arc::default(), channel, saving: Arc::default() };
         tokio::spawn(link.clone().read(Arc::clone(proxy), commands));
         Ok(link)
     }
@@ -142,19 +149,69 @@ impl SupervisorLink {
         let _ = self.outgoing.send((Envelope { id, body: report }, descriptors));
     }
 
-    /// Answers with the memory and the descriptors of this process as well.
+    /// Does work that takes long beside the workers.
     #[allow(
         clippy::disallowed_methods,
-        reason = "the supervisor asks one question at a time, so the queue has one entry"
+        reason = "the supervisor asks one question at a time, and an operator's orders come one by one, so the queue is short"
     )]
+    pub(super) fn beside(self, work: impl FnOnce(&Self) + Send + 'static) {
+        tokio::task::spawn_blocking(move || {
+            work(&self);
+            // The thread may rest for long.
+            sys::collect_memory();
+        });
+    }
+
+    /// Answers with the memory and the descriptors of this process as well.
     fn report_holdings(self, id: Option<u64>, mut stats: Stats) {
         // The system walks through all pages for it.
-        tokio::task::spawn_blocking(move || {
+        self.beside(move |link| {
             let own = std::process::id();
             stats.memory = memory_of(own).unwrap_or_default();
             stats.open = descriptors_of(own).unwrap_or_default();
-            self.answer(id, Report::Stats { stats }, Vec::new());
+            link.answer(id, Report::Stats { stats }, Vec::new());
         });
+    }
+
+    /// Answers with the state for the next generation. Counts of rate limits are megabytes, and copied before the small pieces, which have to be
+    /// as they are when they leave.
+    pub(super) fn report_items(self, id: Option<u64>, proxy: Arc<Proxy>, resolver: Resolver) {
+        self.beside(move |link| {
+            let steps = inheritance::save_steps(&proxy.config());
+            let _saving = link.saving.lock();
+            let small = inheritance::save_small(&proxy, &resolver);
+            let (items, blobs) = small.into_iter().chain(steps).unzip();
+            link.answer(id, Report::Items { items }, blobs);
+        });
+    }
+
+    /// Has the supervisor hand an operator's orders on to the other generations, and keep them, each time that one is given.
+    pub(super) async fn tell_orders(
+        self,
+        proxy: Weak<Proxy>,
+        mut given: mpsc::Receiver<oneshot::Sender<()>>,
+    ) {
+        while let Some(told) = given.recv().await {
+            let Some(proxy) = proxy.upgrade() else { return };
+            let (id, answered) = self.question();
+            self.clone().beside(move |link| {
+                let _saving = link.saving.lock();
+                let (items, blobs) = inheritance::save_health(&proxy.config()).into_iter().unzip();
+                link.answer(Some(id), Report::Share { items }, blobs);
+            });
+            let _ = tokio::time::timeout(PATIENCE, answered).await;
+            self.questions.open.lock().remove(&id);
+            // The operator may have gone.
+            let _ = told.send(());
+        }
+    }
+
+    /// The number of a question, and its answer.
+    fn question(&self) -> (u64, oneshot::Receiver<Vec<OwnedFd>>) {
+        let id = self.questions.next.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        self.questions.open.lock().insert(id, answer);
+        (id, answered)
     }
 
     /// Has the supervisor hold sockets as well.
@@ -214,7 +271,7 @@ impl SupervisorLink {
                     }
                     self.answer(id, Report::Done, Vec::new());
                 }
-                Order::Others | Order::Purged => {
+                Order::Others | Order::Purged | Order::Shared => {
                     let asked = id.and_then(|id| self.questions.open.lock().remove(&id));
                     // The asking task may have given up.
                     let _ = asked.map(|asked| asked.send(message.descriptors));
@@ -229,9 +286,7 @@ impl SupervisorLink {
     /// Asks for the metrics of the other generations, for each scrape.
     pub(super) async fn ask_for_others(self, mut asked: mpsc::Receiver<MetricsQuestion>) {
         while let Some(MetricsQuestion { own, answer: question }) = asked.recv().await {
-            let id = self.questions.next.fetch_add(1, Ordering::Relaxed);
-            let (answer, answered) = oneshot::channel();
-            self.questions.open.lock().insert(id, answer);
+            let (id, answered) = self.question();
             self.answer(Some(id), Report::Others, blob(own.as_bytes()).into_iter().collect());
             let blobs = tokio::time::timeout(PATIENCE, answered).await.ok().and_then(Result::ok);
             self.questions.open.lock().remove(&id);
@@ -247,17 +302,16 @@ impl SupervisorLink {
         let mut waiting = Vec::new();
         while notices.recv_many(&mut waiting, QUEUE).await > 0 {
             let purges = write_all(waiting.iter().map(|notice| &*notice.purge));
-            let id = self.questions.next.fetch_add(1, Ordering::Relaxed);
-            let (answer, answered) = oneshot::channel();
-            self.questions.open.lock().insert(id, answer);
+            let (id, answered) = self.question();
             self.answer(Some(id), Report::Purges, blob(&purges).into_iter().collect());
             // A supervisor that is being replaced is slow for a moment.
-            let _ = tokio::time::timeout(PATIENCE, answered).await;
+            let arrived = matches!(tokio::time::timeout(PATIENCE, answered).await, Ok(Ok(_)));
             self.questions.open.lock().remove(&id);
-            for notice in waiting.drain(..) {
+            for notice in waiting.drain(..).filter(|_| arrived) {
                 // Nobody waits where a client's request has caused it.
                 let _ = notice.told.send(());
             }
+            waiting.clear();
         }
     }
 
@@ -309,7 +363,7 @@ pub(super) fn start_supervisor(estate: Estate<'_>) -> io::Result<(OwnedFd, Child
         pid: std::process::id(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         serving: true,
-        past: Past { inherits: true, adopts: BEQUEST, purges: true, ..Past::default() },
+        past: Past { inherits: true, adopts: BEQUEST, purges: true, moves_cache: true, ..Past::default() },
     };
     tell(&generation, &[&given])?;
     for some in estate.sockets.chunks(DESCRIPTORS_LIMIT) {
@@ -337,6 +391,7 @@ pub(super) fn ready(lacks: Vec<String>) -> Report {
         inherits: true,
         adopts: BEQUEST,
         purges: true,
+        moves_cache: true,
     }
 }
 

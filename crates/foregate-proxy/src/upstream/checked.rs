@@ -45,6 +45,8 @@ struct Prober {
     upstream: Weak<Upstream>,
     server: usize,
     is_running: bool,
+    /// None is started any more.
+    has_ended: bool,
 }
 
 /// The change by a probe.
@@ -136,8 +138,16 @@ impl ProbeResults {
     /// Has the prober go on with this server; whether one has to be started.
     pub(super) fn attend(&self, upstream: Weak<Upstream>, server: usize) -> bool {
         let mut prober = self.prober.lock();
+        if prober.has_ended {
+            return false;
+        }
         (prober.upstream, prober.server) = (upstream, server);
         !std::mem::replace(&mut prober.is_running, true)
+    }
+
+    /// Has the prober end with its next turn, for good.
+    pub(super) fn rest(&self) {
+        *self.prober.lock() = Prober { has_ended: true, ..Prober::default() };
     }
 
     /// The server to probe. `None`: it is not used any more, and the prober ends.
@@ -204,6 +214,14 @@ mod tests {
         let late = ProbeResults::default();
         assert!(late.restore(&old.save(), Moment::Later) && late.is_down());
         assert!(!late.restore(&ActiveHealth::default(), Moment::Start), "nothing is known there");
+    }
+
+    #[test]
+    fn a_prober_that_was_sent_to_rest_stays_away() {
+        let checked = ProbeResults::default();
+        assert!(checked.attend(Weak::new(), 0) && !checked.attend(Weak::new(), 0));
+        checked.rest();
+        assert!(checked.subject().is_none() && !checked.attend(Weak::new(), 0));
     }
 
     #[test]

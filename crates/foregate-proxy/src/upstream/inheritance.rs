@@ -92,10 +92,25 @@ pub fn save_health(upstreams: &[Arc<Upstream>], now: Instant) -> Vec<u8> {
 /// Takes over the health of servers from another process.
 pub fn restore_health(upstreams: &[Arc<Upstream>], bytes: &[u8], moment: Moment, now: Instant) {
     let states = decoded(bytes, |state: &HealthState| (state.upstream.clone(), state.server.clone()));
+    let mut reweighs = false;
     for (upstream, server) in servers(upstreams) {
-        if let Some(state) = states.get(&name(upstream, server)) {
-            state.apply(upstream, server, moment, now);
+        let weight = server.record.weight();
+        match states.get(&name(upstream, server)) {
+            Some(state) => state.apply(upstream, server, moment, now),
+            // The other process has nothing to say of it: an order that it has followed before is over.
+            None if moment == Moment::Later && server.record.order() != Order::Up => {
+                server.record.set_order(Order::Up);
+                server.record.set_weight(None);
+                server.show();
+            }
+            None if moment == Moment::Later => server.record.set_weight(None),
+            None => {}
         }
+        reweighs |= server.record.weight() != weight;
+    }
+    if reweighs {
+        // Also where a server belongs to several upstreams.
+        upstreams.iter().for_each(|upstream| upstream.reweigh());
     }
 }
 

@@ -177,6 +177,13 @@ impl ServerPool {
         self.drop_idle(|entry| entry.made.born < moved && entry.made.address.is_some_and(&gone));
     }
 
+    /// Closes all idle connections. Those of HTTP/2 end with their last streams.
+    pub(super) fn close_idle(&self) {
+        let shared = std::mem::take(&mut *self.shared.lock());
+        shared.iter().for_each(|shared| shared.close());
+        self.drop_idle(|_| true);
+    }
+
     fn drop_idle(&self, gone: impl Fn(&mut Idle) -> bool) {
         let mut dropped = Vec::new();
         let mut idle = self.idle.lock();

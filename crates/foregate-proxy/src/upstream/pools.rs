@@ -51,6 +51,12 @@ impl Pools {
         self.pools.lock().retain(|_, pool| pool.strong_count() > 0);
     }
 
+    /// Closes all connections that are idle.
+    pub(super) fn close_idle(&self) {
+        let pools: Vec<_> = self.pools.lock().values().filter_map(Weak::upgrade).collect();
+        pools.iter().for_each(|pool| pool.close_idle());
+    }
+
     /// Closes the connection of any pool that has been idle for longest, to make room for another;
     /// returns false if there was none. Scans all pools, if any connection is idle: for when
     /// descriptors are scarce.

@@ -47,6 +47,11 @@ impl ServerRecords {
         (record, true)
     }
 
+    /// Has no server be probed any more.
+    pub(super) fn end_probes(&self) {
+        self.0.lock().values().filter_map(Weak::upgrade).for_each(|record| record.checked.rest());
+    }
+
     /// Forgets the records of servers that are in no configuration any more.
     pub(super) fn forget_unused(&self) {
         self.0.lock().retain(|_, record| record.strong_count() > 0);

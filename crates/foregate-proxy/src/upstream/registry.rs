@@ -73,6 +73,12 @@ impl Upstreams {
         &self.gates
     }
 
+    /// Closes idle connections to servers, and probes none any more: there are no new requests.
+    pub fn rest(&self) {
+        self.records.end_probes();
+        self.pools.close_idle();
+    }
+
     /// The pools of all upstreams.
     pub fn pools(&self) -> &Arc<Pools> {
         &self.pools

@@ -1,5 +1,6 @@
 //! `foregate run`.
 
+use std::ffi::CString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -117,6 +118,7 @@ impl Run {
             return Outcome::Usage;
         }
         log_panics();
+        name_process();
         let supervised = match Supervised::attach() {
             Ok(supervised) => supervised,
             Err(error) => {
@@ -255,10 +257,27 @@ impl SettingsSource for Files {
         *self.present.lock() = read;
     }
 
+    fn handed_over(&self) {
+        // The version that serves now has its own.
+        *self.read.lock() = None;
+        *self.present.lock() = None;
+    }
+
     fn started(&self) {
         if let Some(banner) = &self.banner {
             print(banner);
         }
+    }
+}
+
+/// Names the process for `ps` and `top` as its program was named. The system knows one that was executed by a descriptor, as after an
+/// upgrade, by the number of that.
+fn name_process() {
+    let program = std::env::args_os().next().unwrap_or_default();
+    let name = Path::new(&program).file_name().and_then(|name| CString::new(name.as_encoded_bytes()).ok());
+    if let Some(name) = name {
+        // The system cuts off longer ones.
+        let _ = rustix::thread::set_name(&name);
     }
 }
 

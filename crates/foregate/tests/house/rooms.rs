@@ -176,6 +176,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "tls",
             "handover",
             "configuration",
+            "names",
             "upstream",
             "cache",
             "telemetry",
