@@ -223,7 +223,7 @@ conformance: release ## h2spec, gRPC interop, a TLS scan and go-ftw (installs Go
 	CACHE=$(CACHE) BINARY=$(BINARY) conformance/run
 
 .PHONY: test-cache-suite
-test-cache-suite: release ## The suite of cache-tests.fyi, over sockets (installs Node and a package of its registry)
+test-cache-suite: release ## The suite of cache-tests.fyi, over sockets (installs Node; npm fetches the suite from GitHub)
 	@scripts/install-packages node:nodejs npm
 	CACHE=$(CACHE) BINARY=$(BINARY) conformance/cache-tests
 
