@@ -80,7 +80,7 @@ const FILES: &[(&str, &str)] = &[
     ("log/access.log", ""),
     ("users", "ada:$2y$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy\n"),
     ("s3", "key-id\nsecret\n"),
-    ("recommended.conf", "SecRequestBodyAccess On\n"),
+    ("crs/recommended.conf", "SecRequestBodyAccess On\n"),
     ("crs/crs-setup.conf", "SecAction id:2,phase:1,nolog\n"),
     ("crs/rules/rules.conf", "SecRule ARGS \"@contains <script\" \"id:1,phase:2,deny\"\n"),
 ];

@@ -64,7 +64,7 @@ pub(super) const INSTEAD: &[(&str, Instead)] = &[
     ("client-body-*", BUFFERS),
     ("client-header-buffer-size", Write("write `limits { head-bytes \"64KiB\" }` at the top of the file")),
     ("client-header-timeout", Write("write `timeouts { head \"10s\" }` at the top of the file")),
-    ("client-max-body-size", Write("write `body-limit \"SIZE\"` in a `route`")),
+    ("client-max-body-size", Write("write `limit-request-body \"SIZE\"`, such as `\"5MiB\"`")),
     ("daemon", PROCESS),
     ("dav-*", Missing("files are only read; have an origin do it, named by `proxy`")),
     ("default-server", Write("write `site \"*\" { ... }` for all hosts that no other site names")),
@@ -136,7 +136,12 @@ pub(super) const INSTEAD: &[(&str, Instead)] = &[
     ("load-module", Missing("modules are compiled in: `foregate module new` writes one in Rust")),
     ("location", Write("write `route \"/path/**\" { ... }` in a `site`")),
     ("log", Write("write `access-log \"FILE\"` at the top of the file")),
-    ("log-format", LeaveOut("the lines of `access-log` are JSON with fixed names")),
+    (
+        "log-format",
+        Write(
+            "write `access-log \"access.log\" format=\"combined\"`, or a template with fields in braces: `format=\"{client} {status} {path}\"`",
+        ),
+    ),
     ("lua-*", SCRIPTS),
     ("mail", Missing("only HTTP is proxied, with WebSocket and CONNECT")),
     ("map", Write("write `list`, and expressions that look into it")),

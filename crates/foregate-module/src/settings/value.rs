@@ -167,7 +167,20 @@ pub fn size(value: &Scalar<'_>, range: RangeInclusive<u64>) -> Result<u64, Wrong
         ScalarKind::String => parse_size(&value.text),
         ScalarKind::Bool(_) | ScalarKind::Null => None,
     };
-    let bytes = bytes.ok_or_else(|| Wrong::new("this is not a size").help(ADVICE))?;
+    let bytes = bytes.ok_or_else(|| {
+        let wrong = Wrong::new("this is not a size");
+        // As NGINX and others have it.
+        let near = value
+            .text
+            .strip_suffix(['k', 'K', 'm', 'M', 'g', 'G'])
+            .filter(|digits| integer(digits).is_some());
+        match (near, value.text.chars().last()) {
+            (Some(digits), Some(unit)) => {
+                wrong.help(format!("write \"{digits}{}iB\" (units of 1024)", unit.to_ascii_uppercase()))
+            }
+            _ => wrong.help(ADVICE),
+        }
+    })?;
     if range.contains(&bytes) {
         return Ok(bytes);
     }

@@ -139,10 +139,14 @@ impl Upstream {
             record.health.forgive(Instant::now());
             self.reweigh();
         }
-        record.changed(match order {
-            Order::Up => "an operator has put it to work",
-            Order::Drain => "an operator drains it",
-            Order::Down => "an operator has taken it out",
+        let failing = record.checked.reason().filter(|_| record.checked.is_down());
+        record.changed(match (order, failing) {
+            (Order::Up, None) => "an operator has put it to work".to_owned(),
+            (Order::Up, Some(reason)) => {
+                format!("an operator has put it to work; its health check still fails: {reason}")
+            }
+            (Order::Drain, _) => "an operator drains it".to_owned(),
+            (Order::Down, _) => "an operator has taken it out".to_owned(),
         });
         server.show();
         tracing::info!(upstream = %self.settings.name, server = %server.label, ?order, "an operator's order");

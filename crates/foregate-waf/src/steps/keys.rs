@@ -9,7 +9,7 @@ pub(super) const WAF: Key = Key {
     ..Key::block(
         "waf",
         &BLOCK,
-        "waf mode=\"block\" log=\"waf.log\" { rules \"recommended.conf\" \"crs/crs-setup.conf\" \"crs/rules/*.conf\" }",
+        "waf mode=\"block\" { rules \"crs/recommended.conf\" \"crs/crs-setup.conf\" \"crs/rules/*.conf\" }",
         "The web application firewall. It checks requests and responses with rules in SecLang, such as the OWASP Core Rule Set.",
     )
 };
@@ -51,7 +51,7 @@ static KEYS: [Key; 13] = [
         ..Key::one(
             "rules",
             "FILE ...",
-            "rules \"recommended.conf\" \"crs/crs-setup.conf\" \"crs/rules/*.conf\"",
+            "rules \"crs/recommended.conf\" \"crs/crs-setup.conf\" \"crs/rules/*.conf\"",
             "Files of rules, in this order; `*` and `?` stand for parts of names. They are watched.",
         )
     },

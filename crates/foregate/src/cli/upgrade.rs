@@ -65,7 +65,15 @@ impl Upgrade {
                 }
                 Outcome::Fine
             }
-            Ok(answer) if answer.get("ok") == Some(&Value::Bool(true)) => Outcome::Fine,
+            Ok(answer) if answer.get("ok") == Some(&Value::Bool(true)) => {
+                // Without a version, a trial was stopped: the old version serves, as before.
+                if let (true, false, Some(version)) = (self.rollback, json, answer["version"].as_str()) {
+                    print(&format!(
+                        "rolled back to version {version}; the file of the binary is still the newer one, and the next start takes it: put the older one back\n"
+                    ));
+                }
+                Outcome::Fine
+            }
             Ok(answer) => {
                 complain(answer.get("error").and_then(Value::as_str).unwrap_or("refused without a reason"));
                 Outcome::Wrong
