@@ -149,7 +149,7 @@ impl PublishedAnswer {
 impl Drop for PublishedAnswer {
     fn drop(&mut self) {
         if let Some(file) = self.file.take() {
-            // One that stays answers a challenge that nobody asks for.
+            // A file that stays only answers a challenge that the authority no longer asks for.
             let _ = fs::remove_file(file);
         }
     }

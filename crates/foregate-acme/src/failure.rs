@@ -21,7 +21,7 @@ pub(crate) struct Failure {
 pub(crate) enum FailureKind {
     /// The authority cannot be reached, or fails itself.
     Unreachable,
-    /// The authority could not see that the name is ours.
+    /// The authority could not verify that we control the name.
     Refused,
     /// The authority has had too many requests.
     RateLimited,
@@ -123,7 +123,8 @@ pub(crate) fn pause(kind: FailureKind, failures: u32) -> Duration {
         |first: u64, most: u64| first.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(most);
     Duration::from_secs(match kind {
         FailureKind::Busy => 2,
-        // Nobody is hurt by these, and a machine that starts often has its network a little later.
+        // Waiting does no harm in these cases: the old certificate still serves, and a machine that
+        // starts often has its network a little later.
         FailureKind::Unreachable => doubled(2, 10 * MINUTE),
         // Authorities allow some five failed validations for a name and hour.
         FailureKind::Refused => doubled(10, 6 * 60 * MINUTE),

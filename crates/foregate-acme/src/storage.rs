@@ -25,7 +25,7 @@ pub struct Storage {
     folder: PathBuf,
 }
 
-/// The facts that are stored beside a certificate.
+/// The facts that are stored with a certificate.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Record {
@@ -65,7 +65,7 @@ impl Storage {
         Ok(())
     }
 
-    /// Removes answers to challenges that a process has left behind which ended in between.
+    /// Removes answers to challenges that an earlier process did not remove before its end.
     pub(crate) fn clean(challenges: &Path) {
         const OLD: Duration = Duration::from_secs(24 * 3600);
         for entry in fs::read_dir(challenges).into_iter().flatten().flatten() {

@@ -1,8 +1,8 @@
 //! Caching by extension, and the check that keeps it from storing private pages (web cache deception).
 //!
-//! An attacker sends a victim to `/account/x.css`. An origin that ignores the end of the path answers with the account page, and a cache
-//! that goes by the extension stores it for everybody. So the extension has to fit Content-Type, and it counts only if every origin
-//! would read the same one.
+//! An attacker sends a victim to `/account/x.css`. An origin that ignores the end of the path answers with the account page, and a cache that
+//! goes by the extension stores it for all clients. So the extension has to fit Content-Type, and it counts only if every origin would read
+//! the same one.
 
 use foregate_wire::{Slashes, other_readings};
 
@@ -97,7 +97,7 @@ const KINDS: [(&str, ContentKind); 9] = [
 ];
 
 impl ContentKind {
-    /// Returns whether it is cached by extension unless told otherwise.
+    /// Returns whether it is cached by extension by default.
     fn is_static(self) -> bool {
         !matches!(self, Self::Page | Self::Data | Self::Text)
     }

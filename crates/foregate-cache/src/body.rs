@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 
-/// Pieces below this size are joined when a body is complete: each piece costs some 50 bytes beside its content.
+/// Pieces below this size are joined when a body is complete: each piece costs some 50 bytes in addition to its content.
 const SMALL_PIECE: usize = 4096;
 /// The longest piece that joining makes.
 const CHUNK: usize = 64 * 1024;
@@ -102,7 +102,7 @@ impl Body {
         })
     }
 
-    /// Bytes of memory, those beside the content included.
+    /// Bytes of memory, including the overhead of the pieces.
     pub(crate) fn memory(&self) -> usize {
         self.shared.as_ref().map_or(0, |shared| shared.memory())
     }

@@ -91,7 +91,7 @@ impl CacheStatus<'_> {
         out
     }
 
-    /// Adds the member behind those of caches nearer to the origin.
+    /// Appends the member, after those of caches nearer to the origin.
     pub fn write(&self, cache: &str, headers: &mut HeaderList) {
         headers.push(b"Cache-Status", self.render(cache).as_bytes());
     }

@@ -1,7 +1,7 @@
 //! Fetches that several requests share.
 //!
 //! The first request that misses leads a fetch, the others follow it: they get its head, then its pieces as they arrive. A fetch ends in one of
-//! three ways, and only a complete one may end a body. Followers are woken at each event; nobody polls. The leader should be a task of its
+//! three ways, and only a complete one may end a body. Followers are woken at each event and do not poll. The leader should be a task of its
 //! own, so that the fetch outlives the client that caused it.
 //!
 //! Validations use the same table, so a stale object is validated once for all that ask for it meanwhile.
@@ -88,8 +88,8 @@ pub enum FlightPart {
     Lead(Lead),
     /// Another one does.
     Follow(Follow),
-    /// The last response could not be shared, so this request fetches for itself and waits for nobody. If its response is stored after
-    /// all, [`Flights::unmark`] ends this state early.
+    /// The last response could not be shared, so this request fetches for itself and waits for no other. If its response is stored after all,
+    /// [`Flights::unmark`] ends this state early.
     Alone,
     /// The object has been stored since the caller looked for it.
     Found(Arc<Object>),
@@ -153,7 +153,7 @@ impl Flights {
         FlightPart::Lead(Lead::new(flight, Arc::clone(&self.shared), key, address))
     }
 
-    /// A fetch of its own, which no other request joins: for a request that is to wait for nobody and whose response may be stored all the same.
+    /// A fetch of its own, which no other request joins: for a request that must not wait for others, although its response may be stored.
     pub fn alone(&self, key: Key, address: Key) -> Lead {
         *self.shared.shard(address).lock().addresses.entry(address).or_default() += 1;
         let flight = Arc::new(Flight { state: Mutex::new(State::default()) });

@@ -8,7 +8,7 @@ use crate::secret::Secret;
 use crate::uri::Uri;
 use crate::vary::Variant;
 
-/// The parts of a key, beside the address.
+/// The parts of a key, other than the address.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KeyParts<'a> {
     /// The raw target, if the origin gets it in place of the normal form: origins may read two spellings differently, so they must
@@ -18,7 +18,7 @@ pub struct KeyParts<'a> {
     pub additions: &'a [&'a [u8]],
 }
 
-/// The text of a key. Each part stands behind its length, so no part can pass for two, or for another one.
+/// The text of a key. Each part follows its length, so that two keys with different parts never have the same text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyText(Vec<u8>);
 
@@ -82,7 +82,7 @@ impl KeyText {
     }
 }
 
-/// The hash of a key: 128 bits that nobody can predict without the secret.
+/// The hash of a key: 128 bits that cannot be predicted without the secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub(crate) u128);
 

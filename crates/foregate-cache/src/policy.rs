@@ -70,7 +70,7 @@ pub struct StatusLifetime {
     pub condition: Option<u8>,
 }
 
-/// Lifetimes of responses for which nobody states one (RFC 9111, section 4.2.2).
+/// Lifetimes of responses without an explicit one (RFC 9111, section 4.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heuristics {
     /// How many percent of the time since Last-Modified. 0 turns heuristics off. Default 10.

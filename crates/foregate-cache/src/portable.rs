@@ -49,8 +49,8 @@ impl Object {
         tags_and_fields(out, head);
     }
 
-    /// Reads what [`write_portable`](Self::write_portable) wrote. `None` for bytes that it cannot have written, and for a response that was
-    /// for nobody but its client.
+    /// Reads what [`write_portable`](Self::write_portable) wrote. `None` for bytes that it cannot have written, and for a response that
+    /// must not be shared.
     pub fn read_portable(head: &[u8], body: Body, restore: &Restore<'_>) -> Option<Self> {
         let mut from = Reader(head);
         let text = from.part()?;

@@ -122,7 +122,7 @@ fn number(digits: &[u8]) -> Option<u64> {
 pub struct Multipart {
     /// The parts in order, each with the bytes to send before it.
     pub parts: Vec<(Vec<u8>, Range<u64>)>,
-    /// The bytes to send behind the last part.
+    /// The bytes to send after the last part.
     pub end: Vec<u8>,
     /// The value of Content-Type.
     pub content_type: String,

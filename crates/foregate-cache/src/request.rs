@@ -62,8 +62,8 @@ impl Demands {
         self.head
     }
 
-    /// Makes the request one with credentials (RFC 9111, section 3.5): it had them when it was received, or it tells the origin who the
-    /// client is in another way.
+    /// Marks the request as one with credentials (RFC 9111, section 3.5): it was received with them, or identifies the client to the origin in
+    /// another way.
     pub fn add_credentials(&mut self) {
         self.authorization = true;
     }

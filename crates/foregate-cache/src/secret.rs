@@ -6,7 +6,7 @@ use std::hash::Hasher as _;
 use siphasher::sip::SipHasher13;
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
-/// The secret under which keys and variants are hashed: without it, nobody can make two of them collide.
+/// The secret under which keys and variants are hashed: without it, an attacker cannot make two of them collide.
 #[derive(Clone, Copy)]
 pub struct Secret([u8; 16]);
 
@@ -16,7 +16,7 @@ impl Secret {
         Self(bytes)
     }
 
-    /// The bytes, for the store that keeps them beside its objects.
+    /// The bytes, for the store that keeps them with its objects.
     pub fn to_bytes(self) -> [u8; 16] {
         self.0
     }

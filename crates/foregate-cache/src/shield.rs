@@ -22,7 +22,7 @@ pub fn owner<'n>(nodes: impl IntoIterator<Item = &'n str>, text: &[u8]) -> Optio
     let weight =
         |name: &str| KNOWN.hash64_of(&[&(name.len() as u64).to_le_bytes(), name.as_bytes(), address]);
     let weights = nodes.into_iter().map(|name| (weight(name), name)).enumerate();
-    // Two equal weights are told apart by the name, so that the order of the list does not matter.
+    // The name decides between equal weights, so that the order of the list does not matter.
     weights.max_by(|(_, one), (_, other)| one.cmp(other)).map(|(place, _)| place)
 }
 
@@ -40,7 +40,7 @@ pub struct PurgeLog {
     bytes: usize,
 }
 
-/// The purges behind a number.
+/// The purges after a number.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PurgesSince {
     /// The number of the last one, or that of the whole log.
@@ -84,7 +84,7 @@ impl PurgeLog {
         self.latest
     }
 
-    /// The purges behind a number, `most` of them at a time.
+    /// The purges after a number, `most` of them at a time.
     pub fn since(&self, number: u64, most: usize) -> PurgesSince {
         if number < self.forgotten {
             return PurgesSince { until: self.latest, purges: None };

@@ -202,7 +202,7 @@ fn life(
     let must = control.must_revalidate || control.proxy_revalidate || control.no_cache;
     // `s-maxage` forbids stale responses unless the origin says in the same breath that it wants them.
     let forbids = must || control.s_maxage.is_some();
-    // A response that was never fresh is for nobody but the client that caused it.
+    // Only the client that caused the fetch may have a response that was never fresh.
     let default = |seconds: u32| if forbids || lifetime == 0 { 0 } else { seconds };
     let grace = |stated: Option<u32>, seconds: u32| match stated {
         _ if must => 0,

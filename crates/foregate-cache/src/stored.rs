@@ -48,7 +48,7 @@ impl StoredHead {
         own
     }
 
-    /// Bytes of memory behind this value, beside itself.
+    /// Bytes of memory on the heap, without the value itself.
     pub fn memory(&self) -> usize {
         let vary = self.vary.as_ref().map_or(0, Vary::memory);
         self.headers.memory() + vary + self.tags.len() * size_of::<Tag>()
@@ -102,7 +102,7 @@ impl Life {
         !self.always_validate && self.initial_age < self.lifetime
     }
 
-    /// When the response is of no use any more, not even as a stale one; validation aside.
+    /// When the response is of no use any more, not even as a stale one, unless it is validated.
     pub fn end(&self) -> CacheTime {
         let grace = self.stale_while_revalidate.max(self.stale_if_error);
         let left = self.lifetime.saturating_sub(self.initial_age);

@@ -83,7 +83,7 @@ impl Members<'_> {
     }
 }
 
-/// The length of a quoted string behind its opening quote, the closing one included (RFC 9110, section 5.6.4).
+/// The length of a quoted string after its opening quote, the closing one included (RFC 9110, section 5.6.4).
 pub(crate) fn string_length(text: &[u8]) -> Option<usize> {
     let mut escaped = false;
     let end = text.iter().position(|&byte| {

@@ -17,7 +17,7 @@ const BURST: usize = 64 * 1024;
 const ZSTD_WINDOW_LOG: u32 = 23;
 /// The base-2 logarithm of the window of gzip and deflate: there is no larger one.
 const DEFLATE_WINDOW_LOG: u8 = 15;
-/// The memory of inflating beside its buffers, bytes: the window and the tables of codes.
+/// The memory of the inflater in bytes, without its buffers: the window and the tables of codes.
 const INFLATE_MEMORY: usize = 48 * 1024;
 
 /// The input and output of a codec.
@@ -52,7 +52,7 @@ pub(super) fn filter<D: Decode + 'static>(
     Box::new(Decoder { make, codec: None, limits, behind, over: false, total, rest, pending: false })
 }
 
-/// The treatment of bytes behind the end of the encoded data, such as zeros that fill a block.
+/// The treatment of bytes after the end of the encoded data, such as zeros that fill a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Behind {
     /// The body is invalid.
@@ -66,7 +66,7 @@ struct Decoder<D> {
     codec: Option<D>,
     limits: Limits,
     behind: Behind,
-    /// Its end has been seen, and bytes behind it.
+    /// Its end has been seen, and bytes after it.
     over: bool,
     /// Bytes that have come in, and that came out.
     total: (u64, u64),

@@ -139,20 +139,20 @@ impl Default for Limits {
 
 /// The one coding that a value of `content-encoding` names; `None` for none, for one that is not known, and for several.
 ///
-/// Bodies that are encoded twice are left alone: nobody sends them but to get past a filter.
+/// A body that is encoded twice passes unchanged: the only reason to send one is to get past a filter.
 pub fn coding_of(content_encoding: &[u8]) -> Option<ContentCoding> {
     ContentCoding::from_token(content_encoding.trim_ascii())
 }
 
 /// A filter that removes a coding; its budget is the bound of its memory.
 ///
-/// It is [pending](BodyFilter::pending) after each 64 KiB of output. Bytes behind the end of the encoded data break the
-/// body off: they may be meant to be read in two ways.
+/// It is [pending](BodyFilter::pending) after each 64 KiB of output. Bytes after the end of the encoded data break the body off: they may be meant to
+/// be read in two ways.
 pub fn decoder(name: &'static str, coding: ContentCoding, limits: Limits) -> Filtered {
     decoding(name, coding, limits, Behind::Breaks)
 }
 
-/// A decoder for responses: bytes behind the end are dropped, as browsers and gzip(1) do.
+/// A decoder for responses: bytes after the end are dropped, as browsers and gzip(1) do.
 pub fn response_decoder(name: &'static str, coding: ContentCoding, limits: Limits) -> Filtered {
     decoding(name, coding, limits, Behind::Dropped)
 }
@@ -189,8 +189,8 @@ pub fn encoder(name: &'static str, coding: ContentCoding, level: u32, length: Op
     Filtered { name, filter, budget, keeps_length: false, dry: false }
 }
 
-/// A filter that needs the plain body, behind a decoder for the coding that `content_encoding` names. Without a decoder for
-/// `identity` or no coding; `None` if the coding is not supported, so that the step can decide.
+/// A filter that needs the plain body, after a decoder for the coding that `content_encoding` names. Without a decoder for `identity` or no coding;
+/// `None` if the coding is not supported, so that the step can decide.
 ///
 /// The step that uses it removes `content-encoding` by an edit. When the filter bails out, the rest passes decoded.
 pub fn decoded(filtered: Filtered, content_encoding: Option<&[u8]>, limits: Limits) -> Option<Filtered> {
@@ -205,7 +205,7 @@ pub fn decoded(filtered: Filtered, content_encoding: Option<&[u8]>, limits: Limi
     Some(Filtered { budget: usize::MAX, ..Filtered::new(name, FilterChain(chain)) })
 }
 
-/// Filters behind each other that look like one.
+/// Filters one after the other that look like one.
 struct FilterChain(Chain);
 
 impl BodyFilter for FilterChain {

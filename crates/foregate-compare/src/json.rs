@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// The most differences that are told of two documents.
+/// The most differences that are reported for two documents.
 const MOST: usize = 20;
 
 /// One difference: where, and both values.

@@ -11,7 +11,7 @@ pub struct AskedRequest {
     pub method: String,
     /// The target.
     pub target: String,
-    /// The host and port that the origin is told.
+    /// The host and port that the origin gets.
     pub host: String,
     /// The fields in their order, with names in lower case, and the body.
     pub message: Answer,

@@ -26,7 +26,7 @@ const BUILT_IN: [&str; 17] = [
 /// Ends of names that hold the number of a request.
 const REQUEST_IDS: [&str; 5] = ["request-id", "correlation-id", "trace-id", "span-id", "requestid"];
 
-/// The most names that may be ignored beside the built-in ones.
+/// The most names that may be ignored in addition to the built-in ones.
 const IGNORED_MOST: usize = 1000;
 
 /// What is compared, and how.
@@ -109,7 +109,7 @@ impl Rules {
         Self { ignored: named.map(|name| Name(name.to_owned())).collect(), ..self.clone() }
     }
 
-    /// The parts that are left out beside the built-in ones.
+    /// The parts that are left out in addition to the built-in ones.
     pub fn ignored(&self) -> impl Iterator<Item = &str> {
         self.ignored.iter().map(Name::as_str)
     }

@@ -83,7 +83,8 @@ impl Route {
         let raw = 100.0 * part.raw as f64 / self.compared as f64;
         let noise = 100.0 * part.noise as f64 / self.learned as f64;
         let relative = 100.0 * (raw - noise).abs() / (raw + noise);
-        // Shares of few comparisons say little: three standard errors of the two shares are allowed beside the rule.
+        // The shares of a few comparisons vary by chance: the rule allows three standard errors of the two shares on top of
+        // its limit.
         let variance = |share: f64, count: u64| {
             let (p, n) = (share / 100.0, count as f64);
             p * (1.0 - p) / n + 0.25 / (n * n)

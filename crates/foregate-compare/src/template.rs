@@ -1,6 +1,6 @@
 //! Groups of paths, where no configuration says which belong together.
 
-/// Segments of a path that are told apart.
+/// Segments of a path that are distinguished.
 const SEGMENTS: usize = 6;
 
 /// A path with `*` in the place of segments that look like numbers, and without its query: `/users/*/orders`.

@@ -1,4 +1,4 @@
-//! Writing a case, so that it can be kept beside the configuration.
+//! Writes a case to a file, which can be kept with the configuration.
 
 use std::fmt::Write as _;
 

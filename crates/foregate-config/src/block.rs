@@ -279,7 +279,7 @@ impl<'p> Decoder<'p> {
         }
         for prop in key.props.iter().filter(|prop| prop.required && !props.contains(&prop.name)) {
             let inner = children().find(|child| child.node.name() == prop.name);
-            // That it has no block is told of below.
+            // The error for a key without its block is reported below.
             if inner.is_some() && key.block.is_none() {
                 continue;
             }
@@ -416,7 +416,8 @@ impl<'p> Decoder<'p> {
         self.read(item, 0, value::boolean).unwrap_or(true)
     }
 
-    /// The same for a key whose value, written alone, belongs to the property `prop`.
+    /// Like [`Self::flag_of`], for a key with a property `prop`. The error for another value than a boolean says to write it as that
+    /// property.
     pub fn flag_or_prop(&mut self, item: Item<'_>, prop: &str) -> bool {
         let name = item.node.name();
         let read = |value: &Value<'_>| {
@@ -499,7 +500,7 @@ fn off<'t>(key: &Key, item: Item<'t>) -> Option<&'t str> {
     (alone && !takes_text && value::is_off(entry.text())).then(|| item.source_of(entry.span()))
 }
 
-/// The suggestion for a path behind a node's name that was read as a comment.
+/// The suggestion for a path after a node's name that was read as a comment.
 fn commented_out(item: Item<'_>) -> Option<String> {
     let behind = item.source_behind(item.node.span()).trim_start_matches([' ', '\t']);
     let open = ["//", "/*"].into_iter().find(|open| behind.starts_with(open))?;

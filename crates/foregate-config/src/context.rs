@@ -16,7 +16,7 @@ use crate::load::Tree;
 use crate::{glob, problem};
 use foregate_rules::{Entries, Word, nearest, words};
 
-/// All that settings may depend on beside their nodes.
+/// All that settings may depend on, other than their nodes.
 pub(super) struct Reading<'a> {
     pub tree: &'a Tree,
     pub pipeline: &'a Pipeline,
@@ -161,7 +161,7 @@ pub(super) fn host_place(place: Place) -> problem::Place {
     problem::Place { file: place.file, span: Span { start: place.start, len: place.length } }
 }
 
-/// Where a part of a text stands in its literal, as the file writes it; `None` where that cannot be told, as behind a reference.
+/// The range of a part of a text within its literal in the file; `None` where it is unknown, as after a reference.
 fn inside(literal: &str, text: &str, part: &Range<usize>) -> Option<Range<usize>> {
     if literal.is_empty() {
         return None;
@@ -230,7 +230,7 @@ fn escape(text: &str) -> Option<(usize, Option<char>)> {
                     let digits = digits.split_once('}')?.0;
                     Some((digits.len() + 4, Some(char::from_u32(code(digits)?)?)))
                 }
-                // Two of them make one character beyond the first plane; nobody writes those in an expression.
+                // Such a character beyond the first plane takes two escapes, which are not expected in an expression.
                 None => Some((6, Some(char::from_u32(code(digits.get(..4)?)?)?))),
             };
         }
@@ -266,7 +266,7 @@ fn in_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// The `$` and the name behind it that begin here.
+/// The `$` and the name after it that begin here.
 fn variable_at(text: &str, start: usize) -> &str {
     let rest = text.get(start..).unwrap_or_default();
     let length = rest.bytes().skip(1).take_while(|byte| in_name(*byte)).count() + 1;

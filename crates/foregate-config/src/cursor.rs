@@ -68,7 +68,7 @@ struct OpenNode {
     pending: Option<String>,
 }
 
-/// Finds the place of byte `at` in a file in KDL.
+/// Finds out where byte `at` of a KDL file is: in which blocks, and in which node.
 pub fn cursor(source: &str, at: usize) -> Cursor {
     let mut walk = Walk { blocks: vec![OpenBlock::default()], node: None };
     let mut position = 0;
@@ -86,7 +86,7 @@ pub fn cursor(source: &str, at: usize) -> Cursor {
         if matches!(token, Token::LineComment | Token::BlockComment) && start < at && at <= end {
             return walk.place(CursorSpot::Comment, span);
         }
-        // Behind a name comes a `{` or `;` at once: the cursor is at the name.
+        // After a name comes a `{` or `;` at once: the cursor is at the name.
         if token == Token::End || start > at || is_here {
             let is_value = is_text && is_here;
             let span = if is_value { span } else { Span::new(at, at) };

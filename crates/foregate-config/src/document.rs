@@ -144,7 +144,7 @@ impl Document {
         self.source
     }
 
-    /// Puts the file's text back after it was read from beside the tree.
+    /// Puts the file's text back, after it was taken out to be read alongside the tree.
     pub(super) fn set_source(&mut self, source: String) {
         self.source = source;
     }

@@ -132,7 +132,7 @@ fn in_words(places: &[String], at_top: Option<&Key>) -> Option<String> {
     Some(format!("it belongs {places}{}", if everywhere { ", and holds for all sites" } else { "" }))
 }
 
-/// Places one behind the other; `None` without any.
+/// Places one after the other; `None` without any.
 fn listed(places: &[String]) -> Option<String> {
     Some(match places {
         [] => return None,
@@ -223,7 +223,8 @@ fn has(block: &Block, name: &str) -> bool {
     block.keys.iter().any(|key| key.name == name)
 }
 
-/// A block by the keys around it: those that stand once in another need that one to be told from namesakes.
+/// Describes a block by the keys around it. A key that occurs once within another one is named with that one, so that it
+/// differs from keys of the same name.
 fn said(around: &[&'static Key], level: &str) -> String {
     match around {
         [.., outer, key] if !key.many => format!("in the `{}` of {}", key.name, with_article(outer)),

@@ -81,7 +81,7 @@ fn column(text: &str, at: usize) -> usize {
     text[line..at].chars().count()
 }
 
-/// A comment behind something else.
+/// A comment after something else.
 struct Trailing {
     /// The byte of the output at which it begins.
     at: usize,

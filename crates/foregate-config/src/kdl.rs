@@ -104,7 +104,7 @@ impl KdlReader<'_, '_> {
         }
     }
 
-    /// The last earlier line with a `{` in a comment behind other text.
+    /// The last earlier line with a `{` in a comment after other text.
     fn commented_open(&self) -> Option<usize> {
         let source = self.scanner.source();
         let mut scanner = Scanner::new(source);

@@ -376,7 +376,7 @@ impl<'t> Item<'t> {
         source.get(span.start as usize..span.end()).unwrap_or_default()
     }
 
-    /// The source behind a part of the file.
+    /// The source text of a part of the file.
     pub(crate) fn source_behind(self, span: Span) -> &'t str {
         let source = self.tree.files[self.file as usize].document.source();
         source.get(span.end()..).unwrap_or_default()

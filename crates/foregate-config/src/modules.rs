@@ -102,7 +102,7 @@ struct ModuleMistakes {
     plans: [OnceCell<Arc<Plan>>; 2],
 }
 
-/// One key that is told something.
+/// A key that has nodes in this scope.
 #[derive(Clone)]
 struct ScopeEntry {
     key: usize,
@@ -161,8 +161,8 @@ impl<'t> Modules<'t> {
         self.expressions.unused_lists().collect()
     }
 
-    /// Values that expressions read and that nobody writes on any route where they do, each with the place of the first node that
-    /// reads it.
+    /// Values that expressions read and that no step writes on any route of these expressions, each with the place of the first
+    /// node that reads it.
     pub fn unwritten(&self) -> Vec<(Place, &'static str)> {
         let unwritten = self.written.iter().filter(|(_, (_, written))| !written);
         unwritten.map(|((_, _, name), (place, _))| (*place, *name)).collect()
@@ -173,7 +173,7 @@ impl<'t> Modules<'t> {
         self.pipeline.values().get(usize::from(number)).map_or("", |value| field_of(value.name))
     }
 
-    /// Compiles the arguments of a node of the host's own as conditions of a phase. What is wrong with them is told.
+    /// Compiles the arguments of a node of the host's own as conditions of a phase. Errors in them are reported.
     pub fn conditions(
         &mut self,
         decoder: &mut Decoder<'_>,
@@ -183,7 +183,7 @@ impl<'t> Modules<'t> {
         self.compile(decoder, (item, key), |context, argument| context.condition(argument, phase))
     }
 
-    /// The same as expressions whose values count.
+    /// Compiles the arguments as [`Self::conditions`] does, but as expressions of any type.
     pub fn expressions(
         &mut self,
         decoder: &mut Decoder<'_>,
@@ -200,7 +200,7 @@ impl<'t> Modules<'t> {
         })
     }
 
-    /// A value behind a name, at a node of the host's own.
+    /// A value after a name, at a node of the host's own.
     pub fn named_expression(
         &mut self,
         decoder: &mut Decoder<'_>,
@@ -392,7 +392,7 @@ impl<'t> Modules<'t> {
         self.expressions.take_read();
         let when = said.when.as_ref().map(|when| context.condition(when, phase)).transpose();
         let entry = &self.pipeline.entries()[step];
-        // A reload goes on with the old configuration then.
+        // If this fails, a reload keeps the old configuration.
         let settings = catch_unwind(AssertUnwindSafe(|| entry.decode(&said.nodes, &mut context)))
             .unwrap_or_else(|_| Err(panicked(&said.nodes, entry.decl().name)));
         context.warnings.drain(..).for_each(|warning| decoder.warn(warning));

@@ -215,7 +215,7 @@ impl Findings {
         in_order(&self.problems.kept)
     }
 
-    /// The warnings, in the order of the files; there may be none beside errors.
+    /// The warnings, in the order of the files; with errors, the list may be incomplete.
     pub fn warnings(&self) -> Vec<&Problem> {
         in_order(&self.problems.warnings)
     }

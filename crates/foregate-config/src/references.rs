@@ -135,7 +135,7 @@ impl Reference {
     /// Returns true if a part reveals something of the value: words of letters do not; other text does if it is half of the
     /// value, or long, or a whole word both here and there.
     fn is_part(&self, lower: &str, part: &Range<usize>) -> bool {
-        // Parts of letters beyond ASCII that are cut off have others beside them.
+        // A part that begins or ends within a letter of several bytes counts as revealing.
         let Some(run) = lower.get(part.clone()) else { return true };
         let core = run.trim_matches(|letter: char| !letter.is_alphanumeric());
         if core.is_empty() || is_letters(core) {

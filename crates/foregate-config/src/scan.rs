@@ -137,7 +137,7 @@ impl<'s> Scanner<'s> {
         &self.source[self.at..]
     }
 
-    /// A value that begins right behind a closing quote: mostly a `"` within the text, which has ended it.
+    /// A value that begins right after a closing quote: mostly a `"` within the text, which has ended it.
     fn check_quote_before(&self) -> Result<(), SyntaxError> {
         if !self.source[..self.at].ends_with('"') {
             return Ok(());
@@ -394,8 +394,8 @@ impl<'s> Scanner<'s> {
     }
 }
 
-/// Refuses bare words that KDL takes, and that nobody means: those with quotes of another kind, and URLs, of which the
-/// most would be a comment.
+/// Refuses bare words that are valid in KDL and always a mistake: words with quotes of another kind, and URLs, of which
+/// KDL reads the part after `//` as a comment.
 fn check_word(word: &str, start: usize, rest: &str) -> Result<(), SyntaxError> {
     let span = Span::new(start, start + word.len());
     if word.starts_with('\'') {

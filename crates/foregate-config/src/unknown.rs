@@ -97,7 +97,8 @@ impl Decoder<'_> {
         let is_ours = self.root.keys.iter().any(|key| key.name == name);
         let of_nginx = foreign::of_nginx(name, within, has_block).filter(|_| may_write && !is_ours);
         of_nginx.or_else(|| {
-            // A key of ours that stands in another block is meant rather than the word of another proxy.
+            // If one of our keys in another block has this name, the advice is about that key and not about the other
+            // proxy's word.
             let instead = foreign::of_others(name, within).filter(|_| !is_key && !is_ours)?;
             let is_near = || near(name, known, false).is_some();
             (!around.in_module || !is_near() && !matches!(instead, Instead::Write(_))).then_some(instead)

@@ -69,8 +69,8 @@ pub fn expand<'t>(
     Ok(Cow::Owned(expanded))
 }
 
-/// Refuses text behind `${` that looks like a reference and is none. The message does not show it, as the whole may
-/// be a secret.
+/// Refuses text after `${` that looks like a reference and is none. The message does not show it, as the whole may be a
+/// secret.
 fn no_reference(text: &str) -> Result<(), Wrong> {
     let is_of_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b' ');
     let word = &text[..text.bytes().take_while(|byte| is_of_word(*byte)).count()];

@@ -24,7 +24,7 @@ pub(crate) const TAIL: u64 = 64;
 const MAGIC: u32 = u32::from_le_bytes(*b"FGBg");
 /// Heads and sums that are read with the tail, as a rule.
 const FIRST_READ: u64 = 16 * 1024;
-/// The longest part behind the body: the sums of 256 GiB.
+/// The longest part after the body: the sums of 256 GiB.
 const MOST: u64 = 64 << 20;
 
 /// The tail of a file.
@@ -77,7 +77,7 @@ impl Tail {
         Some((sum, Self { key, serial, sequence, head, body: from.u64()?, sums: from.u64()? }))
     }
 
-    /// Everything behind the body.
+    /// Everything after the body.
     pub(crate) fn encode(&self, sums: &[u64], head: &[u8], seed: Seed) -> Vec<u8> {
         let mut out = Vec::with_capacity(size_of_val(sums) + head.len() + TAIL as usize);
         for sum in sums {
@@ -101,7 +101,7 @@ impl Tail {
         seed.sum(self.sums, seed.sum(u64::MAX, 0, tail), front)
     }
 
-    /// Bytes behind the body for a file of this length, if the numbers fit each other.
+    /// Bytes after the body for a file of this length, if the numbers fit each other.
     fn behind(&self, length: u64) -> Option<u64> {
         let sums = self.body.div_ceil(BLOCK).checked_mul(size_of::<u64>() as u64)?;
         let behind = sums.checked_add(u64::from(self.head))?.checked_add(TAIL)?;
@@ -110,7 +110,7 @@ impl Tail {
     }
 }
 
-/// Verifies everything behind the body. `bytes` end with the file.
+/// Verifies everything after the body. `bytes` end with the file.
 fn verify(bytes: &[u8], seed: Seed, length: u64) -> Option<VerifiedFile> {
     let (front, last) = bytes.split_at_checked(bytes.len().checked_sub(TAIL as usize)?)?;
     let (sum, tail) = Tail::read(last)?;

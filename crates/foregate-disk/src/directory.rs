@@ -248,8 +248,8 @@ pub(crate) struct Common {
     pub(crate) started: (Instant, CacheTime),
 }
 
-/// The epoch of a store that begins in a folder which may have files of an earlier one: beyond theirs, so that no name is used twice and the
-/// recovery finds them all, and removes them.
+/// The epoch of a new store in a folder that may have files of an earlier store. It is later than the epochs of those files, so that no name
+/// is used twice, and the recovery finds and removes all of them.
 fn new_epoch(directory: &BlockingDirectory) -> u32 {
     let highest = match recover::highest_number(directory) {
         Ok(highest) => u32::try_from(highest >> EPOCH_SHIFT).unwrap_or(0),

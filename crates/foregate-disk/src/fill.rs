@@ -68,13 +68,13 @@ impl Drop for Target {
     fn drop(&mut self) {
         self.inner.counters.bytes.fetch_sub(self.counted, Ordering::Relaxed);
         if let Some(name) = &self.temporary {
-            // Nobody waits for the answer; a file that stays is removed at the next start.
+            // The result is ignored: a file that stays is removed at the next start.
             drop(self.inner.directory.unlink(name));
         }
     }
 }
 
-/// The store did not take the body. The fetch goes on without it.
+/// The store did not take the body. The fetch continues without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreRefusal;
 

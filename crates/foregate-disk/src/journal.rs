@@ -149,7 +149,7 @@ fn append(out: &mut Vec<u8>, seed: Seed, base: u64, purge: &[u8]) {
     out.extend_from_slice(purge);
 }
 
-/// `false` if a purge may be missing. The last one may be cut: nobody was told that it counts.
+/// `false` if a purge may be missing. The last record may be cut: its purge was not confirmed.
 fn restore(bytes: &[u8], seed: Seed, floors: &Floors) -> bool {
     let readable = read(bytes, seed, &mut |number, purge| match purge {
         None => {

@@ -9,8 +9,9 @@
 //! - **A kill loses the last 100 ms at most.** Nothing is rewritten in place but the file `store`, by a rename. The index points to bytes that were
 //!   written.
 //! - **Purges are floors** that all tiers share ([`Floors`](foregate_cache::Floors)); a journal keeps them. If it is damaged, everything is purged.
-//! - **No error is the client's.** A disk that is slow, full or broken is a miss, at the start too; one that goes on failing is off for some time.
-//! - **One process** uses a directory. Contents of another version of the formats are put aside, not removed.
+//! - **No error reaches the client.** An operation of a disk that is slow, full or broken is a miss, also at the start; a disk that keeps failing is
+//!   switched off for some time.
+//! - **One process** uses a directory. Contents of another version of the formats are moved to another name, not removed.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing)]

@@ -62,7 +62,7 @@ impl Place {
         Self(self.0 & !HITS | hits.min(MAX_HITS) << 6)
     }
 
-    /// Returns whether both are the same place, hits aside.
+    /// Returns true if both are the same place, regardless of their hits.
     pub(crate) fn is(self, other: Self) -> bool {
         self.with_hits(0) == other.with_hits(0)
     }

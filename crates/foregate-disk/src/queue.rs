@@ -20,7 +20,7 @@ pub(crate) struct Queue {
 struct QueueState {
     objects: VecDeque<Arc<Object>>,
     bytes: usize,
-    /// Somebody waits until everything so far is on the disk.
+    /// A caller waits until everything so far is on the disk.
     flush: bool,
     closed: bool,
 }

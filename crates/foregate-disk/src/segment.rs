@@ -1,4 +1,4 @@
-//! Segments: append-only files of records, with a table of contents behind the last one.
+//! Segments: append-only files of records, with a table of contents after the last one.
 //!
 //! The file begins with `sum 8 | magic 4 | kind 4 | store 16 | number 8 | 24 reserved`. A sealed
 //! one ends with 32 bytes for each record and a trailer.
@@ -178,7 +178,7 @@ impl Segment {
     pub(crate) fn seal(&self, entries: &[ContentsEntry], end: u64) -> io::Result<()> {
         let raw = self.file.blocking();
         raw.sync()?;
-        // Whatever lies behind the last record stays there.
+        // Whatever lies after the last record stays there.
         let at = raw.stat()?.length.max(end);
         let mut out = Vec::with_capacity(entries.len() * ENTRY as usize + TRAILER as usize);
         for entry in entries {
@@ -223,7 +223,7 @@ impl Segment {
         Ok(Some(entries))
     }
 
-    /// Reads record by record up to the first that is not whole. The result has the offset behind
+    /// Reads record by record up to the first that is not whole. The result has the offset after
     /// the last one.
     fn scan(&self) -> io::Result<(Vec<ContentsEntry>, u64)> {
         let (mut entries, mut offset, mut window) = (Vec::new(), START, vec![0; WINDOW]);

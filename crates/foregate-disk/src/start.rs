@@ -64,7 +64,7 @@ pub(crate) fn lock(directory: &BlockingDirectory) -> io::Result<FolderLock> {
 /// The rest of a start.
 #[derive(Debug)]
 pub(crate) struct Start {
-    /// The version of contents that have to be put aside.
+    /// The version of contents that have to be moved to another name.
     pub(crate) aside: Option<u32>,
     /// The time between attempts.
     pub(crate) retry: Duration,

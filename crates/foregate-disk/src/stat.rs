@@ -21,7 +21,7 @@ pub struct Stat {
     pub hits: u64,
     /// Lookups without an object.
     pub misses: u64,
-    /// Objects written, those that were moved aside.
+    /// Objects that were written, without those that were moved within the store.
     pub stored: u64,
     /// Bytes written, those of objects that were moved included.
     pub written: u64,
@@ -47,7 +47,7 @@ pub struct Stat {
     pub longest_wait: u64,
 }
 
-/// Counters behind the figures.
+/// The counters from which the figures come.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) bytes: AtomicU64,

@@ -15,7 +15,7 @@ use crate::sums::Seed;
 pub(crate) const NAME: &str = "store";
 const TEMPORARY: &str = "store.new";
 const MAGIC: [u8; 8] = *b"FGATEDSK";
-/// The version of all formats in a store. Another one is put aside.
+/// The version of all formats in a store. Contents of another version are moved to another name.
 pub(crate) const VERSION: u32 = 2;
 const LENGTH: usize = 104;
 
@@ -46,7 +46,7 @@ pub(crate) enum StoreFileState {
     Store(StoreFile),
     /// Of another version of the formats.
     Other(u32),
-    /// Not readable: the files beside it are of no use.
+    /// Not readable: the other files of the folder are of no use.
     Damaged,
 }
 
@@ -61,7 +61,8 @@ impl Checkpoint {
     }
 
     /// The cache's time at a later moment. Within one run of the system, steps of the wall clock do
-    /// not count; across runs they cannot be told from time, but backwards the clock never goes.
+    /// not count. Across runs they look like elapsed time, except that the cache's clock never goes
+    /// backwards.
     pub(crate) fn continued(&self, later: &Self) -> CacheTime {
         let same = self.boot == later.boot && self.boot != [0; 16];
         let passed = if same {
@@ -96,7 +97,7 @@ impl StoreFile {
             (Some(MAGIC), Some(VERSION)) => {
                 Self::read(bytes).map_or(StoreFileState::Damaged, StoreFileState::Store)
             }
-            // The version is beside the magic in all versions.
+            // The version follows the magic in all versions.
             (Some(MAGIC), Some(version)) if !is_damaged(bytes) || read != LENGTH => {
                 StoreFileState::Other(version)
             }
@@ -171,7 +172,7 @@ mod tests {
         // After a restart of the system only the wall clock tells the time.
         assert_eq!(saved.continued(&at(0, 5060, 2, 10)), CacheTime(1_060_000));
         assert_eq!(saved.continued(&at(0, 1400, 2, 10)), CacheTime(1_000_000));
-        // Where runs are not told apart, the wall clock counts.
+        // Where runs cannot be distinguished, the wall clock counts.
         let unknown = at(1000, 5000, 0, 70_000);
         assert_eq!(unknown.continued(&at(0, 5001, 0, 90_000)), CacheTime(2000));
     }

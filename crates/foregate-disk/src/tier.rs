@@ -295,7 +295,7 @@ impl Disk {
             if inner.directory.blocking().path() == path {
                 inner.bytes.store(size.max(crate::LEAST), Ordering::Relaxed);
                 let making = Arc::clone(inner);
-                // Nobody waits for the answer.
+                // The result is ignored.
                 drop(inner.directory.run(move |_| {
                     making.writer.lock().make_room(&making, 0);
                     Ok(())

@@ -79,7 +79,7 @@ async fn check(inner: &Arc<Inner>, fingerprint: Fingerprint, place: Place) -> Ch
     let body = match inner.entry_at(fingerprint, place).await {
         Err(_) => return Checked::Unread,
         Ok(None) if is_there() => {
-            // Another key's record, which answers for nobody.
+            // A record of another key, which no request can use.
             inner.corrupt(fingerprint, place);
             return Checked::Damaged;
         }

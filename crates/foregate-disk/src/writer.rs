@@ -23,7 +23,7 @@ const DELAY: Duration = Duration::from_millis(100);
 const MAX_LISTS: usize = 4;
 /// The longest list of selecting fields as a record.
 const LIST_LENGTH: u64 = 64 * 1024;
-/// Bytes of the table of contents for one record, and beside them.
+/// Bytes of the table of contents: for one record, and for the table itself.
 const TABLE_ENTRY: u64 = 32;
 const TABLE: u64 = 64;
 
@@ -64,7 +64,7 @@ struct OpenLog {
     slot: u16,
     segment: Arc<Segment>,
     entries: Vec<ContentsEntry>,
-    /// Bytes on the disk; the buffer comes behind them.
+    /// Bytes on the disk; the buffer comes after them.
     start: u64,
     buffer: Vec<u8>,
     since: Option<Instant>,

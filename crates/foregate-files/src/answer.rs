@@ -10,7 +10,7 @@ use crate::kind::content_type;
 use crate::rules::Rules;
 
 /// Times of change before this one, the 3rd of January 1980, are those of builds that give all
-/// files the same: the start of 1970, that of 1980 (zip), or a second behind it.
+/// files the same: the start of 1970, that of 1980 (zip), or a second after it.
 const PINNED: i64 = 315_705_600;
 
 /// The facts about a file that its validators depend on.

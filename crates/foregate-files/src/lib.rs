@@ -5,7 +5,8 @@
 //!
 //! 1. [`Name::read`] decodes the path of the request, or says that no file can have it.
 //! 2. [`Rules::candidates`] gives the names to try, in order.
-//! 3. For the file that was found, [`Rules::variants`] gives the codings of variants to look for beside it, with their [`suffix`].
+//! 3. For the file that was found, [`Rules::variants`] gives the codings of variants to look for in the same folder, with their
+//!    [`suffix`].
 //! 4. [`Rules::answer`] writes the fields of the answer and says which bytes of the file belong to it.
 //! 5. For a folder without an index, [`listing::html`] or [`listing::json`] writes its listing.
 

@@ -14,7 +14,7 @@ pub struct Rules {
     pub index: Vec<Box<str>>,
     /// Places to look for a file, in order. Default: `$path`.
     pub places: Vec<Template>,
-    /// Codings with files beside the plain one, such as `app.js.br`, in order of preference.
+    /// Codings with files next to the plain one, such as `app.js.br`, in order of preference.
     /// Default: none.
     pub precompressed: Vec<ContentCoding>,
     /// Folders without an index are listed. Default: no.

@@ -67,7 +67,7 @@ impl Template {
                 Some(Candidate { name: fixed.as_bytes().to_vec(), is_folder: false, is_path: false })
             }
             Self::Around(before, after) => {
-                // Text behind `$path` needs a name before it.
+                // Text after `$path` needs a name before it.
                 if (name.is_folder || name.bytes.is_empty()) && !after.starts_with('/') && !after.is_empty() {
                     return None;
                 }

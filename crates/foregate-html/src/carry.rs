@@ -62,7 +62,7 @@ fn replaced(bytes: &[u8], last: bool) -> (Cow<'_, [u8]>, usize) {
         replace(chunk.valid(), &mut loaded);
         taken += chunk.valid().len();
         let others = chunk.invalid();
-        // A character that may go on behind the end.
+        // A character that may go on after the end.
         let begun = taken + others.len() == bytes.len()
             && std::str::from_utf8(others).is_err_and(|error| error.error_len().is_none());
         if begun && !last {

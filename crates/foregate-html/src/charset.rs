@@ -127,7 +127,7 @@ impl Charset {
         if self.is_utf8() { carry::load(bytes, last) } else { (Cow::Borrowed(bytes), bytes.len()) }
     }
 
-    /// The encoding that the rewriter is told.
+    /// The encoding that the rewriter is set to.
     pub(crate) fn carrier(self) -> AsciiCompatibleEncoding {
         let carrier = if self.is_utf8() { UTF_8 } else { WINDOWS_1252 };
         AsciiCompatibleEncoding::new(carrier).expect("both are compatible with ASCII")
@@ -281,7 +281,7 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
     memchr::memmem::find(haystack, needle)
 }
 
-/// The kind of construct behind a `<`.
+/// The kind of construct after a `<`.
 enum PrescanTag {
     /// Nothing.
     None,
@@ -325,8 +325,8 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b'\t' | b'\n' | b'\x0c' | b'\r' | b' ')
 }
 
-/// The next attribute from `at` on, in lower case; `Some(None)` at the end of the tag, behind which `at` stands then. `None`
-/// if the end has not come.
+/// The next attribute from `at` on, in lower case; `Some(None)` at the end of the tag, after which `at` stands then. `None` if the
+/// end has not come.
 #[allow(
     clippy::type_complexity,
     reason = "it says in turn whether there are bytes, and whether there is an attribute"

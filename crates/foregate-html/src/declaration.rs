@@ -16,7 +16,7 @@ use crate::insertion::Insertion;
 use crate::pass::STEP;
 use crate::rewriter::{HandlerState, at_work, rewriter};
 
-/// Features that declare an encoding before a tag, and behind the tag of the head.
+/// Features that declare an encoding before a tag, and after the tag of the head.
 type Declaring = [Arc<Insert>; 2];
 
 thread_local! {
@@ -53,7 +53,7 @@ pub(crate) fn keep_declared(
     let [before, behind] = declaring(page.charset());
     let chosen =
         |feature: Arc<Insert>| (ChosenFeature { step: STEP, feature: feature as Arc<dyn Feature> }, false);
-    // The first one is the first before a tag; the last one is the first behind it.
+    // The first one is the first before a tag; the last one is the first after it.
     features.insert(0, chosen(before));
     features.push(chosen(behind));
 }
@@ -79,7 +79,7 @@ fn trial(features: Vec<(ChosenFeature, bool)>, start: &[u8], page: &Page, budget
     let mut rewriter = rewriter(features.iter().map(|(chosen, _)| &*chosen.feature), page.charset(), budget);
     let mut shared = Some(HandlerState::of(features, page));
     let (loaded, _) = page.charset().load(start, true);
-    // The end of the document is not told, lest features write something there.
+    // The rewriter is not ended, so that features cannot write at the end of the document.
     let done = at_work(&mut shared, || rewriter.write(&loaded));
     let Some(RewriterOutput { mut bytes, holes, .. }) = shared.map(|shared| shared.written) else {
         return Vec::new();
@@ -134,7 +134,7 @@ mod tests {
         }
         let out = rewritten(&|| at(Place::HeadStart, 1100), "text/html", "<meta charset=koi8-r><title>x");
         assert_eq!(out, format!("<meta charset=\"KOI8-R\">{long}<meta charset=koi8-r><title>x"));
-        // Shorter insertions, insertions behind it, and documents with the encoding in their field are left alone.
+        // Shorter insertions, insertions after it, and documents with the encoding in their field are left alone.
         for (place, length, content_type) in [
             (Place::HeadStart, 500, "text/html"),
             (Place::HeadEnd, 1100, "text/html"),

@@ -44,7 +44,7 @@ pub(crate) enum Side {
     Both,
     /// Before a tag, where that of the head was left out.
     Before,
-    /// Behind the tag of the head.
+    /// After the tag of the head.
     Behind,
 }
 
@@ -97,8 +97,8 @@ impl Edges {
         Self { kind, side, ..Self::default() }
     }
 
-    /// Inserts markup at an edge, behind earlier insertions there. The markup has to be in the form of
-    /// texts in the document ([`Page::text`](crate::Page::text)).
+    /// Inserts markup at an edge, after earlier insertions there. The markup has to be in the form of texts in the document
+    /// ([`Page::text`](crate::Page::text)).
     pub fn insert(&mut self, edge: Edge, html: &str) {
         self.at(edge).push_str(html);
     }
@@ -117,7 +117,7 @@ impl Edges {
         (!held.is_empty()).then_some(held)
     }
 
-    /// Handles the start tag of an HTML element: returns the markup to insert before it, in order, and behind it.
+    /// Handles the start tag of an HTML element: returns the markup to insert before it, in order, and after it.
     pub(crate) fn start(&mut self, mark: Mark) -> ([Option<String>; 2], Option<String>) {
         self.see(mark);
         if self.kind != BodyKind::Document || self.templates > 0 || self.scopes > 0 {

@@ -23,12 +23,12 @@ use crate::text::TextOut;
 /// All features that are chosen for a response share one pass over the document. Each sees the original document, except
 /// for text: a feature sees the text after the changes of the features before it.
 pub trait Feature: Send + Sync + 'static {
-    /// The elements that it looks at; [`Rewrite::element`] is told which of these has matched.
+    /// The elements that it looks at; [`Rewrite::element`] gets the one that has matched.
     fn selectors(&self) -> &[Selector] {
         &[]
     }
 
-    /// Its inputs beside elements.
+    /// Its inputs other than elements.
     fn reads(&self) -> Reads {
         Reads::default()
     }
@@ -66,8 +66,7 @@ pub trait Feature: Send + Sync + 'static {
         self.removes() != Removes::Nothing
     }
 
-    /// Its rules for elements of the browser's tree, regardless of omitted tags: insertions beside or in them, and
-    /// removals. Default: none.
+    /// Its rules for elements of the browser's tree, regardless of omitted tags: insertions around or in them, and removals. Default: none.
     fn rules(&self, _: &Page) -> Vec<Rule> {
         Vec::new()
     }
@@ -94,7 +93,7 @@ pub trait Feature: Send + Sync + 'static {
     fn begin(self: Arc<Self>, page: &Page) -> Box<dyn Rewrite>;
 }
 
-/// The kinds of content that a feature removes beside comments.
+/// The kinds of content that a feature removes other than comments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Removes {
     /// Nothing.
@@ -104,7 +103,7 @@ pub enum Removes {
     Closed,
 }
 
-/// The inputs of a feature beside elements.
+/// The inputs of a feature other than elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reads {
     /// Text, but for that of a `title`.
@@ -144,8 +143,8 @@ pub trait Rewrite: Send {
     fn end(&mut self, _end: &mut End<'_, '_>) {}
 
     /// Returns true if it has nothing more to do in this document, whatever follows: no more insertions at the end, nor at end tags
-    /// [behind](Element::after) or at the [end](Element::append) of an element. Once all
-    /// features of a pass return true, the rest of the document passes without being parsed. Default: false.
+    /// [after](Element::after) or at the [end](Element::append) of an element. Once all features of a pass return true, the rest of the
+    /// document passes without being parsed. Default: false.
     fn is_done(&self) -> bool {
         false
     }
@@ -232,7 +231,7 @@ impl Value for Features {
     const ABOUT: &'static str = "The features for the response if it is HTML.";
 }
 
-/// Returns true if markup behind a text that ends in `<` would form a tag or the like with it.
+/// Returns true if markup after a text that ends in `<` would form a tag or the like with it.
 pub(crate) fn joins(html: &str) -> bool {
     html.starts_with(|first: char| first.is_ascii_alphabetic() || matches!(first, '/' | '!' | '?'))
 }
@@ -294,7 +293,7 @@ impl Element<'_, '_, '_> {
     }
 
     /// Returns true if its attributes cannot be rewritten with blanks between them: in `<img x/="y">` the second name begins with `=`
-    /// (HTML, section 13.2.5.32), and behind a blank it would be the value of the first. Such a tag is left as it is.
+    /// (HTML, section 13.2.5.32), and after a blank it would be the value of the first. Such a tag is left as it is.
     fn must_stay(&mut self) -> bool {
         let attributes = self.inner.attributes();
         // This is known without making a string of each name.
@@ -342,7 +341,7 @@ impl Element<'_, '_, '_> {
         });
     }
 
-    /// Inserts markup behind its end.
+    /// Inserts markup after its end.
     pub fn after(&mut self, html: &str) {
         self.insert(|inner| inner.after(html, ContentType::Html));
     }
@@ -469,7 +468,7 @@ impl EndTag<'_, '_> {
         }
     }
 
-    /// Inserts markup behind it.
+    /// Inserts markup after it.
     pub fn after(&mut self, html: &str) {
         self.deed.matches += 1;
         if !self.deed.dry {
@@ -527,7 +526,7 @@ impl Comment<'_, '_> {
 pub struct End<'a, 'd> {
     pub(crate) inner: &'a mut lol_html::html_content::DocumentEnd<'d>,
     pub(crate) deed: HandlerEffect,
-    /// The document ends within a tag or the like, or nobody knows.
+    /// The document ends within a tag or the like, or its end is unknown.
     pub(crate) unfinished: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Rules for elements of the browser's tree.
 //!
-//! A tokenizer and the [open elements](crate::tree) run ahead of the rewriter and find the start and end of elements, regardless of
-//! omitted tags. Markup is inserted, and an element removed, only if the state of tree construction behind it
-//! is the same as without the change: the rest of the document keeps its meaning. Other changes are skipped, and counted.
+//! A tokenizer and the [open elements](crate::tree) run ahead of the rewriter and find the start and end of elements, regardless of omitted
+//! tags. Markup is inserted, and an element removed, only if the state of tree construction after it is the same as without the change: the
+//! rest of the document keeps its meaning. Other changes are skipped, and counted.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::tree::{
 /// How much of a document is held back at most until it is clear that no `frameset` takes the place of a body, bytes.
 const UNDECIDED: usize = 4096;
 
-/// How much work a document may make at most, in open elements that are looked at or copied: at its start, and for each byte of it or
-/// inserted into it. Documents take some 10 for a byte; one that takes more is made for that, and its rest passes as it is.
+/// The most work for one document, in open elements that are looked at or copied: at its start, and for each byte of it or inserted into
+/// it. Documents take some 10 for a byte; a document that takes more was made for an attack, and its rest passes unchanged.
 const WORK_AT_START: u64 = 1 << 20;
 const WORK_PER_BYTE: u64 = 256;
 
@@ -45,7 +45,7 @@ pub struct Rule {
 pub enum Act {
     /// Markup is inserted before it.
     Before(String),
-    /// Markup is inserted behind it.
+    /// Markup is inserted after it.
     After(String),
     /// Markup is inserted at the start of its content.
     Prepend(String),
@@ -53,7 +53,7 @@ pub enum Act {
     Append(String),
     /// Remove it with its content.
     Remove,
-    /// [`Rewrite::element`](crate::Rewrite::element) is told of it, by this selector of the feature.
+    /// Calls [`Rewrite::element`](crate::Rewrite::element) with this selector of the feature.
     Tell(usize),
 }
 
@@ -107,7 +107,7 @@ struct FollowedFeature {
     left: Option<u64>,
 }
 
-/// The operations behind a part of a document.
+/// The operations after a part of a document.
 pub(crate) struct Due {
     pub deed: Operation,
     /// A `<` was left out before it that is text.
@@ -341,7 +341,7 @@ impl Follower {
         }
     }
 
-    /// The next bytes for the rewriter, and the operations behind them; `None` if there are none now.
+    /// The next bytes for the rewriter, and the operations after them; `None` if there are none now.
     pub fn next(&mut self) -> Option<(Vec<u8>, Option<Due>)> {
         self.skipped += u64::from(std::mem::take(&mut self.skips));
         let length = self.held.len() - self.gone;
@@ -451,7 +451,7 @@ impl Follower {
                 Event::Closed(_) | Event::Inserted(_) => {}
             }
         }
-        // Elements without content, and elements with insertions behind their end tag.
+        // Elements without content, and elements with insertions after their end tag.
         self.ended_behind(&events, &at);
         self.tree.events = events;
         match found.token {
@@ -601,7 +601,7 @@ impl Follower {
         }
     }
 
-    /// Has markup written if it may be; the state before the present token is then that behind it.
+    /// Has markup written if it may be; the state before the present token is then that after it.
     fn insert(
         &mut self,
         at: u64,
@@ -638,7 +638,7 @@ impl Follower {
             self.inserted += html.len() as u64;
         }
         self.undecided = self.undecided.or(op.undecided.then_some(op.at));
-        // An insertion behind the start tag of an element may come before one at its start.
+        // An insertion after the start tag of an element may come before one at its start.
         let place = self.ops.iter().rposition(|other| other.at <= op.at).map_or(0, |before| before + 1);
         self.ops.insert(place, op);
     }
@@ -698,7 +698,7 @@ impl Follower {
         (last.name == name || is_heading(last.name) && is_heading(name)).then_some(last.id)
     }
 
-    /// Applies the operations at the end of an element; those behind its own end tag come later.
+    /// Applies the operations at the end of an element; those after its own end tag come later.
     fn end_watched(&mut self, node: &Node, at: &At, own: bool) {
         // One that has been taken out is not there.
         let position = self.before.position(node.id);
@@ -723,7 +723,7 @@ impl Follower {
         self.forget(node.id, own);
     }
 
-    /// Drops the operations at the end of an element, except those behind it.
+    /// Drops the operations at the end of an element, except those after it.
     fn forget(&mut self, id: Id, but_behind: bool) {
         let rules = &self.rules;
         self.watched.retain(|watched| {
@@ -732,7 +732,7 @@ impl Follower {
         });
     }
 
-    /// Applies the operations behind the end tag of an element, or behind one without content.
+    /// Applies the operations after the end tag of an element, or after one without content.
     fn ended_behind(&mut self, events: &[Event], at: &At) {
         let own = Self::own(events, at);
         let closed = events.iter().filter_map(|event| match event {

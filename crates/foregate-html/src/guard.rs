@@ -4,9 +4,9 @@
 //! browser does, so that only `<` and two letters have to be watched for. From there on a scanner runs along, until
 //! all open constructs are closed again and both are sure to agree. At a possible disagreement, the rest of the document passes.
 //!
-//! Text that looks like such a tag may be in a comment or an attribute. The scanner misreads it then, and further scanners begin
-//! at text that looks like such tags behind it: one of them is right. In scripts this is frequent. If a scanner reads such a text, the
-//! reader of the document is asked if it is in the text of a script as well.
+//! Text that looks like such a tag may be in a comment or an attribute. The scanner misreads it then, and further scanners begin at
+//! later text that looks like such tags: one of the scanners is right. In scripts this is frequent. If a scanner reads such a text,
+//! the reader of the document is asked if it is in the text of a script as well.
 
 use crate::scan::{Root, Scanner, WatchState, Watching};
 
@@ -65,7 +65,7 @@ pub(crate) struct Guard {
     begun: TrailingBytes,
     /// The length read so far of a possible element name.
     name: Option<usize>,
-    /// Names have been read up to so far behind the last piece.
+    /// Names have been read up to so far after the last piece.
     ahead: usize,
     /// A construct begins there that may be in the text of a script or the like.
     in_text: bool,
@@ -104,7 +104,7 @@ impl TrailingBytes {
     }
 }
 
-/// Where in a piece somebody is.
+/// A position within a piece.
 struct Position {
     /// Up to here all scanners have gone.
     done: usize,
@@ -208,7 +208,7 @@ impl Guard {
         Ok(())
     }
 
-    /// A block with `<` in it, and two bytes behind it.
+    /// A block with `<` in it, and two bytes after it.
     #[inline(always)]
     fn block(
         &mut self,
@@ -348,8 +348,8 @@ impl Guard {
         if count < SCANNERS { Ok(()) } else { Err((behind, Why::Ambiguous)) }
     }
 
-    /// Advances all scanners; finished ones are removed. Also returns an error behind a tag with which a style or script of
-    /// SVG begins or ends, or SVG itself if that matters, since the readers of the following text have to know.
+    /// Advances all scanners; finished ones are removed. Also returns an error after a tag with which a style or script of SVG begins
+    /// or ends, or SVG itself if that matters, since the readers of the following text have to know.
     fn go(&mut self, bytes: &[u8], place: &mut Position, to: usize) -> Result<(), (usize, Why)> {
         while place.done < to && !self.scanners.is_empty() {
             let mut next = to;

@@ -24,7 +24,7 @@ impl Holding {
         FIXED.saturating_add(self.buffer.min(limit)).saturating_add(COPIES.saturating_mul(names))
     }
 
-    /// The rewriter has got so many bytes. `silent` says that it has not written or told anything since.
+    /// The rewriter got so many bytes. `silent` is set if it has written nothing and called no handler since.
     pub fn got(&mut self, bytes: usize, silent: bool) {
         self.begun = if silent { self.begun.saturating_add(bytes) } else { bytes };
         self.buffer = self.buffer.max(self.begun);

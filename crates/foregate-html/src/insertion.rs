@@ -135,7 +135,7 @@ impl Insertion {
         out.write(&std::mem::take(&mut self.held));
     }
 
-    /// The document has ended. Behind a tag that has not, or the like, nothing is inserted.
+    /// The document has ended. After a tag that has not, or the like, nothing is inserted.
     pub fn end(&mut self, out: &mut dyn Sink) {
         self.pass_held(out);
         if self.scanner.is_unfinished() {
@@ -171,7 +171,7 @@ impl Insertion {
 }
 
 impl InsertingFeature {
-    /// Inserts markup; `opens` says whether it comes behind a `<` that has not been written.
+    /// Inserts markup; `opens` says whether it comes after a `<` that has not been written.
     fn insert(&mut self, html: &str, charset: Charset, opens: &mut bool, out: &mut dyn Sink) {
         self.matches += 1;
         if self.dry {

@@ -1,7 +1,7 @@
 //! The kind of a body by its start.
 //!
-//! Servers send JSON, text, and parts of pages as `text/html`. Markup at the edges of head and body belongs into documents alone:
-//! behind JSON it breaks scripts that read it, and in a part of a page it would run once more.
+//! Servers send JSON, text, and parts of pages as `text/html`. Markup at the edges of head and body belongs into documents alone: after
+//! JSON it breaks scripts that read it, and in a part of a page it would run once more.
 
 use crate::charset::PRESCAN;
 
@@ -13,7 +13,7 @@ pub(crate) enum BodyKind {
     Document,
     /// It begins with head content, such as a script: a document if tags of `html`, `head` or `body` follow.
     HeadContent,
-    /// It begins with another element: a document if a tag of `html` follows, as behind a warning of an interpreter.
+    /// It begins with another element: a document if a tag of `html` follows, as after a warning of an interpreter.
     Fragment,
     /// It begins with text, in which tags may be quoted: never a document.
     Text,
@@ -24,7 +24,7 @@ pub(crate) enum BodyKind {
 }
 
 /// Determines the kind of a body by its start without a mark; `None` if more of it is needed. `whole` says that there is no more. At most
-/// [`PRESCAN`] bytes behind leading blanks are read, even if more are available.
+/// [`PRESCAN`] bytes after leading blanks are read, even if more are available.
 pub(crate) fn body_kind(start: &[u8], whole: bool) -> Option<BodyKind> {
     let start = start.trim_ascii_start();
     let rest = start.get(..PRESCAN).unwrap_or(start);

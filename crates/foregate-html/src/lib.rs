@@ -90,8 +90,8 @@ pub use selector::Selector;
 pub use text::{TextOut, escape};
 
 foregate_module::group! {
-    /// The steps that choose features, up to the one that decides whether the response can be rewritten. Pipelines take them
-    /// in before those that take content codings off.
+    /// The steps that choose features, up to the step that decides whether the response can be rewritten. Pipelines list them
+    /// before the steps that remove content codings.
     pub enum choosing {
         features::include::ChooseInclude,
         features::remove::ChooseRemove,

@@ -35,7 +35,7 @@ impl Needles {
         last: bool,
         tell: &mut dyn FnMut(&[u8], Option<usize>) -> bool,
     ) -> usize {
-        // A text that begins behind this may be longer than the input.
+        // A text that begins after this may be longer than the input.
         let safe = if last { bytes.len() } else { (bytes.len() + 1).saturating_sub(self.longest) };
         let mut at = 0;
         for found in self.search.find_iter(bytes) {

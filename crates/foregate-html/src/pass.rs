@@ -29,13 +29,13 @@ const ROUND: usize = 16 * 1024;
 const ROOM: usize = 64 * 1024;
 /// The bounds of a slice, bytes.
 const SLICE: (usize, usize) = (16, 4096);
-/// The largest size of the first slice, bytes; it doubles with each further one. The client gets the start of the document
-/// soon, and little is parsed needlessly if features have nothing to do behind the head.
+/// The largest size of the first slice, bytes; it doubles with each further one. The client gets the start of the document soon, and
+/// little is parsed needlessly if features have nothing to do after the head.
 const FIRST_SLICE: usize = 512;
 /// The capacity that an empty buffer keeps, bytes.
 const KEPT: usize = 4 * ROUND;
 
-/// The settings of a pass beside its features.
+/// The settings of a pass other than its features.
 #[derive(Debug, Clone)]
 pub struct Terms {
     /// The value of `content-type`.
@@ -87,7 +87,7 @@ pub struct Pass {
     began: bool,
     /// Features that run over fragments too.
     nested: Vec<ChosenFeature>,
-    /// Output behind fragments that are still to come.
+    /// Output that waits for fragments that are still to come.
     frames: Vec<Frame>,
     /// The fragment that is being fetched.
     asking: Option<Asking>,
@@ -434,7 +434,7 @@ impl Pass {
         }
         let taken = written.take(all);
         match self.frames.first_mut() {
-            // The document continues behind the held part.
+            // The document continues after the held part.
             Some(document) => document.written.bytes.extend(taken.bytes),
             None => {
                 self.frames.push(Frame { written: taken, ..Frame::default() });

@@ -65,7 +65,7 @@ const ASCII: [(&str, char); 37] = [
     ("rbrace", '}'),
 ];
 
-/// The construct behind an ampersand.
+/// The construct after an ampersand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReferenceStart {
     /// Nothing: it stands for itself.
@@ -76,7 +76,7 @@ pub(crate) enum ReferenceStart {
     More,
 }
 
-/// Classifies an ampersand and the text behind it. With `last` no text follows.
+/// Classifies an ampersand and the text after it. With `last` no text follows.
 pub(crate) fn begun(text: &str, last: bool, in_attribute: bool) -> ReferenceStart {
     let bytes = text.as_bytes();
     match bytes.get(1) {

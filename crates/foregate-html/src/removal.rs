@@ -17,7 +17,7 @@ pub(crate) struct Removing {
     number: u64,
     /// In a dry run: other features of a dry run do nothing in it either, and nothing is held.
     dry: bool,
-    /// Nobody is given its texts.
+    /// No feature gets its texts.
     pub hushes_texts: bool,
     /// Its end tag may be left out.
     lacks_end: bool,
@@ -123,7 +123,7 @@ impl Removing {
     }
 }
 
-/// An element with content is taken out: for the handler of its start tag, behind all that is inserted before it.
+/// An element with content is taken out: for the handler of its start tag, after all that is inserted before it.
 pub(crate) fn begin(element: &mut send::Element<'_, '_>, dry: bool) {
     let name = element.tag_name();
     let lacks_end = !is_html(element) || may_lack_its_end(&name);
@@ -152,7 +152,7 @@ fn end(number: u64, name: &str, tag: &mut EndTag<'_>) {
             return;
         }
         if tag.name() == name {
-            // Behind all that features have inserted at its end.
+            // After all that features have inserted at its end.
             tag.streaming_before(Box::new(CutsOff));
             tag.remove();
         } else if removing.lacks_end {

@@ -461,7 +461,7 @@ fn element_handler(
             removal::begin(inner, deed.dry);
         }
         if deed.watch {
-            // An element without content has no end tag, and nobody waits for one.
+            // An element without content has no end tag to wait for.
             let _ = inner.on_end_tag(Box::new(move |inner| {
                 // A removed element hides it from features; but it may still close that element.
                 shared(|shared| {

@@ -11,7 +11,7 @@ use crate::tree::select::Select;
 /// The longest selector, bytes.
 const LIMIT: usize = 1024;
 
-/// A selector (CSS, level 4, as far as elements can be told by their own tag and those around them).
+/// A selector (CSS, level 4, as far as elements can be identified by their own tag and the tags around them).
 #[derive(Clone)]
 pub struct Selector {
     text: Box<str>,
@@ -61,7 +61,7 @@ impl Selector {
         Self::followed(argument.text()?).map_err(|wrong| argument.wrong(format!("no selector: {wrong}")))
     }
 
-    /// One of ours.
+    /// A selector from our own code, which is known to be valid.
     pub(crate) fn constant(text: &'static str) -> Self {
         Self::parse(text).expect("constant selectors are tested")
     }

@@ -32,7 +32,7 @@ pub(crate) struct SpliceTarget {
 /// How many copies of a state an insertion makes.
 const COPIES: u64 = 4;
 
-/// Returns `Some` if markup may be inserted here, with the text to write before it, the state behind it, and true if that depends on the
+/// Returns `Some` if markup may be inserted here, with the text to write before it, the state after it, and true if that depends on the
 /// absence of a `frameset`. Adds its cost to `work`.
 pub(crate) fn inserted(
     state: &Tree,

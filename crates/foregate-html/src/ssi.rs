@@ -1,5 +1,5 @@
-//! Directives of server-side includes, `<!--# include virtual="/path" wait="yes" -->`, as NGINX and Apache read them: blanks may stand
-//! behind the `#`, names may be in capitals, and a value may be without quotes.
+//! Directives of server-side includes, `<!--# include virtual="/path" wait="yes" -->`, as NGINX and Apache read them: blanks may
+//! follow the `#`, names may be in capitals, and a value may be without quotes.
 
 /// A request in a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub(crate) enum Directive {
     Unsupported,
 }
 
-/// The commands of NGINX, and those of Apache beside.
+/// The commands of NGINX, and those that Apache has in addition.
 const COMMANDS: [&str; 13] = [
     "include", "echo", "set", "config", "if", "elif", "else", "endif", "block", "endblock", "exec", "fsize",
     "flastmod",
@@ -35,7 +35,7 @@ pub(crate) fn directive(comment: &str) -> Option<Directive> {
         let Some((name, value, behind)) = parameter(rest) else { return Some(Directive::Unsupported) };
         rest = behind;
         match &*name.to_ascii_lowercase() {
-            // The text behind an include waits for it in any case.
+            // The text after an include waits for it in any case.
             "wait" if ["yes", "no"].iter().any(|known| known.eq_ignore_ascii_case(&value)) => {}
             "virtual" | "file" if source.is_none() && !value.is_empty() => source = Some(value),
             _ => return Some(Directive::Unsupported),

@@ -231,7 +231,7 @@ impl Step for Choose {
         };
         if status == 206 {
             let asks = !dry && settings.needs_whole(request, response);
-            // Counted where nobody asks again: on a trial, no event is.
+            // Counted only where the features are not asked again: a trial records no event.
             let event = match settings.is_unclear(response) {
                 true => Some("content-type-ambiguous"),
                 false => asks.then_some(PART_PASSED),

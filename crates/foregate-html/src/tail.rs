@@ -8,11 +8,11 @@ use crate::scan::Scanner;
 /// The source of the answer.
 #[derive(Debug, Default)]
 pub(crate) enum Tail {
-    /// The rewriter holds whatever has begun, since somebody reads texts or comments, and writes it at the end.
+    /// The rewriter holds every construct that has begun, because a feature reads texts or comments, and writes it at the end.
     Held,
     /// The lighter pass: this scanner runs along.
     Followed(Box<Scanner>),
-    /// Nobody: nobody has said that something may be added.
+    /// Unknown: no source has stated whether content may be added.
     #[default]
     Unknown,
 }

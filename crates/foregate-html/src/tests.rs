@@ -366,7 +366,7 @@ fn blanks_before_a_body_are_not_held() {
     assert_eq!(out, b" \n {");
 }
 
-/// Repeats its text behind every element.
+/// Repeats its text after every element.
 struct Grows([Selector; 1], String);
 
 impl Feature for Grows {

@@ -8,7 +8,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// The failure of an operation.
 #[derive(Debug)]
 pub enum Error {
-    /// The pool of the directory had no thread in time, so nothing was tried. The caller goes on without the disk.
+    /// The pool of the directory had no thread in time, so nothing was tried. The caller continues without the disk.
     Busy,
     /// The system refused.
     Io(io::Error),

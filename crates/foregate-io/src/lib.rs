@@ -1,12 +1,12 @@
 //! The I/O engine: every system call that may wait for a disk runs on a thread of a pool, never on a thread that serves requests.
 //!
-//! A [`Directory`] has a pool and a bounded queue of its own, so a slow disk delays nobody but its own users. Its operations are futures that
+//! A [`Directory`] has a pool and a bounded queue of its own, so a slow disk delays its own users only. Its operations are futures that
 //! belong to no runtime. An operation that finds no free thread within [`Limits::patience`] fails with [`Error::Busy`]: the caller answers
 //! the request without the disk. A dropped future loses the answer alone; the engine completes the operation, so no descriptor leaks.
 //!
 //! On file systems whose calls are known not to wait for pages that are in memory, `open` and `read` first try the calling thread:
 //! `openat2(RESOLVE_CACHED)`, and `cachestat` with `preadv2(RWF_NOWAIT)`. `RWF_NOWAIT` alone held the caller for up to 5 ms on a busy device;
-//! behind `cachestat` the longest call took 0.08 ms.
+//! after `cachestat` the longest call took 0.08 ms.
 //!
 //! Paths are resolved beneath the directory (`RESOLVE_BENEATH`): no `..` and no link leads out of it, whatever another process changes
 //! meanwhile.

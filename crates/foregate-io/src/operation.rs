@@ -74,7 +74,7 @@ impl<T> Future for Operation<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
         match &mut self.0 {
-            // A future must not be polled behind its end; it answers with an error rather than by a panic.
+            // A future must not be polled after its end; it answers with an error rather than by a panic.
             OperationState::Ready(result) => Poll::Ready(result.take().unwrap_or(Err(Error::Busy))),
             OperationState::Waiting(slot) => {
                 let mut content = slot.0.lock();

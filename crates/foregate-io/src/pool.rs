@@ -15,7 +15,8 @@ use rustix::thread::{sched_getaffinity, sched_setaffinity};
 
 use crate::stat::{Counters, Stat};
 
-/// A piece of work. It is told whether it has a thread; without one it says so to its caller.
+/// A piece of work. Its argument is false if no thread was free; then it reports this to its
+/// caller.
 type Job = Box<dyn FnOnce(bool) + Send>;
 
 /// The bounds of a pool.

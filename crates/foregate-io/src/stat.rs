@@ -11,7 +11,7 @@ pub struct Stat {
     pub performed: u64,
     /// Operations that found no thread in time.
     pub busy: u64,
-    /// Operations that failed, a missing file aside.
+    /// Operations that failed for another reason than a missing file.
     pub errors: u64,
     /// Nanoseconds that operations waited for a thread, all together.
     pub waited: u64,

@@ -85,7 +85,7 @@ pub struct Replace(pub Response);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Abort;
 
-/// A way to end a request, with notes for the access log: why, which the client is not told.
+/// A way to end a request, with notes about the reason for the access log. The client does not get these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Noted<S> {
     /// How the request ends.
@@ -95,7 +95,7 @@ pub struct Noted<S> {
 }
 
 /// A way to end a request, with a value for later steps: one that the step has [taken](crate::Take), such as for a step of the phase
-/// `log`. It is an output of the step as well ([`Emit`]), for where the request goes on.
+/// `log`. The step declares the value as an output as well ([`Emit`]), for requests that it does not end.
 pub struct EmitAnd<V: Value, S> {
     /// The value; `None` emits nothing.
     pub value: Option<V::Data>,

@@ -180,7 +180,7 @@ pub struct Traffic {
     pub taken: u64,
     /// Bytes that it wrote.
     pub given: u64,
-    /// How long it was at work; 0 without a [clock](Chain::clock). Those behind it do not count.
+    /// How long it was at work; 0 without a [clock](Chain::clock). Those after it do not count.
     pub nanos: u64,
     /// The longest that it was at work without a pause.
     pub longest: u64,
@@ -203,7 +203,7 @@ pub struct Filtered {
     pub name: &'static str,
     /// The filter.
     pub filter: Box<dyn BodyFilter>,
-    /// The most that it may hold, bytes. Beyond, it is told to bail out.
+    /// The most that it may hold, bytes. Beyond, the platform calls `bail`.
     pub budget: usize,
     /// Set if the length of the body stays the same. Otherwise `content-length` is removed, a strong validator becomes weak,
     /// and ranges are no longer offered. A part of a body (206) passes without a filter that changes its length, which is
@@ -221,7 +221,7 @@ impl Filtered {
     }
 
     /// Leaves out the filters that cannot be put before a part of a body (206), which cannot be changed as if it were all of it.
-    /// `passed` is told the steps of those that would have changed its length: platforms count them as [`PART_PASSED`].
+    /// `passed` gets the steps of the filters that would have changed its length: platforms count them as [`PART_PASSED`].
     pub fn keep_for_part(filters: &mut Vec<Self>, mut passed: impl FnMut(&'static str)) {
         filters.retain(|filter| {
             if filter.changes_length() {
@@ -310,7 +310,7 @@ impl Chain {
 
     /// For platforms that have caught a panic: the filter that panicked. The chain must not be used after that.
     pub fn panicked(&self) -> Option<&'static str> {
-        // Filters behind run within the writes of those before them.
+        // Later filters run within the writes of earlier ones.
         self.links.iter().rfind(|link| link.running).map(|link| link.filtered.name)
     }
 
@@ -418,8 +418,8 @@ impl Chain {
         self.links.iter().map(held).fold(0, usize::saturating_add)
     }
 
-    /// Makes the filter that holds most give up, as if it had exceeded its budget: for platforms whose filters hold too
-    /// much together.
+    /// Makes the filter that holds the most memory give up, as if it had exceeded its budget: for platforms whose filters hold
+    /// too much in total.
     ///
     /// # Errors
     ///

@@ -38,7 +38,7 @@ pub struct Decl {
     pub optional: bool,
     /// Set if its filter fetches other documents.
     pub asks: bool,
-    /// Set if it runs behind the other steps of its phase.
+    /// Set if it runs after the other steps of its phase.
     pub last: bool,
     /// The key of the configuration that turns it on.
     pub key: Option<&'static Key>,

@@ -11,7 +11,7 @@ use crate::ids::UpstreamId;
 /// One exchange on a server: the proxy, or NGINX. Steps never see this trait; they read [inputs](crate::Input) and
 /// return [outputs](crate::Output).
 ///
-/// All bytes of a request are as it was understood: host and path in their normal form, the raw target beside them.
+/// All bytes of a request are in the understood form: host and path are normalised. The raw target is available as well.
 pub trait Exchange {
     /// The client: the peer, or the address that a trusted peer forwarded. `None` for a Unix socket.
     fn client(&self) -> Option<IpAddr>;
@@ -38,7 +38,7 @@ pub trait Exchange {
     }
     /// Says that a condition comes to something else for one of these: the request goes to no origin. By default it does.
     fn doubt_path(&self) {}
-    /// The text behind the first `?`.
+    /// The text after the first `?`.
     fn query(&self) -> Option<&[u8]>;
     /// The target as it was sent.
     fn raw_target(&self) -> &[u8];
@@ -83,7 +83,7 @@ pub trait Exchange {
     fn give_way(&self) -> fn() {
         || {}
     }
-    /// A number that nobody can guess; another one each time.
+    /// A number that cannot be guessed; different at each call.
     fn random(&self) -> u64;
 
     /// The status of the response, once there is one.
@@ -193,7 +193,7 @@ pub struct TlsFacts<'r> {
     pub client_subject: Option<&'r str>,
 }
 
-/// A time: the clock of the wall, and one that never goes back.
+/// A time: the wall clock, and a clock that never goes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Now {
     /// Milliseconds since the start of 1970, UTC.

@@ -58,7 +58,7 @@ pub struct FetchRequest {
     /// The host that is asked for; `None`: the one of the client's request, or, for an answer that is kept, the address of
     /// the upstream's first server.
     pub authority: Option<Text>,
-    /// Fields beside `host`.
+    /// Fields other than `host`.
     pub fields: Vec<Field>,
     /// The body.
     pub body: Text,

@@ -82,7 +82,7 @@ pub enum FieldError {
     Name,
     /// The value has a control byte, or a blank at an end (RFC 9110, section 5.5).
     Value,
-    /// The field says how the message is framed or how the connection goes on; that is the platform's business.
+    /// The field controls the framing of the message or the reuse of the connection. Only the platform may change it.
     Framing,
 }
 
@@ -96,7 +96,7 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// Fields that say how a message is framed or how its connection goes on.
+/// Fields that control the framing of a message or the reuse of its connection.
 const FRAMING: [&str; 9] = [
     "connection",
     "content-length",
@@ -267,7 +267,7 @@ impl Edit {
 /// them: a step that must know makes a [`Field`] first.
 #[derive(Debug, Clone, Default)]
 pub struct Edits {
-    /// The first parts, without an allocation: most steps change little. None is behind a place that is free.
+    /// The first parts, without an allocation: most steps change little. No part follows a free place.
     few: [Option<Part>; 2],
     rest: Vec<Part>,
 }

@@ -8,8 +8,8 @@ use crate::pipeline::Pipeline;
 const STATE_LIMIT: usize = 32 << 20;
 
 impl Pipeline {
-    /// The states of all steps that have one, for a process that takes over: see [`Step::save`](crate::Step::save). `random` gives a number
-    /// that nobody outside can guess.
+    /// The states of all steps that have one, for a process that takes over: see [`Step::save`](crate::Step::save). `random` returns a number that
+    /// cannot be guessed from outside.
     pub fn save(&self, now: u64, mut random: impl FnMut() -> u64) -> Vec<u8> {
         let mut all = Vec::new();
         for entry in self.entries() {

@@ -253,9 +253,9 @@ plain! {
     Time(Now), "time", Phase, |exchange| exchange.now();
     /// True if filters of bodies hold so much together that a step with an optional filter should skip it.
     MemoryIsShort(bool), "memory is short", Phase, |exchange| exchange.memory_is_short();
-    /// A number that nobody can guess.
+    /// A number that cannot be guessed.
     Random(u64), "random number", Phase, |exchange| exchange.random();
-    /// The length of the request's body, bytes; 0 for none, `None` where nobody has said it.
+    /// The length of the request's body, bytes; 0 for none, `None` where the client has not announced it.
     RequestLength(Option<u64>), "request length", Phase, |exchange| exchange.request_length();
     /// The status of the response.
     Status(u16), "status", AfterResponse, |exchange| exchange.status().unwrap_or_default();

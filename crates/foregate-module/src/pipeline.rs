@@ -334,8 +334,7 @@ impl Pipeline {
         state.wanted.contains(key)
     }
 
-    /// Returns true if a request goes on when a planned step cannot run: it is in a dry run, or only watches and no acting step reads
-    /// its results.
+    /// Returns true if a request continues when a planned step cannot run: it is in a dry run, or only watches and no acting step reads its results.
     pub fn may_fail(&self, planned: &PlannedStep) -> bool {
         let entry = self.entries.get(usize::from(planned.step));
         let watches = || entry.is_some_and(|entry| entry.only_watches(&planned.settings));
@@ -438,9 +437,9 @@ impl fmt::Debug for Pipeline {
 /// pipeline! { pub fn steps { use foregate::shipped; MyStep } }
 /// ```
 ///
-/// makes a function `steps() -> Pipeline`, and a type of the same name by which another list takes all of it in (`use`).
-/// Groups are merged phase by phase; within a phase the steps of a group that was taken in come first, those of one named
-/// earlier before those of the next. Behind all of them are those that [come last](crate::Step::LAST).
+/// makes a function `steps() -> Pipeline`, and a type of the same name by which another list takes all of it in (`use`). Groups are merged phase by
+/// phase; within a phase the steps of a group that was taken in come first, those of one named earlier before those of the next. After all of them
+/// are those that [come last](crate::Step::LAST).
 #[macro_export]
 macro_rules! pipeline {
     ($(#[$attribute:meta])* $vis:vis fn $name:ident { $(use $group:ty;)* $($step:ty),* $(,)? }) => {

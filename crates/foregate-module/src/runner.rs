@@ -19,7 +19,7 @@ use crate::response::Response;
 use crate::state::State;
 use crate::step::{Load, Verdict, WhenFull};
 
-/// The start of the request's body is received behind this phase.
+/// The start of the request's body is received after this phase.
 const BEFORE_BODY: PhaseId = PhaseId::RequestSecurity;
 
 /// How far the steps of an exchange have come.
@@ -214,7 +214,7 @@ impl Runner {
         }
     }
 
-    /// Goes on behind `last` if there is nothing to do before; whether that is so.
+    /// Goes on after `last` if there is nothing to do before; whether that is so.
     #[inline]
     pub fn passes(&mut self, plan: &Plan, last: PhaseId) -> bool {
         let passes = plan.next_phase(self.next, last).is_none() && !self.wants_body(plan, last);
@@ -249,7 +249,7 @@ impl Runner {
         last: Option<&PlannedStep>,
         state: &mut State,
     ) {
-        // Where the steps of a phase have all run, `next` is behind it.
+        // Where the steps of a phase have all run, `next` is after it.
         let at = PhaseId::ALL.get(self.next).copied().unwrap_or(PhaseId::Log).min(PhaseId::ResponseBody);
         if !starts_over(Route { pipeline, plan }, at, last) {
             return;

@@ -211,7 +211,7 @@ pub struct State {
     pub request_filters: Vec<Filtered>,
     /// Filters of the response's body, in their order.
     pub response_filters: Vec<Filtered>,
-    /// Notes for the access log beside its own fields.
+    /// Notes for the access log, in addition to its own fields.
     pub notes: Vec<(Text, Text)>,
     /// The events of the step that ran last.
     pub events: Vec<&'static str>,

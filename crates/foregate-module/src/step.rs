@@ -55,8 +55,8 @@ pub trait Step: Default + Send + Sync + 'static {
     /// from the responses itself. Default: false.
     const RENEWS: bool = false;
 
-    /// Set if it runs behind the other steps of its phase, regardless of the order of lists: for steps that need the final
-    /// response, such as content codings. Default: false.
+    /// Set if it runs after the other steps of its phase, regardless of the order of lists: for steps that need the final response, such as
+    /// content codings. Default: false.
     const LAST: bool = false;
 
     /// Set if it is tried on a partial response (206). If the request can be repeated without `Range`, platforms
@@ -118,7 +118,7 @@ pub trait Step: Default + Send + Sync + 'static {
         false
     }
 
-    /// Returns true if such a field, of this name, goes on to the origin or the client. Default: true.
+    /// Returns true if a field of this name passes to the origin or the client. Default: true.
     fn keeps(&self, _settings: &Self::Settings, _swept: Swept, _name: &[u8]) -> bool {
         true
     }
@@ -149,9 +149,9 @@ pub trait Step: Default + Send + Sync + 'static {
     /// The version of the format of [`save`](Self::save). A process that takes over gets states of its own version alone. Default: 1.
     const STATE_VERSION: u16 = 1;
 
-    /// The state that it keeps beyond requests, for a process that takes over from this one. Times in it are on the steady clock, which
-    /// goes on in that process; `now` is the present one, milliseconds. `random` is a number that nobody outside can guess.
-    /// Bounded like the state itself. Default: none.
+    /// The state that it keeps beyond requests, for a process that takes over from this one. Times in it are on the steady clock, which goes
+    /// on in that process; `now` is the present one, milliseconds. `random` is a number that cannot be guessed from outside. Bounded like
+    /// the state itself. Default: none.
     fn save(&self, _now: u64, _random: u64) -> Option<Vec<u8>> {
         None
     }
@@ -215,7 +215,7 @@ pub enum Weight {
     Light,
     /// On the threads for heavy work, with a bounded queue.
     Heavy(WhenFull),
-    /// By [`Step::load`] for each request: for steps whose work grows with their input.
+    /// Varies by request: [`Step::load`] returns it, for steps whose work grows with their input.
     Varies,
 }
 
@@ -224,7 +224,7 @@ pub enum Weight {
 pub enum Swept {
     /// In an interim response.
     Interim,
-    /// Behind a body.
+    /// After a body.
     Trailers,
 }
 
@@ -247,7 +247,7 @@ pub enum Load {
 pub enum WhenFull {
     /// It runs on the thread of the request, and delays other requests of that thread.
     Inline,
-    /// The request goes on without it.
+    /// The request continues without the step.
     Shed,
     /// The request is answered with 503.
     Error,

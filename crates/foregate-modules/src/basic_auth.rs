@@ -360,7 +360,7 @@ impl Step for Verify {
     const NAME: &'static str = "basic-auth-verify";
     const ABOUT: &'static str = "Verifies credentials, which takes milliseconds.";
     const FILTERS: &'static [Filter] = &[];
-    // Without a result nobody may come in, and a queue would serve an attacker.
+    // Without a result no client may pass, and a queue would serve an attacker.
     const WEIGHT: Weight = Weight::Heavy(WhenFull::Error);
 
     fn run(&self, users: &Users, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {

@@ -64,7 +64,7 @@ pub struct RequestLimit(u64);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UploadTypes {
     patterns: Vec<MediaPattern>,
-    /// The patterns, for the client.
+    /// The patterns as the value of `Accept`, for responses that refuse a type.
     accept: Arc<[u8]>,
 }
 

@@ -248,7 +248,7 @@ impl Step for ClearResponse {
     const NAME: &'static str = "clear-headers-response";
     const ABOUT: &'static str = "Removes internal fields from the response.";
     const FILTERS: &'static [Filter] = &[];
-    // Nobody adds a field behind it.
+    // No step adds a field after it.
     const LAST: bool = true;
     fn is_idle(settings: &ClearHeaders) -> bool {
         !settings.responses

@@ -250,8 +250,8 @@ fn last_entry(value: &[u8]) -> (Option<&[u8]>, &[u8]) {
     }
 }
 
-/// Splits at the last comma outside of quotes. The search runs from the right, so that a quote that a client has left open
-/// does not swallow the entries of trusted proxies behind it.
+/// Splits at the last comma outside of quotes. The search runs from the right, so that a quote that a client has left open does
+/// not swallow the entries of trusted proxies after it.
 fn last_element(value: &[u8]) -> (Option<&[u8]>, &[u8]) {
     let mut quoted = false;
     for (at, byte) in value.iter().enumerate().rev() {

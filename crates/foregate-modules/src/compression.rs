@@ -199,7 +199,7 @@ impl Step for Compress {
     const NAME: &'static str = "compress";
     const ABOUT: &'static str = "Compresses responses as clients ask for it.";
     const FILTERS: &'static [Filter] = &[Filter::Status(200, 599)];
-    // Its filter comes behind those that need the plain body, also of modules that do not ship.
+    // Its filter comes after those that need the plain body, also of modules that do not ship.
     const LAST: bool = true;
 
     fn run(

@@ -356,7 +356,7 @@ fn shared(text: &str) -> Text {
 }
 
 impl Cors {
-    /// The allowed origin for a request: itself, everybody, or nothing.
+    /// The allowed origin for a request: the origin itself, `*`, or nothing.
     fn allowed(&self, origin: Option<&[u8]>, view: &View<'_>) -> Option<Text> {
         if self.origins.everybody {
             return Some("*".into());

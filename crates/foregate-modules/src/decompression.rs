@@ -278,7 +278,7 @@ impl Decompression {
     }
 }
 
-/// Decodes responses for filters behind it that need them plain. The client's body is encoded again: see
+/// Decodes responses for filters after it that need them plain. The client's body is encoded again: see
 /// [`EncodeAgain`](crate::compression::EncodeAgain).
 #[derive(Debug, Default)]
 pub struct DecodeForFilters;

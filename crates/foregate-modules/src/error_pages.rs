@@ -178,7 +178,7 @@ impl Of {
     fn holds(self, source: Source<'_>) -> bool {
         match source {
             Source::Upstream => self != Self::Proxy,
-            // `respond` sends text of the configuration already, as do modules with texts of theirs.
+            // `respond` and some modules already send text from the configuration.
             Source::Route | Source::Nobody | Source::Step { meant: true, .. } => false,
             Source::Error(_) | Source::Step { meant: false, .. } => self != Self::Origin,
         }
@@ -537,7 +537,7 @@ impl Page {
 struct ReadyPage {
     content_type: Text,
     body: Text,
-    /// Nobody else is to see it.
+    /// Only this client may see it.
     personal: bool,
 }
 

@@ -3,7 +3,7 @@
 //! A [`Compiler`] is made for a pipeline and the named lists of a configuration. Its programs read an exchange through
 //! [`View`]; a condition copies nothing except for composite fields such as `http.request.full_uri`.
 //!
-//! A value that a step shows is a field of its name, with `_` for `-`, in every phase behind the one in which it is written.
+//! A value that a step shows is a field of its name, with `_` for `-`, in every phase after the one in which it is written.
 //! Values named as in [`VARIABLES`] are one map, `vars`.
 
 mod facts;
@@ -87,7 +87,7 @@ pub struct Compiler {
     numbers: Arc<Numbers>,
     /// For each field that was added, its name and the first phase in which it can be read.
     added: Vec<(String, PhaseId)>,
-    /// The first phase in which the country can be read, where somebody tells it.
+    /// The first phase in which the country can be read, where a step provides it.
     country: Option<PhaseId>,
     /// The values that the programs read, by their numbers in the pipeline.
     read: RefCell<Vec<u16>>,
@@ -273,7 +273,7 @@ fn stage(phase: PhaseId) -> Stage {
     }
 }
 
-/// The phase behind another, or the last.
+/// The phase after another, or the last.
 fn behind(phase: PhaseId) -> PhaseId {
     PhaseId::ALL.get(phase.order() + 1).copied().unwrap_or(PhaseId::Log)
 }

@@ -6,8 +6,8 @@
 //! }
 //! ```
 //!
-//! One step asks before any other check, and one asks about the other readings of the path. Another reads the
-//! answers: 2xx lets in, everything else goes to the client unchanged, and without an answer nobody is let in.
+//! One step asks before any other check, and one asks about the other readings of the path. Another reads the answers: 2xx lets
+//! in, everything else goes to the client unchanged, and without an answer no request passes.
 
 mod readings;
 #[cfg(test)]
@@ -38,7 +38,7 @@ const SENT: [&str; 2] = ["authorization", "cookie"];
 /// Fields that describe the request; copies from the client are removed.
 const SAID: [&str; 5] =
     ["x-forwarded-method", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-uri", "x-forwarded-for"];
-/// Fields of a refusal that go to the client beside its status and body.
+/// Fields of a refusal that go to the client in addition to its status and body.
 const RELAYED: [&str; 8] = [
     "location",
     "set-cookie",
@@ -324,7 +324,7 @@ fn fields(settings: &ForwardAuthSettings, request: AccessRequest<'_>) -> Option<
     if let Some(value) = fields.get("authorization") {
         sent.push(Field::new("authorization", value.to_vec()).ok()?);
     }
-    // Put together as RFC 9113, section 8.2.3, does. Behind the last `;` of an empty one there would be a blank, with which no
+    // Put together as RFC 9113, section 8.2.3, does. After the last `;` of an empty one there would be a blank, with which no
     // field ends.
     let cookies: Vec<_> = fields.all("cookie").filter(|value| !value.is_empty()).collect();
     if !cookies.is_empty() {

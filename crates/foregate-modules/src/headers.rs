@@ -173,7 +173,7 @@ struct Lines {
 }
 
 enum Line {
-    /// One behind the other.
+    /// The edits in their order.
     Fixed(Arc<[Edit]>),
     /// The field has the name and no value.
     Made(Verb, Field, Arc<dyn Expression>),
@@ -226,7 +226,7 @@ impl Verb {
     fn made(self, named: &Field, value: Option<Vec<u8>>) -> Option<Edit> {
         let field = value.and_then(|value| named.with_value(value).ok());
         match (self, field.filter(|field| !field.value().is_empty())) {
-            // The client's value must not pass for ours.
+            // The client's value must not be mistaken for ours.
             (Self::Set, None) => Some(named.removal()),
             (verb, field) => field.map(|field| verb.edit(field)),
         }

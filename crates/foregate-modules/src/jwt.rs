@@ -387,7 +387,7 @@ fn brought<'r>(settings: &JwtSettings, fields: &'r dyn Fields) -> Brought<'r> {
                 _ => return Brought::Unclear(NO_BEARER),
             },
             b"" => return Brought::Unclear(NO_BEARER),
-            // Somebody else's credentials.
+            // Credentials of another authentication scheme.
             _ => {
                 of_others = value;
                 None

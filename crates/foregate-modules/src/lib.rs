@@ -117,7 +117,7 @@ foregate_module::pipeline! {
         // response-body
         decompression::DecompressResponse,
         decompression::DecodeForFilters,
-        // behind all others of response-body, those of other crates as well
+        // after all others of response-body, those of other crates as well
         compression::Compress,
         compression::EncodeAgain,
         clear_headers::ClearResponse,

@@ -68,7 +68,7 @@ impl MediaPattern {
         let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
         let mut parts = essence.splitn(2, |byte| *byte == b'/');
         let (Some(main), Some(sub)) = (parts.next(), parts.next()) else { return false };
-        // Behind a comma, or whatever else is in no type, there may be another one, and readers may take that.
+        // After a comma, or whatever else is in no type, there may be another one, and readers may take that.
         if !is_token(main) || !is_token(sub) {
             return false;
         }
@@ -84,7 +84,7 @@ impl MediaPattern {
     }
 }
 
-/// Returns true if a value of `content-type` is a media type with only parameters behind it (RFC 9110, section 8.3.1), which all parsers
+/// Returns true if a value of `content-type` is a media type with only parameters after it (RFC 9110, section 8.3.1), which all parsers
 /// read alike. `*` is valid in Accept only.
 pub(crate) fn is_media_type(content_type: &[u8]) -> bool {
     let end = content_type.iter().position(|byte| *byte == b';').unwrap_or(content_type.len());

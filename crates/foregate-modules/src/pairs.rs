@@ -75,7 +75,7 @@ impl Pairs {
             let name = if is_alone { self.name_alone(name) } else { name.trim_ascii_end() };
             return self.decoded(name).eq(wanted.iter().copied());
         }
-        // PHP takes blanks from the start of a name, and does not look behind a NUL.
+        // PHP takes blanks from the start of a name, and does not look past a NUL.
         let blanks = |text: &mut dyn Iterator<Item = u8>| text.take_while(|byte| *byte == b' ').count();
         let front = blanks(&mut self.decoded(name)).saturating_sub(blanks(&mut wanted.iter().copied()));
         let ends = !wanted.contains(&0);
@@ -138,9 +138,9 @@ impl Pairs {
     }
 }
 
-/// The values of all cookies that some origin may read under this name, with any decoding: names are compared
-/// without case, with `_` for the signs that PHP turns into it and without the part behind a NUL or an index, and are
-/// searched behind white space, a comma or a quote in a value too, where Python and old Java see a cookie begin.
+/// The values of all cookies that some origin may read under this name, with any decoding: names are compared without case,
+/// with `_` for the signs that PHP turns into it and without the part after a NUL or an index, and are searched after white
+/// space, a comma or a quote in a value too, where Python and old Java see a cookie begin.
 ///
 /// Finds more than [`Pairs::named`], and only serves to detect doubt.
 pub(crate) fn like_cookie<'t>(text: &'t [u8], wanted: &[u8]) -> impl Iterator<Item = &'t [u8]> {

@@ -519,7 +519,7 @@ where
     fn restore(&self, state: &[u8], now: u64) {
         let Some((seed, entries)) = state.split_first_chunk() else { return };
         let seed = u64::from_le_bytes(*seed);
-        // Entries under another secret belong to no key that could be told.
+        // Entries that were hashed under another secret match no key.
         if *self.seed.get_or_init(|| Box::new(seed)) == seed && !entries.is_empty() {
             self.table(seed).restore(entries, now, now + FILLS_WITHIN);
         }

@@ -38,7 +38,7 @@ const FOLLOWED_MOST: usize = 20;
 /// The largest list, bytes.
 const LIST_LIMIT: usize = 128 * 1024 * 1024;
 
-/// The statuses that send a client to the address beside them.
+/// The statuses that send a client to the address that follows them.
 pub const STATUSES: [u16; 5] = [301, 302, 303, 307, 308];
 
 /// The default status of a redirect.
@@ -397,7 +397,7 @@ impl Row {
     }
 }
 
-/// The first value of a line; `rest` becomes the text behind its comma.
+/// The first value of a line; `rest` becomes the text after its comma.
 fn cell<'l>(line: &'l str, rest: &mut Option<&'l str>) -> Result<String, &'static str> {
     const QUOTES: &str = "double quotes stand around a whole value";
     let Some(quoted) = line.trim_start().strip_prefix('"') else {
@@ -498,7 +498,7 @@ fn lead(
     ControlFlow::Break(Redirect { status, location: Text::Owned(target) })
 }
 
-/// Adds a query to a target, behind the one that it has.
+/// Adds a query to a target, after the one that it has.
 fn add_query(target: &mut Vec<u8>, query: &[u8]) {
     let end = target.iter().position(|byte| *byte == b'#').unwrap_or(target.len());
     let fragment = target.split_off(end);

@@ -76,9 +76,9 @@ impl Value for RequestId {
 pub(crate) enum Keep {
     /// A trusted proxy's.
     Trusted,
-    /// Everybody's.
+    /// Ids of all peers.
     Always,
-    /// Nobody's.
+    /// No peer's ids.
     Never,
 }
 

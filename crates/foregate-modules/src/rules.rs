@@ -350,7 +350,7 @@ impl Step for ChangeResponse {
     }
 
     fn keeps(&self, rules: &Rules, swept: Swept, name: &[u8]) -> bool {
-        // Before there is a response nobody knows which rules will hold, and hints to preload are no harm.
+        // Before there is a response it is unknown which rules will match, and preload hints do no harm.
         swept == Swept::Interim || !rules.of_responses.contains(name)
     }
 

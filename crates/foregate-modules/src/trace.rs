@@ -167,7 +167,7 @@ impl FromNode for TraceSettings {
     }
 }
 
-/// A share in percent, with at most six digits behind the point, as a part of 2^64.
+/// A share in percent, with at most six digits after the point, as a part of 2^64.
 fn share(text: &str) -> Option<u128> {
     let text = text.strip_suffix('%')?.trim_end();
     let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
@@ -206,7 +206,7 @@ fn parse(value: &[u8]) -> Option<Continued> {
     {
         return None;
     }
-    // A later version may go on behind another dash; this one ends here.
+    // A later version may go on after another dash; this one ends here.
     let ends = if version == b"00" { rest.is_empty() } else { matches!(rest, [] | [b'-', ..]) };
     let zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == b'0');
     if !ends || value.len() > PARENT_LIMIT || zero(trace) || zero(parent) {
@@ -275,7 +275,7 @@ impl Step for Continue {
         settings.on
     }
 
-    /// A state that was refused in the head does not come behind the body.
+    /// A state that was refused in the head does not come after the body.
     fn keeps(&self, _: &TraceSettings, _: Swept, name: &[u8]) -> bool {
         !name.eq_ignore_ascii_case(b"tracestate") && !name.eq_ignore_ascii_case(b"traceparent")
     }

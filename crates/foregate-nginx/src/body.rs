@@ -41,7 +41,7 @@ pub(crate) struct BodyProgress {
     pub bailed: Option<&'static str>,
     /// Set if the output is to be sent before more is moved.
     pub soon: bool,
-    /// The rest of the body passes unchanged, behind the output.
+    /// The rest of the body passes unchanged, after the output.
     pub over: bool,
     /// A fetch for a filter: nothing moves until it has been [given](Body::give).
     pub question: Option<FetchRequest>,
@@ -60,7 +60,7 @@ struct Window<'o> {
 impl Sink for Window<'_> {
     fn write(&mut self, bytes: &[u8]) {
         let room = self.out.get_mut(self.used..).unwrap_or_default();
-        // Output behind the overflow must not overtake it.
+        // Output after the overflow must not overtake it.
         let fits = if self.spill.is_empty() { room.len().min(bytes.len()) } else { 0 };
         let (now, later) = bytes.split_at(fits);
         room[..fits].copy_from_slice(now);

@@ -15,7 +15,7 @@ use crate::target;
 
 /// A head: its fields as they were when it was looked at, changed together with NGINX's own.
 pub(crate) struct Head<'r> {
-    /// None for a copy, which nobody changes.
+    /// None for a copy, which is not changed.
     host: Option<Host<'r>>,
     which: Which,
     fields: Vec<Field<'r>>,

@@ -22,8 +22,8 @@ use crate::request::{ExchangeChanges, Request};
 
 /// The largest number of jobs of a worker, waiting or running. Beyond, the step's setting applies, mostly 503.
 const QUEUE: usize = 1024;
-/// The largest number for one client: wrong passwords from one address must not lock out others. IPv6 clients are
-/// told apart by their networks of 64 bits.
+/// The largest number for one client: wrong passwords from one address must not lock out others. IPv6 clients are distinguished
+/// by their networks of 64 bits.
 const PER_CLIENT: usize = 16;
 /// The longest wait for a thread, regardless of the step's setting: most clients have given up by then.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ struct MovedJob {
 
 enum Stage {
     Waits(Box<MovedJob>),
-    /// A thread has it, or nobody waits for it any more.
+    /// A thread runs it, or the request has gone.
     Taken,
     /// No verdict: it has panicked.
     Done(Box<MovedJob>, Option<Verdict>),
@@ -181,7 +181,7 @@ impl Job {
         *self.0.lock() = Stage::Done(moved, verdict);
     }
 
-    /// Nobody waits for it any more.
+    /// The request no longer waits for it.
     pub(crate) fn forget(&self) {
         drop(std::mem::replace(&mut *self.0.lock(), Stage::Taken));
     }

@@ -63,7 +63,7 @@ impl Events {
     }
 }
 
-/// Changes of the exchange by steps, and facts for steps beside its heads.
+/// Changes of the exchange by steps, and facts for steps other than its heads.
 pub(crate) struct ExchangeChanges {
     pub path: Vec<u8>,
     pub query: Option<Vec<u8>>,
@@ -87,7 +87,7 @@ pub(crate) struct ExchangeChanges {
     pub received: Option<ReceivedFacts>,
 }
 
-/// The facts about the request as received, beside constant ones.
+/// The facts about the request as received, other than constant ones.
 pub(crate) struct ReceivedFacts {
     pub fields: Vec<(Vec<u8>, Vec<u8>)>,
     pub server: Option<SocketAddr>,

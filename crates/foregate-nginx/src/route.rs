@@ -18,7 +18,7 @@ use crate::fetch::Answers;
 use crate::ffi::LogFile;
 use crate::heavy::Queue;
 
-/// The keys of a route file beside those of modules.
+/// The keys of a route file other than those of modules.
 static ROOT: Block = Block { keys: &[LIST_KEY, INCLUDE_KEY], later: &[] };
 
 /// Keys of a Foregate configuration that NGINX has directives for.
@@ -52,13 +52,13 @@ pub(crate) struct Cycle {
 pub(crate) struct Surroundings {
     /// The names of NGINX's own blocks `upstream`, with their numbers.
     blocks: Vec<(String, u32)>,
-    /// Somebody asks for the variable that tells which of them was chosen.
+    /// The configuration uses the variable that names the chosen route.
     follows: bool,
     /// There are threads for heavy steps.
     threads: bool,
 }
 
-/// The arguments of the directive beside the file.
+/// The arguments of the directive other than the file.
 #[derive(Debug, Default)]
 pub(crate) struct Terms {
     /// The keys that have to be switched on.

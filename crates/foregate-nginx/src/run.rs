@@ -144,7 +144,7 @@ pub(crate) fn upload(
     };
     let body = run.upload.as_mut().ok_or_else(|| failed("", "there is none", 500))?;
     let moved = match body.move_on(input, end, false, out) {
-        // Nobody answers while a request is on its way.
+        // Answers to questions are impossible while a request is on its way.
         Ok(BodyProgress { question: Some(_), .. }) => return Err(failed("", "it asks for something", 500)),
         Ok(moved) => moved,
         Err((Bail::TooLarge, step)) => return Err(failed(step, "it is too large", 413)),
@@ -262,7 +262,7 @@ impl Run {
     fn skip_to(&mut self, phase: PhaseId) {
         if self.runner.next() < phase.order() {
             self.runner.skip_to(phase);
-            // Nobody asks for it any more.
+            // The result is not needed any more.
             self.work = None;
             self.state.fetches.clear();
             self.asked.clear();

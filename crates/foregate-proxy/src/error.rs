@@ -29,8 +29,7 @@ impl Side {
     }
 }
 
-/// The metric label of responses with excess bytes of the origin behind their end. No exchange
-/// fails for that.
+/// The metric label of responses with excess bytes of the origin after their end. No exchange fails for that.
 pub const EXCESS: &str = "excess_bytes";
 
 /// Why an exchange failed.
@@ -166,7 +165,7 @@ pub enum Error {
     /// The origin did not answer in time.
     #[error("the origin did not answer in time")]
     FirstByteTimeout,
-    /// The origin did not answer in the time for an attempt behind which another may follow.
+    /// The origin did not answer in the time for an attempt after which another may follow.
     #[error("the origin did not answer in the time for one attempt")]
     TryTimeout,
     /// The exchange took longer than its route allows.

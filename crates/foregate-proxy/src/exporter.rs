@@ -16,7 +16,7 @@ use crate::spans::{SpanBatch, rejected_spans, request_body};
 
 /// How long a batch is tried again.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The pause behind the first failure. It doubles with each further one.
+/// The pause after the first failure. It doubles with each further one.
 const PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause.
 const PAUSE_MOST: Duration = Duration::from_secs(10);

@@ -356,8 +356,8 @@ pub struct UpstreamSettings {
     pub name: Arc<str>,
     /// At least one.
     pub servers: Vec<ServerSettings>,
-    /// The nameservers that are asked for the names of its servers, in this order. Default
-    /// (`None`): the system's, behind its hosts file.
+    /// The nameservers that are asked for the names of its servers, in this order. Default (`None`): the system's, after its
+    /// hosts file.
     pub resolver: Option<Arc<[SocketAddr]>>,
     /// Requests in flight to its servers. Default: no limit.
     pub requests: Option<RequestLimit>,

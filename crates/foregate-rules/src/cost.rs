@@ -123,18 +123,18 @@ impl FixedLength {
     }
 }
 
-/// Of one word: the position before its first byte, and those behind beginnings of it.
+/// Of one word: the position before its first byte, and those after beginnings of it.
 fn active_of_word(word: Vec<u8>) -> usize {
     let length = word.len();
     if length == 0 { 0 } else { 1 + active_within(&[FixedLength { word, length }]) }
 }
 
-/// The positions behind the first byte of any of these that can be active at once.
+/// The positions after the first byte of any of these that can be active at once.
 fn active_within(all: &[FixedLength]) -> usize {
     let words =
         all.iter().map(|fixed| fixed.word.get(..fixed.length.saturating_sub(1)).unwrap_or(&fixed.word));
     let longest = all.iter().map(|fixed| fixed.length).max().unwrap_or(0);
-    // For each length, the alternatives behind words that are equal as far as both go.
+    // For each length, the alternatives after words that are equal as far as both go.
     let behind = |length: usize| {
         let mut counts: HashMap<&[u8], usize> = HashMap::new();
         for fixed in all.iter().filter(|fixed| fixed.word.len() < length && length < fixed.length) {

@@ -69,7 +69,7 @@ pub(crate) enum Quote {
 const SYMBOLS: &[&str] =
     &["==", "!=", "<=", ">=", "&&", "||", "^^", "<", ">", "~", "!", "(", ")", "[", "]", "{", "}", ",", "*"];
 
-/// The word at `from` or behind the blanks there, and where it stands.
+/// The word at `from` or after the blanks there, and where it stands.
 pub(crate) fn token(text: &str, from: usize, quote: Quote) -> Result<(Token<'_>, Range<usize>), Error> {
     let rest = text[from..].trim_ascii_start();
     let start = text.len() - rest.len();
@@ -203,7 +203,7 @@ impl NoNumber<'_> {
     }
 }
 
-/// A number as Cloudflare writes it: decimal, hexadecimal behind `0x`, octal behind `0`; of these, only decimal ones have a
+/// A number as Cloudflare writes it: decimal, hexadecimal after `0x`, octal after `0`; of these, only decimal ones have a
 /// sign. `None` if it is something else.
 fn number(word: &str) -> Option<Result<i64, NoNumber<'_>>> {
     let all = |digits: &str, is: fn(&u8) -> bool| !digits.is_empty() && digits.as_bytes().iter().all(is);

@@ -94,7 +94,7 @@ struct Byte {
     either: bool,
 }
 
-/// The parts of an expression one behind the other, without the groups around them.
+/// The parts of an expression one after the other, without the groups around them.
 fn parts_of(hir: &Hir) -> Vec<&Hir> {
     match hir.kind() {
         HirKind::Capture(capture) => parts_of(&capture.sub),
@@ -150,7 +150,7 @@ fn texts_of(hir: &Hir) -> Option<Vec<Vec<Byte>>> {
     }
 }
 
-/// Each of the first with each of the second behind it.
+/// Each of the first with each of the second after it.
 fn join(first: &[Vec<Byte>], second: &[Vec<Byte>]) -> Option<Vec<Vec<Byte>>> {
     if first.len() * second.len() > MAX_TEXTS {
         return None;

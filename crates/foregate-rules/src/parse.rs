@@ -28,7 +28,7 @@ pub(crate) enum Kind<'t> {
     Compare(Box<Node<'t>>, Comparison<'t>),
 }
 
-/// The operator behind the left side of a comparison.
+/// The operator after the left side of a comparison.
 #[derive(Debug)]
 pub(crate) struct Comparison<'t> {
     pub(crate) operator: Operator,
@@ -158,7 +158,7 @@ struct Parser<'t> {
 }
 
 impl<'t> Parser<'t> {
-    /// Takes the next word and reads the one behind it.
+    /// Takes the next word and reads the one after it.
     fn take(&mut self, quote: Quote) -> Result<(Token<'t>, Range<usize>), Error> {
         let (token, span) = token(self.text, self.span.end, quote)?;
         self.end = self.span.end;

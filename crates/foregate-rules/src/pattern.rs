@@ -108,7 +108,7 @@ pub(crate) struct Wildcard {
     pub(crate) prefix: Box<[u8]>,
     /// The texts between two `*` each.
     middle: Box<[Middle]>,
-    /// The text behind the last `*`, if there is one.
+    /// The text after the last `*`, if there is one.
     pub(crate) suffix: Option<Box<[u8]>>,
 }
 
@@ -316,7 +316,7 @@ fn parse_template(template: &[u8], groups: usize, what: &str) -> Result<Box<[Par
     Ok(parts.into())
 }
 
-/// The number behind a `$`, with or without braces, and the rest.
+/// The number after a `$`, with or without braces, and the rest.
 fn reference(rest: &[u8]) -> Option<(usize, &[u8])> {
     let braced = rest.strip_prefix(b"{");
     let digits = braced.unwrap_or(rest);

@@ -41,7 +41,7 @@ impl IpRange {
         Self { v4, first, last: first }
     }
 
-    /// The network of the first `bits` bits. The bits behind them have to be zero: else it was meant otherwise.
+    /// The network of the first `bits` bits. The bits after them have to be zero: else it was meant otherwise.
     pub(crate) fn network(address: IpAddr, bits: u8) -> Result<Self, String> {
         let width = if address.is_ipv4() { 32 } else { 128 };
         if bits > width {
@@ -53,7 +53,7 @@ impl IpRange {
                 "{address}/{bits} has bits set behind the first {bits}: the network is {base}/{bits}"
             ));
         }
-        // Addresses mapped from IPv4 count as IPv4: their networks have 96 bits or more, else bits behind were set.
+        // Addresses mapped from IPv4 count as IPv4: their networks have 96 bits or more, else bits after were set.
         let (v4, first) = key(address);
         let last = first | u128::MAX.checked_shr(128 - u32::from(width - bits)).unwrap_or(0);
         Ok(Self { v4, first, last })

@@ -166,7 +166,7 @@ pub(crate) fn below(word: u64, bound: u8) -> u64 {
 /// The bit that tells the cases of a letter apart, in each byte.
 pub(crate) const SPACES: u64 = 0x2020_2020_2020_2020;
 
-/// The first eight bytes as a word, zeros behind fewer.
+/// The first eight bytes as a word, zeros after fewer.
 #[inline]
 pub(crate) fn short_word(bytes: &[u8]) -> u64 {
     if let Some(word) = bytes.first_chunk() {

@@ -473,7 +473,7 @@ impl HeaderList {
     /// Appends the fields to `out` as HTTP/1 writes them, in order.
     pub(crate) fn write_lines(&self, out: &mut Vec<u8>) {
         out.reserve(self.arena.len());
-        // Lines that lie behind each other in the buffer are copied as one piece.
+        // Lines that are contiguous in the buffer are copied as one piece.
         let (mut start, mut end) = (0, 0);
         for entry in &self.entries {
             let line_end = entry.line_end(&self.arena);

@@ -172,7 +172,7 @@ const fn hash(first: u64, last: u64, length: usize) -> usize {
 /// The longest known name, in bytes.
 pub(crate) const LONGEST: usize = 32;
 
-/// A known name in lower case, zeros behind it, so that it can be compared a word at a time.
+/// A known name in lower case, zeros after it, so that it can be compared a word at a time.
 #[derive(Clone, Copy)]
 struct KnownName {
     len: usize,

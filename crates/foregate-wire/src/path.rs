@@ -50,7 +50,7 @@ pub fn normalize_path(raw: &[u8], slashes: Slashes, out: &mut Vec<u8>) -> Result
     result
 }
 
-/// Appends a query, the text behind the `?`, and encodes bytes that may not go on the wire. Nothing is decoded.
+/// Appends a query, the text after the `?`, and encodes bytes that may not go on the wire. Nothing is decoded.
 pub fn normalize_query(raw: &[u8], out: &mut Vec<u8>) {
     if raw.iter().all(|&byte| of(&QUERY, byte)) {
         out.extend_from_slice(raw);

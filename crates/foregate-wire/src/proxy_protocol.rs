@@ -151,7 +151,7 @@ fn parse_v1(line: &[u8]) -> Result<ProxyHeader, ProxyError> {
     let mut words = text.split(' ').skip(1);
     let mut word = || words.next().ok_or(ProxyError::BadLine);
     let (source, destination): (IpAddr, IpAddr) = match word()? {
-        // The rest of the line behind UNKNOWN is ignored.
+        // The rest of the line after UNKNOWN is ignored.
         "UNKNOWN" => return Ok(ProxyHeader::Local),
         "TCP4" => (address::<Ipv4Addr>(word()?)?.into(), address::<Ipv4Addr>(word()?)?.into()),
         "TCP6" => (address::<Ipv6Addr>(word()?)?.into(), address::<Ipv6Addr>(word()?)?.into()),

@@ -19,10 +19,9 @@ const WORK: usize = 48 * 1024;
 const WORK_OF_TEXT: usize = 64;
 const TEXTS_LEAST: usize = 10;
 
-/// Returns the other paths as which origins may read a path in normal form: see the module. An empty segment (`//`) counts as a
-/// segment for some of them, so that `..` behind it removes only the empty segment. `slashes` says how the normal form treats several slashes in
-/// a row. `None` if there are too many readings, or once `admits` refuses one. Empty, and
-/// without an allocation, if there is no other reading.
+/// Returns the other paths as which origins may read a path in normal form: see the module. An empty segment (`//`) counts as a segment for some
+/// of them, so that `..` after it removes only the empty segment. `slashes` says how the normal form treats several slashes in a row. `None` if
+/// there are too many readings, or once `admits` refuses one. Empty, and without an allocation, if there is no other reading.
 pub fn other_readings(
     path: &[u8],
     slashes: Slashes,
@@ -54,7 +53,7 @@ pub fn other_readings(
 
 /// A search over the results of all operations on a path.
 struct Search<F> {
-    /// All texts, one behind the other. The first one is the path itself.
+    /// All texts, one after the other. The first one is the path itself.
     bytes: Vec<u8>,
     texts: Vec<ReadingText>,
     /// The texts with operations that have not been applied yet.
@@ -242,7 +241,7 @@ const fn digits() -> [u8; 256] {
     digits
 }
 
-/// The byte that the two digits behind a percent sign stand for.
+/// The byte that the two digits after a percent sign stand for.
 #[inline]
 fn escaped(path: &[u8], at: usize) -> Option<u8> {
     let [high, low] = *path.get(at + 1..)?.first_chunk()?;
@@ -307,7 +306,7 @@ fn without_query(path: &[u8], escapes: &[Escape], out: &mut Vec<u8>) {
     out.extend_from_slice(path.get(..end).unwrap_or_default());
 }
 
-/// The path without the parameters behind a `;` in each segment.
+/// The path without the parameters after a `;` in each segment.
 fn without_parameters(path: &[u8], out: &mut Vec<u8>) {
     let mut rest = path;
     while let Some(at) = memchr::memchr(b';', rest) {
@@ -355,7 +354,7 @@ fn resolve(path: &[u8], empty: Empty, out: &mut Vec<u8>) {
     }
 }
 
-/// Takes the last segment away, with the slash behind it.
+/// Takes the last segment away, with the slash after it.
 fn remove_last(out: &mut Vec<u8>, empty: Empty) {
     let mut end = out.len().saturating_sub(1);
     if empty == Empty::IsPassed {

@@ -68,7 +68,7 @@ pub struct Target<'a> {
     /// The raw path: begins with `/` in origin and absolute form (where an empty one becomes `/`), `*` in asterisk
     /// form, empty in authority form.
     pub path: &'a [u8],
-    /// The text behind the first `?`.
+    /// The text after the first `?`.
     pub query: Option<&'a [u8]>,
 }
 

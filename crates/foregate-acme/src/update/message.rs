@@ -70,7 +70,7 @@ pub(super) struct UpdateMessage<'k> {
     bytes: Vec<u8>,
     id: u16,
     key: Option<&'k TransactionKey>,
-    /// The code that signs the request.
+    /// The message authentication code of the request.
     code: Vec<u8>,
 }
 
@@ -194,7 +194,7 @@ fn wire_name(text: &str) -> Option<Vec<u8>> {
     (wire.len() <= NAME_LIMIT).then_some(wire)
 }
 
-/// The signed values beside the message.
+/// The signed values in addition to the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Signed<'m> {
     time: u64,
@@ -493,7 +493,7 @@ mod tests {
         let mut other = keyed.clone();
         other.key.as_mut().unwrap().secret.push(b'x');
         assert_eq!(request.check(&answer(&message(&other), 0xa800, NOW), NOW), Err(UpdateRefusal::Unsigned));
-        // A signature that the server could not check comes back without one.
+        // A server that could not check the signature of a request answers without a signature.
         for (error, refusal) in
             [(16, UpdateRefusal::WrongSignature), (17, UpdateRefusal::UnknownKey), (18, UpdateRefusal::Clock)]
         {

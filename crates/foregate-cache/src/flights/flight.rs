@@ -61,7 +61,7 @@ impl State {
     }
 
     /// Drops pieces of a body that is not kept whole. A window stays, one piece at least, so a follower that keeps up misses nothing; a leader that
-    /// waits for room leaves nobody behind.
+    /// waits for room drops no piece that a follower still needs.
     fn trim(&mut self, window: u64) {
         let slowest = self.slowest();
         let is_released = matches!(self.end, Some(End::Uncacheable)) && slowest.is_none();
@@ -265,8 +265,8 @@ impl Lead {
         self.whole
     }
 
-    /// Waits until a further piece leaves no follower behind. `false` if the body is too long for the bounds and nobody follows, so that
-    /// the rest of it is of no use. A body within the bounds has room at any time.
+    /// Waits until every follower keeps up with one more piece. `false` if the body is too long for the bounds and has no follower, so that the
+    /// rest of it is of no use. A body within the bounds always has room.
     pub fn poll_room(&mut self, context: &Context<'_>) -> Poll<bool> {
         if self.whole {
             return Poll::Ready(true);
@@ -449,7 +449,7 @@ pub struct Follow {
     place: usize,
     /// The number of the next piece.
     next: usize,
-    /// It is that of the leader's client, which goes on when the others are released.
+    /// The follower of the leader's own client, which continues when the other followers are released.
     own: bool,
 }
 

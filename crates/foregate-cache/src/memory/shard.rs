@@ -66,7 +66,7 @@ struct Entry {
 
 type ShardMap<K, V> = HashMap<K, V, BuildHasherDefault<KeyHasher>>;
 
-/// The memory of an entry beside its content: its slot in a map that is two thirds full, and its place in a queue.
+/// The memory of an entry in addition to its content: its slot in a map that is two thirds full, and its place in a queue.
 const ENTRY: usize = (size_of::<Key>() + size_of::<Entry>() + 1) * 3 / 2 + 2 * size_of::<Place>();
 /// The memory of a remembered key.
 const GHOST: usize = (size_of::<(u64, u32)>() + 1) * 3 / 2 + 2 * size_of::<(u64, u32)>();
@@ -230,7 +230,8 @@ impl Shard {
         }
     }
 
-    /// Takes the oldest place of the small queue: a hit entry moves to the main queue, another one goes. `false` if there is none.
+    /// Removes the oldest key of the small queue: an entry that had a hit moves to the main queue, an entry without one is evicted. Returns false
+    /// if the queue is empty.
     fn pass_small(&mut self, useless: impl Fn(&Slot) -> bool) -> bool {
         let Some((key, ticket)) = self.small.pop_front() else { return false };
         let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.ticket == ticket) else {
@@ -249,7 +250,8 @@ impl Shard {
         true
     }
 
-    /// Takes the oldest place of the main queue: a hit entry gets another round, another one goes. `false` if there is none.
+    /// Removes the oldest key of the main queue: an entry that had a hit gets another round, an entry without one is evicted. Returns false if the
+    /// queue is empty.
     fn pass_main(&mut self, useless: impl Fn(&Slot) -> bool) -> bool {
         let Some((key, ticket)) = self.main.pop_front() else { return false };
         let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.ticket == ticket) else {

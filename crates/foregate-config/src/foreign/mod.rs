@@ -15,7 +15,7 @@ pub(crate) const INSTEAD_OF_FILE: &str = "`foregate init` writes one of ours; do
 /// The program that a whole file seems to be for, by its name and a few words.
 pub(crate) fn program_of(path: &std::path::Path, text: &str) -> Option<&'static str> {
     let name = path.file_name()?.to_str()?;
-    // Words of others in a file of ours have advice of their own.
+    // In a file of our own format, names of other proxies get separate advice.
     if name.ends_with(".kdl") || name.ends_with(".json") {
         return None;
     }
@@ -64,7 +64,7 @@ impl Instead {
 /// The advice for a directive of NGINX in the block of this name; with a block of its own or without.
 pub(crate) fn of_nginx(directive: &str, within: &str, has_block: bool) -> Option<Instead> {
     let word = squeezed(directive);
-    // Without one these are keys of ours.
+    // Without a block, these are our own keys.
     if matches!(&*word, "http" | "server") && !has_block {
         return None;
     }
@@ -80,7 +80,7 @@ pub(crate) fn of_others(word: &str, within: &str) -> Option<Instead> {
     best(&squeezed(word), rows).filter(|instead| !is_around(*instead, within))
 }
 
-/// The meaning of a foreign name within a block or at a key of ours.
+/// The meaning of a foreign name within a block, or at one of our keys.
 pub(crate) fn within(block: &str, name: &str) -> Option<Instead> {
     let rows = words::WITHIN.iter().filter(|row| row.0 == block);
     let rows = rows.flat_map(|(_, words, instead)| words.split_whitespace().map(|word| (word, *instead)));

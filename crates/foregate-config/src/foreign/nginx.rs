@@ -1,4 +1,5 @@
-//! Directives of NGINX that have another name here. They go before keys of ours that stand in another block.
+//! Directives of NGINX that have another name in Foregate. They take precedence over our keys of the same name in
+//! another block.
 
 use super::Instead::{self, LeaveOut, Missing, Write};
 

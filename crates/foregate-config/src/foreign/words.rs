@@ -1,5 +1,5 @@
-//! Words of Caddy, HAProxy, Envoy, Traefik and Apache, and words that people write by habit. A key of ours that stands in another
-//! block goes before them. Each row has its words in one text, with blanks between them.
+//! Words of Caddy, HAProxy, Envoy, Traefik and Apache, and words that people write by habit. Our own keys of the same name in
+//! another block take precedence. Each row has its words in one text, with blanks between them.
 
 use super::Instead::{self, LeaveOut, Missing, Write};
 

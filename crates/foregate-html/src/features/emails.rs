@@ -194,7 +194,7 @@ impl Feature for Emails {
     }
 
     fn begin(self: Arc<Self>, page: &Page) -> Box<dyn Rewrite> {
-        // Nothing that is inserted has quotes: where a browser should take it for a part of an attribute, it ends none.
+        // Inserted markup has no quotes: even where a browser reads it as a part of an attribute, it cannot end the attribute.
         let nonce = page.nonce().map_or(String::new(), |nonce| format!(" nonce={nonce}"));
         Box::new(Hiding {
             placeholder: page.text(&self.placeholder).into_owned(),
@@ -210,7 +210,7 @@ impl Feature for Emails {
 
 struct Hiding {
     placeholder: String,
-    /// Taken when it has been inserted: with the first address, so that it is there whatever may come behind.
+    /// Taken when it has been inserted: with the first address, so that it is there whatever may come after.
     script: String,
     charset: Charset,
     candidate: Candidate,
@@ -318,7 +318,7 @@ enum TextPiece<'t> {
 /// The possible start of an address, up to the position in the text.
 #[derive(Default)]
 struct Candidate {
-    /// A local part, and behind `@` a domain.
+    /// A local part, and after `@` a domain.
     held: String,
     /// Where `@` is in it.
     at: Option<usize>,

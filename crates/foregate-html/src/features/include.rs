@@ -7,9 +7,9 @@
 //! }
 //! ```
 //!
-//! Supported are `<esi:include src="/path" alt="/path" onerror="continue"/>`, `<esi:remove>`, `<esi:comment/>` and `<!--esi -->`
-//! (ESI 1.0), and `<!--#include virtual="/path" -->` (server-side includes). The tags of other ESI elements are removed, and with them
-//! content that would appear beside its alternative: see [`BLOCKS`].
+//! Supported are `<esi:include src="/path" alt="/path" onerror="continue"/>`, `<esi:remove>`, `<esi:comment/>` and `<!--esi -->` (ESI
+//! 1.0), and `<!--#include virtual="/path" -->` (server-side includes). The tags of other ESI elements are removed, together with
+//! content that would appear in addition to its alternative: see [`BLOCKS`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -439,7 +439,7 @@ mod tests {
         );
     }
 
-    /// A document that passes from a point on, by its markup or its names, behind a fragment that is awaited.
+    /// A document that passes from a point on, by its markup or its names, after a fragment that is awaited.
     #[test]
     fn fragments_come_though_the_rest_of_the_document_passes() {
         let names = format!("<{}>", "n".repeat(1_000)).repeat(600);

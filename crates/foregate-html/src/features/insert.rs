@@ -82,7 +82,7 @@ pub enum Place {
     BodyEnd,
     /// Before an element.
     Before,
-    /// Behind an element.
+    /// After an element.
     After,
     /// At the start of an element's content.
     Prepend,
@@ -143,7 +143,7 @@ fn read_markup(argument: &Argument) -> Result<&str, Problem> {
     Ok(html.strip_prefix('\u{feff}').unwrap_or(html))
 }
 
-/// Markup at elements is whole: a document in which a part of an element is inserted would be another one behind it.
+/// Markup at elements is whole: a document in which a part of an element is inserted would be another one after it.
 fn refuse_partial(argument: &Argument) -> Result<(), Problem> {
     const WHOLE: &str = "insert whole elements, such as `<div>...</div>`";
     // Other errors have been reported.

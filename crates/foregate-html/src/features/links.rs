@@ -24,7 +24,7 @@ use crate::{Element, Feature, Page, Rewrite, Selector};
 const STEP: &str = "html-links";
 /// How many mappings there may be.
 const MAPPINGS: usize = 256;
-/// How many attributes may be named beside those of HTML.
+/// How many attributes may be named in addition to those of HTML.
 const ATTRIBUTES: usize = 16;
 /// The longest part of an address, bytes.
 const PART: usize = 2048;
@@ -62,7 +62,7 @@ const SETS: [(&str, &str); 3] =
     [("img[srcset]", "srcset"), ("source[srcset]", "srcset"), ("link[imagesrcset]", "imagesrcset")];
 /// Attributes with several addresses, separated by blanks.
 const LISTS: [(&str, &str); 2] = [("a[ping]", "ping"), ("area[ping]", "ping")];
-/// The one that holds an address behind a number.
+/// The one that holds an address after a number.
 const REFRESH: &str = "meta[http-equiv=\"refresh\" i]";
 
 /// How many pairs of element and attribute go without saying.
@@ -401,7 +401,7 @@ fn form(text: &str, page: &Page) -> String {
     formed
 }
 
-/// Where the descriptors of a candidate end: behind the comma that is in no brackets.
+/// Where the descriptors of a candidate end: after the comma that is in no brackets.
 fn descriptors(text: &str) -> usize {
     let mut depth = 0_usize;
     for (at, byte) in text.bytes().enumerate() {
@@ -425,7 +425,7 @@ fn leading_slashes(address: &str) -> usize {
     address.bytes().take_while(|byte| matches!(byte, b'/' | b'\\')).count()
 }
 
-/// An address behind `http:` without the port of that, which speaks no TLS.
+/// An address after `http:` without the port of that, which speaks no TLS.
 fn without_default_port(rest: &str) -> String {
     let host = rest.get(2..).unwrap_or_default();
     let end = host.find(['/', '\\', '?', '#']).unwrap_or(host.len());
@@ -458,7 +458,7 @@ fn of_host(address: &str, from: &str, to: &str) -> Option<String> {
     let (host, path) = authority.split_at_checked(from.len())?;
     let scheme = address.strip_suffix(rest).unwrap_or_default();
     let (https, http) = (scheme.eq_ignore_ascii_case("https:"), scheme.eq_ignore_ascii_case("http:"));
-    // Without a scheme it is that of the document, which nobody knows here.
+    // A URL without a scheme has that of the document, which is unknown at this point.
     let ports = [":80", ":443", ":"].into_iter().zip([!https, !http, true]).filter(|(_, fits)| *fits);
     let ends = |path: &str| path.is_empty() || path.starts_with(['/', '?', '#']);
     let without = ports.filter_map(|(port, _)| path.strip_prefix(port)).find(|path| ends(path));

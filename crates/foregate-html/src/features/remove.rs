@@ -336,7 +336,7 @@ mod tests {
         for (html, expected) in [
             (stays, stays),
             ("<table><tr><td class=ad>1<td>2</table>", "<table><tr><td>2</table>"),
-            // Behind it the content of the template would be read as the document's.
+            // After it the content of the template would be read as the document's.
             (template, template),
             ("<table></table><tr class=ad>1</tr>", "<table></table><tr class=ad>1</tr>"),
         ] {

@@ -218,10 +218,10 @@ impl Rewrite for Replacing {
     }
 }
 
-/// The text behind a `<` that makes a tag in a title.
+/// The text after a `<` that makes a tag in a title.
 const ENDS_TITLE: &[u8] = b"/title";
 
-/// The start of the part of a text that may become a tag or another reference with the text behind it.
+/// The start of the part of a text that may become a tag or another reference with the text after it.
 fn joint(text: &str, is_title: bool) -> usize {
     let bytes = text.as_bytes();
     let is_part = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'#';
@@ -445,7 +445,7 @@ mod tests {
             let out = rewritten(&pairs, "text/html; charset=utf-8", html.as_bytes());
             assert_eq!(String::from_utf8(out).unwrap(), expected, "{html}");
         }
-        // One feature removes text behind the output of another.
+        // One feature removes text after the output of another.
         let pairs = |from: &str, to: &str| vec![(from.to_owned(), to.to_owned())];
         let make = || {
             let features: [Arc<dyn Feature>; 2] = [

@@ -3,17 +3,17 @@
 use super::names::{ANNOTATION_XML, COLOR, EMPTY, ENCODING, FACE, FONT, Name, SIZE, TEXT_HTML, XHTML, push};
 use super::{NAME, Scanner, State, VALUE, is_blank, run};
 
-/// Where in a tag, behind its name.
+/// Where in a tag, after its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Attribute {
     /// Before the name of an attribute.
     Before,
-    /// Behind `/`.
+    /// After `/`.
     Slash,
     Name,
-    /// Behind the name.
+    /// After the name.
     After,
-    /// Behind `=`.
+    /// After `=`.
     Equals,
     Quoted(u8),
     Unquoted,

@@ -57,7 +57,7 @@ enum Within {
     Select,
     /// A template in that, and so many more in it.
     SelectTemplate(u32),
-    /// Or behind it.
+    /// Or after it.
     Frameset,
     /// At the start of one, where a `col` would make tags mean nothing, or in so many templates there.
     Template(u32),
@@ -76,13 +76,13 @@ pub(super) struct Start {
     pub lacks: bool,
     /// The rewriter treats the following text as the text of this element.
     pub text: bool,
-    /// The rewriter takes it for one of SVG or MathML.
+    /// The rewriter treats it as an element of SVG or MathML.
     pub foreign: bool,
     /// Features ask whether such an element is one of HTML, or the rewriter does since its content depends on that.
     pub matters: bool,
 }
 
-/// The facts behind a tag with which a relevant construct begins.
+/// The facts after a tag with which a relevant construct begins.
 #[derive(Debug)]
 pub(super) struct Doubt {
     /// From the outermost element of SVG or MathML in.
@@ -196,7 +196,7 @@ impl Doubt {
     /// A start tag.
     pub fn start(&mut self, tag: Start) {
         let Start { name, means, empty, said, lacks, text, foreign, matters } = tag;
-        // The rewriter takes such a tag for one without content.
+        // The rewriter treats such a tag as an element without content.
         let text = text && (!lacks || self.how.alone);
         let inside = !self.open.is_empty();
         self.ambiguous |= inside && matches!(name, MGLYPH | MALIGNMARK);

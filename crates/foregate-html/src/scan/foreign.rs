@@ -58,8 +58,8 @@ impl Foreign {
         (self.is_inside() && matches!(name, FONT | ANNOTATION_XML)).then_some(name)
     }
 
-    /// Handles a start tag; `empty` for `/>`, `said` if its attributes contained a relevant fact. Returns true for an HTML element
-    /// whose content may be text.
+    /// Handles a start tag. `empty` is set for `/>`, `said` if its attributes contained a relevant fact. Returns true for an HTML
+    /// element that may contain text.
     pub fn start(&mut self, name: Name, means: Means, empty: bool, said: bool) -> bool {
         match (means, self.space()) {
             (Means::Svg | Means::Math, _) if empty && self.exact => {}

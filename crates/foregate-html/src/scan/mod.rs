@@ -33,7 +33,7 @@ pub(crate) struct Scanner {
     state: State,
     /// The tag that is being read.
     tag: Tag,
-    /// Where it begins, as long as it may be one that is told.
+    /// Where the tag begins, as long as it may be one that is reported.
     begins: Begins,
     /// Attributes, where they matter.
     attributes: Attributes,
@@ -45,7 +45,7 @@ pub(crate) struct Scanner {
     read: bool,
     foreign: Foreign,
     open: Open,
-    /// Tags that may come first in a head are told too.
+    /// Tags that may come first in a head are reported too.
     firsts: bool,
     /// For one that watches.
     doubt: Option<Box<Doubt>>,
@@ -89,7 +89,7 @@ impl Tag {
     };
 }
 
-/// Where a tag begins that may be told.
+/// The beginning of a tag that may be reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Begins {
     /// There is none.
@@ -105,7 +105,7 @@ pub(crate) enum Begins {
 pub(crate) struct FoundTag {
     /// Where it begins in the piece; `None` for a piece before.
     pub start: Option<usize>,
-    /// Behind it.
+    /// After it.
     pub end: usize,
     pub what: TagKind,
 }
@@ -125,13 +125,13 @@ enum State {
     Data,
     /// Text to the end.
     Plain,
-    /// Behind `<`.
+    /// After `<`.
     Opens,
-    /// Behind `</`.
+    /// After `</`.
     Closes,
     Name,
     Attribute(Attribute),
-    /// Behind `<!`.
+    /// After `<!`.
     Declaration(Declaration),
     Comment(CommentState),
     /// A bogus comment, which ends at the next `>`.
@@ -176,7 +176,7 @@ fn run(bytes: &[u8], ends: u8) -> usize {
 }
 
 impl Scanner {
-    /// At the start of a document. `firsts` says whether tags that may come first in a head are to be told.
+    /// At the start of a document. `firsts` says whether tags that may come first in a head are reported.
     pub fn new(firsts: bool) -> Self {
         Self {
             state: State::Data,
@@ -271,7 +271,7 @@ impl Scanner {
         WatchState::On
     }
 
-    /// Goes on at `at` of a piece, up to behind the next tag that is told, or to the end.
+    /// Continues at `at` of a piece, until after the next reported tag, or to the end.
     pub fn next(&mut self, bytes: &[u8], at: &mut usize) -> Option<FoundTag> {
         while let Some(&byte) = bytes.get(*at) {
             match self.state {
@@ -342,8 +342,8 @@ impl Scanner {
         None
     }
 
-    /// Reads a tag that is complete in this piece, behind its `<`; returns its report and the rest. `None` if it has to be
-    /// read step by step.
+    /// Reads a tag that is complete in this piece, after its `<`; returns its report and the rest. `None` if it has to be read step
+    /// by step.
     #[inline]
     fn whole<'b>(&mut self, rest: &'b [u8]) -> Option<(Option<TagKind>, &'b [u8])> {
         let Whole { name: short, ends, behind } = Whole::read(rest)?;
@@ -386,7 +386,7 @@ impl Scanner {
         *at += usize::from(taken);
     }
 
-    /// Behind `<!`.
+    /// After `<!`.
     fn declaration(&mut self, declaration: Declaration, byte: u8) -> (State, bool) {
         let may_be_cdata = self.foreign.is_inside();
         let next = declaration.next(byte, may_be_cdata || self.doubt.is_some());
@@ -453,7 +453,7 @@ impl Scanner {
         }
     }
 
-    /// The name is known, and so whether the tag is told.
+    /// The name is complete: decides whether the tag is reported.
     fn finish_name(&mut self) {
         let Tag { name, ends, .. } = self.tag;
         if ends {
@@ -554,7 +554,7 @@ impl Scanner {
         mark.filter(|mark| if *mark == Mark::Scope { has_content } else { is_html }).map(TagKind::Start)
     }
 
-    /// The piece is over: where in it a tag has begun that may be told. The next one goes on within that.
+    /// The piece ends. Returns where in it a tag began that may be reported; the next piece continues within that tag.
     pub fn end_piece(&mut self) -> Begins {
         let goes_on = if self.begins == Begins::Nowhere { Begins::Nowhere } else { Begins::Before };
         std::mem::replace(&mut self.begins, goes_on)

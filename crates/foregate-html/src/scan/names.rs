@@ -2,8 +2,8 @@
 
 use crate::edges::Mark;
 
-/// A name in lower case: up to [`SHORT`] bytes one behind the other, below a 1. Longer ones are mixed, so that two of them are the same
-/// number if somebody has made them so.
+/// A name in lower case. A name of up to [`SHORT`] bytes is stored as these bytes in a row, below a 1. Longer names are hashed, and two
+/// of them can collide only if an author has crafted them.
 pub(crate) type Name = u128;
 
 /// No bytes yet.
@@ -12,12 +12,12 @@ pub(crate) const EMPTY: Name = 1;
 pub(crate) const SHORT: usize = 14;
 /// Set in the numbers of names that are longer.
 const LONG: Name = 1 << 127;
-/// A bit that no number uses, for flags beside a name.
+/// A bit that no number uses, for flags next to a name.
 pub(crate) const FREE: Name = 1 << 126;
 /// The multiplier for longer names: odd, and large.
 const FACTOR: Name = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 
-/// A name with another byte behind it.
+/// A name with another byte after it.
 #[inline]
 pub(crate) const fn push(name: Name, byte: u8) -> Name {
     let byte = byte.to_ascii_lowercase() as Name;

@@ -19,7 +19,7 @@ pub(super) struct Open {
 }
 
 impl Open {
-    /// An element begins; `awaited` says whether somebody waits for its end.
+    /// An element begins; `awaited` is set if a feature waits for its end.
     #[inline]
     pub fn push(&mut self, name: Name, awaited: bool) {
         self.names.push(if awaited { name | FREE } else { name });
@@ -38,7 +38,8 @@ impl Open {
         self.counted = end;
     }
 
-    /// An end tag: closes the element of that name which was opened last, and all in it. Whether somebody waits for it.
+    /// An end tag: closes the last opened element of that name, and all elements in it. Returns true if a feature waits for
+    /// the end.
     #[inline]
     pub fn close(&mut self, name: Name) -> bool {
         // Nearly always it is the last one.
@@ -67,7 +68,7 @@ impl Open {
         }
     }
 
-    /// Where the last one of this name is among those that are counted; they and those behind are not counted any more.
+    /// Where the last one of this name is among those that are counted; they and those after are not counted any more.
     #[cold]
     fn deep(&mut self, name: Name) -> Option<usize> {
         if !self.counts.contains_key(&name) {

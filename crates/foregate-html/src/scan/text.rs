@@ -1,15 +1,15 @@
 //! Text outside of tags: comments, declarations, and the content of elements such as scripts. Each function returns the state
-//! behind a byte, and if the byte is consumed or belongs to that state.
+//! after a byte, and if the byte is consumed or belongs to that state.
 
 use super::names::{EMPTY, Means, push};
 use super::{Scanner, State, is_blank};
 
-/// The text behind `<!` that starts text in SVG and MathML.
+/// The text after `<!` that starts text in SVG and MathML.
 const CDATA: &[u8] = b"[CDATA[";
 /// The word that begins and ends another script in a comment of a script.
 const SCRIPT: &[u8] = b"script";
 
-/// Behind `<!`.
+/// After `<!`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Declaration {
     Begins,
@@ -61,7 +61,7 @@ impl CommentState {
         (self.step(byte).map_or(State::Data, State::Comment), true)
     }
 
-    /// Behind another byte; `None`: the comment is over.
+    /// After another byte; `None`: the comment is over.
     pub fn step(self, byte: u8) -> Option<Self> {
         Some(match (self, byte) {
             (Self::Begins | Self::BeginsDash | Self::Dashes | Self::Bang, b'>') => return None,
@@ -78,9 +78,9 @@ impl CommentState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Raw {
     Text,
-    /// Behind `<`.
+    /// After `<`.
     Opens,
-    /// Behind `</`.
+    /// After `</`.
     Closes,
     Name,
 }
@@ -88,7 +88,7 @@ pub(super) enum Raw {
 /// Within a comment in a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Script {
-    /// Behind `<!`.
+    /// After `<!`.
     Begins,
     /// `<!-`
     BeginsDash,
@@ -96,23 +96,23 @@ pub(super) enum Script {
     Dash,
     /// Two or more.
     Dashes,
-    /// Behind `<`.
+    /// After `<`.
     Opens,
-    /// Behind `</`: stands for [`Raw::Closes`].
+    /// After `</`: stands for [`Raw::Closes`].
     Closes,
-    /// So much of [`SCRIPT`] behind `<`.
+    /// So much of [`SCRIPT`] after `<`.
     Word(u8),
-    /// Behind `<script`.
+    /// After `<script`.
     Named,
     /// Within another script in it.
     Inner,
     InnerDash,
     InnerDashes,
-    /// Behind `<`.
+    /// After `<`.
     InnerOpens,
-    /// So much of [`SCRIPT`] behind `</`.
+    /// So much of [`SCRIPT`] after `</`.
     InnerWord(u8),
-    /// Behind `</script`.
+    /// After `</script`.
     InnerNamed,
 }
 

@@ -10,7 +10,7 @@ pub(super) struct Whole<'b> {
     /// Its name in lower case, as [`names::name`](super::names::name) has it.
     pub name: u64,
     pub ends: bool,
-    /// The text behind its `>`.
+    /// The text after its `>`.
     pub behind: &'b [u8],
 }
 
@@ -30,14 +30,14 @@ static LOWER: [u8; 256] = {
     lower
 };
 
-/// The text behind the next of these bytes; the first sixteen are checked without a call to a search, which takes longer than
+/// The text after the next of these bytes; the first sixteen are checked without a call to a search, which takes longer than
 /// most texts and values.
 #[inline]
 pub(super) fn behind(byte: u8, bytes: &[u8]) -> Option<&[u8]> {
     let mut rest = bytes;
     for _ in 0..2 {
         let Some((word, further)) = rest.split_first_chunk::<8>() else { break };
-        // The lowest byte with its highest bit set is the first that is equal: subtracting borrows only behind such.
+        // The lowest byte with its highest bit set is the first that is equal: subtracting borrows only after such.
         let differs = u64::from_le_bytes(*word) ^ u64::from_ne_bytes([byte; 8]);
         let equals = differs.wrapping_sub(0x0101_0101_0101_0101) & !differs & 0x8080_8080_8080_8080;
         if equals != 0 {
@@ -49,7 +49,7 @@ pub(super) fn behind(byte: u8, bytes: &[u8]) -> Option<&[u8]> {
 }
 
 impl<'b> Whole<'b> {
-    /// Reads the text behind `<`.
+    /// Reads the text after `<`.
     #[inline]
     pub fn read(rest: &'b [u8]) -> Option<Self> {
         let (ends, rest) = match rest {
@@ -80,7 +80,7 @@ impl<'b> Whole<'b> {
     }
 }
 
-/// The text behind the `>` that ends a tag.
+/// The text after the `>` that ends a tag.
 fn attributes(bytes: &[u8]) -> Option<&[u8]> {
     let mut rest = bytes;
     loop {
@@ -110,7 +110,7 @@ fn blanks(bytes: &[u8]) -> &[u8] {
     bytes.get(count..).unwrap_or_default()
 }
 
-/// The text behind the value of an attribute, after `=`.
+/// The text after the value of an attribute, after `=`.
 #[inline]
 fn value(bytes: &[u8]) -> Option<&[u8]> {
     match bytes {

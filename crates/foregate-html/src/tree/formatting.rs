@@ -53,7 +53,7 @@ impl Tree {
         self.formatting.push(Formatting::Element(node, attributes));
     }
 
-    /// The last element of this name behind the last marker.
+    /// The last element of this name after the last marker.
     pub(super) fn last_formatting(&self, name: Name) -> Option<(usize, Node)> {
         for (at, entry) in self.formatting.iter().enumerate().rev() {
             match entry {

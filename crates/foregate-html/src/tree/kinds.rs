@@ -137,7 +137,7 @@ pub(super) fn is_implied_end_thoroughly(name: Name) -> bool {
     is_implied_end(name) || is_in_table(name) && name != COL
 }
 
-/// Formatting elements, except `a` and `nobr`, whose start tags do more.
+/// Formatting elements without `a` and `nobr`, which need more work at their start tags.
 pub(super) fn is_formatting(name: Name) -> bool {
     matches!(name, B | BIG | CODE | EM | FONT | I | S | SMALL | STRIKE | STRONG | TT | U)
 }

@@ -60,7 +60,7 @@ impl Node {
     }
 }
 
-/// The facts of a start tag that matter beside its name.
+/// The facts of a start tag that matter, other than its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Facts {
     /// `/>`
@@ -91,7 +91,7 @@ pub(crate) enum Token {
     Doctype(bool),
 }
 
-/// How a document goes on behind a start tag.
+/// The kind of content that follows a start tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     Markup,
@@ -153,7 +153,7 @@ pub(crate) struct Tree {
     pub stack: Vec<Node>,
     formatting: Vec<Formatting>,
     pub mode: Mode,
-    /// The mode behind the text of an element.
+    /// The mode after the text of an element.
     behind: Mode,
     templates: Vec<Mode>,
     head: Option<Id>,
@@ -163,7 +163,7 @@ pub(crate) struct Tree {
     pub quirks: bool,
     /// Insertions into a table go before it.
     fosters: bool,
-    /// The tokenizer's state behind the start tag.
+    /// The tokenizer's state after the start tag.
     pub content: Content,
     next: Id,
     /// More is open than may be.

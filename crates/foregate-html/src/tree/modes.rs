@@ -1,4 +1,5 @@
-//! The insertion modes before, behind and beside the body (HTML, sections 13.2.6.4.1 to 13.2.6.4.6 and from 13.2.6.4.18 on).
+//! The insertion modes before, after and outside of the body (HTML, sections 13.2.6.4.1 to 13.2.6.4.6 and from 13.2.6.4.18
+//! on).
 
 use super::kinds::*;
 use super::{Content, Done, Mode, Origin, Token, Tree};
@@ -134,7 +135,7 @@ impl Tree {
         Done::Yes
     }
 
-    /// Handles head content behind the head.
+    /// Handles head content after the head.
     fn in_head_again(&mut self, token: Token) {
         let Some(id) = self.head else { return };
         let parent = self.current_id();

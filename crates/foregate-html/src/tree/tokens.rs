@@ -52,7 +52,7 @@ pub(crate) struct Tokens {
     cdata: bool,
     /// Something of the text of an element has been read.
     read: bool,
-    /// The run of text that was told last, if nothing has been told since.
+    /// The run of text that was reported last, if no other token was reported since.
     run: Option<Token>,
     /// Comments are held until they are whole.
     holds_comments: bool,
@@ -88,7 +88,7 @@ enum InTag {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
     Plain,
-    /// In a comment, behind so many dashes.
+    /// In a comment, after so many dashes.
     Escaped(u8),
     /// In a script in a comment.
     Twice(u8),
@@ -141,7 +141,7 @@ impl Tokens {
         Self { holds_comments, ..self }
     }
 
-    /// Up to here all has been looked at: whatever is told next, bytes behind this place have to be known for it.
+    /// The input up to this position has been looked at. Before the next token is reported, more bytes have to arrive.
     pub fn at(&self) -> usize {
         self.at
     }
@@ -164,10 +164,10 @@ impl Tokens {
         }
     }
 
-    /// How much of the bytes belongs to tokens that were told, or to text that no tag can begin in any more.
+    /// The number of bytes that belong to reported tokens, or to text in which no tag can begin any more.
     pub fn passed(&self) -> usize {
         match self.state {
-            // The byte behind `<` decides if it can stay unchanged.
+            // The byte after `<` decides if it can stay unchanged.
             TokenizerState::Data | TokenizerState::Tag(_) => {
                 self.start - usize::from(self.opens).min(self.start)
             }
@@ -202,7 +202,7 @@ impl Tokens {
             && matches!(self.state, TokenizerState::Raw | TokenizerState::Script(_) | TokenizerState::Plain)
     }
 
-    /// Sets the state behind a start tag of this name.
+    /// Sets the state after a start tag of this name.
     pub fn go_on(&mut self, content: Content, name: Name, cdata: bool) {
         self.cdata = cdata;
         if content != Content::Markup {
@@ -342,7 +342,7 @@ impl Tokens {
             _ => Token::Text,
         };
         let token = match text.first().map_or(Token::Text, |first| kind(*first)) {
-            // White space behind other text changes nothing.
+            // White space after other text changes nothing.
             Token::Blank if self.run == Some(Token::Text) => Token::Text,
             token => token,
         };

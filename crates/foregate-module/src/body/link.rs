@@ -53,7 +53,7 @@ impl Link {
     }
 }
 
-/// The continuation behind a filter.
+/// The continuation after a filter.
 pub(super) struct Behind<'a> {
     links: &'a mut [Link],
     clock: Option<Clock>,

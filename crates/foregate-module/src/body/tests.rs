@@ -41,7 +41,7 @@ impl BodyFilter for Threes {
     }
 
     fn held(&self) -> usize {
-        // Nothing that counts, so that the budgets of the tests are those of the filters beside it.
+        // Holds nothing that counts, so that the budgets of the tests are those of the other filters.
         0
     }
 }
@@ -93,7 +93,7 @@ impl BodyFilter for Thrice {
     }
 
     fn held(&self) -> usize {
-        // Nothing that counts, so that the budgets of the tests are those of the filters beside it.
+        // Holds nothing that counts, so that the budgets of the tests are those of the other filters.
         0
     }
 }
@@ -217,7 +217,7 @@ fn a_filter_that_breaks_the_body_off_while_flushing_is_named() {
     assert_eq!(chain.flush(&mut Vec::new()).unwrap_err(), (Bail::Break, "threes"));
 }
 
-/// Fetches the name behind each `?`, and writes the answer in its place.
+/// Fetches the name after each `?`, and writes the answer in its place.
 #[derive(Default)]
 struct Asks {
     held: Vec<u8>,
@@ -271,7 +271,7 @@ impl BodyFilter for Asks {
     }
 
     fn held(&self) -> usize {
-        // Nothing that counts, so that the budgets of the tests are those of the filters beside it.
+        // Holds nothing that counts, so that the budgets of the tests are those of the other filters.
         0
     }
 }
@@ -300,7 +300,7 @@ fn a_filter_that_asks_holds_those_before_it_back_and_the_end() {
             chain.resume(&mut out).unwrap();
         }
     }
-    // Three questions, the ends of the first and the last filter, and that of the last alone is behind all.
+    // Three questions, the ends of the first and the last filter, and that of the last alone is after all.
     assert_eq!((asked, out.as_slice()), (3, &b"aaa[bad][bad][bad].."[..]));
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Access, Cursor, Decl, Sentence, Slot, same};
 
-/// A step that emits a value where it ends a request does so where that goes on.
+/// A step that emits a value where it ends a request must emit it where the request continues, too.
 #[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
 pub(super) const fn check_stop(step: &Decl, slot: &Slot) {
     if !emits(step, slot.name) {

@@ -34,7 +34,7 @@ pub struct Problem {
     pub further: Vec<Problem>,
 }
 
-/// The most further mistakes that are kept with one; those beyond are not told.
+/// The most further mistakes that are kept with one. Those beyond are not reported.
 pub const FURTHER_LIMIT: usize = 1000;
 
 impl Problem {
@@ -43,8 +43,8 @@ impl Problem {
         Self { place, message: message.into(), help: None, further: Vec::new() }
     }
 
-    /// This mistake, and another one that is told with it, up to [`FURTHER_LIMIT`]. See [`together`](super::together) and
-    /// [`each`](super::each), by which a module tells all that is wrong, so that nobody has to mend one to hear of the next.
+    /// This mistake with another one, up to [`FURTHER_LIMIT`]. With [`together`](super::together) and [`each`](super::each),
+    /// a module reports all mistakes at once, so that a user does not have to fix one to see the next.
     #[must_use]
     pub fn and(mut self, mut other: Self) -> Self {
         let further = core::mem::take(&mut other.further);
@@ -229,7 +229,7 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// There is another value, or `#false` has more beside it.
+    /// There is another value, or `#false` is not alone.
     pub fn only_flag(&self) -> Result<(), Problem> {
         match self.args.first() {
             Some(argument) if !argument.flag()? => {

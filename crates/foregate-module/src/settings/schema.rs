@@ -14,7 +14,7 @@ pub struct Block {
 pub struct Key {
     /// The name.
     pub name: &'static str,
-    /// The text behind the name in the documentation.
+    /// The text after the name in the documentation.
     pub usage: &'static str,
     /// The least and the greatest number of arguments.
     pub args: (u8, u8),
@@ -44,7 +44,7 @@ pub struct Key {
 pub struct Prop {
     /// The name.
     pub name: &'static str,
-    /// The text behind `=`.
+    /// The text after `=`.
     pub usage: &'static str,
     /// Set if it is required.
     pub required: bool,

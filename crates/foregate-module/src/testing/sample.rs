@@ -103,7 +103,7 @@ pub struct Sample {
     pub unseen: Option<&'static str>,
     /// The time. Default: 2026-01-01.
     pub now: Now,
-    /// The number that nobody can guess.
+    /// The number that modules get as one that cannot be guessed.
     pub random: u64,
     /// Set if filters of bodies should hold no more than necessary.
     pub memory_is_short: bool,

@@ -13,9 +13,9 @@ const ENTRIES: usize = 1024;
 /// Entries in which credentials may stand.
 const WAYS: usize = 4;
 
-/// A set of verified credentials, of fixed size. It holds no passwords: only 128 bits of an HMAC under a random number
-/// of its own, of 64 bits. Only verified credentials are added, so nobody without a password can evict others. It lives as long as
-/// the settings: other users or hashes have another one.
+/// A set of verified credentials, of fixed size. It holds no passwords: only 128 bits of an HMAC under a random number of its own,
+/// of 64 bits. Only verified credentials are added, so a client without a password cannot evict others. It lives as long as the
+/// settings: a change of users or hashes starts a new one.
 pub struct Cache {
     entries: Box<[AtomicU128]>,
     /// 0 until the first use.

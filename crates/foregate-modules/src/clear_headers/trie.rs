@@ -9,8 +9,7 @@
 //!
 //! Prefixes are in an ordinary trie with compressed paths, behind a mask of their first bytes.
 //!
-//! `_` counts as `-`, for CGI programs take both for the same: members are kept with `-`, and the few names with `_` are
-//! looked up in that spelling.
+//! `_` counts as `-`, because CGI programs do not distinguish them. Members are kept with `-`; the few names with `_` are looked up in that spelling.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -27,7 +26,7 @@ pub struct NameSet {
     /// For each length, the node where its trie begins; 0 is one that leads nowhere.
     lengths: Vec<u16>,
     nodes: Vec<Node>,
-    /// The words of all names, those of one name behind each other.
+    /// The words of all names, those of one name one after the other.
     words: Vec<Word>,
     /// For the first word of a leaf, how many more names end in it; nearly always none.
     more: Vec<u16>,
@@ -80,8 +79,7 @@ impl Link {
     }
 }
 
-/// Looks at two bytes, and goes on by a sum of both, of which five bits count. Upper and lower case differ in none of
-/// these.
+/// Looks at two bytes, and continues at a child that is selected by five bits of their sum. Upper and lower case differ in none of these.
 #[derive(Debug, Clone, Copy)]
 struct Node {
     links: [Link; 32],

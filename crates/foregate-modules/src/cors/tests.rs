@@ -212,7 +212,7 @@ fn origins_may_be_named_by_an_expression() {
     assert!(named.starts_with("Access-Control-Allow-Origin: https://a.example\n"), "{named}");
     assert_eq!(answer(&cors, preflight("https://a.example")), "");
     assert_eq!(said(&cors, page("https://a.example")), "vary: Origin\n");
-    // Without an origin there is nobody to name, whatever the expression says.
+    // Without an `Origin` there is no origin to allow, whatever the expression returns.
     assert_eq!(said(&cors, Sample::get("/").field("Partner", "1").response(200)), "vary: Origin\n");
 }
 

@@ -276,7 +276,7 @@ fn lower(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Borrowed(text)
 }
 
-/// The text behind the last dot of the last segment; empty without one. A dot at the start of the segment begins no extension: it
+/// The text after the last dot of the last segment; empty without one. A dot at the start of the segment begins no extension: it
 /// hides a file.
 fn extension(path: &[u8]) -> &[u8] {
     let segment = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();

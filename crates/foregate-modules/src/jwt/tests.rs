@@ -122,7 +122,7 @@ fn pairs() -> Vec<Pair> {
     for (algorithm, padding) in [("RS256", &RSA_PKCS1_SHA256), ("PS384", &RSA_PSS_SHA384)] {
         let key = RsaKeyPair::generate(KeySize::Rsa2048).unwrap();
         let public = key.public_key();
-        // The modulus: 256 bytes behind the heads of RSAPublicKey and of its first member.
+        // The modulus: 256 bytes after the heads of RSAPublicKey and of its first member.
         let n = &public.as_ref()[9..265];
         pairs.push(Pair {
             algorithm,

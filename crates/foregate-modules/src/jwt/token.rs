@@ -34,7 +34,7 @@ pub enum Fault {
     Expired,
     /// Not yet valid.
     NotYet,
-    /// Somebody else has issued it.
+    /// Another issuer has signed it.
     Issuer,
     /// For another audience.
     Audience,
@@ -144,7 +144,7 @@ impl Demands {
             return Err(Fault::Issuer);
         }
         match claims.get("aud") {
-            // A token that is for somebody is for nobody else (RFC 7519, section 4.1.3).
+            // A token with an audience is valid for that audience only (RFC 7519, section 4.1.3).
             Some(audience) if !has_one(audience, &self.audiences, false) => return Err(Fault::Audience),
             None if !self.audiences.is_empty() => return Err(Fault::Audience),
             _ => {}

@@ -1,8 +1,8 @@
 //! The state of keys: a table of fixed size, without locks.
 //!
-//! The table is set-associative: a key's hash selects a set of [`WAYS`] entries, and the key may be in any of them. An
-//! entry is one word of 128 bits (fingerprint, state), changed by compare-and-swap, so that no reader sees half of it. The
-//! hash takes a secret of the process: nobody outside can tell which keys share a set.
+//! The table is set-associative: a key's hash selects a set of [`WAYS`] entries, and the key may be in any of them. An entry is one word of 128
+//! bits (fingerprint, state), changed by compare-and-swap, so that no reader sees half of it. The hash takes a secret of the process: an
+//! attacker cannot find out which keys share a set.
 //!
 //! # Behaviour beyond its size
 //!
@@ -10,10 +10,9 @@
 //! starts with the use of that one, but never more than half. Hence
 //!
 //! - a key that is new always has at least half of its limit, however many others there are;
-//! - a key that has used up its limit is forgotten before its time only when all other entries of its set have used up
-//!   theirs as well; it then has at most half of its limit again. As the sets cannot be told apart from outside, bringing
-//!   that about for one key takes about as many requests that are let through, within one window, as the table has entries,
-//!   times half the limit.
+//! - a key that has used up its limit is forgotten before its time only when all other entries of its set have used up theirs as well; it then
+//!   has at most half of its limit again. As clients cannot find out which keys share a set, bringing that about for one key takes about as
+//!   many requests that are let through, within one window, as the table has entries, times half the limit.
 //!
 //! Two keys of the same set with the same fingerprint share an entry: one pair in 2^32.
 

@@ -1,7 +1,7 @@
 //! Redirects of exact sources, as many as there are, in little memory.
 //!
-//! All texts stand behind each other in one piece of memory; an entry is 12 bytes, and its place in the hash table five
-//! to eight more.
+//! All texts stand one after the other in one piece of memory; an entry is 12 bytes, and its place in the hash table
+//! five to eight more.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -133,7 +133,7 @@ impl Builder {
 pub(super) struct RedirectTable {
     text: Box<[u8]>,
     entries: Box<[Entry]>,
-    /// The number of an entry, from 1, at the place of its hash or behind it; 0 for none. As many as a power of two.
+    /// The number of an entry, from 1, at the place of its hash or after it; 0 for none. As many as a power of two.
     places: Box<[u32]>,
     has_hosts: bool,
 }

@@ -64,7 +64,7 @@ pub(super) fn evaluate<V: Value<Data = Variables>>(
             }
             flow
         });
-        // An origin that reads the path otherwise would be let in by a rule that was made for another one. Rules behind the
+        // An origin that reads the path otherwise would be let in by a rule that was made for another one. Rules after the
         // one after which none counts have not been asked.
         if view.doubt() == Doubt::Refuses {
             segment.conditions.each_in_doubt(&conditions_view, &mut |number| {
@@ -209,7 +209,7 @@ fn change_fields(change: &Change, view: &View<'_>, edits: &mut Edits) {
         Some(field) if appends => edits.push(Edit::Append(field)),
         Some(field) => edits.push(Edit::Set(field)),
         None if appends => {}
-        // The client's value must not pass for ours.
+        // The client's value must not be mistaken for ours.
         None => edits.push(named.removal()),
     }
 }

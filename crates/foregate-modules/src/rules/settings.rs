@@ -286,7 +286,7 @@ fn rule<'n>(
     if whole.is_none()
         && let Some(text) = text
     {
-        // Nobody else looks at its condition.
+        // Its condition is checked at no other place.
         wrong.kept(condition(text, when, context));
     }
     whole
@@ -421,7 +421,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The value behind a name.
+    /// The value after a name.
     fn value(&mut self) -> Result<ActionValue, Problem> {
         let argument = self.node.arg(1)?;
         self.given(argument, Use::Value)

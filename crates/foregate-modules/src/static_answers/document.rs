@@ -18,7 +18,7 @@ pub struct Document {
 impl Document {
     /// A document of a type. `max_age`: how long others may keep it, seconds.
     pub fn new(body: Arc<[u8]>, content_type: &str, max_age: Option<u64>) -> Self {
-        // Nobody gains from two texts with the same validator: both are the operator's.
+        // An attack with two texts of the same validator is pointless: both are the operator's.
         let hash = |key| {
             let mut hasher = SipHasher13::new_with_keys(key, 0);
             hasher.write(&body);
@@ -47,7 +47,8 @@ impl Document {
         }
     }
 
-    /// Returns true if one of the validators of `if-none-match` is ours. They are compared weakly, and none of ours has a comma.
+    /// Returns true if one of the validators of `if-none-match` matches the document's. The comparison is weak, and our
+    /// validators contain no comma.
     fn is_known(&self, request: &dyn Fields) -> bool {
         request.all("if-none-match").flat_map(|value| value.split(|byte| *byte == b',')).any(|tag| {
             let tag = tag.trim_ascii();

@@ -28,7 +28,7 @@ pub fn read(text: &str) -> Option<u64> {
     offset(fraction(bytes.get(19..)?)?, seconds)
 }
 
-/// The text behind a fraction of a second, if there is one.
+/// The text after a fraction of a second, if there is one.
 fn fraction(rest: &[u8]) -> Option<&[u8]> {
     let Some(digits) = rest.strip_prefix(b".") else { return Some(rest) };
     let end = digits.iter().position(|byte| !byte.is_ascii_digit())?;

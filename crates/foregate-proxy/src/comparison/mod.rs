@@ -57,7 +57,7 @@ pub struct Comparisons {
 #[derive(Debug)]
 struct Pause {
     began: Instant,
-    /// Milliseconds behind `began`.
+    /// Milliseconds since `began` at which the pause ends.
     until: AtomicU64,
 }
 

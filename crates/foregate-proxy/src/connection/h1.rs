@@ -367,7 +367,7 @@ impl H1Session {
     }
 }
 
-/// The remaining budget for reading and dropping a client's data behind its response.
+/// The remaining budget for reading and dropping a client's data after its response.
 struct Drain {
     deadline: Instant,
     left: usize,

@@ -36,7 +36,7 @@ use crate::transport::stream::Stream;
 /// Bodies and heads alone never reach it: a PING, or the reset of a download, does not have to wait
 /// for earlier output.
 const PAUSE: usize = 4 * COLLECT;
-/// The size of a read, bytes: a whole frame, and others behind it.
+/// The size of a read, bytes: a whole frame, and others after it.
 const READ: usize = 64 * 1024;
 /// Reads in a row before others of the worker have their turn.
 const READS: u32 = 4;
@@ -628,7 +628,7 @@ fn serve_stream(
 }
 
 /// Reads and drops the rest of an answered request. Clients such as curl 7.88 lose a response if
-/// they read it together with the reset behind it: so a short rest is read without a reset, and a
+/// they read it together with the reset after it: so a short rest is read without a reset, and a
 /// longer one is reset later.
 async fn drain(stream: &mut ClientStream, settings: &Settings, timer: &mut Timer) {
     let latest = clock::now() + settings.timeouts.early_response_drain;

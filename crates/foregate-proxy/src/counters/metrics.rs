@@ -376,8 +376,7 @@ pub struct UpstreamCounters {
     pub reused: ShardedCounter,
     /// Connections that could not be opened.
     pub failed: Counter,
-    /// Connections closed behind a response without a body, since their server had sent bytes
-    /// behind another one.
+    /// Connections closed after a response without a body, since their server had sent bytes after another one.
     pub distrusted: Counter,
     /// Requests for which all servers were passed over, so that one of them was tried all the same.
     pub all_down: Counter,

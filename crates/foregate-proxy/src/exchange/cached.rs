@@ -284,7 +284,7 @@ fn judge(
             StoreLookup::StepResult(serve(exchange, settings, (&object, body), &demands, None))
         }
         Reuse::Unavailable => unavailable(exchange),
-        // A file is fetched anew rather than validated: its head lies behind its body, and both are
+        // A file is fetched anew rather than validated: its head lies after its body, and both are
         // written once.
         _ if file.is_some() => {
             let variant = variant_of(exchange, &object);

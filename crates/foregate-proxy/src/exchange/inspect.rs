@@ -129,7 +129,7 @@ fn go_on_unseen(exchange: &mut Exchange<'_>) {
     exchange.down.progress.restart(clock::now());
 }
 
-/// Receives the rest that steps need into a file, behind the part that is already there. The origin
+/// Receives the rest that steps need into a file, after the part that is already there. The origin
 /// and the steps read it from there; memory in the meantime counts for `share`. If nothing could be
 /// written to the file and the request goes on, that part is returned.
 async fn receive_into_file(
@@ -229,7 +229,7 @@ async fn buffer_rest(exchange: &mut Exchange<'_>, reader: Reader, limit: usize) 
     let (spool, mut piece, mut share) =
         (reader.spool(), Vec::new(), exchange.proxy.filter_memory.share(exchange.account()));
     let left = limit.saturating_sub(usize::try_from(reader.len()).unwrap_or(usize::MAX));
-    // Bytes that could not be written to the file come behind it.
+    // Bytes that could not be written to the file come after it.
     let whole = match reader.has_rest() {
         true => {
             poll_fn(|cx| poll_start(exchange, cx, 0, &mut piece, &mut share, None)).await? == BodyTaken::Whole

@@ -1,6 +1,6 @@
 //! Bodies of HTTP/2 that turn out to be none.
 //!
-//! A client may end a stream with an empty DATA frame behind its HEADERS, also where it has said
+//! A client may end a stream with an empty DATA frame after its HEADERS, also where it has said
 //! `content-length: 0`. An origin over HTTP/1.1 would get that as a chunked body, for which many
 //! answer 411.
 

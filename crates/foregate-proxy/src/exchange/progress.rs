@@ -143,7 +143,7 @@ impl Progress {
         idle.min(self.rate_deadline(timeouts, now))
     }
 
-    /// The end of the present span, or a past time if the last one was too slow. Spans begin behind
+    /// The end of the present span, or a past time if the last one was too slow. Spans begin after
     /// the grace period, which counts for none.
     fn rate_deadline(&mut self, timeouts: &Timeouts, now: Instant) -> Instant {
         let rate = &mut self.rate;

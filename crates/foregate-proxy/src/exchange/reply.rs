@@ -50,7 +50,7 @@ pub struct Reply {
 /// Where the body of a reply comes from.
 #[derive(Debug)]
 pub enum BodySource {
-    /// An origin, framed like this. A tunnel begins behind the head.
+    /// An origin, framed like this. A tunnel begins after the head.
     Origin(Origin, BodyLength),
     /// Memory.
     Bytes(Text),

@@ -181,7 +181,7 @@ fn check_connect(exchange: &mut Exchange<'_>, connects: bool) -> Result<(), Erro
 struct HandOver {
     upstream: usize,
     tls_fields: bool,
-    /// Why it falls back; `None` at a tap, behind the old proxy.
+    /// Why it falls back; `None` at a tap, through which the old proxy sends its requests.
     reason: Option<FallbackReason>,
 }
 

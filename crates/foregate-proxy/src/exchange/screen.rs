@@ -61,7 +61,7 @@ pub(super) fn dispatch(exchange: &mut Exchange<'_>) -> StepResult {
     let ask = if caches { Step::Cached } else { Step::Prepare };
     let chosen = chosen.map(|upstream| upstream.0 as usize);
     Ok(match (&route.action, chosen) {
-        // Files come first, whatever upstream is asked behind them.
+        // Files come first, whatever upstream is asked after them.
         (Action::Files { folder, upstream }, _) => {
             Step::Files { folder: *folder, upstream: chosen.or(*upstream) }
         }

@@ -156,8 +156,8 @@ impl FileBody {
 
     /// Reads the start of a range that is not empty.
     fn poll_read(&mut self, cx: &mut Context<'_>, range: &Range<u64>) -> Poll<Result<Vec<u8>, FolderError>> {
-        // As with other buffers: a peer that takes little holds the less the more of them there
-        // are.
+        // Pieces shrink with rising memory pressure, as other buffers do, so that many slow peers
+        // do not hold much.
         let most = PIECE.min(pressure::largest_buffer());
         loop {
             if self.reading.is_none() && self.tries > 0 {

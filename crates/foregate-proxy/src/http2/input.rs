@@ -30,7 +30,7 @@ const GREETING: &[u8; PREFACE] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The state of the input.
 #[derive(Debug)]
 pub struct InputState {
-    /// The preface has come, and SETTINGS behind it.
+    /// The preface has come, and SETTINGS after it.
     greeted: bool,
     settled: bool,
     pub decoder: Inspector,
@@ -60,7 +60,7 @@ pub struct InputState {
 struct Passing {
     to: To,
     left: usize,
-    /// Padding behind it.
+    /// Padding after it.
     padding: usize,
 }
 
@@ -104,7 +104,7 @@ impl InputState {
     }
 
     /// Returns true if another frame may be processed. A few bytes may stand for a header block of
-    /// 64 KiB: input behind one waits until the requests before it have been started.
+    /// 64 KiB: input after one waits until the requests before it have been started.
     fn takes_more(&self) -> bool {
         let heads = self.arrived_bytes;
         self.decoded < HEADS && heads < HEADS && (heads == 0 || !pressure::is_felt())
@@ -135,7 +135,7 @@ impl InputState {
         }
     }
 
-    /// Returns true if the bytes behind the last processed frame begin a head, or the header of a
+    /// Returns true if the bytes after the last processed frame begin a head, or the header of a
     /// frame.
     fn is_amid_head(&self, rest: &[u8]) -> bool {
         let kind = rest.first_chunk().map(|header| Frame::parse(header).kind);

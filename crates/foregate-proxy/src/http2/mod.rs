@@ -72,7 +72,7 @@ pub struct SharedState(Mutex<ConnectionState>);
 /// The result for input.
 #[derive(Debug)]
 pub struct InputResult {
-    /// The processed length. The rest has to be passed again with the input behind it. On an error,
+    /// The processed length. The rest has to be passed again with the input after it. On an error,
     /// the connection has to end.
     pub bytes: Result<usize, Reason>,
     /// The rest has to be passed again once pending requests have been started, even without more

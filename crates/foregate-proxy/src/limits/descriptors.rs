@@ -137,15 +137,16 @@ impl DescriptorPlace {
     }
 }
 
-/// A connection to an origin that serves a client alone. It counts as that client's until this is
-/// dropped: one that waits for the next request is nobody's.
+/// A connection to an origin that serves one client alone. It counts as this client's until the
+/// value is dropped, that is while it serves a request: a connection that waits for the next
+/// request counts for no client.
 #[derive(Debug)]
 pub struct OfClient(Arc<Holdings>);
 
 impl OfClient {
-    /// One more of them, unless the client has more than [`FEW`] and more than are left for others.
-    /// So one client alone may have half of all, two a third each. `idle` says how many serve
-    /// nobody at present.
+    /// Claims one more connection, unless the client has more than [`FEW`] and more than are left
+    /// for others. So one client alone may have half of all connections, two clients a third each.
+    /// `idle` returns how many connections serve no client at present.
     pub fn claim(client: &Arc<Holdings>, idle: impl FnOnce() -> usize) -> Option<Self> {
         let claimed = Self(Arc::clone(client));
         let before = client.origins.fetch_add(1, Ordering::Relaxed);
@@ -199,8 +200,8 @@ mod tests {
 
     use super::*;
 
-    /// How many each of so many clients gets of `all`, of which `idle` serve nobody, when they take
-    /// turns.
+    /// How many of `all` connections each of so many clients gets when they take turns; `idle` of
+    /// them serve no client.
     fn shares(clients: usize, all: usize, idle: usize) -> Vec<usize> {
         let mut has = vec![0; clients];
         loop {

@@ -284,7 +284,7 @@ pub struct Reader {
     /// How much of the piece has been consumed.
     gone: usize,
     reading: Option<SpoolRead>,
-    /// The bytes behind the file, and their share of the memory.
+    /// The bytes after the file, and their share of the memory.
     rest: Option<Box<(Vec<u8>, BudgetShare)>>,
 }
 
@@ -294,7 +294,7 @@ impl Reader {
         Self { spool, at: 0, piece: Vec::new(), charge: Charge::new(), gone: 0, reading: None, rest: None }
     }
 
-    /// Adds bytes behind those of the file, which could not be written to it.
+    /// Adds bytes after those of the file, which could not be written to it.
     #[must_use]
     pub fn followed_by(self, rest: Vec<u8>, share: BudgetShare) -> Self {
         let rest = (!rest.is_empty()).then(|| Box::new((rest, share)));
@@ -311,7 +311,7 @@ impl Reader {
         Arc::clone(&self.spool)
     }
 
-    /// Returns true if there are bytes behind those of the file.
+    /// Returns true if there are bytes after those of the file.
     pub fn has_rest(&self) -> bool {
         self.rest.is_some()
     }
@@ -358,8 +358,8 @@ impl Reader {
             let (spool, at) = (Arc::clone(&self.spool), self.at);
             let turns = Arc::clone(&spool.of.turns);
             let mut piece = std::mem::take(&mut self.piece);
-            // As with other buffers: a peer that takes little holds the less the more of them there
-            // are.
+            // Pieces shrink with rising memory pressure, as other buffers do, so that many slow
+            // peers do not hold much.
             let most = PIECE.min(pressure::largest_buffer());
             Box::pin(async move {
                 let account = spool.account;

@@ -153,7 +153,7 @@ impl BodyCopy {
     ///
     /// # Errors
     ///
-    /// Filters need more memory than there is. Other faults of the body break it off behind its
+    /// Filters need more memory than there is. Other faults of the body break it off after its
     /// head.
     pub fn poll_begin(
         &mut self,

@@ -10,7 +10,7 @@ use crate::limits::budget::BudgetShare;
 use crate::limits::buffer_size;
 use crate::transport::outcome::CopyError;
 
-/// Filters behind each other, with a clock to measure them by. A panic of one in a dry run is
+/// Filters one after the other, with a clock to measure them by. A panic of one in a dry run is
 /// caught.
 pub fn chain(filters: Vec<Filtered>) -> Chain {
     Chain::guarded(filters, |run| catch_unwind(AssertUnwindSafe(run)).is_ok()).clock(|| {

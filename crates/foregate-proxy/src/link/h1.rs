@@ -23,7 +23,7 @@ use crate::transport::stream::{IdleState, Stream, poll_write_both};
 
 /// The most bytes of a head that are read, regardless of the limits.
 const MOST_OF_A_HEAD: usize = 128 * 1024;
-/// Pieces of a body up to this size are copied behind pending output, so that a head and a small
+/// Pieces of a body up to this size are copied after pending output, so that a head and a small
 /// body leave in one system call; larger ones are written in place.
 const COPY_AT_MOST: usize = 4 * 1024;
 /// The pending output that triggers a write, in bytes.
@@ -120,7 +120,7 @@ impl H1Link {
         &self.input.unread()[self.data + self.after_data..]
     }
 
-    /// Returns true if more bytes, decrypted, are behind that: see [`Stream::holds_back`].
+    /// Returns true if more decrypted bytes follow: see [`Stream::holds_back`].
     pub fn holds_back(&mut self) -> bool {
         self.stream.holds_back()
     }

@@ -24,7 +24,7 @@ pub struct H2Link {
     /// The counter of its input.
     unread: Option<Arc<Unread>>,
     chunk: Bytes,
-    /// Gathered input behind that.
+    /// Gathered input after that.
     gathered: Vec<u8>,
     turn: Turn,
     /// The message may not have a body, but bytes arrive.
@@ -176,7 +176,7 @@ impl H2Link {
         }
     }
 
-    /// Takes no body, whatever the origin sends: the message has none. The stream may end behind it
+    /// Takes no body, whatever the origin sends: the message has none. The stream may end after it
     /// nevertheless, see [`Self::take_refused`].
     pub fn refuse_body(&mut self, why: Bodiless) {
         self.refused = self.receive.is_some().then_some(why);
@@ -188,7 +188,7 @@ impl H2Link {
         self.refused.take()
     }
 
-    /// Waits for input behind a head without a body; returns true if there is a body. The stream
+    /// Waits for input after a head without a body; returns true if there is a body. The stream
     /// ends with it.
     pub fn poll_refused(&mut self, why: Bodiless, cx: &mut Context<'_>) -> Poll<bool> {
         Poll::Ready(match ready!(self.poll_receive(cx)) {
@@ -198,8 +198,8 @@ impl H2Link {
                 true
             }
             Ok(_) => false,
-            // `h2` looks itself behind HEAD. Behind the others it minds a length that nothing
-            // follows, which is as it should be.
+            // After HEAD, `h2` checks this itself. After other heads without a body, it objects to
+            // a declared length without DATA, which is valid there.
             Err(error) => why != Bodiless::Status && error == LinkError::Reset(Reason::PROTOCOL_ERROR),
         })
     }

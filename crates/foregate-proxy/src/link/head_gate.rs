@@ -296,7 +296,7 @@ impl HeadGate {
         self.padding.give_back(out, |stream| streams.has(stream));
     }
 
-    /// Keeps bytes behind those that are held, in not much more memory than they need.
+    /// Keeps bytes after those that are held, in not much more memory than they need.
     fn hold(&mut self, bytes: &[u8]) {
         if self.held.capacity() - self.held.len() < bytes.len() {
             self.held.reserve_exact(bytes.len().max(STEP));

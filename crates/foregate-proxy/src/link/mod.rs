@@ -80,7 +80,7 @@ impl Link {
         }
     }
 
-    /// Returns true if bytes have arrived behind the head of CONNECT, including unread ones.
+    /// Returns true if bytes have arrived after the head of CONNECT, including unread ones.
     pub fn has_more(&mut self) -> bool {
         let mut nobody = Context::from_waker(std::task::Waker::noop());
         match self {

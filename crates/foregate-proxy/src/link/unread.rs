@@ -42,7 +42,7 @@ struct UnreadStreams {
 struct UnreadInput {
     bytes: usize,
     frames: usize,
-    /// The memory of trailers behind the waiting body.
+    /// The memory of trailers after the waiting body.
     trailers: usize,
     /// All has come.
     ended: bool,

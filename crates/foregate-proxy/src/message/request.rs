@@ -317,7 +317,7 @@ impl Request {
         matches!(self.head.method, Method::Get | Method::Head) && self.head.headers.contains(NameId::Range)
     }
 
-    /// Returns true if the bytes behind the heads are no longer HTTP once the origin agrees.
+    /// Returns true if the bytes after the heads are no longer HTTP once the origin agrees.
     pub fn opens_tunnel(&self) -> bool {
         self.upgrade.is_some() || self.head.method == Method::Connect
     }

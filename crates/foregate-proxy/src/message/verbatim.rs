@@ -77,7 +77,7 @@ pub fn remove_fields(head: &mut Vec<u8>, names: &[&[u8]]) {
     *head = kept;
 }
 
-/// Adds a field behind the others in the bytes of a head.
+/// Adds a field after the others in the bytes of a head.
 pub fn add_field(head: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     if head.ends_with(b"\r\n\r\n") {
         head.truncate(head.len() - 2);

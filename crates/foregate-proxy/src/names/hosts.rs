@@ -8,7 +8,7 @@ use std::net::IpAddr;
 pub struct Hosts(HashMap<Box<str>, Vec<IpAddr>>);
 
 impl Hosts {
-    /// Reads a file: on each line an address and the names that have it, and behind `#` a comment. A name may stand on several lines
+    /// Reads a file: on each line an address and the names that have it, and after `#` a comment. A name may stand on several lines
     /// and has all their addresses. A line without an address is passed over, as libc does.
     pub fn parse(text: &str) -> Self {
         let mut hosts: HashMap<Box<str>, Vec<IpAddr>> = HashMap::new();

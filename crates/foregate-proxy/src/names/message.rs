@@ -116,7 +116,7 @@ impl Name {
         !self.is_root()
     }
 
-    /// Reads a name at `at`, following pointers; also returns the position behind it. Pointers only
+    /// Reads a name at `at`, following pointers; also returns the position after it. Pointers only
     /// lead backwards, so that there is an end.
     fn read(message: &[u8], at: usize) -> Option<(Self, usize)> {
         let (mut wire, mut at, mut behind) = (Vec::new(), at, None);

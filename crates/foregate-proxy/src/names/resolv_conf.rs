@@ -130,7 +130,7 @@ fn search_domain(word: &str) -> Option<String> {
     (word == "." || !domain.is_empty()).then_some(domain)
 }
 
-/// An address, with the interface behind `%` where it is of the link alone.
+/// An address, with the interface after `%` where it is of the link alone.
 fn server_address(word: &str, port: u16, interface: impl Fn(&str) -> Option<u32>) -> Option<SocketAddr> {
     if let Ok(address) = word.parse::<IpAddr>() {
         return Some(SocketAddr::new(address, port));

@@ -247,8 +247,8 @@ async fn nothing_moves_for_too_long() {
     let (result, ()) = tokio::join!(poll_fn(|cx| scene.poll(cx)), speaks);
     assert_eq!(result, Err(RelayFault::Idle));
     assert!(start.elapsed() >= Duration::from_millis(150) + times.idle);
-    // Behind the end of the far peer only as long as it may take: it may have gone, and nothing is
-    // lost.
+    // After the far peer has ended, the relay lasts only as long as a peer may take: the peer may
+    // have gone, and nothing is lost.
     times = RelayTimes { idle: MINUTE, near_takes: MINUTE, far_takes: Duration::from_millis(50) };
     let mut scene = Scene::waiting(times);
     scene.far.shutdown().await.unwrap();

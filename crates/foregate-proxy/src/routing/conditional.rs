@@ -35,7 +35,7 @@ pub(super) struct RouteOrder {
 }
 
 impl ConditionalRoute {
-    /// Returns true if it is tried behind a route without conditions.
+    /// Returns true if it is tried after a route without conditions.
     pub(super) fn is_behind(&self, plain: RouteOrder) -> bool {
         self.place > plain
     }

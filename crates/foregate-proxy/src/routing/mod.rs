@@ -439,7 +439,7 @@ pub struct Routes {
     conditional: Conditional,
 }
 
-/// The number of a listener in host patterns, behind that of all.
+/// The number of a listener in host patterns, after that of all.
 fn listener_number(index: usize) -> u16 {
     u16::try_from(index + 1).expect("a process has fewer than 65,535 listeners: each needs a descriptor")
 }

@@ -94,7 +94,7 @@ pub enum LineFormat {
     JsonOf(Vec<usize>),
     /// The common log format: `CLIENT - - [TIME] "REQUEST" STATUS BYTES`.
     Common,
-    /// The common format with `"REFERER" "USER AGENT"` behind it.
+    /// The common format with `"REFERER" "USER AGENT"` after it.
     Combined,
     /// These parts.
     Template(Vec<TemplatePart>),

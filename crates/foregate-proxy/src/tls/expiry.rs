@@ -25,7 +25,7 @@ pub(super) fn verifier(inner: Arc<dyn ClientCertVerifier>) -> Arc<dyn ClientCert
     Arc::new(Verifier { inner })
 }
 
-/// Tickets that resume nothing behind that time.
+/// Tickets that resume nothing after that time.
 pub(super) fn tickets(inner: Arc<dyn ProducesTickets>) -> Arc<dyn ProducesTickets> {
     Arc::new(ExpiringTickets { inner })
 }

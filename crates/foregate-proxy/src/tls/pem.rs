@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 pub(super) struct PemBlock<'f> {
     /// The line on which it begins, from 1.
     pub line: usize,
-    /// The text behind `BEGIN`, such as `CERTIFICATE`.
+    /// The text after `BEGIN`, such as `CERTIFICATE`.
     pub label: &'f str,
     /// Fields before its content mark it as encrypted (RFC 1421, section 4.6).
     pub encrypted: bool,
@@ -301,7 +301,7 @@ mod tests {
         // The last line break is none of it.
         for end in 0..whole.len() - 1 {
             let read = read(&whole[..end]);
-            // Some dashes behind a block are text.
+            // Some dashes after a block are text.
             let first = one.len() - 1..one.len() + "-----BEGIN".len();
             assert!(read.is_err() || first.contains(&end) && read.unwrap().len() == 1, "{end}");
         }

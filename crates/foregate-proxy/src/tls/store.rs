@@ -328,7 +328,7 @@ const DECRYPT_FIX: &str =
 /// of it.
 pub(super) fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read = |file: &Path, block: &PemBlock<'_>| {
-        // OpenSSL's own kind of block has its notes on trust behind the certificate.
+        // OpenSSL's own kind of block has its notes on trust after the certificate.
         let parsed = X509Certificate::from_der(&block.content);
         let (rest, _) =
             parsed.map_err(|_| TlsError::of_block(file, block, "this is no certificate", CHAIN_FIX))?;

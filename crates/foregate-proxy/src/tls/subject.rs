@@ -129,7 +129,7 @@ pub fn common_name(subject: &str) -> Option<String> {
     }
     while let Some(letter) = letters.next() {
         match letter {
-            // Digits behind a backslash are a control character.
+            // Digits after a backslash are a control character.
             '\\' => plain.push(letters.next().filter(|next| !next.is_ascii_hexdigit())?),
             _ => plain.push(letter),
         }

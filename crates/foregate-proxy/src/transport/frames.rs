@@ -114,7 +114,7 @@ impl FrameState {
 }
 
 impl Frames {
-    /// Behind so many bytes that belong to none.
+    /// After so many bytes that belong to none.
     pub fn after(skipped: usize) -> Self {
         Self { state: FrameState::Skip(skipped) }
     }

@@ -1,15 +1,15 @@
 //! Counts the frames of an HTTP/2 peer that make no progress, and detects floods.
 //!
 //! - *Frames without progress* (PING, SETTINGS, PRIORITY, WINDOW_UPDATE, empty DATA, unknown types
-//!   ...) draw on a token bucket. An honest peer sends many of them as well, but in answer to our
-//!   frames: each request and the DATA that we send earn credits, and only frames without credit
-//!   are drawn from the bucket. DATA limited by a window earns credits by its bytes alone: tiny
-//!   window updates are not paid for by the DATA that they allow. SETTINGS are drawn from it
-//!   always, and the more the more streams are open.
-//! - *Premature resets* draw on a second bucket, and have a total: a RST_STREAM of the peer for a
-//!   stream whose response is not complete, and one of ours whose error code blames the peer. Late
-//!   frames for a stream with an early response are no fault: a reset that says so is only a frame
-//!   without progress.
+//!   ...) draw on a token bucket. An honest peer sends many of them as well, but in response to our
+//!   frames: each request and the DATA that we send earn credits, and only frames without a credit
+//!   draw on the bucket. DATA that is limited by a small window earns credits for its bytes alone,
+//!   so that a peer cannot pay for tiny window updates with the DATA that they allow. SETTINGS
+//!   always draw on the bucket, and cost more while more streams are open.
+//! - *Premature resets* draw on a second bucket, and have a total limit. A RST_STREAM from the peer
+//!   counts if the response of its stream is not complete; a RST_STREAM from us counts if its error
+//!   code blames the peer. The peer may send frames late for a stream with an early response: we
+//!   reset such a stream, but count only a frame without progress.
 //! - *CONTINUATION* frames are without progress if a header block has many of them, and its bytes
 //!   have a limit.
 
@@ -29,13 +29,13 @@ const BLOCK_FACTOR: usize = 2;
 const CREDITS_LIMIT: u32 = 4096;
 /// Credits of one request: a window for its stream, and its priority.
 const CREDITS_PER_REQUEST: u32 = 2;
-/// DATA of ours earns this beside a credit for each [`CREDIT_BYTES`], unless it is as little as it
-/// is because the peer has opened a window no further: a window for the stream, one for the
-/// connection.
+/// Each DATA frame that we send earns this, in addition to a credit for each [`CREDIT_BYTES`]: a
+/// window update for the stream, and one for the connection. A frame that is small only because the
+/// peer opened a small window does not earn it.
 const CREDITS_PER_DATA: u32 = 2;
 /// SETTINGS are as much work as a frame without progress for so many open streams.
 const STREAMS_FOR_A_FRAME: usize = 8;
-/// And for so many settings.
+/// The number of settings that are as much work as a frame without progress.
 const SETTINGS_FOR_A_FRAME: usize = 32;
 /// Bytes of DATA that earn a credit: a peer that opens a window of 1 KiB each time it is used up,
 /// and that of the connection, makes progress.
@@ -133,10 +133,10 @@ impl Meter {
         }
     }
 
-    /// The peer has sent so many `settings` in one frame, while so many streams are open. No DATA
-    /// of ours is answered by those, so that no credit pays for them. Each that `resizes` changes
-    /// the window of each open stream, and may have each send a byte (CVE-2019-9511); one frame may
-    /// hold 2,730 of them.
+    /// The peer has sent so many `settings` in one frame, while so many streams are open. None of
+    /// our DATA causes them, so no credit pays for them. Each setting that `resizes` changes the
+    /// window of each open stream, and may let each send a byte (CVE-2019-9511); one frame may hold
+    /// 2,730 of them.
     pub fn settings(
         &mut self,
         now: Instant,

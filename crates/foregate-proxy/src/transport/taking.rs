@@ -28,7 +28,7 @@ impl Taking {
         }
     }
 
-    /// It has read other output of the same connection, behind which this output waits.
+    /// It has read other output of the same connection, after which this output waits.
     pub fn has_left(&mut self, at: Option<Instant>) {
         self.stuck = self.stuck.map(|since| at.map_or(since, |at| at.max(since)));
     }

@@ -527,7 +527,7 @@ mod tests {
             let settings = written(kind::SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 10]);
             peer.write_all(&settings).await.unwrap();
             let mut bytes = Vec::new();
-            // Requests are answered behind that.
+            // Requests are answered after that.
             loop {
                 let ping = written(kind::PING, 0, 0, &[])[3..].to_vec();
                 if let Some(at) = bytes.windows(6).position(|part| part == ping)

@@ -1,10 +1,10 @@
-//! Bytes that an origin sends behind the end of a response: a body behind a head that has none, a
+//! Bytes that an origin sends after the end of a response: a body after a head that has none, a
 //! second response, a stray line break.
 //!
 //! Bytes that have come end their connection. Bytes that come late, once the connection serves
 //! another request, cannot be told from that request's response. So a server that has sent such
-//! bytes loses the reuse of connections where they are likeliest to come late: behind responses
-//! that have no body whatever their heads say.
+//! bytes loses the reuse of connections where they are likeliest to come late: after responses that
+//! have no body whatever their heads say.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -336,7 +336,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for GuardedStream<IO> {
         self.io.is_write_vectored()
     }
 
-    /// `h2` flushes behind whole header blocks alone, where frames of our own may stand.
+    /// `h2` flushes after whole header blocks alone, where frames of our own may stand.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         ready!(this.poll_own(cx))?;

@@ -15,21 +15,21 @@ use crate::link::H1Link;
 /// The facts about an HTTP/1 connection from its start.
 #[derive(Debug)]
 pub struct ConnectionStart {
-    /// When that was.
+    /// When the connection was made.
     pub born: Instant,
-    /// Where it leads, if its server's name may have several addresses: once it is broken nobody
-    /// can tell.
+    /// The address that it leads to, if its server's name may have several: a broken connection
+    /// does not tell its address.
     pub address: Option<IpAddr>,
-    /// Counts it among those that serve its client; one that waits is nobody's.
+    /// Counts the connection for the client that it serves; none while the connection is idle.
     pub of_client: Option<OfClient>,
-    /// The client's connection that it belongs to, where it is for no other. With one that is gone
-    /// it serves nobody any more.
+    /// The client's connection that it belongs to, if it serves that one alone. Once that has
+    /// ended, this one serves no request any more.
     pub own: Option<Weak<OwnConnections>>,
     /// The turn in which it is used, where the client authenticates on it.
     pub turn: Option<OwnTurn>,
     /// Counts it among the open connections of its pool.
     pub(super) open: Option<OpenCount>,
-    /// Counts it among those of its server.
+    /// Counts it among the connections of its server.
     pub _of_server: Option<OpenConnection>,
 }
 
@@ -73,7 +73,7 @@ impl Idle {
 }
 
 /// The idle connections of HTTP/1, each list from the one that has been idle for longest. Those of
-/// one client's connection stand apart, so that nobody else looks through them.
+/// one client's connection are in lists of their own, so that other requests do not search them.
 #[derive(Debug, Default)]
 pub(super) struct IdleLists {
     pub(super) common: VecDeque<Idle>,

@@ -50,7 +50,7 @@ pub(super) struct OriginState {
     pub(super) http1: bool,
     /// How many streams a connection of HTTP/2 takes.
     pub(super) streams: u32,
-    /// Milliseconds for which it is distrusted, as it has sent bytes behind the end of a response.
+    /// Milliseconds for which it is distrusted, as it has sent bytes after the end of a response.
     pub(super) distrusted_for: u64,
     /// Microseconds after which it closes an idle connection; 0 where nothing is known.
     pub(super) idle_limit: u64,

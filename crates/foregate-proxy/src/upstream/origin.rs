@@ -52,7 +52,7 @@ pub struct Origin {
     /// The origin may take the connection for one user's: it has asked for credentials, or has got
     /// some.
     binds: bool,
-    /// The origin has sent something behind the end of its response.
+    /// The origin has sent something after the end of its response.
     excess: bool,
     /// The origin has ended the handshake after all.
     refusal: Option<Refusal>,
@@ -170,7 +170,7 @@ impl Origin {
         self.server
     }
 
-    /// Returns true if bytes behind the end of the response have arrived: a body behind a head that
+    /// Returns true if bytes after the end of the response have arrived: a body after a head that
     /// has none, another response, a stray line break. The HTTP/1 connection is not reused then.
     pub(super) fn has_excess(&mut self) -> bool {
         if let Link::H1(link) = &mut self.link {
@@ -416,7 +416,7 @@ impl Origin {
         }
     }
 
-    /// Prepares for the body behind the final head just received, and returns its framing.
+    /// Prepares for the body after the final head just received, and returns its framing.
     ///
     /// # Errors
     ///
@@ -456,8 +456,7 @@ impl Origin {
                         Poll::Ready(Ok(ReceiveOutcome::End)) if link.trailers().is_empty() => {
                             BodyLength::Fixed(0)
                         }
-                        // Trailers may come behind it, which have no place behind a length in
-                        // HTTP/1.
+                        // Trailers may come after it, which have no place after a length in HTTP/1.
                         Poll::Ready(Ok(ReceiveOutcome::End)) | Poll::Pending if request.takes_trailers() => {
                             BodyLength::Chunked
                         }

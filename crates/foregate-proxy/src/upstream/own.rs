@@ -69,8 +69,8 @@ impl OwnConnections {
     }
 
     /// Waits for the turn to use the connection on which the client authenticates. `None` where
-    /// that takes longer than `patience`, as behind a response that does not end: the request goes
-    /// over a further connection.
+    /// that takes longer than `patience`, as after a request whose response does not end: the
+    /// request then uses a further connection.
     pub(super) async fn turn(&self, pool: &Arc<ServerPool>, patience: Duration) -> Option<OwnTurn> {
         let turns = self.turns_at(pool)?;
         tokio::time::timeout(patience, turns.acquire_owned()).await.ok()?.ok().map(OwnTurn::from)

@@ -50,7 +50,7 @@ pub struct ServerPool {
     wear: Mutex<Wear>,
     /// How many connections are idle, here and in all other pools.
     all_idle: Arc<ShardedGauge>,
-    /// Bytes of the server behind the ends of responses.
+    /// Bytes of the server after the ends of responses.
     pub(super) excess: Excess,
 }
 

@@ -23,7 +23,7 @@ impl Upstream {
         self.note_excess(&mut origin, now);
         let Link::H2(link) = &mut origin.link else { return self.keep(origin, now) };
         let Some(why) = link.take_refused() else { return };
-        // Origins may end a stream behind a head that has no body with a frame of its own. Were it
+        // Origins may end a stream after a head that has no body with a frame of its own. Were it
         // reset instead, they would have had enough of us after some.
         if let Poll::Ready(found) = link.poll_refused(why, &mut Context::from_waker(Waker::noop())) {
             return self.count_excess(u64::from(found));

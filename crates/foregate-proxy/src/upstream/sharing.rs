@@ -40,7 +40,8 @@ impl Upstream {
     ) -> Result<Origin, Error> {
         let began = Instant::now();
         let deadline = began + self.settings.connect_timeout;
-        // Where each request needs a connection of its own nobody waits for those of others.
+        // Where each request needs a connection of its own, it does not wait for the connections of
+        // others.
         if !server.pool.speaks_http1.load(Ordering::Relaxed) {
             // Requests that come while a connection is being made wait for it, each for as long as
             // it may take to connect.

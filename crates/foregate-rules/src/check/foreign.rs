@@ -6,7 +6,8 @@ pub(super) fn field_of(name: &str) -> Option<&'static str> {
     NAMES.iter().find(|(names, _)| names.contains(&&*name)).map(|(_, field)| *field)
 }
 
-/// How a header field, a cookie or an argument is written here that another language names behind a dot or as a variable.
+/// The spelling of a header field, a cookie or an argument in this language, given the name of another language, which puts it
+/// after a dot or into a variable.
 pub(super) fn entry_of(name: &str) -> Option<String> {
     let name = name.trim_start_matches('$');
     let (map, entry) = ENTRIES.iter().find_map(|(starts, map)| {

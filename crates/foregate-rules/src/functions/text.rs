@@ -85,7 +85,7 @@ fn decode_once(text: &[u8], unicode: bool) -> Vec<u8> {
     decoded
 }
 
-/// The character of `uHHHH` behind a `%`, with a second escape for the other half of a pair, and its length.
+/// The character of `uHHHH` after a `%`, with a second escape for the other half of a pair, and its length.
 fn unicode_escape(behind: &[u8]) -> Option<(char, usize)> {
     let unit =
         |at: usize| hex(behind.get(at..)?.strip_prefix(b"u")?, 4).and_then(|unit| u16::try_from(unit).ok());

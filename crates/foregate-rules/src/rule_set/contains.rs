@@ -13,7 +13,7 @@ use crate::pattern::LONG_TEXT;
 /// Found rules are sorted and counted once each whenever they have become twice as many and more than this.
 const COMPACT_FROM: usize = 4096;
 
-/// The number of times that the search restarts behind a hit before the automaton does the rest.
+/// The number of times that the search restarts after a hit before the automaton does the rest.
 const HITS: usize = 4;
 
 /// The texts, and which rules ask for each.

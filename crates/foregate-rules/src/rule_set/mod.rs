@@ -93,8 +93,8 @@ impl RuleSet {
         Ok(Self { plan, rules })
     }
 
-    /// Visits the rules that match, in their order, by their position from 0, until a visit breaks; passes on how that
-    /// ended. A rule behind the one at which it breaks is not evaluated.
+    /// Visits the rules that match, in their order, by their position from 0, until a visit breaks; passes on how that ended.
+    /// A rule after the one at which it breaks is not evaluated.
     pub fn each_match<B>(
         &self,
         facts: &dyn Facts,

@@ -102,7 +102,7 @@ fn parameter<'a>(field: &'a [u8], text: &'a [u8]) -> Result<Parameter<'a>, &'sta
         let end = memchr::memchr(b'"', text).ok_or("Invalid boundary in C-T (quote).")?;
         let (value, behind) = (&text[..end], &text[end + 1..]);
         if value.contains(&b'\\') {
-            // Some take the quote behind it for the end of the value.
+            // Some take the quote after it for the end of the value.
             return Err("Invalid boundary in C-T (quote).");
         }
         return Ok(Parameter { name, value, quoted: true, whitespace, before, behind });

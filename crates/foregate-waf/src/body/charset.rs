@@ -81,7 +81,7 @@ pub(crate) fn unclear(field: &[u8]) -> Option<&'static str> {
     None
 }
 
-/// A charset that is a token, in quotes or not, with nothing behind it that could belong to it.
+/// A charset that is a token, in quotes or not, with nothing after it that could belong to it.
 fn value_of(text: &[u8]) -> Option<&[u8]> {
     let quote = text.first().copied().filter(|byte| matches!(byte, b'"' | b'\''));
     let text = if quote.is_some() { &text[1..] } else { text };
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    /// Letters of ASCII are something else in these, or stand for others behind an escape.
+    /// Letters of ASCII are something else in these, or stand for others after an escape.
     #[test]
     fn charsets_that_hide_ascii_are_told() {
         for name in [

@@ -14,7 +14,7 @@ pub(super) struct Disposition {
     pub(super) filename: Vec<u8>,
     /// Alternative file names: the value of `filename*` and decoded words, which some parsers prefer.
     pub(super) other_filenames: Vec<Vec<u8>>,
-    /// The file's name stands behind a space and in double quotes, without which some do not find it.
+    /// The file's name stands after a space and in double quotes, without which some do not find it.
     pub(super) filename_clear: bool,
     /// Quotes where none belong, or single ones.
     pub(super) invalid_quoting: bool,
@@ -46,7 +46,7 @@ struct SeenParameters {
     extended_name: bool,
     filename: bool,
     extended: bool,
-    /// Something else than one space, or nothing, behind a semicolon.
+    /// Something else than one space, or nothing, after a semicolon.
     odd_blanks: bool,
     /// A backslash in the name that to some goes.
     odd_escape: bool,
@@ -149,7 +149,7 @@ impl Disposition {
         if self.filename.is_empty() {
             return if seen.extended { Err("has a filename* without filename") } else { Ok(()) };
         }
-        // To some, a parameter stands behind a space.
+        // To some, a parameter stands after a space.
         if seen.odd_blanks {
             return Err("has other blanks between a file's parameters than one space");
         }

@@ -1,7 +1,7 @@
 //! Splits bodies into names and values.
 //!
 //! Each function reads a body in one pass, emits each value as soon as it is found, and returns the errors. Values before an error are
-//! emitted, and values behind it if there is a place to resume: rules see all of them. A pass keeps only the path to its position, so
+//! emitted, and values after it if there is a place to resume: rules see all of them. A pass keeps only the path to its position, so
 //! its memory does not grow with the body.
 
 mod boundary;

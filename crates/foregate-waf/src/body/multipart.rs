@@ -35,7 +35,7 @@ pub struct Multipart {
     pub boundary_whitespace: bool,
     /// Something before the first boundary that is not one line end. Nobody reads it.
     pub data_before: bool,
-    /// Something behind the last one, and behind the end of its line, that is not one more line end. Nobody reads it unless a boundary
+    /// Something after the last one, and after the end of its line, that is not one more line end. Nobody reads it unless a boundary
     /// stands in it, which is an error.
     pub data_after: bool,
     /// A folded line in a part's header.
@@ -57,7 +57,7 @@ pub struct Multipart {
     /// More arguments than the limit allows, more parts, or more or longer lines in a part's header; those beyond are left
     /// out.
     pub over_limit: bool,
-    /// 1: a line that looks like a boundary and is none; 2: boundaries that are some come behind it.
+    /// 1: a line that looks like a boundary and is none; 2: boundaries that are some come after it.
     pub unmatched_boundary: u8,
     /// How many bytes there are without the contents of files.
     pub length_without_files: usize,
@@ -251,7 +251,7 @@ impl<'a> FormReader<'a> {
         }
     }
 
-    /// Checks the text behind the last boundary. Some clients send its line end twice.
+    /// Checks the text after the last boundary. Some clients send its line end twice.
     fn behind(&mut self, at: usize) {
         let rest = self.body.get(at..).unwrap_or_default();
         self.found.outcome.data_after = rest != b"\r\n";
@@ -292,7 +292,7 @@ impl<'a> FormReader<'a> {
         let delimiter = self.finder.needle();
         let boundary = &delimiter[2..];
         if self.finder.find(text).is_some() {
-            // Some, such as Django, divide parts there; some do behind a CR.
+            // Some, such as Django, divide parts there; some do after a CR.
             self.found.outcome.fail("Invalid boundary (within a line).");
             self.found.outcome.unmatched_boundary = 1;
         }
@@ -386,7 +386,7 @@ impl<'a> FormReader<'a> {
         }
         let has_type = || header.field(b"Content-Type").is_some_and(|kind| !kind.trim_ascii().is_empty());
         let is_unclear = || self.limits.unclear_files && !(disposition.filename_clear && has_type());
-        // Behind a header that is wrong, others may find a text.
+        // After a header that is wrong, others may find a text.
         if !is_file || disposition.error.is_some() || is_unclear() {
             self.text(&disposition, content);
             if let Some(decoded) = &decoded {

@@ -110,8 +110,7 @@ impl BodyError {
         Self { limit: true, ..Self::new(kind, what) }
     }
 
-    /// Returns true if the body only exceeds a limit: the values behind the limit may be valid for the origin, and were not
-    /// emitted.
+    /// Returns true if the body only exceeds a limit: the values after the limit may be valid for the origin, and were not emitted.
     pub fn is_limit(&self) -> bool {
         self.limit
     }

@@ -123,7 +123,7 @@ fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':' | b'-' | b'.' | 0x80..)
 }
 
-/// The quoted text behind a `=`.
+/// The quoted text after a `=`.
 fn quoted(text: &[u8]) -> Option<&[u8]> {
     let text = text.trim_ascii_start().strip_prefix(b"=")?.trim_ascii_start();
     let quote = *text.first().filter(|byte| matches!(byte, b'"' | b'\''))?;
@@ -146,7 +146,7 @@ impl<'a> XmlReader<'a> {
         count > 0
     }
 
-    /// Moves behind the next `end` and returns the text before it.
+    /// Moves past the next `end` and returns the text before it.
     fn up_to(&mut self, end: &[u8]) -> Result<&'a [u8], XmlFault> {
         let rest = self.rest();
         let len = memmem::find(rest, end).ok_or(XmlFault::End)?;
@@ -268,7 +268,7 @@ impl<'a> XmlReader<'a> {
         }
     }
 
-    /// Goes behind a word of a document type.
+    /// Moves past a word of a document type.
     fn word(&mut self) -> Result<(), XmlFault> {
         let rest = self.rest();
         let len = rest.iter().take_while(|byte| is_name(**byte)).count();

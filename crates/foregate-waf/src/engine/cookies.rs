@@ -11,7 +11,7 @@ const COOKIES: usize = 1_000;
 #[derive(Debug)]
 pub(crate) struct OpenCookie {
     name: Span,
-    /// The text behind the quote.
+    /// The text after the quote.
     text: Vec<u8>,
 }
 
@@ -105,7 +105,7 @@ fn closing_quote(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// Three octal digits behind a backslash are a byte, anything else is itself.
+/// Three octal digits after a backslash are a byte, anything else is itself.
 fn decode(quoted: &[u8], out: &mut Vec<u8>) {
     let mut rest = quoted;
     while let [byte, after @ ..] = rest {

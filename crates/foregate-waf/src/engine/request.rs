@@ -161,7 +161,7 @@ fn basename(text: &Text, path: Span) -> Span {
     last.map_or(path, |at| path.part(at + 1, path.len()))
 }
 
-/// Where the path begins: behind scheme and authority, if the target has them.
+/// Where the path begins: after scheme and authority, if the target has them.
 fn origin_form(target: &[u8]) -> usize {
     let Some(colon) = memchr::memmem::find(target, b"://") else { return 0 };
     let scheme = &target[..colon];

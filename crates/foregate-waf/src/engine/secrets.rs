@@ -157,7 +157,7 @@ fn has_secret_word(name: &[u8]) -> bool {
     name.split(|byte| !byte.is_ascii_alphanumeric()).any(|word| is_secret(word) || parts(word).any(is_secret))
 }
 
-/// The parts of a word: letters up to a digit, or to a capital behind a small letter.
+/// The parts of a word: letters up to a digit, or to a capital after a small letter.
 fn parts(word: &[u8]) -> impl Iterator<Item = &[u8]> {
     let begins = |before: &u8, byte: &u8| {
         before.is_ascii_lowercase() && byte.is_ascii_uppercase()
@@ -586,11 +586,11 @@ fn pairs(text: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Text that follows a value behind a blank: the protocol of a request line, and the Core Rule Set's note on the place of a match.
+/// Text that follows a value after a blank: the protocol of a request line, and the Core Rule Set's note on the place of a match.
 const BEHIND: &[&[u8]] = &[b"HTTP/", b"found within "];
 
-/// The length of the value behind these signs: up to the closing quote, or to the next separator of
-/// arguments, cookies, members and lines, or [`BEHIND`]. Other blanks belong to it.
+/// The length of the value after these signs: up to the closing quote, or to the next separator of arguments, cookies, members and
+/// lines, or [`BEHIND`]. Other blanks belong to it.
 fn value_length(text: &[u8], signs: &[u8]) -> usize {
     let quote = signs.last().filter(|byte| matches!(byte, b'"' | b'\''));
     let mut escaped = false;

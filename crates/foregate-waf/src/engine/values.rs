@@ -63,7 +63,7 @@ impl Text {
         self.bytes.get(span.start as usize..span.start as usize + span.len()).unwrap_or_default()
     }
 
-    /// Truncates to this length. No span behind it may be in use.
+    /// Truncates to this length. No span after it may be in use.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.bytes.truncate(len);
     }

@@ -20,7 +20,7 @@ pub(super) enum HtmlToken {
 pub(super) enum Start {
     Text,
     Tag,
-    /// In the value of an attribute behind this quote.
+    /// In the value of an attribute after this quote.
     Value(u8),
 }
 
@@ -81,7 +81,7 @@ impl<'a> Html<'a> {
         self.input.get(self.at..).unwrap_or_default()
     }
 
-    /// A token of the next `len` bytes, behind which `skip` are left out.
+    /// A token of the next `len` bytes, after which `skip` are left out.
     fn emit(&mut self, kind: HtmlToken, len: usize, skip: usize, state: TokenizerState) -> HtmlPiece<'a> {
         let token = &self.rest()[..len];
         self.at += len + skip;
@@ -181,7 +181,7 @@ impl<'a> Html<'a> {
         rest.get(white).copied().filter(|byte| *byte != 0xff)
     }
 
-    /// Behind a slash in a tag.
+    /// After a slash in a tag.
     fn self_closing(&mut self) -> HtmlPiece<'a> {
         if self.rest().first()? == &b'>' {
             self.at -= 1;
@@ -288,7 +288,7 @@ impl<'a> Html<'a> {
         }
     }
 
-    /// Behind `<!`.
+    /// After `<!`.
     fn declaration(&mut self) -> HtmlPiece<'a> {
         let rest = self.rest();
         if rest.len() >= 7 && rest[..7].eq_ignore_ascii_case(b"DOCTYPE") {
@@ -311,7 +311,7 @@ impl<'a> Html<'a> {
         self.bogus_comment()
     }
 
-    /// Up to `-->` or `-!>`, where zero bytes may stand behind the first dash.
+    /// Up to `-->` or `-!>`, where zero bytes may stand after the first dash.
     fn comment(&mut self) -> HtmlPiece<'a> {
         let rest = self.rest();
         for dash in memchr_iter(b'-', rest) {

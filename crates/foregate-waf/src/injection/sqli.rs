@@ -46,7 +46,7 @@ impl std::fmt::Debug for Fingerprint {
     }
 }
 
-/// Returns a fingerprint if the input, inserted into an SQL statement, would change it: by itself, or behind an opening quote.
+/// Returns a fingerprint if the input, inserted into an SQL statement, would change it: by itself, or after an opening quote.
 pub fn sqli(input: &[u8]) -> Option<Fingerprint> {
     if is_one_token(input) {
         return None;

@@ -92,7 +92,7 @@ enum Member {
     Set(ClassBytes),
 }
 
-/// Reads a class behind its opening bracket; returns its bytes, and true if it is negated.
+/// Reads a class after its opening bracket; returns its bytes, and true if it is negated.
 pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<(ClassBytes, bool), PatternError> {
     let open = cursor.at() - 1;
     let negated = cursor.eat(b"^");

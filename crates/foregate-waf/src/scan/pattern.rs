@@ -78,8 +78,8 @@ impl std::error::Error for PatternError {}
 /// A pattern in PCRE's syntax over bytes: `.` matches every byte, classes and case are those of ASCII. It finds the matches of
 /// PCRE, in time linear in the value.
 ///
-/// Constructs without linear time (look-around, references back, atomic groups, possessive quantifiers, recursion) are
-/// errors. `^` matches behind a line feed that ends the value, where PCRE does not.
+/// Constructs without linear time (look-around, references back, atomic groups, possessive quantifiers, recursion) are errors.
+/// `^` matches after a line feed that ends the value, where PCRE does not.
 #[derive(Debug)]
 pub struct Pattern {
     regex: Regex,
@@ -111,8 +111,8 @@ impl Pattern {
         self.regex.find(value).map(|found| found.range())
     }
 
-    /// The groups of its first match at or behind `from`; those beyond [`MAX_GROUPS`] are left out, and all but the whole
-    /// match if it was not made with `captures`.
+    /// The groups of its first match at or after `from`; those beyond [`MAX_GROUPS`] are left out, and all but the whole match
+    /// if it was not made with `captures`.
     pub fn captures(&self, value: &[u8], from: usize) -> Option<Groups> {
         let mut slots = [None::<NonMaxUsize>; 2 * MAX_GROUPS];
         let input = Input::new(value).range(from.min(value.len())..);

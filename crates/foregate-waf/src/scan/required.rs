@@ -7,7 +7,7 @@ use regex_syntax::hir::{Class, Hir, HirKind, Repetition};
 
 /// How long texts are at most, bytes: longer ones are hardly rarer, and take more memory.
 const MAX_LEN: usize = 8;
-/// How many texts come out of putting sets one behind the other; beyond it one of them is kept.
+/// How many texts come out of putting sets one after the other; beyond it one of them is kept.
 const MAX_PRODUCT: usize = 256;
 /// How many texts a set may have; a pattern that needs more has none.
 const MAX_TEXTS: usize = 4096;

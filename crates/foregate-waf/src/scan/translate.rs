@@ -147,7 +147,7 @@ fn name(cursor: &mut Cursor<'_>, end: u8, out: &mut String) -> Result<(), Patter
     Ok(())
 }
 
-/// `(?i)`, `(?i-s:` and so on, behind their question mark.
+/// `(?i)`, `(?i-s:` and so on, after their question mark.
 fn flags(cursor: &mut Cursor<'_>, out: &mut String) -> Result<(), PatternError> {
     let at = cursor.at();
     let len = cursor.rest().iter().take_while(|byte| !matches!(byte, b')' | b':')).count();
@@ -220,7 +220,7 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// Reads the escape behind its backslash.
+    /// Reads the escape after its backslash.
     pub(super) fn escape(&mut self) -> Result<EscapeMeaning<'a>, PatternError> {
         let at = self.at - 1;
         let Some(letter) = self.next() else {

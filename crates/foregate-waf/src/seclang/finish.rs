@@ -75,14 +75,14 @@ impl<'m> Places<'m> {
         places
     }
 
-    /// The place behind so many rules of the same phase as the rule at `at`.
+    /// The place after so many rules of the same phase as the rule at `at`.
     fn beyond(&self, rules: &[Rule], at: usize, count: usize) -> usize {
         let same = &self.phases[rules[at].phase as usize];
         let next = same.partition_point(|other| *other <= at).saturating_add(count);
         same.get(next).copied().unwrap_or(rules.len())
     }
 
-    /// Where a rule that skips to this marker, or behind the rule with this id, goes on.
+    /// Where a rule that skips to this marker, or after the rule with this id, goes on.
     fn target_of(
         &self,
         name: &str,

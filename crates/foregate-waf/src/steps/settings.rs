@@ -277,7 +277,7 @@ struct UnreadParts {
     /// All but so many hundredths of a percent of requests.
     sample: u64,
     when_full: WhenFull,
-    /// Set if bytes behind a pause in a stream are unread.
+    /// Set if bytes after a pause in a stream are unread.
     stream_pause: bool,
 }
 

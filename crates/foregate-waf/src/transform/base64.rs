@@ -66,7 +66,7 @@ pub(super) fn decode_lenient(input: &[u8]) -> Vec<u8> {
     let (mut group, mut letters) = (0u32, 0usize);
     for (at, &byte) in input.iter().enumerate() {
         if byte == b'=' {
-            // Padding behind a single letter.
+            // Padding after a single letter.
             if letters == 1 && input.get(at + 1) != Some(&b'=') {
                 return Vec::new();
             }

@@ -19,7 +19,7 @@ pub(super) fn replace(input: &[u8]) -> Cow<'_, [u8]> {
     rewrite.finish()
 }
 
-/// Comments and their marks left out, all behind `--` and `#` as well; an open one leaves a space.
+/// Comments and their marks left out, all after `--` and `#` as well; an open one leaves a space.
 pub(super) fn remove(input: &[u8]) -> Cow<'_, [u8]> {
     let mut rewrite = Rewrite::new(input);
     let mut at = 0;
@@ -45,13 +45,13 @@ pub(super) fn remove(input: &[u8]) -> Cow<'_, [u8]> {
             break;
         }
         rewrite.remove(at, end - at);
-        // The byte behind a comment stays, whatever it begins.
+        // The byte after a comment stays, whatever it begins.
         at = end + 1;
     }
     rewrite.finish()
 }
 
-/// The end of a comment whose text starts at `from`: behind `*/` or `-->`, regardless of its start.
+/// The end of a comment whose text starts at `from`: after `*/` or `-->`, regardless of its start.
 fn closes(input: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     loop {

@@ -6,7 +6,7 @@ use memchr::memchr;
 
 use super::rewrite::{Rewrite, digit, is_space, narrow, pair};
 
-/// The replacement for a backslash and the text behind it.
+/// The replacement for a backslash and the text after it.
 struct Escape {
     /// In bytes, with the backslash.
     len: usize,
@@ -14,7 +14,7 @@ struct Escape {
     byte: Option<u8>,
 }
 
-/// Replaces escapes; `read` receives the text behind a backslash and returns `None` if the backslash stays.
+/// Replaces escapes; `read` receives the text after a backslash and returns `None` if the backslash stays.
 fn decode(input: &[u8], read: impl Fn(&[u8]) -> Option<Escape>) -> Cow<'_, [u8]> {
     let mut rewrite = Rewrite::new(input);
     let mut at = 0;
@@ -31,7 +31,7 @@ fn decode(input: &[u8], read: impl Fn(&[u8]) -> Option<Escape>) -> Cow<'_, [u8]>
     rewrite.finish()
 }
 
-/// Escapes of CSS 2: up to six hexadecimal digits, of which the last two count, and one white space behind them; a line
+/// Escapes of CSS 2: up to six hexadecimal digits, of which the last two count, and one white space after them; a line
 /// feed, which is left out; any other byte as itself.
 pub(super) fn css(input: &[u8]) -> Cow<'_, [u8]> {
     decode(input, |rest| {

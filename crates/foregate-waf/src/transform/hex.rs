@@ -45,7 +45,7 @@ pub(super) fn decode_sql(input: &[u8]) -> Cow<'_, [u8]> {
         }
         let len = 2 + 2 * bytes.len();
         rewrite.replace(at, len, &bytes);
-        // The bytes behind digits do not start others.
+        // The bytes after digits do not start others.
         at = (at + len + 1).min(input.len());
     }
     rewrite.finish()

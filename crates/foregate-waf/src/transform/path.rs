@@ -36,8 +36,8 @@ fn is_normal(input: &[u8]) -> bool {
     input.first() != Some(&b'.') && input.last() != Some(&b'.') && memchr_iter(b'/', input).all(plain)
 }
 
-/// A segment is judged at its last byte: a dot behind another dot, a slash or nothing. So a segment that
-/// ends in two dots (`a..`) counts as a step back too, as the rules expect.
+/// A segment is judged at its last byte: a dot after another dot, a slash or nothing. So a segment that ends in two
+/// dots (`a..`) counts as a step back too, as the rules expect.
 fn walk(input: &[u8]) -> Vec<u8> {
     let relative = input.first() != Some(&b'/');
     let mut out: Vec<u8> = Vec::with_capacity(input.len());

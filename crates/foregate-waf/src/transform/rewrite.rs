@@ -17,7 +17,7 @@ impl<'a> Rewrite<'a> {
         Self { input, out: Vec::new(), done: 0, changed: false }
     }
 
-    /// Puts `by` in place of `len` bytes at `at`, which lies behind everything replaced before.
+    /// Puts `by` in place of `len` bytes at `at`, which lies after everything replaced before.
     pub(super) fn replace(&mut self, at: usize, len: usize, by: &[u8]) {
         if !self.changed {
             if &self.input[at..at + len] == by {

@@ -131,11 +131,11 @@ const fn alphabet(lower: bool) -> Alphabet {
 /// Bytes of a decimal number in this code, at most.
 const NUMBER: usize = size_of::<u128>();
 
-/// The decimal digits of a number in this code, behind zeros, and how many bytes they take. That is never more than
-/// there are digits: their codes have six bits at most.
+/// The decimal digits of a number in this code, after zeros, and how many bytes they take. That is never more than there are digits:
+/// their codes have six bits at most.
 #[inline]
 pub(super) fn encode_number(mut number: u64) -> ([u8; NUMBER], usize) {
-    // From the right; no more than 20 digits, behind the ones that fill up the last byte.
+    // From the right; no more than 20 digits, after the ones that fill up the last byte.
     let (mut bits, mut have) = (0u128, 0u32);
     loop {
         let code = of(&EXACT.codes, b'0' + (number % 10) as u8);

@@ -46,7 +46,7 @@ pub enum MalformedReason {
     /// One that stands there twice.
     #[error("a pseudo-field stands there twice")]
     PseudoTwice,
-    /// One behind a field.
+    /// One after a field.
     #[error("a pseudo-field stands behind a field")]
     PseudoLate,
     /// One of responses in a request, of requests in a response, or any in trailers.

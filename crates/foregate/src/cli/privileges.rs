@@ -9,11 +9,11 @@ use rustix::thread::{
     set_keep_capabilities, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
-/// Changes to this user, for good. Listeners, keys and logs are opened after it, with the rights that a reload has as well.
+/// Changes to this user permanently. Listeners, keys and logs are opened afterwards, so that a later reload has the same rights.
 ///
 /// # Errors
 ///
-/// The process may not, or has threads already, which would keep their rights.
+/// The process has no right to change its user, or already has threads, which would keep their rights.
 pub(super) fn change_to(user: &ProcessUser) -> io::Result<()> {
     let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
     if geteuid() == uid && getegid() == gid {

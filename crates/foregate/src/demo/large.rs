@@ -14,7 +14,7 @@ const LINE: u64 = 64;
 /// How much is made at a time: large enough to be cheap, small enough to be held for a slow reader.
 const CHUNK: u64 = 64 * 1024;
 
-/// The rest of each line behind the 16 digits of the offset.
+/// The rest of each line after the 16 digits of the offset.
 const REST: &[u8; 48] = b" foregate counts every byte: 0123456789 abcdef.\n";
 
 /// The part of a body of `length` bytes that a `Range` field requests (RFC 9110, section 14).

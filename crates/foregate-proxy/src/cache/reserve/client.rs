@@ -171,7 +171,7 @@ impl StorageClient {
         }
     }
 
-    /// A part of the list of objects with this prefix, and of all behind a name.
+    /// A part of the list of objects with this prefix, and of all after a name.
     pub async fn list(
         &self,
         prefix: &str,

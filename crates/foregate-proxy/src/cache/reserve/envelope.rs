@@ -51,7 +51,7 @@ fn hex(front: &str, digest: [u8; DIGEST]) -> String {
     })
 }
 
-/// Each part stands behind its length.
+/// The length of each part precedes it.
 fn digest(parts: &[&[u8]]) -> [u8; DIGEST] {
     let mut context = Context::new(&SHA256);
     for part in parts {

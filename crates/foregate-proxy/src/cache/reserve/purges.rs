@@ -29,7 +29,7 @@ pub(super) struct ReservePurges {
 
 #[derive(Debug, Default)]
 struct WaitingPurges {
-    /// Each behind its length.
+    /// The purges, each after its length.
     bytes: Vec<u8>,
     count: usize,
     number: u64,

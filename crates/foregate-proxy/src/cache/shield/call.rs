@@ -37,7 +37,7 @@ pub struct NodeCall {
 pub enum CallKind {
     /// A response for the cache.
     Fetch(Box<FetchCall>),
-    /// The purges behind this number of the log with this epoch.
+    /// The purges after this number of the log with this epoch.
     Purges(LogPosition),
 }
 
@@ -195,7 +195,7 @@ pub struct Recipient<'a> {
     pub authority: &'a [u8],
 }
 
-/// The parts, each behind its length.
+/// The parts, each after its length.
 fn joined(parts: &[&[u8]]) -> Vec<u8> {
     let mut all = Vec::with_capacity(parts.iter().map(|part| part.len() + 8).sum());
     for part in parts {

@@ -360,7 +360,7 @@ impl ShieldGroup {
     fn knows_now(&self, known: &[(String, LogPosition)]) -> bool {
         known.iter().all(|(name, theirs)| {
             let Some(number) = self.settings.nodes.iter().position(|node| *node.name == **name) else {
-                // A node that this one has no part in.
+                // A node that this one is not connected to.
                 return false;
             };
             if number == self.settings.own {
@@ -369,7 +369,7 @@ impl ShieldGroup {
             let Some(state) = self.nodes.get(number) else { return false };
             match *state.position.lock() {
                 Some(ours) => ours.epoch == theirs.epoch && ours.number >= theirs.number,
-                // A node that has been away since this one began, with an empty store.
+                // A node that has been away since this process started, which was then with an empty store.
                 None => *state.presence.lock() == Presence::Away,
             }
         })

@@ -70,7 +70,7 @@ pub(super) fn fragment<'f>(frames: &'f [u8], frame: &Frame) -> Result<(&'f [u8],
     Ok((fragment.get(..length).unwrap_or_default(), depends))
 }
 
-/// How many CONTINUATION frames there are behind the first frame. All of them are there.
+/// How many CONTINUATION frames there are after the first frame. All of them are there.
 pub(super) fn continuations(frames: &[u8], first: &Frame) -> usize {
     let mut rest = frames.get(HEADER + first.length..).unwrap_or_default();
     let mut count = 0;

@@ -26,7 +26,7 @@ pub(super) struct Syslog {
     link: Option<SyslogLink>,
     /// No connection is tried before.
     not_before: Option<Instant>,
-    /// The text behind the time in each message.
+    /// The text after the time in each message.
     names: Vec<u8>,
 }
 

@@ -15,7 +15,7 @@ const POINTS_MOST: usize = 1 << 16;
 const LEAST_POINTS: usize = 16;
 
 /// A ring of points, many for each server. A request belongs to the server of the next point; where
-/// that server is out, to the one behind it. A server that comes or goes moves its own requests
+/// that server is out, to the one after it. A server that comes or goes moves its own requests
 /// alone.
 #[derive(Debug)]
 pub(super) struct Hash {

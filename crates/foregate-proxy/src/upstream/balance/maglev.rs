@@ -33,7 +33,7 @@ fn table(servers: &[(String, u32)]) -> Box<[u16]> {
     const FREE: u16 = u16::MAX;
     let mut table = vec![FREE; if servers.is_empty() { 0 } else { ENTRIES as usize }];
     let greatest = servers.iter().map(|(_, weight)| u64::from(*weight)).max().unwrap_or(1);
-    // The next entry of each server's order, the step to the one behind it, and the credit of its
+    // The next entry of each server's order, the step to the one after it, and the credit of its
     // weight.
     let mut orders: Vec<(u64, u64, u64)> = servers
         .iter()

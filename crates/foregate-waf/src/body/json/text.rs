@@ -15,9 +15,9 @@ pub(super) struct JsonText {
 
 /// A decoded escape.
 struct JsonEscape {
-    /// Bytes behind the backslash.
+    /// Bytes after the backslash.
     length: usize,
-    /// The bytes behind the backslash at which the standard is violated, and the form that it requires.
+    /// The bytes after the backslash at which the standard is violated, and the form that it requires.
     wrong: Option<(usize, &'static str)>,
 }
 
@@ -212,7 +212,7 @@ fn plain_length(text: &[u8]) -> usize {
     text.iter().enumerate().position(ends).unwrap_or(text.len())
 }
 
-/// Decodes the escape behind a backslash by the rules of JavaScript.
+/// Decodes the escape after a backslash by the rules of JavaScript.
 fn escape(behind: &[u8], out: &mut Vec<u8>) -> Result<JsonEscape, JsonFault> {
     const NONE: &str = "an escape";
     let byte = *behind.first().ok_or(JsonFault::End)?;

@@ -1,8 +1,8 @@
 //! Constant folding: rules over variables that only other rules have set.
 //!
-//! The paranoia levels of the Core PlanRule Set are ladders of such rules: `TX:DETECTION_PARANOIA_LEVEL "@lt 2"` skips
-//! the rules behind it. The fold runs the rules of a phase in order over the known values of variables. A rule with a known outcome
-//! is removed from the plan, or replaced by the values that it sets; the rules that it skips are removed as well.
+//! The paranoia levels of the Core PlanRule Set are ladders of such rules: `TX:DETECTION_PARANOIA_LEVEL "@lt 2"` skips the rules
+//! after it. The fold runs the rules of a phase in order over the known values of variables. A rule with a known outcome is removed
+//! from the plan, or replaced by the values that it sets; the rules that it skips are removed as well.
 //!
 //! `ctl` can remove a rule on which the fold relies at run time: then the transaction continues with the plain plan (see
 //! `Removal::unfolds`).
@@ -96,7 +96,7 @@ struct Folder<'a> {
     plan: &'a Plan,
     /// Of each slot, its value where that is known.
     known: Vec<Option<Value>>,
-    /// Set once a rule may have ended the phase: assignments behind it are uncertain.
+    /// Set once a rule may have ended the phase: assignments after it are uncertain.
     uncertain: bool,
     reliances: Vec<Reliance>,
     phase: Phase,

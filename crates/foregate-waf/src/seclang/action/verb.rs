@@ -111,7 +111,7 @@ const NOT_OFFERED: &[(&str, &str)] = &[
     ("xmlns", "XPath knows no namespaces here"),
 ];
 
-/// The syntax behind the name of an action.
+/// The syntax after the name of an action.
 pub(super) enum Takes {
     Nothing,
     Value,

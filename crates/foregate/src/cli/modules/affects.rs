@@ -88,7 +88,7 @@ fn of_part<'x>(decls: &[&'static Decl], subject: &'x str) -> Option<Report<'x>> 
         all.map(|(number, _)| number).collect()
     };
     let writers = numbers(&|decl| writes(decl).contains(&part));
-    // A value is read behind its first writer.
+    // A value is read after its first writer.
     let is_kept = |decl: &Decl| decl.outputs.iter().any(|slot| slot.is_kept() && slot.name == part);
     let first = decls.iter().position(|decl| is_kept(decl));
     let mut readers = numbers(&|decl| reads(decl, part, is_shown(decls, part)));

@@ -210,7 +210,7 @@ fn seconds(value: &Value<'_>) -> Result<u64, Wrong> {
     Ok(value::duration(value, LIFETIMES)?.as_secs())
 }
 
-/// The number of the condition of a `ttl`, which is put behind the others.
+/// The number of the condition of a `ttl`, which is put after the others.
 fn ttl_condition(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,

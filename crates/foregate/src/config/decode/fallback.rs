@@ -143,7 +143,7 @@ fn on(value: &Value<'_>) -> Result<(bool, bool), Wrong> {
     Ok((host, route))
 }
 
-/// A percentage with up to two digits behind the point.
+/// A percentage with up to two digits after the point.
 pub(super) fn share(value: &Value<'_>, name: &str) -> Result<u32, Wrong> {
     let wrong = || {
         Wrong::new("expected a percentage from 0% to 100%, with two digits behind the point at most")

@@ -116,7 +116,7 @@ impl<'p> Idle<'p> {
         self.pipeline.entries().iter().filter(writes).find_map(|entry| entry.key().map(|key| key.name))
     }
 
-    /// Tells of keys that miss their company in the whole configuration, and of values that nobody writes where they are read.
+    /// Warns about keys without the keys that they need, and about values that are read where no step writes them.
     pub(super) fn tell(self, decoder: &mut Decoder<'_>, unwritten: Vec<(Place, &str)>) {
         for (key, place) in self.first.iter().flatten() {
             let wants = COMPANIONS.iter().find(|(name, _, _)| name == key);
@@ -212,7 +212,8 @@ pub(super) fn open_below(decoder: &mut Decoder<'_>, patterns: &[&PathPattern], r
     }
 }
 
-/// The path, or pattern of paths, that a key answers; `None` where it answers others, or where that cannot be told.
+/// The path, or pattern of paths, that a key answers; `None` if the key answers no path of its own, or one that is unknown
+/// here.
 fn path_of<'t>(item: Item<'t>) -> Option<&'t str> {
     let name = item.node.name();
     if let Some((_, path)) = OWN_PATHS.iter().find(|(key, _)| *key == name) {
