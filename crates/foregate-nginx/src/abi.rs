@@ -30,7 +30,7 @@ pub struct fg_address {
     pub(crate) family: u8,
 }
 
-/// The facts about a request beside its fields.
+/// The facts about a request other than its fields.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fg_facts {
@@ -95,7 +95,7 @@ pub struct fg_question {
     pub(crate) timeout_ms: u64,
 }
 
-/// The arguments of a directive beside its file.
+/// The arguments of a directive other than its file.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fg_terms {

@@ -85,7 +85,7 @@ impl BodyOf {
     }
 }
 
-/// The facts about a request beside its fields.
+/// The facts about a request other than its fields.
 pub(crate) struct FactsOf<T> {
     pub client: Option<SocketAddr>,
     pub https: bool,

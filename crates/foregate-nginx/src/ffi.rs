@@ -103,7 +103,8 @@ impl<'r> Field<'r> {
     }
 
     pub(crate) fn name(&self) -> &'r [u8] {
-        // SAFETY: the other side gave the field for this request, whose texts live as long as it; or it was lent for `'r`.
+        // SAFETY: the C side passed the field for this request, whose texts live as long as it does; or the field was lent
+        // for `'r`.
         unsafe { self.field.name.bytes() }
     }
 
@@ -310,7 +311,7 @@ impl<'r> Host<'r> {
 ///
 /// # Safety
 ///
-/// It has not been freed, and nobody else uses it for `'r`.
+/// It has not been freed, and has no other user for `'r`.
 unsafe fn request_of<'r>(request: *mut c_void) -> Option<&'r mut Request> {
     // SAFETY: it was made of a box of this type; the caller vouches for the rest.
     unsafe { request.cast::<Request>().as_mut() }
@@ -398,7 +399,7 @@ pub unsafe extern "C" fn fg_surround(
     });
 }
 
-/// The route of a file; null when it is refused, of which `cf` has been told.
+/// The route of a file; null if the file is refused, which is reported to `cf`.
 ///
 /// # Safety
 ///
@@ -807,7 +808,7 @@ pub unsafe extern "C" fn fg_job_settle(request: *mut c_void, job: *mut c_void) -
     })
 }
 
-/// Nobody waits for it any more; a thread may still be at it.
+/// The request does not wait for it any more; a thread may still run it.
 ///
 /// # Safety
 ///

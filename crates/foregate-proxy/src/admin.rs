@@ -397,7 +397,7 @@ async fn all_metrics(proxy: &Proxy, format: ExpositionFormat) -> String {
     format.of(sum.text())
 }
 
-/// The numbers by which this process is judged beside another version.
+/// The numbers by which this process is compared with another version.
 pub fn stats(proxy: &Proxy) -> Stats {
     let metrics = &proxy.metrics;
     let mut stats = Stats {

@@ -25,7 +25,7 @@ pub struct Settings {
     /// Threads for heavy steps of modules; `None` means as many as workers. They are started when
     /// there is work for them.
     pub offload_threads: Option<NonZeroUsize>,
-    /// The user that the process changes to before it opens anything. Default: it stays who it is.
+    /// The user that the process changes to before it opens anything. Default: it keeps its user.
     pub user: Option<ProcessUser>,
     /// Where to accept connections, in the order of the file.
     pub listeners: Vec<Listen>,
@@ -124,7 +124,7 @@ impl Settings {
         limits.memory.unwrap_or_else(|| limits.filter_memory.saturating_add(MEMORY_PER_WORKER * workers))
     }
 
-    /// Returns true if somebody can ask for the requests that failed.
+    /// Returns true if the failed requests can be displayed.
     pub fn shows_failures(&self) -> bool {
         self.dashboard.is_some() || self.admin.is_some()
     }

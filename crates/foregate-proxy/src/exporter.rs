@@ -88,7 +88,7 @@ async fn deliver(proxy: &Proxy, batch: &SpanBatch) -> Result<u64, String> {
             Delivery::Refused(error) => return Err(error),
             Delivery::Later(error, wanted) => (error, wanted),
         };
-        // So that many proxies do not come back at the same time.
+        // Random, so that many proxies do not return at the same time.
         let spread = 0.75 + (crate::random::number() % 1024) as f64 / 2048.0;
         let rest = wanted.unwrap_or(pause.mul_f64(spread));
         if proxy.spans.ends() || Instant::now() + rest > until {

@@ -33,7 +33,7 @@ pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
         fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
         return Ok(file);
     }
-    // Not for everybody to read: addresses and targets are personal data.
+    // Not readable for all users: addresses and targets are personal data.
     let mut options = OpenOptions::new();
     let opened = options.create(true).append(true).mode(0o640).custom_flags(at_once()).open(path);
     let file = opened.map_err(|error| {

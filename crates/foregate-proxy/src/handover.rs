@@ -29,7 +29,7 @@ const NUMBER: usize = 8;
 /// A question for the metrics of the other generations.
 #[derive(Debug)]
 pub struct MetricsQuestion {
-    /// The metrics of this process that will be shown beside them.
+    /// The metrics of this process, to be shown next to those.
     pub own: String,
     /// Where the answer goes.
     pub answer: oneshot::Sender<Vec<String>>,
@@ -151,8 +151,8 @@ impl Passage {
         self.share.store(share.min(ALL), Ordering::Relaxed);
     }
 
-    /// Returns true if a connection is to be passed. One client is always served by the same
-    /// generation, unless `speaks_for_many`: such a peer's connections are told apart.
+    /// Returns true if a connection is to be passed. One client is always served by the same generation, unless
+    /// `speaks_for_many`: the connections of such a peer are distributed one by one.
     pub fn takes(&self, remote: Option<SocketAddr>, speaks_for_many: bool) -> bool {
         let share = self.share.load(Ordering::Relaxed);
         let part = match remote {

@@ -194,7 +194,7 @@ impl AsFd for Listener {
     }
 }
 
-/// A socket file that nobody listens on any more.
+/// Removes a socket file without a listener.
 fn remove_stale(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(metadata) if metadata.file_type().is_socket() => {
@@ -275,7 +275,7 @@ pub async fn run(
         if *stop.borrow() {
             break;
         }
-        // Where a connection waits already nobody has to be told of a stop.
+        // A waiting connection makes it unnecessary to watch for a stop.
         let accepted = tokio::select! {
             biased;
             Some(PassedConnection { socket, remote, .. }) = arrivals.recv() => Ok(Some((socket, remote))),
@@ -315,8 +315,8 @@ pub async fn run(
         // Another process has the queue.
         return;
     }
-    // Connections that the system has accepted are ours, too: their requests would be answered by a
-    // reset.
+    // We must also serve the connections that the system has already accepted; otherwise their
+    // requests would be answered by a reset.
     while let Some(place) = proxy.registry.place(most(&proxy))
         && let Some((socket, remote)) = listener.accept_waiting()
     {
@@ -429,8 +429,8 @@ fn spawn(
         proxy.metrics.connections_refused.inc();
         return;
     };
-    // Connections are told to end once `stop` is set: this one may have come when all others had
-    // been told.
+    // Connections end once `stop` is set. This one may have been accepted after all others were
+    // notified.
     if *stop.borrow() {
         registered.tell();
     }

@@ -20,7 +20,7 @@ pub const TAP_MARKER: &[u8] = b"Foregate-Tap";
 /// Equal requests under way from which on the next one is marked.
 const SUSPICIOUS: u32 = 4;
 
-/// The value of the field, which nobody else knows.
+/// The value of the field, which only this process knows.
 static VALUE: LazyLock<String> = LazyLock::new(|| format!("{:016x}", random::number()));
 
 /// The requests that have fallen back and are not answered yet, by a hash.

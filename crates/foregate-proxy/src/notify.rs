@@ -27,8 +27,8 @@ pub fn reloading() {
     notify(format!("RELOADING=1\nMONOTONIC_USEC={micros}\n"));
 }
 
-/// The process is about to end, and takes as long as this at most for it: whatever time the manager gives services
-/// otherwise, it does not kill this one before.
+/// The process is about to end, and takes at most this long. The service manager does not kill it earlier, whatever its
+/// usual limit is.
 pub fn stopping(limit: Duration) {
     notify(format!("STOPPING=1\nEXTEND_TIMEOUT_USEC={}\n", limit.as_micros()));
 }

@@ -17,9 +17,9 @@ use crate::sys;
 /// A piece of work. It catches its own panics.
 type OffloadJob = Box<dyn FnOnce() + Send>;
 
-/// Pieces of work that one client may have in the queue or on a thread where others of it are
-/// better refused at once: wrong passwords from one address must not keep everybody else from being
-/// heard. IPv6 clients are told apart by their networks of 64 bits.
+/// Pieces of work that one client may have in the queue or on a thread, if it is better to refuse
+/// the rest at once: wrong passwords from one address must not delay the requests of others. IPv6
+/// clients are distinguished by their networks of 64 bits.
 const PER_CLIENT: usize = 16;
 
 /// The limit for work that is usually short, sized for a whole page.
@@ -27,7 +27,7 @@ const PER_CLIENT_SHORT: usize = 64;
 
 /// The part of the queue that the work of one client may take, percent. Work that waits with
 /// patience may take all of that: an upload is better looked at later than not at all, or on the
-/// worker. It holds nobody else up, as clients take turns.
+/// worker. It does not delay other clients, because clients take turns.
 const PART: usize = 25;
 
 /// The alternative for work without a place.

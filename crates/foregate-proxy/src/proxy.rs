@@ -75,7 +75,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Puts `settings` to work beside the present configuration, sharing equal parts.
+    /// Builds a configuration from `settings` while the present one is in use, and shares equal parts with it.
     ///
     /// # Errors
     ///
@@ -266,8 +266,7 @@ impl ConfiguredGates {
     }
 }
 
-/// Gives sites their counters. Nobody else has the settings of a configuration that is not at work
-/// yet.
+/// Gives sites their counters. A configuration that is not in use yet is the only owner of its settings.
 fn count_sites(config: &mut Config, metrics: &Metrics) {
     if let Some(settings) = Arc::get_mut(&mut config.settings) {
         settings.sites.count_in(metrics);

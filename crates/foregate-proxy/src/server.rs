@@ -59,7 +59,7 @@ use crate::upstream::inheritance::Moment;
 use crate::upstream::{self, Upstreams};
 use crate::watch::ConfiguredFiles;
 
-/// How a supervisor goes on as another program.
+/// The calls with which a supervisor continues as another program.
 pub const REPLACEMENT: ReplacementCalls =
     ReplacementCalls { replace: sys::replace_program, unblock_signals: sys::unblock_signals };
 
@@ -157,7 +157,7 @@ impl<F: Fn() -> Result<Settings, String> + Send + Sync> SettingsSource for F {
 /// Why settings are read again.
 #[derive(Debug, Clone)]
 enum ReloadCause {
-    /// Somebody has asked for it.
+    /// A caller asked for it.
     Asked,
     /// An operator has sent another configuration.
     Given(GivenConfiguration),
@@ -199,7 +199,7 @@ impl ProcessControls for SourceControls {
     }
 }
 
-/// Runs the proxy until it is told to stop by a signal.
+/// Runs the proxy until a signal stops it.
 ///
 /// `source` is where `settings` come from, for reloads. `supervised` is the part that a supervisor
 /// has given.
@@ -346,11 +346,12 @@ impl RunningServer {
             let from_manager = supervised.sockets.extract_if(.., |(socket, _)| socket.from_manager);
             inherited.extend(from_manager.map(|(_, socket)| socket));
         }
-        // The first generation shares its folders with nobody. A later one may follow one that still has connections.
+        // Only the first generation has its folders for itself. A later one may share them with a generation that still
+        // has connections.
         let is_candidate = supervised.as_ref().is_some_and(|supervised| supervised.role == Role::Candidate);
         let follows = is_candidate || supervised.as_ref().is_some_and(|supervised| supervised.generation > 1);
         let folders = if follows { Folders::Awaited } else { Folders::Required };
-        // Told to the person who upgrades: parts that a later generation does without.
+        // The parts that a later generation lacks, for the report of the upgrade.
         let lacks = Vec::new();
         let metrics = Arc::new(Metrics::default());
         let upstreams = Upstreams::new(Arc::clone(&metrics));
@@ -532,7 +533,7 @@ impl RunningServer {
         let task = listener::run(proxy, Arc::clone(&listener), reached, id);
         let task = tokio::spawn(WatchedTask::new(task, Arc::clone(&self.proxy.metrics)));
         let listening = Listening { id, file, listener, settings, stop, arrivals, task };
-        // A socket without its file: nobody reaches it any more.
+        // A socket without its file, which clients cannot reach any more.
         if let Some(lost) = self.listening.insert(address, listening) {
             let id = lost.id;
             drain_listener(&self.proxy.registry, id, lost.stop(), self.timeouts().0);
@@ -695,8 +696,7 @@ impl RunningServer {
         (config.settings.timeouts.drain, config.settings.timeouts.drain_term)
     }
 
-    /// Builds the new configuration beside the old one and swaps them; a refused one changes
-    /// nothing.
+    /// Builds the new configuration while the old one serves, and then swaps them. A refused one changes nothing.
     async fn reload(&mut self, cause: ReloadCause) -> Result<(), String> {
         crate::notify::reloading();
         let result = self.try_reload(cause).await;

@@ -500,7 +500,7 @@ impl Default for UpstreamTls {
     }
 }
 
-/// The options of a site beside its hosts and routes.
+/// The options of a site other than its hosts and routes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SiteOptions {
     /// Let field names with an underscore pass in both directions. Default: they are dropped from
@@ -548,7 +548,7 @@ impl SiteOptions {
 /// TLS of one site, on every listener that speaks TLS.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SiteTls {
-    /// Certificates beside the listener's; may be empty.
+    /// Certificates in addition to the listener's; may be empty.
     pub certificates: Vec<CertificateFiles>,
     /// The hosts of the site get certificates by themselves, from this issuer. Default: as the
     /// listener has it.
@@ -581,7 +581,7 @@ pub struct Route {
     pub body_limit: Option<u64>,
     /// Let CONNECT through to the upstream. Default: no (405).
     pub allow_connect: bool,
-    /// The conditions beside the path. Default (`None`): none.
+    /// The conditions in addition to the path. Default (`None`): none.
     pub conditions: Option<Arc<RouteConditions>>,
     /// The start of paths that origins do not see: see
     /// [`Request::strip_prefix`](crate::message::request::Request::strip_prefix).

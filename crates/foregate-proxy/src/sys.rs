@@ -220,8 +220,8 @@ impl<T> DerefMut for Pages<T> {
 
 impl<T> Drop for Pages<T> {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by this value and is used by nobody else; `T` was `BodyCopy`
-        // when it was made, so there is nothing to drop in it.
+        // SAFETY: the mapping was made by this value and has no other user; `T` was `BodyCopy` when it was made, so there is nothing to drop in
+        // it.
         let _ = unsafe { munmap(self.map.as_ptr().cast(), self.map_bytes) };
     }
 }

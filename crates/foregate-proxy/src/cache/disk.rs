@@ -72,7 +72,7 @@ impl DiskTier {
         }
         match open(disks, floors, folders) {
             Ok(disk) => {
-                // Keys that lie on a disk were hashed with the secret that lies beside them, and ages go on there.
+                // Keys on a disk were hashed with the secret that is stored there, and ages continue from there.
                 identity = TierIdentity { secret: disk.secret(), started: disk.started() };
                 tier.open.store(Some(Arc::new(disk)));
                 Ok((Arc::new(tier), identity))
@@ -130,7 +130,7 @@ impl DiskTier {
     /// Lets go of the folders for another generation, while this one still serves its last connections.
     pub fn release(self: &Arc<Self>, floors: &Arc<Floors>) -> io::Result<()> {
         if self.open.load().is_none() {
-            // Nobody waits any more.
+            // No caller waits any more.
             self.configured.lock().clear();
             return Ok(());
         }

@@ -1,5 +1,5 @@
-//! A fetch for the cache, or the validation of a stored response, in a task of its own: it goes on
-//! when its client leaves.
+//! A fetch for the cache, or the validation of a stored response, in a task of its own: it continues when its client
+//! leaves.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -98,7 +98,7 @@ pub struct Fill {
     pub behalf: Option<IpAddr>,
     /// The account of the client, on which connections are made.
     pub client: Option<Arc<Holdings>>,
-    /// The client whose turn it is where the upstream bounds its requests.
+    /// The client whose turn the request takes, where the upstream bounds its requests.
     pub account: Account,
     /// The route's rules for further attempts, in the place of the upstream's.
     pub retry: RouteRetry,
@@ -108,7 +108,7 @@ pub struct Fill {
     pub span: Option<SpanParent>,
 }
 
-/// The parts of a response for the client that has caused the fetch, beside its followers.
+/// The parts of a response for the client that caused the fetch, in addition to its followers.
 #[derive(Debug)]
 pub enum LeaderParts {
     /// The head of an interim response.
@@ -288,7 +288,7 @@ impl Fill {
         }
     }
 
-    /// Looks for the response in the reserve. `None`: it was there, and answers everybody.
+    /// Looks for the response in the reserve. `None`: it was found there, and answers all waiting requests.
     async fn ask_reserve(mut self) -> Option<Self> {
         let Some(reserve) = &self.cache.reserve else { return Some(self) };
         // A purge from here on concerns it, whatever the reserve knows.
@@ -497,7 +497,7 @@ impl Fill {
         let mut readers = SlowReaders::default();
         loop {
             if !readers.room(&mut self.lead, &mut timer).await && file.is_none() {
-                // Nobody reads, and it is too long for the store.
+                // The fetch has no reader, and the response is too long for the store.
                 arrived.origin.link.abort();
                 return self.lead.fail(FetchFailure::Abandoned);
             }

@@ -18,7 +18,7 @@ pub const QUEUE: usize = 1024;
 pub struct PurgeNotice {
     /// The purge, as it is written down; nothing, where it is only asked whether those before have arrived.
     pub purge: Vec<u8>,
-    /// Told when the others have it, or cannot be reached.
+    /// Notified when the other generations have the purge, or cannot be reached.
     pub told: oneshot::Sender<()>,
 }
 
@@ -26,7 +26,7 @@ pub struct PurgeNotice {
 #[derive(Debug, Default)]
 pub struct Generations {
     notices: ArcSwapOption<mpsc::Sender<PurgeNotice>>,
-    /// Others may serve beside this one.
+    /// Other generations may be serving at the same time.
     are_several: AtomicBool,
     /// The queue was full.
     has_missed: AtomicBool,

@@ -55,7 +55,7 @@ impl OwnerAsk {
 }
 
 impl Fill {
-    /// Asks the owner. The fill goes on where the origin has to be asked.
+    /// Asks the owner. Returns the fill if the origin has to be asked.
     pub(super) async fn ask_owner(mut self, owner: OwnerAsk) -> ControlFlow<(), Self> {
         let upstream = Arc::clone(&owner.upstream);
         let mut asks = FillAsks::new(self.request.for_fetch(), self.times.first_byte + MORE);

@@ -33,8 +33,8 @@ impl SlowReaders {
         }
     }
 
-    /// Waits until a further piece leaves no reader behind, or gives up the slow ones. Returns false
-    /// if the body is too long for the memory and nobody reads it.
+    /// Waits until a further piece leaves no reader behind, or gives up the slow ones. Returns
+    /// false if the body is too long for the memory and has no reader.
     pub async fn room(&mut self, lead: &mut Lead, timer: &mut Timer) -> bool {
         let begun = Instant::now();
         let mut held_up = None;

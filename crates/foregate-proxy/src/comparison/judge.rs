@@ -83,7 +83,7 @@ impl Judge {
             // Times say nothing: the origin is not asked again.
             Some(asked) if asked.is_tapped => {
                 let of_requests = compare_requests(asked.old.as_ref(), asked.new.as_ref(), rules);
-                // The response to a request that nobody has sent is unknown.
+                // The response is unknown to a request that was not sent.
                 let new = if asked.old.is_none() && asked.new.is_some() { old } else { new };
                 self.tally.compare_with(route, of_requests, old, new, rules)
             }
@@ -150,7 +150,7 @@ impl Judge {
     /// Whether a sample of a group should be written. A full group gets a new one each second at most: a difference in each
     /// request would be that many files otherwise.
     fn wants_sample(&mut self, settings: &CompareSamples, group: &str) -> bool {
-        // An error is told by the attempt to write.
+        // If this fails, the attempt to write reports the error.
         self.store(settings).map_or(true, |store| store.wants(group, now()))
     }
 

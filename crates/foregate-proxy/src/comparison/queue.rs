@@ -28,7 +28,7 @@ struct WaitingWork {
     works: Vec<ComparisonWork>,
     /// The thread sleeps until there is work.
     is_idle: bool,
-    /// Somebody waits for an answer.
+    /// A caller waits for the answer.
     is_urgent: bool,
     /// The thread runs.
     is_served: bool,

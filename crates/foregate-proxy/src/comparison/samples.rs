@@ -145,7 +145,7 @@ impl SampleStore {
     fn remove(&mut self, at: usize) {
         let Some(entry) = self.entries.remove(at) else { return };
         self.bytes = self.bytes.saturating_sub(entry.size);
-        // Somebody else may have removed it.
+        // Another process may have removed it.
         let _ = fs::remove_file(self.path(entry.number, entry.group));
     }
 

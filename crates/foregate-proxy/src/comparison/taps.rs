@@ -56,7 +56,7 @@ pub struct TapPass {
 }
 
 impl Taps {
-    /// Gives a request an id that nobody can guess.
+    /// Gives a request an id that cannot be guessed.
     pub fn enter(self: &Arc<Self>, limit: usize) -> TapPass {
         let id = u128::from(random::number()) << 64 | u128::from(random::number());
         self.0.lock().insert(id, TapVisits { limit, visits: Vec::new() });
@@ -109,7 +109,7 @@ impl Drop for TapPass {
     }
 }
 
-/// A request that is served once more without effect: no origin is asked, and nobody is told.
+/// A request that is served once more without effect: it reaches no origin, and its response reaches no client.
 #[derive(Debug)]
 pub struct Replay {
     /// The response that stands for that of the origin. `None`: none is known.

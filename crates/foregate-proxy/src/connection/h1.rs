@@ -29,7 +29,8 @@ const LINGER: Duration = Duration::from_millis(50);
 /// Serves the connection until it ends. `began` is the arrival of the first request's first byte,
 /// if it was a while ago.
 ///
-/// No `async fn`: its future would reserve room for the arguments beside the state made of them.
+/// Not an `async fn`, whose future would reserve room for the arguments in addition to the state
+/// that is made of them.
 pub(super) fn serve(
     connection: Connection,
     link: Box<H1Link>,
@@ -75,7 +76,7 @@ enum NoHead {
 
 /// Why no request follows soon.
 enum ConnectionEnd {
-    /// There is nobody left to send anything to.
+    /// The client is gone.
     Gone,
     /// The connection is to be closed, which may take so much.
     Close(Drain),
@@ -132,8 +133,8 @@ impl H1Session {
         .await
     }
 
-    /// Serves requests for as long as they come close after each other. Whether the connection goes
-    /// on.
+    /// Serves requests for as long as they follow closely on each other. Returns true if the
+    /// connection stays open.
     async fn burst(&mut self) -> bool {
         let mut scratch = Scratch::take();
         let end = self.serve_each(&mut scratch).await;

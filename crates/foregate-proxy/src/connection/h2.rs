@@ -49,7 +49,7 @@ const LONGEST: u32 = 4;
 /// How long after the response, or the last that came of the request, a stream is reset of which
 /// the request has not ended.
 const RESET_AFTER: Duration = Duration::from_millis(200);
-/// How long a client may take to go away after it was told why.
+/// How long a client may take to close the connection after it got an error.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// The most requests of one connection that are begun before those of others have their turn, and
 /// before it is looked at whether their client is still there: one that asks for a hundred things
@@ -113,7 +113,7 @@ struct H2Session {
     quiet: bool,
     /// When one was last.
     busy_at: Instant,
-    /// When the client was told that the connection is ending.
+    /// When the client got the first GOAWAY.
     told_at: Instant,
     /// The connection accepts only streams that the client opens before it learns of the end.
     ending: bool,
@@ -123,8 +123,9 @@ struct H2Session {
     born: Instant,
 }
 
-/// Its streams are tasks of their own, to which a connection that was cut off would look like one
-/// that the client has ended. One that has come to its end has told them before.
+/// The streams are tasks of their own. If the connection was cut off, they would mistake that for
+/// an end by the client, so they get the error. A connection that ended in order has already given
+/// them its result.
 impl Drop for H2Session {
     fn drop(&mut self) {
         self.shared.fail(LinkError::CutOff);
@@ -383,7 +384,7 @@ impl H2Session {
         }
     }
 
-    /// Returns true if the client has known of the end for long. Streams are accepted until a PING
+    /// Returns true if the client must know of the end by now. Streams are accepted until a PING
     /// has come back, for which an honest client needs a round trip.
     fn has_ended(&self) -> bool {
         let known = clock::now().saturating_duration_since(self.told_at);

@@ -20,7 +20,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 ///
-/// See [`HandshakeError`]; the client has been told as far as its protocol allows.
+/// See [`HandshakeError`]; the client has got an alert or an answer as far as its protocol allows.
 pub async fn accept(
     acceptor: &Acceptor,
     socket: Socket,

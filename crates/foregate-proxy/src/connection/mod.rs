@@ -29,8 +29,8 @@ use crate::transport::stream::{Socket, Stream};
 /// The preface of an HTTP/2 client (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// How long a connection that is told to end before its first request still waits for that: its
-/// client connects to ask something.
+/// How long a connection that ends before its first request still waits for that request: a client
+/// connects in order to send one.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A connection that has just been accepted.

@@ -219,7 +219,7 @@ pub struct Metrics {
     pub requests_buffered: Counter,
     /// Of these, those that went through a file.
     pub requests_buffered_in_files: Counter,
-    /// Responses whose origin was free before their clients had them.
+    /// Responses that were received from the origin before their clients had taken them.
     pub responses_buffered: Counter,
     /// Of these, those that went through a file.
     pub responses_buffered_in_files: Counter,
@@ -227,9 +227,9 @@ pub struct Metrics {
     pub retries: Counter,
     /// Of these, those at another upstream.
     pub retries_elsewhere: Counter,
-    /// Second attempts beside a first one that had brought no response yet.
+    /// Second attempts, sent while a first one had brought no response yet.
     pub hedges: Counter,
-    /// Those of them whose response was the first.
+    /// Second attempts whose response came first.
     pub hedges_won: Counter,
     /// Further attempts that the budget did not allow.
     pub retries_denied: Counter,
@@ -255,7 +255,7 @@ pub struct Metrics {
     pub panics: Counter,
     /// Lookups of origins' names.
     pub name_lookups: NameLookups,
-    /// How long responses took to begin, while somebody asks.
+    /// How long responses took to begin; recorded only while an observer watches.
     pub latencies: Latencies,
     /// Pieces of heavy work that wait for a thread.
     pub offload_queue: Gauge,
@@ -372,7 +372,7 @@ pub struct UpstreamCounters {
     pub opened: Counter,
     /// How long attempts took to the head of a response.
     pub durations: DurationHistogram,
-    /// Requests sent on a connection that had been used before, or beside others on it.
+    /// Requests sent on a connection that had been used before, or that other requests share.
     pub reused: ShardedCounter,
     /// Connections that could not be opened.
     pub failed: Counter,

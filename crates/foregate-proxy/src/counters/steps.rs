@@ -131,8 +131,8 @@ struct Slow {
 /// The part of a step's input that determines its run time.
 #[derive(Debug, Clone, Copy)]
 pub struct StepInput {
-    /// Which settings: an address of theirs. One that is another's after a reload is forgotten in
-    /// time.
+    /// Identifies the settings by their address. The record of settings that another object has
+    /// replaced after a reload is forgotten in time.
     pub settings: usize,
     /// How much there is to look at, bytes.
     pub size: usize,
@@ -420,7 +420,7 @@ mod tests {
         let is_slow = |now| step.is_slow(|| input, now);
         assert!(step.is_suspected(1001) && !is_slow(1001));
         assert!(counters.is_watched(0, 1001) && !counters.is_watched(1, 1001));
-        // The system had let somebody else run.
+        // Another process had run in between.
         step.used(Duration::from_millis(1), input, 1001);
         assert!(!is_slow(1001));
         step.used(BLOCKED, input, 1002);

@@ -9,7 +9,7 @@ use crate::message::request::Request;
 /// How much memory lies ready for the next request, bytes and fields.
 const KEPT: (usize, usize) = (4096, 64);
 
-/// A copy of the fields: by the time of the response they are those that the origin was told.
+/// A copy of the request's fields as the origin got them, which responses are judged by.
 #[derive(Debug, Default)]
 pub(super) struct SentFields {
     fields: HeaderList,

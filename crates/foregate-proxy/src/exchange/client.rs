@@ -32,7 +32,7 @@ const UNWATCHED: Duration = Duration::from_millis(200);
 pub struct Peer {
     /// Where the client is and where it connected to, after the PROXY protocol.
     pub addresses: Addresses,
-    /// Its address as text, as origins are told; empty for a Unix socket.
+    /// Its address as text, as in fields for origins; empty for a Unix socket.
     pub client_text: Box<str>,
     /// The resources that it and its other connections hold.
     pub holdings: Option<Arc<Holdings>>,
@@ -123,7 +123,7 @@ pub struct Client {
     pub half_close: bool,
     /// From when on the present request is watched.
     watched_from: Instant,
-    /// Bytes of the request's body that nobody wanted and that were dropped.
+    /// Bytes of the request's body that were dropped without a reader.
     pub dropped: usize,
 }
 

@@ -175,8 +175,8 @@ async fn run(
     comparisons.compare(Pair { route, compare, samples, request, old, again, new, asked: None, held, place });
 }
 
-/// Waits for both answers. Without the client's, the old proxy's is not read any further: nobody
-/// gets more of it than a client takes.
+/// Waits for both answers. Once the client has stopped taking Foregate's answer, the old proxy's is not read any
+/// further, so that the process never reads more than a client takes.
 async fn both(
     old: impl Future<Output = Answered>,
     ours: &mut oneshot::Receiver<WatchedOutcome>,
@@ -258,6 +258,6 @@ pub(super) fn end(watched: WatchedAnswer, end: WatchedEnd) {
         _ if end.is_left => return,
         _ => Answered::Failed(end.error.unwrap_or("no answer").to_owned()),
     };
-    // An error says that nobody waits for it any more.
+    // An error says that the comparison has given up.
     let _ = ours.send(WatchedOutcome { answer, sent: body_sent, all_sent, held });
 }

@@ -122,7 +122,7 @@ fn error_type(error: &FetchError) -> &'static str {
     }
 }
 
-/// Makes a request of the process itself, whose answer is not kept.
+/// Sends a request of the process itself, whose answer is not kept.
 pub(crate) async fn post(proxy: &Proxy, upstream: &Arc<Upstream>, ask: FetchRequest) -> FetchResult {
     let authority = authority_of(&upstream.settings);
     let request = request_of(&ask, authority.as_bytes()).ok_or(FetchError::BadRequest)?;

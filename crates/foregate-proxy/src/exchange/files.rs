@@ -32,7 +32,7 @@ const SENT_BY_SYSTEM: u64 = 16 * 1024;
 /// How often a file is looked for that changes while it is read.
 const TRIES: usize = 3;
 
-/// Answers with a file, or goes on to an upstream where there is none.
+/// Answers with a file, or continues to an upstream where there is none.
 pub(super) async fn run(exchange: &mut Exchange<'_>, folder: usize, upstream: Option<usize>) -> StepResult {
     let config = exchange.config;
     let Some(folder) = config.folders.get(folder) else { return Err(Error::Internal.into()) };
@@ -246,7 +246,8 @@ fn to_folder(exchange: &Exchange<'_>) -> Step {
     let path = path_of_client(exchange);
     let mut target = Vec::with_capacity(request.target().len() + 2);
     if request.is_rewritten() {
-        // The client's own path has the same end, most likely; ours it must not be told.
+        // The last segment, which the client's own path most likely shares. The client must not
+        // learn the server's folder.
         let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
         target.extend_from_slice(b"./");
         target.extend_from_slice(last);

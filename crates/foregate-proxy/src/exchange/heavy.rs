@@ -93,7 +93,7 @@ pub(super) async fn run_heavy(
         let (began, before) = (Instant::now(), clock::thread_time());
         let verdict = catch_unwind(AssertUnwindSafe(|| moved.call(&step)));
         let (took, processor) = (began.elapsed(), clock::thread_time().saturating_sub(before));
-        // Nobody waits any more if the process ends.
+        // The receiver is gone if the process ends.
         let _ = tell.send(Box::new(Done { moved, verdict, took, processor }));
     }));
     let waited = poll_fn(|cx| {

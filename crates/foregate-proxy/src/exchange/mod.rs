@@ -81,7 +81,7 @@ impl Drop for Exchange<'_> {
             if let Link::H1(link) = &mut self.down.client.link {
                 link.abort();
             }
-            // A step that panics now has nobody left to tell.
+            // A panic of a step cannot be reported to the client any more.
             let _ = catch_unwind(AssertUnwindSafe(|| log::run(self)));
         }
     }

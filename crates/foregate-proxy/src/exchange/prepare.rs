@@ -81,7 +81,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
     let ask = Ask::new(upstream, terms).by_rules(rules, &exchange.config.upstreams);
     exchange.ask = Some(ask.on_account(exchange.account()).traced(exchange.span_parent()));
     if upstream.settings.protocol == UpstreamProtocol::Http2 && !exchange.request.fits_extended_connect() {
-        // The request goes on without the offer, which may be ignored (RFC 9110, section 7.8).
+        // The request continues without the offer, which may be ignored (RFC 9110, section 7.8).
         exchange.request.upgrade = None;
     }
     let underscores =
@@ -90,7 +90,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
     let extended = exchange.request.head.version == Version::Http2 && exchange.request.upgrade.is_some();
     if extended {
         exchange.request.websocket_key = Some(crate::websocket::new_key());
-        // Over HTTP/2 there is none (RFC 8441, section 5), and the origin gets ours.
+        // HTTP/2 has no such key (RFC 8441, section 5): the origin gets one of ours.
         exchange.request.head.headers.remove_name(b"sec-websocket-key");
     }
     let headers = &mut exchange.request.head.headers;

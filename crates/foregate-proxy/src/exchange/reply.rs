@@ -54,8 +54,8 @@ pub enum BodySource {
     Origin(Origin, BodyLength),
     /// Memory.
     Bytes(Text),
-    /// A file, with the length of the body; `None` for the answer to a HEAD, whose field says what
-    /// a GET would get.
+    /// A file, with the length of the body. The file is `None` for the answer to HEAD, whose Content-Length is that of
+    /// GET.
     File(Option<Box<FileBody>>, BodyLength),
     /// The cache, framed like this: a stored response, or a fetch that several requests share.
     Cached(Link, BodyLength),
@@ -94,8 +94,8 @@ impl Sender {
         }
     }
 
-    /// The origin, once its whole response has been received ahead of the client. Returns true beside it if some of the
-    /// response went through a file.
+    /// The origin, once its whole response has been received ahead of the client, and whether some of the response went
+    /// through a file.
     pub fn free(&mut self) -> Option<(Origin, bool)> {
         let Self::Origin(Origin { link: Link::Ahead(ahead), .. }) = self else { return None };
         if !ahead.has_all() {
@@ -141,7 +141,7 @@ impl Reply {
         Self::new(fixed.status, "text/plain; charset=utf-8", body, MadeBy::Route)
     }
 
-    /// Sends the client elsewhere for good, with the same method.
+    /// Redirects the client permanently, with the same method.
     pub fn permanent_redirect(location: &[u8]) -> Self {
         let mut reply = Self::new(308, "", Text::EMPTY, MadeBy::Route);
         reply.head.headers.push(b"Location", location);
@@ -188,7 +188,8 @@ impl Reply {
         let mut reply =
             Self::new(status, "text/plain; charset=utf-8", body.into(), MadeBy::Error(error.kind()));
         if matches!(error, Error::QueueFull | Error::QueueTimeout | Error::ClientRequests) {
-            // Seconds. Nobody knows, and clients that wait for nothing would come again at once.
+            // Seconds. The duration is unknown; without the field, clients that retry at once would come again
+            // immediately.
             reply.head.headers.push(b"Retry-After", b"1");
         }
         if status == 405 {

@@ -159,8 +159,8 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
     settle_length(exchange, next).await
 }
 
-/// Refuses a CONNECT that is not allowed, or is followed by bytes for a tunnel that nobody has
-/// agreed to yet.
+/// Refuses a CONNECT that is not allowed, or is followed by bytes for a tunnel that has not been
+/// accepted yet.
 fn check_connect(exchange: &mut Exchange<'_>, connects: bool) -> Result<(), Error> {
     if exchange.request.head.method != Method::Connect {
         return Ok(());

@@ -17,7 +17,7 @@ thread_local! {
 /// How much of it a thread keeps.
 const SHELVED: usize = 32;
 
-/// The state of an exchange with steps, beside its heads.
+/// The state of an exchange with steps, other than its heads.
 pub(super) struct Run {
     /// The values of steps.
     pub state: State,

@@ -121,7 +121,7 @@ fn ahead_of_client(exchange: &Exchange<'_>, mut origin: Origin, limits: BufferRe
     origin
 }
 
-/// Returns true if the client was never told to continue, so that its body may not arrive.
+/// Returns true if the client never got 100 (Continue), so that its body may not arrive.
 fn body_may_not_come(exchange: &Exchange<'_>) -> bool {
     exchange.request.expect_continue && (!exchange.down.upload.is_done() || exchange.down.upload.gave_up())
 }

@@ -212,8 +212,8 @@ fn poll_begin(
     exchange.down.timer.poll(cx, until).map(Ok)
 }
 
-/// Nobody needs the body of a response any more. Where it was not lost by a peer, the rest of it is
-/// read, if that is little, so that the origin's connection can be kept.
+/// Drops the body of a response that is not needed any more. If no peer has lost it, the rest is
+/// read as long as it is short, so that the origin's connection can be reused.
 pub(super) fn drop_source(exchange: &Exchange<'_>, source: BodySource, error: Option<&Error>) {
     let BodySource::Origin(mut origin, length) = source else { return };
     // A response that is too long for a step may be short enough for that.
@@ -234,9 +234,9 @@ pub(super) fn drop_source(exchange: &Exchange<'_>, source: BodySource, error: Op
 pub(super) fn place_reply(exchange: &mut Exchange<'_>, reply: Reply) -> Step {
     let Reply { mut head, body, made_by } = reply;
     let before = exchange.modules.run.as_ref().map_or(MadeBy::Nobody, |run| run.facts.source);
-    // An error is no step's fault, or it has been said there: steps may have seen the head of the
-    // origin's response. Those that have run over a reply of ours do not run again, so that this
-    // comes to an end.
+    // An error is not a step's fault, or was already reported there: steps may have seen the head
+    // of the origin's response. Steps that have run over one of our replies do not run again, so
+    // that this comes to an end.
     if matches!(made_by, MadeBy::Error(_)) && matches!(before, MadeBy::Nobody | MadeBy::Upstream) {
         exchange.start_over();
     }

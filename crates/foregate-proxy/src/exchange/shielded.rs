@@ -30,7 +30,7 @@ impl ShieldedRequest {
         KeyText::from_bytes(&self.call.text)
     }
 
-    /// Proves the answer. An error of ours is one of the origin.
+    /// Signs the answer. Our own error answers count as errors of the origin.
     pub fn prove(&self, is_error: bool, status: u16, headers: &mut HeaderList) {
         let kind = if is_error { AnswerKind::Failure } else { AnswerKind::Response };
         headers.remove_name(SHIELD_FIELD);

@@ -71,7 +71,7 @@ impl Exchange<'_> {
     pub(super) fn end_spans(&mut self) {
         let Some(mut spans) = self.spans.take() else { return };
         spans.end_work(&Attributes::default());
-        // Attempts that are under way have nobody who waits for them.
+        // Attempts that are under way have no waiting request any more.
         self.ask = None;
         let attributes = self.attributes();
         let (status, error) = (self.record.status, self.record.error);

@@ -132,7 +132,7 @@ pub(super) struct Exchange<'a> {
     pub(super) _ticket: Option<Box<LiveTicket>>,
 }
 
-/// How a request has come or goes on, where that is not the usual way.
+/// An unusual way by which a request came or continues.
 pub(super) enum Detour<'a> {
     /// It has fallen back, and counts among those under way as long as this is held.
     Fallback { _counted: OnItsWay<'a> },

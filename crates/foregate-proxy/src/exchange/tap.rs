@@ -91,7 +91,7 @@ pub(super) fn arrive(exchange: &mut Exchange<'_>, upstream: &Upstream) {
     let mut ids = ids.map(|field| field.value);
     let Some(id) = ids.next() else { return };
     let comparisons = &exchange.proxy.comparisons;
-    // The request itself goes on: an id may be one of a process that has ended.
+    // The request itself continues in any case: the id may belong to a process that has ended.
     let known = comparisons.taps.find(id).filter(|_| ids.next().is_none());
     let Some(limit) = known else { return comparisons.refuse_id() };
     let (sender, ended) = oneshot::channel();

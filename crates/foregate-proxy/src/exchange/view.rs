@@ -25,7 +25,7 @@ use crate::routing::HostId;
 use crate::settings::{Route, TlsVersion};
 use crate::time::{clock, steady};
 
-/// The effects of steps on an exchange, and facts for them beside its heads.
+/// The effects of steps on an exchange, and facts for them other than its heads.
 #[derive(Debug)]
 pub(super) struct Facts {
     /// The other readings of the path; computed when a condition asks.
@@ -113,7 +113,7 @@ impl Facts {
     }
 }
 
-/// The time, as steps are told it.
+/// The time, as steps get it.
 pub(super) fn now() -> Now {
     /// How long the clock of the wall is reckoned from the steady one before it is read again.
     const RECKONED: Duration = Duration::from_millis(500);

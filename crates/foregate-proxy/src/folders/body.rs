@@ -28,7 +28,7 @@ const TRIES: u32 = 200;
 /// A part of a body.
 #[derive(Debug)]
 pub(crate) enum Part {
-    /// Bytes of ours.
+    /// Bytes from memory.
     Bytes(Vec<u8>),
     /// Bytes of the file.
     Range(Range<u64>),
@@ -171,7 +171,7 @@ impl FileBody {
             match Pin::new(reading).poll(cx) {
                 Poll::Ready(Ok(bytes)) => {
                     (self.reading, self.timer, self.tries) = (None, None, 0);
-                    // A file that ends here has been cut off since its length was told.
+                    // The file has become shorter since its length was sent.
                     return Poll::Ready(if bytes.is_empty() { Err(FolderError::Shrunk) } else { Ok(bytes) });
                 }
                 Poll::Ready(Err(Error::Busy)) if self.tries < TRIES => {

@@ -35,7 +35,7 @@ pub struct Block {
     charge: Charge,
 }
 
-/// The parameters of HEADERS beside their block.
+/// The parameters of HEADERS, without the header block.
 #[derive(Debug, Clone, Copy)]
 struct HeadersFrame {
     stream: u32,
@@ -247,7 +247,7 @@ enum BlockKind {
     Request(CompleteRequest, Option<u64>),
     /// The head of a refused request, and its log entry.
     Refused(Option<RefusedHead>),
-    /// Trailers; `None` if nobody may have them.
+    /// Trailers; `None` if they have no receiver.
     Trailers(Option<HeaderList>),
 }
 

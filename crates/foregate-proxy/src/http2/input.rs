@@ -18,8 +18,8 @@ use crate::transport::frames::{Frame, HEADER, PREFACE, flag, kind};
 
 /// Requests for which a connection keeps memory while none arrives.
 const KEPT: usize = 4;
-/// DATA of fewer bytes for a stream that was reset makes no progress: somebody may send nothing
-/// else.
+/// DATA of fewer bytes for a stream that was reset makes no progress: an attacker might send
+/// nothing else.
 const SMALL_DATA: usize = 256;
 /// Bytes of one setting (RFC 9113, section 6.5.1).
 const SETTING: usize = 6;
@@ -69,7 +69,7 @@ struct Passing {
 enum To {
     /// A part of the body of a stream, which may end with it.
     Body { stream: u32, ends: bool },
-    /// Nobody wants it. It has taken of the connection's window.
+    /// Dropped, after it has used some of the connection's window.
     Window,
     /// The stream is unknown.
     Nobody,
@@ -182,8 +182,8 @@ impl ConnectionState {
         Ok((at, held_back))
     }
 
-    /// Takes the next frame, or some of it: how much, and whether a frame has begun that goes on
-    /// with no other.
+    /// Takes the next frame, or some of it. Returns how much it took, and whether a header block
+    /// has begun that the next frame must continue.
     fn next(&mut self, bytes: &[u8], now: Instant, terms: &HeadTerms) -> Result<(usize, bool), Reason> {
         if !self.input.greeted {
             let Some(greeting) = bytes.first_chunk() else {
@@ -383,7 +383,7 @@ impl ConnectionState {
                 self.leaving = true;
                 Ok(self.meter.without_progress(now)?)
             }
-            // Nobody may push to a server (section 8.4).
+            // A client may not push (section 8.4).
             _ => Err(Reason::PROTOCOL_ERROR.into()),
         }
     }
@@ -403,7 +403,7 @@ impl ConnectionState {
         Ok(judged?)
     }
 
-    /// A stream is over: if nobody has begun to serve it, nobody will.
+    /// A stream is over. If it was not yet served, it never will be.
     pub(super) fn withdraw(&mut self, stream: u32) {
         if let Some(asked) = self.input.withdraw(stream) {
             asked.scratch.give();

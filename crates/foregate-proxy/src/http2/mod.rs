@@ -48,7 +48,7 @@ use crate::transport::outcome::LinkError;
 /// The largest frame that either side sends, in bytes: every peer takes frames of this size (RFC
 /// 9113, section 6.5.2).
 pub const FRAME: usize = 16 * 1024;
-/// The overhead of a field beside its bytes.
+/// The overhead of a field in addition to its bytes.
 const FIELD_COST: usize = 16;
 /// With heads of so many bytes waiting for their requests to be begun, or so much decoded at once,
 /// nothing more is taken.
@@ -57,8 +57,7 @@ pub const HEADS: usize = 64 * 1024;
 const WINDOW: i64 = 65_535;
 /// The largest window that there may be.
 const LARGEST_WINDOW: i64 = (1 << 31) - 1;
-/// The last stream that there may be, with which clients are told that a connection is ending
-/// (section 6.8).
+/// The highest stream number, which GOAWAY has at first when a connection ends (section 6.8).
 const LAST_STREAM: u32 = (1 << 31) - 1;
 /// The payload of the PING that checks if a client knows of the connection's end.
 const ENDING: [u8; 8] = *b"foregate";
@@ -78,7 +77,7 @@ pub struct InputResult {
     /// The rest has to be passed again once pending requests have been started, even without more
     /// input.
     pub held_back: bool,
-    /// Requests that were over before they were begun: nobody hears more of them.
+    /// Requests that were over before they began, and appear nowhere else.
     pub withdrawn: u64,
 }
 
@@ -142,7 +141,7 @@ struct ConnectionState {
     ending: Ending,
     /// The client has said that it is leaving.
     leaving: bool,
-    /// Requests that were over before they were begun, and have not been told of.
+    /// Requests that were over before they began, and have not been reported yet.
     withdrawn: u64,
     /// True if the client has read all output; `None` before it is asked.
     has_read_all: Option<bool>,
@@ -275,8 +274,8 @@ impl SharedState {
         self.0.lock().streams.holding.held()
     }
 
-    /// The connection is about to end, and with it all that has come: nobody shall count on it any
-    /// more.
+    /// The connection is about to end with all input that has arrived, so that other clients need
+    /// not wait for this memory.
     pub fn give_up_holding(&self) {
         self.0.lock().streams.holding.give_up();
     }

@@ -14,8 +14,8 @@ use crate::transport::buffer::Buffer;
 use crate::transport::frames::{HEADER, flag, kind};
 use crate::transport::taking::LEAST_TAKEN;
 
-/// The pending output at which bodies in progress wait, in bytes. Other output beside it fits into
-/// a large buffer as well.
+/// The pending output at which bodies in progress wait, in bytes. Other output fits into a large
+/// buffer with it.
 pub const COLLECT: usize = 56 * 1024;
 /// Heads, and bodies that begin, may go beyond that by this factor: small responses need not wait
 /// behind large ones.
@@ -49,7 +49,7 @@ pub struct Output {
     pub encoder: Encoder,
     /// Streams that wait for room, by kind of output. Streams that are gone are skipped.
     waiting: [VecDeque<u32>; 3],
-    /// Streams that have been told that there is room, and have not used it.
+    /// Streams that were woken because there is room, and have not used it yet.
     pub turns: usize,
     /// The last write that counts as progress of all waiters.
     pub left_at: Option<Instant>,

@@ -30,8 +30,9 @@ const LINGERING: usize = 2;
 const LONG_BODY: usize = 64 * 1024;
 /// Streams for which a connection without any keeps memory.
 const KEPT: usize = 4;
-/// The memory of a stream beside its head and its bodies, bytes: its task, its exchange, and the
-/// allocator's overhead. Clients may have tens of thousands that wait for a window.
+/// The memory of a stream in bytes, in addition to its head and its bodies: its task, its exchange,
+/// and the allocator's overhead. Clients may have tens of thousands of streams that wait for a
+/// window.
 const STREAM: usize = 3584;
 /// So many of them come or go before a connection counts them.
 const COUNTED_STREAMS: usize = 4;
@@ -80,7 +81,7 @@ pub struct StreamEntry {
     pub awaits_window: usize,
     /// The response has not been sent to its end.
     pub sends: bool,
-    /// The stream is in the queue for room, and was told that there is some.
+    /// The stream is in the queue for room, and was woken because there is some.
     pub queued: bool,
     pub turn: bool,
     /// Why nothing more comes or goes.
@@ -335,7 +336,8 @@ impl Streams {
         }
     }
 
-    /// Nothing more comes or goes on a stream. How much of its body nobody will take.
+    /// The stream is over in both directions. Returns how much of its body will not be read any
+    /// more.
     pub fn end(&mut self, stream: u32, error: LinkError) -> usize {
         let Some(entry) = self.entries.get_mut(&stream) else { return 0 };
         entry.end.get_or_insert(error);
@@ -377,7 +379,7 @@ impl Streams {
         Some(entry)
     }
 
-    /// Nothing more comes or goes on any of them.
+    /// All streams are over in both directions.
     pub fn fail(&mut self, error: LinkError) {
         let streams: Vec<u32> = self.entries.keys().copied().collect();
         for stream in streams {

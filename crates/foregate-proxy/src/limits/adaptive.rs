@@ -100,7 +100,7 @@ impl AdaptiveBound {
             }
         };
         let gradient = if has_failed { gradient.min(BACKOFF) } else { gradient };
-        // A bound that nobody comes near says nothing: it does not grow.
+        // A bound that is never reached gives no information: it does not grow.
         let room =
             if has_failed || (self.busiest as f64) < self.limit / 2.0 { 0.0 } else { self.limit.sqrt() };
         let next = self.limit * gradient + room;

@@ -25,7 +25,7 @@ pub struct Registry {
     count: AtomicUsize,
     next: AtomicUsize,
     emptied: Notify,
-    /// Connections that are told to end have their time for it.
+    /// Connections that end keep their ordinary time limits.
     gentle: AtomicBool,
     /// Set while a listener waits for a connection to end, with its notification.
     awaited: AtomicBool,
@@ -181,8 +181,8 @@ impl Registry {
         Some(Arc::clone(holdings))
     }
 
-    /// Sets if connections that are told to end keep their ordinary time limits: idle ones are not
-    /// closed before, so that no request can cross with the end.
+    /// Sets whether connections that end keep their ordinary time limits. Idle ones are then not closed earlier, so
+    /// that no request can cross with the end.
     pub fn be_gentle(&self, gentle: bool) {
         self.gentle.store(gentle, Ordering::SeqCst);
     }

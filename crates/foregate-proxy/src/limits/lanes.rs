@@ -50,7 +50,7 @@ impl Lanes {
                 waiting.join(account, tell);
                 waits
             };
-            // The sender is kept until it has been told.
+            // The sender is kept until it has been notified.
             if let Ok(turn) = waits.await {
                 return turn;
             }

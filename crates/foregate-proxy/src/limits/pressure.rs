@@ -33,8 +33,8 @@ const BEGINS: [usize; 3] = [50, 75, 100];
 /// only clients with more connections than [`FEW`] are refused: a client that makes the process
 /// hold much has many, as a connection has bounds of its own.
 const FOR_ALL: usize = 90;
-/// The level at which nobody gets keep-alive, percent of the limit. From the first stage on, only
-/// clients with more connections do without.
+/// The level at which no client gets keep-alive, percent of the limit. From the first stage on,
+/// only clients with several connections lose it.
 const KEEP_ALIVE_FOR_ALL: usize = 85;
 /// The number of connections of a client that does not make memory short.
 const FEW: usize = 8;
@@ -64,20 +64,20 @@ const LARGE_HOLDER: usize = 64;
 /// The names of the stages, as metrics have them.
 pub const STAGES: [&str; 3] = ["keep_alive", "requests", "connections"];
 
-/// Idle connections that ended for want of memory, and those of HTTP/2 that were told to end.
+/// Idle connections that ended for want of memory, and HTTP/2 connections that got GOAWAY for it.
 pub static DRAINED: Counter = Counter::new();
 /// Requests that were refused.
 pub static REFUSED_REQUESTS: Counter = Counter::new();
 /// Heads that were refused before they were complete.
 pub static REFUSED_HEADS: Counter = Counter::new();
-/// Connections of HTTP/2 that ended because their clients held the most of bodies that nobody had
-/// taken, and of streams.
+/// HTTP/2 connections that ended because their clients held the most memory, in bodies without a
+/// reader and in streams.
 pub static REFUSED_BODIES: Counter = Counter::new();
 /// Connections that were closed as they came.
 pub static REFUSED_CONNECTIONS: Counter = Counter::new();
 
 static MEMORY: Accounts = Accounts::new();
-/// Told when the stage has changed.
+/// Notified when the stage changes.
 static CHANGED: Notify = Notify::const_new();
 
 thread_local! {

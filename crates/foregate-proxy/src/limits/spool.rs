@@ -253,7 +253,7 @@ impl Spool {
         let spool = Arc::clone(self);
         let (tell, told) = mpsc::sync_channel(1);
         self.runtime.spawn_blocking(move || {
-            // Nobody waits any more if it took too long.
+            // The caller may have stopped waiting.
             let _ = tell.send(spool.read_all());
         });
         told.recv_timeout(LONGEST).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))

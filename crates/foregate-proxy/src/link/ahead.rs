@@ -28,7 +28,7 @@ pub struct AheadFiles {
     pub spools: Arc<Spools>,
     /// Where they are made.
     pub folder: PathBuf,
-    /// On whose account.
+    /// The account that bears the memory.
     pub account: Account,
 }
 

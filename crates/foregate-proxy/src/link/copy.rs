@@ -26,7 +26,7 @@ pub enum WaitingFor {
     Answer,
     /// The file that holds the start of the body.
     File,
-    /// Nobody: the body has been moved.
+    /// The body has been moved away.
     Nobody,
 }
 
@@ -46,9 +46,9 @@ pub enum Underscores {
 pub(super) enum BodyEnd {
     /// More may come from the source, or from filters.
     Ahead,
-    /// Nothing more comes, but the sink has not been told.
+    /// The source has ended, and the sink does not know yet.
     Reached,
-    /// The sink has been told.
+    /// The sink knows the end.
     Told,
 }
 
@@ -79,7 +79,8 @@ pub struct BodyCopy {
     pub seen: Option<Box<SeenBody>>,
     pub(super) end: BodyEnd,
     gave_up: bool,
-    /// Why filters could not take the start of the body; told once its head has been sent.
+    /// The error of filters that could not take the start of the body; reported once the head has
+    /// been sent.
     broken: Option<CopyError>,
 }
 

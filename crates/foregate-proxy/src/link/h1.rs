@@ -128,7 +128,7 @@ impl H1Link {
     /// Waits for more bytes to come in ahead of the next message; `false` at the end of the stream.
     pub fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, LinkError>> {
         let count = match ready!(self.input.poll_fill(cx, &mut self.stream, MOST_OF_A_HEAD)) {
-            // Requests say how long they are: nothing is lost where TLS was not told of the end
+            // Requests declare their lengths, so nothing is lost if TLS ends without close_notify
             // between them.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && self.stream.is_tls_server() => 0,
             filled => filled?,
@@ -478,8 +478,8 @@ impl H1Link {
         Poll::Ready(Ok(()))
     }
 
-    /// Ends our side of a connection that is closed next: under TLS its end has to be told (RFC
-    /// 8446, 6.1).
+    /// Ends our side of a connection that is about to be closed: TLS needs a close_notify (RFC
+    /// 8446, section 6.1).
     pub fn poll_goodbye(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), LinkError>> {
         match self.stream {
             Stream::Plain(_) => self.poll_flush(cx),

@@ -143,7 +143,7 @@ impl OwnStreams {
 enum GateAction {
     /// So many pass.
     Pass(usize),
-    /// This many were replaced by the ready input, or by nothing.
+    /// This many bytes were replaced by the ready input, or dropped.
     Replaced(usize),
     /// More must come.
     Wait,
@@ -260,7 +260,7 @@ impl HeadGate {
         self.meter.awaits_ack();
     }
 
-    /// Records a reset of ours: `h2` ignores later frames of the stream.
+    /// Records our reset of a stream: `h2` ignores its later frames.
     pub fn stream_is_reset(&mut self, stream: u32) {
         self.streams.close(stream);
         self.doubts.reset();
@@ -285,7 +285,7 @@ impl HeadGate {
         if input.len() < HEADER + frame.length {
             return Some(GateAction::Wait);
         }
-        // Nobody needs a window for a stream that is over.
+        // A stream that is over needs no window.
         self.padding.add(self.streams.has(frame.stream).then_some(frame.stream), frame.length);
         Some(GateAction::Replaced(HEADER + frame.length))
     }
@@ -370,8 +370,8 @@ impl HeadGate {
     fn begin(&mut self, input: &[u8], frame: &Frame) -> Result<Option<GateAction>, Reason> {
         match frame.kind {
             kind::HEADERS => return self.head(input, frame).map(Some),
-            // A block begins with HEADERS, and nobody may push to us (RFC 9113, sections 6.10 and
-            // 8.4).
+            // A block begins with HEADERS, and an origin may not push to us (RFC 9113, sections
+            // 6.10 and 8.4).
             kind::CONTINUATION | kind::PUSH_PROMISE => return Err(Reason::PROTOCOL_ERROR),
             kind::DATA if self.streams.awaits_head(frame.stream) => return Err(Reason::PROTOCOL_ERROR),
             kind::DATA if !frame.has(flag::END_STREAM) => {}

@@ -179,7 +179,7 @@ impl Link {
     /// The last progress of the peer's other streams, while there is no room for this one's output.
     pub fn left_at(&self) -> Option<Instant> {
         match self {
-            // Nobody asks that of an origin.
+            // This is not asked of an origin.
             Self::H1(_) | Self::H2(_) | Self::Cached(_) | Self::Ahead(_) => None,
             Self::Client(link) => link.left_at(),
         }
@@ -203,7 +203,7 @@ impl Link {
     pub fn poll_abandoned(&mut self, cx: &mut Context<'_>) -> Poll<LinkError> {
         match self {
             Self::H1(link) => link.poll_abandoned(cx),
-            // Nobody asks that of an origin.
+            // This is not asked of an origin.
             Self::H2(_) | Self::Cached(_) | Self::Ahead(_) => Poll::Pending,
             Self::Client(link) => link.poll_abandoned(cx),
         }

@@ -16,9 +16,9 @@ use crate::transport::frames::{Frame, flag, kind};
 const FRAME: usize = 256;
 /// The approximate overhead of trailers in `h2`.
 const TRAILERS: usize = 1024;
-/// With more frames than this waiting for a stream it is time to put them together.
+/// Beyond this number of frames for one stream they are joined.
 const MANY: usize = 32;
-/// Streams that are told apart. `h2` has fewer of them at a time.
+/// The number of streams that are counted separately. `h2` has fewer of them at a time.
 const STREAMS: usize = 4096;
 
 /// The unread input of one connection.
@@ -107,7 +107,7 @@ impl Unread {
         self.0.lock().streams.get(&stream).is_some_and(|waiting| waiting.ended && waiting.is_empty())
     }
 
-    /// Nobody reads a stream any more.
+    /// The stream has no reader any more.
     pub(super) fn forget(&self, stream: u32) {
         self.0.lock().forget(stream);
     }

@@ -39,7 +39,7 @@ const LITTLE: usize = 8;
 #[derive(Debug, Default)]
 pub struct Unsent {
     bytes: AtomicUsize,
-    /// Somebody waits for room.
+    /// A stream waits for room.
     awaited: AtomicBool,
     waiting: Mutex<RoomWaiters>,
     heads: Mutex<Heads>,
@@ -71,7 +71,7 @@ impl Unsent {
             return Poll::Ready(room);
         }
         self.register(cx.waker(), begins);
-        // Output that left in between found nobody waiting.
+        // Output that left in between woke no waiter.
         self.room(begins).map_or(Poll::Pending, Poll::Ready)
     }
 
@@ -152,8 +152,8 @@ impl Unsent {
         sent
     }
 
-    /// A head was sent, which has opened this stream; it may have left already. All heads of the
-    /// connection are told.
+    /// A head was sent, which opened this stream; it may have left already. This is called for all
+    /// heads of the connection.
     pub fn opened(&self, stream: u32, list: &HeaderList) {
         let bytes = size(list);
         let mut heads = self.heads.lock();

@@ -76,7 +76,7 @@ pub struct Request {
     /// The path of the client, where a step has asked for another one.
     rewritten_from: Option<Vec<u8>>,
     stripped: StrippedPart,
-    /// The authority that the origin is told, where it is not the client's.
+    /// The authority that the origin gets, where it is not the client's.
     origin_authority: String,
     /// Which of [`onward::CLIENT_CLAIMS`] a module has set, one bit each.
     claimed: u8,
@@ -150,7 +150,7 @@ impl Request {
         self.head.headers.remove_each(&[NameId::Range, NameId::IfRange]);
     }
 
-    /// Host and port as the origin is told: lower case, without the scheme's own port.
+    /// Host and port as the origin gets them: lower case, without the scheme's default port.
     pub fn authority(&self) -> &str {
         &self.authority
     }

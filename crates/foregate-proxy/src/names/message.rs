@@ -97,7 +97,7 @@ impl Name {
         (wire.len() <= NAME_LIMIT).then_some(Self(wire))
     }
 
-    /// The name of the root, which is nobody's.
+    /// The name of the root.
     pub fn is_root(&self) -> bool {
         self.0.len() <= 1
     }
@@ -166,7 +166,7 @@ impl fmt::Debug for Name {
 /// A question for records of one type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
-    /// A number that nobody else can know.
+    /// A number that cannot be guessed.
     pub id: u16,
     /// The name that is asked for.
     pub name: Name,
@@ -243,7 +243,8 @@ impl Question {
         }
         let knows = flags & (FLAG_AUTHORITATIVE | FLAG_RECURSION_AVAILABLE) != 0;
         if answers == 0 && !knows && authorities > 0 && additional == 0 {
-            // A server that points to others, and asks nobody itself (libc passes it over as well).
+            // A server that only refers to other servers and asks none itself (libc skips it as
+            // well).
             return Some(NameserverReply::Malformed);
         }
         Some(self.answer(message, at + 4, answers).unwrap_or(NameserverReply::Malformed))

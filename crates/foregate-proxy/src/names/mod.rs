@@ -57,7 +57,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// A request for a name without addresses brings the next lookup forward, to so long after the last
 /// one.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// How often operators are told of the same trouble with a name.
+/// How often the same trouble with a name is logged.
 const TOLD_EVERY: Duration = Duration::from_secs(30);
 
 /// Resolves names and keeps them fresh. A clone shares the names.
@@ -287,7 +287,7 @@ impl ResolvedName {
     }
 }
 
-/// Looks a name up again and again, until nobody uses it any more.
+/// Looks a name up again and again, until it has no user any more.
 async fn keep(resolved: Weak<ResolvedName>, source: Arc<AddressSource>) {
     let mut trouble = Trouble::default();
     let mut changes = source.changes.subscribe();

@@ -23,7 +23,7 @@ pub struct Nameservers {
     pub tcp: bool,
     /// The families of addresses are asked for one after the other.
     pub one_at_a_time: bool,
-    /// Nobody is asked for IPv6 addresses.
+    /// No server is asked for IPv6 addresses.
     pub only_v4: bool,
 }
 

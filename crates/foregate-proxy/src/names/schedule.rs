@@ -29,7 +29,7 @@ pub enum LookupOutcome {
     Found(NameAddresses),
     /// The name has none, by the word of a server that knows.
     Absent(Absence),
-    /// Nobody could say: the reason.
+    /// No server could answer, for this reason.
     Failed(String),
 }
 

@@ -32,7 +32,7 @@ pub enum ServiceOutcome {
     },
     /// The service has no server, according to an authoritative nameserver.
     Absent(Absence),
-    /// Nobody could say: the reason.
+    /// No server could answer, for this reason.
     Failed(String),
 }
 
@@ -122,7 +122,7 @@ impl Service {
     }
 }
 
-/// Looks a service up again and again, until nobody uses it any more.
+/// Looks a service up again and again, until it has no user any more.
 async fn keep(service: Weak<Service>, source: Arc<AddressSource>) {
     let mut trouble = Trouble::default();
     let mut changes = source.changes.subscribe();

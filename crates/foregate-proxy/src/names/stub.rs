@@ -110,7 +110,8 @@ impl Stub {
                         doubt,
                     });
                 }
-                // A server that fails for one name may know the next one; libc goes on as well. Where none is reached, none knows.
+                // If a server fails for one name, the next one may know it; libc asks that one as well. If none is reached, the name
+                // stays unknown.
                 (FamilyAnswer::Failed(failure), _) | (_, FamilyAnswer::Failed(failure))
                     if failure.reached =>
                 {
@@ -211,7 +212,7 @@ impl Stub {
         Err(Failure { reason: format!("too many aliases lead to {name}"), reached: true })
     }
 
-    /// Asks the servers one after the other, as often as there are attempts, and beside one that is slow also the next.
+    /// Asks the servers one after the other, as often as there are attempts. While one is slow, the next one is asked as well.
     async fn ask_servers(
         &self,
         servers: &Nameservers,

@@ -152,7 +152,7 @@ impl Nameserver {
         let (udp, tcp, address) = loop {
             let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
             let address = udp.local_addr().unwrap();
-            // Somebody else may have the port for TCP.
+            // Another process may have the port for TCP.
             if let Ok(tcp) = TcpListener::bind(address).await {
                 break (udp, tcp, address);
             }

@@ -4,7 +4,7 @@
 //! A relay knows nothing of HTTP. Its ends are streams behind [`RelayEnd`]; tunnels (CONNECT,
 //! upgrades, extended CONNECT) use it with the links of an exchange. All bytes of a direction pass
 //! [`Way::poll`]: a way that moves them inside the kernel (`splice`), where both ends are plain
-//! sockets, belongs beside it.
+//! sockets, belongs next to it.
 
 mod link_end;
 #[cfg(test)]
@@ -43,7 +43,7 @@ pub trait RelayEnd {
     /// Nothing more will be sent.
     fn finish(&mut self) -> Result<(), Self::Error>;
 
-    /// Waits until the peer has been told of the end of our direction.
+    /// Waits until the peer has received the end of our direction.
     fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
 
     /// Ready once the stream has failed while nothing is received from it.

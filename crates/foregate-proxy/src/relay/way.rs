@@ -28,7 +28,7 @@ enum Stage {
     Ended,
     /// All bytes have left.
     Flushed,
-    /// The sink has been told of the end.
+    /// The sink has got the end.
     Shut,
 }
 
@@ -72,7 +72,7 @@ impl Way {
         matches!(self.stage, Stage::Flushed | Stage::Shut)
     }
 
-    /// Returns true if the sink was also told of the end.
+    /// Returns true if the sink also got the end.
     pub(super) fn is_shut(&self) -> bool {
         self.stage == Stage::Shut
     }

@@ -1,8 +1,8 @@
-//! Routes with conditions beside their paths.
+//! Routes with conditions in addition to their paths.
 //!
-//! They are few, and stand beside the compiled matcher of their site: one after the other is tried,
-//! as far as it stands before the route that the matcher has found. Sites without such routes have
-//! nothing to do with them.
+//! They are few, and are kept in a list next to the compiled matcher of their site. They are tried
+//! in order, as far as they come before the route that the matcher found. Sites without such routes
+//! skip this.
 
 use std::sync::Arc;
 

@@ -79,7 +79,8 @@ pub(super) struct HostTable {
     any: Vec<(u16, HostId)>,
     /// Bit `n` is set when there is a pattern `*.` and a name of `n + 1` labels.
     depths: u128,
-    /// Another one for each table, so that nobody can choose names that are far from their slots.
+    /// Different for each table, so that an attacker cannot choose names that are far from their
+    /// slots.
     hash: RandomState,
 }
 
@@ -92,7 +93,7 @@ pub(super) struct Owner<'a> {
     pub(super) routes: RouteSet,
     /// Its options.
     pub(super) options: &'a SiteOptions,
-    /// Set if routes of it have conditions beside their paths.
+    /// Set if routes of it have conditions in addition to their paths.
     pub(super) has_conditions: bool,
     /// The listener that the pattern is for, or [`EVERYWHERE`].
     pub(super) listener: u16,
@@ -119,15 +120,15 @@ impl HostEntry {
         self.bits & FORWARD_AMBIGUOUS != 0
     }
 
-    /// Returns true if routes of its site have conditions beside their paths.
+    /// Returns true if routes of its site have conditions in addition to their paths.
     pub(super) fn has_conditions(&self) -> bool {
         self.bits & HAS_CONDITIONS != 0
     }
 }
 
 impl HostTable {
-    /// The pattern for a listener that is `host` itself. `likely` is told its routes before that is
-    /// certain.
+    /// The pattern for a listener and `host` itself. `likely` gets its routes before the match is
+    /// certain, to prefetch them.
     #[inline]
     pub(super) fn exact(&self, host: &[u8], listener: u16, likely: impl Fn(RouteSet)) -> Option<HostId> {
         self.find(host, 0, listener, likely)

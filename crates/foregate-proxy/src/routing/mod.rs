@@ -57,11 +57,11 @@ struct RouteDurations {
 pub struct Site {
     /// Its first host as written, the label of its metrics and log lines.
     pub name: Arc<str>,
-    /// Its options beside hosts and routes.
+    /// Its options other than hosts and routes.
     pub options: SiteOptions,
     /// Its host patterns in their normal form, as handshakes need them.
     pub hosts: Vec<Arc<str>>,
-    /// Its routes with conditions beside their paths, in the order in which they are tried.
+    /// Its routes with conditions in addition to their paths, in the order in which they are tried.
     pub conditional: Conditional,
     routes: RouteSet,
 }
@@ -130,7 +130,7 @@ impl SiteTable {
         self.routes.find(self.hosts.entry(id).routes, path)
     }
 
-    /// Returns true if routes of a pattern's site have conditions beside their paths.
+    /// Returns true if routes of a pattern's site have conditions in addition to their paths.
     #[inline]
     pub fn has_conditions(&self, id: HostId) -> bool {
         self.hosts.entry(id).has_conditions()
@@ -309,7 +309,7 @@ impl Default for SiteTable {
     }
 }
 
-/// Servers may take a path for one of another route.
+/// Servers may read a path as one of another route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ambiguous;
 

@@ -25,7 +25,7 @@ const IS_LARGE: u8 = u8::MAX;
 /// Bytes that memory is fetched in.
 const CACHE_LINE: usize = 64;
 
-/// Bytes of a small set for each pattern, beside its text: length and kind, and the route.
+/// Bytes of a small set for each pattern in addition to its text: length and kind, and the route.
 const HEAD: usize = 6;
 /// The bits of the length of a pattern's text, the end `/**` not counted.
 const LENGTH: u16 = 0x3fff;
@@ -245,8 +245,8 @@ impl RouteTableBuilder {
         id
     }
 
-    /// Compiles routes, each with its pattern: those without conditions to a set, beside those with
-    /// conditions.
+    /// Compiles routes, each with its pattern: routes without conditions to a set, the others to a
+    /// list.
     pub(super) fn all_of(
         &mut self,
         routes: Vec<(PathPattern, RouteId)>,

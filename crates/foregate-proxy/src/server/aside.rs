@@ -1,4 +1,4 @@
-//! The thread that reads configurations and lets them go, beside the workers.
+//! The thread that reads configurations and drops them, so that workers do not have to.
 //!
 //! With 100,000 sites each of the two takes so long that requests would wait for it on a worker.
 //! Both are done by one thread that stays: the allocator gives memory back to the system when the

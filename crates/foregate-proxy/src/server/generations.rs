@@ -241,7 +241,7 @@ impl RunningServer {
             }
             Order::Accept => {
                 if let Err(error) = self.take_over() {
-                    // Without an answer the other version goes on.
+                    // Without an answer the other version keeps serving.
                     tracing::error!(%error, "this version cannot take over");
                     return Some(Stop::AtOnce);
                 }

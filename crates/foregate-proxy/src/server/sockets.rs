@@ -26,7 +26,7 @@ pub(super) struct Bound {
 /// A socket file of our making; removed when this value is dropped.
 pub(super) struct SocketFile {
     pub(super) path: PathBuf,
-    /// Device and inode: somebody else may have put a file in its place.
+    /// Device and inode: another process may have put a file in its place.
     identity: Option<(u64, u64)>,
 }
 
@@ -66,7 +66,7 @@ impl Drop for SocketFile {
     }
 }
 
-/// Sockets beside those of clients.
+/// Sockets other than those for clients.
 #[derive(Default)]
 pub(super) struct SideSockets {
     pub(super) metrics: Option<Listener>,
@@ -194,7 +194,7 @@ impl RunningServer {
 /// serves all clients.
 fn can_do_without(listen: &Listen, error: &io::Error) -> bool {
     let is_v6 = matches!(listen.address, ListenAddress::Tcp(SocketAddr::V6(_)));
-    // The kernel has no IPv6, or has been told not to use it.
+    // The kernel has no IPv6, or is configured not to use it.
     let is_missing = error.raw_os_error().is_some_and(|code| {
         [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL, Errno::PROTONOSUPPORT]
             .iter()

@@ -150,14 +150,14 @@ impl fmt::Display for LogTarget {
     }
 }
 
-/// When a file is put aside for another one.
+/// When a file is renamed and a new one begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rotation {
     /// Before it has more bytes than these.
     pub size: Option<u64>,
     /// When it is so old.
     pub age: Option<Duration>,
-    /// How many files are kept beside the present one, at least 1. Default: 7.
+    /// How many files are kept in addition to the present one, at least 1. Default: 7.
     pub keep: u32,
 }
 

@@ -90,7 +90,7 @@ pub struct CacheSettings {
     pub bypass: Vec<Arc<dyn Condition>>,
     /// The name of this cache in `Cache-Status`; `None` for no such field.
     pub status_name: Option<Box<str>>,
-    /// The token with which clients may purge over HTTP; `None` for nobody.
+    /// The token with which clients may purge over HTTP; with `None`, no client may.
     pub purge_token: Option<Box<str>>,
     /// Responses come from the node of the shield that owns their address.
     pub shield: bool,

@@ -1,4 +1,4 @@
-//! The conditions of a route beside its path, and its time limits.
+//! The conditions of a route in addition to its path, and its time limits.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -9,7 +9,7 @@ use foregate_module::{Condition, Exchange, Pipeline, State, View};
 
 use super::{ListenAddress, UpstreamSettings};
 
-/// The conditions of a route beside its path.
+/// The conditions of a route in addition to its path.
 #[derive(Clone)]
 pub struct RouteConditions {
     /// The conditions as they are written, for `explain`. Two that are written alike are equal.

@@ -17,8 +17,8 @@ pub struct Retry {
     /// How long an attempt may take up to the head of its response where this rule allows another
     /// one. Default (`None`): as long as the upstream's time limits say.
     pub try_timeout: Option<Duration>,
-    /// Methods that may be repeated although an origin may have seen the request, beside those that
-    /// are idempotent. Default: none.
+    /// Methods that may be repeated although an origin may have seen the request, in addition to idempotent methods.
+    /// Default: none.
     pub methods: Vec<Box<[u8]>>,
     /// Another upstream, and the changes to the request for it. Default (`None`): the next server
     /// of the same upstream.
@@ -67,7 +67,7 @@ pub enum NewPath {
     Before(Arc<str>),
 }
 
-/// When a second attempt begins beside one that has brought no response yet.
+/// When a second attempt begins while the first has brought no response yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HedgeAfter {
     /// After this time.

@@ -92,7 +92,7 @@ impl SpanQueue {
         }
     }
 
-    /// Counts spans that nobody gets.
+    /// Counts spans that were not delivered.
     pub(super) fn lost(&self, count: u64) {
         self.metrics.spans_dropped.add(count);
     }

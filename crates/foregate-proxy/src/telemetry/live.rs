@@ -1,8 +1,8 @@
-//! Requests as somebody sees them who watches the proxy at work: those under way, those of each route, the slowest, and the last
-//! ones that failed.
+//! Requests for observers of the running proxy: requests under way, requests of each route, the slowest requests, and the last
+//! failed ones.
 //!
-//! Nothing is recorded while nobody watches, but for failures of the proxy and of origins where the configuration has a place to
-//! see them. These are rare, and bounded when they are not.
+//! Nothing is recorded while there is no observer, except failures of the proxy and of origins if the configuration has a place to
+//! see them. Failures are rare, and their records are bounded.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::counters::metrics::{DURATION_BUCKETS, STATUS_CLASSES, duration_bucket
 const FAILURES: usize = 100;
 /// Failed requests that are kept of one second. Beyond, they are only counted.
 const FAILURES_PER_SECOND: u32 = 20;
-/// Routes that are told apart. Beyond, they are counted together.
+/// The number of routes that are counted separately. Further routes are counted together.
 const ROUTES: usize = 500;
 /// The name of further routes.
 const OTHERS: &str = "other";
@@ -31,7 +31,7 @@ const UNDER_WAY: usize = 10_000;
 /// Bytes of a target that are shown of a request under way.
 const TARGET: usize = 256;
 
-/// Somebody watches.
+/// There is an observer.
 const WATCHED: usize = 2;
 /// FailureList are kept.
 const KEEPS_FAILURES: usize = 1;
@@ -64,7 +64,7 @@ pub struct RequestUnderWay {
     pub target: String,
 }
 
-/// The requests of a route since somebody watches.
+/// The requests of a route since the first observer came.
 #[derive(Debug, Clone, Default)]
 pub struct LiveRouteCounts {
     /// By class of the status.
@@ -124,7 +124,7 @@ impl LiveRequests {
         Watching(Arc::clone(self))
     }
 
-    /// Whether failures are kept while nobody watches.
+    /// Sets whether failures are kept while there is no observer.
     pub fn keep_failures(&self, kept: bool) {
         if kept {
             self.wanted.fetch_or(KEEPS_FAILURES, Ordering::Relaxed);
@@ -134,7 +134,7 @@ impl LiveRequests {
         }
     }
 
-    /// Drops the records of an observer who has gone.
+    /// Drops the records of an observer that has left.
     fn forget(&self) {
         self.routes.lock().clear();
         self.slowest.lock().clear();
@@ -147,7 +147,7 @@ impl LiveRequests {
         wanted != 0 && (failed || wanted >= WATCHED)
     }
 
-    /// Records a request that begins, if somebody watches.
+    /// Records a request that begins, if there is an observer.
     #[inline]
     pub fn begins(
         self: &Arc<Self>,
@@ -200,7 +200,7 @@ impl LiveRequests {
         counts.durations[duration_bucket(u64::try_from(entry.duration.as_micros()).unwrap_or(u64::MAX))] += 1;
     }
 
-    /// The requests of routes since somebody watches, most requests first.
+    /// The requests of routes since the first observer came, most requests first.
     pub fn routes(&self) -> Vec<(RouteName, LiveRouteCounts)> {
         let routes = self.routes.lock();
         let mut routes: Vec<_> = routes.iter().map(|(name, counts)| (name.clone(), counts.clone())).collect();

@@ -1,4 +1,4 @@
-//! How often operators are told of the same thing. Metrics count every time.
+//! How often the same notice is logged. Metrics count every occurrence.
 
 use std::time::{Duration, Instant};
 

@@ -52,7 +52,7 @@ impl Timer {
         if deadline < armed.at {
             armed.arm(deadline);
         }
-        // The timer itself is asked, and no clock: one that has gone off wakes nobody again.
+        // This asks the timer itself and no clock: a timer that has gone off wakes no task again.
         if armed.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) && !armed.sleep.is_elapsed()
         {
             return Poll::Pending;
@@ -72,8 +72,8 @@ impl Timer {
 }
 
 impl ArmedTimer {
-    /// Outside of the task's budget: without budget, a task would be told to wait without its waker
-    /// being registered, and a caller that remembers the waker as registered would never be woken.
+    /// Bypasses the task's budget. Without budget, the timer would report pending without
+    /// registering the waker; a caller that remembers the waker as registered would never be woken.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         pin!(unconstrained(self.sleep.as_mut())).poll(cx)
     }
@@ -151,7 +151,7 @@ mod tests {
             let mut timer = Timer::new(Duration::from_secs(60));
             poll_fn(|cx| timer.poll(cx, began + Duration::from_millis(20))).await;
         };
-        // Beside one that keeps the worker from sleeping.
+        // Runs alongside a task that keeps the worker from sleeping.
         let spins = async move {
             let waits = tokio::spawn(WatchedTask::new(waits, Arc::new(Metrics::default())));
             while began.elapsed() < Duration::from_millis(200) {

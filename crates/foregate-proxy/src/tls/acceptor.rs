@@ -95,7 +95,7 @@ pub struct TlsInfo {
     pub policy: PolicyId,
     /// The client's certificate, verified.
     pub client: Option<Arc<ClientIdentity>>,
-    /// These facts as TLVs of the PROXY protocol, once another proxy is told.
+    /// These facts as TLVs of the PROXY protocol, made when they are first sent to another proxy.
     pub tlvs: OnceLock<Vec<u8>>,
     /// Ours.
     served: Option<ServedCertificate>,

@@ -84,7 +84,7 @@ impl ConnectError {
     fn of(error: io::Error, host: &str) -> Self {
         match error.get_ref().and_then(|inner| inner.downcast_ref::<RustlsError>()) {
             Some(RustlsError::InvalidCertificate(problem)) => {
-                // The error has no type that is ours to see.
+                // The error's type is not public.
                 let problem = match format!("{problem:?}").contains("CaUsedAsEndEntity") {
                     true => CA_AS_SERVER.to_owned(),
                     false => problem.to_string(),

@@ -9,7 +9,7 @@ use crate::settings::CertificateFiles;
 /// The part of the process that obtains certificates.
 pub trait CertificateKeeper: fmt::Debug + Send + Sync {
     /// Obtains a certificate for the name of a handshake, or finds the one that is there. `None`: it has none and gets none
-    /// for the time being. The caller limits the time; an order that has begun goes on without the caller.
+    /// for the time being. The caller limits the time; an order that has begun continues without the caller.
     fn obtain<'k>(
         &'k self,
         name: &'k str,

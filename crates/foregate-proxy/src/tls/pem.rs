@@ -216,7 +216,7 @@ fn boundary(line: &[u8]) -> Option<Boundary<'_>> {
 }
 
 /// Returns true if a line was probably meant as a boundary: too few dashes, spaces before it, text
-/// beside it.
+/// around it.
 fn is_nearly_boundary(line: &[u8]) -> bool {
     [&b"-BEGIN "[..], b"-END ", b"--BEGIN", b"--END"]
         .iter()

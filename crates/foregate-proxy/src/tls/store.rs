@@ -100,7 +100,7 @@ impl CertificateStore {
     pub fn with_keeper(keeper: Option<Arc<dyn CertificateKeeper>>) -> Self {
         let store = Self::new();
         if let Some(keeper) = keeper {
-            // The store is new, so that nobody has set another keeper.
+            // The store is new, so no other keeper is set.
             let _ = store.shared.keeper.set(keeper);
         }
         store

@@ -33,7 +33,7 @@ impl Folder {
     }
 
     fn write(&self, name: &str, text: &str) -> PathBuf {
-        // Written beside and renamed, as tools do that renew certificates.
+        // Written to another name and renamed, as tools for renewing certificates do.
         let path = self.0.join(name);
         fs::write(self.0.join("new"), text).unwrap();
         fs::rename(self.0.join("new"), &path).unwrap();

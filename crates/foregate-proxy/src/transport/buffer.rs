@@ -176,8 +176,7 @@ impl Buffer {
         limit: usize,
     ) -> Poll<io::Result<usize>> {
         loop {
-            // Memory is taken when there is something to be put into it, as far as that can be
-            // told.
+            // Memory is allocated only when there probably is something to read.
             if stream.poll_readable(cx)?.is_pending() {
                 self.release();
                 return Poll::Pending;

@@ -433,7 +433,7 @@ impl Stream {
         matches!(self, Self::TlsServer(_))
     }
 
-    /// Waits until there may be something to read, as far as that can be told without reading.
+    /// Waits until there may be something to read, as far as is known without reading.
     pub fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(socket) => socket.poll_readable(cx),

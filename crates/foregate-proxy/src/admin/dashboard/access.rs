@@ -1,4 +1,4 @@
-//! Who may see the dashboard, and which requests come from its page.
+//! Access to the dashboard: who may see it, and which requests come from its own page.
 
 use std::fmt;
 use std::io;
@@ -79,7 +79,8 @@ impl DashboardAccess {
         peer: Option<IpAddr>,
     ) -> Result<DashboardViewer, HttpResponse> {
         let Some(password) = &settings.password else {
-            // A name of somebody else's may lead here: then a page of theirs would read this one.
+            // Another party's host name may resolve to this address; its page could then read this
+            // one.
             let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
             if is_of_this_machine(host) {
                 return Ok(DashboardViewer { user: None, peer });

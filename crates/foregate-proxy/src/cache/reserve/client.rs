@@ -32,7 +32,7 @@ const LARGEST: usize = 65 << 20;
 const CREDENTIALS: u64 = 64 * 1024;
 /// How often the file of credentials is read.
 const READ_AGAIN: Duration = Duration::from_secs(60);
-/// How long a request to the storage may take, where nobody waits for it.
+/// The time limit of a request to the storage for which no client waits.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The reason why a request to the storage came to nothing.
@@ -102,7 +102,7 @@ impl StorageClient {
         let file = settings.credentials.clone();
         let (credentials, idle) = (Mutex::default(), Mutex::default());
         let client = Self { bucket, connector, host, port, authority, file, credentials, idle };
-        // A start without them would serve without the reserve, and nobody would notice.
+        // Without this check, the process would start and serve without the reserve, unnoticed.
         client.credentials().map_err(UnusableReserve::Credentials)?;
         Ok(client)
     }

@@ -1,4 +1,5 @@
-//! The purges of the reserve: their numbers are moments, and they lie in the bucket beside the responses, so that the next process knows them.
+//! The purges of the reserve. Their numbers are moments, and they are stored in the bucket with the responses, so that the next process knows
+//! them.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -92,7 +93,7 @@ impl ReservePurges {
         match client.put(&name, Bytes::from(bytes.clone())).await {
             Ok(()) => {
                 for done in done {
-                    // Nobody may be waiting.
+                    // The caller may have stopped waiting.
                     let _ = done.send(());
                 }
                 Ok(true)

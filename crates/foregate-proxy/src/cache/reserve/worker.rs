@@ -108,7 +108,7 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Starts the thread. It ends when nobody can send it commands any more.
+/// Starts the thread. It ends when the last sender of commands is dropped.
 pub(super) fn start(shared: Arc<ReserveState>, commands: mpsc::Receiver<ReserveCommand>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let run = move || runtime.block_on(run(shared, commands));

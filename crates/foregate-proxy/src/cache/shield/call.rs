@@ -28,7 +28,7 @@ pub struct NodeCall {
     pub from: String,
     /// A random number, to which the answer belongs.
     pub nonce: u64,
-    /// What it wants.
+    /// The request to the other node.
     pub kind: CallKind,
 }
 
@@ -107,7 +107,7 @@ impl CallKey {
         Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
     }
 
-    /// A short name for the group that nobody else takes, for `CDN-Loop`.
+    /// A short name for the group in `CDN-Loop`, which no other proxy takes by chance.
     pub fn loop_id(&self, group: &str) -> String {
         let tag = self.tag(&[b"loop", group.as_bytes()]);
         let tag = tag.as_ref().iter().take(4).fold(String::new(), |mut text, byte| {

@@ -44,7 +44,7 @@ enum FollowFailure {
     /// There is no process, or it ends: what it knew before, this node had.
     #[error("{0}")]
     Gone(String),
-    /// Nobody knows what happens there.
+    /// Unknown: the node does not answer.
     #[error("no answer in time")]
     Silent,
 }
@@ -112,7 +112,7 @@ pub(super) fn start(cache: &Arc<Cache>, group: Arc<ShieldGroup>) -> io::Result<(
 async fn follow(cache: Weak<Cache>, group: Arc<ShieldGroup>, number: usize) {
     let Some(node) = group.nodes.get(number) else { return };
     let mut link = None;
-    // Whether everything is known that the process has told whose end was seen.
+    // Set once all entries are known of a process whose end was seen.
     let mut ended = false;
     let mut is_first = true;
     loop {
@@ -122,7 +122,7 @@ async fn follow(cache: Weak<Cache>, group: Arc<ShieldGroup>, number: usize) {
         let presence = match answer {
             Ok(answer) => {
                 let is_whole = answer.until == answer.latest;
-                // A process that has begun after this one has told everything in its log.
+                // The log of a process that started after this one is known from its beginning.
                 let is_new = position.is_none() && (is_first || answer.age < group.now());
                 let start = if is_first && position.is_none() { LogStart::Now } else { LogStart::Whole };
                 apply(&cache, &group, number, answer, (ended || is_new).then_some(start)).await;
@@ -160,7 +160,7 @@ async fn follow(cache: Weak<Cache>, group: Arc<ShieldGroup>, number: usize) {
     }
 }
 
-/// Operators are told once that a node is away.
+/// Logs once that a node is away.
 fn tell(group: &ShieldGroup, number: usize, failure: &FollowFailure) {
     let (Some(state), Some(node)) = (group.nodes.get(number), group.settings.nodes.get(number)) else {
         return;

@@ -32,7 +32,7 @@ use crate::settings::ShieldSettings;
 
 /// A node that has said nothing for this long is asked again before the store is used. Nodes answer each second.
 const SILENCE: Duration = Duration::from_secs(5);
-/// How long a purge waits for the nodes to confirm it. It counts at once, and is told to the others in any case.
+/// How long a purge waits for the nodes to confirm it. It takes effect here at once, and reaches the others in any case.
 const CONFIRM: Duration = Duration::from_secs(2);
 /// A node that has not asked for purges for this long is away: no purge waits for it.
 const AWAY: Duration = Duration::from_secs(4);
@@ -115,7 +115,7 @@ enum Presence {
 }
 
 impl Shield {
-    /// A shield of nobody yet. The file of positions lies in `folder`, if there is one.
+    /// A shield without nodes. The file of positions is in `folder`, if there is one.
     pub(super) fn new(folder: Option<PathBuf>) -> Self {
         Self {
             log: Mutex::new(PurgeLog::new(crate::random::number())),

@@ -134,8 +134,8 @@ impl WaitHistogram {
     }
 }
 
-/// How long responses took to begin, from the first byte of their requests on. Nothing is recorded
-/// while nobody asks: it is for comparing two versions of the program.
+/// How long responses took to begin, from the first byte of their requests on. Recorded only on
+/// demand: it is for comparing two versions of the program.
 #[derive(Debug)]
 pub struct Latencies {
     watched: AtomicBool,

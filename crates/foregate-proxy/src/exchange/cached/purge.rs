@@ -16,7 +16,7 @@ const METHOD: &[u8] = b"PURGE";
 /// The field with the kind of a purge: `soft`, `prefix`, `site`.
 const MODE: &[u8] = b"foregate-purge";
 
-/// Answers a purge. `None`: it is none, or nobody may purge here.
+/// Answers a purge. `None` if the request is not a purge, or purging is not allowed here.
 pub(super) fn answer(exchange: &Exchange<'_>, settings: &CacheSettings) -> Option<(Vec<Recording>, Step)> {
     let token = settings.purge_token.as_deref()?;
     if exchange.request.head.method.as_bytes() != METHOD {

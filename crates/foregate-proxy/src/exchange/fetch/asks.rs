@@ -155,7 +155,7 @@ pub(super) fn terms<'a>(addresses: &'a Addresses, handed_over: Option<&'a Vec<u8
     }
 }
 
-/// Waits for the final response: nobody is told of interim ones.
+/// Waits for the final response and drops interim ones.
 pub(super) async fn final_head(
     ask: &mut Ask<'_>,
     asks: &mut StepAsks<'_>,

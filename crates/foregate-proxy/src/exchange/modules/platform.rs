@@ -27,7 +27,7 @@ pub(in crate::exchange) struct ExchangePlatform<'e> {
     view: View<'e>,
     state: &'e mut State,
     which: Which,
-    /// The steps are told the time.
+    /// The steps have got the time.
     is_told: bool,
     /// Set if any step is watched.
     is_watched: bool,
@@ -160,7 +160,7 @@ impl module::Platform for ExchangePlatform<'_> {
         if let Some(spans) = &mut self.spans {
             spans.begin_phase(phase.name());
         }
-        // All steps of a phase are told the same, and so are all phases of one poll.
+        // All steps of a phase get the same time, and so do all phases of one poll.
         if anew && !self.is_told {
             self.view.facts.now = now();
             self.view.facts.memory_is_short = self.proxy.filter_memory.is_short(self.account());

@@ -43,8 +43,8 @@ impl<'a> From<&'a [u8]> for Choices<'a> {
     }
 }
 
-/// Bodies over windows that open as they please: every byte comes in its order, none beyond a
-/// window, and nobody waits for ever.
+/// Bodies over windows that open at random: every byte arrives in order, none beyond a window, and
+/// no stream waits for ever.
 #[test]
 fn every_body_comes_whole_through_whatever_windows() {
     for seed in 0..60 {

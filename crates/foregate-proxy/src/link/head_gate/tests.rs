@@ -220,7 +220,7 @@ fn a_head_that_is_too_large_is_replaced_and_told() {
     assert_eq!(gate.pass(&head(3, largest + 1)), 0);
     assert_eq!(gate.ready().unread(), headers(WHOLE, 3, &[b"\x40\x01a\x01v\x0f\x2a\x01x"]));
     assert_eq!((gate.take_too_large(), gate.take_too_large()), (vec![3], Vec::new()));
-    // One that is malformed as well is not told.
+    // A block that is malformed as well is not reported as too large.
     gate.pass(&headers(WHOLE, 5, &[OK, OK, &field(5000)]));
     assert!(gate.take_too_large().is_empty() && gate.fault().is_none());
 }

@@ -84,7 +84,7 @@ impl Request {
             Expectation::None => false,
         };
         if self.head.version == Version::Http10 {
-            // The expectation of one that cannot be told to go on is no other's either.
+            // A client that cannot get 100 (Continue) has no expectation to pass on, either.
             self.head.headers.remove(NameId::Expect);
         }
         if self.head.method == Method::Connect {
@@ -260,10 +260,10 @@ impl Request {
         let length = foregate_wire::content_length(&self.head.headers).map_err(Error::RequestFraming)?;
         self.length = match length {
             _ if self.head.method == Method::Connect || self.upgrade.is_some() => BodyLength::Empty,
-            // An origin is told that there is no body where the client has said so.
+            // The origin learns that there is no body only where the client has said so.
             Some(0) if ended => BodyLength::Fixed(0),
             _ if ended => BodyLength::Empty,
-            // The client has not said yet that this is all: an origin that is told so would have a
+            // The client has not ended its body yet. With a length of 0 the origin would have a
             // whole request.
             Some(0) | None => BodyLength::Chunked,
             Some(length) => BodyLength::Fixed(length),

@@ -183,7 +183,7 @@ async fn a_nameserver_of_others_with_zones_is_understood() {
     server.reload();
     expect(&moves, 2).await;
     assert_eq!(expect(&keeps, 1).await, [ip("127.0.0.20")], "its TTL is five minutes");
-    // Nobody answers: the last good answer stays, and the next server's takes its place.
+    // No server answers: the last good answer stays, until the next server's replaces it.
     drop(server);
     let failed = || resolver.shared.source.metrics.name_lookups.failed.get();
     let (before, start) = (failed(), Instant::now());

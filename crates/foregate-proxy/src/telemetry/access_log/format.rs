@@ -116,7 +116,7 @@ fn number(line: &mut Vec<u8>, key: &[u8], value: u64) {
     line.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
-/// A value of ours, which needs no escaping.
+/// Writes one of our own values, which needs no escaping.
 fn plain(line: &mut Vec<u8>, key: &[u8], value: &'static str) {
     line.extend_from_slice(key);
     line.extend_from_slice(value.as_bytes());

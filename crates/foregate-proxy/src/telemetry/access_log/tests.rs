@@ -273,7 +273,7 @@ fn what_cannot_be_written_is_counted() {
 #[test]
 fn a_backlog_has_an_end() {
     let files = LogFiles::default();
-    // A pipe that nobody reads stops the writer.
+    // A pipe without a reader stops the writer.
     let pipe = Path::new();
     assert!(std::process::Command::new("mkfifo").arg(&pipe.0).status().unwrap().success());
     let reader = fs::OpenOptions::new().read(true).write(true).open(&pipe.0).unwrap();

@@ -1,5 +1,5 @@
-//! A log file that is put aside when it is large or old: `LOG` becomes `LOG.1`, which was `LOG.2`
-//! before, and so on.
+//! A log file that is rotated when it is large or old: `LOG` becomes `LOG.1`, the former `LOG.1`
+//! becomes `LOG.2`, and so on.
 //!
 //! Several processes may write to the file, such as two versions during an upgrade. One of them
 //! rotates, under a lock of the file; the others see another file at the path before their next
@@ -16,7 +16,7 @@ use super::writer::Torn;
 use crate::files;
 use crate::settings::Rotation;
 
-/// The present file, and when it is put aside.
+/// The present file, and when it is rotated.
 pub(super) struct Rotating {
     path: PathBuf,
     rotation: Rotation,
@@ -48,7 +48,7 @@ impl Rotating {
         while !lines.is_empty() {
             let fits = if failed.is_none() { self.fitting(lines) } else { lines.len() };
             if fits == 0 {
-                // A file that cannot be put aside grows.
+                // A file that cannot be rotated grows.
                 failed = self.rotate().err();
                 continue;
             }
@@ -67,7 +67,7 @@ impl Rotating {
         }
     }
 
-    /// The bytes of these lines that belong into the present file; none where it is to be put aside
+    /// The bytes of these lines that belong into the present file; none if it has to be rotated
     /// first.
     fn fitting(&self, lines: &[u8]) -> usize {
         if self.torn.is_some() || self.size == 0 && self.rotation.size.is_none() {
@@ -127,7 +127,7 @@ impl Rotating {
         self.reopen().map(drop)
     }
 
-    /// Returns true if another process has put the file aside.
+    /// Returns true if another process has rotated the file.
     fn follow_locked(&self) -> io::Result<bool> {
         let own = self.file.metadata()?;
         Ok(fs::metadata(&self.path)
