@@ -116,7 +116,7 @@ fn remedy_of_challenge(challenge: Option<ChallengeKind>) -> &'static str {
     }
 }
 
-/// The pause before the next attempt, after so many failures in a row.
+/// The pause before the next attempt, after this many failures in a row.
 pub(crate) fn pause(kind: FailureKind, failures: u32) -> Duration {
     const MINUTE: u64 = 60;
     let doubled =

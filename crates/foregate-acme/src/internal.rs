@@ -60,7 +60,7 @@ fn root(storage: &Storage, is_retry: bool) -> io::Result<(String, KeyPair)> {
     }
     let lock = storage.lock_and_wait(ISSUER)?;
     if certificate.exists() && !is_retry {
-        // Another process may have made it meanwhile; one that is no longer valid is made anew.
+        // Another process may have made it meanwhile; one that is no longer valid is replaced.
         drop(lock);
         return root(storage, true);
     }

@@ -30,7 +30,7 @@ pub(crate) struct IssuedCertificate {
     pub(crate) window: Option<(i64, i64)>,
 }
 
-/// Orders a certificate for a name. `replaces` is the one that it takes the place of.
+/// Orders a certificate for a name. `replaces` is the certificate that it renews.
 pub(crate) async fn order(
     storage: &Storage,
     automatic: &Automatic,

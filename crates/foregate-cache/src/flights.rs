@@ -105,8 +105,8 @@ impl Flights {
     /// Joins the fetch under this key, or begins it. `address` is the key of the address; `key` is that, or the key of a variant if the address
     /// is known to vary.
     ///
-    /// `recheck` looks for the object once more, since a fetch may have ended between the caller's look and this call. It runs under a lock
-    /// of this table.
+    /// `recheck` looks for the object again, since a fetch may have ended between the caller's look and this call. It runs under a lock of this
+    /// table.
     pub fn join(
         &self,
         key: Key,
@@ -117,8 +117,8 @@ impl Flights {
         self.join_current(key, address, now, |_| true, recheck)
     }
 
-    /// Joins as [`join`](Self::join) does, but no fetch that is too old: `is_current` says so of the number that was current when the
-    /// request went to the origin. Another fetch takes the place of an old one.
+    /// Joins as [`join`](Self::join) does, but no fetch that is too old: `is_current` says so of the number that was current when the request
+    /// went to the origin. Another fetch replaces an old one.
     pub fn join_current(
         &self,
         key: Key,

@@ -22,7 +22,7 @@ const SHARD: usize = 32 * 1024 * 1024;
 const MAX_SHARDS: usize = 64;
 /// The largest object, however much memory there is.
 const MAX_OBJECT: usize = 8 * 1024 * 1024;
-/// Bodies that left the tier and still have readers may take a quarter of the limit, or so much. Beyond that, only objects up to
+/// Bodies that left the tier and still have readers may take a quarter of the limit, or this much. Beyond that, only objects up to
 /// [`SMALL_OBJECT`] are stored, so that slow clients cannot make the tier hold much more than its limit.
 const LEAST_HELD: usize = 32 * 1024 * 1024;
 const SMALL_OBJECT: usize = 16 * 1024;
@@ -167,7 +167,7 @@ impl Memory {
         }
     }
 
-    /// Stores an object in the place of an earlier one for the same requests. `false` if it is too large, or was purged while it was fetched.
+    /// Stores an object, which replaces an earlier one for the same requests. `false` if it is too large, or was purged while it was fetched.
     pub fn insert(&self, object: Arc<Object>, now: CacheTime) -> bool {
         if object.memory() > self.largest() || !self.floors.admits(&object) {
             return false;

@@ -22,7 +22,7 @@ const MAX_PREFIXES: usize = 1000;
 /// Floors of one kind. Beyond that, the older half of them purges everything that is older than they are; those of addresses, which any
 /// client can set by unsafe requests, purge their own sites alone.
 const MAX_FLOORS: usize = 1 << 17;
-/// A sweep should begin after so many purges, long before floors are too many.
+/// A sweep should begin after this many purges, long before floors are too many.
 const SWEEP_AFTER: u64 = MAX_FLOORS as u64 / 4;
 
 /// The number of the latest purge at some moment.

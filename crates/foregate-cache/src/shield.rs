@@ -35,7 +35,7 @@ pub struct PurgeLog {
     /// Purges up to this number may be missing.
     forgotten: u64,
     purges: BTreeMap<u64, Arc<[u8]>>,
-    /// A purge that comes again takes the place of the earlier one.
+    /// A purge that comes again replaces the earlier one.
     numbers: HashMap<Arc<[u8]>, u64>,
     bytes: usize,
 }

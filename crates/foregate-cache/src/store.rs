@@ -297,7 +297,7 @@ fn age_value(line: &[u8]) -> Option<u32> {
     seconds(line.split(|&byte| byte == b',').next().map(trim)?)
 }
 
-/// Removes the fields that are not stored (RFC 9111, section 3.1), and those that are made anew for each answer.
+/// Removes the fields that are not stored (RFC 9111, section 3.1), and those that are generated for each answer.
 pub(crate) fn keep_stored_fields(headers: &mut HeaderList, control: &ResponseControl, policy: &Policy) {
     connection::strip_hop_by_hop(headers, false);
     headers.remove_each(&[

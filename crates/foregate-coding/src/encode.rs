@@ -37,7 +37,7 @@ const ZSTD_DEEP_LEVEL: u32 = 7;
 /// Up to this level, brotli searches only within one input.
 const BROTLI_SHALLOW_LEVEL: u32 = 1;
 
-/// So much of a body is gathered before it is known how long it is, bytes. Most bodies end before, and need little memory then.
+/// This much of a body is gathered before it is known how long it is, bytes. Most bodies end before, and need little memory then.
 const GATHERED: usize = 64 * 1024;
 /// From this length on, bytes, brotli takes a search that looks further, with tables of 4 MiB.
 const LONG: u64 = 1 << 20;

@@ -118,7 +118,7 @@ pub struct Limits {
     pub total: u64,
     /// How many bytes may come out of each that has come in, once more than [`free`](Self::free) have.
     pub ratio: u64,
-    /// Up to so many bytes the ratio is not looked at: small bodies of one repeated line are no attack.
+    /// Up to this many bytes the ratio is not looked at: small bodies of one repeated line are no attack.
     pub free: u64,
 }
 

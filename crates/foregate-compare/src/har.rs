@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess
 
 use crate::case::Case;
 
-/// Fields that belong to the connection of the browser, or that a client makes anew.
+/// Fields that belong to the connection of the browser, or that a client generates for each request.
 const LEFT_OUT: [&str; 8] = [
     "host",
     "connection",

@@ -137,7 +137,7 @@ fn is_secret(name: &str) -> bool {
     SECRET.contains(&&*name) || SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
-/// An address with hashes in the place of the values of its query.
+/// An address with hashes instead of the values of its query.
 pub fn hide_query(key: &Key, target: &str) -> String {
     let Some((path, query)) = target.split_once('?') else { return target.to_owned() };
     let pairs = query.split('&').map(|pair| match pair.split_once('=') {

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use crate::case::Case;
 
-/// Fields that a client makes anew, or that belong to one connection.
+/// Fields that a client generates for each request, or that belong to one connection.
 const LEFT_OUT: [&str; 9] = [
     "host",
     "connection",

@@ -3,7 +3,7 @@
 /// Segments of a path that are distinguished.
 const SEGMENTS: usize = 6;
 
-/// A path with `*` in the place of segments that look like numbers, and without its query: `/users/*/orders`.
+/// A path with `*` instead of segments that look like numbers, and without its query: `/users/*/orders`.
 pub fn template(target: &str) -> String {
     let path = target.split(['?', '#']).next().unwrap_or_default();
     let mut out = String::new();

@@ -150,7 +150,7 @@ impl Tree {
         source.get(start as usize..start as usize + length as usize).unwrap_or_default()
     }
 
-    /// The nodes of the outermost level, included ones in the place of their `include`.
+    /// The nodes of the outermost level, with included nodes instead of each `include`.
     pub fn roots(&self) -> Vec<Item<'_>> {
         let mut items = Vec::new();
         if let Some(file) = self.files.first() {
@@ -382,7 +382,7 @@ impl<'t> Item<'t> {
         source.get(span.end()..).unwrap_or_default()
     }
 
-    /// The nodes of its block, included ones in the place of their `include`.
+    /// The nodes of its block, with included nodes instead of each `include`.
     pub fn children(self) -> Vec<Item<'t>> {
         let mut items = Vec::new();
         self.tree.level(self.file, self.node.children(), &mut items);

@@ -260,7 +260,7 @@ impl<'t> Modules<'t> {
         }
     }
 
-    /// Takes note of a step that takes a value which is not there.
+    /// Records a step that takes a value which is not there.
     fn note_untakable(&mut self, numbers: &[u32], plan: &Plan) {
         let Some(wrong) = plan.untakable(self.pipeline) else { return };
         let is_of_step = |number: &&u32| {

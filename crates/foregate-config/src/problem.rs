@@ -142,7 +142,7 @@ impl Problems {
         self.kept.len() >= PROBLEMS_LIMIT
     }
 
-    /// Takes note that no more is looked for.
+    /// Records that no more is looked for.
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
     }

@@ -130,7 +130,7 @@ impl Decoder<'_> {
             .or_else(|| elsewhere::of_property(name, keys))
     }
 
-    /// The names that are known in a block, unless so many were listed before.
+    /// The names that are known in a block, unless this many were listed before.
     fn list(&mut self, known: &[&'static str]) -> String {
         if self.listed && known.len() > FEW {
             return "`foregate check --show-defaults` prints all keys".to_owned();

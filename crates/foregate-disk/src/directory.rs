@@ -363,7 +363,7 @@ fn run(inner: &Arc<Inner>) {
     }
 }
 
-/// Writes the journal anew if it misses a purge, or has grown long.
+/// Writes the journal again if it misses a purge, or has grown long.
 fn renew_journal(inner: &Inner) {
     let mut journal = inner.journal.lock();
     if journal.as_ref().is_some_and(|journal| !journal.is_long()) || !inner.health.is_writable() {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// So many errors within [`WINDOW`] switch the disk off.
+/// This many errors within [`WINDOW`] switch the disk off.
 const ERRORS: usize = 5;
 const WINDOW: Duration = Duration::from_secs(10);
 /// How long the disk is off, doubled each time up to [`LONGEST`].
@@ -122,7 +122,7 @@ mod tests {
         assert!(health.error_at(at(36)));
         assert!(!health.error_at(at(50)));
         assert!(health.error_at(at(57)));
-        // A disk that has been well for some time begins anew.
+        // A disk that has worked for some time starts over.
         assert!(!health.error_at(at(57 + 40 + 11)));
     }
 }

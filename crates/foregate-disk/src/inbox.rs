@@ -12,7 +12,7 @@ use crate::bytes::Reader;
 use crate::sums::Seed;
 
 const NAME: &str = "inbox";
-/// The longest file. Beyond it, one purge of everything takes the place of all.
+/// The longest file. Beyond it, one purge of everything replaces all.
 const MAX: u64 = 8 << 20;
 
 fn seed() -> Seed {

@@ -16,7 +16,7 @@ const NAME: &str = "purges";
 const TEMPORARY: &str = "purges.new";
 const MAGIC: [u8; 8] = *b"FGPURGES";
 const START: usize = 24;
-/// Beyond this length the journal is written anew, with the floors that still count.
+/// Beyond this length the journal is written again, with the floors that still count.
 const MAX: u64 = 8 << 20;
 /// The longest file that is read: one that is longer was not written here.
 const MOST: u64 = 1 << 30;

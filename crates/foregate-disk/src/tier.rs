@@ -70,9 +70,8 @@ impl Disk {
     /// Opens the directories, and restores the floors of purges. It blocks for some milliseconds;
     /// objects are found again in the background.
     ///
-    /// `random` gives random numbers for new stores. The tier's [`secret`](Self::secret) is that of
-    /// the first directory that has one, since keys and tags are hashed with it; a directory with
-    /// another one begins anew.
+    /// `random` gives random numbers for new stores. The tier's [`secret`](Self::secret) is that of the first directory that has one, since keys
+    /// and tags are hashed with it; a directory with another one starts over.
     ///
     /// # Errors
     /// A directory does not exist, is not for this user, or is used by another process. One on a disk that is full, read-only or broken is no

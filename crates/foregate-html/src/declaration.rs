@@ -24,8 +24,8 @@ thread_local! {
     static FEATURES: RefCell<HashMap<&'static str, Declaring>> = RefCell::default();
 }
 
-/// Adds features that declare the encoding once more, if insertions of the others push its declaration out of reach.
-/// `start` is the start of the output.
+/// Adds features that declare the encoding again, if insertions of the others push its declaration out of reach. `start` is the
+/// start of the output.
 pub(crate) fn keep_declared(
     features: &mut Vec<(ChosenFeature, bool)>,
     content_type: Option<&[u8]>,

@@ -18,7 +18,7 @@ use crate::tree::{
     Tokens, Tree, adjusted, attributes,
 };
 
-/// How much of a document is held back at most until it is clear that no `frameset` takes the place of a body, bytes.
+/// How much of a document is held back at most until it is clear that no `frameset` replaces a body, bytes.
 const UNDECIDED: usize = 4096;
 
 /// The most work for one document, in open elements that are looked at or copied: at its start, and for each byte of it or inserted into
@@ -86,7 +86,7 @@ pub(crate) enum Tally {
 struct Op {
     at: u64,
     deed: Operation,
-    /// Void if a `frameset` takes the place of the body.
+    /// Void if a `frameset` replaces the body.
     undecided: bool,
     /// The `<` before it is text, and has to be written as such.
     opens: bool,
@@ -184,7 +184,7 @@ pub(crate) struct Follower {
     /// So many bytes were written in another way, and not given to the rewriter.
     skipped: u64,
     skips: bool,
-    /// Set if removed content kept a `frameset` from taking the place of the body.
+    /// Set if removed content kept a `frameset` from replacing the body.
     loosened: bool,
     /// The work that was done, the bytes that were inserted, and the names of children that are counted.
     pub work: u64,
@@ -791,8 +791,8 @@ impl Follower {
         }
     }
 
-    /// Returns `Some` if the document continues equally from this state without the element; true if a `frameset` could then take the
-    /// place of the body.
+    /// Returns `Some` if the document continues equally from this state without the element; true if a `frameset` could then replace the
+    /// body.
     fn goes_on_without(&self, without: &Tree, id: Id) -> Option<bool> {
         let has_body = without.stack.get(1).is_some_and(|node| node.is(BODY));
         let loosens = without.frameset_ok && !self.tree.frameset_ok;
@@ -832,7 +832,7 @@ impl Follower {
                 };
                 let found =
                     inserted(&state, place, &html, None, state.next_id(), &mut self.work).filter(|_| may);
-                // Nothing can take the place of the body any more.
+                // Nothing can replace the body any more.
                 let found = found.map(|(closers, tree, _)| (closers, tree, false));
                 let done = self.insert(at, found, &html, Doing { feature, dry, opens: false });
                 if done && !dry {

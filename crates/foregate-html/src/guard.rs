@@ -114,7 +114,7 @@ struct Position {
     closes: bool,
 }
 
-/// So many bytes are looked at at once.
+/// This many bytes are looked at at once.
 const BLOCK: usize = 16;
 /// Bytes as eight of them are compared at once.
 const OPENS: u64 = u64::from_ne_bytes([b'<'; 8]);

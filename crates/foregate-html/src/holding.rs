@@ -18,13 +18,13 @@ pub(crate) struct Holding {
 }
 
 impl Holding {
-    /// The upper bound of the held memory, bytes, for a rewriter with this `limit` and so many bytes of
+    /// The upper bound of the held memory, bytes, for a rewriter with this `limit` and this many bytes of
     /// [names](crate::guard::Guard::names); open elements are not counted.
     pub fn held(&self, limit: usize, names: usize) -> usize {
         FIXED.saturating_add(self.buffer.min(limit)).saturating_add(COPIES.saturating_mul(names))
     }
 
-    /// The rewriter got so many bytes. `silent` is set if it has written nothing and called no handler since.
+    /// The rewriter got this many bytes. `silent` is set if it has written nothing and called no handler since.
     pub fn got(&mut self, bytes: usize, silent: bool) {
         self.begun = if silent { self.begun.saturating_add(bytes) } else { bytes };
         self.buffer = self.buffer.max(self.begun);

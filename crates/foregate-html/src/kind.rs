@@ -1,7 +1,7 @@
 //! The kind of a body by its start.
 //!
 //! Servers send JSON, text, and parts of pages as `text/html`. Markup at the edges of head and body belongs into documents alone: after
-//! JSON it breaks scripts that read it, and in a part of a page it would run once more.
+//! JSON it breaks scripts that read it, and in a part of a page it would run again.
 
 use crate::charset::PRESCAN;
 

@@ -70,7 +70,7 @@ const ASCII: [(&str, char); 37] = [
 pub(crate) enum ReferenceStart {
     /// Nothing: it stands for itself.
     Text,
-    /// A reference of so many bytes; to which character, if that is known.
+    /// A reference of this many bytes; to which character, if that is known.
     Reference(usize, Option<char>),
     /// The following text decides; at most [`LONGEST`] bytes are needed.
     More,

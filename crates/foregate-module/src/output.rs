@@ -31,7 +31,7 @@ impl Apply<'_> {
     /// Notes an effect that a dry run has skipped.
     fn leave_out(&mut self, what: &str) {
         let note = [self.step, ": ", what].concat();
-        // Steps run again where a response takes the place of another.
+        // Steps run again where a response replaces another.
         let is_told = self
             .state
             .notes

@@ -214,7 +214,7 @@ impl Runner {
         }
     }
 
-    /// Goes on after `last` if there is nothing to do before; whether that is so.
+    /// Continues after `last` if there is nothing to do before. Returns true if that is so.
     #[inline]
     pub fn passes(&mut self, plan: &Plan, last: PhaseId) -> bool {
         let passes = plan.next_phase(self.next, last).is_none() && !self.wants_body(plan, last);
@@ -444,7 +444,7 @@ impl Runner {
             _ if self.is_in_log() => Ok(()),
             Action::Abort => Err(StepEnd::Abort(name)),
             Action::Respond(response) => {
-                // Where a page takes the place of an error, it keeps the fields.
+                // Where a page replaces an error, it keeps the fields.
                 if self.next != PhaseId::ResponseErrorPage.order() {
                     self.start_over(route.pipeline, route.plan, Some(planned), state);
                 }

@@ -79,7 +79,7 @@ pub(crate) fn cookie<'f>(fields: &'f dyn Fields, name: &str) -> Option<&'f [u8]>
     cookies(fields, name, 1).pop()
 }
 
-/// The values of the first so many cookies of this name, in whatever spelling an origin may take for it.
+/// The values of the first `most` cookies of this name, in any spelling that an origin may read as the name.
 pub(crate) fn cookies<'f>(fields: &'f dyn Fields, name: &str, most: usize) -> Vec<&'f [u8]> {
     let mut found = Vec::new();
     let _ = fields.all("cookie").try_for_each(|value| {

@@ -201,7 +201,7 @@ impl Step for LimitResponse {
     }
 }
 
-/// Lets so many bytes pass.
+/// Lets this many bytes pass.
 struct Countdown(u64);
 
 impl BodyFilter for Countdown {

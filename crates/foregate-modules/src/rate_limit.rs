@@ -352,7 +352,7 @@ fn read_expressions(node: &Node, context: &mut dyn Context) -> Result<Expression
     }
 }
 
-/// The identity of a limit; another definition is another limit, and begins anew.
+/// The identity of a limit; another definition is another limit, and starts over.
 fn definition(rule: &RateRule, texts: &[&str], ipv6_prefix: u8, name: Option<&str>) -> u64 {
     // No secret is needed here: definitions do not come from clients.
     let mut hasher = SipHasher13::new_with_keys(0, 0);

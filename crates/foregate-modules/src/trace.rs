@@ -135,7 +135,7 @@ shown! {
 pub struct TraceSettings {
     on: bool,
     keep: Keep,
-    /// Of 2^64 new traces, so many are recorded.
+    /// Of 2^64 new traces, this many are recorded.
     share: u128,
     /// New traces that are recorded whatever the share is.
     always: Option<Arc<dyn Condition>>,

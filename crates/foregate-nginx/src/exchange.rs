@@ -86,7 +86,7 @@ impl Fields for Head<'_> {
 impl FieldsMut for Head<'_> {
     fn append(&mut self, name: &[u8], value: &[u8]) {
         if let Some(field) = self.host.and_then(|host| host.append(self.which, name, value)) {
-            // There is one content type; a second one takes the place of the first.
+            // There is one content type; a second one replaces the first.
             let is_type = |field: &Field<'_>| field.is_unlisted() && field.name().eq_ignore_ascii_case(name);
             if field.is_unlisted() {
                 self.fields.retain(|field| !is_type(field));

@@ -211,7 +211,7 @@ impl<'r> Host<'r> {
         }
     }
 
-    /// Takes fields away; those that are left have to be asked for anew.
+    /// Removes fields. The others move, so they have to be looked up again.
     pub(crate) fn remove(self, which: Which, fields: &[Field<'r>]) {
         // SAFETY: the request lives, the fields are some of it and have the layout that the other side expects.
         let done = unsafe {
@@ -447,7 +447,7 @@ pub unsafe extern "C" fn fg_route(
 
 /// # Safety
 ///
-/// There are so many, and they live for the call.
+/// There are this many, and they live for the call.
 unsafe fn names(names: *const fg_text, count: usize) -> Vec<String> {
     // SAFETY: the caller vouches for them; where there are none the pointer may be null.
     unsafe {
@@ -563,7 +563,7 @@ pub unsafe extern "C" fn fg_receive(request: *mut c_void, number: usize, part: f
 ///
 /// # Safety
 ///
-/// `request` came from [`fg_request_new`] for `r`, which lives; there are so many fields, whose texts live for the call.
+/// `request` came from [`fg_request_new`] for `r`, which lives; there are this many fields, whose texts live for the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_answered(
     request: *mut c_void,
@@ -761,8 +761,8 @@ pub unsafe extern "C" fn fg_upload(
     })
 }
 
-/// A heavy step that is to run on a thread, and how long it may wait for one; null when there is no place for it, which
-/// the next run of the phases takes note of.
+/// A heavy step that is to run on a thread, and how long it may wait for one; null when there is no place for it, which the
+/// next run of the phases records.
 ///
 /// # Safety
 ///

@@ -243,7 +243,7 @@ impl Run {
         Ok(self.take_upload_filters(exchange))
     }
 
-    /// Takes note of a filter that has given up.
+    /// Records a filter that has given up.
     fn bailed(&mut self, moved: &BodyProgress, host: Host<'_>) {
         if let Some(step) = moved.bailed {
             self.count(step, "bailed", 1);

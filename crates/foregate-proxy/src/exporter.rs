@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// What has become of a batch at the receiver.
 #[derive(Debug)]
 enum Delivery {
-    /// It has been taken, but for so many spans.
+    /// It has been taken, but for this many spans.
     Taken(u64),
     /// It may be taken later; why not now, and how long the receiver wants to be left alone.
     Later(String, Option<Duration>),

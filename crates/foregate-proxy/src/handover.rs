@@ -202,7 +202,7 @@ impl Passage {
         }
     }
 
-    /// Takes note of an answer; gives the connection back where it was refused.
+    /// Records an answer; gives the connection back where it was refused.
     fn taken(&self, answer: &[u8]) -> Option<PassedConnection> {
         let (number, rest) = answer.split_first_chunk::<NUMBER>()?;
         let number = u64::from_le_bytes(*number);
@@ -239,7 +239,7 @@ pub async fn receive(channel: &Channel) -> Option<(u64, String, OwnedFd)> {
     }
 }
 
-/// Says that a connection is taken, or refused. Whether the other side still gives it.
+/// Says that a connection is taken, or refused. Returns true if the other side still gives it.
 pub async fn answer(channel: &Channel, number: u64, takes: bool) -> bool {
     let mut message = number.to_le_bytes().to_vec();
     if !takes {

@@ -46,7 +46,7 @@ pub enum Patience {
 pub const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// The longest wait for work on a long body, which must not run elsewhere: a client that has sent
-/// so much waits longer. A body in a file takes no memory in the meantime, and one in memory is
+/// this much waits longer. A body in a file takes no memory in the meantime, and one in memory is
 /// counted.
 pub const LONGEST_WAIT_OF_LONG: Duration = Duration::from_secs(30);
 

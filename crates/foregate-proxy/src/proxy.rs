@@ -408,8 +408,8 @@ impl Proxy {
         self.leaving.load_full().unwrap_or(config)
     }
 
-    /// Before `next` takes effect: keeps the present one, where connections come over listeners
-    /// that only that has, until [`Self::forget`]. Whether it does.
+    /// Before `next` takes effect: keeps the present one, where connections come over listeners that only that has, until
+    /// [`Self::forget`]. Returns true if it is kept.
     pub fn leave(&self, config: &Arc<Config>, next: &Config) -> bool {
         let leaves = config.acceptors.iter().any(|(address, _)| next.acceptor(address).is_none());
         if leaves {

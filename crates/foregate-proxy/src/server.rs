@@ -82,7 +82,7 @@ const RETIRE_EVERY: Duration = Duration::from_millis(200);
 
 /// Where settings come from, asked for them on a thread that may wait.
 pub trait SettingsSource: Send + Sync {
-    /// Reads and validates the configuration anew.
+    /// Reads and validates the configuration again.
     ///
     /// # Errors
     ///

@@ -402,7 +402,7 @@ pub struct UpstreamSettings {
     pub buffer_requests: Option<u64>,
     /// Receive responses ahead of slow clients. Default (`None`): as fast as the client reads.
     pub buffer_responses: Option<BufferResponses>,
-    /// Rules for further attempts, in the place of `retries`. Default: none.
+    /// Rules for further attempts, instead of `retries`. Default: none.
     pub retry: Vec<Retry>,
     /// When an idempotent request goes to a second server as well. Default: never.
     pub hedge: Option<HedgeAfter>,
@@ -590,11 +590,11 @@ pub struct Route {
     pub buffer_requests: Option<Option<u64>>,
     /// `buffer_responses` of the upstream, in its place.
     pub buffer_responses: Option<Option<BufferResponses>>,
-    /// Rules for further attempts, in the place of the upstream's. Default: none.
+    /// Rules for further attempts, instead of the upstream's. Default: none.
     pub retry: RouteRetry,
     /// Copies of its requests for another upstream. Default: none.
     pub mirror: Option<Mirror>,
-    /// Time limits in the place of the upstream's.
+    /// Time limits instead of the upstream's.
     pub timeouts: RouteTimeouts,
     /// Tell clients in `Server-Timing` how long responses took. Default: no.
     pub server_timing: bool,
@@ -718,7 +718,7 @@ impl Action {
 /// A folder of static files.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Files {
-    /// The folder. Its path is followed anew once a second.
+    /// The folder. Its path is followed again once a second.
     pub folder: PathBuf,
     /// Names, types, lifetimes.
     pub rules: Rules,

@@ -15,7 +15,7 @@ pub(crate) fn is_bounded(hir: &Hir) -> bool {
     active(hir) <= MAX_POSITIONS
 }
 
-/// At most so many positions of an expression are active at once, wherever in a text it may begin.
+/// At most this many positions of an expression are active at once, wherever in a text it may begin.
 fn active(hir: &Hir) -> usize {
     if let Some(word) = word(hir) {
         return active_of_word(word);

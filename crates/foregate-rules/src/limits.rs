@@ -25,8 +25,8 @@ pub const MAX_POSITIONS: usize = 1000;
 /// How deep groups may nest in a regular expression.
 pub const MAX_PATTERN_DEPTH: u32 = 100;
 
-/// The most memory that one regular expression may use on each thread for its lazily built states, in
-/// bytes. Beyond it, the states are dropped and built anew; matching stays linear in the length of the text.
+/// The most memory that one regular expression may use on each thread for its lazily built states, in bytes. Beyond it, the
+/// states are dropped and built again; matching stays linear in the length of the text.
 pub const MAX_PATTERN_CACHE: usize = 256 * 1024;
 
 /// The most memory that the regular expressions of one expression, or of all rules of a [`RuleSet`](crate::RuleSet)

@@ -207,7 +207,7 @@ fn ip_range(entry: &str) -> Result<IpRange, String> {
 
 /// The lists that expressions may name.
 ///
-/// An expression copies a list when it is compiled: when a list changes, expressions that name it are compiled anew.
+/// An expression copies a list when it is compiled: when a list changes, expressions that name it are compiled again.
 #[derive(Clone, Debug, Default)]
 pub struct Lists(BTreeMap<Box<str>, Arc<List>>);
 
@@ -218,7 +218,7 @@ impl Lists {
         Self::default()
     }
 
-    /// Adds a list, or puts it in the place of the one of the same name.
+    /// Adds a list, or replaces the one of the same name.
     pub fn insert(&mut self, name: &str, list: List) {
         self.0.insert(name.into(), Arc::new(list));
     }

@@ -153,7 +153,7 @@ pub(crate) enum Address {
     Field(FieldId),
     Element,
     At(Box<Source>, u32),
-    /// Cut to so many bits of an IPv4 and of an IPv6 address.
+    /// Cut to this many bits of an IPv4 and of an IPv6 address.
     Cidr(Box<Address>, u8, u8),
 }
 

@@ -32,7 +32,7 @@ pub const ADOPTING_VARIABLE: &str = "FOREGATE_ADOPTING";
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// The time in which crashes count together.
 const CRASHES_WITHIN: Duration = Duration::from_secs(30);
-/// So many crashes, and the program before this one is started, if there is one.
+/// After this many crashes, the previous program is started, if there is one.
 const CRASHES_MOST: usize = 3;
 /// The pause before the second start in a row; it doubles with each further one.
 const BACKOFF: Duration = Duration::from_millis(100);
@@ -519,7 +519,7 @@ impl Supervisor {
         self.crashed(exit);
     }
 
-    /// Starts the process that serves anew. Clients wait in the system's queues meanwhile.
+    /// Starts the process that serves again. Clients wait in the system's queues meanwhile.
     fn crashed(self: &Rc<Self>, exit: Exit) {
         let mut state = self.state.borrow_mut();
         let now = Instant::now();

@@ -66,7 +66,7 @@ struct Fields {
 }
 
 impl Before {
-    /// Takes note of the fields of a whole head, unless they are many.
+    /// Records the fields of a whole head, unless they are many.
     #[inline]
     fn remember(&mut self, headers: &HeaderList, limits: &HeadLimits) {
         if headers.arena_len() > REMEMBERED {

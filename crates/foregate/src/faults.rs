@@ -21,7 +21,7 @@ foregate_module::pipeline! {
 const LATER: Duration = Duration::from_millis(1500);
 /// How much later a response comes.
 const SLOW: Duration = Duration::from_millis(4);
-/// One request of so many fails.
+/// One request of this many fails.
 const ONE_OF: u64 = 20;
 /// Bytes that leak.
 const LEAK: usize = 110 << 20;

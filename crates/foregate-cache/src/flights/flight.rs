@@ -186,7 +186,7 @@ impl Lead {
         follow
     }
 
-    /// Takes note of the number that is current while the request goes to the origin: a purge from here on concerns the response.
+    /// Records the number that is current while the request goes to the origin: a purge from here on concerns the response.
     pub fn begin(&self, sequence: Sequence) {
         self.flight.state.lock().sequence = Some(sequence);
     }

@@ -107,7 +107,8 @@ impl Shard {
         self.entries.get(&key).map(|entry| &entry.slot)
     }
 
-    /// Puts an entry in the place of the one with its key, and makes room. `useless` says which entries may go although they were hit.
+    /// Inserts an entry, which replaces one with the same key, and makes room. `useless` returns true for entries that may be evicted although they
+    /// were hit.
     pub(super) fn insert(&mut self, key: Key, slot: Slot, useless: impl Fn(&Slot) -> bool) {
         if let Some(object) = slot.object() {
             object.body.enter();

@@ -115,7 +115,7 @@ impl Default for Images {
 }
 
 impl Images {
-    /// Images but the first so many, and frames, load when they come into view.
+    /// Images except the first `after`, and frames, load when they come into view.
     #[must_use]
     pub fn lazy(self, after: u64) -> Self {
         Self { lazy: Some(after), ..self }

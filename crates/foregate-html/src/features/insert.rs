@@ -212,7 +212,7 @@ impl Insert {
         insert
     }
 
-    /// Inserts markup at elements, at so many of a document at most.
+    /// Inserts markup at elements, at most at this many in a document.
     pub fn at(&mut self, place: Place, selector: Selector, html: &str, limit: Option<u64>) {
         self.elements.push((place, selector, html.into(), limit));
     }

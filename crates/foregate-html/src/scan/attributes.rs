@@ -58,7 +58,7 @@ impl Attributes {
 }
 
 impl Scanner {
-    /// Goes on within a tag. Whether it ends at `at`.
+    /// Continues within a tag. Returns true if it ends at `at`.
     pub(super) fn attribute(&mut self, mut attribute: Attribute, bytes: &[u8], at: &mut usize) -> bool {
         while let Some(&byte) = bytes.get(*at) {
             attribute = match (attribute, byte) {

@@ -55,11 +55,11 @@ enum Within {
     Nothing,
     /// Most tags mean nothing in it, in some browsers.
     Select,
-    /// A template in that, and so many more in it.
+    /// A template in that, and this many more in it.
     SelectTemplate(u32),
     /// Or after it.
     Frameset,
-    /// At the start of one, where a `col` would make tags mean nothing, or in so many templates there.
+    /// At the start of one, where a `col` would make tags mean nothing, or in this many templates there.
     Template(u32),
 }
 

@@ -14,7 +14,7 @@ const SCRIPT: &[u8] = b"script";
 pub(super) enum Declaration {
     Begins,
     Dash,
-    /// So much of [`CDATA`].
+    /// This much of [`CDATA`].
     Cdata(u8),
 }
 
@@ -100,7 +100,7 @@ pub(super) enum Script {
     Opens,
     /// After `</`: stands for [`Raw::Closes`].
     Closes,
-    /// So much of [`SCRIPT`] after `<`.
+    /// This much of [`SCRIPT`] after `<`.
     Word(u8),
     /// After `<script`.
     Named,
@@ -110,7 +110,7 @@ pub(super) enum Script {
     InnerDashes,
     /// After `<`.
     InnerOpens,
-    /// So much of [`SCRIPT`] after `</`.
+    /// This much of [`SCRIPT`] after `</`.
     InnerWord(u8),
     /// After `</script`.
     InnerNamed,

@@ -1,4 +1,4 @@
-//! Names that the parser writes anew in SVG and MathML (HTML, section 13.2.6.1).
+//! Names whose spelling the parser changes in SVG and MathML (HTML, section 13.2.6.1).
 
 use std::borrow::Cow;
 

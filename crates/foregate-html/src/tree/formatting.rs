@@ -85,7 +85,7 @@ impl Tree {
         }
     }
 
-    /// The end tag of a formatting element. Whether it is to be taken as any other one.
+    /// The end tag of a formatting element. Returns true if it is handled like any other end tag.
     pub(super) fn adopt(&mut self, name: Name) -> bool {
         if let Some(current) = self.stack.last().copied()
             && current.is(name)

@@ -158,7 +158,7 @@ pub(crate) struct Tree {
     templates: Vec<Mode>,
     head: Option<Id>,
     form: Option<Id>,
-    /// A `frameset` may still take the place of the body.
+    /// A `frameset` may still replace the body.
     pub frameset_ok: bool,
     pub quirks: bool,
     /// Insertions into a table go before it.
@@ -293,7 +293,7 @@ impl Tree {
     }
 
     /// Returns true if the rest of a document has the same meaning in both states, which were equal when the next element had the number `from`,
-    /// except that a `frameset` may take the place of the body. Later elements count as equal if they are alike.
+    /// except that a `frameset` may replace the body. Later elements count as equal if they are alike.
     pub fn goes_on_like(&self, other: &Self, from: Id) -> bool {
         let (mode, behind, content) = (self.mode, self.behind, self.content);
         let same_id = |one: Id, two: Id| one == two || one >= from && two >= from;

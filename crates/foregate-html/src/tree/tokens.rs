@@ -9,7 +9,7 @@ use super::{Content, Facts, Token};
 use crate::scan::names::{EMPTY, Name, is_long, push};
 use crate::scan::text::CommentState;
 
-/// Up to so many attributes of a tag are compared one by one.
+/// Up to this many attributes of a tag are compared one by one.
 const FEW: usize = 16;
 
 /// An attribute, as it is written.
@@ -88,7 +88,7 @@ enum InTag {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
     Plain,
-    /// In a comment, after so many dashes.
+    /// In a comment, after this many dashes.
     Escaped(u8),
     /// In a script in a comment.
     Twice(u8),
@@ -180,7 +180,7 @@ impl Tokens {
         }
     }
 
-    /// So many of the bytes are not given again.
+    /// This many of the bytes will not be passed again.
     pub fn forget(&mut self, count: usize) {
         self.start = self.start.saturating_sub(count);
         self.at = self.at.saturating_sub(count);

@@ -163,7 +163,7 @@ pub(super) fn at_work(
     }
 }
 
-/// Stands in the place of a filter by which the body passes, and is asked nothing.
+/// Replaces a filter that the body bypasses. It is never called.
 struct Gone;
 
 impl BodyFilter for Gone {

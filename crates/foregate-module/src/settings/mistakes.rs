@@ -13,7 +13,7 @@ impl Mistakes {
         read.map_err(|problem| self.add(problem)).ok()
     }
 
-    /// Takes note of one.
+    /// Records one mistake.
     pub fn add(&mut self, problem: Problem) {
         self.0 = Some(match self.0.take() {
             Some(first) => first.and(problem),

@@ -30,7 +30,7 @@ fn asking(credentials: &str) -> Sample {
     Sample::get("/").field("authorization", &format!("Basic {}", STANDARD.encode(credentials)))
 }
 
-/// All steps, as the platform runs them; and whether credentials were verified anew.
+/// All steps, as the platform runs them; and whether credentials were verified again.
 fn run(sample: &mut Sample, users: &Users) -> (Verdict, bool) {
     sample.run(&LookUp, users);
     let verified = !sample.state.skipped.contains(VERIFY);

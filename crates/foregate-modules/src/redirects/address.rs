@@ -321,7 +321,7 @@ enum TargetPart {
 }
 
 impl TargetTemplate {
-    /// Reads a target for a pattern with so many wildcards.
+    /// Reads a target for a pattern with this many wildcards.
     ///
     /// # Errors
     ///

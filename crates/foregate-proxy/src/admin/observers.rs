@@ -10,7 +10,7 @@ use super::figures;
 use crate::proxy::Proxy;
 use crate::telemetry::live::Watching;
 
-/// Observers at the same time, each of whom takes the place of a client.
+/// The most observers at the same time. Each counts as a client connection.
 const OBSERVERS_MOST: usize = 8;
 static OBSERVERS: AtomicUsize = AtomicUsize::new(0);
 

@@ -86,7 +86,7 @@ pub struct Fill {
     pub lead: Lead,
     /// The stored response that is validated.
     pub stale: Option<Arc<Object>>,
-    /// The node of the shield that is asked in the place of the origin, if there is one.
+    /// The node of the shield that is asked instead of the origin, if there is one.
     pub owner: Option<Box<OwnerAsk>>,
     /// The tags of a response that came from there, sorted.
     pub tags: Vec<Tag>,
@@ -100,7 +100,7 @@ pub struct Fill {
     pub client: Option<Arc<Holdings>>,
     /// The client whose turn the request takes, where the upstream bounds its requests.
     pub account: Account,
-    /// The route's rules for further attempts, in the place of the upstream's.
+    /// The route's rules for further attempts, instead of the upstream's.
     pub retry: RouteRetry,
     /// The upstreams to which rules may send further attempts.
     pub others: Vec<Arc<Upstream>>,

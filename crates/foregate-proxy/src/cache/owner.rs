@@ -1,4 +1,4 @@
-//! A fetch from the node of the shield that owns the address, in the place of the origin.
+//! A fetch from the node of the shield that owns the address, instead of the origin.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -100,7 +100,7 @@ pub struct Pair {
     pub request: ComparedRequest,
     /// The response of the old proxy.
     pub old: Outcome,
-    /// Its response to the same request once more.
+    /// Its response when the same request was sent a second time.
     pub again: Option<Outcome>,
     /// The response of this proxy.
     pub new: Outcome,

@@ -109,7 +109,7 @@ impl Drop for TapPass {
     }
 }
 
-/// A request that is served once more without effect: it reaches no origin, and its response reaches no client.
+/// A request that is served again without effect: it reaches no origin, and its response reaches no client.
 #[derive(Debug)]
 pub struct Replay {
     /// The response that stands for that of the origin. `None`: none is known.

@@ -78,7 +78,7 @@ enum NoHead {
 enum ConnectionEnd {
     /// The client is gone.
     Gone,
-    /// The connection is to be closed, which may take so much.
+    /// The connection is to be closed, which may take this much.
     Close(Drain),
     /// None comes.
     Quiet,
@@ -95,7 +95,7 @@ impl H1Session {
     }
 
     /// Waits for the first byte of a request, at most `span` or as long as an idle connection is
-    /// kept. Whether there is one; if not and there was no `span`, the connection is over.
+    /// kept. Returns true if there is one; if not and there was no `span`, the connection is over.
     async fn wait(&mut self, span: Option<Duration>) -> bool {
         let timeouts = &self.connection.terms.timeouts;
         let mut deadline = clock::now() + span.unwrap_or(timeouts.keep_alive);
@@ -124,7 +124,7 @@ impl H1Session {
             if !over || span.is_none() && link.has_unread() {
                 return Poll::Pending;
             }
-            // Connections that were only polled for a moment come here once more.
+            // A connection that was only polled for a moment comes back here.
             if tight && span.is_none() {
                 pressure::DRAINED.inc();
             }
@@ -377,7 +377,7 @@ struct Drain {
 }
 
 impl Drain {
-    /// Takes note of bytes that were dropped. Whether there may be more.
+    /// Records bytes that were dropped. Returns true if there may be more.
     fn takes(&mut self, count: usize) -> bool {
         let left = self.left.checked_sub(count);
         self.left = left.unwrap_or(0);

@@ -28,8 +28,8 @@ const TALLIES: usize = 1000;
 const OTHERS: &[u8] = b"(others)";
 /// A step that held its worker for longer than this is counted as having blocked it.
 pub(crate) const BLOCKED: Duration = Duration::from_millis(10);
-/// One in so many phases with steps is timed: looking at the clock costs as much as many a step. A
-/// prime number, so that it is not always the same phase where all requests have as many.
+/// One in this many phases with steps is timed: looking at the clock costs as much as many a step.
+/// A prime number, so that it is not always the same phase where all requests have as many.
 const SAMPLE: u32 = 17;
 /// How long all phases are timed after a task has held its worker, milliseconds.
 const CLOSE_LOOK: u64 = 5_000;
@@ -302,7 +302,7 @@ impl StepCounter {
         faults.iter().any(|counter| counter.get() > 0) || !self.events.lock().is_empty()
     }
 
-    /// Takes note of how long a run on a worker took. `now` is in milliseconds of the steady clock.
+    /// Records how long a run on a worker took. `now` is in milliseconds of the steady clock.
     pub fn took(&self, span: Duration, now: u64) {
         self.timed.inc();
         self.nanos.add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
@@ -338,7 +338,7 @@ impl StepCounter {
         self.may_be_slow(now) && self.slowness.holds(input(), now)
     }
 
-    /// Takes note of the processor time of a run, wherever that was.
+    /// Records the processor time of a run, wherever that was.
     pub fn used(&self, processor: Duration, input: StepInput, now: u64) {
         if processor < BLOCKED {
             return;
@@ -362,7 +362,7 @@ impl StepCounter {
         until != 0 && now < until
     }
 
-    /// Takes note of a panic of a step that requests can go on without.
+    /// Records a panic of a step that requests can go on without.
     pub fn panicked(&self, now: u64) {
         let breaker = &self.breaker;
         if now.saturating_sub(breaker.since.load(Ordering::Relaxed)) > PANIC_SPAN {
@@ -385,7 +385,7 @@ impl Slowness {
         live.clone().count() >= SLOW_SETTINGS || live.any(is_it)
     }
 
-    /// Takes note of a slow run. Whether these settings are known from now on.
+    /// Records a slow run. Returns true if these settings are known from now on.
     fn note(&self, input: StepInput, now: u64) -> bool {
         let mut slow = self.of_settings.lock();
         slow.retain(|slow| now < slow.until);

@@ -194,7 +194,7 @@ impl Asker for ClientAsks<'_, '_> {
             return false;
         }
         // The origin takes the steps of a handshake on one connection alone: its client has to
-        // begin anew.
+        // start the handshake over.
         let ends_handshake = error.side() == Side::Upstream
             && !error.is_before_sending()
             && authentication::has_credentials(&self.request.head.headers);

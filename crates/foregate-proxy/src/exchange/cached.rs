@@ -284,7 +284,7 @@ fn judge(
             StoreLookup::StepResult(serve(exchange, settings, (&object, body), &demands, None))
         }
         Reuse::Unavailable => unavailable(exchange),
-        // A file is fetched anew rather than validated: its head lies after its body, and both are
+        // A file is fetched again rather than validated: its head lies after its body, and both are
         // written once.
         _ if file.is_some() => {
             let variant = variant_of(exchange, &object);
@@ -419,8 +419,8 @@ fn write_status(exchange: &mut Exchange<'_>, settings: &CacheSettings, head: &St
     told.write(name, &mut exchange.response.headers);
 }
 
-/// Takes note of a response straight from the origin on a route that caches: it may make stored
-/// ones invalid, and fields for caches are removed.
+/// Records a response straight from the origin on a route that caches: it may make stored ones
+/// invalid, and fields for caches are removed.
 pub(super) fn answered(exchange: &mut Exchange<'_>) {
     let Some(settings) = exchange.routed.route.and_then(|route| route.cache.get()) else { return };
     invalidate(exchange, settings);

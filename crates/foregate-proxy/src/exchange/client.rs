@@ -45,7 +45,7 @@ pub struct Peer {
     pub listen: Option<Arc<Listen>>,
     /// The handshake no longer satisfies the settings of its own name: the client has to reconnect.
     pub outdated: AtomicBool,
-    /// Its request is served once more, without effect.
+    /// Its request is served again, without effect.
     pub replay: Option<Arc<Replay>>,
 }
 

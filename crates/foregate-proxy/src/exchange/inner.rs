@@ -3,7 +3,7 @@
 //! A fragment that a document asks for is named by text that the origin wrote, or one of its users.
 //! So the site, the readings of the path, the route and the steps of the request decide about it
 //! exactly as if the client had sent it: with the client's address, certificate and fields. While
-//! they run, the request of the fragment stands in the place of the client's own.
+//! they run, the request of the fragment replaces the client's own.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

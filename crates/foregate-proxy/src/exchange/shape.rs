@@ -230,7 +230,7 @@ pub(super) fn drop_source(exchange: &Exchange<'_>, source: BodySource, error: Op
     }
 }
 
-/// Puts a reply that was made here in the place of whatever was to be the response.
+/// Replaces the response with a reply that was made here.
 pub(super) fn place_reply(exchange: &mut Exchange<'_>, reply: Reply) -> Step {
     let Reply { mut head, body, made_by } = reply;
     let before = exchange.modules.run.as_ref().map_or(MadeBy::Nobody, |run| run.facts.source);

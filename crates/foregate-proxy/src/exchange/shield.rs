@@ -160,7 +160,7 @@ pub(super) fn is_current(exchange: &Exchange<'_>) -> bool {
     is_current
 }
 
-/// The node that is asked for a response, in the place of the origin. `None`: that is this one, or the other one is away.
+/// The node that is asked for a response, instead of the origin. `None`: that is this one, or the other one is away.
 pub(super) fn owner(
     exchange: &Exchange<'_>,
     settings: &CacheSettings,

@@ -47,7 +47,7 @@ pub(super) enum Step {
     /// Asks the upstream, with as many attempts as are allowed, and makes the response for the
     /// client.
     Ask,
-    /// Put a reply that was made here in the place of whatever was to be the response.
+    /// Replace the response with a reply that was made here.
     Reply(Box<Reply>),
     /// `upstream-response` .. `response-body`: run the steps of the response.
     Shape(BodySource),

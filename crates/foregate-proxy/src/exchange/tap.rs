@@ -84,7 +84,7 @@ fn watch(exchange: &mut Exchange<'_>, watched: WatchedAnswer) {
     exchange.watched = Some(Box::new(watched));
 }
 
-/// A request has come to a tap: takes note of it if it belongs to a comparison.
+/// A request has come to a tap: records it if it belongs to a comparison.
 pub(super) fn arrive(exchange: &mut Exchange<'_>, upstream: &Upstream) {
     let headers = &exchange.request.head.headers;
     let ids = headers.iter().filter(|field| field.name.eq_ignore_ascii_case(ID_FIELD));
@@ -124,7 +124,7 @@ pub(super) fn watch_replay(replay: &Replay, account: Account) -> Option<Box<Watc
     Some(Box::new(WatchedAnswer { limit: replay.limit, account, answer: None, ours, id: None, tapped: None }))
 }
 
-/// Takes note of the request, and makes the response that stands for that of the origin.
+/// Records the request, and makes the response that replaces the origin's.
 pub(super) fn answer_replay(exchange: &mut Exchange<'_>, replay: &Replay, upstream: &Upstream) -> StepResult {
     let mut request = asked(exchange.request, upstream);
     request.body_is_unknown = exchange.down.upload.filter.is_some();

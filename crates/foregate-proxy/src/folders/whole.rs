@@ -17,7 +17,7 @@ pub(crate) enum Whole {
 }
 
 impl Folder {
-    /// Reads the plain file of a path, if it has at most so many bytes.
+    /// Reads the plain file of a path, if it has at most this many bytes.
     ///
     /// # Errors
     ///

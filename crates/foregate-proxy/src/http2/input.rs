@@ -284,7 +284,7 @@ impl ConnectionState {
         Ok(HEADER + usize::from(padding.is_some()))
     }
 
-    /// Returns true if DATA of so many bytes, `content` of them of the body, are useful for a
+    /// Returns true if DATA of this many bytes, `content` of them of the body, are useful for a
     /// stream.
     fn may_have(&mut self, stream: u32, length: usize, content: usize, ends: bool) -> Result<bool, Reason> {
         let was_reset = self.streams.was_reset(stream);

@@ -50,8 +50,8 @@ use crate::transport::outcome::LinkError;
 pub const FRAME: usize = 16 * 1024;
 /// The overhead of a field in addition to its bytes.
 const FIELD_COST: usize = 16;
-/// With heads of so many bytes waiting for their requests to be begun, or so much decoded at once,
-/// nothing more is taken.
+/// With heads of so many bytes waiting for their requests to be begun, or this much decoded at
+/// once, nothing more is taken.
 pub const HEADS: usize = 64 * 1024;
 /// The window of a stream, and of a connection, of which nothing was announced.
 const WINDOW: i64 = 65_535;

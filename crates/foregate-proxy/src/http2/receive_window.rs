@@ -27,10 +27,10 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)
 /// Windows become so many times as large at once: clients that have waited for a few round trips
 /// may be done.
 const GROWTH: usize = 8;
-/// A window that has changed is given back in so many steps.
+/// A window that has changed is given back in this many steps.
 const STEPS: u32 = 8;
-/// The windows of one connection may have so many times the largest window of a stream beyond their
-/// base together.
+/// The windows of one connection may have this many times the largest window of a stream beyond
+/// their base together.
 const LARGEST_SUM: usize = 2;
 
 /// The window in which a peer may send.
@@ -39,7 +39,7 @@ pub struct ReceiveWindow {
     size: u32,
     /// The amount that the peer may still send.
     left: i64,
-    /// The amount used up since the last update. Below 0 after the window has shrunk: so much is
+    /// The amount used up since the last update. Below 0 after the window has shrunk: this much is
     /// not returned.
     used: i64,
     /// The amount to be used up before the next update.
@@ -61,14 +61,14 @@ impl ReceiveWindow {
         self.size as usize
     }
 
-    /// The peer has sent so much; whether it may.
+    /// Records that the peer has sent this much. Returns true if its window allows it.
     pub fn take(&mut self, bytes: usize) -> bool {
         self.left -= bytes as i64;
         // An empty frame needs no window, even if earlier data is beyond a later limit.
         bytes == 0 || self.left >= 0
     }
 
-    /// The peer knows now that its window is smaller than usual, by so much.
+    /// The peer knows now that its window is smaller than usual, by this much.
     pub fn settle(&mut self, by: i64) {
         self.left -= by;
     }
@@ -117,7 +117,7 @@ pub struct Consumption {
 }
 
 impl Consumption {
-    /// So many bytes were taken in this round.
+    /// This many bytes were taken in this round.
     pub fn add(&mut self, bytes: usize, window: &ReceiveWindow, round: u32) {
         if self.round != round {
             *self = Self { round, bytes: 0, least_waiting: usize::MAX };
@@ -132,7 +132,7 @@ impl Consumption {
         let queue = self.least_waiting;
         let wanted = match () {
             () if self.round != round => size,
-            // So much of the window has never been of use.
+            // This much of the window has never been of use.
             () if queue > base / 2 => size.saturating_sub(queue),
             () if self.bytes * 3 < size * 2 => size,
             () => size * GROWTH,

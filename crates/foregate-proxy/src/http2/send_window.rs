@@ -12,8 +12,8 @@ use h2::Reason;
 use super::{ConnectionState, Fault, LARGEST_WINDOW};
 use crate::transport::meter::Meter;
 
-/// A window of so many bytes is worth a frame at once; a smaller one is if the whole output fits in
-/// it.
+/// A window of this many bytes is worth a frame at once; a smaller one is if the whole output fits
+/// in it.
 const USEFUL: i64 = 4096;
 /// How long an opening is held back that is not.
 const HOLD: Duration = Duration::from_millis(10);
@@ -48,7 +48,7 @@ impl SendWindow {
         self.open
     }
 
-    /// So much was sent.
+    /// This much was sent.
     pub fn spend(&mut self, bytes: usize) {
         self.open -= bytes as i64;
     }
@@ -67,7 +67,7 @@ impl SendWindow {
         if all > 0 { Opening::Held } else { Opening::Closed }
     }
 
-    /// Nothing is held back any more. Whether something may be sent.
+    /// Nothing is held back any more. Returns true if something may be sent.
     pub fn release(&mut self) -> bool {
         self.open += std::mem::take(&mut self.held);
         self.open > 0

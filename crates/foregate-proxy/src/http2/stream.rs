@@ -357,7 +357,7 @@ impl ConnectionState {
         self.wake();
     }
 
-    /// A stream waits for its own window to send so many bytes, and needs no room until then.
+    /// A stream waits for its own window to send this many bytes, and needs no room until then.
     fn wait_for_window(&mut self, stream: u32, bytes: usize, cx: &Context<'_>) {
         if let Some(entry) = self.streams.entry(stream) {
             entry.wait(cx);

@@ -34,7 +34,7 @@ const KEPT: usize = 4;
 /// and the allocator's overhead. Clients may have tens of thousands of streams that wait for a
 /// window.
 const STREAM: usize = 3584;
-/// So many of them come or go before a connection counts them.
+/// This many of them come or go before a connection counts them.
 const COUNTED_STREAMS: usize = 4;
 
 /// The streams of one connection.
@@ -114,7 +114,7 @@ impl StreamEntry {
         self.body.extend_from_slice(content);
     }
 
-    /// The client has changed the window by so much.
+    /// The client has changed the window by this much.
     pub fn opens(&mut self, by: i64) -> Opening {
         let wanted = Some(self.awaits_window).filter(|wanted| *wanted > 0);
         let opening = self.window.add(by, wanted);
@@ -157,7 +157,7 @@ impl Holding {
         self.count();
     }
 
-    /// Takes note that there are so many streams. They are counted by four: most connections have
+    /// Records that there are this many streams. They are counted by four: most connections have
     /// few, and a request is to change no counter.
     fn count_streams(&mut self, streams: usize) {
         if streams.abs_diff(self.streams) >= COUNTED_STREAMS || streams == 0 && self.streams > 0 {
@@ -266,7 +266,8 @@ impl Streams {
         self.entries.get(&stream).map_or((false, false), |entry| (entry.is_open(), entry.sends))
     }
 
-    /// The client opens its next stream. Whether there may be one more; it has an entry then.
+    /// The client opens its next stream. Returns true if there may be one more; it has an entry
+    /// then.
     pub fn opens(&mut self, stream: u32, receives: bool, expected: Option<u64>, window: i64) -> bool {
         if self.open >= self.limit || self.entries.len() >= LINGERING * self.limit {
             return false;

@@ -112,12 +112,12 @@ pub struct AccountPlace {
 }
 
 impl Places {
-    /// So many of them.
+    /// So many of the places.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, taken: AtomicUsize::new(0), clients: Ledger::default() })
     }
 
-    /// A place for this account, which may have so many `percent` of them; `None` where it has
+    /// A place for this account, which may have this many `percent` of them; `None` where it has
     /// these, or all are taken.
     pub fn take(self: &Arc<Self>, account: Account, percent: usize) -> Option<AccountPlace> {
         let part = part(self.most, percent);

@@ -63,8 +63,7 @@ impl AdaptiveBound {
         self.limit = clamp(self.limit, range);
     }
 
-    /// Takes note of an answer after `took`, or of a failure (`None`), with so many requests in flight. True if the bound may have
-    /// changed.
+    /// Records an answer after `took`, or a failure (`None`), with this many requests in flight. True if the bound may have changed.
     pub(super) fn note(&mut self, took: Option<Duration>, in_flight: usize, now: Instant) -> bool {
         self.busiest = self.busiest.max(in_flight);
         match took {

@@ -44,7 +44,7 @@ pub struct BudgetShare {
 }
 
 impl Budget {
-    /// So many bytes of memory.
+    /// This many bytes of memory.
     pub fn new(limit: usize) -> Self {
         Self { memory: true, ..Self::of_files(limit) }
     }
@@ -54,7 +54,7 @@ impl Budget {
         Self::of_files(limit)
     }
 
-    /// So many bytes in files.
+    /// This many bytes in files.
     pub fn of_files(limit: usize) -> Self {
         Self {
             memory: false,

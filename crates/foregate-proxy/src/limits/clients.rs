@@ -15,7 +15,7 @@ use tokio::task::AbortHandle;
 
 /// Parts of the table that are locked on their own.
 const SHARDS: usize = 16;
-/// From so many bytes on the head of a request is counted for its client.
+/// From this many bytes on the head of a request is counted for its client.
 const LARGE_HEAD: usize = 8 * 1024;
 
 /// The connections of clients.
@@ -70,7 +70,7 @@ impl Holdings {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Takes note that one of its connections held so much over HTTP/2, and now holds `to`.
+    /// Records that one of its connections held so much over HTTP/2, and now holds `to`.
     pub fn count_held(&self, from: usize, to: usize) {
         if to >= from {
             self.streams.fetch_add(to - from, Ordering::Relaxed);
@@ -105,7 +105,7 @@ impl Holdings {
 pub struct HeldHead(Arc<Holdings>, usize);
 
 impl HeldHead {
-    /// Such a head of so many bytes. A small one is not worth it.
+    /// Counts a large head of this many bytes; `None` for a small one, which is not counted.
     pub fn new(client: &Arc<Holdings>, bytes: usize) -> Option<Self> {
         (bytes >= LARGE_HEAD).then(|| {
             client.heads.fetch_add(bytes, Ordering::Relaxed);
@@ -307,7 +307,7 @@ impl Registry {
 pub struct ConnectionPlace(Arc<Registry>);
 
 impl ConnectionPlace {
-    /// Takes note of the connection, unless its client has `most` of them already.
+    /// Records the connection, unless its client has `most` of them already.
     ///
     /// `listener` tells the connections of one listener from those of others.
     pub fn enter(self, client: Option<IpAddr>, most: usize, listener: usize) -> Option<RegisteredConnection> {

@@ -200,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    /// How many of `all` connections each of so many clients gets when they take turns; `idle` of
+    /// How many of `all` connections each of this many clients gets when they take turns; `idle` of
     /// them serve no client.
     fn shares(clients: usize, all: usize, idle: usize) -> Vec<usize> {
         let mut has = vec![0; clients];

@@ -142,7 +142,7 @@ impl RequestGate {
         self.fill();
     }
 
-    /// Takes note of how long an attempt took, or that it failed (`None`): an adaptive bound follows.
+    /// Records how long an attempt took, or that it failed (`None`): an adaptive bound follows.
     pub fn answered(self: &Arc<Self>, took: Option<Duration>, now: Instant) {
         let may_have_room = {
             let mut state = self.0.lock();

@@ -28,7 +28,7 @@ struct LaneWaiter {
 pub struct LaneTurn(Option<Arc<Lanes>>);
 
 impl Lanes {
-    /// So many turns at a time.
+    /// This many turns at a time.
     pub fn new(turns: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(LaneWaiter {
             free: turns,

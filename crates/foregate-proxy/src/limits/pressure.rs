@@ -47,7 +47,7 @@ const BUFFERS: [(usize, usize); 2] = [(40, FIRST), (25, SMALL)];
 /// The pending output of one HTTP/2 connection, bytes: the amount that a hundred streams pass to
 /// `h2` before any of it is written.
 const UNSENT: usize = 4 * 1024 * 1024;
-/// How much of it from so much on, percent of the limit.
+/// Lower limits of that output under memory pressure, each from a level in percent of the limit.
 const LESS_UNSENT: [(usize, usize); 4] = [(40, SMALL), (25, LARGE), (10, 256 * 1024), (5, 1024 * 1024)];
 /// A head that arrives slowly may hold this part of the room before requests are refused: a client
 /// that sends much of one and then waits is refused long before clients with complete requests.
@@ -124,7 +124,7 @@ impl Accounts {
         present.clamp(reached(0), reached(HYSTERESIS))
     }
 
-    /// Changes the stage where that is due. Whether it has changed.
+    /// Changes the stage where that is due. Returns true if it has changed.
     fn look(&self) -> bool {
         let present = self.stage.load(Ordering::Relaxed);
         if self.next(present) == present {
@@ -212,7 +212,7 @@ impl Charge {
         self.0
     }
 
-    /// So much is held now.
+    /// This much is held now.
     pub fn set(&mut self, bytes: usize) {
         if bytes != self.0 {
             note(bytes as isize - self.0 as isize);
@@ -321,7 +321,7 @@ pub fn admit(client: Option<&Arc<Holdings>>) -> Result<(), Shortage> {
     Err(Shortage)
 }
 
-/// Returns true if an incomplete head may hold so many bytes. If not, that has been counted.
+/// Returns true if an incomplete head may hold this many bytes. If not, that has been counted.
 pub fn allows_head(bytes: usize) -> bool {
     let allows = MEMORY.allows_head(bytes);
     if !allows {

@@ -80,7 +80,7 @@ pub struct Spool {
 }
 
 impl Spools {
-    /// No file yet. They may hold so many bytes together.
+    /// No file yet. They may hold this many bytes together.
     pub fn new(limit: usize) -> Self {
         Self {
             turns: Lanes::new(TURNS),

@@ -25,7 +25,7 @@ pub struct Filter {
     pub chain: Chain,
     out: Vec<u8>,
     sent: usize,
-    /// So much is gathered before it is sent, while the source has more, bytes.
+    /// This much is gathered before it is sent, while the source has more, bytes.
     room: usize,
     /// The source has ended, and so have the filters.
     pub(super) ended: bool,
@@ -144,7 +144,7 @@ impl Filter {
         self.out.get(self.sent..).unwrap_or_default()
     }
 
-    /// So much of it has been sent.
+    /// This much of it has been sent.
     pub(super) fn consume(&mut self, count: usize) {
         self.sent += count;
         if self.sent >= self.out.len() {

@@ -141,7 +141,7 @@ impl OwnStreams {
 
 /// The treatment of the next bytes.
 enum GateAction {
-    /// So many pass.
+    /// This many pass.
     Pass(usize),
     /// This many bytes were replaced by the ready input, or dropped.
     Replaced(usize),
@@ -238,7 +238,8 @@ impl HeadGate {
         self.leaving
     }
 
-    /// We have sent HEADERS: if the stream is new, its response is to come. Whether it is.
+    /// We have sent HEADERS: if the stream is new, its response is to come. Returns true if it is
+    /// new.
     pub fn headers_were_sent(&mut self, stream: u32) -> bool {
         let is_new = stream > self.streams.last;
         if is_new {
@@ -249,7 +250,7 @@ impl HeadGate {
         is_new
     }
 
-    /// We have sent DATA of so many bytes.
+    /// We have sent DATA of this many bytes.
     pub fn data_was_sent(&mut self, bytes: usize) {
         self.meter.sent(bytes);
         self.doubts.sent(bytes);

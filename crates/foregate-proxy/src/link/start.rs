@@ -33,7 +33,7 @@ pub struct KeptStart {
 }
 
 impl KeptStart {
-    /// Nothing yet, of which so many bytes may be kept.
+    /// Nothing yet, of which this many bytes may be kept.
     pub fn new(limit: usize, share: BudgetShare) -> Self {
         Self { limit, ..Self::start(Arc::new(SharedStart { bytes: Vec::new(), share: Some(share) })) }
     }
@@ -58,7 +58,7 @@ impl KeptStart {
         self.held.bytes.get(self.gone..).unwrap_or_default()
     }
 
-    /// Notes that the sink has taken so much of [`Self::due`].
+    /// Notes that the sink has taken this much of [`Self::due`].
     pub fn consume(&mut self, count: usize) {
         self.gone += count;
     }

@@ -58,7 +58,7 @@ impl Unread {
         self.0.lock().open(stream);
     }
 
-    /// Takes note of a frame that has come. Of a DATA frame with padding its length is needed.
+    /// Records a frame that has come. Of a DATA frame with padding its length is needed.
     pub fn received(&self, frame: &Frame) {
         let ends = matches!(frame.kind, kind::DATA | kind::HEADERS) && frame.has(flag::END_STREAM);
         match frame.kind {
@@ -78,7 +78,7 @@ impl Unread {
         }
     }
 
-    /// Takes note of a frame that was sent.
+    /// Records a frame that was sent.
     pub fn sent(&self, frame: &Frame) {
         if frame.kind == kind::RST_STREAM {
             self.0.lock().remove(frame.stream);
@@ -96,7 +96,7 @@ impl Unread {
         self.0.lock().take(stream, 0, 1);
     }
 
-    /// A stream has used up so many bytes.
+    /// A stream has used up this many bytes.
     pub(super) fn took(&self, stream: u32, bytes: usize) {
         self.0.lock().take(stream, bytes, 0);
     }

@@ -165,7 +165,7 @@ impl Unsent {
         self.hold(bytes);
     }
 
-    /// Takes note of a frame that was written.
+    /// Records a frame that was written.
     pub fn sent(&self, frame: &Frame) {
         let left = match frame.kind {
             kind::HEADERS => self.heads.lock().remove_first(frame.stream),

@@ -390,7 +390,7 @@ impl Request {
         copy
     }
 
-    /// A copy to be served once more. `length` frames its body, which comes anew.
+    /// A copy to be served again. `length` frames its body, which is passed again as well.
     pub fn for_replay(&self, length: BodyLength) -> Self {
         let mut copy = self.as_sent(length);
         copy.head.version = self.head.version;

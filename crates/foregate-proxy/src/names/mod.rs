@@ -391,7 +391,7 @@ trait Lookup: Send + Sync {
     /// Looks for the servers of a service.
     fn services<'a>(&'a self, key: &'a NameKey) -> ServiceFuture<'a>;
 
-    /// Looks at the files that lookups depend on; whether they have changed.
+    /// Looks at the files that lookups depend on. Returns true if they have changed.
     fn look(&self) -> bool {
         false
     }

@@ -191,7 +191,7 @@ pub fn spread(wait: Duration, random: u64) -> Duration {
     wait + wait.mul_f64((random % 1024) as f64 / 1024.0 / 8.0)
 }
 
-/// The wait after a failed lookup, when so many have failed before it.
+/// The wait after a failed lookup, when this many have failed before it.
 pub fn doubled(times: u32) -> Duration {
     RETRY_MIN.saturating_mul(1 << times.min(16)).min(RETRY_MAX)
 }

@@ -111,7 +111,7 @@ impl Service {
         }
     }
 
-    /// Stores the servers that are known from now on; whether they are others.
+    /// Stores the servers that are known from now on. Returns true if they have changed.
     fn store(&self, servers: Option<Vec<ServiceServer>>) -> bool {
         let differs = self.servers().as_deref() != servers.as_deref();
         if differs {
@@ -213,7 +213,7 @@ impl ServiceSchedule {
         Some((servers, now.saturating_duration_since(*at)))
     }
 
-    /// Takes note of a lookup; returns how long to wait for the next one.
+    /// Records a lookup; returns how long to wait for the next one.
     fn next(&mut self, now: Instant, outcome: ServiceOutcome, random: u64) -> Duration {
         let wait = match outcome {
             ServiceOutcome::Found { targets, valid_for, doubt }

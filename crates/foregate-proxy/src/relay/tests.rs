@@ -234,7 +234,7 @@ async fn nothing_moves_for_too_long() {
     let mut scene = Scene::waiting(times);
     assert_eq!(poll_fn(|cx| scene.poll(cx)).await, Err(RelayFault::Idle));
     assert!(start.elapsed() >= times.idle);
-    // Whatever moves in either direction begins the time anew.
+    // Any progress in either direction restarts the time.
     let start = Instant::now();
     let mut scene = Scene::waiting(times);
     let mut near = std::mem::replace(&mut scene.near, duplex(1).0);

@@ -21,7 +21,7 @@ const NONE: u32 = u32::MAX;
 /// Which paths a route takes.
 ///
 /// - `/a/b` takes exactly that path;
-/// - `*` in the place of a segment takes any one segment that is not empty: `/users/*/posts`;
+/// - `*` in place of a segment takes any one segment that is not empty: `/users/*/posts`;
 /// - `/**` at the end takes the rest, however deep: `/static/**` takes `/static`, `/static/` and
 ///   everything below.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -31,7 +31,7 @@ const HEAD: usize = 6;
 const LENGTH: u16 = 0x3fff;
 /// The pattern ends with `/**`.
 const REST: u16 = 0x4000;
-/// The pattern has `*` in the place of a segment.
+/// The pattern has `*` for a segment.
 const STARS: u16 = 0x8000;
 
 /// The routes of a site: where in the table they are.

@@ -49,7 +49,7 @@ pub struct AccessLogSettings {
     pub format: LineFormat,
     /// All of them must hold for a request to be logged.
     pub when: Vec<Arc<dyn Condition>>,
-    /// Of 2^64 requests so many are logged; `None`: all.
+    /// Of 2^64 requests, this many are logged; `None`: all.
     pub share: Option<u64>,
     /// Further values, by their names.
     pub fields: Vec<(Arc<str>, Arc<dyn Expression>)>,

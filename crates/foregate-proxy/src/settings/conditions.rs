@@ -68,7 +68,7 @@ impl fmt::Debug for RouteConditions {
     }
 }
 
-/// Time limits of a route, in the place of its upstream's.
+/// Time limits of a route, instead of its upstream's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct RouteTimeouts {
     /// From the last byte of the request to the first of the response. Default: the upstream's.

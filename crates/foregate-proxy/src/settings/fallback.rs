@@ -25,8 +25,8 @@ pub struct Fallback {
     pub when: Option<Arc<RouteConditions>>,
     /// A construct of the old configuration that has no counterpart here: all requests fall back.
     pub unconverted: Option<Arc<str>>,
-    /// Tell the old proxy about TLS in fields, in the place of the client's own fields of these
-    /// names. Default: no.
+    /// Tell the old proxy about TLS in fields, instead of the client's own fields of these names.
+    /// Default: no.
     pub tls_fields: bool,
 }
 

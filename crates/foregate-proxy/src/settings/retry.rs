@@ -58,7 +58,7 @@ pub struct Elsewhere {
     pub edits: Arc<[Edit]>,
 }
 
-/// A path in the place of a request's.
+/// A path that replaces the request's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NewPath {
     /// This one.
@@ -76,7 +76,7 @@ pub enum HedgeAfter {
     Percentile(u8),
 }
 
-/// The rules of a route, in the place of its upstream's. Two are equal only if they are the same object.
+/// The rules of a route, instead of its upstream's. Two are equal only if they are the same object.
 #[derive(Debug, Clone, Default)]
 pub struct RouteRetry(Option<Arc<[Retry]>>);
 

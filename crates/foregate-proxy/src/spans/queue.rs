@@ -12,7 +12,7 @@ use crate::counters::metrics::Metrics;
 
 /// Bytes of spans that wait. Beyond, spans are dropped.
 const BACKLOG_MOST: usize = 4 * 1024 * 1024;
-/// A batch goes as soon as it has so many bytes; it has little more.
+/// A batch is sent as soon as it has this many bytes, so it is hardly larger.
 const BATCH: usize = 256 * 1024;
 /// How long spans gather before they go.
 const GATHER: Duration = Duration::from_secs(1);
@@ -121,7 +121,7 @@ impl SpanQueue {
         batch
     }
 
-    /// A batch is done: so many of its spans have arrived.
+    /// A batch is done: this many of its spans have arrived.
     pub fn done(&self, batch: &SpanBatch, arrived: u64) {
         self.metrics.spans_exported.add(arrived);
         self.metrics.spans_failed.add(batch.spans().saturating_sub(arrived));

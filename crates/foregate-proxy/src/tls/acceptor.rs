@@ -481,8 +481,8 @@ impl TlsInfo {
     }
 }
 
-/// A stream that fails when more than so many bytes have been read. Whatever is read before the
-/// ClientHello is complete counts; a client sends nothing after it before it has an answer.
+/// A stream that fails when more than this many bytes have been read. Whatever is read before the ClientHello is
+/// complete counts; a client sends nothing after it before it has an answer.
 struct LimitedStream<IO> {
     io: IO,
     left: usize,

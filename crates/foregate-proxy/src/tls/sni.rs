@@ -45,7 +45,7 @@ pub(super) struct SiteCertificates {
 /// used.
 type Candidates = Vec<Arc<Certificate>>;
 
-/// By host; built anew when a certificate's names change.
+/// By host; built again when a certificate's names change.
 #[derive(Debug, Default)]
 struct Index {
     /// By the hosts of sites with certificates of their own.

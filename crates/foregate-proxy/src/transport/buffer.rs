@@ -125,7 +125,7 @@ impl Buffer {
         self.count();
     }
 
-    /// Where to append about so many bytes, in the memory of a larger buffer where they would not
+    /// Where to append about this many bytes, in the memory of a larger buffer where they would not
     /// fit. [`Self::count`] is to follow.
     pub fn room_for(&mut self, bytes: usize) -> &mut Vec<u8> {
         if self.next == LARGE && self.bytes.capacity() == 0 {

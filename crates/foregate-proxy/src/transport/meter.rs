@@ -33,7 +33,7 @@ const CREDITS_PER_REQUEST: u32 = 2;
 /// window update for the stream, and one for the connection. A frame that is small only because the
 /// peer opened a small window does not earn it.
 const CREDITS_PER_DATA: u32 = 2;
-/// SETTINGS are as much work as a frame without progress for so many open streams.
+/// SETTINGS are as much work as a frame without progress for this many open streams.
 const STREAMS_FOR_A_FRAME: usize = 8;
 /// The number of settings that are as much work as a frame without progress.
 const SETTINGS_FOR_A_FRAME: usize = 32;
@@ -97,7 +97,7 @@ impl Meter {
         self.earn(CREDITS_PER_REQUEST);
     }
 
-    /// DATA of so many bytes was sent.
+    /// DATA of this many bytes was sent.
     pub fn sent(&mut self, bytes: usize) {
         self.earn(CREDITS_PER_DATA);
         self.sent_all_that_may_be(bytes);
@@ -133,8 +133,8 @@ impl Meter {
         }
     }
 
-    /// The peer has sent so many `settings` in one frame, while so many streams are open. None of
-    /// our DATA causes them, so no credit pays for them. Each setting that `resizes` changes the
+    /// The peer has sent this many `settings` in one frame, while this many streams are open. None
+    /// of our DATA causes them, so no credit pays for them. Each setting that `resizes` changes the
     /// window of each open stream, and may let each send a byte (CVE-2019-9511); one frame may hold
     /// 2,730 of them.
     pub fn settings(
@@ -149,7 +149,7 @@ impl Meter {
         self.control.take(frames, now).then_some(()).ok_or(Flood::Control)
     }
 
-    /// A header block begins with so many bytes; whether it `ends` with them.
+    /// A header block begins with this many bytes; whether it `ends` with them.
     pub fn block(&mut self, now: Instant, bytes: usize, ends: bool) -> Result<(), Flood> {
         (self.continuations, self.block) = (0, bytes);
         if bytes > self.block_limit {
@@ -158,7 +158,7 @@ impl Meter {
         if bytes == 0 && !ends { self.without_progress(now) } else { Ok(()) }
     }
 
-    /// The block continues with so many bytes.
+    /// The block continues with this many bytes.
     pub fn continuation(&mut self, now: Instant, bytes: usize) -> Result<(), Flood> {
         self.continuations += 1;
         self.block = self.block.saturating_add(bytes);

@@ -124,7 +124,7 @@ struct RequestTurn {
     pass: Option<RequestPass>,
 }
 
-/// Returns true if another attempt may follow in the place of one that has no connection yet.
+/// Returns true if another attempt may follow instead of one that has no connection yet.
 fn has_another_attempt(
     (attempts, rules): (&Attempts, Option<&Rules<'_>>),
     upstream: &Upstream,
@@ -631,7 +631,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Takes note of a response that has failed on its connection, in its head or after it.
+    /// Records a response that has failed on its connection, in its head or after it.
     pub fn has_failed(&mut self, origin: &Origin, error: &Error) {
         // A kept connection that turns out to be dead says nothing about the server.
         let is_race = self.attempts.failed_on(origin, error);
@@ -681,7 +681,7 @@ impl<'a> Ask<'a> {
         self.attempts.start_over();
     }
 
-    /// Takes note of how long an attempt took, or that it failed (`None`), where the bound on requests follows that.
+    /// Records how long an attempt took, or that it failed (`None`), where the bound on requests follows that.
     fn note_pace(&self, took: Option<Duration>) {
         if let Some(gate) = &self.upstream.gate {
             gate.answered(took, clock::now());

@@ -206,8 +206,7 @@ impl Attempts {
         if !safe || self.made.saturating_sub(free) > upstream.settings.retries {
             return false;
         }
-        // Only servers that are thought to be up are asked once more; the last one too, if it took
-        // the connection.
+        // Only servers that are thought to be up are asked again; the last one too, if it took the connection.
         let same_server = !error.is_of_the_server()
             && self.tried.last().is_some_and(|last| self.next.fresh || upstream.is_up(last, now));
         if !same_server && !has_other {

@@ -76,7 +76,7 @@ impl ProbeResults {
         self.streak.lock().reason.clone()
     }
 
-    /// Takes note of a result. The first one decides alone: nothing else is known of the server.
+    /// Records a result. The first one decides alone: nothing else is known of the server.
     pub(super) fn note(&self, result: &Result<(), String>, check: &HealthCheck) -> Verdict {
         let mut streak = self.streak.lock();
         let state = self.state.load(Ordering::Relaxed);
@@ -112,7 +112,7 @@ impl ProbeResults {
         ActiveHealth { up, passed: streak.passed, failed: streak.failed, reason: streak.reason.clone() }
     }
 
-    /// Takes over the state of another process, if no probe of this one has ended; whether there was one.
+    /// Takes over the state of another process, if no probe of this one has ended. Returns true if there was one.
     pub(super) fn restore(&self, state: &ActiveHealth, moment: Moment) -> bool {
         let mut streak = self.streak.lock();
         let Some(up) = state.up.filter(|_| moment == Moment::Start || self.is_unknown()) else {
@@ -135,7 +135,7 @@ impl ProbeResults {
         pause.saturating_mul(u32::try_from(percent).unwrap_or(100)) / 100
     }
 
-    /// Has the prober go on with this server; whether one has to be started.
+    /// Lets the running prober keep this server. Returns true if one has to be started.
     pub(super) fn attend(&self, upstream: Weak<Upstream>, server: usize) -> bool {
         let mut prober = self.prober.lock();
         if prober.has_ended {

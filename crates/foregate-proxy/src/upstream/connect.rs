@@ -115,7 +115,7 @@ impl Upstream {
 
     /// A place for a descriptor. Where there is none, the connections that have been idle for
     /// longest make room, whatever upstream they belong to. Those of HTTP/2 end a little later, so
-    /// that only so many are asked for one place.
+    /// that only this many are asked for one place.
     async fn place(&self) -> Option<DescriptorPlace> {
         const EVICTED_MOST: usize = 4;
         const FAREWELL: Duration = Duration::from_millis(2);

@@ -35,7 +35,7 @@ impl Excess {
         }
     }
 
-    /// Takes note of excess bytes.
+    /// Records excess bytes.
     pub(super) fn note(&self, now: Instant) {
         self.uncounted.fetch_add(1, Ordering::Relaxed);
         let until = self.millis(now + DISTRUSTED_FOR);

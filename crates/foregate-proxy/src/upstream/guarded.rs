@@ -88,7 +88,7 @@ impl Signs {
         self.flooded.load(Ordering::Relaxed)
     }
 
-    /// How many of its streams we have reset: origins bear only so many.
+    /// How many of its streams we have reset: origins bear only this many.
     pub fn resets(&self) -> u32 {
         self.resets.load(Ordering::Relaxed)
     }

@@ -106,7 +106,7 @@ impl Health {
         true
     }
 
-    /// Takes note of an answer.
+    /// Records an answer.
     pub(super) fn succeeded(&self, now: Instant) -> Option<News> {
         if self.failures() == 0 {
             return None;
@@ -126,9 +126,8 @@ impl Health {
         std::mem::take(&mut record.told).then_some(News::Answers)
     }
 
-    /// Takes note of a request that was sent to the server when it `began`, and has ended without
-    /// an answer and says nothing of it. If it was to try the server again, the next one does so;
-    /// those that are older were not.
+    /// Records a request that was sent to the server when it `began`, and has ended without an answer and says nothing
+    /// of it. If it was to try the server again, the next one does so; those that are older were not.
     pub(super) fn inconclusive(&self, began: Instant, now: Instant) {
         if self.down_until.load(Ordering::Relaxed) == 0 {
             return;
@@ -140,7 +139,7 @@ impl Health {
         }
     }
 
-    /// Takes note of a failure.
+    /// Records a failure.
     pub(super) fn failed(&self, now: Instant, eject: &Eject) -> Option<News> {
         let mut record = self.record.lock();
         if !self.is_up(now) && record.trial.is_none() {
@@ -188,7 +187,8 @@ impl Health {
         }
     }
 
-    /// Takes over the state of another process; whether it has changed. Nobody waits longer than `longest`.
+    /// Takes over the state of another process. Returns true if it has changed. No server is avoided for longer than
+    /// `longest`.
     pub(super) fn restore(
         &self,
         state: &PassiveHealth,

@@ -58,7 +58,7 @@ pub(super) struct Peak {
 }
 
 impl Peak {
-    /// Takes note of so many in use; returns the most of the last ten to twenty seconds.
+    /// Records this many in use; returns the most of the last ten to twenty seconds.
     pub(super) fn note(&mut self, in_use: usize, now: Instant) -> usize {
         let since = *self.since.get_or_insert(now);
         let span = now.saturating_duration_since(since);
@@ -131,7 +131,7 @@ mod tests {
             Duration::from_micros(80_000 + (self.seed >> 33) % 20_000)
         }
 
-        /// Serves so many requests of clients below `clients`; how many connections were made for
+        /// Serves this many requests of clients below `clients`; how many connections were made for
         /// them.
         fn serve(&mut self, requests: usize, clients: u32) -> usize {
             let (before, mut asked, mut swept) = (self.opened, 0, self.now);

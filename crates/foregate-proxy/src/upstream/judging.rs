@@ -27,7 +27,7 @@ const WAITING_LEAST: u32 = 2;
 const SLOWER_LEAST: Duration = Duration::from_millis(10);
 
 impl Upstream {
-    /// Takes note that a server has answered with `status`, `took` after the attempt began.
+    /// Records that a server has answered with `status`, `took` after the attempt began.
     pub(super) fn answered(&self, server: usize, status: u16, took: Duration, now: Instant) {
         let Some(server) = self.servers.get(server) else { return };
         self.counters.durations.record(took);
@@ -48,7 +48,7 @@ impl Upstream {
         self.succeeded(server, now);
     }
 
-    /// Takes note that a server has answered.
+    /// Records that a server has answered.
     fn succeeded(&self, server: &Server, now: Instant) {
         if server.record.health.failures() == 0 {
             return;
@@ -67,8 +67,7 @@ impl Upstream {
         }
     }
 
-    /// Takes note that an attempt at a server has failed, if that says anything about the server.
-    /// `began` is when it was sent there.
+    /// Records that an attempt at a server has failed, if that says anything about the server. `began` is when it was sent there.
     pub fn failed(&self, server: usize, began: Instant, now: Instant, reason: &Error) {
         match self.servers.get(server) {
             Some(server) if reason.is_failure_of_the_server() => self.note_failure(server, now, reason),
@@ -77,8 +76,8 @@ impl Upstream {
         }
     }
 
-    /// Takes note of how an attempt that began at `began` has failed on a connection, and of its
-    /// address, where the server's name has several.
+    /// Records how an attempt that began at `began` has failed on a connection, and its address, where the server's name has
+    /// several.
     pub fn attempt_failed(
         &self,
         server: usize,
@@ -98,14 +97,14 @@ impl Upstream {
         origin.address_failed(server, now);
     }
 
-    /// Takes note that nobody waits any more for a server that may have had too little time.
+    /// Records that a request has stopped waiting for a server that may have had too little time.
     pub fn gave_up(&self, server: usize, began: Instant, now: Instant) {
         if let Some(server) = self.servers.get(server) {
             server.record.health.inconclusive(began, now);
         }
     }
 
-    /// Takes note that another server has answered first. The latency counts as far as it is known, so that percentiles do not leave
+    /// Records that another server has answered first. The latency counts as far as it is known, so that percentiles do not leave
     /// out the slow ones.
     pub(super) fn lost(&self, server: usize, began: Instant, now: Instant) {
         if let Some(server) = self.servers.get(server) {
@@ -191,7 +190,7 @@ impl Upstream {
         }
     }
 
-    /// Takes note of the result of a probe.
+    /// Records the result of a probe.
     pub(super) fn probed(&self, server: &Server, result: &Result<(), String>, now: Instant) {
         use super::checked::Verdict;
         let Some(check) = &self.settings.health else { return };
@@ -256,7 +255,7 @@ impl Upstream {
         }
     }
 
-    /// Ejects servers that are so many times slower than the others.
+    /// Ejects servers that are this many times slower than the others.
     fn judge_latencies(&self, factor: u32, now: Instant) {
         for server in &self.servers {
             let own = server.record.pace.latencies();

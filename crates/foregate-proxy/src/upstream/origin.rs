@@ -31,7 +31,7 @@ use crate::tls::Refusal;
 
 /// How long an HTTP/2 connection on which something is asked has to say nothing before it is taken
 /// for dead. An origin may be slower than a request was to wait for it: were its connection given
-/// up for each of those that were not answered in 50 ms, all others would connect anew as often. A
+/// up for each of those that were not answered in 50 ms, all others would connect again as often. A
 /// packet that was lost is there after a second or two, sent again.
 const DEAD_AFTER: Duration = Duration::from_secs(3);
 

@@ -50,7 +50,7 @@ impl OwnConnections {
         self.with(pool, |_| {}).is_some()
     }
 
-    /// Takes note that the client authenticates at this server. From here on it uses connections of
+    /// Records that the client authenticates at this server. From here on it uses connections of
     /// its own there.
     pub(super) fn authenticates_at(&self, pool: &Arc<ServerPool>) {
         self.with(pool, |server| {

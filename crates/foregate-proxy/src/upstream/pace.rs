@@ -53,7 +53,7 @@ impl Pace {
         u64::try_from(now.saturating_duration_since(self.epoch).as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Takes note of an answer after `took`.
+    /// Records an answer after `took`.
     pub(super) fn answered(&self, took: Duration, now: Instant, averages: bool) {
         let (micros, now) = (u64::try_from(took.as_micros()).unwrap_or(u64::MAX), self.millis(now));
         // Written once a millisecond at most: threads share the cache line.
@@ -77,7 +77,7 @@ impl Pace {
         }
     }
 
-    /// Takes note of a response that nobody has waited for any longer than this.
+    /// Records a response whose request stopped waiting after this long.
     pub(super) fn took_at_least(&self, took: Duration) {
         if let Some(bucket) = self.buckets.get(bucket(u64::try_from(took.as_micros()).unwrap_or(u64::MAX))) {
             bucket.fetch_add(1, Ordering::Relaxed);

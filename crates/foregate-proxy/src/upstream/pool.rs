@@ -214,7 +214,8 @@ impl ServerPool {
         idle.into_iter().chain(shared).min()
     }
 
-    /// Closes that connection; whether there was one. One of HTTP/2 ends itself, soon after.
+    /// Closes that connection. Returns true if there was one. One of HTTP/2 ends itself, soon
+    /// after.
     pub fn evict(&self) -> bool {
         let oldest = self.oldest();
         let mut shared = self.shared.lock();
@@ -279,15 +280,15 @@ impl ServerPool {
         last.is_some_and(|(last, _)| now.saturating_duration_since(last) < WEARS_FOR)
     }
 
-    /// How many connections should be made beside those that are there, so that one takes the place
-    /// of each that has borne all its resets.
+    /// How many connections should be made in addition to the present ones, so that one replaces
+    /// each that has borne all its resets.
     pub(super) fn missing(&self, now: Instant) -> u32 {
         let is_fresh = |shared: &&Arc<SharedConnection>| shared.takes_more() && !shared.is_short();
         let fresh = self.shared.lock().iter().filter(is_fresh).count();
         self.wear.lock().needed(now).saturating_sub(u32::try_from(fresh).unwrap_or(u32::MAX))
     }
 
-    /// Takes note that a connection could not be made.
+    /// Records that a connection could not be made.
     pub(super) fn has_failed(&self, now: Instant) {
         self.wear.lock().failed = Some(now);
     }

@@ -56,7 +56,7 @@ impl WaitingRequest {
     }
 
     /// The right to make a connection, if those being made are too few for all waiters. Each
-    /// accepts so many `requests`; `None` if that is unknown, or one after the other should be
+    /// accepts this many `requests`; `None` if that is unknown, or one after the other should be
     /// tried.
     pub fn make(&self, requests: Option<u32>) -> Option<Making> {
         self.queue.make(|WaitingCounts { waiting, making }| {

@@ -140,7 +140,7 @@ impl ServerRecord {
         self.order.store(order as u8, Ordering::Relaxed);
     }
 
-    /// A weight that takes the place of the configured one.
+    /// A weight that replaces the configured one.
     pub(super) fn weight(&self) -> Option<u32> {
         Some(self.weight.load(Ordering::Relaxed)).filter(|weight| *weight != NO_WEIGHT)
     }

@@ -42,9 +42,9 @@ impl ServerMemory {
         self.tls_failure.lock().clone()
     }
 
-    /// Takes note of the addresses that the name has now. Connections that were made before the
-    /// result, if there is one, may be to an address that it has had no more for a while:
-    /// [`Self::has`] tells.
+    /// Records the addresses that the name has now. Connections that were made before the result,
+    /// if there is one, may be to an address that it has had no more for a while: [`Self::has`]
+    /// tells.
     pub fn see(&self, addresses: &[IpAddr], now: Instant) -> Option<Instant> {
         self.seen.lock().see(addresses, now)
     }

@@ -72,7 +72,7 @@ impl RetryCause {
         matches!(self, Self::Error(error) if error.is_before_sending())
     }
 
-    /// Returns true if the same server may be asked once more.
+    /// Returns true if the same server may be asked again.
     fn spares_server(self) -> bool {
         match self {
             Self::Error(error) => !error.is_of_the_server(),

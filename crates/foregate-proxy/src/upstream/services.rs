@@ -1,5 +1,5 @@
-//! Servers of services: in an upstream at work, those that the SRV records name stand in the place
-//! of each `srv:`.
+//! Servers of services: in an upstream at work, those that the SRV records name replace each
+//! `srv:`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ type KnownServers = Option<Arc<[ServiceServer]>>;
 /// The servers of an upstream, as they are at one time.
 #[derive(Debug, Default)]
 pub(super) struct PresentServers {
-    /// With those of services in the place of these.
+    /// With the servers of services instead.
     pub(super) servers: Vec<ServerSettings>,
     /// The rank of each, 0 for those that are preferred. Empty where all have the same.
     pub(super) ranks: Vec<u16>,
@@ -75,7 +75,7 @@ impl PresentServers {
         let _ = tokio::time::timeout(limit, futures_util::future::join_all(all)).await;
     }
 
-    /// Has services without servers soon looked up again; whether there is one.
+    /// Has services without servers looked up again soon. Returns true if there is one.
     pub(super) fn want(&self) -> bool {
         self.services.iter().for_each(|(service, _)| service.want());
         !self.services.is_empty()

@@ -19,7 +19,7 @@ impl Wear {
     /// The most connections that are made before they are needed.
     const AHEAD: u32 = 16;
 
-    /// Takes note that a connection takes no more.
+    /// Records that a connection takes no more.
     pub(super) fn out(&mut self, now: Instant) {
         let lasted = self.last.map(|(last, _)| now.saturating_duration_since(last));
         self.last = Some((now, lasted.unwrap_or(Duration::MAX)));

@@ -306,7 +306,7 @@ impl Run<'_> {
         span
     }
 
-    /// Appends a value's full name, with at most so many bytes of its own.
+    /// Appends a value's full name, with at most this many bytes of its own.
     pub(crate) fn push_label(&self, variable: Variable, name: NameRef, most: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(variable.name().as_bytes());
         let name = match name {

@@ -38,7 +38,7 @@ pub struct TransactionLimits {
 /// The fixed cost of one exact look at a value, in units of [`TransactionLimits::work`].
 pub const LOOK: u64 = 32;
 
-/// After so much work, in units of [`TransactionLimits::work`], a transaction lets others go first: some tens of microseconds.
+/// After this much work, in units of [`TransactionLimits::work`], a transaction lets others go first: some tens of microseconds.
 pub(super) const TURN: u64 = 32 << 10;
 
 /// The text, bytes, that each byte of a body may become: itself, its arguments, and their transformations by

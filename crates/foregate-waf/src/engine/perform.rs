@@ -72,7 +72,7 @@ impl<'p> Run<'p> {
         state.switches.mode = if detects { EngineMode::DetectionOnly } else { mode };
     }
 
-    /// Sets a variable of `ENV`, in the place of one of the same name that rules have set.
+    /// Sets a variable of `ENV`, and replaces one of the same name that rules have set.
     fn set_environment(&mut self, name: Span, value: Span) {
         let text = &self.state.values.text;
         let own = self.state.env.iter().skip(self.state.env_of_host);

@@ -91,7 +91,7 @@ pub(crate) enum Pick {
 #[derive(Debug)]
 pub(crate) enum Effect {
     SetTx(Name, VariableChange),
-    /// After so many seconds the variable would go: transactions are over before that.
+    /// After this many seconds the variable would go: transactions are over before that.
     SetStored(PersistentCollection, Expression, VariableChange),
     Expire(PersistentCollection, Expression, Amount),
     Deprecate(PersistentCollection, Expression, u32, u32),

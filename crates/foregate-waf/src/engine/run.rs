@@ -14,7 +14,7 @@ use crate::model::{EngineMode, Phase, Variable};
 use crate::operator::{Argument, Captures, Checksum, Test};
 use crate::scan::Pattern;
 
-/// Targets that have been removed of which so many are one unit of work for each rule.
+/// Targets that have been removed of which this many are one unit of work for each rule.
 const REMOVED: u64 = 16;
 
 /// A transaction together with its plan.
@@ -124,7 +124,7 @@ impl<'p> Run<'p> {
         self.state.removed.as_ref().is_some_and(|removed| removed.contains(rule))
     }
 
-    /// Runs a rule's links; whether all of them match.
+    /// Runs a rule's links. Returns true if all of them match.
     fn rule(&mut self, rule: usize, candidate: Option<u32>) -> bool {
         self.state.rule = rule;
         self.state.matched.clear();

@@ -279,7 +279,7 @@ impl State {
         }
     }
 
-    /// Takes off work; whether there was enough.
+    /// Takes off work. Returns true if there was enough.
     #[inline]
     pub(crate) fn spend(&mut self, work: u64) -> bool {
         match self.work.checked_sub(work) {
@@ -312,7 +312,7 @@ impl State {
         fits
     }
 
-    /// Adds the room that a body of so many bytes brings.
+    /// Adds the room that a body of this many bytes brings.
     pub(crate) fn add_room(&mut self, body: usize) {
         let (first, rest) = (body.min(BODY_TEXT_OF), body.saturating_sub(BODY_TEXT_OF));
         let room = first.saturating_mul(BODY_TEXT).saturating_add(rest.saturating_mul(LONG_BODY_TEXT));

@@ -7,8 +7,7 @@ use super::tx::leading_number;
 use crate::model::PersistentCollection;
 use crate::transform::Transformation;
 
-/// Most records of one shard. A new one beyond that takes the place of one that has expired, or of the one that ends
-/// first.
+/// Most records of one shard. A new one beyond that replaces one that has expired, or of the one that ends first.
 const RECORDS: usize = 4_096;
 /// The guaranteed size of a record's elements, bytes: names and values, and [`ELEMENT`] for each.
 const RECORD: usize = 2 << 10;
@@ -209,7 +208,7 @@ impl Store {
         }
     }
 
-    /// Lets an element end so many seconds from now.
+    /// Lets an element end this many seconds from now.
     pub(crate) fn expire(&self, handle: Handle<'_>, name: &[u8], seconds: u64) {
         let until = handle.now.saturating_add(seconds);
         self.with(handle, |record| {
@@ -220,7 +219,7 @@ impl Store {
         });
     }
 
-    /// Lets an element lose `amount` every so many seconds.
+    /// Lets an element lose `amount` every this many seconds.
     pub(crate) fn deprecate(&self, handle: Handle<'_>, name: &[u8], amount: u32, seconds: u32) {
         self.with(handle, |record| {
             if let Some(element) = record.find(name, handle.now) {
@@ -259,7 +258,7 @@ impl Record {
         element.refresh(now).then_some(element)
     }
 
-    /// Sets an element, which takes so many bytes.
+    /// Sets an element, which takes this many bytes.
     fn put(&mut self, name: &[u8], value: Box<[u8]>, until: u64, bytes: usize) {
         let number = self.made;
         self.made += 1;

@@ -225,7 +225,7 @@ impl Transaction {
         self.verdict()
     }
 
-    /// Denies the request with a status, as [`deny_for`](Self::deny_for) says; whether that is to be told.
+    /// Denies the request with a status, as [`deny_for`](Self::deny_for) says. Returns true if that is to be told.
     fn deny(&mut self, status: u16) -> bool {
         let state = &mut self.state;
         let (decided, stops) = match state.switches.mode {

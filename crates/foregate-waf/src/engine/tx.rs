@@ -135,7 +135,7 @@ pub(crate) struct Variables {
 }
 
 impl Variables {
-    /// Starts with so many slots, none of them set.
+    /// Starts with this many slots, none of them set.
     pub(crate) fn start(&mut self, slots: usize) {
         self.slots.clear();
         self.slots.resize(slots, Value::Unset);

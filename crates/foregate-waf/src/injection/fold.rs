@@ -173,7 +173,7 @@ impl Fold<'_, '_> {
         FoldChange::Again
     }
 
-    /// Puts the last token in the place of the one before it.
+    /// Replaces the token before the last with the last one.
     fn replace(&mut self, place: usize) {
         self.tokens[place] = self.tokens[place + 1];
     }

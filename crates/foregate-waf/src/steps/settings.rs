@@ -274,7 +274,7 @@ fn read_terms(node: &Node, context: &mut dyn Context) -> Result<(Vec<Exclude>, T
 struct UnreadParts {
     /// The length of body beyond which bytes are unread.
     body: Option<usize>,
-    /// All but so many hundredths of a percent of requests.
+    /// All but this many hundredths of a percent of requests.
     sample: u64,
     when_full: WhenFull,
     /// Set if bytes after a pause in a stream are unread.

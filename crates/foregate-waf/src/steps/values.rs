@@ -39,7 +39,7 @@ pub struct HeldTransaction {
 const COUNTED: usize = 128 << 10;
 
 impl HeldTransaction {
-    /// How many bytes more are to be counted, now that the transaction has so much text.
+    /// How many bytes more are to be counted, now that the transaction has this much text.
     pub(super) fn count(&mut self, text: usize) -> usize {
         let more = if text > COUNTED { text.saturating_sub(self.counted) } else { 0 };
         self.counted += more;

@@ -11,7 +11,7 @@ use crate::chars::{SPACES, eq_but_case, short_word};
 const NEVER_INDEXED: u8 = 0x10;
 /// The number of `:status` in the static table, with the first of its values.
 const STATUS: u8 = 8;
-/// A field that takes more than one part in so many of the table is not added: others would leave for it.
+/// A field that takes more than one part in this many of the table is not added: others would leave for it.
 const LARGEST_SHARE: usize = 4;
 /// Slots for names whose last field is checked first.
 const NAMES: usize = 32;

@@ -131,7 +131,7 @@ impl Entry {
 }
 
 /// The dynamic table. Evicted entries stay in the buffer until [`Self::tidy`], so that the blocks that evicted them can
-/// be read once more.
+/// be read again.
 #[derive(Debug)]
 pub(super) struct Table {
     /// Oldest first; those before `first` have left.

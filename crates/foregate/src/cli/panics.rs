@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// In this time there are so many lines, and one backtrace if the environment asks for them.
+/// In this time there are this many lines, and one backtrace if the environment asks for them.
 const SPAN: Duration = Duration::from_secs(10);
 /// See [`SPAN`].
 const LINES: u32 = 10;

@@ -167,7 +167,7 @@ impl ReservePurges {
         bytes.is_empty()
     }
 
-    /// Writes everything that is known as one object in the place of many.
+    /// Writes everything that is known as one object instead of many.
     async fn merge(
         &self,
         client: &StorageClient,

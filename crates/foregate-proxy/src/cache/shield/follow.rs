@@ -29,7 +29,7 @@ const AUTHORITY: &str = "shield";
 const CONNECT: Duration = Duration::from_secs(1);
 /// How long an answer may take: nodes wait a second for news.
 const ANSWER: Duration = Duration::from_secs(3);
-/// A failure after so many milliseconds says nothing about the node: this process was suspended.
+/// A failure after this many milliseconds says nothing about the node: this process was suspended.
 const SUSPENDED: u64 = 5000;
 /// The pause before a node is tried again that did not answer.
 const AGAIN: Duration = Duration::from_millis(300);

@@ -130,7 +130,7 @@ fn what_comes_late_for_an_answered_stream_is_no_fault() {
         assert_eq!(peer.sends(kind::DATA, flag::END_STREAM, stream, b"late"), None);
         assert_eq!(peer.resets(), [(stream, 0)]);
     }
-    // No client sends so much of it.
+    // No client sends this much of it.
     let (count, reason) = peer.until_fault(|peer, count| {
         let mut stream = peer.asks(4001 + 2 * count);
         head(&mut stream, BodyLength::Empty);

@@ -80,7 +80,7 @@ fn small_openings_of_the_connection_are_sent_together() {
     assert!(sent.contains(&Poll::Ready(Ok(300))), "{sent:?}");
 }
 
-/// How often both windows can be opened by so much before the connection ends.
+/// How often both windows can be opened by this much before the connection ends.
 fn openings(by: u32) -> u32 {
     let (mut peer, mut stream) = starved();
     for count in 0..5000 {
@@ -163,7 +163,7 @@ impl Uploader {
         }
     }
 
-    /// The origin takes so much at most. How much it took.
+    /// The origin takes this much at most. Returns how much it took.
     fn consume(&mut self, most: usize) -> usize {
         let mut left = most;
         while left > 0 && self.stream.poll_receive(&mut noop()).is_ready() {
@@ -177,7 +177,7 @@ impl Uploader {
         most - left
     }
 
-    /// One round trip, in which the origin takes so much at most. How much was sent.
+    /// One round trip, in which the origin takes this much at most. Returns how much was sent.
     fn round(&mut self, mut taken: usize) -> usize {
         let mut sent = 0;
         while let Ok(size @ 1..) = usize::try_from(self.windows[0].min(self.windows[1])) {

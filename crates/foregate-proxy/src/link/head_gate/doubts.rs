@@ -14,7 +14,7 @@ const BURST: u32 = 20_000;
 const RATE: u32 = 2_000;
 /// The largest credit by explanations.
 const MOST: u64 = 1 << 20;
-/// One of our DATA frames explains so many frames, and one more for each of these bytes.
+/// One of our DATA frames explains this many frames, and one more for each of these bytes.
 const PER_DATA: u64 = 4;
 const BYTES: usize = 64;
 /// The credit of a stream that we have reset, for frames in flight.
@@ -32,7 +32,7 @@ impl Doubts {
         Self { unexplained: TokenBucket::new(BURST, RATE, now), explained: 0 }
     }
 
-    /// We have sent DATA of so many bytes.
+    /// We have sent DATA of this many bytes.
     pub(super) fn sent(&mut self, bytes: usize) {
         self.explain(PER_DATA + (bytes / BYTES) as u64);
     }

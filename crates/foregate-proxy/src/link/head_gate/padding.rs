@@ -16,7 +16,7 @@ pub(super) struct Padding {
 }
 
 impl Padding {
-    /// Takes note of a frame's padding; the stream is `None` for one that is over.
+    /// Records a frame's padding; the stream is `None` for one that is over.
     pub(super) fn add(&mut self, stream: Option<u32>, length: usize) {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         let sum = |bytes: u32| bytes.saturating_add(length).min(LARGEST_WINDOW);

@@ -466,7 +466,7 @@ fn sent() -> impl Strategy<Value = Sent> {
     (fields, prop::bool::weighted(0.15)).prop_map(|(fields, path)| Sent { fields, path })
 }
 
-/// Has `h2` ask for so many things, each of which these bytes answer: the fields that it has
+/// Has `h2` ask for this many things, each of which these bytes answer: the fields that it has
 /// understood, in order, but for those of responses that are malformed.
 async fn understood(bytes: &[u8], count: usize) -> Vec<Option<Vec<String>>> {
     let (near, mut far) = tokio::io::duplex(1024 * 1024);

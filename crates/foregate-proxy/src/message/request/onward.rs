@@ -144,8 +144,8 @@ impl Request {
         }
     }
 
-    /// Takes note that a step sets this field; true when it is the first to set one that
-    /// `Connection` names.
+    /// Records that a step sets this field; true when it is the first to set one that `Connection`
+    /// names.
     fn vouch(&mut self, name: &[u8]) -> bool {
         let Some(vouched) = &mut self.vouched else { return false };
         let names = |value: &[u8]| {

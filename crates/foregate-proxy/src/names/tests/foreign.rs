@@ -62,7 +62,7 @@ fn daemon(program: &str) -> Command {
     command
 }
 
-/// Waits until the name has so many addresses.
+/// Waits until the name has this many addresses.
 async fn expect(name: &Arc<ResolvedName>, count: usize) -> Vec<IpAddr> {
     let start = Instant::now();
     loop {

@@ -42,7 +42,7 @@ impl LogOutput {
         }
     }
 
-    /// Opens the path of a file again, or connects to a server anew; returns the number of lines
+    /// Opens the path of a file again, or connects to a server again; returns the number of lines
     /// that lose their start by that.
     pub(super) fn reopen(&mut self) -> io::Result<u64> {
         match self {

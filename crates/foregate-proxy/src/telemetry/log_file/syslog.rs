@@ -46,7 +46,7 @@ impl Syslog {
         Self { server, start, link: None, not_before: None, names }
     }
 
-    /// Connects anew for the next line.
+    /// Connects again for the next line.
     pub(super) fn disconnect(&mut self) {
         (self.link, self.not_before) = (None, None);
     }

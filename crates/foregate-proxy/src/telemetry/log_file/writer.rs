@@ -15,7 +15,7 @@ use crate::settings::LogTarget;
 
 /// Bytes that wait to be written, those included that are being written. Beyond, lines are dropped.
 pub(in crate::telemetry) const BACKLOG_LIMIT: usize = 4 * 1024 * 1024;
-/// As soon as so many bytes wait, they are written.
+/// As soon as this many bytes wait, they are written.
 const BATCH: usize = 64 * 1024;
 /// The writer is up once in so long on average, else by [`BATCH`] alone. So a line is in the file
 /// soon after its answer, and where there are many, they share the cost of waking a thread.
@@ -128,7 +128,7 @@ impl WriterShared {
         }
     }
 
-    /// Waits until all is written; whether it is by then.
+    /// Waits until all is written, or the time is over. Returns true if all was written.
     pub(super) fn wait(&self, deadline: Instant) -> bool {
         let mut state = self.state.lock();
         while !state.lines.is_empty() || state.in_flight > 0 {
@@ -275,7 +275,7 @@ impl Writer {
 mod tests {
     use super::*;
 
-    /// A disk with room for so many bytes.
+    /// A disk with room for this many bytes.
     struct Disk(Vec<u8>, usize);
 
     impl io::Write for Disk {

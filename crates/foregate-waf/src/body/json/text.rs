@@ -293,7 +293,7 @@ fn general_integer(text: &[u8]) -> Option<u32> {
     hexadecimal(&digits, 0, digits.len()).filter(|_| !digits.is_empty())
 }
 
-/// The number of so many hexadecimal digits at a place.
+/// The number of this many hexadecimal digits at a place.
 fn hexadecimal(text: &[u8], at: usize, digits: usize) -> Option<u32> {
     let digits = text.get(at..at + digits).filter(|digits| !digits.is_empty())?;
     let digit = |byte: &u8| char::from(*byte).to_digit(16);

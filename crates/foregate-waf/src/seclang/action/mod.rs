@@ -59,7 +59,7 @@ pub(super) enum DisruptiveChoice {
 /// Which rules are left out after a match.
 #[derive(Clone, Debug)]
 pub(super) enum Skip {
-    /// So many of the same phase.
+    /// This many rules of the same phase.
     Rules(usize),
     /// Up to this marker, or to the rule with this id, inclusive.
     After(Box<str>),

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::cli::output::complain;
 
-/// At most so many requests a second, evenly.
+/// At most this many requests a second, evenly.
 pub(crate) struct Pace {
     gap: Option<Duration>,
     next: Mutex<Instant>,

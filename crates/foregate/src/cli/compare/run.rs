@@ -82,7 +82,7 @@ struct RunState {
     tally: Mutex<Tally>,
     chains: tokio::sync::Mutex<Receiver<Result<Chain, Unreadable>>>,
     variables: Variables,
-    /// Each so many requests, the old system is asked twice.
+    /// One in this many requests goes to the old system twice.
     learn_every: Option<usize>,
     unsafe_methods: bool,
     save: Option<Mutex<BufWriter<File>>>,

@@ -159,7 +159,7 @@ fn named(tree: &Tree, texts: &[(&Path, &str)], lines: &[LineStarts<'_>]) -> Vec<
     found
 }
 
-/// The fixes for the diagnostics of a request: the name that was probably meant, in the place of the wrong one.
+/// The fixes for the diagnostics of a request: the name that was probably meant, instead of the wrong one.
 pub(super) fn fixes(params: &Value) -> Value {
     let uri = params.pointer("/textDocument/uri").and_then(Value::as_str).unwrap_or_default();
     let messages = params.pointer("/context/diagnostics").and_then(Value::as_array);

@@ -76,7 +76,7 @@ impl<'p> Idle<'p> {
         Self { pipeline, first, asks_country: None, replaced, firewall }
     }
 
-    /// Takes note of the keys of one place.
+    /// Records the keys of one place.
     pub(super) fn see(&mut self, nodes: &ModuleNodes<'_>) {
         let mut answers = HashMap::new();
         for (number, item) in nodes {

@@ -17,7 +17,7 @@ pub(super) struct UpstreamNames {
     pub(super) by_name: HashMap<Arc<str>, (usize, Place), foldhash::fast::RandomState>,
     /// By index, whether anything names it.
     pub(super) used: Vec<Cell<bool>>,
-    /// The upstreams that are asked in the place of others: the index of the other, the name, and where that stands.
+    /// The upstreams that are asked instead of others: the index of the other, the name, and where that stands.
     pub(super) elsewhere: Vec<(usize, Arc<str>, Place)>,
     /// From upstreams to those that are asked in their place, by index.
     pub(super) ways: Vec<(usize, usize)>,

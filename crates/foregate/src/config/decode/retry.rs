@@ -73,7 +73,7 @@ pub(super) fn decode(
     (rule, upstream.map(|name| (name, place)))
 }
 
-/// Whether the upstreams that are asked in the place of others are there, and none of them comes back to itself.
+/// Checks that the upstreams that are asked instead of others exist, and that none of them leads back to itself.
 /// Returns the ways from one to another.
 pub(super) fn check(decoder: &mut Decoder<'_>, upstreams: &UpstreamNames) -> Vec<(usize, usize)> {
     let mut ways: Vec<(usize, usize)> = Vec::new();

@@ -45,7 +45,7 @@ pub(super) fn socket(decoder: &mut Decoder<'_>, path: &Path, place: Place) {
     }
 }
 
-/// Tells where something else is in the place of a socket. Whether it has.
+/// Reports another kind of file where a socket should be. Returns true if there is one.
 pub(super) fn no_socket(decoder: &mut Decoder<'_>, path: &Path, place: Place) -> bool {
     let other = std::fs::symlink_metadata(path).is_ok_and(|meta| !meta.file_type().is_socket());
     if other {

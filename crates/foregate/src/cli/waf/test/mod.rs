@@ -1,9 +1,9 @@
 //! `foregate waf test`: the regression files of a rule set against this program, over sockets.
 //!
-//! The program starts itself once more, as a proxy with the rules and a scripted origin. Every
-//! request of the files is sent over a connection of its own, byte by byte as it is written, several at a time; then the
-//! proxy ends, so that its log is complete, and each case is judged by the lines that name its client's port. The sending and
-//! judging parts share nothing with the proxy but the program's file.
+//! The program starts itself again, as a proxy with the rules and a scripted origin. Every request of the files is sent over
+//! a connection of its own, byte by byte as it is written, several at a time; then the proxy ends, so that its log is
+//! complete, and each case is judged by the lines that name its client's port. The sending and judging parts share nothing
+//! with the proxy but the program's file.
 
 mod client;
 mod input;
