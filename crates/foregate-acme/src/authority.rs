@@ -23,7 +23,7 @@ pub(crate) async fn account(
         let account = builder.from_credentials(credentials).await;
         return account.map_err(|error| Failure::of_authority(directory, &error));
     }
-    // Two processes make one account.
+    // With the lock, two processes create only one account.
     let Some(_lock) = storage.lock(&key).map_err(|error| Failure::of_file("the account", &error))? else {
         return Err(Failure::new(
             FailureKind::Busy,

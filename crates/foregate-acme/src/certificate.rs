@@ -11,7 +11,7 @@ use x509_parser::prelude::X509Certificate;
 /// The common name of a certificate that we sign ourselves until the first one arrives.
 const TEMPORARY: &str = "Foregate temporary certificate";
 
-/// How long one lasts. It is replaced at the next start.
+/// The lifetime of a temporary certificate. It is replaced at the next start.
 const TEMPORARY_VALIDITY: Duration = Duration::days(30);
 
 /// How much earlier than now a certificate begins to be valid, for clients with late clocks.
@@ -24,7 +24,7 @@ pub(crate) struct Facts {
     pub(crate) not_before: i64,
     /// The end of its validity, seconds since 1970.
     pub(crate) not_after: i64,
-    /// We have signed it ourselves until the first one arrives.
+    /// The certificate is self-signed, until the first one arrives.
     pub(crate) is_temporary: bool,
     /// Its name in the authority's renewal information (RFC 9773, section 4.1).
     pub(crate) id: Option<CertificateIdentifier<'static>>,

@@ -13,7 +13,7 @@ use crate::names::{is_host_name, matches};
 /// Names that are remembered as refused. Beyond, the oldest ones are forgotten, and asked about
 /// again.
 const REFUSED_MOST: usize = 10_000;
-/// How long a name stays refused without another question.
+/// How long a name stays refused before it is asked for again.
 const REFUSED_FOR: Duration = Duration::from_secs(30);
 /// Questions to the operator's address for each certificate that the rate allows: most names of
 /// attackers are refused by it.

@@ -156,7 +156,7 @@ impl Attempt<'_> {
         match order.poll_ready(&POLL).await {
             Ok(OrderStatus::Invalid) => Err(self.reason(order).await.into()),
             Ok(_) => Ok(()),
-            // The order tells why it is invalid.
+            // The state of the order has the reason.
             Err(AcmeError::Api(problem)) if !Failure::is_nonce(&AcmeError::Api(problem.clone())) => {
                 Err(Failure::of_problem(&self.authority.directory, &problem, Some(self.kind)).into())
             }

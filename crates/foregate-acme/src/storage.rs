@@ -83,7 +83,7 @@ impl Storage {
         Facts::read(&read(&automatic.certificate(name).certificate).ok()?)
     }
 
-    /// Puts a certificate with its key into its place.
+    /// Stores a certificate with its key.
     pub(crate) fn put_certificate(&self, automatic: &Automatic, name: &str, pem: &str) -> io::Result<()> {
         replace(&automatic.certificate(name).certificate, pem.as_bytes())
     }
@@ -105,7 +105,7 @@ impl Storage {
         self.folder.join("certificates").join(file_name(name, "json"))
     }
 
-    /// The account at an authority; `key` tells accounts of one authority apart.
+    /// The account at an authority. `key` distinguishes several accounts at one authority.
     pub(crate) fn account(&self, key: &str) -> Option<Vec<u8>> {
         read(&self.account_file(key)).ok()
     }
@@ -115,7 +115,7 @@ impl Storage {
     }
 
     pub(crate) fn forget_account(&self, key: &str) {
-        // Where it stays it is found useless again.
+        // If the file stays, the next start finds it useless again.
         let _ = fs::remove_file(self.account_file(key));
     }
 

@@ -29,7 +29,7 @@ pub(crate) async fn change(
         Failure::new(FailureKind::Local, message, remedy)
     };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // It tells answers apart, and a connection has one.
+    // The id only matches an answer to its request; each connection has one request.
     let id = (now.subsec_micros() & 0xffff) as u16;
     let Some(message) = UpdateMessage::new(update, (change, record, value), id, now.as_secs()) else {
         return Err(failed("the record does not fit in a message".to_owned(), "take a shorter name"));

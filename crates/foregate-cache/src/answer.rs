@@ -26,9 +26,9 @@ pub enum Content {
     None,
     /// The whole stored body.
     Whole,
-    /// A part of it.
+    /// A part of the body.
     Part(Range<u64>),
-    /// Several parts of it.
+    /// Several parts of the body.
     Parts(Multipart),
 }
 

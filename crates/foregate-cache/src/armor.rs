@@ -63,7 +63,7 @@ pub(crate) fn content_fits(extension: Option<&str>, content_type: Option<&[u8]>)
     let Some(content_type) = content_type else { return false };
     let essence = trim(content_type.split(|&byte| byte == b';').next().unwrap_or_default());
     let essence = String::from_utf8_lossy(essence).to_ascii_lowercase();
-    // Browsers save it and do not show it, so it is no page.
+    // Browsers save this type and do not show it, so it is not a page.
     matches!(&*essence, "application/octet-stream" | "binary/octet-stream") || kind.fits(extension, &essence)
 }
 

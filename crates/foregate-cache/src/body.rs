@@ -33,7 +33,7 @@ struct SharedBody {
 struct Holding {
     /// Entries of the store with this body.
     entries: usize,
-    /// The sum of bodies that left the store, while this one is part of it.
+    /// The sum of the sizes of bodies that left the store, while it includes this one.
     counted: Option<Arc<AtomicUsize>>,
 }
 
@@ -97,7 +97,7 @@ impl Body {
             let (first, end) = (start, start + piece.len() as u64);
             start = end;
             let (from, to) = (range.start.max(first), range.end.min(end));
-            // Both lie within the piece, so they fit its length.
+            // Both bounds lie within the piece, so they fit its length.
             (from < to).then(|| piece.slice((from - first) as usize..(to - first) as usize))
         })
     }

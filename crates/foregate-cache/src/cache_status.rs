@@ -9,7 +9,7 @@ use crate::text::is_token;
 pub struct CacheStatus<'a> {
     /// Why the request went to the origin. `None` is a hit.
     pub forward: Option<Forward>,
-    /// The status of the origin's response, where that of the answer is another one.
+    /// The status of the origin's response, if the answer has another one.
     pub forward_status: Option<u16>,
     /// How long the response stays fresh, in seconds; negative for a stale one.
     pub ttl: Option<i64>,
@@ -34,7 +34,7 @@ pub enum Forward {
     UriMiss,
     /// Something is, for requests with other selecting fields.
     VaryMiss,
-    /// The client demanded it.
+    /// The client demanded a new response.
     Request,
     /// The stored response was stale.
     Stale,

@@ -32,7 +32,7 @@ impl<'a> Representation<'a> {
 /// The outcome of the conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conditions {
-    /// The response is sent as if there were none.
+    /// The response is sent as for a request without conditions.
     Met,
     /// 304.
     NotModified,

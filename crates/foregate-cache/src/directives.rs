@@ -242,7 +242,7 @@ pub(crate) struct RequestControl {
     pub(crate) only_if_cached: bool,
     pub(crate) max_age: Option<u32>,
     pub(crate) min_fresh: Option<u32>,
-    /// Without an argument, however stale.
+    /// `max-stale` without an argument: a stale response of any age is accepted.
     pub(crate) max_stale: Option<u32>,
 }
 

@@ -195,7 +195,7 @@ impl FlightsShared {
         self.shards.get(at).expect("the number of a shard is masked")
     }
 
-    /// Makes a fetch known under the key of its variant too, unless there is one.
+    /// Makes a fetch known under the key of its variant as well, unless another fetch has this key.
     fn alias(&self, key: Key, flight: &Arc<Flight>) -> bool {
         match self.shard(key).lock().flights.entry(key) {
             Entry::Vacant(entry) => {
@@ -216,7 +216,7 @@ impl FlightsShared {
 
     fn mark(&self, key: Key, now: CacheTime) {
         let shard = &mut *self.shard(key).lock();
-        // Not each time, since none may be of the past.
+        // Not at each insertion, since there may be no outdated marks.
         if shard.marks.len() >= MAX_MARKS && now.since(shard.cleaned) >= CLEANING {
             shard.marks.retain(|_, until| now < *until);
             shard.cleaned = now;

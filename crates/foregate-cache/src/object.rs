@@ -10,7 +10,7 @@ use crate::stored::StoredHead;
 /// A stored response with its body, shared by its readers. It never changes: a validation makes a new one with the same body.
 #[derive(Debug)]
 pub struct Object {
-    /// The head and its freshness.
+    /// The head, with its freshness.
     pub head: StoredHead,
     /// The body.
     pub body: Body,

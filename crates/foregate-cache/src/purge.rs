@@ -90,9 +90,9 @@ pub enum Strength {
 pub enum Effect {
     /// None concerns it.
     Live,
-    /// It is stale.
+    /// The object is stale.
     Outdated,
-    /// It is gone.
+    /// The object is dead.
     Dead,
 }
 

@@ -23,7 +23,7 @@ pub struct Request<'a> {
 /// The decision on asking the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// The store may hold the response, or may get it.
+    /// The store may hold the response, or may store it.
     Cache(Demands),
     /// The request goes to the origin and its response past the store.
     Bypass(Bypass),

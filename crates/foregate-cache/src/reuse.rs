@@ -30,7 +30,7 @@ pub enum Validate {
     Stale,
     /// The origin demands it each time: `no-cache`.
     Origin,
-    /// The client demands it.
+    /// The client demands a validation.
     Client,
 }
 

@@ -21,7 +21,7 @@ impl Secret {
         self.0
     }
 
-    /// 128 bits: their equality is taken for that of the text.
+    /// Hashes a text to 128 bits. Texts with equal hashes count as equal.
     pub(crate) fn hash128(&self, text: &[u8]) -> u128 {
         let mut hasher = SipHasher24::new_with_key(&self.0);
         hasher.write(text);

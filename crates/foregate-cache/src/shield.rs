@@ -11,7 +11,7 @@ const KNOWN: Secret = Secret::new(*b"owners of shield");
 
 /// Purges that a log holds. A node that has missed more purges everything that it stores.
 const MOST_PURGES: usize = 10_000;
-/// Bytes of them.
+/// The most bytes of these purges.
 const MOST_BYTES: usize = 8 << 20;
 
 /// The place of the node that asks the origin for a key with this text, by rendezvous hashing of the address: all variants of a response, and all
@@ -26,7 +26,7 @@ pub fn owner<'n>(nodes: impl IntoIterator<Item = &'n str>, text: &[u8]) -> Optio
     weights.max_by(|(_, one), (_, other)| one.cmp(other)).map(|(place, _)| place)
 }
 
-/// The recent purges of one node, with their numbers, for the others.
+/// The recent purges of one node, with their numbers, for the other nodes.
 #[derive(Debug)]
 pub struct PurgeLog {
     /// Tells this log from those of earlier processes.
@@ -153,7 +153,7 @@ mod tests {
             log.add(purge);
         }
         let purges = |since: PurgesSince| since.purges.map(|purges| purges.concat());
-        // The first one came again.
+        // The first purge was added again.
         assert_eq!(purges(log.since(0, 10)), Some(b"ba".to_vec()));
         assert_eq!(log.since(0, 1).until, 2);
         assert_eq!(purges(log.since(2, 10)), Some(b"a".to_vec()));

@@ -89,7 +89,7 @@ fn resolve(reference: &[u8], base: &Uri<'_>, slashes: Slashes) -> Option<Related
         [] if has_authority => whole.push(b'/'),
         [] => whole.extend_from_slice(base.path),
         relative => {
-            // A colon in the first segment makes it another scheme.
+            // A reference with a colon in its first segment has a scheme of its own.
             let first = relative.split(|&byte| byte == b'/').next()?;
             if first.contains(&b':') {
                 return None;

@@ -31,7 +31,7 @@ pub fn ask_to_validate(headers: &mut HeaderList, stored: &StoredHead) {
 pub struct RefreshedResponse {
     /// The response with the new fields and a new age. It answers the requests that have waited, as it is.
     pub stored: StoredHead,
-    /// `true` if it may replace the stored one. Otherwise the stored one has to go.
+    /// `Ok` if the response may replace the stored one; otherwise the stored one is removed.
     pub storable: Result<(), NotStored>,
 }
 

@@ -81,7 +81,7 @@ impl AcceptEncoding {
 /// How much a client likes something, in thousandths; 0: not at all.
 pub type Quality = u16;
 
-/// The quality that a client gives without saying one.
+/// The quality of a coding for which the client states none.
 pub const FULL: Quality = 1000;
 
 /// The quality of `q=0.5`, a parameter of an element (RFC 9110, section 12.4.2); what is no number counts as nothing, since it was meant to say less than all.
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(chosen(&["zstd;q=0, *;q=0.1"]), Some(Brotli));
         assert_eq!(chosen(&["gzip;level=9;q=0.2"]), Some(Gzip));
         assert_eq!(chosen(&["*;q=0.1, gzip;q=0.2"]), Some(Gzip));
-        // Of several for one coding the first counts, whatever stands between them.
+        // If a coding appears several times, the first counts, whatever stands in between.
         assert_eq!(chosen(&["br;q=0, x-gzip;q=0.5", "gzip;q=0, ,br"]), Some(Gzip));
         assert_eq!(chosen(&["*;q=0, *", ";q=1,zstd;q=0,br", "zstd"]), Some(Brotli));
         assert_eq!(chosen(&["identity;q=0.4, identity, gzip;q=0.5"]), Some(Gzip));

@@ -10,7 +10,7 @@ use brotli::enc::{Allocator, BrotliAlloc, SliceWrapper, StandardAlloc};
 pub(super) struct CountedBytes(Arc<AtomicUsize>);
 
 impl CountedBytes {
-    /// Bytes that were taken and not given back.
+    /// Bytes that were allocated and not freed.
     pub(super) fn held(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }

@@ -38,7 +38,7 @@ pub(super) trait Decode: Send {
     fn complete(&self) -> bool;
     /// Returns true if another part of the body may begin with this byte at a possible end.
     fn goes_on(&self, byte: u8) -> bool;
-    /// Bytes that it holds, at most.
+    /// The most bytes that it holds.
     fn held(&self) -> usize;
 }
 
@@ -68,7 +68,7 @@ struct Decoder<D> {
     behind: Behind,
     /// Its end has been seen, and bytes after it.
     over: bool,
-    /// Bytes that have come in, and that came out.
+    /// Bytes of input and of output so far.
     total: (u64, u64),
     /// Input that waits until more may be written.
     rest: Vec<u8>,
@@ -197,7 +197,7 @@ impl Decode for Gzip {
             if input.is_empty() {
                 return Ok(CodecProgress::default());
             }
-            // Whatever follows has to be another member.
+            // Any further bytes have to be another member.
             self.state.reset(true);
             self.ended = false;
         }

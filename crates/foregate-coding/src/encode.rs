@@ -47,13 +47,13 @@ const LONG: u64 = 1 << 20;
 enum Aim {
     /// Take input, and write when it pays.
     Gather,
-    /// Write all of it.
+    /// Write everything gathered.
     Flush,
     /// Write all of it, and the end.
     Finish,
 }
 
-/// A coding that is put on. It fills `output` as far as it can.
+/// A coding that is applied. It fills `output` as far as it can.
 trait Encode: Send {
     /// Takes input, of which there is none but to gather. The second value: whether the aim is reached.
     fn encode(

@@ -173,7 +173,7 @@ fn decoding(name: &'static str, coding: ContentCoding, limits: Limits, behind: B
     Filtered { name, filter, budget: budget + REST_ROOM, keeps_length: false, dry: false }
 }
 
-/// A filter that puts a coding on; its budget is the most that it holds.
+/// A filter that applies a coding. Its budget is the most that it holds.
 ///
 /// A level out of range is the nearest one. With the length of the body, if it is known, less memory is used for short
 /// ones; a wrong length does no harm. Nothing is allocated before the first byte comes, so that one made for the answer

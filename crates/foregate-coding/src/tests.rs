@@ -276,7 +276,7 @@ fn a_length_that_is_wrong_does_no_harm() {
     }
 }
 
-/// Makes letters upper case; holds a letter back until the next one comes.
+/// Makes letters upper case. Holds a letter back until the next one arrives.
 #[derive(Default)]
 struct Upper(Option<u8>);
 

@@ -23,7 +23,7 @@ struct LogLine {
 ///
 /// # Errors
 ///
-/// It is of neither format.
+/// The line is in neither format.
 pub fn read(text: &str, number: usize) -> Result<Option<Case>, String> {
     let text = text.trim();
     if text.is_empty() {

@@ -14,7 +14,7 @@ const FIELDS_MOST: usize = 256;
 pub enum Outcome {
     /// A whole response.
     Answered(Box<Answer>),
-    /// None, and the reason.
+    /// There was no answer, for this reason.
     Failed(String),
 }
 
@@ -115,11 +115,11 @@ impl<'f> FromIterator<(&'f [u8], &'f [u8])> for Fields {
 /// A body without its content coding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decoded {
-    /// The bytes, or their start.
+    /// The bytes of the body, or of its start.
     pub bytes: Vec<u8>,
-    /// Whether these are all.
+    /// Set if `bytes` is the whole body.
     pub whole: bool,
-    /// Whether the body has another form than its coding says.
+    /// Set if the body is not in the coding that its head states.
     pub broken: bool,
 }
 
@@ -135,7 +135,7 @@ pub struct Body {
 }
 
 impl Body {
-    /// Whether all of it is there.
+    /// Returns true if the bytes are the whole body.
     pub fn is_whole(&self) -> bool {
         self.length == self.bytes.len() as u64
     }
@@ -161,7 +161,7 @@ impl BodyReader {
         Self { kept: Vec::new(), limit, length: 0, hash: XxHash3_64::with_seed(0) }
     }
 
-    /// Takes a piece.
+    /// Adds a piece.
     pub fn take(&mut self, piece: &[u8]) {
         let room = self.limit - self.kept.len();
         self.kept.extend_from_slice(piece.get(..room).unwrap_or(piece));
@@ -169,7 +169,7 @@ impl BodyReader {
         self.hash.write(piece);
     }
 
-    /// Bytes that it keeps once it has taken this piece.
+    /// The bytes that are kept after this piece has been added.
     pub fn wants(&self, piece: &[u8]) -> usize {
         self.limit.min(self.kept.len() + piece.len())
     }

@@ -77,9 +77,9 @@ pub struct Assert {
     pub query: Query,
     /// Whether its count stands for it.
     pub count: bool,
-    /// Whether the predicate must not hold.
+    /// Set if the predicate must be false.
     pub not: bool,
-    /// What must hold.
+    /// The predicate.
     pub predicate: Predicate,
 }
 
@@ -115,7 +115,7 @@ pub enum Query {
     Duration,
 }
 
-/// What must hold of a value.
+/// A predicate on a value.
 #[derive(Debug, Clone)]
 pub enum Predicate {
     /// `==`
@@ -153,9 +153,9 @@ pub struct CaseError {
     pub line: usize,
     /// The column, counted from 1 in characters.
     pub column: usize,
-    /// What is wrong.
+    /// The description of the mistake.
     pub message: String,
-    /// What to write instead.
+    /// A suggestion, if there is one.
     pub help: Option<String>,
 }
 
@@ -188,7 +188,7 @@ impl Case {
         matches!(&*self.method, "GET" | "HEAD" | "OPTIONS" | "TRACE")
     }
 
-    /// Whether it depends on an earlier entry of its file, or a later one on it.
+    /// Returns true if it depends on an earlier entry of its file, or a later entry depends on it.
     pub fn is_linked(&self) -> bool {
         let has = |text: &str| text.contains("{{");
         !self.captures.is_empty()

@@ -87,7 +87,7 @@ impl Class {
         }
     }
 
-    /// Whether it is a difference of the two systems.
+    /// Returns true if it is a difference between the two systems.
     pub fn is_difference(self) -> bool {
         !matches!(self, Self::Noise | Self::Same | Self::NotCompared | Self::Error)
     }
@@ -160,7 +160,7 @@ pub fn are_equal(old: &Answer, new: &Answer, order: bool) -> bool {
     if !(a.take(&old.fields) && b.take(&new.fields)) {
         return false;
     }
-    // It is compared where both have it, and so is its place.
+    // The length is compared if both answers have it.
     let lengths = match (a.content_length, b.content_length) {
         (Some(a), Some(b)) => a == b && !order,
         _ => true,
@@ -182,7 +182,7 @@ impl Default for QuickFields<'_> {
 }
 
 impl<'f> QuickFields<'f> {
-    /// Takes the fields; false if there are too many.
+    /// Adds the fields; returns false if there are too many.
     fn take(&mut self, fields: &'f Fields) -> bool {
         for (name, value) in fields.iter_bytes().filter(|(name, _)| !is_built_in(name)) {
             if name == b"content-length" && self.content_length.is_none() {

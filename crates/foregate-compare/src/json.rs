@@ -12,7 +12,7 @@ pub(crate) struct JsonDifference {
     pub general: String,
     /// The path itself.
     pub exact: String,
-    /// `None`: it is not there.
+    /// The old value; `None` if it is missing.
     pub old: Option<Value>,
     pub new: Option<Value>,
 }

@@ -25,7 +25,7 @@ impl JsonPath {
     ///
     /// # Errors
     ///
-    /// It has another form than the supported ones.
+    /// The path has an unsupported form.
     pub fn read(text: &str) -> Result<Self, JsonPathError> {
         let wrong = |reason: &str| JsonPathError(format!("{text:?} is no path of a value: {reason}"));
         let mut rest = text

@@ -52,7 +52,7 @@ impl Key {
 /// What may be shown of requests and answers.
 #[derive(Debug, Clone)]
 pub enum Redaction {
-    /// All of it.
+    /// Everything is written.
     Raw,
     /// Credentials, cookies, values of queries and bodies are hashes under this key.
     Hashed(Key),

@@ -31,11 +31,11 @@ pub struct FieldReport {
     pub part: String,
     /// Difference or noise.
     pub verdict: Verdict,
-    /// How many comparisons of old and new differ in it.
+    /// The number of comparisons of old and new that differ in this part.
     pub count: u64,
     /// How many comparisons of old and old.
     pub noise: u64,
-    /// Where the first difference is.
+    /// The place of the first difference.
     pub place: Option<String>,
     /// Its values.
     pub old: Option<String>,
@@ -64,11 +64,11 @@ pub struct Times {
 pub struct RouteReport {
     /// Its name.
     pub route: String,
-    /// How many requests were compared.
+    /// The number of requests that were compared.
     pub compared: u64,
     /// How many pairs of answers of the old system are known.
     pub learned: u64,
-    /// How many have a difference.
+    /// The number of requests with a difference.
     pub different: u64,
     /// How many are in each class.
     pub classes: BTreeMap<&'static str, u64>,
@@ -85,13 +85,13 @@ pub struct RouteReport {
 /// A report.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// How many requests were compared.
+    /// The number of requests that were compared.
     pub compared: u64,
-    /// How many have a difference.
+    /// The number of requests with a difference.
     pub different: u64,
     /// How many are in each class.
     pub classes: BTreeMap<&'static str, u64>,
-    /// How many routes are slower.
+    /// The number of routes that are slower.
     pub slower: u64,
     /// The routes, the worst first.
     pub routes: Vec<RouteReport>,

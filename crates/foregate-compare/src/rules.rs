@@ -29,7 +29,7 @@ const REQUEST_IDS: [&str; 5] = ["request-id", "correlation-id", "trace-id", "spa
 /// The most names that may be ignored in addition to the built-in ones.
 const IGNORED_MOST: usize = 1000;
 
-/// What is compared, and how.
+/// Rules for what a comparison covers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Rules {
     ignored: BTreeSet<Name>,
@@ -114,7 +114,7 @@ impl Rules {
         self.ignored.iter().map(Name::as_str)
     }
 
-    /// Whether a part of a response is left out. A JSON path is left out with all below it.
+    /// Returns true if a part of a response is left out. A JSON path is left out with everything below it.
     pub fn ignores(&self, part: &str) -> bool {
         if part.strip_prefix("header ").is_some_and(|header| is_built_in(header.as_bytes())) {
             return true;

@@ -36,7 +36,7 @@ struct SampledRequest {
 /// A request of a sample, or why it cannot be sent again.
 #[derive(Debug)]
 pub enum Replayed {
-    /// The request; these of its fields are left out, since their values are hashes.
+    /// The request. The named fields are left out, because their values are hashes.
     Sent(Box<Case>, Vec<String>),
     /// Its method and address, and the reason.
     Unknown(String, &'static str),

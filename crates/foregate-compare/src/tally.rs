@@ -8,7 +8,7 @@ use crate::difference::{Class, Difference, compare, is_partial};
 use crate::histogram::Histogram;
 use crate::rules::Rules;
 
-/// Routes that are counted apart; further ones together.
+/// Routes that are counted separately. Further routes are counted together.
 const ROUTES_MOST: usize = 1000;
 /// Parts of the answers of a route that are counted apart.
 const PARTS_MOST: usize = 200;
@@ -16,7 +16,7 @@ const PARTS_MOST: usize = 200;
 const COMBINATIONS_MOST: usize = 400;
 /// Reasons why requests of a route were not compared.
 const REASONS_MOST: usize = 20;
-/// The name of all others.
+/// The name under which all further routes are counted.
 pub(crate) const OTHERS: &str = "(others)";
 
 /// Counts of one part of the answers of a route.
@@ -104,7 +104,7 @@ impl Route {
 /// The result of one comparison.
 #[derive(Debug, Clone)]
 pub struct Comparison {
-    /// Its class by what is known so far.
+    /// The class, by the noise that is known so far.
     pub class: Class,
     /// The differences; those of noise are among them.
     pub differences: Vec<Difference>,
@@ -265,7 +265,7 @@ fn is_partial_pair(old: &Answer, new: &Answer, rules: &Rules) -> bool {
     !(old.body.is_whole() && new.body.is_whole()) && is_partial(old, new, rules)
 }
 
-/// Whether a system takes clearly longer: see [`crate::Report`].
+/// Returns true if a system takes clearly longer: see [`crate::Report`].
 pub(crate) fn is_slower(old: (Duration, Duration), new: (Duration, Duration), count: u64) -> bool {
     const LEAST: u64 = 20;
     const MARGIN: Duration = Duration::from_millis(5);

@@ -590,7 +590,7 @@ fn existing(item: Item<'_>, value: &Value<'_>) -> Result<PathBuf, Wrong> {
 struct SeenKeys(u64);
 
 impl SeenKeys {
-    /// Adds a key; says whether it was there already.
+    /// Adds a key. Returns true if it was there already.
     fn insert(&mut self, number: usize) -> bool {
         let before = self.contains(number);
         self.0 |= 1 << (number % 64);

@@ -56,7 +56,8 @@ impl Reading<'_> {
             length: inside.len() as u32,
             ..place
         });
-        // For a condition of another proxy, its own spelling says more than the first sign that does not fit.
+        // For a condition in another proxy's language, its spelling there tells more than the first character that does
+        // not fit.
         let language = language(text, |text, sign| text.starts_with(sign));
         let help = language.or(mistake.help.clone()).or_else(|| advice(text, &mistake));
         Problem { help, ..Problem::new(place, mistake.message) }
@@ -273,7 +274,7 @@ fn variable_at(text: &str, start: usize) -> &str {
     rest.get(..length).unwrap_or_default()
 }
 
-/// How a condition of another proxy is written here; `has` tells whether a text has a sign of one.
+/// The Foregate spelling of a condition from another proxy. `has` finds typical signs in the text.
 fn language(text: &str, has: impl Fn(&str, &str) -> bool) -> Option<String> {
     let text = text.trim_start();
     let (_, instead) = LANGUAGES.iter().find(|(signs, _)| signs.iter().any(|sign| has(text, sign)))?;

@@ -22,7 +22,7 @@ pub struct Cursor {
 /// A part of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CursorSpot {
-    /// Its name, or the place for one.
+    /// The name of the node, or the position for one.
     Name,
     /// An argument, or the place for one or for the name of a property.
     Argument {
@@ -117,7 +117,7 @@ pub fn cursor(source: &str, at: usize) -> Cursor {
 }
 
 struct Walk {
-    /// The outermost first; there is always that of the file.
+    /// The open blocks, the outermost first. The file itself is always there.
     blocks: Vec<OpenBlock>,
     node: Option<OpenNode>,
 }

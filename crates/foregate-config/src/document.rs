@@ -22,7 +22,7 @@ const BYTES_PER_NODE: usize = 16;
 pub struct Span {
     /// The first byte.
     pub start: u32,
-    /// How many bytes.
+    /// The length in bytes.
     pub len: u32,
 }
 
@@ -314,7 +314,7 @@ pub(super) fn same(left: &Document, right: &Document) -> bool {
     }
     fn same_node(left: NodeRef<'_>, right: NodeRef<'_>) -> bool {
         let entry = |entry: EntryRef<'_>| {
-            // The kind of others says all, and forms write them differently.
+            // Other kinds have one meaning in different spellings.
             let is_text = matches!(entry.kind(), ScalarKind::String | ScalarKind::Number);
             let text = if is_text { entry.text() } else { "" };
             (entry.key().map(str::to_owned), entry.kind(), text.to_owned())

@@ -6,7 +6,7 @@ use crate::foreign;
 use crate::load::Item;
 use crate::schema::{Block, GENERIC, Key, Prop, walk_keys};
 
-/// Places that one message names; of more, these and that there are others.
+/// The places that one message names. If there are more, the message says so.
 const FEW: usize = 3;
 
 /// All keys that there are.
@@ -34,7 +34,7 @@ pub(crate) fn of(
     if !open && keys.modules.iter().any(|key| key.name == name) {
         return Some(format!("it belongs {TOP}, in a `site`, or in a `route`"));
     }
-    // Further in is where it was most likely meant.
+    // The key was most likely meant for an inner block.
     let within: Vec<_> =
         block.keys.iter().filter(|key| key.block.is_some_and(|inner| has(inner, name))).collect();
     if !within.is_empty() && !std::ptr::eq(block, keys.root) {
@@ -197,7 +197,7 @@ pub(crate) fn as_property(key: &Key, generic: &[Prop], of: Item<'_>, item: Item<
 
 const TOP: &str = "at the top of the file";
 
-/// Adds the places within the block of `key`; `level` says where the outermost key stands, if there is one place for it.
+/// Adds the places within the block of `key`. `level` says where the outermost key belongs, if there is only one such place.
 fn find(
     name: &str,
     key: &'static Key,

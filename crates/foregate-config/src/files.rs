@@ -73,7 +73,7 @@ fn near_file(folder: &Path, path: &Path) -> Option<String> {
     nearest(wanted, names.iter().map(|name| &**name)).map(str::to_owned)
 }
 
-/// Reads one byte more than allowed, so that the caller sees that there is more.
+/// Reads one byte more than the limit, so that the caller can detect a longer file.
 fn read(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;

@@ -55,7 +55,7 @@ fn write(source: &str) -> Result<String, SyntaxError> {
     Ok(align(&writer.out, &writer.trailing))
 }
 
-/// Moves comments that were one below the other to where the longest of their lines lets them.
+/// Aligns comments that were aligned before, at the end of the longest of their lines.
 fn align(text: &str, trailing: &[Trailing]) -> String {
     let column = |comment: &Trailing| column(text, comment.at);
     let mut aligned = String::with_capacity(text.len());
@@ -97,7 +97,7 @@ struct Writer<'s, 't> {
     tokens: &'t Tokens<'s>,
     out: String,
     depth: usize,
-    /// How many blocks of one line are open.
+    /// The number of open blocks on the present line.
     inline: usize,
     /// Nothing stands on the line yet.
     line_start: bool,

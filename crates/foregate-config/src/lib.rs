@@ -67,7 +67,7 @@ pub fn read<T>(
 ///
 /// # Errors
 ///
-/// As for [`read`].
+/// The errors of [`read`].
 pub fn read_and_warn<T>(
     path: &Path,
     decode: impl FnOnce(&Tree, &mut Problems) -> T,
@@ -82,7 +82,7 @@ pub fn read_and_warn<T>(
 ///
 /// # Errors
 ///
-/// As for [`read`].
+/// The errors of [`read`].
 pub fn read_and_keep<T>(
     path: &Path,
     decode: impl FnOnce(&Tree, &mut Problems) -> T,
@@ -98,7 +98,7 @@ pub fn read_and_keep<T>(
 ///
 /// # Errors
 ///
-/// As for [`read`].
+/// The errors of [`read`].
 pub fn read_kept<T>(
     texts: &Texts,
     decode: impl FnOnce(&Tree, &mut Problems) -> T,
@@ -122,7 +122,7 @@ pub fn look<T>(path: &Path, unsaved: Unsaved, decode: impl FnOnce(&Tree, &mut Pr
 ///
 /// # Errors
 ///
-/// As for [`read`].
+/// The errors of [`read`].
 pub fn read_text_and_keep<T>(
     path: &Path,
     text: String,
@@ -138,7 +138,7 @@ pub fn read_text_and_keep<T>(
 ///
 /// # Errors
 ///
-/// As for [`read`].
+/// The errors of [`read`].
 pub fn read_text<T>(
     path: &Path,
     text: String,
@@ -149,7 +149,7 @@ pub fn read_text<T>(
     finish(tree, problems, decode).map(logged).map(|(decoded, _)| decoded)
 }
 
-/// A file in its JSON form, each `include` as it stands there.
+/// A file in its JSON form. Each `include` stays as it is.
 ///
 /// # Errors
 ///

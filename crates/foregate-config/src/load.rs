@@ -8,7 +8,7 @@ use super::problem::{Place, Problem, Problems, line_and_column};
 use super::value;
 use super::{foreign, glob, json, kdl};
 
-/// How many files one configuration may consist of.
+/// The most files of one configuration.
 const FILES_LIMIT: usize = 10_000;
 
 /// How deep files may include each other.
@@ -314,7 +314,7 @@ fn as_text(bytes: Vec<u8>) -> Result<String, (SyntaxError, String)> {
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        // A replacement character stands there.
+        // The position has a replacement character.
         let span = Span::new(at, at + char::REPLACEMENT_CHARACTER.len_utf8());
         let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
         (SyntaxError::new(span, "this is not UTF-8").help("save the file as UTF-8"), text)
@@ -353,7 +353,7 @@ pub struct Item<'t> {
 }
 
 impl<'t> Item<'t> {
-    /// Where its name stands.
+    /// The place of its name.
     pub fn place(self) -> Place {
         self.place_of(self.node.span())
     }
@@ -365,12 +365,12 @@ impl<'t> Item<'t> {
         format!("{}:{line}:{column}", file.path.display())
     }
 
-    /// Where a part of it stands.
+    /// The place of a part of it.
     pub fn place_of(self, span: Span) -> Place {
         Place { file: self.file, span }
     }
 
-    /// How a part of it is written.
+    /// The source text of a part of it.
     pub fn source_of(self, span: Span) -> &'t str {
         let source = self.tree.files[self.file as usize].document.source();
         source.get(span.start as usize..span.end()).unwrap_or_default()

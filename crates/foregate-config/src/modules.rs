@@ -37,7 +37,7 @@ pub trait Upstreams {
     ///
     /// # Errors
     ///
-    /// As [`find`](Self::find), or the host cannot follow such a choice.
+    /// As for [`find`](Self::find), or the host cannot follow such a choice.
     fn choose(&self, name: &str) -> Result<UpstreamId, Wrong> {
         self.find(name)
     }
@@ -71,7 +71,7 @@ pub struct Modules<'t> {
 /// A key, and facts about its steps.
 struct ModuleKey {
     key: &'static settings::Key,
-    /// A step that reads it.
+    /// A step that reads the value.
     step: usize,
     /// The first phase in which a step of it runs.
     phase: PhaseId,
@@ -84,7 +84,7 @@ struct ModuleKey {
 struct KeyNodes {
     key: usize,
     nodes: Vec<Node>,
-    /// For each node, which folder its paths start from.
+    /// For each node, the folder from which its paths start.
     folders: Vec<u32>,
     when: Option<Argument>,
     dry_run: bool,
@@ -493,7 +493,7 @@ fn panicked(nodes: &[Node], step: &str) -> settings::Problem {
         .help("this is a mistake of the module, whatever is written here; its own message tells where")
 }
 
-/// The name under which expressions know a value together with others, or its own.
+/// The name under which expressions know a value: its own, or the name of a map that it belongs to.
 fn field_of(value: &'static str) -> &'static str {
     if VARIABLES.contains(&value) { VARIABLES[0] } else { value }
 }

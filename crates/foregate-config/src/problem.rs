@@ -9,7 +9,7 @@ use super::document::Span;
 use super::load::Tree;
 use super::references::References;
 
-/// How many problems are kept; of further ones there is only the number.
+/// The most problems that are kept. Further problems are only counted.
 const PROBLEMS_LIMIT: usize = 100;
 
 /// A range of a file.
@@ -24,11 +24,11 @@ pub struct Place {
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where; `None` when it is no single place.
+    /// The place; `None` if there is no single place.
     pub place: Option<Place>,
     /// The error. Never the content of a secret.
     pub message: String,
-    /// How to put it right.
+    /// How to fix the problem.
     pub help: Option<String>,
     /// Another place that plays a part, and which.
     pub also: Option<(Place, &'static str)>,
@@ -66,7 +66,7 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// From here on this reference stands in texts where its value would.
+    /// From here on, texts show this reference instead of its value.
     pub(crate) fn hide(&mut self, reference: &str, value: &str) {
         self.references.add(reference, value);
     }
@@ -87,7 +87,7 @@ impl Problems {
         }
     }
 
-    /// Puts one before all others.
+    /// Puts a problem before all others.
     pub(crate) fn push_first(&mut self, problem: Problem) {
         self.kept.insert(0, problem);
     }
@@ -243,7 +243,7 @@ pub struct ProblemReport<'r> {
     pub message: &'r str,
     /// Another place that plays a part.
     pub note: Option<String>,
-    /// How to put it right.
+    /// How to fix the problem.
     pub help: Option<&'r str>,
 }
 

@@ -45,7 +45,7 @@ impl References {
     pub fn add(&mut self, reference: &str, value: &str) {
         let value = value.trim();
         let lower = value.to_ascii_lowercase();
-        // The same name may be another file in another folder.
+        // The same name may mean another file in another folder.
         if value.is_empty() || !self.known.insert((reference.to_owned(), value.to_owned())) {
             return;
         }

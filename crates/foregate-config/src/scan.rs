@@ -154,7 +154,7 @@ impl<'s> Scanner<'s> {
             return Err(SyntaxError::new(span, "a comma separates nothing here")
                 .help("write a space between values, and `;` or a line break between nodes"));
         }
-        // At least the quote that begins another text here.
+        // The value ends at the quote that begins another text, at the latest.
         let len = rest.find(|c| may_follow(c) || c == '"').map_or(rest.len(), |len| len.max(1));
         let message =
             "the text before this has ended: a space is missing, or a `\"` within the text ended it";
@@ -259,7 +259,7 @@ impl<'s> Scanner<'s> {
                 Some(b'\\') => {
                     escapes = true;
                     at += 1;
-                    // An escaped line break takes all space with it.
+                    // An escaped line break removes all space around it.
                     let text = self.source.get(at..).unwrap_or_default();
                     let space = text.find(|c| !is_space(c) && !is_newline(c)).unwrap_or(text.len());
                     at += if space > 0 { space } else { text.chars().next().map_or(0, char::len_utf8) };

@@ -21,8 +21,8 @@ struct Around<'t> {
 }
 
 impl Decoder<'_> {
-    /// Tells that a node is not known; gives the number of the key that was probably meant. `open`: keys of modules may
-    /// stand here.
+    /// Reports an unknown node. Returns the number of the key that was probably meant. With `open`, keys of modules are
+    /// allowed here.
     pub(crate) fn unknown(
         &mut self,
         item: Item<'_>,
@@ -141,7 +141,7 @@ impl Decoder<'_> {
     }
 }
 
-/// The known name that was probably meant. Of a key of another block only its plural or singular is.
+/// The known name that was probably meant. For a key of another block, only its plural or singular counts.
 fn near(name: &str, known: &[&'static str], is_key: bool) -> Option<&'static str> {
     let spelling = known.iter().copied().find(|known| foreign::is_spelling_of(known, name));
     spelling.or_else(|| {

@@ -168,7 +168,7 @@ pub struct FileBody {
     pub(crate) reports: Reports,
 }
 
-/// Where a body says that it is damaged.
+/// Where a body reports that it is damaged.
 #[derive(Clone)]
 pub(crate) struct Reports(pub(crate) Arc<dyn Fn(Damage) + Send + Sync>);
 

@@ -101,7 +101,7 @@ impl Index {
         }
     }
 
-    /// Replaces a place by another one, or removes it, if it is still there. The result says so.
+    /// Replaces a place by another one, or removes it, if it is still there. Returns true if it was.
     pub(crate) fn replace(&self, fingerprint: Fingerprint, from: Place, to: Option<Place>) -> bool {
         let mut shard = self.shard(fingerprint).lock();
         let same = |entry: &IndexEntry| entry.fingerprint == fingerprint && entry.place.is(from);

@@ -121,7 +121,7 @@ impl Journal {
         Ok(Self { file, seed, end: out.len() as u64 })
     }
 
-    /// Writes a purge. It survives the process from then on.
+    /// Writes a purge, which survives the process from then on.
     pub(crate) fn add(&mut self, purge: &[u8]) -> io::Result<()> {
         let mut out = Vec::new();
         append(&mut out, self.seed, self.end, purge);

@@ -24,12 +24,12 @@ impl Place {
         fits.then_some(Self(u64::from(slot) << 48 | offset << 24 | length << 8 | flags))
     }
 
-    /// A file of its own.
+    /// The place of an object in a file of its own.
     pub(crate) fn big(number: u64) -> Self {
         Self(number << 8 | BIG)
     }
 
-    /// The number of the file, if it is one.
+    /// The number of the file, if the object has its own.
     pub(crate) fn as_big(self) -> Option<u64> {
         (self.0 & BIG != 0).then_some(self.0 >> 8)
     }

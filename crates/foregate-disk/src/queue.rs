@@ -29,7 +29,7 @@ struct QueueState {
 #[derive(Debug)]
 pub(crate) enum Work {
     Object(Arc<Object>),
-    /// Nothing came in the time given.
+    /// Nothing arrived within the time.
     Nothing,
     /// Everything is to be on the disk.
     Flush,

@@ -67,7 +67,7 @@ impl Writer {
                     }
                 }
             }
-            // The disk does not tell its contents.
+            // The contents of the segment cannot be read.
             None => inner.index.remove_slot(slot),
         }
         inner.slots.write().remove(slot);

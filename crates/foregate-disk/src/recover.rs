@@ -125,7 +125,7 @@ fn enter(inner: &Inner, entry: &ContentsEntry, slot: u16) {
                 let serial = segment.serial_at(other.offset());
                 segment.number >= inner.first_number || serial.is_none_or(|serial| serial > entry.serial)
             });
-        // Files come later, so an older one here belongs to this process.
+        // Files are entered after records, so one that is here already belongs to this process.
         if newer || other.as_big().is_some() || inner.index.replace(fingerprint, other, Some(place)) {
             return;
         }

@@ -71,7 +71,7 @@ impl<T> IndexMut<Log> for PerLog<T> {
     }
 }
 
-/// A record as the table of contents tells it.
+/// A record as the table of contents describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ContentsEntry {
     pub(crate) key: Key,

@@ -81,7 +81,7 @@ impl Start {
         }
         directory.create_folder(Path::new(segment::FOLDER))?;
         directory.create_folder(Path::new(crate::big::FOLDER))?;
-        // A purge waits meanwhile, and then finds the journal.
+        // A purge waits for this lock, and then finds the journal.
         let mut journal = inner.journal.lock();
         let received = inbox::receive(directory)?;
         received.iter().for_each(|received| drop(received.apply(&inner.floors)));

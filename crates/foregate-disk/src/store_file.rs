@@ -44,7 +44,7 @@ pub(crate) struct Checkpoint {
 pub(crate) enum StoreFileState {
     Nothing,
     Store(StoreFile),
-    /// Of another version of the formats.
+    /// The store has another version of the formats.
     Other(u32),
     /// Not readable: the other files of the folder are of no use.
     Damaged,

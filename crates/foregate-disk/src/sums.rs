@@ -20,7 +20,7 @@ impl Seed {
         Self(XxHash3_64::oneshot(&text))
     }
 
-    /// The sum of bytes at an offset; `part` tells several sums of one offset apart.
+    /// The sum of the bytes at an offset. `part` distinguishes several sums at one offset.
     pub(crate) fn sum(self, offset: u64, part: u64, bytes: &[u8]) -> u64 {
         let seed = self.0.wrapping_add(offset.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(part);
         XxHash3_64::oneshot_with_seed(seed, bytes)

@@ -250,7 +250,7 @@ impl Disk {
     /// Writes a purge that counts already, so that it survives a kill.
     ///
     /// # Errors
-    /// As for [`purge`](Self::purge).
+    /// The errors of [`purge`](Self::purge).
     pub fn record(
         &self,
         purge: &Purge<'_>,
@@ -265,7 +265,7 @@ impl Disk {
     /// The same for the bytes of [`Purge::write`] or [`Floors::repeat`](foregate_cache::Floors::repeat).
     ///
     /// # Errors
-    /// As for [`purge`](Self::purge).
+    /// The errors of [`purge`](Self::purge).
     pub fn record_written(
         &self,
         bytes: Vec<u8>,

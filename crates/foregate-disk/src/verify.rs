@@ -38,7 +38,7 @@ pub struct Verified {
 /// The result for one entry.
 enum Checked {
     Whole(u64),
-    /// It was replaced or removed meanwhile.
+    /// The entry was replaced or removed in the meantime.
     Gone,
     Damaged,
     Unread,
@@ -83,7 +83,7 @@ async fn check(inner: &Arc<Inner>, fingerprint: Fingerprint, place: Place) -> Ch
             inner.corrupt(fingerprint, place);
             return Checked::Damaged;
         }
-        // It went: since it is damaged, or to make room.
+        // The object was removed, because it is damaged or to make room.
         Ok(None) => {
             return if inner.index.get(fingerprint).is_none() { Checked::Damaged } else { Checked::Gone };
         }

@@ -128,7 +128,8 @@ impl Writer {
         Ok(())
     }
 
-    /// The log for an object: main if it is there or came back soon after its eviction.
+    /// The log for an object: the main log if the object is in it, or came back soon after its
+    /// eviction.
     pub(crate) fn log_of(&mut self, inner: &Inner, fingerprint: Fingerprint) -> Log {
         let slot = inner.index.get(fingerprint).and_then(Place::slot);
         let log = slot.and_then(|slot| inner.slots.read().get(slot).map(|segment| segment.log));

@@ -33,7 +33,7 @@ pub struct Document<'a> {
     pub name: &'a [u8],
     /// The facts about the file that is sent, which may be a variant.
     pub stat: Stat,
-    /// The coding of that one.
+    /// The coding of the file that is sent.
     pub coding: Option<ContentCoding>,
 }
 
@@ -249,7 +249,7 @@ mod tests {
             (&[("If-None-Match", "\"a\", \"2ebc98a1.5-64\"")], 304),
             (&[("If-None-Match", "*")], 304),
             (&[("If-None-Match", "\"a\"")], 200),
-            // If-None-Match counts alone.
+            // With If-None-Match, If-Modified-Since does not count.
             (&[("If-None-Match", "\"a\""), ("If-Modified-Since", "Sun, 06 Nov 1994 08:49:37 GMT")], 200),
             (&[("If-Modified-Since", "Sun, 06 Nov 1994 08:49:37 GMT")], 304),
             (&[("If-Modified-Since", "Sun, 06 Nov 1994 08:49:36 GMT")], 200),

@@ -12,7 +12,7 @@ pub enum Template {
     Path,
     /// `$path` with text around it.
     Around(Box<str>, Box<str>),
-    /// One file for all requests.
+    /// The same file for all requests.
     Fixed(Box<str>),
 }
 

@@ -30,12 +30,12 @@ const MASK: u32 = 0xe000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Charset(&'static Encoding, EncodingSource);
 
-/// How an encoding is known.
+/// How the encoding was determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EncodingSource {
     /// The document says so, or the head of the response.
     Told,
-    /// Nothing declares it: browsers may choose another one, by a later `meta` or by guessing.
+    /// No declaration: browsers may choose another encoding, by a later `meta` or by guessing.
     Assumed,
 }
 
@@ -46,7 +46,7 @@ pub(crate) enum SniffResult {
     Known(Charset),
     /// The encoding is not supported.
     Unsupported,
-    /// More of it is needed.
+    /// More input is needed.
     More,
 }
 
@@ -210,7 +210,8 @@ pub(crate) fn sniff(content_type: Option<&[u8]>, start: &[u8], whole: bool) -> S
     }
 }
 
-/// Where the `meta` ends that alone tells the encoding of a document; `None` where something else tells it, or nothing.
+/// The end of the `meta` that is the only declaration of the document's encoding. `None` if another source declares it, or none
+/// does.
 pub(crate) fn declaring_meta(content_type: Option<&[u8]>, start: &[u8]) -> Option<usize> {
     let told = start.starts_with(MARKS[0])
         || content_type.and_then(charset_of).and_then(Encoding::for_label).is_some();

@@ -29,7 +29,7 @@ pub struct Edges {
     body_end: String,
     /// The kind of body, as far as it is known.
     kind: BodyKind,
-    /// How many templates are open.
+    /// The number of open templates.
     templates: u32,
     /// How many elements are open outside of them in which tags of head and body mean nothing.
     scopes: u32,
@@ -85,7 +85,7 @@ impl Mark {
     pub fn tells(self, edge: Edge) -> bool {
         match self {
             Self::First => edge == Edge::HeadStart,
-            // The others tell whether it is a document.
+            // Only the other edges depend on whether it is a document.
             _ => true,
         }
     }

@@ -236,7 +236,7 @@ pub(crate) fn joins(html: &str) -> bool {
     html.starts_with(|first: char| first.is_ascii_alphabetic() || matches!(first, '/' | '!' | '?'))
 }
 
-/// Keeps markup that comes here apart from a `<` before it.
+/// Separates markup that is inserted here from a `<` before it.
 fn stand_apart(html: &str) {
     if joins(html) {
         end_text();
@@ -247,7 +247,7 @@ fn stand_apart(html: &str) {
 #[derive(Debug, Default)]
 pub(crate) struct HandlerEffect {
     pub include: Option<Box<Fragment>>,
-    /// The element goes, with its content.
+    /// The element is removed with its content.
     pub remove: bool,
     /// Elements that should have been changed and could not be.
     pub left: u64,
@@ -365,7 +365,7 @@ impl Element<'_, '_, '_> {
         });
     }
 
-    /// Puts markup in its place; its content goes, as by [`Self::remove`].
+    /// Replaces the element with markup; its content is removed, as by [`Self::remove`].
     pub fn replace(&mut self, html: &str) {
         self.insert(|inner| {
             end_text();
@@ -441,7 +441,7 @@ impl Element<'_, '_, '_> {
         self.deed.unsupported += u64::from(!self.deed.dry);
     }
 
-    /// Asks for its end tag.
+    /// Requests a call for its end tag.
     pub fn watch_end(&mut self) {
         self.deed.watch = true;
     }
@@ -454,7 +454,8 @@ pub struct EndTag<'a, 'i> {
 }
 
 impl EndTag<'_, '_> {
-    /// Its name, in lower case. Another than the element's where it was left out, and this one ends both.
+    /// Its name, in lower case. It differs from the element's name if the element's own end tag was left out; the tag then ends both
+    /// elements.
     pub fn name(&self) -> String {
         self.inner.name()
     }
@@ -489,7 +490,7 @@ impl Comment<'_, '_> {
         self.inner.text()
     }
 
-    /// Puts markup in its place.
+    /// Replaces the comment with markup.
     pub fn replace(&mut self, html: &str) {
         self.deed.matches += 1;
         if !self.deed.dry {
@@ -512,7 +513,7 @@ impl Comment<'_, '_> {
         self.deed.unsupported += u64::from(!self.deed.dry);
     }
 
-    /// Takes it away.
+    /// Removes the comment.
     pub fn remove(&mut self) {
         self.deed.matches += 1;
         if !self.deed.dry {

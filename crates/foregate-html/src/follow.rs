@@ -88,7 +88,7 @@ struct Op {
     deed: Operation,
     /// Void if a `frameset` replaces the body.
     undecided: bool,
-    /// The `<` before it is text, and has to be written as such.
+    /// The preceding `<` is text, and has to be written as such.
     opens: bool,
     tally: Tally,
 }
@@ -110,13 +110,13 @@ struct FollowedFeature {
 /// The operations after a part of a document.
 pub(crate) struct Due {
     pub deed: Operation,
-    /// A `<` was left out before it that is text.
+    /// The preceding `<` is text, and was left out.
     pub opens: bool,
-    /// The counts then: the rewriter may give up before.
+    /// The counts at this point: the rewriter may give up earlier.
     pub tally: Tally,
 }
 
-/// How something is done.
+/// The state of an operation that is being carried out.
 #[derive(Clone, Copy)]
 struct Doing {
     feature: usize,
@@ -168,7 +168,7 @@ pub(crate) struct Follower {
     watched: Vec<WatchedElement>,
     removal: Option<Removal>,
     ops: VecDeque<Op>,
-    /// Where the first of them stands that is not decided.
+    /// The position of the first operation that is not decided.
     undecided: Option<u64>,
     tells: VecDeque<(u64, usize, usize)>,
     /// How often each feature has done something.
@@ -181,7 +181,7 @@ pub(crate) struct Follower {
     last: bool,
     /// Where a tag begins that is longer: the rewriter gets no more.
     stop: Option<u64>,
-    /// So many bytes were written in another way, and not given to the rewriter.
+    /// The number of bytes that were written without the rewriter.
     skipped: u64,
     skips: bool,
     /// Set if removed content kept a `frameset` from replacing the body.
@@ -365,7 +365,7 @@ impl Follower {
             let opens = op.opens && bytes.pop_if(|last| *last == b'<').is_some();
             Due { deed: op.deed, opens, tally: op.tally }
         });
-        // The bytes before it come to the rewriter first.
+        // The rewriter gets the preceding bytes first.
         self.skips = due.as_ref().is_some_and(|due| due.opens);
         Some((bytes, due))
     }
@@ -411,7 +411,7 @@ impl Follower {
             && self.rules.iter().all(|rule| rule.left == Some(0))
     }
 
-    /// How much memory it has, bytes.
+    /// The memory that it holds, bytes.
     pub fn held(&self) -> usize {
         self.held.capacity()
             + 2 * self.tree.held()
@@ -431,7 +431,7 @@ impl Follower {
         let from = self.tree.next_id();
         let (opens, refers) = (found.opens, found.refers);
         if self.loosened && matches!(found.token, Token::Start(FRAMESET, _)) {
-            // In the body this says that there is one, and nothing else.
+            // Within the body, a start tag of `body` has no other effect.
             let deed = Operation::Insert("<body>".into());
             let at = self.base + found.start as u64;
             self.push(Op { opens, ..Op::new(at, deed, Tally::Nothing) });
@@ -480,7 +480,7 @@ struct At {
     token: Token,
     start: u64,
     end: u64,
-    /// Elements from this one on have begun with it.
+    /// The elements from this one on began within it.
     from: Id,
     /// A `<` comes before that is text.
     opens: bool,
@@ -550,7 +550,7 @@ impl Follower {
         }
     }
 
-    /// Applies a rule; `take` selects removals, which come after all others.
+    /// Applies a rule. With `take`, only removals are applied, which come after all other operations.
     fn act(&mut self, number: usize, take: bool, node: Node, table: Option<Id>, at: &At) {
         let Some(rule) = self.rules.get(number) else { return };
         if rule.left == Some(0) || take != (rule.act == Act::Remove) || self.removal.is_some() {
@@ -700,7 +700,7 @@ impl Follower {
 
     /// Applies the operations at the end of an element; those after its own end tag come later.
     fn end_watched(&mut self, node: &Node, at: &At, own: bool) {
-        // One that has been taken out is not there.
+        // An element that has been removed is not on the stack.
         let position = self.before.position(node.id);
         let all: Vec<_> = self.watched.iter().filter(|watched| watched.id == node.id).copied().collect();
         for after in [false, true] {

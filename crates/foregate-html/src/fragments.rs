@@ -11,16 +11,16 @@ use crate::carry;
 use crate::charset::MARKS;
 use crate::rewriter::written;
 
-/// How fragments are fetched.
+/// Rules for fetching fragments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FragmentRules {
     /// The upstream to ask.
     pub target: FetchTarget,
-    /// How long each may take.
+    /// The time limit of each fetch.
     pub timeout: Duration,
     /// The most that each may have, bytes.
     pub size: usize,
-    /// How many are fetched for one document, those of fragments included.
+    /// The most fragments of one document, including fragments of fragments.
     pub count: usize,
     /// How deep fragments may stand in fragments; 1: not at all.
     pub depth: usize,
@@ -37,9 +37,9 @@ pub struct Fragment {
     pub literal: Option<Vec<u8>>,
     /// The path of an alternative.
     pub alternative: Option<String>,
-    /// Nothing takes its place if neither can be had.
+    /// If no fetch succeeds, the element is replaced by nothing.
     pub optional: bool,
-    /// How it is fetched.
+    /// The rules for fetching it.
     pub rules: Arc<FragmentRules>,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct RewriterOutput {
     pub holes: VecDeque<(usize, Fragment)>,
     /// The rewriter's output has characters that [stand for bytes](crate::carry).
     pub stands_in: bool,
-    /// From here on it may be cut off: see [`removal`](crate::removal).
+    /// The offset from which on the output may be cut off: see [`removal`](crate::removal).
     pub cut: Option<usize>,
 }
 

@@ -88,7 +88,7 @@ enum TrailingBytes {
     Nothing,
     /// `<`
     Opens,
-    /// And a letter.
+    /// After that, a letter.
     Letter(u8),
 }
 
@@ -332,7 +332,7 @@ impl Guard {
             if text {
                 return Ok(());
             }
-            // Their supposed starts of texts were none.
+            // The places where they began were not the starts of texts.
             self.scanners.retain(|scanner| !scanner.only_reads_text());
         }
         if self.scanners.iter().filter(|scanner| scanner.only_reads_text()).count() >= SCANNERS
@@ -402,7 +402,7 @@ impl Guard {
         self.names
     }
 
-    /// How much memory it has, bytes.
+    /// The memory that it holds, bytes.
     pub fn held(&self) -> usize {
         self.scanners.iter().map(Scanner::held).sum()
     }
@@ -412,7 +412,7 @@ impl Guard {
 mod tests {
     use super::*;
 
-    /// How much of a document is clear; `None`: all of it. However it is split.
+    /// The part of a document that is unambiguous, the same for every split; `None` for all of it.
     fn clear(html: &str) -> Option<usize> {
         let look = |pieces: &[&[u8]]| {
             let (mut guard, mut before) = (Guard::default(), 0);

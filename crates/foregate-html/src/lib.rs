@@ -107,7 +107,7 @@ foregate_module::group! {
 }
 
 foregate_module::group! {
-    /// The steps that rewrite. Pipelines take them in before those that put content codings on.
+    /// The steps that rewrite. Pipelines list them before the steps that apply content codings.
     pub enum rewriting {
         features::emails::Script,
         features::emails::ScriptAlone,

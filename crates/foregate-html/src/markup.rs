@@ -1,4 +1,4 @@
-//! A check of markup in the configuration: it has to close the elements that it opens, and no others.
+//! Checks markup in the configuration: it has to close the elements that it opens, and no others.
 
 use std::collections::HashMap;
 

@@ -4,7 +4,7 @@ use foregate_module::{Edit, Edits, Field, Fields};
 
 /// The fields that a policy may stand in.
 pub(crate) const FIELDS: [&str; 2] = ["content-security-policy", "content-security-policy-report-only"];
-/// The directives that say which scripts and styles may be there, each with those that stand in for it.
+/// The directives that restrict scripts and styles, each with the directive that it falls back to.
 const GUARDED: [(&str, &str); 2] = [("script-src-elem", "script-src"), ("style-src-elem", "style-src")];
 
 /// A nonce of 128 bits, in letters, digits, `-` and `_`.

@@ -76,7 +76,7 @@ pub struct Pass {
     holding: Holding,
     /// Detection of disagreement with browsers.
     guard: Guard,
-    /// Why it gave up.
+    /// The reason for giving up.
     gave_up: Option<&'static str>,
     /// The encoding, and whether it is known.
     charset: Charset,
@@ -101,7 +101,7 @@ pub struct Pass {
 
 struct Asking {
     fragment: Fragment,
-    /// Until it has been taken.
+    /// The fetch that was not taken yet.
     question: Option<FetchRequest>,
 }
 
@@ -111,7 +111,7 @@ enum PassState {
     Rewrites(Box<HtmlRewriter<'static, Output>>),
     /// All features only insert at the edges of head and body.
     Inserts,
-    /// It has given up, or the document is over.
+    /// The pass has given up, or the document is over.
     Over,
 }
 
@@ -254,7 +254,7 @@ impl Pass {
         let done = at_work(&mut self.shared, || rewriter.end());
         self.hand_over(out);
         match done {
-            // With such an error, too, it has written all that it was given.
+            // With such an error, the rewriter has still written all of its input.
             Ok(()) | Err(RewritingError::MemoryLimitExceeded(_) | RewritingError::ContentHandlerError(_)) => {
                 Ok(())
             }

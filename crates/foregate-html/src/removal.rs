@@ -13,7 +13,7 @@ use crate::rewriter::{shared, written};
 /// The element that is being taken out, with all in it.
 #[derive(Debug)]
 pub(crate) struct Removing {
-    /// Which one of the document.
+    /// The number of the removal in the document.
     number: u64,
     /// In a dry run: other features of a dry run do nothing in it either, and nothing is held.
     dry: bool,
@@ -144,7 +144,7 @@ pub(crate) fn begin(element: &mut send::Element<'_, '_>, dry: bool) {
     debug_assert!(ended.is_ok(), "it has content");
 }
 
-/// The end tag that ends it: its own, or that of an element around it.
+/// Handles the end tag that ends the element: its own, or that of an element around it.
 fn end(number: u64, name: &str, tag: &mut EndTag<'_>) {
     shared(|shared| {
         let Some(removing) = shared.removing.take_if(|removing| removing.number == number) else { return };
@@ -158,7 +158,7 @@ fn end(number: u64, name: &str, tag: &mut EndTag<'_>) {
         } else if removing.lacks_end {
             written(RewriterOutput::cut_off);
         } else {
-            // Where it ends for a browser is anybody's guess.
+            // Browsers disagree about the end of the element.
             shared.left += 1;
             written(|written| written.cut = None);
         }

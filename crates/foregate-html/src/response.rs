@@ -87,7 +87,7 @@ impl MediaType {
         Self { main: main.to_ascii_lowercase(), sub: sub.map(str::to_ascii_lowercase) }
     }
 
-    /// Reads one of the configuration.
+    /// Reads a media type of the configuration.
     pub fn from_argument(argument: &Argument) -> Result<Self, Problem> {
         let token = |text: &str| {
             !text.is_empty()

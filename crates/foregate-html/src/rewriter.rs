@@ -28,7 +28,7 @@ pub(crate) struct Running {
     pub step: &'static str,
     pub dry: bool,
     pub reads: Reads,
-    /// How many features come before the next that reads texts.
+    /// The number of features before the next that reads texts.
     pub deaf: usize,
     pub rewrite: Box<dyn Rewrite>,
     pub matches: u64,
@@ -38,8 +38,7 @@ thread_local! {
     /// The state that the rewriter at work on this thread shares with its handlers. They are called thousands of times for a
     /// document, and its output still more often; a lock each time would cost more than most handlers do.
     ///
-    /// Both are never dropped here, so that no access has to check for that: [`at_work`] puts them here, and takes
-    /// them away again.
+    /// These values are never dropped here, so that accesses need no check for that: [`at_work`] puts them here and takes them away again.
     static AT_WORK: Cell<ManuallyDrop<Option<Box<HandlerState>>>> = const { Cell::new(ManuallyDrop::new(None)) };
     /// The output of that rewriter. Separate, since a handler's text at the end is written while the handler runs.
     static WRITTEN: RefCell<ManuallyDrop<RewriterOutput>> = const {
@@ -52,7 +51,7 @@ thread_local! {
 #[derive(Default)]
 pub(crate) struct HandlerState {
     pub running: Vec<Running>,
-    /// How many of them come before the first that reads texts.
+    /// The number of features before the first that reads texts.
     deaf: usize,
     /// Masks, for documents in which second bytes may look like ASCII.
     masks: Option<Masks>,
@@ -70,11 +69,11 @@ pub(crate) struct HandlerState {
     pub quiet: bool,
     /// The element that is being taken out, in which nothing is changed.
     pub removing: Option<Removing>,
-    /// How many have been.
+    /// The number of removals.
     pub removals: u64,
     /// The tree of the browser's elements, ahead of the rewriter.
     pub follower: Option<Box<Follower>>,
-    /// How many that should have been were left.
+    /// The number of removals that were not possible.
     pub left: u64,
     /// How many directives are not understood.
     pub unsupported: u64,
@@ -118,7 +117,7 @@ pub(crate) fn at_work<T>(shared: &mut Option<Box<HandlerState>>, work: impl FnOn
 #[inline]
 pub(crate) fn shared<T: Default>(run: impl FnOnce(&mut HandlerState) -> T) -> T {
     AT_WORK.with(|at_work| {
-        // Taken out meanwhile, so that a handler that panics takes it along.
+        // Taken out during the call, so that a panic of the handler drops it.
         let Some(mut shared) = ManuallyDrop::into_inner(at_work.take()) else { return T::default() };
         shared.ran = true;
         let done = run(&mut shared);
@@ -138,7 +137,7 @@ pub(crate) fn end_text() {
     written(RewriterOutput::end_text);
 }
 
-/// Where the rewriter writes.
+/// The sink of the rewriter.
 pub(crate) struct Output;
 
 impl OutputSink for Output {

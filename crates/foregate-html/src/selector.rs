@@ -84,7 +84,7 @@ impl Selector {
         self.select.wider().parse().unwrap_or_else(|_| self.parsed.clone())
     }
 
-    /// As it has to be for documents in this encoding.
+    /// The selector in the form for documents in this encoding.
     pub(crate) fn of_charset(&self, charset: Charset) -> Cow<'_, lol_html::Selector> {
         match charset.transparent(&self.text) {
             Cow::Borrowed(_) => Cow::Borrowed(&self.parsed),

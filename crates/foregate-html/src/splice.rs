@@ -94,7 +94,7 @@ fn insert_into(
         if matches!(found.token, Token::Start(..)) && !tree.events.iter().any(opens) {
             return None;
         }
-        // Elements around it stay open.
+        // The elements around it stay open.
         if tree.events.iter().any(|event| matches!(event, Event::Closed(node) if node.id < from)) {
             return None;
         }

@@ -261,7 +261,7 @@ impl Step for Choose {
     }
 }
 
-/// Removes those of the fields that are there.
+/// Removes the fields of these names.
 fn remove(names: &[&'static str], response: &dyn Fields, edits: &mut Edits) {
     let there = names.iter().filter(|name| response.get(name).is_some());
     there.for_each(|name| edits.push(Edit::Remove((*name).into())));

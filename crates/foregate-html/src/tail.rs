@@ -39,7 +39,7 @@ impl Tail {
         }
     }
 
-    /// How much memory it has, bytes.
+    /// The memory that it holds, bytes.
     pub fn held(&self) -> usize {
         match self {
             Self::Followed(scanner) => scanner.held(),

@@ -12,7 +12,7 @@ const MEMORY_KEPT: usize = 4096;
 pub(crate) struct TextOutput {
     /// How much of the original has been written as it was.
     same: usize,
-    /// The output, once it differs.
+    /// The output, once it differs from the input.
     other: String,
     differs: bool,
 }
@@ -156,7 +156,7 @@ fn dry(running: &mut Running, text: &str, last: bool, in_title: bool) {
     running.matches += aside.matches;
 }
 
-/// Adds a text to markup, so that it means itself there.
+/// Appends a text to markup, escaped so that it stays text.
 pub fn escape(text: &str, html: &mut String) {
     for character in text.chars() {
         match character {

@@ -22,7 +22,7 @@ const FOLDER_MODE: Mode = Mode::RWXU;
 pub(crate) enum Fast {
     /// `cachestat` and `RWF_NOWAIT` tell which pages are in memory.
     Pages,
-    /// All of it lies in memory.
+    /// All of it is in memory.
     Memory,
     /// Only the properties of open files are in memory.
     Properties,

@@ -11,7 +11,7 @@ pub enum Kind {
     File,
     /// A folder.
     Folder,
-    /// A symbolic link. Only [`list`](crate::Directory::list) tells it.
+    /// A symbolic link. Only [`list`](crate::Directory::list) reports it.
     Link,
     /// A pipe, socket or device, or a kind that the system does not tell.
     Other,
@@ -69,6 +69,6 @@ impl Metadata {
 pub struct Entry {
     /// The name.
     pub name: OsString,
-    /// The kind, [`Kind::Other`] where the file system does not tell it here.
+    /// The kind; [`Kind::Other`] if the file system does not report it here.
     pub kind: Kind,
 }

@@ -20,7 +20,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// For metrics and logs.
+    /// The name for metrics and logs.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Respond(_) => "respond",
@@ -31,7 +31,7 @@ impl Action {
 
 /// A way to end a request.
 pub trait Terminal: Sized {
-    /// Its name in descriptions; `None` for none.
+    /// The name in descriptions; `None` for [`Never`].
     const NAMES: &'static [&'static str];
 
     /// Set if it may add notes to the access log. Default: false.
@@ -45,7 +45,7 @@ pub trait Terminal: Sized {
     /// The values that it emits; see [`EmitAnd`].
     const EMITS: &'static [Slot] = &[];
 
-    /// Writes them into the slots that `slot` tells by their names.
+    /// Writes the values into their slots, which `slot` finds by name.
     fn emit(&mut self, _apply: &mut Apply<'_>, _slot: &dyn Fn(&str) -> Option<u16>) {}
 
     /// The instruction for the platform.
@@ -69,7 +69,7 @@ pub struct Respond(pub Response);
 pub struct Redirect {
     /// 301, 302, 303, 307 or 308; anything else is 302.
     pub status: u16,
-    /// Where to. Bytes that cannot stand in a field make it a 500.
+    /// The target. Bytes that a field cannot hold make the response a 500.
     pub location: Text,
 }
 

@@ -50,14 +50,14 @@ impl<W: fmt::Debug> fmt::Debug for AnswerKey<W> {
 /// those of a monotonic clock.
 #[derive(Debug, Default)]
 pub struct KeptAnswers {
-    /// The last good answer, and when it came.
+    /// The last good answer, and the time of its arrival.
     good: Option<(Duration, FetchResponse)>,
     /// The latest other result, with its time.
     other: Option<(Duration, FetchResult)>,
 }
 
 impl KeptAnswers {
-    /// How many questions a platform keeps answers to. Beyond, the one that is least fresh goes.
+    /// The most questions whose answers a platform keeps. Beyond it, the least fresh one is dropped.
     pub const QUESTIONS: usize = 256;
 
     /// When the good answer came, by which questions make room for others; the start of time where there is none.
@@ -88,7 +88,7 @@ impl KeptAnswers {
         is_new.then(|| self.stale(ask, now).map_or_else(|| other.clone(), Ok))
     }
 
-    /// Keeps an answer that has come, unless it is too large. Returns it, or an older one that serves instead.
+    /// Keeps an answer that has arrived, unless it is too large. Returns it, or an older answer that is used instead.
     pub fn keep(&mut self, ask: &FetchRequest, mut result: FetchResult, now: Duration) -> FetchResult {
         let mut fits = true;
         if let Ok(answer) = &mut result {

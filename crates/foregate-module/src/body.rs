@@ -13,7 +13,7 @@ pub use self::start::Start;
 use crate::fetch::{FetchRequest, FetchResult};
 use crate::value::Value;
 
-/// Where a filter writes.
+/// The sink of a filter.
 pub trait Sink {
     /// Takes these bytes.
     fn write(&mut self, bytes: &[u8]);
@@ -148,7 +148,7 @@ impl Value for DecodedBody {
 pub struct Decoded {
     /// The coding, by its name in fields.
     pub coding: &'static str,
-    /// Only dry filters see the body decoded; the client gets it as it came.
+    /// Only filters in a dry run see the decoded body; the client gets the body as it arrived.
     pub dry: bool,
 }
 
@@ -178,7 +178,7 @@ pub struct Traffic {
     pub step: &'static str,
     /// Bytes of input; bytes that pass after it has bailed out or is over do not count.
     pub taken: u64,
-    /// Bytes that it wrote.
+    /// Bytes of output.
     pub given: u64,
     /// How long it was at work; 0 without a [clock](Chain::clock). Those after it do not count.
     pub nanos: u64,
@@ -350,7 +350,7 @@ impl Chain {
         rest.iter().any(Link::pending) || blocked.is_none() && self.is_ending()
     }
 
-    /// Where filters wait for an answer: those before the last of them must not write.
+    /// The last filter that waits for an answer: filters before it must not write.
     fn blocked(&self) -> Option<usize> {
         self.links.iter().rposition(Link::waits)
     }

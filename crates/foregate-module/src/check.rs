@@ -24,13 +24,13 @@ pub struct Decl {
     pub inputs: &'static [Slot],
     /// Its outputs.
     pub outputs: &'static [Slot],
-    /// How it may end a request.
+    /// The names of its ways to end a request.
     pub stops: &'static [&'static str],
     /// Set if it may add notes to the access log when it ends a request.
     pub stop_notes: bool,
     /// The values that it emits where it ends a request.
     pub stop_emits: &'static [Slot],
-    /// When it runs at all.
+    /// The filters that decide whether it runs at all.
     pub filters: &'static [Filter],
     /// The thread on which it runs.
     pub weight: Weight,
@@ -45,14 +45,14 @@ pub struct Decl {
 }
 
 impl Decl {
-    /// Its outputs, including notes when it ends a request.
+    /// Its outputs, including the values that it emits when it ends a request.
     pub fn writes(&self) -> impl Iterator<Item = &'static Slot> {
         let notes = &const { Notes::SLOT };
         let is_said = self.outputs.iter().any(|slot| slot.name == notes.name);
         self.outputs.iter().chain((self.stop_notes && !is_said).then_some(notes))
     }
 
-    /// Its turn: those of a phase that are no last ones, then the last ones.
+    /// The rank within the phase: ordinary steps first, then those that come last.
     pub(crate) const fn turn(&self) -> usize {
         self.phase.order() * 2 + self.last as usize
     }
@@ -83,7 +83,7 @@ pub const fn decl<S: Step>() -> Decl {
 ///
 /// # Panics
 ///
-/// With a sentence that names the value, its reader, its writer and their phases.
+/// Fails the build with a sentence that names the value, its reader, its writer and their phases.
 #[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
 pub const fn check(groups: &[&[Decl]]) {
     let mut group = 0;

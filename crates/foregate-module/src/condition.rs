@@ -19,7 +19,7 @@ pub trait Expression: Send + Sync {
 
 /// Many conditions, compiled together so that those over the same part share one look at it.
 pub trait Conditions: Send + Sync {
-    /// Calls `visit` with the number of each that holds, in their order, until it breaks.
+    /// Calls `visit` with the number of each condition that holds, in order, until it breaks.
     fn each(&self, view: &View<'_>, visit: &mut dyn FnMut(usize) -> ControlFlow<()>);
 
     /// Calls `visit` with the number of each that comes to something else for one of [`Exchange::other_paths`](crate::Exchange::other_paths), until it

@@ -36,7 +36,8 @@ pub trait Exchange {
     fn other_paths(&self) -> Option<&[Vec<u8>]> {
         Some(&[])
     }
-    /// Says that a condition comes to something else for one of these: the request goes to no origin. By default it does.
+    /// Reports that a condition has another result for one of these paths, so that the request must not reach an origin. The
+    /// default does nothing.
     fn doubt_path(&self) {}
     /// The text after the first `?`.
     fn query(&self) -> Option<&[u8]>;

@@ -62,7 +62,7 @@ pub struct FetchRequest {
     pub fields: Vec<Field>,
     /// The body.
     pub body: Text,
-    /// How long all of it may take. Beyond: [`FetchError::Timeout`].
+    /// The time limit of the whole fetch. Beyond: [`FetchError::Timeout`].
     pub timeout: Duration,
     /// The most that the answer's body may have, bytes. Beyond: [`FetchError::TooLarge`].
     pub limit: usize,
@@ -168,7 +168,7 @@ impl FetchResponse {
     }
 }
 
-/// Why there is no answer.
+/// The reason for a fetch without an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FetchError {
     /// No connection, or one that failed.

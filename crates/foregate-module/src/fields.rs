@@ -9,7 +9,7 @@ use crate::text::Text;
 
 /// The fields of a head, in their order. Names are compared without regard to case.
 pub trait Fields {
-    /// How many there are.
+    /// The number of fields.
     fn count(&self) -> usize;
 
     /// Name and value of the field with this number, from 0.
@@ -224,9 +224,9 @@ fn may_have_control(bytes: &[u8; 8]) -> bool {
 pub enum Edit {
     /// The name gets exactly this value.
     Set(Field),
-    /// One more field.
+    /// Append a field.
     Append(Field),
-    /// The field is added unless there is one of its name.
+    /// Append a field, unless there is one of this name.
     Default(Field),
     /// All fields of this name go.
     Remove(Text),
@@ -235,7 +235,7 @@ pub enum Edit {
 }
 
 impl Edit {
-    /// The name of the fields that it is about; `None` where it tells them by their numbers.
+    /// The name of the fields that the edit changes; `None` if it identifies them by number.
     pub fn name(&self) -> Option<&[u8]> {
         match self {
             Self::Set(field) | Self::Append(field) | Self::Default(field) => Some(field.name()),
@@ -302,7 +302,7 @@ impl Edits {
         Self { few: [const { None }; 2], rest: Vec::new() }
     }
 
-    /// Changes that stand in settings; they come before those that are added.
+    /// Changes from the settings, which precede changes that are added.
     pub fn shared(edits: &Arc<[Edit]>) -> Self {
         let mut made = Self::new();
         made.push_shared(edits);

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::pipeline::Pipeline;
 
-/// Bytes of one step's state.
+/// The most bytes of one step's state.
 const STATE_LIMIT: usize = 32 << 20;
 
 impl Pipeline {

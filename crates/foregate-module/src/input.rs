@@ -20,7 +20,7 @@ pub trait Input<'r>: Sized {
     /// The input, for checks and descriptions.
     const SLOT: Slot;
 
-    /// Reads it. `slot` is where its value is, if it is one.
+    /// Reads the input. `slot` has its value, if it is one.
     fn read(view: &View<'r>, slot: u16) -> Self;
 
     /// The step has only looked at it: a value that [moves](crate::Take) stays where it was.
@@ -40,7 +40,7 @@ pub trait Inputs<'r, P: Phase>: Sized {
     /// The inputs.
     const SLOTS: &'static [Slot];
 
-    /// Reads them. `slots` has one entry for each.
+    /// Reads all inputs. `slots` has one entry for each.
     fn read(view: &View<'r>, slots: &[u16]) -> Self;
 
     /// See [`Input::put_back`].
@@ -82,7 +82,7 @@ pub struct View<'r> {
     exchange: &'r dyn Exchange,
     slots: &'r Slots,
     values: &'r [ValueInfo],
-    /// A value that stands in for that of a slot.
+    /// A value that replaces that of a slot.
     instead: Option<(u16, &'r (dyn Any + Send + Sync))>,
     /// An address that stands in for the client's.
     client: Option<IpAddr>,
@@ -266,7 +266,7 @@ plain! {
 borrowed! {
     /// `http` or `https`.
     Scheme(&'r str), "scheme", Phase, |exchange| exchange.scheme();
-    /// `HTTP/1.1` and its like.
+    /// `HTTP/1.1` and similar.
     Protocol(&'r str), "protocol", Phase, |exchange| exchange.protocol();
     /// The handshake, over TLS.
     Tls(Option<TlsFacts<'r>>), "tls", Phase, |exchange| exchange.tls();

@@ -15,7 +15,7 @@ use crate::steps::Steps;
 use crate::text::Text;
 use crate::value::Value;
 
-/// Where outputs go.
+/// The target of outputs.
 pub struct Apply<'a> {
     /// The exchange.
     pub exchange: &'a mut dyn Exchange,
@@ -56,7 +56,7 @@ pub trait Output {
     /// The output, for checks and descriptions.
     const SLOT: Slot;
 
-    /// Writes it. `slot` is where its value goes, if it is one.
+    /// Writes the output. `slot` is for its value, if it is one.
     fn apply(self, apply: &mut Apply<'_>, slot: u16);
 }
 
@@ -73,7 +73,7 @@ pub trait Outputs<P: Phase> {
     /// The outputs.
     const SLOTS: &'static [Slot];
 
-    /// Writes them, in their order. `slots` has one entry for each.
+    /// Writes all outputs in order. `slots` has one entry for each.
     fn apply(self, apply: &mut Apply<'_>, slots: &[u16]);
 }
 
@@ -218,7 +218,7 @@ effects! {
     Count(Option<&'static str>), "metrics", effect, Phase, |_, _| false, |apply, event| {
         apply.state.events.extend(event);
     };
-    /// Several of them.
+    /// Several events.
     Counts(Vec<&'static str>), "metrics", effect, Phase, |_, _| false, |apply, events| {
         apply.state.events.extend(events);
     };

@@ -1,4 +1,4 @@
-//! The phases of an exchange, in their one order.
+//! The phases of an exchange, which have one fixed order.
 
 use core::fmt;
 
@@ -34,7 +34,7 @@ pub enum PhaseId {
 }
 
 impl PhaseId {
-    /// How many there are.
+    /// The number of phases.
     pub const COUNT: usize = 13;
 
     /// All of them, in order.
@@ -54,7 +54,7 @@ impl PhaseId {
         Self::Log,
     ];
 
-    /// As it is written in documentation, messages and metrics.
+    /// The name in documentation, messages and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::RequestEarly => "request-early",

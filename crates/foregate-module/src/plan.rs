@@ -26,15 +26,15 @@ pub struct PlannedStep {
     pub step: u16,
     /// Which of the route's keys has turned it on: steps of the same key have the same number.
     pub key: u16,
-    /// It runs without effect.
+    /// Set for a dry run: the step runs without effect.
     pub dry_run: bool,
     /// Set if it, or another step of the same key that runs before there is a response, [guards](crate::Step::guards).
     pub guards: bool,
-    /// Set if an acting step reads its output: it decides then, even if it only watches.
+    /// Set if an acting step reads its output. Then the step counts as acting, even if it only watches.
     pub decides: bool,
     /// Its settings.
     pub settings: Arc<dyn Any + Send + Sync>,
-    /// When it runs.
+    /// The condition under which it runs.
     pub when: Option<Arc<dyn Condition>>,
 }
 
@@ -268,11 +268,11 @@ impl Plan {
 pub struct Untakable {
     /// The step.
     pub step: &'static str,
-    /// The key that turns it on, if one does.
+    /// The key that turns it on, if there is one.
     pub key: Option<&'static Key>,
     /// The value.
     pub value: &'static str,
-    /// The step before it that has taken the value, if one has.
+    /// The earlier step that took the value, if there is one.
     pub taken_by: Option<&'static str>,
 }
 

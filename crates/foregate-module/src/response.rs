@@ -10,7 +10,7 @@ use crate::text::Text;
 pub struct Response {
     /// 200 to 999.
     pub status: u16,
-    /// In their order.
+    /// The fields in order.
     pub fields: Vec<Field>,
     /// The whole body; not sent where the status or the method forbid one.
     pub body: Text,

@@ -22,12 +22,12 @@ use crate::step::{Load, Verdict, WhenFull};
 /// The start of the request's body is received after this phase.
 const BEFORE_BODY: PhaseId = PhaseId::RequestSecurity;
 
-/// How far the steps of an exchange have come.
+/// The progress of an exchange through its steps.
 #[derive(Debug, Default)]
 pub struct Runner {
     /// The order of the next phase; those before it have run, or have been left out.
     next: usize,
-    /// How many steps of that phase have had their turn.
+    /// The number of steps of that phase that have had their turn.
     begun: usize,
     /// How many steps of `response-body` have run over a response that another one has replaced: they do not run again.
     resume: usize,
@@ -40,10 +40,10 @@ pub struct Runner {
 /// The state of the step that has begun last.
 #[derive(Debug, Default)]
 enum Turn {
-    /// It is over.
+    /// The step is over.
     #[default]
     Over,
-    /// The platform runs it on another thread.
+    /// The platform runs the step on another thread.
     Away,
     /// It runs on this thread, as no other is available.
     Here,
@@ -60,13 +60,13 @@ pub enum Next<'p> {
     Body,
     /// Make the requests of [`State::fetches`], and write their answers into the slots.
     Fetch,
-    /// Run a step on another thread by [`Pipeline::run`], and tell its verdict to [`Runner::tell`], or [`Fault::Full`].
+    /// Run a step on another thread by [`Pipeline::run`], and pass its verdict to [`Runner::tell`], or [`Fault::Full`].
     Offload {
         /// The step.
         planned: &'p PlannedStep,
         /// The treatment if there is no place, or none in time.
         when_full: WhenFull,
-        /// How long it may wait for a thread.
+        /// The longest wait for a thread.
         wait: Duration,
     },
     /// A step has ended the usual way of the request.
@@ -87,9 +87,9 @@ pub enum StepEnd {
 /// Why a step gave no verdict, or one that does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It has panicked.
+    /// The step has panicked.
     Panicked,
-    /// It is skipped because it has panicked too often.
+    /// The step is skipped because it has panicked too often.
     Broken,
     /// There was no thread for it.
     Full(WhenFull),
@@ -101,18 +101,18 @@ pub enum Fault {
     Lost,
 }
 
-/// Where a step runs.
+/// The thread that runs a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepPlace {
     /// On this thread.
     Here,
-    /// As it says itself: see [`Pipeline::load`] and [`Platform::load`].
+    /// As the step declares: see [`Pipeline::load`] and [`Platform::load`].
     Asked,
-    /// On another thread, whatever it says.
+    /// Another thread, whatever the step declares.
     Elsewhere {
         /// The treatment if there is no place, or none in time.
         when_full: WhenFull,
-        /// How long it may wait for a thread.
+        /// The longest wait for a thread.
         wait: Duration,
     },
     /// Nowhere: for this exchange it is switched off.
@@ -126,7 +126,7 @@ pub trait Platform {
     /// Runs some work; false if it panicked. The crate itself has no means to catch that.
     fn unharmed(work: impl FnOnce()) -> bool;
 
-    /// The exchange as steps see it, and their values.
+    /// The exchange as steps see it, and the values of steps.
     fn parts(&mut self) -> (&mut dyn Exchange, &mut State);
 
     /// The steps of a phase are about to run: `anew`, or after something has been waited for. Default: nothing.
@@ -151,7 +151,7 @@ pub trait Platform {
     /// A step has left something to count or to write: takes events, tallies and lines out of the state.
     fn news(&mut self, entry: &Entry, planned: &PlannedStep);
 
-    /// Counts more bytes that values hold. False if there is no memory for them. Default: there is.
+    /// Counts more bytes that values hold. Returns false if there is no memory for them. Default: true.
     fn hold(&mut self, _bytes: usize) -> bool {
         true
     }
@@ -165,11 +165,11 @@ pub trait Platform {
 
 /// How a run over steps on this thread has come to its end.
 enum Came {
-    /// None is left.
+    /// All steps have run.
     All,
     /// The step that has begun last has to be judged.
     Verdict(Result<Verdict, Fault>),
-    /// It belongs on another thread.
+    /// The step has to run on another thread.
     Leaves(WhenFull, Duration),
 }
 
@@ -204,7 +204,8 @@ impl Runner {
         self.has_body = true;
     }
 
-    /// The step that was [to run on another thread](Next::Offload) has, or could not. Where there was no thread, it may run on this one.
+    /// Takes the verdict of the step that was [to run on another thread](Next::Offload), or the reason why it could not. If there was no
+    /// thread, the step may run on this one.
     pub fn tell(&mut self, verdict: Result<Verdict, Fault>) {
         if matches!(self.turn, Turn::Away) {
             self.turn = match verdict {
@@ -311,7 +312,7 @@ impl Runner {
         loop {
             let came = match mem::take(&mut self.turn) {
                 Turn::Told(verdict) => Came::Verdict(verdict),
-                // A step without a verdict is not taken for one that has none.
+                // A step whose verdict is missing must not count as one that passed the request.
                 Turn::Away => Came::Verdict(Err(Fault::Lost)),
                 turn @ (Turn::Over | Turn::Here) => {
                     let is_here = matches!(turn, Turn::Here);
@@ -532,7 +533,7 @@ fn forget_response(route: Route<'_>, last: Option<&PlannedStep>, state: &mut Sta
     }
     for planned in ANEW.iter().flat_map(|phase| plan.phase(*phase)) {
         let Some(entry) = pipeline.entries().get(usize::from(planned.step)) else { continue };
-        // A value that has only come through here is not one of the response.
+        // A value that was only passed through in this phase does not belong to the response.
         for slot in entry.emits().filter(|slot| !entry.takes().any(|taken| taken == *slot)) {
             state.slots.unwrite(slot);
         }

@@ -13,11 +13,11 @@ pub struct Slot {
     pub name: &'static str,
     /// Its access.
     pub access: Access,
-    /// Its kind in expressions.
+    /// The kind of the value in expressions.
     pub shows: Option<Kind>,
-    /// How they see it.
+    /// How expressions read the value.
     pub(crate) show: Show,
-    /// How it makes room.
+    /// How the value makes room.
     pub(crate) shrink: Shrink,
     /// Its description, a sentence; empty for inputs of the platform.
     pub about: &'static str,
@@ -34,7 +34,7 @@ pub enum Access {
     Only,
     /// A value of a step.
     Value,
-    /// A value of a step that moves to the one that takes it. Only inputs.
+    /// A value that moves to the step that takes it. For inputs only.
     Moved,
     /// A list to which any number of steps add, before others read it.
     List,
@@ -110,7 +110,7 @@ pub(crate) fn show_nothing(_: &(dyn Any + Send + Sync)) -> Option<Shown<'_>> {
     None
 }
 
-/// How a value makes room.
+/// Lets a value make room.
 pub(crate) type Shrink = fn(&mut (dyn Any + Send + Sync)) -> bool;
 
 pub(crate) fn shrink<V: Value>(value: &mut (dyn Any + Send + Sync)) -> bool {
@@ -128,7 +128,7 @@ pub struct ValueInfo {
     pub name: &'static str,
     /// Its description.
     pub about: &'static str,
-    /// Its kind in expressions.
+    /// The kind of the value in expressions.
     pub shows: Option<Kind>,
     /// The phase in which it is written: expressions of later phases may read it.
     pub phase: PhaseId,

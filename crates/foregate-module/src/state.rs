@@ -55,7 +55,7 @@ impl Slots {
         self.see(slot, false)
     }
 
-    /// The value in a slot, if it has been written; those of dry runs are seen by `dry` ones alone.
+    /// The value in a slot, if it has been written. Only steps in a dry run (`dry`) see values of dry runs.
     pub(crate) fn see(&self, slot: u16, dry: bool) -> Option<&(dyn Any + Send + Sync)> {
         let slot = self.all.get(usize::from(slot)).filter(|slot| slot.written && (dry || !slot.dry))?;
         slot.value.as_deref()
@@ -78,15 +78,15 @@ impl Slots {
         slot.value = Some(Box::new(value));
     }
 
-    /// Takes a value out of its slot, with the memory that it lies in. A step in a dry run takes values of dry runs alone, and no other
-    /// takes those.
+    /// Takes a value out of its slot, with its memory. A step in a dry run only takes values of dry runs, and other steps take none of
+    /// those.
     pub(crate) fn take(&mut self, slot: u16, dry: bool) -> Option<Box<dyn Any + Send + Sync>> {
         let slot = self.all.get_mut(usize::from(slot)).filter(|slot| slot.written && slot.dry == dry)?;
         slot.written = false;
         slot.value.take()
     }
 
-    /// Takes the values that a step with these inputs takes.
+    /// Takes all values that a step with these inputs takes.
     pub(crate) fn take_all(&mut self, inputs: &[Slot], slots: &[u16], dry: bool) -> MovedValues {
         let mut taken = Vec::new();
         for (input, slot) in inputs.iter().zip(slots) {
@@ -106,7 +106,7 @@ impl Slots {
         }
     }
 
-    /// Drops a value, unless it owns nothing or `shrink` says that it is small now.
+    /// Drops a value, unless it owns nothing, or `shrink` returns that it is small now.
     pub(crate) fn forget(&mut self, slot: u16, shrink: fn(&mut (dyn Any + Send + Sync)) -> bool) {
         if let Some(slot) = self.all.get_mut(usize::from(slot)).filter(|slot| slot.written && !slot.plain)
             && !slot.value.as_deref_mut().is_some_and(shrink)
@@ -168,7 +168,7 @@ impl Slots {
     }
 }
 
-/// Values on their way from their slots to the step that takes them.
+/// Values between their slots and the step that takes them.
 pub(crate) struct MovedValues(Cell<Vec<(u16, Box<dyn Any + Send + Sync>)>>);
 
 impl MovedValues {
@@ -223,7 +223,7 @@ pub struct State {
     pub asks_whole: bool,
     /// How much of the response's body steps have asked for, bytes.
     pub hold: usize,
-    /// Bytes that values hold, as their steps say.
+    /// Bytes that values hold, as declared by their steps.
     pub held: usize,
     /// Slots of fetches that have been emitted and not been performed, and the steps that ask.
     pub fetches: Vec<(u16, &'static str)>,
@@ -348,7 +348,7 @@ mod tests {
         assert!(slots.get(3).is_none() && slots.see(3, true).is_none());
         slots.write(3, 8_u64, false);
         assert_eq!((address(&slots, 3), slots.get(3).unwrap().downcast_ref()), (first, Some(&8_u64)));
-        // Another pipeline may have another type there.
+        // Another pipeline may use another type for the slot.
         slots.clear();
         slots.write(3, String::from("text"), true);
         assert!(slots.get(3).is_none());

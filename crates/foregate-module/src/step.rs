@@ -31,7 +31,7 @@ pub trait Step: Default + Send + Sync + 'static {
     type In<'r>: Inputs<'r, Self::At>;
     /// The outputs: a tuple such as `(Emit<Score>, EditRequest)`.
     type Out: Outputs<Self::At>;
-    /// How it may end the request: [`Never`](crate::Never), [`Respond`](crate::Respond), ...
+    /// Its way to end the request: [`Never`](crate::Never), [`Respond`](crate::Respond), ...
     type Stop: StopAt<Self::At>;
     /// Its name: lower case, words joined by `-`; the module's name first.
     const NAME: &'static str;
@@ -141,7 +141,7 @@ pub trait Step: Default + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// What is wrong with them.
+    /// The mistakes in the settings.
     fn decode(&self, nodes: &[Node], context: &mut dyn Context) -> Result<Self::Settings, Problem> {
         FromNode::from_nodes(nodes, context)
     }
@@ -208,7 +208,7 @@ impl Filter {
     }
 }
 
-/// Where a step runs.
+/// The thread on which a step runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {
     /// On the thread of the request: under some ten microseconds.
@@ -219,7 +219,7 @@ pub enum Weight {
     Varies,
 }
 
-/// Where a field stands that no step sees.
+/// The position of a field that no step sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Swept {
     /// In an interim response.
@@ -228,7 +228,7 @@ pub enum Swept {
     Trailers,
 }
 
-/// Where a step runs for one request.
+/// The thread on which a step runs for one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
     /// On the thread of the request.
@@ -256,11 +256,11 @@ pub enum WhenFull {
 /// The decision of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It was filtered out.
+    /// A filter excluded the step.
     Passed,
-    /// It ran; its outputs have been written.
+    /// The step ran; its outputs have been written.
     Continue,
-    /// It ends the request.
+    /// The step ends the request.
     Stop(Action),
 }
 
@@ -348,13 +348,13 @@ pub struct Call<'a> {
     pub settings: &'a (dyn Any + Send + Sync),
     /// The exchange.
     pub exchange: &'a mut dyn Exchange,
-    /// The state kept for it.
+    /// The state that the step keeps.
     pub state: &'a mut State,
     /// The pipeline that the step belongs to.
     pub pipeline: &'a Pipeline,
-    /// Where its inputs are.
+    /// The slots of its inputs.
     pub inputs: &'a [u16],
-    /// Where its outputs go.
+    /// The slots of its outputs.
     pub outputs: &'a [u16],
     /// Set if nothing may change.
     pub dry: bool,

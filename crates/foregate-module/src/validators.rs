@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 
 use crate::exchange::Exchange;
 
-/// Has a request name the validators that its origin knows. Platforms call it where a plan [changes
-/// bodies](crate::Plan::changes_bodies), before the request goes out.
+/// Restores the validators that the origin knows in a request. Platforms call it where a plan [changes bodies](crate::Plan::changes_bodies),
+/// before the request is sent.
 pub fn restore_validators(exchange: &mut dyn Exchange) {
     let fields = exchange.request_fields();
     let weak = |value: &[u8]| strong_form(value.trim_ascii()).is_some();

@@ -58,7 +58,7 @@ pub enum Kind {
     Bytes,
     /// An address.
     Ip,
-    /// Bytes by their names.
+    /// A map from names to bytes.
     Map,
     /// Whole numbers, in order.
     Ints,

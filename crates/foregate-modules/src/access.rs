@@ -91,7 +91,7 @@ pub struct Access {
     unknown_country: Option<u32>,
     unix: Option<u32>,
     all: Option<u32>,
-    /// For each number, whether it lets in.
+    /// For each list, by number, whether it allows.
     allows: Vec<bool>,
     status: u16,
 }

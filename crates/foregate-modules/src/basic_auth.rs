@@ -257,7 +257,7 @@ impl Users {
     fn verify(&self, credentials: &Credentials) -> Option<&str> {
         let user = core::str::from_utf8(credentials.user()).ok();
         let known = user.and_then(|user| self.users.get_key_value(user));
-        // An unknown user takes as long as a known one.
+        // The check takes as long for an unknown user as for a known one.
         let hash = known.map(|(_, hash)| hash).or_else(|| self.users.values().find(|hash| !hash.is_light()));
         let fits = hash.is_some_and(|hash| hash.fits(credentials.password()));
         known.filter(|_| fits).map(|(user, _)| &**user)
@@ -278,11 +278,11 @@ pub struct Presented;
 pub enum CredentialState {
     /// There are none, or none that can be understood.
     Nothing,
-    /// They are wrong.
+    /// The credentials are wrong.
     Wrong,
-    /// They fit, for this user.
+    /// The credentials are right, for this user.
     Fits(String),
-    /// They have to be verified.
+    /// The credentials have to be verified.
     Open,
 }
 
@@ -316,7 +316,7 @@ impl Value for AuthUser {
     }
 }
 
-/// Looks credentials up among those that were verified lately.
+/// Looks credentials up among recently verified ones.
 #[derive(Debug, Default)]
 pub struct LookUp;
 

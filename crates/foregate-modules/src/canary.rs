@@ -29,7 +29,7 @@ use crate::lists::{OF_SHARED_CACHES, vary};
 
 /// The numbers that clients draw are below this: a hundredth of a percent each.
 const DRAWS: u32 = 10_000;
-/// How long a client is kept unless something is said.
+/// How long a client keeps its side by default.
 const MAX_AGE: Duration = Duration::from_secs(30 * 86_400);
 const AGES: RangeInclusive<Duration> = Duration::from_secs(60)..=Duration::from_secs(365 * 86_400);
 
@@ -92,7 +92,7 @@ pub struct CanarySettings {
     cookie: Option<String>,
     max_age: Duration,
     key: Option<Arc<dyn Expression>>,
-    /// Makes the hashes of one canary others than those of the next.
+    /// Makes the hashes of each canary different.
     salt: Box<str>,
     header: Option<Text>,
 }
@@ -159,14 +159,14 @@ fn read_share(argument: &Argument) -> Result<u32, Problem> {
     Some(whole * 100 + parts).filter(|share| *share <= DRAWS).ok_or_else(wrong)
 }
 
-/// Where a request goes.
+/// The group of a request.
 #[derive(Debug)]
 pub struct CanaryGroup;
 
 /// See [`CanaryGroup`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// To the other upstream.
+    /// The canary's upstream.
     Canary,
     /// To the route's own.
     Stable,
@@ -241,7 +241,7 @@ impl CanarySettings {
     }
 }
 
-/// Decides where a request goes.
+/// Chooses the group of a request.
 #[derive(Debug, Default)]
 pub struct Canary;
 
@@ -299,7 +299,7 @@ impl Step for CanaryCookie {
     fn run(&self, settings: &CanarySettings, input: Self::In<'_>) -> ControlFlow<Never, Self::Out> {
         let (Read(draw), Scheme(scheme), ResponseFields(response)) = input;
         let mut edits = Edits::new();
-        // A cache must not give one client's choice to others (RFC 9110, section 12.5.5).
+        // A cache must not give one client's side to others (RFC 9110, section 12.5.5).
         if let Some(header) = &settings.header {
             edits = vary(edits, response, header.clone());
         }

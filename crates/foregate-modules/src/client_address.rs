@@ -93,7 +93,7 @@ pub struct TrustedProxies {
     scheme: Option<Header>,
 }
 
-/// Where the address, or the scheme, stands.
+/// The field that has the address or the scheme.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Header {
     /// `Forwarded` (RFC 7239).
@@ -193,7 +193,7 @@ impl TrustedProxies {
                 }
             };
             let Some(hop) = hop else { return believed };
-            // Of one that does not tell its client's address the scheme is believed.
+            // The scheme of a hop counts even if the hop states no address.
             believed = ForwardedHop { address: hop.address.or(believed.address), secure: hop.secure };
             if hop.address.is_none() || !self.trusts(hop.address) {
                 return believed;
@@ -235,7 +235,7 @@ fn from_the_right<'f>(fields: &'f dyn Fields, name: &str, last: Last) -> impl It
 fn is_secure(scheme: &[u8]) -> Option<bool> {
     let is = |name: &str| scheme.eq_ignore_ascii_case(name.as_bytes());
     match () {
-        // The words are those of fields such as `x-forwarded-ssl`.
+        // These words are used in fields such as `x-forwarded-ssl`.
         () if is("https") || is("wss") || is("on") => Some(true),
         () if is("http") || is("ws") || is("off") => Some(false),
         () => None,
@@ -327,7 +327,7 @@ fn forwarded(element: &[u8]) -> Option<ForwardedHop> {
     }
 }
 
-/// Where a quoted text ends.
+/// The end of a quoted text.
 fn closing_quote(inner: &[u8]) -> Option<usize> {
     let mut escaped = false;
     inner.iter().position(|byte| {

@@ -114,7 +114,7 @@ const _: () = assert!(TYPES_LIMIT < ANY);
 /// The settings of `compress`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compression {
-    /// With their levels, the preferred one first.
+    /// The codings with their levels, the preferred one first.
     codings: Vec<(ContentCoding, u32)>,
     types: Vec<MediaPattern>,
     minimum: u64,
@@ -330,7 +330,7 @@ pub(crate) fn is_whole(status: u16, response: &dyn Fields) -> bool {
         && !has_element(response, "cache-control", b"no-transform")
 }
 
-/// The length of the body, where the head tells it.
+/// The length of the body, if the head has it.
 fn length(response: &dyn Fields) -> Option<u64> {
     core::str::from_utf8(response.get("content-length")?).ok()?.trim().parse().ok()
 }

@@ -144,7 +144,7 @@ enum OriginPattern {
 
 /// The methods or headers that a preflight is granted.
 enum Grant {
-    /// Everything that it asks for.
+    /// All names that the request asks for.
     All,
     /// These, as they are written; `None` for nothing.
     These(Option<Text>),
@@ -325,7 +325,7 @@ fn is_list(asked: &[u8]) -> bool {
     asked.len() <= ECHO_LIMIT && asked.split(|byte| *byte == b',').all(names)
 }
 
-/// Names with commas between them.
+/// The names, separated by commas.
 fn list(arguments: &[Argument]) -> Result<Option<String>, Problem> {
     let names: Vec<&str> = each(arguments.iter().map(|argument| {
         let name = argument.text()?;

@@ -208,7 +208,7 @@ impl Step for DecompressRequest {
     }
 }
 
-/// That the body of a response is decoded: its length is another one than its head tells.
+/// Set if the body of a response is decoded, so that its length differs from the head.
 #[derive(Debug)]
 pub struct Decompressed;
 
@@ -218,7 +218,7 @@ impl Value for Decompressed {
     const ABOUT: &'static str = "That the content coding was taken off the response.";
 }
 
-/// Decodes responses, before anything else sees their bodies.
+/// Decodes responses before any other filter sees their bodies.
 #[derive(Debug, Default)]
 pub struct DecompressResponse;
 

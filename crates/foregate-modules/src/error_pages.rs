@@ -389,7 +389,7 @@ impl FetchKey for PageFetch {
     const ANSWER: &'static str = "error-page.answer";
 }
 
-/// Where the page comes from that was chosen.
+/// The source of the chosen page.
 #[derive(Debug)]
 pub enum Chosen {}
 
@@ -412,7 +412,7 @@ impl Value for Chosen {
 
 /// Returns true if a client prefers JSON: `application/json`, or a type of its kind, before HTML (RFC 9110, section 12.5.1).
 fn prefers_json(fields: &dyn Fields) -> bool {
-    // How specific the range is that says it, and its weight: the most specific one holds.
+    // The specificity of the range that matches the type, and its weight: the most specific range counts.
     let (mut json, mut html) = ((0, 0), (0, 0));
     for range in fields.all("accept").flat_map(|value| value.split(|byte| *byte == b',')) {
         let mut parts = range.split(|byte| *byte == b';');
@@ -475,7 +475,7 @@ impl Step for AskForPage {
     }
 }
 
-/// Says where the page is to come from.
+/// Chooses the source of the page.
 #[derive(Debug, Default)]
 pub struct Make;
 
@@ -504,7 +504,7 @@ impl Step for Make {
 }
 
 impl Page {
-    /// Where it comes from.
+    /// The source of the page.
     fn source(&self, fetched: Option<&FetchResult>) -> &'static str {
         match &self.body {
             Body::Text(_) => "text",
@@ -614,7 +614,7 @@ impl Step for Serve {
             return ControlFlow::Continue((EditResponse(Edits::new()),));
         };
         let varies = settings.json.is_some();
-        // Others may get a page of another type.
+        // Other clients may get a page of another type.
         let original = || {
             let edits = Edits::new();
             (EditResponse(if varies { vary(edits, response, "accept") } else { edits }),)

@@ -217,7 +217,8 @@ impl Compiler {
         let of_path: Box<[bool]> = of_path.collect();
         let reads_path = of_path.contains(&true);
         let rules = RuleSet::new(predicates).map_err(|error| {
-            // Rules are counted over all phases, and these are those of one: the place says which it is.
+            // The numbers of rules count over all phases, but this set has the rules of one phase; the place identifies the
+            // rule.
             let (number, message) = match error {
                 RuleSetError::Patterns(number) => {
                     let most = limits::MAX_COMPILED_PATTERNS;
@@ -332,7 +333,7 @@ impl Condition for One {
 
 struct Many {
     rules: RuleSet,
-    /// Of each rule, whether it looks at the path.
+    /// For each rule, whether it looks at the path.
     of_path: Box<[bool]>,
     /// Set if any does.
     reads_path: bool,
@@ -341,7 +342,7 @@ struct Many {
 
 impl Conditions for Many {
     fn each(&self, view: &View<'_>, visit: &mut dyn FnMut(usize) -> ControlFlow<()>) {
-        // The visitor knows the end.
+        // The visitor decides when to stop, so the result is ignored.
         let facts = ExchangeFacts { view: *view, numbers: &self.numbers, path: None };
         let _ = self.rules.each_match(&facts, visit);
     }

@@ -395,7 +395,7 @@ impl Step for ForwardAuth {
             Some(Ok(answer)) if let_in(answer) => None,
             Some(Ok(answer)) => Some({
                 let relayed = RELAYED.iter().flat_map(|name| fields_of(answer, name)).cloned().collect();
-                // Without a body, a page for errors says more.
+                // An answer without a body is replaced by an error page.
                 let meant = !answer.body.is_empty();
                 let response = Response { fields: relayed, meant, ..answer.clone().into_response() };
                 refuse(response, alloc::format!("refused with {}{of}", answer.status))
@@ -451,7 +451,7 @@ impl Step for ToClient {
         (Read(answer),): Self::In<'_>,
     ) -> ControlFlow<Never, Self::Out> {
         let mut edits = Edits::new();
-        // Of a refusal the client has got all there is.
+        // After a refusal, the client has already got all fields.
         if let Some(Ok(answer)) = answer.filter(|answer| answer.as_ref().is_ok_and(let_in)) {
             for field in settings.to_response.iter().flat_map(|name| fields_of(answer, name)) {
                 edits.push(Edit::Append(field.clone()));

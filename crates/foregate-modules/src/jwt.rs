@@ -369,7 +369,7 @@ impl Value for Subject {
 /// The token of a request.
 enum Brought<'r> {
     Nothing,
-    /// Not one clear token, with the reason.
+    /// There is not exactly one readable token, for this reason.
     Unclear(&'static str),
     Token(&'r [u8]),
 }
@@ -398,7 +398,7 @@ fn brought<'r>(settings: &JwtSettings, fields: &'r dyn Fields) -> Brought<'r> {
     let cookies =
         settings.cookie.as_ref().map_or(Vec::new(), |name| crate::cookies(fields, name, COOKIES_MOST));
     let token = bearer.or(cookies.first().copied());
-    // The origin gets all of them, and believes whichever it reads: none may go along that was not verified.
+    // The origin gets all tokens and may use any of them, so none that was not verified may pass.
     let is_other = |other: &[u8]| !other.is_empty() && token != Some(other);
     if cookies.len() == COOKIES_MOST || cookies.iter().any(|other| is_other(other)) {
         return Brought::Unclear("there are several tokens");

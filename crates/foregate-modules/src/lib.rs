@@ -1,6 +1,6 @@
 //! The modules that ship: pure product logic, one file each, on the contract of `foregate-module`.
 //!
-//! [`shipped()`] is the one list of their steps. A program with modules of its own takes it in:
+//! [`shipped()`] is the only list of their steps. A program with modules of its own includes it:
 //!
 //! ```
 //! foregate_module::pipeline! { pub fn steps { use foregate_modules::shipped; } }

@@ -8,7 +8,7 @@ pub(crate) fn has_element(fields: &dyn Fields, name: &str, wanted: &[u8]) -> boo
     elements.any(|element| element.trim_ascii().eq_ignore_ascii_case(wanted))
 }
 
-/// Adds a name to `Vary` unless it says so already.
+/// Adds a name to `Vary`, unless it is there already.
 pub(crate) fn vary(edits: Edits, response: &dyn Fields, name: impl Into<Text>) -> Edits {
     let name = name.into();
     if has_element(response, "vary", &name) || has_element(response, "vary", b"*") {

@@ -100,7 +100,7 @@ fn are_parameters(mut rest: &[u8]) -> bool {
         rest = rest.trim_ascii_start();
         let Some((b';', parameter)) = rest.split_first() else { return rest.is_empty() };
         rest = parameter.trim_ascii_start();
-        // One may be empty.
+        // A parameter may be empty.
         if rest.is_empty() || rest.starts_with(b";") {
             continue;
         }

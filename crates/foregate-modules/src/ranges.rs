@@ -32,7 +32,7 @@ pub const PRIVATE: [&str; 9] = [
 /// A network: all addresses from the first to the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Network {
-    /// Of IPv4, and of IPv6 addresses that only wrap it.
+    /// A range of IPv4, which includes IPv6 addresses that wrap IPv4.
     V4(u32, u32),
     /// Of IPv6.
     V6(u128, u128),
@@ -41,7 +41,7 @@ pub enum Network {
 /// Why a text is no network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NetworkError {
-    /// Not an address or network.
+    /// The text is not an address or network.
     Syntax,
     /// The address has bits beyond the prefix; the network that was perhaps meant.
     HostBits(IpAddr, u8),
@@ -128,7 +128,7 @@ pub fn lines(path: &Argument, bytes: &[u8]) -> Result<Vec<Network>, Problem> {
     Ok(networks)
 }
 
-/// For each address the least number of the networks that hold it.
+/// For each address, the lowest number of the networks that contain it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ranges {
     v4: Vec<Range<u32>>,

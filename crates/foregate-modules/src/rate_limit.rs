@@ -136,7 +136,7 @@ struct Limit {
     by: By,
     ipv6_prefix: u8,
     when: Option<Arc<dyn Condition>>,
-    /// Where it runs.
+    /// The phase in which it runs.
     phase: PhaseId,
     /// The identity of its definition.
     id: u64,
@@ -570,7 +570,7 @@ where
     }
 }
 
-/// Tells clients how they stand (draft-ietf-httpapi-ratelimit-headers).
+/// Sends clients their limits (draft-ietf-httpapi-ratelimit-headers).
 #[derive(Debug, Default)]
 pub struct RateLimitFields;
 

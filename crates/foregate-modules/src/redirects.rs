@@ -32,7 +32,7 @@ use self::table::{Builder, RedirectTable, TableRefusal};
 const PATTERNS_LIMIT: usize = 1000;
 /// The text for wildcards when redirects are followed to detect loops.
 const SAMPLE: &[u8] = b"a-sample";
-/// How many redirects in a row come to no end: browsers give up then.
+/// Browsers give up after this many redirects in a row.
 const FOLLOWED_MOST: usize = 20;
 
 /// The largest list, bytes.
@@ -120,7 +120,7 @@ impl RedirectLists {
         self.0.len() == 0
     }
 
-    /// Memory that they take, bytes.
+    /// The memory of the table, bytes.
     pub fn memory(&self) -> usize {
         self.0.memory()
     }
@@ -189,10 +189,10 @@ impl Redirects {
 #[derive(Default)]
 struct Read<'n> {
     exact: Builder,
-    /// The sources of those, in their order.
+    /// The sources of those redirects, in order.
     arguments: Vec<&'n Argument>,
     patterns: Vec<PatternRedirect>,
-    /// The targets of those.
+    /// The targets of those redirects.
     targets: Vec<&'n Argument>,
 }
 
@@ -256,7 +256,7 @@ impl FromNode for RedirectLists {
 
     fn from_nodes(nodes: &[Node], context: &mut dyn Context) -> Result<Self, Problem> {
         let mut builder = Builder::default();
-        // Of each redirect: its list, and its line.
+        // For each redirect: its list, and its line.
         let mut origins: Vec<(u16, u32)> = Vec::new();
         each::<_, ()>((0..).zip(nodes).map(|(number, node)| {
             let argument = node.arg(0)?;
@@ -386,7 +386,7 @@ impl Row {
         Ok(Self { source, target, status })
     }
 
-    /// Adds it to a table; false if there is no room for it.
+    /// Adds the redirect to a table; returns false if there is no room for it.
     fn add(&self, builder: &mut Builder, status: u16, keeps_query: bool) -> Result<bool, &'static str> {
         let source = Source::parse(&self.source)?;
         if source.path.contains('*') {
@@ -535,6 +535,6 @@ pub(crate) fn is_same(
         None | Some(b"") => b"/",
         Some(path) => path,
     };
-    // As it stands, too: a site may keep slashes as they come.
+    // Also compares the unnormalised path: a site may keep repeated slashes.
     (target_path == path || *normal_path(target_path) == *path) && parts.next() == query
 }

@@ -211,7 +211,7 @@ impl Step for Identify {
     }
 }
 
-/// Tells the client.
+/// Adds the id to the response.
 #[derive(Debug, Default)]
 pub struct Tell;
 

@@ -28,9 +28,9 @@ use foregate_module::{
 
 /// For how long browsers are to use TLS alone, unless said otherwise.
 const TRANSPORT_AGE: Duration = Duration::from_secs(180 * DAY);
-/// The longest such time.
+/// The longest duration of TLS alone.
 const TRANSPORT_AGE_LIMIT: Duration = Duration::from_secs(3650 * DAY);
-/// The least such time with which browsers take a site into their lists.
+/// The shortest such duration for which browsers add a site to their preload lists.
 const PRELOAD_AGE: Duration = Duration::from_secs(365 * DAY);
 const DAY: u64 = 24 * 60 * 60;
 /// How many fields may be removed, and how many sources may frame a page.
@@ -311,7 +311,7 @@ fn chosen(choice: &Choice, child: Option<&Node>) -> Result<Option<&'static str>,
     }
 }
 
-/// A policy, and where it stands.
+/// A policy, with its place.
 fn policy(child: Option<&Node>) -> Result<Option<(String, &Argument)>, Problem> {
     let Some(child) = child.filter(|child| !child.turns_off()) else { return Ok(None) };
     let argument = child.arg(0)?;

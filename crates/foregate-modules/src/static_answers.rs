@@ -30,7 +30,7 @@ use foregate_module::{Filter, Method, Note, Noted, Path, RequestFields, Respond,
 use self::document::Document;
 use crate::redirects::address::check_path;
 
-/// Where RFC 9116 has it.
+/// The path by RFC 9116.
 const SECURITY_TXT: &[u8] = b"/.well-known/security.txt";
 /// The largest answer, bytes.
 const ANSWER_MOST: usize = 1 << 20;

@@ -4,7 +4,7 @@
 
 use std::ffi::{c_int, c_void};
 
-/// Bytes of the other side.
+/// Bytes that the other side owns.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fg_text {

@@ -11,7 +11,7 @@ pub(crate) struct Body {
     chain: Chain,
     /// Output that did not fit the last buffer; a filter writes at most some ten KiB at once.
     spill: Vec<u8>,
-    /// How much of it has been taken.
+    /// The number of bytes of it that were taken.
     taken: usize,
     ended: bool,
     /// A filter has asked for something.
@@ -20,7 +20,7 @@ pub(crate) struct Body {
     flushed: bool,
     /// The answer to its fetch.
     answer: Option<FetchResult>,
-    /// How the start of it is sent.
+    /// How the start of the body is sent.
     start: Start,
     /// Once filters are over, the rest goes on without them.
     passes: bool,
@@ -43,7 +43,7 @@ pub(crate) struct BodyProgress {
     pub soon: bool,
     /// The rest of the body passes unchanged, after the output.
     pub over: bool,
-    /// A fetch for a filter: nothing moves until it has been [given](Body::give).
+    /// A fetch for a filter. The body waits until the answer has been [given](Body::give).
     pub question: Option<FetchRequest>,
 }
 
@@ -388,7 +388,7 @@ mod tests {
         assert!(moved.over && !moved.more && !moved.soon && moved.consumed < input.len());
         assert_eq!(out[..moved.produced], [b"<once>", &input[..moved.consumed]].concat());
 
-        // The overflow comes first.
+        // The overflow is written first.
         let mut small = body();
         let moved = small.move_on(&input, false, false, &mut out[..100]).unwrap();
         assert!(moved.more && !moved.over && moved.produced == 100);

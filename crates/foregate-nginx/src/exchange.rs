@@ -26,7 +26,7 @@ impl<'r> Head<'r> {
         Self { host: Some(host), which, fields: host.fields(which) }
     }
 
-    /// One that was [copied](Self::copied).
+    /// A field that was [copied](Self::copied).
     pub(crate) fn lent(which: Which, fields: &'r [(Vec<u8>, Vec<u8>)]) -> Self {
         let fields = fields.iter().map(|(name, value)| Field::lent(name, value)).collect();
         Self { host: None, which, fields }
@@ -122,19 +122,19 @@ impl FieldsMut for Head<'_> {
 
 /// All that steps may see and change, for the time of a call.
 pub(crate) struct Exchange<'r, 'k> {
-    /// None for a copy: a step that gets one only writes values.
+    /// None for a copy: a step that runs with a copy only writes values.
     pub host: Option<Host<'r>>,
     pub facts: &'k Facts<'r>,
     pub kept: &'k mut ExchangeChanges,
     pub request: Head<'r>,
-    /// Without fields before there is a response.
+    /// Empty before there is a response.
     pub response: Head<'r>,
     pub status: Option<u16>,
     tls: OnceCell<Option<Tls<'r>>>,
 }
 
 impl<'r, 'k> Exchange<'r, 'k> {
-    /// Before there is a response.
+    /// For the phases before the response.
     pub(crate) fn of_request(host: Host<'r>, facts: &'k Facts<'r>, kept: &'k mut ExchangeChanges) -> Self {
         let request = Head::new(host, Which::Request);
         let response = Head::lent(Which::Response, &[]);
@@ -363,7 +363,7 @@ impl module::Exchange for Exchange<'_, '_> {
             Some(path) => match target::rewritten(path) {
                 Some(path) => path,
                 None => {
-                    // As it came, the origin must not see it: perhaps it was to be kept within a folder.
+                    // The origin must not see the original target: a step may have meant to keep it within a folder.
                     self.kept.target_is_wrong = true;
                     return false;
                 }

@@ -31,7 +31,7 @@ pub(crate) struct ModuleFetch {
     pub args: Vec<u8>,
     /// The field `host`.
     pub authority: Vec<u8>,
-    /// Where the answer is to be kept.
+    /// The key under which the answer is kept.
     question: Option<AnswerKey<Place>>,
     body: Vec<u8>,
     answer: Option<FetchResult>,

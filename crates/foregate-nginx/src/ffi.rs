@@ -201,7 +201,7 @@ impl<'r> Host<'r> {
         Some(Field { field, request: PhantomData })
     }
 
-    /// Gives a field another value.
+    /// Replaces the value of a field.
     pub(crate) fn replace(self, which: Which, field: &mut Field<'r>, value: &[u8]) {
         // SAFETY: the request lives, the field is one of it; the value is copied.
         let done =
@@ -259,7 +259,7 @@ impl<'r> Host<'r> {
         }
     }
 
-    /// The time as NGINX knows it, which is that of the last event.
+    /// NGINX's cached time, which is that of the last event.
     pub(crate) fn now(self) -> Now {
         let (mut unix_ms, mut steady_ms) = (0, 0);
         // SAFETY: both point to memory for a number.
@@ -436,7 +436,7 @@ pub unsafe extern "C" fn fg_route(
         Some(cycle.route(path, terms, &mut open))
     });
     match loaded {
-        // The cycle keeps it.
+        // The cycle owns it.
         Ok(route) => Rc::as_ptr(&route).cast::<c_void>(),
         Err(lines) => {
             lines.lines().for_each(refuse);
@@ -734,7 +734,7 @@ pub unsafe extern "C" fn fg_move(
 ///
 /// # Safety
 ///
-/// As for [`fg_move`].
+/// The conditions of [`fg_move`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_upload(
     request: *mut c_void,
@@ -841,7 +841,7 @@ pub unsafe extern "C" fn fg_job_free(job: *mut c_void) {
 ///
 /// # Safety
 ///
-/// As for [`fg_run_request`]; `summary` points to one.
+/// The conditions of [`fg_run_request`]; `summary` points to a summary.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fg_run_log(
     request: *mut c_void,

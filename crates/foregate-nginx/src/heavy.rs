@@ -53,7 +53,7 @@ enum Stage {
     Waits(Box<MovedJob>),
     /// A thread runs it, or the request has gone.
     Taken,
-    /// No verdict: it has panicked.
+    /// The step is done. Without a verdict, it has panicked.
     Done(Box<MovedJob>, Option<Verdict>),
 }
 
@@ -69,7 +69,7 @@ const _: () = {
 /// A piece of work as the worker keeps it.
 pub(crate) struct PostedWork {
     pub job: Job,
-    /// How long it may wait for a thread.
+    /// The longest wait for a thread.
     pub wait: Duration,
     when_full: WhenFull,
     _share: ClientShare,
@@ -85,7 +85,7 @@ struct Taken {
     clients: HashMap<IpAddr, usize>,
 }
 
-/// A place among them, until it is dropped.
+/// A place among the client's steps, until it is dropped.
 struct ClientShare {
     queue: Queue,
     client: Option<IpAddr>,
@@ -173,7 +173,7 @@ impl MovedJob {
 }
 
 impl Job {
-    /// Runs it, unless it was taken back. Called by a thread.
+    /// Runs the step, unless it was taken back. Called by a thread.
     pub(crate) fn run(&self) {
         let taken = std::mem::replace(&mut *self.0.lock(), Stage::Taken);
         let Stage::Waits(mut moved) = taken else { return };
@@ -188,7 +188,7 @@ impl Job {
 }
 
 impl Request {
-    /// The next step, if it is to run on a thread and there is a place for it.
+    /// The next step, if it has to run on a thread and there is a place for it.
     pub(crate) fn post(&mut self) -> Option<Box<PostedWork>> {
         let Work { moved, when_full, wait, client } = *self.run.work.take()?;
         let Some(share) = self.run.route.queue.reserve(client) else {
@@ -199,7 +199,8 @@ impl Request {
         Some(Box::new(PostedWork { job, wait, when_full, _share: share }))
     }
 
-    /// Takes a step back that has been posted: with its verdict, or because no thread has taken it. False while one is at it.
+    /// Takes back a step that was posted, with its verdict, or because no thread has taken it. Returns false while a thread
+    /// runs it.
     pub(crate) fn settle(&mut self, posted: &PostedWork) -> bool {
         let stage = std::mem::replace(&mut *posted.job.0.lock(), Stage::Taken);
         match stage {

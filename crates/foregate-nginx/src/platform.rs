@@ -68,7 +68,7 @@ impl Platform for RequestPlatform<'_, '_, '_> {
         let name = entry.decl().name;
         let full = matches!(fault, Fault::Full(_));
         if entry.reads_body() {
-            // As the proxy calls it.
+            // The same words as in the proxy.
             self.exchange.kept.unseen = Some(if full { "step_queue" } else { "step" });
         }
         if full {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 
-/// How many are taken from the system at once.
+/// The number of random numbers that are read from the system at once.
 const TAKEN: usize = 32;
 
 thread_local! {

@@ -29,13 +29,13 @@ pub(crate) struct Run {
     pub state: State,
     /// Steps that are switched off for this request.
     pub off: Steps,
-    /// How far they have come.
+    /// The progress through the steps.
     pub runner: Runner,
     /// A step that is to run on a thread.
     pub work: Option<Box<Work>>,
     /// The fetches, running and completed.
     pub asked: Vec<ModuleFetch>,
-    /// A step has made another response than the one that came.
+    /// A step has replaced the response.
     pub replaced: bool,
     /// The filters of the request's body, until all of it has gone through them.
     pub upload: Option<Body>,

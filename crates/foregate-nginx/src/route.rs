@@ -83,7 +83,7 @@ pub(crate) struct Route {
     pub off: Steps,
     /// The numbers of the upstreams that it asks.
     pub asks: Vec<u32>,
-    /// The upstreams that it may choose, with their names.
+    /// The upstreams that the route may choose, with their names.
     pub choices: Vec<(u32, String)>,
     /// Heavy steps run on threads.
     pub threads: bool,
@@ -312,7 +312,7 @@ fn decode(
     let places: Vec<Item<'_>> = of_modules.iter().map(|(_, item)| *item).collect();
     let mut modules = Modules::new(tree, pipeline, names, expressions, files);
     let scope = modules.scope(&mut decoder, None, of_modules);
-    // NGINX is the origin, whether it asks another or not.
+    // NGINX serves as the origin, with or without an upstream of its own.
     let plan = modules.plan(&scope, true);
     drop(scope);
     modules.refuse_impossible(&mut decoder);

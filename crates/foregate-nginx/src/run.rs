@@ -21,7 +21,7 @@ const HOLD_LIMIT: usize = 1 << 20;
 
 /// Why no more steps run for now.
 enum StopReason {
-    /// Something has to come first.
+    /// The run waits for this.
     Waits(Outcome),
     /// One of them has ended the usual way of the request.
     Ended(StepEnd),
@@ -100,7 +100,7 @@ pub(crate) fn response(
             }
         };
         run.step = step;
-        // They were chosen for another response.
+        // The filters were chosen for another response.
         run.state.response_filters.clear();
         exchange.answer(&answer, step);
         run.skip_to(PhaseId::ResponseHeaders);
@@ -137,7 +137,7 @@ pub(crate) fn upload(
 ) -> Result<BodyProgress, Unreadable> {
     let run = &mut request.run;
     let failed = |step: &str, why: &str, status: u16| {
-        // Clients cause the others.
+        // Errors below 500 are the client's.
         let level = if status < 500 { Level::Info } else { Level::Error };
         host.log(level, &format!("filter \"{step}\" of a request's body: {why}"));
         Unreadable(status)
@@ -299,7 +299,7 @@ impl Run {
         }
     }
 
-    /// Takes the fetches of steps; returns true if the request has to wait for them.
+    /// Passes the fetches of steps on; returns true if the request has to wait for them.
     fn ask(&mut self, exchange: &Exchange<'_, '_>) -> bool {
         for (slot, _) in std::mem::take(&mut self.state.fetches) {
             let Some(Question { request, dry }) = self.state.slots.take_question(slot) else { continue };
@@ -323,7 +323,7 @@ impl Run {
         }
     }
 
-    /// Takes the filters that steps have put before the request's body, if it has one.
+    /// Creates the filters that steps chose for the request's body, if it has one.
     fn take_upload_filters(&mut self, exchange: &Exchange<'_, '_>) -> Outcome {
         let filters = std::mem::take(&mut self.state.request_filters);
         if !filters.is_empty() && exchange.request_length() != Some(0) {

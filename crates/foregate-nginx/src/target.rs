@@ -59,7 +59,7 @@ pub(crate) fn normal_query(query: &[u8]) -> Vec<u8> {
     normal
 }
 
-/// A path in its normal form without its encoding, as NGINX keeps it.
+/// A normalised path with its escapes decoded, as NGINX keeps it.
 pub(crate) fn decoded(path: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(path.len());
     let mut rest = path;

@@ -196,7 +196,7 @@ impl Lead {
         self.flight.state.lock().own_head = Some(head);
     }
 
-    /// A view on the fetch for others than its leader.
+    /// A view on the fetch for tasks other than its leader.
     pub fn watch(&self) -> FlightWatch {
         FlightWatch(Arc::clone(&self.flight))
     }
@@ -423,7 +423,7 @@ pub enum FollowedHead {
     Arrived(Arc<StoredHead>),
     /// The whole object is there. The same applies.
     Complete(Arc<Object>),
-    /// There will be none.
+    /// There will be no object.
     Failed(FetchFailure),
     /// The response is not for others: the follower fetches for itself.
     Uncacheable,
@@ -432,7 +432,7 @@ pub enum FollowedHead {
 /// A step of the body, for a follower.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// The next bytes, never none.
+    /// The next bytes, never empty.
     Bytes(Bytes),
     /// The body is complete.
     End,
@@ -481,7 +481,7 @@ impl Follow {
             (Some(End::Complete(Some(object))), _) => FollowedHead::Complete(Arc::clone(object)),
             (Some(End::Uncacheable), _) => {
                 if !self.own {
-                    // It reads nothing, so nothing is kept for it.
+                    // A released follower reads nothing, so nothing is kept for it.
                     state.waiting.advance(self.place, FollowerWakers::FREE);
                 }
                 FollowedHead::Uncacheable

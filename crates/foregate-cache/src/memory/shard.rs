@@ -45,7 +45,7 @@ impl Slot {
         content + ENTRY
     }
 
-    /// The object, if it is one.
+    /// The object, if the slot holds one.
     pub(super) fn object(&self) -> Option<&Arc<Object>> {
         match self {
             Self::Object(object) => Some(object),

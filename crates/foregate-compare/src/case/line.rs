@@ -26,7 +26,7 @@ impl<'t> Line<'t> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// Whether nothing but a comment is left.
+    /// Returns true if only a comment is left.
     pub fn is_over(&mut self) -> bool {
         self.skip_spaces();
         self.rest().is_empty() || self.rest().starts_with('#')
@@ -123,7 +123,7 @@ impl<'t> Line<'t> {
         })
     }
 
-    /// Refuses what is left.
+    /// Refuses further text on the line.
     pub fn end(&mut self) -> Result<(), CaseError> {
         if self.is_over() {
             Ok(())

@@ -19,11 +19,11 @@ use crate::references::resolve_all;
 use crate::response::is_known;
 use crate::{Charset, Comment, Element, EndTag, Feature, Page, Reads, Rewrite, Selector, TextOut, escape};
 
-/// Where the script is served.
+/// The path of the script.
 pub const SCRIPT_PATH: &str = "/.foregate/email-decode.min.js";
 /// The source of the script, for browsers of the last ten years.
 const SCRIPT: &str = include_str!("email-decode.min.js");
-/// Its validator; to be changed with it.
+/// The validator of the script, which has to change with it.
 const SCRIPT_TAG: &str = "\"1\"";
 /// The step that chooses the feature.
 const STEP: &str = "html-emails";
@@ -320,7 +320,7 @@ enum TextPiece<'t> {
 struct Candidate {
     /// A local part, and after `@` a domain.
     held: String,
-    /// Where `@` is in it.
+    /// The position of `@` in it.
     at: Option<usize>,
     /// There was more of the local part than one may have.
     long: bool,
@@ -423,7 +423,7 @@ impl Candidate {
     }
 }
 
-/// How much of it is a domain of two labels or more; 0 for none.
+/// The length of a domain of two labels or more at its start; 0 for none.
 fn domain_length(text: &str) -> usize {
     let domain = text.split("..").next().unwrap_or_default().trim_end_matches(['.', '-']);
     let Some((front, top)) = domain.rsplit_once('.') else { return 0 };

@@ -20,7 +20,7 @@ use crate::{Act, Element, Feature, Page, Rewrite, Rule, Selector};
 const STEP: &str = "html-images";
 /// How many images are taken for visible at once, and load as they would.
 const VISIBLE: u64 = 2;
-/// How many selectors there may be.
+/// The most selectors.
 const SELECTORS: usize = 128;
 /// The largest width or height, pixels.
 const PIXELS: u64 = 65_535;
@@ -121,7 +121,7 @@ impl Images {
         Self { lazy: Some(after), ..self }
     }
 
-    /// Names of files tell sizes.
+    /// Takes sizes from names of files.
     #[must_use]
     pub fn sizes_from_names(self) -> Self {
         Self { from_names: true, ..self }
@@ -202,7 +202,7 @@ fn is_urgent(element: &Element<'_, '_, '_>) -> bool {
     priority.is_some_and(|priority| references::resolve(&priority).trim().eq_ignore_ascii_case("high"))
 }
 
-/// Says how large an image is, unless it says something of its size itself.
+/// Sets the size of an image, unless the image states a size itself.
 fn give_size(element: &mut Element<'_, '_, '_>, (width, height): (u64, u64)) {
     if !element.has_attribute("width") && !element.has_attribute("height") {
         element.set_attribute("width", &width.to_string());

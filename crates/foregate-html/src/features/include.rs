@@ -111,13 +111,13 @@ chooses! {
 /// The treatment of an ESI element whose content browsers would show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// A fragment takes its place.
+    /// A fragment replaces the element.
     Include,
     /// Removed.
     Goes,
     /// Removed, and counted as unsupported.
     Lost,
-    /// Its tags go, and its content stays.
+    /// Its tags are removed, and its content stays.
     Content,
     /// Its tags are removed, and it is counted as unsupported: variables in it, or conditions, are not evaluated.
     Plain,
@@ -146,7 +146,7 @@ pub struct Include {
     rules: Arc<FragmentRules>,
 }
 
-/// How fragments are fetched if nothing else is said.
+/// The default rules for fetching fragments.
 fn standard() -> FragmentRules {
     FragmentRules {
         target: FetchTarget::Site,

@@ -275,7 +275,7 @@ impl Feature for Insert {
     }
 }
 
-/// Markup as it has to be in a document.
+/// Converts markup to the form of the document.
 fn ready(html: &str, page: &Page) -> String {
     match page.nonce() {
         Some(nonce) => page.text(&html.replace(NONCE, nonce)).into_owned(),

@@ -22,7 +22,7 @@ use crate::{Element, Feature, Page, Rewrite, Selector};
 
 /// The step that chooses the feature.
 const STEP: &str = "html-links";
-/// How many mappings there may be.
+/// The most mappings.
 const MAPPINGS: usize = 256;
 /// How many attributes may be named in addition to those of HTML.
 const ATTRIBUTES: usize = 16;
@@ -451,7 +451,7 @@ fn joined(from: &str, to: &str, rest: &str) -> Option<String> {
     (!names_host && !brings_scheme).then_some(joined)
 }
 
-/// An address of one host as one of another. A port that goes without saying goes, but where `from` has one.
+/// Changes the host of an address. A default port is left out, unless `from` has one.
 fn of_host(address: &str, from: &str, to: &str) -> Option<String> {
     let rest = strip_scheme(address, "https:").or_else(|| strip_scheme(address, "http:")).unwrap_or(address);
     let authority = rest.strip_prefix("//")?;

@@ -17,7 +17,7 @@ use crate::{ChosenFeature, Feature};
 
 /// A feature that a key of configurations stands for.
 pub trait Configured: Feature + Default {
-    /// The step that chooses it where the key stands.
+    /// The step that chooses the feature on routes with the key.
     const STEP: &'static str;
     /// The key, which stands once in a place.
     const KEY: &'static Key;

@@ -18,7 +18,7 @@ use crate::{Act, Comment, Element, Feature, Page, Reads, Removes, Rewrite, Rule,
 
 /// The step that chooses the feature.
 const STEP: &str = "html-remove";
-/// How many selectors there may be.
+/// The most selectors.
 const SELECTORS: usize = 128;
 
 static KEY: Key = Key::block(
@@ -111,9 +111,9 @@ chooses! {
 /// The part of an element to remove.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// All of it.
+    /// The element with its content.
     Element,
-    /// Its tags; its content stays.
+    /// The tags alone; the content stays.
     Tags,
     /// An attribute.
     Attribute(String),

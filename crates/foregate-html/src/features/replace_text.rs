@@ -240,14 +240,14 @@ fn joint(text: &str, is_title: bool) -> usize {
     begins.map_or(bytes.len(), |at| longest + at)
 }
 
-/// Writes such a text so that it keeps its meaning.
+/// Writes the text in a form that keeps its meaning.
 fn keep_apart(text: &str, out: &mut TextOut<'_>) {
     if let Some(rest) = text.strip_prefix('<') {
         out.keep("&lt;");
         return out.keep(rest);
     }
     match begun(text, true, false) {
-        // It lacks its semicolon.
+        // A reference without its semicolon.
         ReferenceStart::Reference(length, _) => {
             let (reference, rest) = text.split_at_checked(length).unwrap_or((text, ""));
             [reference, ";", rest].into_iter().for_each(|part| out.keep(part));

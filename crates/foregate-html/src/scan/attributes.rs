@@ -1,4 +1,4 @@
-//! Where tags end.
+//! Reads attributes, up to the end of the tag.
 
 use super::names::{ANNOTATION_XML, COLOR, EMPTY, ENCODING, FACE, FONT, Name, SIZE, TEXT_HTML, XHTML, push};
 use super::{NAME, Scanner, State, VALUE, is_blank, run};

@@ -11,8 +11,8 @@ use super::names::{
     TEMPLATE, TEXTAREA, TFOOT, TH, THEAD, TITLE, TR, XMP, ends_foreign,
 };
 
-/// How many elements may be open in SVG or MathML, and how many of them the rewriter may take for open: it notes each of those
-/// and counts none.
+/// The most open elements in SVG or MathML, including those that only the rewriter considers open: it records each of them
+/// without a limit.
 const DEPTH: usize = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,7 +149,7 @@ impl Doubt {
         self.begun
     }
 
-    /// How much memory it has, bytes.
+    /// The memory that it holds, bytes.
     pub fn held(&self) -> usize {
         size_of::<Self>() + size_of::<DoubtfulElement>() * self.open.capacity()
     }

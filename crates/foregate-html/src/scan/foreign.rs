@@ -53,7 +53,7 @@ impl Foreign {
         !self.spaces.is_empty()
     }
 
-    /// The name of an element if its attributes matter here.
+    /// The name of an element whose attributes matter here.
     pub fn reads(&self, name: Name) -> Option<Name> {
         (self.is_inside() && matches!(name, FONT | ANNOTATION_XML)).then_some(name)
     }
@@ -100,12 +100,12 @@ impl Foreign {
         }
     }
 
-    /// How many of them there are.
+    /// The number of open elements.
     pub fn depth(&self) -> usize {
         self.spaces.len()
     }
 
-    /// How much memory it has, bytes.
+    /// The memory that it holds, bytes.
     pub fn held(&self) -> usize {
         self.spaces.capacity()
     }

@@ -47,7 +47,7 @@ pub(crate) struct Scanner {
     open: Open,
     /// Tags that may come first in a head are reported too.
     firsts: bool,
-    /// For one that watches.
+    /// For a scanner that watches.
     doubt: Option<Box<Doubt>>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Scanner {
 pub(crate) enum WatchState {
     /// It continues.
     On,
-    /// It ended without ambiguity.
+    /// The watched part ended without ambiguity.
     Over,
     /// The following text is ambiguous.
     Ambiguous,
@@ -168,7 +168,7 @@ const NAME: u8 = 2;
 /// Ends a value without quotes.
 const VALUE: u8 = 4;
 
-/// How much of these bytes is before one that ends it.
+/// The number of bytes before the first that ends the present run of text.
 #[inline]
 fn run(bytes: &[u8], ends: u8) -> usize {
     let found = bytes.iter().position(|byte| ENDS.get(usize::from(*byte)).is_some_and(|of| of & ends != 0));
@@ -237,7 +237,7 @@ impl Scanner {
         !matches!(self.state, State::Data | State::Opens)
     }
 
-    /// Goes on at `at` of a piece, for one that watches. Where that is ambiguous, it is from `at` on.
+    /// Continues at `at` of a piece, for a scanner that watches. On an ambiguity, `at` is its position.
     pub fn watch(&mut self, bytes: &[u8], at: &mut usize) -> WatchState {
         while let Some(&byte) = bytes.get(*at) {
             let mut ends = false;
@@ -297,7 +297,7 @@ impl Scanner {
         None
     }
 
-    /// Goes on where there are neither tags nor text between them.
+    /// Continues outside of tags and of the text between them.
     #[inline]
     fn other(&mut self, byte: u8, bytes: &[u8], at: &mut usize) {
         match self.state {

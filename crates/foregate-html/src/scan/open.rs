@@ -13,7 +13,7 @@ const SEARCHED: usize = 64;
 pub(super) struct Open {
     /// Names, with [`FREE`] for elements with an awaited end.
     names: Vec<Name>,
-    /// How many of them are in `counts`.
+    /// The number of these names that are in `counts`.
     counted: usize,
     counts: HashMap<Name, usize>,
 }
@@ -42,7 +42,7 @@ impl Open {
     /// the end.
     #[inline]
     pub fn close(&mut self, name: Name) -> bool {
-        // Nearly always it is the last one.
+        // Nearly always, the last element matches.
         if let Some(open) = self.names.last()
             && open & !FREE == name
             && self.counted < self.names.len()

@@ -7,7 +7,7 @@ const ELEMENTS: &str = "altGlyph altGlyphDef altGlyphItem animateColor animateMo
     feFuncA feFuncB feFuncG feFuncR feGaussianBlur feImage feMerge feMergeNode feMorphology feOffset fePointLight \
     feSpecularLighting feSpotLight feTile feTurbulence foreignObject glyphRef linearGradient radialGradient textPath";
 
-/// A name as the parser has it there.
+/// The name with the spelling that the parser gives it.
 pub(crate) fn adjusted(name: &[u8]) -> Cow<'_, str> {
     let name = String::from_utf8_lossy(name);
     let known = ELEMENTS.split_ascii_whitespace().find(|known| known.eq_ignore_ascii_case(&name));

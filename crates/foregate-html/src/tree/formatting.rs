@@ -181,7 +181,7 @@ impl Tree {
         self.stack.insert(furthest, again);
     }
 
-    /// Another element like this one.
+    /// Opens another element like this one.
     fn again(&mut self, of: Node, parent: super::Id) -> Node {
         let node = Node { id: self.next, parent, ..of };
         self.next += 1;

@@ -87,7 +87,7 @@ pub(crate) enum Token {
     /// Other text.
     Text,
     Comment,
-    /// With whether it makes the document one for old browsers.
+    /// A document type; true if it puts browsers into quirks mode.
     Doctype(bool),
 }
 
@@ -106,9 +106,9 @@ pub(crate) enum Content {
 pub(crate) enum Origin {
     /// Its start tag is the present token.
     Tag,
-    /// It has no tag.
+    /// The element has no tag.
     Implied,
-    /// It repeats a formatting element.
+    /// The element repeats a formatting element.
     Again(Id),
 }
 
@@ -222,7 +222,7 @@ impl Tree {
         if token == Token::Comment {
             return self.comment();
         }
-        // Each mode leads to another one, and none back.
+        // No mode leads back to an earlier one.
         for _ in 0..64 {
             let done = if self.is_foreign(token) { self.foreign(token) } else { self.by_mode(token) };
             if done == Done::Yes {

@@ -25,7 +25,7 @@ pub(crate) struct Select {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Combinator {
-    /// It is the first.
+    /// The compound is the first.
     None,
     Child,
     Descendant,
@@ -400,7 +400,7 @@ pub(crate) struct Subject<'a, 'b> {
     /// Its name in the document's letters.
     pub name: &'a str,
     pub attributes: &'a [TagAttribute<'b>],
-    /// Its place among all children, and among those of its name; 1 for the first.
+    /// The position among all children, and among the children of the same name; 1 for the first.
     pub place: (u32, u32),
     pub is_root: bool,
     pub quirks: bool,

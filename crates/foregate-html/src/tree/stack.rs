@@ -80,7 +80,7 @@ impl Tree {
         }
     }
 
-    /// Takes an element out of the stack, wherever it is.
+    /// Removes an element from the stack, wherever it is.
     pub(super) fn remove(&mut self, at: usize) {
         if at < self.stack.len() {
             let node = self.stack.remove(at);

@@ -25,7 +25,7 @@ pub(crate) struct FoundToken {
     pub token: Token,
     pub start: usize,
     pub end: usize,
-    /// A `<` comes before it, which is text.
+    /// The preceding `<` is text.
     pub opens: bool,
     /// The text before it ends with the possible start of a reference.
     pub refers: bool,
@@ -35,7 +35,7 @@ pub(crate) struct FoundToken {
     pub continues: bool,
 }
 
-/// The tokenizer. Its places count from the start of the bytes that it is given.
+/// The tokenizer. Its positions count from the start of its input.
 #[derive(Debug, Clone)]
 pub(crate) struct Tokens {
     state: TokenizerState,
@@ -72,7 +72,7 @@ enum TokenizerState {
     Plain,
 }
 
-/// Where in a tag.
+/// The position within a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum InTag {
     Name,
@@ -84,7 +84,7 @@ enum InTag {
     Unquoted,
 }
 
-/// How a script is read.
+/// The state of a script's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Level {
     Plain,

@@ -37,7 +37,7 @@ impl FilterStates {
     }
 }
 
-/// Where the output of dry runs goes.
+/// The sink of filters in a dry run.
 struct Nowhere;
 
 impl Sink for Nowhere {

@@ -62,7 +62,7 @@ pub(super) struct Behind<'a> {
     failed: Option<(Bail, &'static str)>,
     /// The output so far, bytes.
     given: u64,
-    /// How long that took.
+    /// The time that the filter took.
     nanos: u64,
 }
 
@@ -139,7 +139,7 @@ pub(super) fn give(
     })
 }
 
-/// Lets a filter do something, and keeps account of it.
+/// Runs a function of a filter, and accounts for its time and output.
 pub(super) fn at_work(
     link: &mut Link,
     rest: &mut [Link],

@@ -18,7 +18,7 @@ const PIECES: u8 = 3;
 pub struct Start {
     /// How many pieces more may be sent by themselves.
     left: u8,
-    /// One of them has gone through.
+    /// One of the pieces has gone through.
     due: bool,
 }
 

@@ -34,7 +34,7 @@ const fn has(slots: &[Slot], access: Access, name: &str) -> bool {
     false
 }
 
-/// A value that another step has taken, and not emitted again, is not there.
+/// Checks that no step reads a value that another step has taken and not emitted again.
 #[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
 const fn check_taken(groups: &[&[Decl]], here: &Cursor, step: &Decl, slot: &Slot) {
     let mut cursor = Cursor::new();
@@ -78,7 +78,7 @@ pub(super) const fn check_writer(groups: &[&[Decl]], here: &Cursor, step: &Decl,
         while number < other.outputs.len() {
             let output = &other.outputs[number];
             let both_add = matches!(output.access, Access::List) && matches!(slot.access, Access::List);
-            // One that has taken it may emit it again.
+            // The step that took the value may emit it again.
             let again = matches!(slot.access, Access::Value) && takes(step, slot.name);
             let written = !matches!(output.access, Access::Platform)
                 && same(output.name, slot.name)

@@ -17,7 +17,7 @@ pub struct Place {
     pub file: u32,
     /// The first byte.
     pub start: u32,
-    /// How many bytes.
+    /// The length in bytes.
     pub length: u32,
 }
 
@@ -30,7 +30,7 @@ pub struct Problem {
     pub message: String,
     /// A suggestion.
     pub help: Option<String>,
-    /// Mistakes elsewhere, none of which has further ones. See [`and`](Self::and).
+    /// Mistakes elsewhere, which have no further mistakes themselves. See [`and`](Self::and).
     pub further: Vec<Problem>,
 }
 
@@ -74,12 +74,12 @@ impl Argument {
         Self { scalar, place }
     }
 
-    /// Where it stands.
+    /// The place in its file.
     pub fn place(&self) -> Place {
         self.place
     }
 
-    /// A problem with it.
+    /// A problem at this argument.
     pub fn problem(&self, wrong: Wrong) -> Problem {
         Problem { help: wrong.help, ..Problem::new(self.place, wrong.message) }
     }
@@ -93,7 +93,7 @@ impl Argument {
     ///
     /// # Errors
     ///
-    /// It is of another kind.
+    /// The argument is of another kind.
     pub fn text(&self) -> Result<&str, Problem> {
         value::string(&self.scalar).map_err(|wrong| self.problem(wrong))
     }
@@ -102,7 +102,7 @@ impl Argument {
     ///
     /// # Errors
     ///
-    /// It is of another kind.
+    /// The argument is of another kind.
     pub fn flag(&self) -> Result<bool, Problem> {
         value::boolean(&self.scalar).map_err(|wrong| self.problem(wrong))
     }
@@ -111,7 +111,7 @@ impl Argument {
     ///
     /// # Errors
     ///
-    /// It is of another kind, or out of range.
+    /// The argument is of another kind, or out of range.
     pub fn number(&self, range: RangeInclusive<u64>) -> Result<u64, Problem> {
         value::number(&self.scalar, range).map_err(|wrong| self.problem(wrong))
     }
@@ -120,7 +120,7 @@ impl Argument {
     ///
     /// # Errors
     ///
-    /// It is of another kind, or out of range.
+    /// The argument is of another kind, or out of range.
     pub fn size(&self, range: RangeInclusive<u64>) -> Result<u64, Problem> {
         value::size(&self.scalar, range).map_err(|wrong| self.problem(wrong))
     }
@@ -129,12 +129,12 @@ impl Argument {
     ///
     /// # Errors
     ///
-    /// It is of another kind, or out of range.
+    /// The argument is of another kind, or out of range.
     pub fn duration(&self, range: RangeInclusive<Duration>) -> Result<Duration, Problem> {
         value::duration(&self.scalar, range).map_err(|wrong| self.problem(wrong))
     }
 
-    /// One of several words.
+    /// The value for one of several words.
     ///
     /// # Errors
     ///
@@ -210,12 +210,12 @@ impl Node {
         &self.name
     }
 
-    /// Where its name stands.
+    /// The place of its name.
     pub fn place(&self) -> Place {
         self.place
     }
 
-    /// A problem with it.
+    /// A problem at this node.
     pub fn wrong(&self, message: impl Into<String>) -> Problem {
         Problem::new(self.place, message)
     }
@@ -225,7 +225,7 @@ impl Node {
         &self.args
     }
 
-    /// For keys that are on by their name alone, or `#true`: a platform takes `#false` itself where it stands alone.
+    /// For keys that are on by their name alone, or by `#true`. A single `#false` is handled by the platform.
     ///
     /// # Errors
     ///
@@ -243,7 +243,7 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// It is missing.
+    /// The argument is missing.
     pub fn arg(&self, number: usize) -> Result<&Argument, Problem> {
         self.args.get(number).ok_or_else(|| self.wrong(format!("`{}` needs a value", self.name)))
     }
@@ -258,7 +258,7 @@ impl Node {
         self.props.iter().map(|(name, argument)| (&**name, argument))
     }
 
-    /// Takes a property out.
+    /// Removes a property and returns it.
     pub fn take_prop(&mut self, name: &str) -> Option<Argument> {
         let at = self.props.iter().position(|(found, _)| **found == *name)?;
         Some(self.props.remove(at).1)

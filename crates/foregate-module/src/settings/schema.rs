@@ -33,7 +33,7 @@ pub struct Key {
     /// Properties that hold a secret, which no message shows; an empty name stands for the
     /// arguments, which are easily mixed up.
     pub secrets: &'static [&'static str],
-    /// One line that uses it, with another value than the default.
+    /// An example line, with another value than the default.
     pub example: &'static str,
     /// Its description.
     pub about: &'static str,
@@ -82,7 +82,7 @@ impl Key {
         }
     }
 
-    /// A key that is on when it stands there, unless its argument is `#false`.
+    /// A key that is on if it is present, unless its argument is `#false`.
     #[must_use]
     pub const fn flag(
         name: &'static str,
@@ -122,7 +122,7 @@ impl Key {
         Self { args: (least, most), ..self }
     }
 
-    /// With a block.
+    /// The key with a block.
     #[must_use]
     pub const fn with(self, block: &'static Block) -> Self {
         Self { block: Some(block), ..self }
@@ -140,13 +140,13 @@ impl Key {
         Self { secrets, ..self }
     }
 
-    /// That may stand there several times.
+    /// The key, which may occur several times.
     #[must_use]
     pub const fn many(self) -> Self {
         Self { many: true, ..self }
     }
 
-    /// That must stand there.
+    /// The key, which must be present.
     #[must_use]
     pub const fn required(self) -> Self {
         Self { required: true, ..self }

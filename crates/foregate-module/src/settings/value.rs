@@ -64,7 +64,7 @@ pub fn string<'v>(value: &'v Scalar<'_>) -> Result<&'v str, Wrong> {
 ///
 /// # Errors
 ///
-/// It is not UTF-8.
+/// The content is not UTF-8.
 pub fn text_of_file(content: &[u8]) -> Result<&str, Utf8Error> {
     let text = core::str::from_utf8(content)?;
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))

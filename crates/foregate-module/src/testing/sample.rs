@@ -58,7 +58,7 @@ impl FieldsMut for List {
     }
 }
 
-/// A TLS handshake, as [`TlsFacts`] tells of it.
+/// A TLS handshake, as in [`TlsFacts`].
 #[derive(Debug, Clone, Default)]
 pub struct Handshake {
     /// `TLSv1.3`.
@@ -87,7 +87,7 @@ pub struct Sample {
     pub host: String,
     /// The path.
     pub path: Vec<u8>,
-    /// The other readings of it. Default: none.
+    /// The other readings of the path. Default: none.
     pub other_paths: Vec<Vec<u8>>,
     /// Set once a condition with another result for one of these has refused the request.
     pub doubted: AtomicBool,

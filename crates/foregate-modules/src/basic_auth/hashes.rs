@@ -20,11 +20,11 @@ const ARGON2_PASSES_MOST: u32 = 16;
 /// Rounds of SHA-512-crypt that are taken.
 const SHA512_ROUNDS: RangeInclusive<u32> = 1000..=500_000;
 
-/// How a password is recognised.
+/// The hash of a password.
 pub enum Hash {
     /// bcrypt: `$2y$`, `$2b$`, `$2a$`.
     Bcrypt(Box<str>),
-    /// Argon2: `$argon2id$` and its like.
+    /// Argon2: `$argon2id$` and similar.
     Argon2(Box<str>),
     /// SHA-512-crypt: `$6$`.
     Sha512(Box<str>),
@@ -33,7 +33,7 @@ pub enum Hash {
 }
 
 impl Hash {
-    /// Reads a hash. The message never holds it.
+    /// Reads a hash. The error message never contains it.
     pub fn read(text: &str) -> Result<Self, String> {
         if let Some(password) = text.strip_prefix("plain:") {
             // An environment variable that was not set, most likely.

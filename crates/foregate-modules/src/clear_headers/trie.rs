@@ -23,7 +23,7 @@ pub const NAMES_LIMIT: usize = 8192;
 /// A set of names and prefixes, without regard to case; `_` counts as `-`.
 #[derive(Debug, Clone, Default)]
 pub struct NameSet {
-    /// For each length, the node where its trie begins; 0 is one that leads nowhere.
+    /// For each length, the root of its trie; 0 is a node without links.
     lengths: Vec<u16>,
     nodes: Vec<Node>,
     /// The words of all names, those of one name one after the other.
@@ -106,7 +106,7 @@ impl Look {
         names.iter().filter_map(|name| self.at(name)).fold(0_u32, |mask, at| mask | 1 << at).count_ones()
     }
 
-    /// The one that tells names of one length apart best.
+    /// The position that distinguishes names of one length best.
     fn best(names: &[&[u8]]) -> Self {
         /// How many positions are tried with each other: those that tell names apart best by themselves.
         const POSITIONS: usize = 12;
@@ -243,7 +243,7 @@ impl NameSet {
         }
     }
 
-    /// NameSet that no node tells apart, such as `a-b` and `amb`.
+    /// Looks a name up among names that no node distinguishes, such as `a-b` and `amb`.
     #[cold]
     fn any_of(&self, name: &[u8], word: usize) -> bool {
         let each = words(name).len();
@@ -301,7 +301,7 @@ impl NameSet {
         }
     }
 
-    /// Adds the trie of names of one length, and says at which node it begins.
+    /// Adds the trie of names of one length, and returns its root.
     fn grow(&mut self, names: &[&[u8]]) -> u16 {
         let look = Look::best(names);
         let number = self.nodes.len();
@@ -310,7 +310,7 @@ impl NameSet {
             let below: Vec<&[u8]> = names.iter().copied().filter(|name| look.at(name) == Some(at)).collect();
             self.nodes[number].links[at] = match below.len() {
                 0 => Link::NOWHERE,
-                // Some names differ where no look sees it.
+                // Some names differ only where no look can see it.
                 count if count == 1 || Look::best(&below).spread(&below) < 2 => self.grow_leaf(&below),
                 _ => Link(Link::NODE | u32::from(self.grow(&below))),
             };
@@ -437,23 +437,23 @@ struct Prefixes {
     nodes: Vec<PrefixNode>,
     /// The bytes of all labels, in lower case.
     labels: Vec<u8>,
-    /// For each node, where its children go on: their first byte, and their number; sorted.
+    /// For each node, the first bytes of its children with their numbers, sorted.
     children: Vec<(u8, u16)>,
 }
 
 /// A path without a fork, and its continuation.
 #[derive(Debug, Clone, Copy)]
 struct PrefixNode {
-    /// Where its label begins, and its length.
+    /// The start of its label, and the length.
     label: (u32, u8),
-    /// Where its children begin, and how many they are. None: a prefix ends here.
+    /// The start of its children, and their count. Without children, a prefix ends here.
     children: (u16, u16),
 }
 
 impl Prefixes {
     /// `prefixes` are sorted, in lower case, and not empty.
     fn new(prefixes: &[Vec<u8>]) -> Self {
-        // One that begins with another one says nothing new.
+        // A prefix that begins with another one is redundant.
         let mut kept: Vec<&[u8]> = Vec::new();
         for prefix in prefixes {
             if !kept.last().is_some_and(|last| prefix.starts_with(last)) {
@@ -493,7 +493,7 @@ impl Prefixes {
         number as u16
     }
 
-    /// Returns true if one of them begins a name.
+    /// Returns true if one of the prefixes begins a name.
     #[inline(always)]
     fn begin(&self, name: &[u8]) -> bool {
         let first = name.first().copied().unwrap_or_default();

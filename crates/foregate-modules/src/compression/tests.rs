@@ -34,7 +34,7 @@ fn a_response_is_compressed_as_the_client_likes_it() {
     assert_eq!(compressed(&mut json("gzip, br, zstd"), &settings), (Some("zstd"), VARIES));
     assert_eq!(compressed(&mut json("gzip, deflate, br"), &settings), (Some("br"), VARIES));
     assert_eq!(compressed(&mut json("gzip"), &settings), (Some("gzip"), VARIES));
-    // Another client would get something else: caches have to know.
+    // Other clients would get another coding, so caches need `Vary`.
     assert_eq!(compressed(&mut json("deflate"), &settings), (None, VARIES));
     assert_eq!(compressed(&mut json(""), &settings), (None, VARIES));
 }

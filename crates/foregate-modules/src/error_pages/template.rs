@@ -33,7 +33,7 @@ pub(super) enum Escape {
     Html,
     /// As a part of a string.
     Json,
-    /// As they are.
+    /// Values are inserted unchanged.
     Plain,
 }
 

@@ -10,14 +10,14 @@ use foregate_rules::{Facts, FieldId, StandardField as Standard, Value};
 
 use crate::pairs::Pairs;
 
-/// Where the values of a pipeline are, by its numbers.
+/// The slots of the values of a pipeline.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     /// Of each added field; `None` for the variables.
     pub(super) added: Vec<Option<u16>>,
-    /// Of the variables, in the order of their phases.
+    /// The slots of the variables, in the order of their phases.
     pub(super) variables: Vec<u16>,
-    /// Of the country.
+    /// The slot of the country.
     pub(super) country: Option<u16>,
 }
 
@@ -31,7 +31,7 @@ pub(super) fn is_of_path(field: FieldId) -> bool {
 pub(super) struct ExchangeFacts<'v> {
     pub(super) view: View<'v>,
     pub(super) numbers: &'v Numbers,
-    /// Another reading of the path, if it is evaluated.
+    /// The reading of the path that is evaluated, if it is not the usual one.
     pub(super) path: Option<&'v [u8]>,
 }
 

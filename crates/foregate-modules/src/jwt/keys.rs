@@ -35,7 +35,7 @@ pub enum SignatureAlgorithm {
     EdDsa,
 }
 
-/// All of them, by name.
+/// All algorithms, by name.
 pub const ALGORITHMS: [(&str, SignatureAlgorithm); 12] = [
     ("HS256", SignatureAlgorithm::Hs256),
     ("HS384", SignatureAlgorithm::Hs384),

@@ -1,4 +1,4 @@
-//! Tokens: their form, their signature, their claims.
+//! Tokens: form, signature and claims.
 
 use alloc::borrow::Cow;
 use alloc::string::{String, ToString};
@@ -22,21 +22,21 @@ pub enum Fault {
     TooLong,
     /// Not in the form of a token.
     Malformed,
-    /// Of another type.
+    /// The token has another type.
     Type,
-    /// With a critical extension, of which none is known.
+    /// The token has a critical extension, none of which is supported.
     Critical,
     /// No key verifies its signature.
     Signature,
-    /// Without an expiry.
+    /// The token has no expiry.
     NoExpiry,
     /// Expired.
     Expired,
-    /// Not yet valid.
+    /// The token is not yet valid.
     NotYet,
     /// Another issuer has signed it.
     Issuer,
-    /// For another audience.
+    /// The token is for another audience.
     Audience,
     /// A claim that is required is missing, or has another value.
     Required,
@@ -45,7 +45,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// For the log.
+    /// The reason for the log.
     pub fn reason(self) -> &'static str {
         match self {
             Self::TooLong => "the token is too long",
@@ -81,14 +81,14 @@ pub struct Demands {
     pub leeway: Duration,
 }
 
-/// Which key a token says that it was signed with (RFC 7515, section 4.1.4).
+/// The id of the key that the token claims to be signed with (RFC 7515, section 4.1.4).
 pub fn key_id(token: &[u8]) -> Option<String> {
     let head = token.split(|byte| *byte == b'.').next().filter(|_| token.len() <= TOKEN_MOST)?;
     let members: Json = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(head).ok()?).ok()?;
     members.get("kid")?.as_str().map(String::from)
 }
 
-/// Verifies a token; its claims.
+/// Verifies a token and returns its claims.
 pub fn verify(token: &[u8], keys: &[&Keys], demands: &Demands, now: Now) -> Result<Map<String, Json>, Fault> {
     if token.len() > TOKEN_MOST {
         return Err(Fault::TooLong);

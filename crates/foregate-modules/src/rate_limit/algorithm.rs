@@ -2,7 +2,7 @@
 
 use super::table::State;
 
-/// How requests are counted.
+/// The method of counting requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LimitAlgorithm {
     /// Windows that follow each other; in each as many requests as the limit says.
@@ -16,7 +16,7 @@ pub enum LimitAlgorithm {
 /// A limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RateRule {
-    /// How it counts.
+    /// The method of counting.
     pub algorithm: LimitAlgorithm,
     /// Requests in a window, 1 to [`COUNT_MOST`](super::table::COUNT_MOST).
     pub limit: u32,
@@ -26,7 +26,7 @@ pub struct RateRule {
     pub burst: u32,
 }
 
-/// How a key stands after a request.
+/// The state of a key after a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
     /// Set if the request is within the limit. Refused requests do not count.
@@ -63,7 +63,7 @@ impl RateRule {
     fn take_fixed(&self, known: Result<State, u8>, now: u64) -> (Option<State>, Standing) {
         let end = (now / self.window + 1) * self.window;
         let (end, count) = match known {
-            // Later: another thread has seen the next window already.
+            // The window has ended; another thread has already begun the next.
             Ok(state) if state.until >= end => (state.until, state.first),
             Ok(_) => (end, 0),
             Err(used) => (end, self.inherited(used)),
@@ -98,7 +98,7 @@ impl RateRule {
                 // Until the part of the window before has shrunk enough.
                 left - ((limit - count - 1) * wide / earlier.max(1)).min(left)
             } else {
-                // Until the part of this window, once it is the one before, has.
+                // Until this part of the window, as the previous window, has left enough room.
                 left + wide - ((limit - 1) * wide / count.max(1)).min(wide)
             };
             wait.max(1) as u64

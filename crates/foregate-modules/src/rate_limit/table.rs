@@ -31,7 +31,7 @@ pub const SETS: usize = 1 << 15;
 /// The largest use that a replaced entry passes on, in 255ths.
 const INHERITED_MOST: u8 = 127;
 
-/// Bytes of an entry that goes to another process: the number of its set, and its word.
+/// Bytes of an entry for another process: the number of its set, and its word.
 const SAVED_ENTRY: usize = 4 + 16;
 
 const UNTIL_BITS: u32 = 40;

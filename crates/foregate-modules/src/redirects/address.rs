@@ -316,7 +316,7 @@ enum TargetPart {
     Text(Box<[u8]>),
     /// The capture with this number, from 0.
     Capture(usize),
-    /// Within a query, where it is one value: characters that would end it are percent-encoded.
+    /// A wildcard within a query, where it is one value: characters that would end the value are percent-encoded.
     Value(usize),
 }
 

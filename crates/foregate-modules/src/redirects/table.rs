@@ -21,7 +21,7 @@ pub(super) const TEXT_LIMIT: usize = 256 * 1024 * 1024;
 /// The bit of [`Entry::status`] that says that the query is kept.
 const KEEPS_QUERY: u16 = 1 << 15;
 
-/// The positions of one redirect's texts, and its settings.
+/// The positions of a redirect's texts, and its settings.
 #[derive(Clone, Copy)]
 struct Entry {
     /// Where the host of the source begins; path and target follow.
@@ -45,7 +45,7 @@ pub(super) struct RedirectTarget<'t> {
 pub(super) enum TableRefusal {
     /// The second has the source of the first.
     Duplicate(usize, usize),
-    /// A loop through this one.
+    /// The redirect closes a loop.
     Loop(usize),
 }
 
@@ -64,7 +64,7 @@ impl AllRefused {
     }
 }
 
-/// Takes redirects one by one.
+/// Collects redirects one by one.
 #[derive(Default)]
 pub(super) struct Builder {
     text: Vec<u8>,
@@ -101,11 +101,11 @@ impl Builder {
         true
     }
 
-    /// All of them.
+    /// All errors.
     ///
     /// # Errors
     ///
-    /// All that have the source of another one; or else one of those that lead in a circle.
+    /// All redirects with a duplicate source; without any, one redirect of each loop.
     pub(super) fn build(self) -> Result<RedirectTable, AllRefused> {
         let places = match self.entries.len() {
             0 => 0,
@@ -128,7 +128,7 @@ impl Builder {
     }
 }
 
-/// Redirects by their source.
+/// Redirects by source.
 #[derive(Default)]
 pub(super) struct RedirectTable {
     text: Box<[u8]>,
@@ -197,7 +197,7 @@ impl RedirectTable {
         None
     }
 
-    /// Gives an entry its place.
+    /// Inserts an entry into the hash table.
     fn place(&mut self, number: usize) -> Result<(), TableRefusal> {
         let (host, path) = self.source(number);
         let mut free = None;

@@ -16,7 +16,7 @@ use crate::redirects;
 /// The decisions of a phase's rules, for the steps that carry them out.
 #[derive(Default)]
 pub struct Decision {
-    /// How the request ends.
+    /// The response that ends the request.
     pub(super) stop: Option<Box<Response>>,
     /// Changes to the request's fields.
     pub(super) request: Edits,

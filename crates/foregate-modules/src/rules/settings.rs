@@ -427,7 +427,7 @@ impl Reader<'_> {
         self.given(argument, Use::Value)
     }
 
-    /// A value of the node: as it stands there, or an expression.
+    /// A value of the node: a literal, or an expression.
     fn given(&mut self, argument: &Argument, of: Use) -> Result<ActionValue, Problem> {
         let is_expression = self.node.prop("expression").map_or(Ok(false), Argument::flag)?;
         if !is_expression {
