@@ -15,7 +15,7 @@ use crate::challenge::{PublishedAnswer, acme_type, publish};
 use crate::failure::{Failure, FailureKind};
 use crate::storage::Storage;
 
-/// How long an authority may take to look for the answer to a challenge, and to issue.
+/// The time limit for an authority to look for the answer to a challenge, and to issue.
 const POLL: RetryPolicy = RetryPolicy::new()
     .initial_delay(Duration::from_millis(250))
     .backoff(1.5)

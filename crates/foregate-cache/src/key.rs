@@ -205,7 +205,7 @@ pub(crate) fn site_of(address: &[u8]) -> &[u8] {
 /// The parameters of the query that belong to the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueryRule {
-    /// Which parameters count.
+    /// The parameters that count.
     pub parameters: Parameters,
     /// `true` if the order of parameters does not count. Parameters with the same name keep theirs.
     pub sort: bool,

@@ -44,7 +44,7 @@ impl Sequence {
 /// A selection of stored responses.
 #[derive(Clone, Copy, Debug)]
 pub enum Purge<'a> {
-    /// All of them.
+    /// All values.
     All,
     /// Responses of one scheme, host and port; path and query do not matter.
     Site(&'a Uri<'a>),

@@ -70,7 +70,7 @@ pub enum ContentCoding {
 }
 
 impl ContentCoding {
-    /// All of them.
+    /// All values.
     pub const ALL: [Self; 4] = [Self::Gzip, Self::Deflate, Self::Brotli, Self::Zstd];
 
     /// The coding of this name, in any case.

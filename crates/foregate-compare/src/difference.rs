@@ -57,7 +57,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// All of them, in their order.
+    /// All values, in order.
     pub const ALL: [Self; 10] = [
         Self::OnlyOld,
         Self::OnlyNew,

@@ -74,7 +74,7 @@ pub struct RouteReport {
     pub classes: BTreeMap<&'static str, u64>,
     /// How many were not compared, by reason.
     pub not_compared: BTreeMap<String, u64>,
-    /// How many bodies were compared up to the limit alone.
+    /// The number of bodies that were compared up to the limit alone.
     pub partial_bodies: u64,
     /// The times.
     pub time: Times,

@@ -61,7 +61,7 @@ pub(super) struct TreeEntry {
     text: Text,
     /// The kind of the value.
     pub kind: ScalarKind,
-    /// Where the value is.
+    /// The place of the value.
     pub span: Span,
 }
 
@@ -248,7 +248,7 @@ impl<'d> NodeRef<'d> {
         self.document.text(self.node().name)
     }
 
-    /// Where its name stands.
+    /// The place of its name.
     pub fn span(self) -> Span {
         self.node().span
     }
@@ -295,7 +295,7 @@ impl<'d> EntryRef<'d> {
         self.document.text(self.entry.text)
     }
 
-    /// Where the value stands.
+    /// The place of the value.
     pub fn span(self) -> Span {
         self.entry.span
     }

@@ -37,7 +37,7 @@ pub trait Upstreams {
     ///
     /// # Errors
     ///
-    /// As for [`find`](Self::find), or the host cannot follow such a choice.
+    /// The errors of [`find`](Self::find), or the host cannot follow such a choice.
     fn choose(&self, name: &str) -> Result<UpstreamId, Wrong> {
         self.find(name)
     }

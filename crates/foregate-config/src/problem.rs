@@ -277,7 +277,7 @@ impl RefusedConfiguration {
         in_order(&self.problems.kept).into_iter().map(|problem| show(&self.tree, problem)).collect()
     }
 
-    /// How many problems there are, those that are not shown included.
+    /// The number of problems, those that are not shown included.
     pub fn count(&self) -> usize {
         self.problems.kept.len() + self.problems.more
     }

@@ -163,7 +163,7 @@ impl Fill {
     /// Ends the body, and stores the object with this head. Its body is not looked at.
     ///
     /// # Errors
-    /// As for [`push`](Self::push); or the object was purged while it was fetched.
+    /// The errors of [`push`](Self::push); or the object was purged while it was fetched.
     pub async fn finish(mut self, object: &Object) -> Result<(), StoreRefusal> {
         let length = self.written + self.buffer.len() as u64;
         if !self.buffer.is_empty() || self.file.is_none() && self.writing.is_none() {

@@ -19,7 +19,7 @@ use crate::sums::Seed;
 
 /// The folder of segments.
 pub(crate) const FOLDER: &str = "seg";
-/// Where the first record begins.
+/// The start of the first record.
 pub(crate) const START: u64 = 64;
 const MAGIC: u32 = u32::from_le_bytes(*b"FGSg");
 const TRAILER: u64 = 64;

@@ -91,7 +91,7 @@ impl Disk {
     /// `outside` are the same directories before: the last purges of that process are learned from them.
     ///
     /// # Errors
-    /// As for [`open`](Self::open). The other process holds a directory as long as the reason is [`Locked`](crate::Reason::Locked).
+    /// The errors of [`open`](Self::open). The other process holds a directory as long as the reason is [`Locked`](crate::Reason::Locked).
     pub fn take_over(
         directories: Vec<DirectorySettings>,
         outside: &[Arc<OutsideDirectory>],

@@ -37,7 +37,7 @@ impl PhaseId {
     /// The number of phases.
     pub const COUNT: usize = 13;
 
-    /// All of them, in order.
+    /// All values, in order.
     pub const ALL: [Self; Self::COUNT] = [
         Self::RequestEarly,
         Self::RequestIdentity,

@@ -110,7 +110,7 @@ struct PatternRedirect {
 pub struct RedirectLists(RedirectTable);
 
 impl RedirectLists {
-    /// How many redirects there are.
+    /// The number of redirects.
     pub fn len(&self) -> usize {
         self.0.len()
     }

@@ -43,7 +43,7 @@ use crate::transport::stream::Socket;
 
 /// The longest admin request or metrics request head, in bytes.
 const LONGEST_REQUEST: u64 = 8 * 1024;
-/// How long a client of either may take.
+/// The time limit of a client of either.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Clients of either that are served at the same time.
 const CLIENTS: usize = 16;

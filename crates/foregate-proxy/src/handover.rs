@@ -21,7 +21,7 @@ use crate::transport::stream::Socket;
 const ALL: u32 = 10_000;
 /// Connections that were passed and not taken yet; beyond, they are served here.
 const UNTAKEN_MOST: usize = 1024;
-/// How long other generations may take to show their metrics.
+/// The time limit for other generations to show their metrics.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Bytes of a number in a message.
 const NUMBER: usize = 8;
@@ -31,7 +31,7 @@ const NUMBER: usize = 8;
 pub struct MetricsQuestion {
     /// The metrics of this process, to be shown next to those.
     pub own: String,
-    /// Where the answer goes.
+    /// The destination of the answer.
     pub answer: oneshot::Sender<Vec<String>>,
 }
 

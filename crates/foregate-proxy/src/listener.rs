@@ -1,4 +1,4 @@
-//! Listening sockets: binding them, taking them over, and accepting from them.
+//! Listening sockets: binding, inheriting and accepting.
 
 use std::future::poll_fn;
 use std::io;
@@ -167,7 +167,7 @@ impl Listener {
         }
     }
 
-    /// Accepts one connection that is there already.
+    /// Accepts a connection that is waiting already.
     fn accept_waiting(&self) -> Option<(Socket, Option<SocketAddr>)> {
         // Past the reactor, which may not have heard of it.
         let accept = || match self {
@@ -209,7 +209,7 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-/// How a listener is reached while it runs.
+/// The controls of a running listener.
 #[derive(Debug)]
 pub struct ListenerHandles {
     /// Its settings.
@@ -244,7 +244,7 @@ pub async fn run(
         let count = proxy.registry.count();
         if count >= most || descriptors::are_scarce() && !proxy.config().pools.evict() {
             tokio::select! {
-                // Where descriptors are scarce, one connection less than there are now is room.
+                // If descriptors are scarce, one connection less than now makes room.
                 () = proxy.registry.room(most.min(count), PAUSE) => continue,
                 _ = stop.wait_for(|stop| *stop) => break,
             }
@@ -295,7 +295,7 @@ pub async fn run(
                 spawn(&proxy, &settings, id, place, Arrival { socket, remote, local, of_listener }, &stop);
             }
             Err(error) if is_about_one_connection(&error) => {}
-            // Others than connections use more than was left to them.
+            // Files and other sockets use more descriptors than were left to them.
             Err(error) if descriptors::are_missing(&error) && proxy.config().pools.evict() => {}
             Err(error) => {
                 if notices.take(Instant::now()) {
@@ -312,7 +312,7 @@ pub async fn run(
         spawn(&proxy, &settings, id, place, Arrival { socket, remote, local, of_listener }, &stop);
     }
     if !proxy.handover.accepts() {
-        // Another process has the queue.
+        // Another process accepts from the queue.
         return;
     }
     // We must also serve the connections that the system has already accepted; otherwise their
@@ -332,7 +332,7 @@ struct HeldConnections {
     freed: Notify,
 }
 
-/// Counts a connection among those of its listener.
+/// Counts a connection for its listener.
 #[derive(Debug)]
 struct ListenerPlace(Arc<HeldConnections>);
 
@@ -359,12 +359,12 @@ impl Drop for ListenerPlace {
     }
 }
 
-/// How many connections there may be.
+/// The largest number of connections.
 fn most(proxy: &Proxy) -> usize {
     proxy.connection_limit.load(Ordering::Relaxed).min(descriptors::for_clients())
 }
 
-/// Passes a connection on, where its turn is at another generation; else gives it back.
+/// Passes a connection on if another generation has its turn; otherwise returns it.
 fn pass(
     proxy: &Proxy,
     settings: &watch::Receiver<Arc<Listen>>,

@@ -27,7 +27,7 @@ static VALUE: LazyLock<String> = LazyLock::new(|| format!("{:016x}", random::num
 #[derive(Debug, Default)]
 pub struct UnderWay(Mutex<HashMap<u64, u32, foldhash::fast::RandomState>>);
 
-/// One of them. Dropped, it counts no longer.
+/// A request on its way. It is counted until this is dropped.
 #[derive(Debug)]
 pub struct OnItsWay<'a> {
     all: &'a UnderWay,

@@ -49,7 +49,7 @@ pub async fn wake(workers: usize) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        // While one worker is at it, the others come for the rest.
+        // While one worker purges its memory, the others take the rest.
         for _ in 0..workers {
             tokio::spawn(async { give_back() });
         }

@@ -1,4 +1,4 @@
-//! Tells the service manager how the process is doing (sd_notify(3)), where there is one.
+//! Reports the state of the process to the service manager (sd_notify(3)), if there is one.
 
 use std::time::Duration;
 

@@ -50,8 +50,8 @@ pub const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// counted.
 pub const LONGEST_WAIT_OF_LONG: Duration = Duration::from_secs(30);
 
-/// From this length on a body that lies in memory is a long one, bytes: to look at it takes so long
-/// that other requests of its worker would feel it.
+/// A body in memory of at least this many bytes is long: looking at it takes so long that other
+/// requests of its worker would be delayed.
 pub const LONG_BODY: usize = 64 << 10;
 
 /// The threads, which are started with the first piece of work, and their queue.
@@ -80,7 +80,7 @@ type PatienceCounts = [usize; 3];
 /// Waiting work. Clients take turns, so that a client with much work only delays itself.
 #[derive(Default)]
 struct Jobs {
-    /// Of each client that has any; those without an address are one.
+    /// The work of each client that has any; clients without an address count as one.
     clients: HashMap<Account, VecDeque<(OffloadJob, Instant)>, foldhash::fast::RandomState>,
     /// The clients in turn, once for each that has work.
     turns: VecDeque<Account>,
@@ -199,7 +199,8 @@ impl Offload {
         let share = ClientShare { queue: Arc::clone(&self.queue), account, patience };
         let take = |taken: usize| (taken < limit).then_some(taken + 1);
         let reserved = self.queue.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-        // Not `then_some`, which would make a place, and give one back, that was never taken.
+        // Not `then_some`, whose value would be dropped on failure and give back a place that was
+        // never taken.
         reserved.is_ok().then(|| QueuePlace { offload: self, used: false, share: Some(share), account })
     }
 

@@ -121,7 +121,7 @@ mod tests {
                 assert_eq!(own(), all);
                 assert!(cores().is_empty());
                 bind();
-                // One that comes late is bound at once, in turn.
+                // A worker that starts late is bound at once, to the next core.
                 std::thread::spawn(move || {
                     enrol();
                     assert_eq!(own(), [all[2 % all.len()]]);

@@ -128,7 +128,7 @@ impl Config {
         })
     }
 
-    /// Whether there is a bound on requests in flight.
+    /// Returns true if requests in flight are bounded.
     pub fn limits_requests(&self) -> bool {
         self.request_gates.is_some()
     }
@@ -145,7 +145,7 @@ impl Config {
 
     /// The numbers of the bounds on requests in flight, in the order of scope and name. Beyond some: the others are left out.
     pub fn gate_loads(&self) -> Vec<GateLoad> {
-        /// As many as there are labels of sites.
+        /// The largest number of labels of sites.
         const MOST: usize = 1000;
         let Some(gates) = &self.request_gates else { return Vec::new() };
         let listeners =
@@ -230,7 +230,7 @@ impl Config {
     }
 }
 
-/// The gates of a configuration, each with its bound there.
+/// The gates of a configuration, each with its bound in that configuration.
 #[derive(Debug, Default)]
 struct ConfiguredGates {
     listeners: HashMap<ListenAddress, (Arc<RequestGate>, RequestLimit)>,
@@ -297,7 +297,7 @@ pub struct Proxy {
     pub connections_per_client: AtomicUsize,
     /// The counters of modules' steps.
     pub steps: Arc<StepCounters>,
-    /// Where heavy steps run.
+    /// The threads for heavy steps.
     pub offload: Offload,
     /// The memory of body filters.
     pub filter_memory: Arc<Budget>,
@@ -426,7 +426,7 @@ impl Proxy {
         }
     }
 
-    /// Makes another configuration the present one.
+    /// Replaces the present configuration.
     pub fn set_config(&self, mut config: Config) {
         count_sites(&mut config, &self.metrics);
         self.offload.set_limit(config.settings.limits.offload_queue);
@@ -454,7 +454,7 @@ impl Proxy {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Has all connections end gracefully.
+    /// Ends all connections gracefully.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::SeqCst);
         self.registry.drain(None);

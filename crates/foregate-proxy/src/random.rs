@@ -8,7 +8,7 @@ use aws_lc_rs::rand::{SecureRandom, SystemRandom};
 /// Seeds the generator of this thread, which takes tens of milliseconds for the first: no request
 /// shall wait for that.
 pub fn seed() {
-    // If it fails now, it is tried again when a number is needed.
+    // If this fails, it is repeated when a number is needed.
     let _ = SystemRandom::new().fill(&mut [0]);
 }
 

@@ -67,7 +67,7 @@ pub const REPLACEMENT: ReplacementCalls =
 const MOST_CONNECTIONS: u64 = 50_000;
 /// Tasks that a worker polls between two looks at its sockets.
 const TASKS_BETWEEN_LOOKS: u32 = 32;
-/// How long the logs may take to be written at the end, all of them together, and spans before them.
+/// The time limit for the logs to be written at the end, all of them together, and spans before them.
 const FLUSH: Duration = Duration::from_secs(2);
 /// How long exchanges that are cut off may take to be logged at the end.
 const END: Duration = Duration::from_millis(500);
@@ -77,10 +77,10 @@ const LAST_ARRIVALS: Duration = Duration::from_secs(1);
 /// The time beyond the drain that an end may take on a busy machine.
 const AFTER_DRAIN: Duration = Duration::from_secs(10);
 
-/// How often an old configuration is looked at, whether requests still hold it.
+/// How often an old configuration is checked for requests that still use it.
 const RETIRE_EVERY: Duration = Duration::from_millis(200);
 
-/// Where settings come from, asked for them on a thread that may wait.
+/// A source of settings. It is called on a thread that may block.
 pub trait SettingsSource: Send + Sync {
     /// Reads and validates the configuration again.
     ///
@@ -240,7 +240,7 @@ pub fn run(
     });
     runtime.on_thread_park(move || {
         if pinned {
-            // Workers alone come here, all of them before their first task.
+            // Only workers run this, all of them before their first task.
             pinning::enrol();
         }
         clock::rest();
@@ -601,7 +601,7 @@ impl RunningServer {
             let (drain, drain_term) = self.timeouts();
             let (cause, answer) = tokio::select! {
                 _ = signals.hangup.recv() => (ReloadCause::Asked, ReloadAnswer::Nobody),
-                // A reload since then may have left no such file.
+                // A later reload may have removed the file from the configuration.
                 Some(()) = self.changed.recv() => match self.proxy.config().settings.watched.is_empty() {
                     true => continue,
                     false => (ReloadCause::Changed, ReloadAnswer::Nobody),
@@ -659,7 +659,7 @@ impl RunningServer {
         }
     }
 
-    /// Returns true if another configuration is in effect than those that a given one replaces.
+    /// Returns true if the configuration in effect is not the one that the given one replaces.
     fn is_stale(&self, given: &GivenConfiguration) -> bool {
         let tag = self.source.effective().map(|effective| effective.tag);
         let fits = |replaced: &String| replaced == "*" || Some(replaced) == tag.as_ref();
@@ -787,7 +787,7 @@ fn drain_listener(
     })
 }
 
-/// Lets a configuration go once no request holds it.
+/// Drops a configuration once no request holds it.
 fn retire(old: Arc<Config>, aside: &Arc<Aside>) {
     let aside = Arc::clone(aside);
     tokio::spawn(async move {
@@ -806,7 +806,7 @@ fn named(error: io::Error, what: &str) -> io::Error {
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {error}")]
 pub struct NotBound {
-    /// Where it was to listen.
+    /// The address of the listener.
     pub address: ListenAddress,
     /// The socket, as messages name it.
     what: String,

@@ -47,7 +47,7 @@ pub use self::trace_export::TraceExport;
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// Where a listener accepts.
+/// The address of a listener.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ListenAddress {
     /// An IPv4 or IPv6 address and port; an IPv6 wildcard accepts IPv6 only.
@@ -354,14 +354,14 @@ impl Default for Timeouts {
 pub struct UpstreamSettings {
     /// Its name in the configuration, unique.
     pub name: Arc<str>,
-    /// At least one.
+    /// The servers, at least one.
     pub servers: Vec<ServerSettings>,
     /// The nameservers that are asked for the names of its servers, in this order. Default (`None`): the system's, after its
     /// hosts file.
     pub resolver: Option<Arc<[SocketAddr]>>,
     /// Requests in flight to its servers. Default: no limit.
     pub requests: Option<RequestLimit>,
-    /// How requests are spread over its servers. Default: in turns.
+    /// The method of balancing. Default: servers take turns.
     pub balance: Balance,
     /// Sessions. Default: none.
     pub sticky: Option<Sticky>,

@@ -23,7 +23,7 @@ const MOST: usize = 1024;
 /// The sockets that the process was started with: `LISTEN_FDS` of them, if `LISTEN_PID` is this
 /// process.
 ///
-/// Call it once, before anything else opens descriptors: it takes them over.
+/// Call this once, before anything else opens descriptors, because it takes them over.
 pub fn inherited_sockets() -> Vec<OwnedFd> {
     let number = |name: &str| env::var(name).ok().and_then(|text| text.parse::<usize>().ok());
     if number("LISTEN_PID") != usize::try_from(std::process::id()).ok() {

@@ -139,7 +139,7 @@ impl List {
         Ok(Self { kind: ListKind::Strings(strings), len })
     }
 
-    /// How many entries were read.
+    /// The number of entries that were read.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len

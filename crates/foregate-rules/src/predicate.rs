@@ -38,7 +38,7 @@ impl Scheme {
     ///
     /// # Errors
     ///
-    /// As for [`compile`](Self::compile), but for the type.
+    /// The errors of [`compile`](Self::compile), but for the type.
     pub fn compile_value(&self, text: &str, stage: Stage, lists: &Lists) -> Result<Expression, Error> {
         let mut checker = Checker::new(self, stage, lists);
         let (item, _) = checker.whole(parse(text)?)?;

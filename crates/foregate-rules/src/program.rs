@@ -157,7 +157,7 @@ pub(crate) enum Address {
     Cidr(Box<Address>, u8, u8),
 }
 
-/// Where the elements of an array come from.
+/// The source of the elements of an array.
 #[derive(Debug)]
 pub(crate) enum Source {
     /// An array field, or all values of a map field.

@@ -234,7 +234,7 @@ macro_rules! standard_fields {
         }
 
         impl StandardField {
-            /// All of them, in the order of their ids.
+            /// All values, in the order of their ids.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
             fn row(self) -> Row {

@@ -148,7 +148,7 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// As for [`send`].
+    /// The errors of [`send`].
     pub async fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         self.0.async_io(Interest::WRITABLE, |socket| send(socket.as_fd(), bytes, descriptors)).await
     }
@@ -157,7 +157,7 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// As for [`send`]; `WouldBlock` where there is no room.
+    /// The errors of [`send`]; `WouldBlock` where there is no room.
     pub fn try_send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         send(self.0.get_ref().as_fd(), bytes, descriptors)
     }
@@ -166,7 +166,7 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// As for [`receive`].
+    /// The errors of [`receive`].
     pub async fn receive(&self) -> io::Result<Option<Message>> {
         self.0.async_io(Interest::READABLE, |socket| receive(socket.as_fd())).await
     }
@@ -175,7 +175,7 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// As for [`receive`]; `WouldBlock` where nothing is.
+    /// The errors of [`receive`]; `WouldBlock` where nothing is.
     pub fn try_receive(&self) -> io::Result<Option<Message>> {
         receive(self.0.get_ref().as_fd())
     }

@@ -22,7 +22,7 @@ use crate::trial::Plan;
 
 /// The longest command, bytes.
 const LONGEST_COMMAND: u64 = 8 * 1024;
-/// How long a command may take to be sent.
+/// The time limit for a command to be sent.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Commands at the same time.
 const CLIENTS: usize = 16;
@@ -84,7 +84,7 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         if self.identity.is_some() && identity(&self.path) == self.identity {
-            // One that is gone by then is fine.
+            // The file may be gone already.
             let _ = fs::remove_file(&self.path);
         }
     }

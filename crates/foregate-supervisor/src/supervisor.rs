@@ -28,7 +28,7 @@ use crate::trial::Trial;
 /// the state of the old one.
 pub const ADOPTING_VARIABLE: &str = "FOREGATE_ADOPTING";
 
-/// How long a process may take to give its state or its metrics.
+/// The time limit for a process to give its state or its metrics.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// The time in which crashes count together.
 const CRASHES_WITHIN: Duration = Duration::from_secs(30);

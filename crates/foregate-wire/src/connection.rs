@@ -197,7 +197,7 @@ pub struct NamedOptions {
     known: u128,
     /// The names without an id, concatenated. Empty, and not allocated, for nearly every message.
     unknown: Vec<u8>,
-    /// Where each of them ends.
+    /// The end of each of them.
     ends: Vec<usize>,
     /// There were too many to remember: all unknown fields go.
     all_unknown: bool,

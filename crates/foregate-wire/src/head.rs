@@ -199,7 +199,7 @@ impl ResponseHead {
         self.reason.clear();
     }
 
-    /// How much memory it has, bytes.
+    /// The memory that it holds, bytes.
     pub fn memory(&self) -> usize {
         self.headers.memory() + self.reason.capacity() + self.before.memory()
     }

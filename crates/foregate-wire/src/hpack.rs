@@ -283,7 +283,7 @@ impl InspectedBlock<'_> {
         self.list.repeated
     }
 
-    /// How many fields it has, without pseudo-fields. The pieces of a cookie are one.
+    /// The number of its fields, without pseudo-fields. The pieces of a cookie are one.
     #[inline]
     pub fn count(&self) -> usize {
         self.list.count
@@ -492,7 +492,7 @@ impl DecodedField {
     }
 }
 
-/// Takes a block apart.
+/// Parses a block.
 struct Reader<'b> {
     block: &'b [u8],
     at: usize,

@@ -274,7 +274,7 @@ impl SourcePattern {
         self.captures(&self.host, path).is_some()
     }
 
-    /// How many wildcards it has.
+    /// The number of its wildcards.
     pub(super) fn wildcards(&self) -> usize {
         self.segments.iter().filter(|segment| segment.is_none()).count() + usize::from(self.rest)
     }

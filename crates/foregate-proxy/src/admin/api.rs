@@ -29,9 +29,9 @@ const OPENAPI: &str = include_str!("openapi.json");
 const CONFIGURATION_LIMIT: usize = 64 << 20;
 /// Bytes of any other body.
 const BODY_LIMIT: usize = 64 << 10;
-/// How long an answer may take: a reload of 100,000 sites needs about a second.
+/// The time limit of an answer: a reload of 100,000 sites needs about a second.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
-/// How long one answer of events lasts.
+/// The duration of one answer of events.
 const EVENTS_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// The resource whose answers do not end.

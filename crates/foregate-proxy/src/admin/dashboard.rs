@@ -34,7 +34,7 @@ const EVERY: Duration = Duration::from_secs(1);
 const FRESH: Duration = Duration::from_millis(500);
 /// How long one answer of events lasts; the browser asks again.
 const EVENTS_FOR: Duration = Duration::from_secs(600);
-/// How long any other answer may take.
+/// The time limit of any other answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Bytes of an order.
 const ORDER_LIMIT: usize = 4096;

@@ -26,7 +26,7 @@ pub(super) type HttpRequest = http::Request<Incoming>;
 /// An answer.
 pub(super) type HttpResponse = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
-/// How long a client may take from its first byte to its last. It is more for one that may ask.
+/// The time limit of a client from its first byte to its last. It is more for one that may ask.
 #[derive(Debug, Clone)]
 pub(super) struct ClientPatience(Arc<AtomicU64>);
 

@@ -70,7 +70,7 @@ pub struct Fill {
     pub settings: Arc<settings::CacheSettings>,
     /// The upstream that is asked.
     pub upstream: Arc<Upstream>,
-    /// How long an origin may take.
+    /// The time limit of an origin.
     pub times: OriginTimes,
     /// The request as the origin gets it, but for conditions and ranges.
     pub request: Request,

@@ -49,7 +49,7 @@ const LONGEST: u32 = 4;
 /// How long after the response, or the last that came of the request, a stream is reset of which
 /// the request has not ended.
 const RESET_AFTER: Duration = Duration::from_millis(200);
-/// How long a client may take to close the connection after it got an error.
+/// The time limit for a client to close the connection after it got an error.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// The most requests of one connection that are begun before those of others have their turn, and
 /// before it is looked at whether their client is still there: one that asks for a hundred things

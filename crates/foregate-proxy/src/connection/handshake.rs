@@ -12,7 +12,7 @@ use crate::transport::stream::Socket;
 
 /// The text for a client without TLS: a TLS alert would be meaningless to its user.
 const ADVICE: &str = "This port accepts HTTPS only: use https://\n";
-/// How long such a client may take to read that and to go away.
+/// The time limit for such a client to read that and to go away.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Performs a handshake; a client that speaks HTTP without TLS gets a 400. The caller limits the

@@ -25,7 +25,7 @@ pub enum CacheOutcome {
 }
 
 impl CacheOutcome {
-    /// All of them, in the order of their numbers.
+    /// All values, in the order of their numbers.
     pub const ALL: [Self; 6] =
         [Self::Hit, Self::Stale, Self::Revalidated, Self::Miss, Self::Bypass, Self::Unavailable];
 

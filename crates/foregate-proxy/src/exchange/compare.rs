@@ -24,7 +24,7 @@ use crate::random;
 use crate::settings::{Compare, CompareSamples, Route, SHARE_WHOLE};
 use crate::upstream::{Addresses, Upstream};
 
-/// How long the old proxy may take for a whole response.
+/// The time limit of the old proxy for a whole response.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A response that is compared, while it is sent.

@@ -47,7 +47,7 @@ pub struct Reply {
     pub made_by: MadeBy<'static>,
 }
 
-/// Where the body of a reply comes from.
+/// The source of the body of a reply.
 #[derive(Debug)]
 pub enum BodySource {
     /// An origin, framed like this. A tunnel begins after the head.
@@ -71,7 +71,7 @@ pub enum Sender {
 }
 
 impl Sender {
-    /// Where the body comes from.
+    /// The source of the body.
     pub fn link(&mut self) -> &mut Link {
         match self {
             Self::Origin(origin) => &mut origin.link,

@@ -64,7 +64,7 @@ struct Passing {
     padding: usize,
 }
 
-/// Where a payload goes.
+/// The destination of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum To {
     /// A part of the body of a stream, which may end with it.

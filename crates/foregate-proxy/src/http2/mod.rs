@@ -86,12 +86,12 @@ pub struct InputResult {
 pub enum NewStream {
     /// A request.
     Request(CompleteRequest),
-    /// One that was refused for its head; its stream is reset.
+    /// A request that was refused for its head; its stream is reset.
     Refused(RefusedHead),
 }
 
 impl NewStream {
-    /// The size of its head, bytes. Not its memory, which may be left from another.
+    /// The size of its head in bytes, which differs from the memory that the head occupies.
     pub fn size(&self) -> usize {
         let (fields, target) = match self {
             Self::Request(asked) => {
@@ -111,14 +111,14 @@ pub struct CompleteRequest {
     pub stream: u32,
     /// Where it is, with memory for its response.
     pub scratch: Box<Scratch>,
-    /// The error in it, if there is one.
+    /// The error in the request, if there is one.
     pub understood: Result<(), Error>,
 }
 
 /// A request with a malformed head.
 #[derive(Debug)]
 pub struct RefusedHead {
-    /// The error in it.
+    /// The error in the request.
     pub error: Error,
     /// Its fields as they came, pseudo-fields included, whatever bytes they hold.
     pub fields: HeaderList,
@@ -135,11 +135,11 @@ struct ConnectionState {
     task: Option<Waker>,
     /// The task has been woken since its last poll.
     woken: bool,
-    /// Why nothing more comes or goes.
+    /// The reason why the connection is over.
     over: Option<LinkError>,
-    /// How far ending the connection has come.
+    /// The progress of a graceful end.
     ending: Ending,
-    /// The client has said that it is leaving.
+    /// The client has sent GOAWAY.
     leaving: bool,
     /// Requests that were over before they began, and have not been reported yet.
     withdrawn: u64,
@@ -154,7 +154,7 @@ enum Ending {
     No,
     /// GOAWAY was sent; streams that the client opened before it arrived are accepted.
     Told,
-    /// The client knows: streams beyond this one are refused.
+    /// The client has got the last GOAWAY: streams beyond this one are refused.
     Last(u32),
 }
 
@@ -215,7 +215,7 @@ impl SharedState {
     /// Processes input.
     pub fn receive(&self, bytes: &[u8], terms: &HeadTerms) -> InputResult {
         let mut state = self.0.lock();
-        // The task that it would wake is the present one.
+        // The waker is that of the present task, which need not be woken.
         let woken = std::mem::replace(&mut state.woken, true);
         let taken = state.receive(bytes, clock::now(), terms);
         state.woken = woken;
@@ -327,7 +327,7 @@ impl SharedState {
         state.wake();
     }
 
-    /// Nothing more comes or goes, for this reason.
+    /// Ends the connection for this reason.
     pub fn fail(&self, error: LinkError) {
         self.0.lock().fail(error);
     }
@@ -407,7 +407,7 @@ impl ConnectionState {
         }
     }
 
-    /// Nothing more comes or goes.
+    /// Ends the connection.
     fn fail(&mut self, error: LinkError) {
         if self.over.is_none() {
             self.over = Some(error);
@@ -430,7 +430,7 @@ impl ConnectionState {
         }
     }
 
-    /// Lets streams go on that wait for room, as far as there is some.
+    /// Wakes streams that wait for room, as far as there is some.
     fn offer(&mut self) {
         while let Some(stream) = self.output.next_turn() {
             // One that is over needs no room.

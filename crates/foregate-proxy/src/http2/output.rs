@@ -122,7 +122,7 @@ impl Output {
         Some(if windowless { room } else { room.min(window) })
     }
 
-    /// Has a stream wait for its turn.
+    /// Queues a stream until it has its turn.
     pub fn queue(&mut self, what: What, stream: u32) {
         self.waiting[what as usize].push_back(stream);
     }

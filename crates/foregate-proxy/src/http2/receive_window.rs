@@ -47,12 +47,12 @@ pub struct ReceiveWindow {
 }
 
 impl ReceiveWindow {
-    /// One that is to have `size` bytes, of which the peer knows of `known`.
+    /// A window of `size` bytes, of which the peer knows `known`.
     pub fn new(size: u32, known: i64) -> Self {
         Self { size, left: known, used: i64::from(size) - known, step: i64::from(size / 2) }
     }
 
-    /// One that is to have `size` bytes, where the peer may know of more yet.
+    /// A window of `size` bytes, while the peer may still assume more.
     pub fn of_unsettled(size: u32, usual: i64) -> Self {
         Self { left: usual.max(size.into()), used: 0, ..Self::new(size, size.into()) }
     }

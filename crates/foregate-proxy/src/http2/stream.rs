@@ -1,4 +1,4 @@
-//! A stream of a client's, as its task sees it.
+//! A stream of a client, as seen by its task.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -21,17 +21,17 @@ pub struct ClientStream {
     /// The input of the body, and the used part of it.
     chunk: Vec<u8>,
     used: usize,
-    /// All has been taken.
+    /// The whole request has been taken.
     received: bool,
     trailers: HeaderList,
-    /// The memory of them.
+    /// The memory of the trailers.
     trailers_charge: Charge,
     sending: ResponseProgress,
     /// There was no room for its last output.
     awaits_room: bool,
 }
 
-/// How far the response has come.
+/// The progress of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ResponseProgress {
     /// Its head has not been sent.
@@ -39,7 +39,7 @@ enum ResponseProgress {
     /// So much of the body is left to be sent, with which the stream ends; `None` where the end is
     /// said.
     Body { left: Option<u64>, begun: bool },
-    /// All of it has been.
+    /// All of the response has been sent.
     Done,
 }
 
@@ -171,7 +171,7 @@ impl ClientStream {
         Ok(())
     }
 
-    /// Sends the start of `data`; says how much of it was taken.
+    /// Sends the start of `data`. Returns how much of it was taken.
     pub fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, LinkError>> {
         if data.is_empty() {
             return Poll::Ready(Ok(0));

@@ -55,7 +55,7 @@ pub struct Streams {
     pub growth: Growth,
     /// The window of the client for each.
     stream_window: u32,
-    /// The client has acknowledged it.
+    /// The client has acknowledged our SETTINGS.
     settled: bool,
     pub holding: Holding,
 }
@@ -63,13 +63,13 @@ pub struct Streams {
 /// A stream, until its task is done with it.
 #[derive(Debug)]
 pub struct StreamEntry {
-    /// The task with its [`super::ClientStream`].
+    /// The waker of the task that has the [`super::ClientStream`].
     task: Option<Waker>,
     /// The unread input of the body.
     pub body: Vec<u8>,
     /// Bytes of the body that were announced and have not come.
     pub expected: Option<u64>,
-    /// More is to come.
+    /// The request is not complete.
     pub receives: bool,
     pub trailers: Option<HeaderList>,
     /// A tunnel: only DATA is valid (RFC 9113, section 8.5).
@@ -84,7 +84,7 @@ pub struct StreamEntry {
     /// The stream is in the queue for room, and was woken because there is some.
     pub queued: bool,
     pub turn: bool,
-    /// Why nothing more comes or goes.
+    /// The reason why the stream is over.
     pub end: Option<LinkError>,
     /// The stream counts as open.
     counts: bool,
@@ -106,7 +106,7 @@ impl StreamEntry {
         }
     }
 
-    /// More of the body has come. A long one gets not much more memory than it needs.
+    /// More of the body has arrived. A long body gets little more memory than it needs.
     pub fn append(&mut self, content: &[u8]) {
         if self.body.len() >= LONG_BODY && self.body.capacity() - self.body.len() < content.len() {
             self.body.reserve_exact(content.len().max(self.body.len() / 4));
@@ -166,7 +166,7 @@ impl Holding {
         }
     }
 
-    /// Stops counting it.
+    /// Stops counting the memory.
     pub fn give_up(&mut self) {
         self.given_up = true;
         self.count();
@@ -311,7 +311,7 @@ impl Streams {
         self.recent.push_back(stream);
     }
 
-    /// The client knows of its windows.
+    /// The client has acknowledged its windows.
     pub fn settle(&mut self) {
         if !std::mem::replace(&mut self.settled, true) {
             let beyond = WINDOW - i64::from(self.stream_window);
@@ -321,7 +321,7 @@ impl Streams {
         }
     }
 
-    /// All of them.
+    /// All streams.
     pub fn each(&mut self) -> impl Iterator<Item = (&u32, &mut StreamEntry)> {
         self.entries.iter_mut()
     }

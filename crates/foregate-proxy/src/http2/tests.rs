@@ -50,7 +50,7 @@ impl Peer {
         peer
     }
 
-    /// One that has said nothing.
+    /// A peer that has sent nothing.
     fn silent(limits: &Limits) -> Self {
         Self::of(limits, None)
     }
@@ -131,7 +131,7 @@ impl Peer {
         self.accept().unwrap()
     }
 
-    /// How many times `send` goes well, and why it does not any more.
+    /// The number of successful calls of `send`, and the error that follows.
     fn until_fault(mut self, mut send: impl FnMut(&mut Self, u32)) -> (u32, Reason) {
         for count in 0..1_000_000 {
             send(&mut self, count);
@@ -183,7 +183,7 @@ fn heads_behind_large_ones_wait_as_they_came() {
     let mut peer = Peer::new();
     let mut first = b"\x82\x86\x84\x41\x06a.test\x40\x01x\x7f\xbd\x1d".to_vec();
     first.resize(first.len() + 3900, b'y');
-    // Each of the others takes all of it from the table.
+    // Each further head takes all of its fields from the table.
     let again = b"\x82\x86\x84\xbf\xbe".to_vec();
     let ends = flag::END_STREAM | flag::END_HEADERS;
     let blocks = (0..STREAMS).map(|number| if number == 0 { &first } else { &again });
@@ -487,7 +487,8 @@ fn streams_beyond_the_limit_are_refused_until_others_are_over() {
     assert_eq!(peer.resets(), [(201, Reason::REFUSED_STREAM.into())]);
     head(&mut streams[0], BodyLength::Empty);
     drop(peer.asks(203));
-    // A client that resets its streams has room for others, while their tasks come to an end.
+    // A client that resets its streams has room for others at once, although their tasks still have
+    // to end.
     for stream in (3..21).step_by(2) {
         peer.sends(kind::RST_STREAM, 0, stream, &[0, 0, 0, 8]);
     }
@@ -575,7 +576,7 @@ fn windows_come_back_whatever_becomes_of_a_body() {
 
 #[test]
 fn a_client_is_held_to_its_windows_and_to_no_others() {
-    // The client does not know of a smaller window until it has seen our SETTINGS.
+    // The client assumes the default window until it has seen our SETTINGS.
     let limits = Limits { h2_stream_window: 10_000, ..Limits::default() };
     let mut peer = Peer::silent(&limits);
     peer.writes(GREETING);

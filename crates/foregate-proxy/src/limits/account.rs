@@ -37,13 +37,13 @@ impl Account {
         Self(address.map(|address| NonZeroU64::new(bits(address)).unwrap_or(NonZeroU64::MIN)))
     }
 
-    /// Returns true if it is bounded as one client.
+    /// Returns true if the account is bounded as one client.
     pub fn is_client(self) -> bool {
         self.0.is_some()
     }
 }
 
-/// How much of something each client holds.
+/// The amount of a resource that each client holds.
 #[derive(Default)]
 pub struct Ledger {
     shards: [Mutex<HashMap<NonZeroU64, usize, foldhash::fast::RandomState>>; SHARDS],
@@ -55,7 +55,7 @@ impl Ledger {
         &self.shards[(bits ^ (bits >> 8) ^ (bits >> 16) ^ (bits >> 32)) as usize % SHARDS]
     }
 
-    /// How much an account holds; 0 for those that are not [counted](Account::is_client).
+    /// The amount that an account holds; 0 for accounts that are not [counted](Account::is_client).
     pub fn held(&self, account: Account) -> usize {
         account.0.map_or(0, |client| self.shard(client).lock().get(&client).copied().unwrap_or(0))
     }
@@ -77,7 +77,7 @@ impl Ledger {
         true
     }
 
-    /// How many clients hold something.
+    /// The number of clients that hold something.
     #[cfg(test)]
     pub fn clients(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()

@@ -57,7 +57,7 @@ impl AdaptiveBound {
         self.limit as usize
     }
 
-    /// Has the bound stay in another range.
+    /// Moves the bound into another range.
     pub(super) fn set(&mut self, range: BoundRange) {
         self.range = range;
         self.limit = clamp(self.limit, range);

@@ -23,7 +23,7 @@ const GRAIN: usize = 4096;
 #[derive(Debug)]
 pub struct Budget {
     limit: AtomicUsize,
-    /// The part of it that one client may hold with all its requests, percent.
+    /// The part of the budget that one client may hold with all its requests, percent.
     per_client: AtomicUsize,
     held: AtomicUsize,
     clients: Ledger,
@@ -78,7 +78,7 @@ impl Budget {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// The part of it that one client may hold, percent.
+    /// The part of the budget that one client may hold, percent.
     pub fn per_client(&self) -> usize {
         self.per_client.load(Ordering::Relaxed)
     }
@@ -98,12 +98,12 @@ impl Budget {
     fn is_held(&self, account: Account, parts: usize) -> bool {
         let (held, limit) = (self.held(), self.limit.load(Ordering::Relaxed));
         let own = part(limit, self.per_client()) / parts;
-        // Where all clients together hold less than that, no entry has to be looked at.
+        // If all clients together hold less than that, no entry has to be looked at.
         held > limit / parts || held > own && self.clients.held(account) > own
     }
 
-    /// A share of nothing yet, on the account of a client. With all its shares together a client
-    /// may hold no more than its part, unless it has but one.
+    /// An empty share on the account of a client. All shares of a client together may not exceed its part, unless it
+    /// has only one.
     pub fn share(self: &Arc<Self>, account: Account) -> BudgetShare {
         BudgetShare { budget: Arc::clone(self), held: 0, account, charge: Charge::new() }
     }

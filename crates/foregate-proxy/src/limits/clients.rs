@@ -50,9 +50,9 @@ pub struct Holdings {
     /// The memory that its connections hold over HTTP/2: unread input of bodies, and their streams,
     /// bytes.
     streams: AtomicUsize,
-    /// The heads of its requests, those that are large, bytes.
+    /// The large heads of its requests, bytes.
     heads: AtomicUsize,
-    /// The part of that which it has to release.
+    /// The part of the held memory that the client has to release.
     owed: AtomicUsize,
 }
 
@@ -65,7 +65,7 @@ impl Holdings {
         Self { network, connections, origins, fetches, streams, heads, owed }
     }
 
-    /// How many connections it has.
+    /// The number of its connections.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
@@ -79,7 +79,7 @@ impl Holdings {
         }
     }
 
-    /// How much it holds in streams, their bodies, and heads, bytes.
+    /// The memory that it holds in streams, their bodies, and heads, bytes.
     pub fn held(&self) -> usize {
         self.streams.load(Ordering::Relaxed) + self.heads.load(Ordering::Relaxed)
     }
@@ -123,7 +123,7 @@ impl Drop for HeldHead {
 #[derive(Debug, Default)]
 struct ClientEntry {
     listener: usize,
-    /// The resources of its client, once it is known.
+    /// The resources of the client, once it is known.
     holdings: OnceLock<Arc<Holdings>>,
     waker: Mutex<Option<Waker>>,
     told: AtomicBool,
@@ -164,12 +164,12 @@ impl Registry {
         Some(ConnectionPlace(Arc::clone(self)))
     }
 
-    /// How many connections there are.
+    /// The number of connections.
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Counts one connection more of a client, unless it has `most` of them already.
+    /// Counts one more connection of a client, unless it has `most` of them already.
     fn hold(&self, client: IpAddr, most: usize) -> Option<Arc<Holdings>> {
         let network = client_network(client);
         let mut shard = self.client_shard(network).lock();
@@ -187,7 +187,7 @@ impl Registry {
         self.gentle.store(gentle, Ordering::SeqCst);
     }
 
-    /// Has all connections end gracefully, or those of one listener.
+    /// Ends all connections gracefully, or those of one listener.
     pub fn drain(&self, listener: Option<usize>) {
         for shard in &self.shards {
             let entries: Vec<_> = shard.lock().entries.values().cloned().collect();
@@ -309,7 +309,7 @@ pub struct ConnectionPlace(Arc<Registry>);
 impl ConnectionPlace {
     /// Records the connection, unless its client has `most` of them already.
     ///
-    /// `listener` tells the connections of one listener from those of others.
+    /// Registers a connection of the listener with the number `listener`.
     pub fn enter(self, client: Option<IpAddr>, most: usize, listener: usize) -> Option<RegisteredConnection> {
         let registry = &self.0;
         let holdings = match client {
@@ -336,7 +336,7 @@ impl Drop for ConnectionPlace {
 }
 
 impl RegisteredConnection {
-    /// Counts the connection as one of `client`'s, unless that one has `most` of them already.
+    /// Counts the connection for `client`, unless the client has `most` of them already.
     pub fn attribute(&self, client: IpAddr, most: usize) -> bool {
         if self.holdings().is_some() {
             return true;
@@ -360,12 +360,12 @@ pub struct RegisteredConnection {
 }
 
 impl RegisteredConnection {
-    /// Where to say which task serves the connection, once there is one.
+    /// The task that serves the connection, once it is known.
     pub fn task(&self) -> Task {
         Task(Arc::clone(&self.entry))
     }
 
-    /// Has the connection end gracefully, before its task has begun.
+    /// Asks for a graceful end of the connection, before its task has begun.
     pub fn tell(&self) {
         self.entry.told.store(true, Ordering::SeqCst);
     }

@@ -48,7 +48,7 @@ static ALLOWED: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// grows.
 pub fn look() {
     let limit = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok());
-    // Without /proc only the reserve is left to them.
+    // Without /proc, they only get the reserve.
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let others = open.saturating_sub(USED.load(Ordering::Relaxed));
     let kept = RESERVE.max(others + RESERVE / 2);
@@ -121,7 +121,8 @@ impl DescriptorPlace {
         let all = all_but(NOT_FOR_FILES);
         let took =
             FILES.change(account, 0, 1, |others| others < part(all, percent) && take(&USED, all).is_some());
-        // Not `then_some`, which would make a place, and give one back, that was never taken.
+        // Not `then_some`, whose value would be dropped on failure and give back a place that was
+        // never taken.
         took.then(|| Self { of: DescriptorOwner::File(account) })
     }
 

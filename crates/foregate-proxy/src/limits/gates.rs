@@ -127,7 +127,7 @@ impl RequestGate {
         GateAnswer::Waits(GatePlace { gate: Arc::clone(self), account, ticket, pass })
     }
 
-    /// Sets another bound. Requests that it has room for are let in; where there are too many, the next ones wait until fewer are left.
+    /// Sets another bound. Waiting requests enter as far as it has room; if it is smaller, new requests wait until enough have left.
     pub fn set(self: &Arc<Self>, limit: RequestLimit) {
         {
             let mut state = self.0.lock();
@@ -240,7 +240,7 @@ impl GateState {
         self.take(account, ticket)
     }
 
-    /// Takes a waiter out, if it is there.
+    /// Removes a waiter, if it is still there.
     fn take(&mut self, account: Account, ticket: u64) -> Option<oneshot::Sender<RequestPass>> {
         let lane = self.lanes.get_mut(&account)?;
         let length = lane.waiters.len();
@@ -291,7 +291,7 @@ pub struct ClientRequest {
 }
 
 impl ClientRequest {
-    /// One more of this client, unless it has `most`.
+    /// One more request of this client, unless it has `most`.
     pub fn take(ledger: &Arc<Ledger>, account: Account, most: usize) -> Option<Self> {
         let took = ledger.change(account, 0, 1, |others| others < most || !account.is_client());
         took.then(|| Self { ledger: Arc::clone(ledger), account })

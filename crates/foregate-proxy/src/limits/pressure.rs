@@ -92,7 +92,7 @@ struct Accounts {
     /// How many of the stages have been reached.
     stage: AtomicU8,
     changing: Mutex<()>,
-    /// How often each was reached.
+    /// How often each stage was reached.
     reached: [Counter; 3],
 }
 
@@ -207,7 +207,7 @@ impl Charge {
         Self(0)
     }
 
-    /// How much is held.
+    /// The memory that is held.
     pub fn bytes(&self) -> usize {
         self.0
     }

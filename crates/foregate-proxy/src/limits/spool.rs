@@ -34,7 +34,8 @@ pub const PIECE: usize = 64 * 1024;
 pub const SHORT: usize = 128 * 1024;
 /// Reads and writes at a time, of all files; others wait for their turn.
 const TURNS: usize = 16;
-/// The longest that one of them may take, with the wait for its turn. Beyond, it has failed.
+/// The time limit of one operation, including the wait for its turn. Beyond it, the operation has
+/// failed.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// Returns true if starts of bodies may go into files for the steps of this plan: by their
@@ -46,8 +47,7 @@ pub fn is_used_by(plan: &Plan) -> bool {
 /// Why a body could not be kept in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpoolError {
-    /// All files together hold as much as they may, or those of its client, or there are as many as
-    /// there may be.
+    /// The files have reached a limit: of their total size, of their client, or of their number.
     Limit,
     /// The file could not be made, written or read in time.
     Io,
@@ -57,19 +57,19 @@ pub enum SpoolError {
 #[derive(Debug)]
 pub struct Spools {
     turns: Arc<Lanes>,
-    /// Their total size.
+    /// The budget for their total size.
     pub budget: Arc<Budget>,
     /// Files that could not be made, written or read.
     pub failed: Counter,
     notices: Notices,
-    /// When something last took longer than it may.
+    /// When an operation last exceeded its time limit.
     stuck: Mutex<Option<Instant>>,
 }
 
 /// The start of a body in a file.
 #[derive(Debug)]
 pub struct Spool {
-    /// There until it is closed.
+    /// The file, until it is closed.
     file: Option<(File, DescriptorPlace)>,
     length: AtomicU64,
     share: Mutex<BudgetShare>,
@@ -136,7 +136,7 @@ impl Spools {
         }
     }
 
-    /// Counts a failure, and tells of it now and then.
+    /// Counts a failure, and logs it at intervals.
     pub fn failure(&self, error: &io::Error, folder: Option<&Path>) -> SpoolError {
         self.failed.inc();
         if error.kind() == io::ErrorKind::TimedOut {
@@ -190,8 +190,8 @@ async fn in_turn<T: Send + 'static>(
 }
 
 impl Drop for Spool {
-    /// The system frees the room of a file when it is closed, which for a long one takes
-    /// milliseconds. It counts until then.
+    /// The system frees the space of a file when the file is closed, which takes milliseconds for a
+    /// long one. The space counts until then.
     fn drop(&mut self) {
         let Some(file) = self.file.take() else { return };
         let none = self.of.budget.share(self.account);
@@ -211,7 +211,7 @@ impl Spool {
         self.file.as_ref().map(|(file, _)| file).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Bytes that it holds.
+    /// The bytes in the file.
     pub fn len(&self) -> u64 {
         self.length.load(Ordering::Acquire)
     }
@@ -316,7 +316,7 @@ impl Reader {
         self.rest.is_some()
     }
 
-    /// Bytes that it reads altogether.
+    /// The total number of bytes that it reads.
     pub fn len(&self) -> u64 {
         self.spool.len() + self.rest.as_ref().map_or(0, |rest| rest.0.len() as u64)
     }
@@ -339,7 +339,7 @@ impl Reader {
         }
     }
 
-    /// Waits until there is [data](Self::data), or no more of it.
+    /// Waits until there is [data](Self::data), or the end.
     ///
     /// # Errors
     ///

@@ -26,7 +26,7 @@ const BURST: usize = 256 * 1024;
 pub struct AheadFiles {
     /// The files of the process.
     pub spools: Arc<Spools>,
-    /// Where they are made.
+    /// The folder of the files.
     pub folder: PathBuf,
     /// The account that bears the memory.
     pub account: Account,
@@ -37,11 +37,11 @@ type Writing = Pin<Box<dyn Future<Output = Written> + Send + Sync>>;
 
 /// The link of an origin whose response is received ahead of the client.
 ///
-/// Bytes leave in their order: those of the file, those on their way to it, those in memory, those of the origin.
+/// Bytes leave in order: from the file, from a write to it, from memory, then from the origin.
 pub struct AheadLink {
     /// The origin; `None` once it has been taken back.
     origin: Option<Link>,
-    /// How the origin's response has ended, if it has.
+    /// The result at the end of the origin's response.
     end: Option<Result<(), LinkError>>,
     trailers: HeaderList,
     limits: BufferResponses,
@@ -79,7 +79,7 @@ impl AheadLink {
         }
     }
 
-    /// Takes its place before the link of an origin.
+    /// Places itself in front of the link of an origin.
     pub fn before(self, link: &mut Link) {
         let origin = std::mem::replace(link, Link::Ahead(Box::new(self)));
         if let Link::Ahead(ahead) = link {

@@ -20,7 +20,7 @@ use crate::transport::outcome::CopyError;
 pub enum WaitingFor {
     /// The peer that sends the body.
     Source,
-    /// The peer that receives it.
+    /// The peer that receives the body.
     Sink,
     /// The answer to a filter's fetch: see [`BodyCopy::question`].
     Answer,
@@ -33,7 +33,7 @@ pub enum WaitingFor {
 /// The trailers with an underscore in their name that are forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Underscores {
-    /// All of them.
+    /// The whole body.
     All,
     /// Names that are no other spelling of a known name.
     Own,
@@ -57,9 +57,9 @@ pub(super) enum BodyEnd {
 pub struct BodyCopy {
     /// The peer being waited for.
     pub waiting: WaitingFor,
-    /// Bytes taken from the source so far.
+    /// The number of bytes taken from the source.
     pub moved: u64,
-    /// Bytes given to the sink so far.
+    /// The number of bytes given to the sink.
     pub sent: u64,
     /// The most that may be moved.
     pub limit: u64,
@@ -75,7 +75,7 @@ pub struct BodyCopy {
     /// Bytes that were taken from the source before, and go first; counted as moved then, or
     /// earlier if they are in a file.
     pub front: Option<Front>,
-    /// Sees the bytes that the sink takes.
+    /// Observes the bytes that the sink takes.
     pub seen: Option<Box<SeenBody>>,
     pub(super) end: BodyEnd,
     gave_up: bool,
@@ -149,8 +149,8 @@ impl BodyCopy {
         Ok(())
     }
 
-    /// Has filters that are about to be put before the body take its first piece, before the head
-    /// is sent. Pending: it has not come.
+    /// Lets new filters process the first piece of the body before the head is sent. Pending until
+    /// the piece has arrived.
     ///
     /// # Errors
     ///
@@ -196,14 +196,14 @@ impl BodyCopy {
         }
     }
 
-    /// The filters, if the body goes through them: the rest of one may pass by.
+    /// The filters, if the body goes through them: the rest of a body may bypass them.
     fn filtering(&mut self) -> Option<&mut Filter> {
         // Earlier bytes take the same way from start to end.
         let front = self.front.is_some();
         self.filter.as_deref_mut().filter(|filter| front || !filter.is_over())
     }
 
-    /// The fetch that a filter needs before it can go on, unless it was taken.
+    /// The fetch that a filter waits for, unless it was taken already.
     pub fn question(&mut self) -> Option<FetchRequest> {
         self.filter.as_mut()?.chain.question()
     }
@@ -225,7 +225,7 @@ impl BodyCopy {
         self.waiting = WaitingFor::Nobody;
     }
 
-    /// Another sink takes the bytes that the last one did not take.
+    /// Continues with another sink, at the bytes that the last one did not take.
     pub fn resume(&mut self) {
         if std::mem::take(&mut self.gave_up) {
             self.waiting = WaitingFor::Source;
@@ -371,7 +371,7 @@ impl BodyCopy {
         }
         self.clean(trailers);
         sink.finish(trailers).map_err(CopyError::Sink)?;
-        // Another attempt that may follow has to send them as well.
+        // A possible further attempt has to send them as well.
         if self.kept.is_none() && self.front.is_none() {
             source.drop_trailers();
         }
@@ -391,7 +391,7 @@ impl BodyCopy {
         }
         let Some(mut filter) = self.filter.take() else { return Poll::Ready(Ok(())) };
         let start = self.sent;
-        // Where the rest passes by, it is there at once.
+        // The rest, if it bypasses the filters, is there at once.
         let written = !filter.pending().is_empty();
         let is_first = filter.start.is_due(written) && !filter.chain.is_quick() && filter.hurry();
         let sent = loop {
@@ -442,7 +442,7 @@ impl BodyCopy {
                 other => return other,
             }
         }
-        // A sink that takes nothing now is waited for when there is more for it.
+        // A sink that takes nothing now is waited for when there is more to send.
         if is_first
             && matches!(sent, Poll::Ready(Ok(())))
             && let Poll::Ready(Err(error)) = sink.poll_flush(cx)
@@ -487,7 +487,7 @@ impl BodyCopy {
         let Some(front) = &mut self.front else { return Poll::Ready(Ok(())) };
         match front.poll_fill(cx) {
             Poll::Ready(filled) => filled?,
-            // Others must not wait for the disk: the bytes so far are on their way.
+            // Other bytes need not wait for the disk: those so far are being written.
             Poll::Pending => {
                 return match self.poll_flush(cx, sink, WaitingFor::File) {
                     Poll::Ready(Err(error)) => Poll::Ready(Err(error)),

@@ -19,7 +19,7 @@ pub fn chain(filters: Vec<Filtered>) -> Chain {
     })
 }
 
-/// Filters, and their pending output.
+/// Filters with their pending output.
 pub struct Filter {
     /// The filters.
     pub chain: Chain,
@@ -35,7 +35,7 @@ pub struct Filter {
     hurried: bool,
     /// Failures of filters, to be counted.
     pub faults: Faults,
-    /// They may make another body than its sender has described in trailers.
+    /// The filters may change the body, so that trailers may not describe it any more.
     pub rewrites: bool,
     /// How the start of the body is sent.
     pub(super) start: Start,
@@ -49,7 +49,7 @@ type Ran = Result<Passed, (Bail, &'static str)>;
 /// Failures of filters, by the names of their steps.
 #[derive(Debug, Default)]
 pub struct Faults {
-    /// They have let the rest of their body pass unchanged.
+    /// The filters that have let the rest of their body pass unchanged.
     pub bailed: Vec<&'static str>,
     /// The filter has broken its body off.
     pub broke: Option<&'static str>,
@@ -188,7 +188,7 @@ impl Filter {
     fn let_go(&mut self) {
         if self.is_over() {
             self.out = Vec::new();
-            // Less is always there.
+            // A share can always become smaller.
             let _ = self.share.hold(0);
         }
     }
@@ -260,8 +260,8 @@ impl Filter {
         }
     }
 
-    /// Updates the share to the held memory. If there is not enough, the filter that holds most
-    /// gives up.
+    /// Updates the share to the held memory. If there is not enough, the filter that holds the most
+    /// memory gives up.
     fn account(&mut self) -> Result<(), CopyError> {
         if self.share.hold(self.chain.held() + self.out.capacity()) {
             return Ok(());

@@ -62,7 +62,7 @@ pub struct H1Link {
     /// Bytes of framing that follow them.
     after_data: usize,
     trailers: HeaderList,
-    /// The memory of them.
+    /// The memory of the trailers.
     trailers_charge: Charge,
     turn: Turn,
     output: Buffer,
@@ -70,7 +70,7 @@ pub struct H1Link {
     ended: bool,
     /// The bytes of the last head, where they are kept.
     head: Option<Vec<u8>>,
-    /// The memory of them.
+    /// The memory of the head.
     head_charge: Charge,
     /// The body is received with its framing.
     verbatim: bool,
@@ -326,7 +326,7 @@ impl H1Link {
         self.ended
     }
 
-    /// Where to write a head; follow it with [`Self::begin_send`].
+    /// The buffer for a head. [`Self::begin_send`] has to follow.
     pub fn head_out(&mut self) -> &mut Vec<u8> {
         self.output.tail()
     }
@@ -341,7 +341,7 @@ impl H1Link {
         };
     }
 
-    /// Sends the start of `data`; says how much of it was taken.
+    /// Sends the start of `data`. Returns how much of it was taken.
     pub fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, LinkError>> {
         let allowed = match &mut self.sending {
             SendState::Nothing => return Poll::Ready(Err(LinkError::Length)),

@@ -21,7 +21,7 @@ pub struct H2Link {
     /// The stream, before the head of its response has arrived: the body may arrive before it is
     /// polled.
     awaited: Option<u32>,
-    /// The counter of its input.
+    /// The counter of the connection's unread input.
     unread: Option<Arc<Unread>>,
     chunk: Bytes,
     /// Gathered input after that.
@@ -30,10 +30,10 @@ pub struct H2Link {
     /// The message may not have a body, but bytes arrive.
     refused: Option<Bodiless>,
     trailers: HeaderList,
-    /// The memory of them.
+    /// The memory of the trailers.
     trailers_charge: Charge,
     send: Option<SendStream<Piece>>,
-    /// The counter of its output until that has left.
+    /// The counter of the connection's output, until the stream's output has left.
     unsent: Option<Arc<Unsent>>,
     /// Some of a body has been sent.
     begun: bool,
@@ -46,7 +46,7 @@ pub struct H2Link {
 pub enum Bodiless {
     /// The response answers HEAD.
     Head,
-    /// Its status has none.
+    /// The status allows no body.
     Status,
 }
 
@@ -81,7 +81,7 @@ impl H2Link {
         self.unsent = Some(unsent);
     }
 
-    /// The counter of its output.
+    /// The counter of the connection's output.
     pub fn unsent(&self) -> Option<&Arc<Unsent>> {
         self.unsent.as_ref()
     }
@@ -251,7 +251,7 @@ impl H2Link {
             && self.receive.as_ref().is_none_or(RecvStream::is_end_stream)
     }
 
-    /// Sends the start of `data`; says how much of it was taken.
+    /// Sends the start of `data`. Returns how much of it was taken.
     pub fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, LinkError>> {
         if data.is_empty() {
             return Poll::Ready(Ok(0));

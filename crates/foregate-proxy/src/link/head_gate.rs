@@ -61,7 +61,7 @@ pub struct HeadGate {
     skip: usize,
     streams: OwnStreams,
     meter: Meter,
-    /// Of frames that it cannot judge.
+    /// The counts of frames whose meaning is uncertain.
     doubts: Doubts,
     /// The window used by dropped padding.
     padding: Padding,
@@ -145,7 +145,7 @@ enum GateAction {
     Pass(usize),
     /// This many bytes were replaced by the ready input, or dropped.
     Replaced(usize),
-    /// More must come.
+    /// More input must arrive.
     Wait,
 }
 
@@ -218,7 +218,7 @@ impl HeadGate {
         std::mem::take(&mut self.too_large)
     }
 
-    /// Why the connection has to end, if it has to. Nothing passes any more then.
+    /// The reason for which the connection has to end, if any. After that, no frame passes.
     pub fn fault(&self) -> Option<Reason> {
         self.fault
     }
@@ -415,7 +415,7 @@ impl HeadGate {
         })
     }
 
-    /// Where the block ends that begins with this frame, if all of it is there.
+    /// The end of the block that begins with this frame, if all of it has arrived.
     fn end_of_block(&self, input: &[u8], first: &Frame) -> Result<Option<usize>, Reason> {
         let (mut end, mut frames) = (0, 0);
         let mut frame = *first;

@@ -124,7 +124,7 @@ impl Link {
         each!(self, link => link.drop_trailers());
     }
 
-    /// Sends the start of `data`, or takes it into a small buffer; says how much of it.
+    /// Sends the start of `data`, or copies it into a small buffer. Returns how much was taken.
     pub fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, LinkError>> {
         each!(self, link => link.poll_send(cx, data))
     }

@@ -17,7 +17,7 @@ use crate::transport::outcome::CopyError;
 pub struct SharedStart {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// Their share; nothing for those that are counted elsewhere.
+    /// Their share of the memory; `None` if they are counted elsewhere.
     pub share: Option<BudgetShare>,
 }
 
@@ -26,7 +26,7 @@ pub struct SharedStart {
 pub struct KeptStart {
     /// The bytes taken from the source, after filters.
     held: Arc<SharedStart>,
-    /// How many of them the present sink has got.
+    /// The number of bytes that the present sink has got.
     gone: usize,
     /// The most that is kept.
     pub limit: usize,
@@ -43,7 +43,7 @@ impl KeptStart {
         Self { limit: held.bytes.len(), gone: 0, held }
     }
 
-    /// How much is kept, bytes.
+    /// The number of kept bytes.
     pub fn len(&self) -> usize {
         self.held.bytes.len()
     }
@@ -129,7 +129,7 @@ pub enum Front {
     Memory {
         /// The bytes.
         bytes: Text,
-        /// How many of them have gone.
+        /// The number of bytes that have been sent.
         gone: usize,
         /// Their share of the common memory.
         _share: Option<BudgetShare>,
@@ -155,7 +155,7 @@ impl Front {
         }
     }
 
-    /// Waits until there is [data](Self::data), or no more of it.
+    /// Waits until there is [data](Self::data), or the end.
     ///
     /// # Errors
     ///
@@ -203,7 +203,7 @@ impl BodyCopy {
                 }
                 self.waiting = WaitingFor::Source;
             }
-            // Nothing was taken yet, or there is no body.
+            // No byte was taken yet, or there is no body.
             _ => {}
         }
     }

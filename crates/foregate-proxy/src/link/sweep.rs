@@ -10,7 +10,7 @@ use foregate_wire::connection::{self, NamedOptions};
 use super::copy::{BodyCopy, Underscores};
 use crate::message::response::clean_rewritten;
 
-/// Which steps of a route such fields go through.
+/// The steps of a route that check such fields.
 pub struct Sweep {
     /// The pipeline.
     pub pipeline: Arc<Pipeline>,
@@ -90,7 +90,7 @@ impl BodyCopy {
         self.trailers.get_or_insert_default().forbidden = names;
     }
 
-    /// Has trailers go through steps.
+    /// Checks trailers with these steps.
     pub fn sweep(&mut self, sweep: Option<Sweep>) {
         if sweep.is_some() || self.trailers.is_some() {
             self.trailers.get_or_insert_default().sweep = sweep;

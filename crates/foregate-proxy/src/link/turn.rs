@@ -32,7 +32,7 @@ impl Turn {
         Poll::Ready(())
     }
 
-    /// Nothing is there, and others have their turn anyway.
+    /// There is no input, so the turn ends early.
     pub fn over(&mut self) {
         self.0 = 0;
     }

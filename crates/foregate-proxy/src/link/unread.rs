@@ -44,7 +44,7 @@ struct UnreadInput {
     frames: usize,
     /// The memory of trailers after the waiting body.
     trailers: usize,
-    /// All has come.
+    /// The stream has ended.
     ended: bool,
     /// The stream has no reader any more: further input is dropped at once.
     gone: bool,
@@ -200,7 +200,7 @@ impl UnreadStreams {
         self.take(stream, usize::MAX, usize::MAX);
         match self.streams.get_mut(&stream) {
             Some(waiting) if waiting.ended => drop(self.streams.remove(&stream)),
-            // Until it has been reset more of it may come.
+            // Until the stream has been reset, more of it may arrive.
             Some(waiting) => {
                 waiting.gone = true;
                 waiting.reader = None;
@@ -264,7 +264,7 @@ mod tests {
         let unread = Unread::default();
         for stream in [1, 3, 5, 7] {
             unread.opened(stream);
-            // More of its head.
+            // More of the head arrives.
             unread.received(&frame(kind::CONTINUATION, flag::END_HEADERS, stream, 1000));
             unread.received(&frame(kind::HEADERS, flag::END_STREAM, stream, 1000));
             unread.received(&frame(kind::CONTINUATION, flag::END_HEADERS, stream, 500));

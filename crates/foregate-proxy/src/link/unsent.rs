@@ -64,8 +64,8 @@ struct Heads {
 }
 
 impl Unsent {
-    /// How much a stream may send now, bytes; none beyond the bound. It is woken when there may be
-    /// room.
+    /// The number of bytes that a stream may send now; none beyond the bound. The stream is woken
+    /// when there may be room.
     pub fn poll_room(&self, cx: &mut Context<'_>, begins: bool) -> Poll<usize> {
         if let Some(room) = self.room(begins) {
             return Poll::Ready(room);
@@ -132,7 +132,7 @@ impl Unsent {
     ///
     /// # Errors
     ///
-    /// They could not be sent.
+    /// The bytes could not be sent.
     pub fn send<E>(
         &self,
         stream: u32,

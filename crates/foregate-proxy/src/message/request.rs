@@ -32,7 +32,7 @@ const HOPS_MOST: usize = 10;
 /// The part of a path that was taken off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StrippedPart {
-    /// None of it.
+    /// Nothing of the path.
     Nothing,
     /// Its start, up to a slash.
     Start,
@@ -48,9 +48,9 @@ pub struct Request {
     pub head: RequestHead,
     /// Set if the method of the head was understood; otherwise the value is meaningless.
     pub has_method: bool,
-    /// When its first byte came, where that was before it was understood.
+    /// When the first byte arrived, if that was before the request was understood.
     pub began: Option<Instant>,
-    /// How the body is framed.
+    /// The framing of the body.
     pub length: BodyLength,
     /// The client waits for a 100 before it sends the body.
     pub expect_continue: bool,
@@ -78,7 +78,7 @@ pub struct Request {
     stripped: StrippedPart,
     /// The authority that the origin gets, where it is not the client's.
     origin_authority: String,
-    /// Which of [`onward::CLIENT_CLAIMS`] a module has set, one bit each.
+    /// The fields of [`onward::CLIENT_CLAIMS`] that a module has set, one bit each.
     claimed: u8,
     /// Fields in the client's `Connection` that steps have set, while its steps run that see the
     /// named fields.
@@ -180,8 +180,7 @@ impl Request {
         authority.clone_into(&mut self.origin_authority);
     }
 
-    /// Makes the request one for another path or query, brought into their normal form; an empty
-    /// query goes.
+    /// Changes the path or query of the request to another one, which is normalised. An empty query is removed.
     ///
     /// # Errors
     ///
@@ -345,7 +344,7 @@ impl Request {
         std::str::from_utf8(value).ok()?.parse().ok()
     }
 
-    /// Says how often it may still be handed on from here.
+    /// Sets how many more times the request may be handed on.
     pub fn set_hops_left(&mut self, hops: u32) {
         self.head.headers.set(NameId::MaxForwards, hops.to_string().as_bytes());
     }
@@ -458,11 +457,11 @@ impl Request {
         self.count();
     }
 
-    /// Clears it for reuse, with the memory of a usual one, which no peer holds until then.
+    /// Clears the request for reuse. It keeps the memory of an ordinary one, which then counts for no peer.
     pub fn put_away(&mut self) {
         self.clear();
         self.shrink();
-        // How fast a head or a host is known again would tell of another client's.
+        // The speed at which a head or a host is recognised would reveal another client's requests.
         self.head.forget();
         if let Some(last) = &mut self.last_host {
             last.forget();

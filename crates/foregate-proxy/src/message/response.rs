@@ -23,13 +23,14 @@ impl Response {
         Self { head: ResponseHead::new(), charge: Charge::new() }
     }
 
-    /// Counts its memory, which it holds until the client has read its response.
+    /// Counts the memory, which is held until the client has read the response.
     #[inline]
     pub fn count(&mut self) {
         self.charge.set(self.head.memory());
     }
 
-    /// Clears it for reuse, with the memory of a usual one, which no peer holds until then.
+    /// Clears the response for reuse. It keeps the memory of an ordinary one, which then counts for
+    /// no peer.
     pub fn put_away(&mut self) {
         const KEPT: usize = 4096;
         self.head.clear();

@@ -6,10 +6,10 @@ use super::request::Request;
 use super::response::Response;
 use crate::error::Error;
 
-/// How many a thread keeps.
+/// The number of objects that a thread keeps.
 const KEPT: usize = 128;
 
-/// A request and its response, empty when taken.
+/// A request and its response, empty when they are taken.
 ///
 /// Another connection may have used it before. The forwarding fields of that are remembered, which
 /// are used again for the same address alone, and so reveal nothing to others.
@@ -46,7 +46,7 @@ impl Scratch {
         })
     }
 
-    /// Lets the next have it.
+    /// Returns the object to the shelf.
     pub fn give(mut self: Box<Self>) {
         self.request.put_away();
         self.response.put_away();

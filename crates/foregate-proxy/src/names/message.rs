@@ -196,7 +196,7 @@ pub enum NameserverReply {
 }
 
 impl Question {
-    /// The message that asks it.
+    /// The message that asks the question.
     pub fn message(&self) -> Vec<u8> {
         let mut message = Vec::with_capacity(HEADER + self.name.0.len() + 4);
         for number in [self.id, FLAG_RECURSION_DESIRED, 1, 0, 0, 0] {
@@ -208,8 +208,8 @@ impl Question {
         message
     }
 
-    /// The answer that a message is to this question; `None` where it belongs to another one, or to
-    /// none.
+    /// Reads a message as the answer to this question; `None` if it belongs to another question, or
+    /// to none.
     pub fn reply(&self, message: &[u8]) -> Option<NameserverReply> {
         let header = |number: usize| number_at(message, number * 2);
         let (id, flags) = (header(0)?, header(1)?);
@@ -439,7 +439,7 @@ mod tests {
         assert_eq!(wrong(&question("b.test", RecordKind::A)), None);
         assert_eq!(wrong(&question("a.test", RecordKind::Aaaa)), None);
         assert_eq!(ask.reply(&ask.message()), None, "a question is no answer");
-        // Cut anywhere it is no answer, or a broken one.
+        // A message that was cut anywhere is no answer, or a malformed one.
         for cut in 0..good.len() {
             assert!(matches!(ask.reply(&good[..cut]), None | Some(NameserverReply::Malformed)), "{cut}");
         }

@@ -70,7 +70,7 @@ struct ResolverShared {
     source: Arc<AddressSource>,
     names: Mutex<HashMap<NameKey, Weak<ResolvedName>>>,
     services: Mutex<HashMap<NameKey, Weak<Service>>>,
-    /// The knowledge of another process, until this one serves.
+    /// Addresses from another process, until this one serves.
     inherited: Mutex<InheritedNames>,
 }
 
@@ -343,8 +343,7 @@ async fn watch_files(source: Weak<AddressSource>) {
 struct Trouble(Option<(String, Instant)>);
 
 impl Trouble {
-    /// Tells operators of a lookup that did not give all that it should have, and when it does
-    /// again.
+    /// Logs a lookup with missing results, and the first complete one after it.
     fn tell(&mut self, host: &str, outcome: &LookupOutcome, knowledge: &Knowledge, now: Instant) {
         let reason = match outcome {
             LookupOutcome::Found(NameAddresses { doubt: None, .. }) => {
@@ -382,10 +381,9 @@ impl Trouble {
 type ServiceFuture<'a> = Pin<Box<dyn Future<Output = ServiceOutcome> + Send + 'a>>;
 type LookupFuture<'a> = Pin<Box<dyn Future<Output = LookupOutcome> + Send + 'a>>;
 
-/// Where addresses come from.
+/// A source of addresses.
 trait Lookup: Send + Sync {
-    /// Looks a name up. Where one family has been found, the other one is waited for as long as
-    /// `patience` says.
+    /// Looks a name up. Once one address family has been found, the other one is waited for at most `patience`.
     fn lookup<'a>(&'a self, key: &'a NameKey, patience: Duration) -> LookupFuture<'a>;
 
     /// Looks for the servers of a service.

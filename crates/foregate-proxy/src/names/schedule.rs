@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 /// The shortest time for which records are believed, whatever they say.
 pub const TTL_MIN: Duration = Duration::from_secs(1);
-/// The longest one.
+/// The longest TTL that counts.
 pub const TTL_MAX: Duration = Duration::from_secs(300);
-/// How long addresses are used after the last lookup that gave them, while further ones fail.
+/// How long addresses are used after the last successful lookup, while further lookups fail.
 pub const LAST_GOOD: Duration = Duration::from_secs(3600);
 /// Answers in a row by which a name that had addresses has none. A single one may come from a
 /// nameserver that has just started.
 pub const ABSENCES: u32 = 3;
-/// The wait between them.
+/// The wait between the lookups that confirm a change.
 pub const CONFIRM_AFTER: Duration = Duration::from_secs(5);
 /// The wait after a first failed lookup; it doubles with each one, up to [`RETRY_MAX`].
 const RETRY_MIN: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ pub struct NameAddresses {
     pub v6: Option<Vec<IpAddr>>,
     /// How long the records are valid.
     pub valid_for: Duration,
-    /// They are all that the name has. Nameservers may give a part of many, another one each time.
+    /// Set if these are all addresses of the name. Nameservers may return a different part of many each time.
     pub complete: bool,
     /// A name of the search list that comes before this one could not be asked for, and may be the
     /// one that is meant: why not.
@@ -66,7 +66,7 @@ pub enum Absence {
 /// The knowledge about a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Knowledge {
-    /// Its addresses. Never none.
+    /// The addresses of the name, never empty.
     Addresses(Vec<IpAddr>),
     /// The name has no address.
     Absent,

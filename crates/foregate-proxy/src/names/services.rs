@@ -23,7 +23,7 @@ const SERVERS_LIMIT: usize = 128;
 pub enum ServiceOutcome {
     /// The service has servers.
     Found {
-        /// As the nameserver gives them.
+        /// The targets as in the answer of the nameserver.
         targets: Vec<Target>,
         /// How long the records are valid.
         valid_for: Duration,
@@ -45,7 +45,7 @@ pub struct ServiceServer {
     pub port: u16,
     /// 0 for those that are preferred, 1 for the next ones, and so on.
     pub rank: u16,
-    /// Its share among those of the same rank.
+    /// The share among servers of the same rank.
     pub weight: u16,
 }
 

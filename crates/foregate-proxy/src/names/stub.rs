@@ -29,7 +29,7 @@ const NEXT_AFTER: Duration = Duration::from_secs(1);
 const TROUBLED_FOR: Duration = Duration::from_secs(30);
 /// Servers that are remembered for that.
 const TROUBLED_LIMIT: usize = 64;
-/// Questions for one name and those that it is an alias of.
+/// The most questions for a name and its aliases.
 const ALIASES_LIMIT: usize = 8;
 /// The longest answer over UDP that is read.
 const UDP_LIMIT: usize = 4096;
@@ -69,8 +69,8 @@ impl Default for Stub {
 }
 
 impl Stub {
-    /// Looks for the first of `candidates` that has addresses. Where one family has been found, the other one is waited for as long
-    /// as `patience` says.
+    /// Looks for the first of `candidates` that has addresses. Once one address family has been found, the other one is waited for at
+    /// most `patience`.
     pub async fn lookup(
         &self,
         servers: &Nameservers,

@@ -15,7 +15,7 @@ use super::resolv_conf::ResolvConf;
 /// The longest file that is read; beyond, lines are left out.
 const FILE_LIMIT: u64 = 16 << 20;
 
-/// Where the system's configuration stands.
+/// The place of the system's configuration.
 #[derive(Debug)]
 pub struct Paths {
     /// Addresses of names.

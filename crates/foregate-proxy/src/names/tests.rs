@@ -414,7 +414,7 @@ async fn a_name_without_address_is_soon_asked_for_again_when_it_is_needed() {
     let (resolver, asked) = scripted(vec![failed(), failed(), failed(), answer(1, 60)]);
     let name = resolver.resolve("origin.test", None);
     let start = Instant::now();
-    // Without requests it would take 1 + 2 + 4 seconds.
+    // Without the request, the lookups would take 1 + 2 + 4 seconds.
     while name.wait(LONG).await.is_none() {
         assert!(start.elapsed() < Duration::from_secs(6));
         sleep(Duration::from_millis(50)).await;

@@ -24,7 +24,7 @@ pub trait RelayEnd {
     /// Why the stream fails.
     type Error;
 
-    /// Waits until bytes have come from the peer; `false` once it has ended its direction.
+    /// Waits for bytes from the peer; `false` once it has ended its direction.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Self::Error>>;
 
     /// Bytes that have come and were not consumed.
@@ -65,7 +65,7 @@ pub enum RelaySide {
     Far,
 }
 
-/// How long a relay waits.
+/// The time limits of a relay.
 #[derive(Debug, Clone, Copy)]
 pub struct RelayTimes {
     /// Longest time in which nothing moves in either direction.

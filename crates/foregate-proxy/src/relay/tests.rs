@@ -36,7 +36,7 @@ impl RelayEnd for MemoryEnd {
             let mut buffer = ReadBuf::new(&mut bytes);
             ready!(Pin::new(&mut self.stream).poll_read(cx, &mut buffer)).map_err(|error| error.kind())?;
             self.piece.extend_from_slice(buffer.filled());
-            // The peer says so where it would have its connection reset.
+            // The peer sends this text to have its connection reset.
             if self.piece.starts_with(b"RST") {
                 return Poll::Ready(Err(io::ErrorKind::ConnectionReset));
             }

@@ -19,7 +19,7 @@ pub(super) enum WayFault<E> {
     Sink(E),
 }
 
-/// How far a direction has come.
+/// The progress of a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// Bytes move.
@@ -88,7 +88,7 @@ impl Way {
             self.observed = self.moved;
             self.moved_at = now;
         }
-        // The end has to be taken, too.
+        // The sink has to take the end, too.
         let waits = self.is_held || self.stage == Stage::Flushed;
         self.taking.observe(self.moved, waits, now);
         self.taking.has_left(left_at);

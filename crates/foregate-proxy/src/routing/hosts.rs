@@ -44,9 +44,9 @@ pub struct HostId(u32);
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct HostEntry {
-    /// The index of its site.
+    /// The index of the site.
     pub(super) site: u32,
-    /// The routes of its site.
+    /// The routes of the site.
     pub(super) routes: RouteSet,
     /// The index of its site's counters.
     pub(super) counters: u32,
@@ -182,7 +182,7 @@ impl HostTable {
         id
     }
 
-    /// Adds `*`. It must not be there.
+    /// Adds `*`, which must not exist yet.
     pub(super) fn add_any(&mut self, of: Owner<'_>) {
         let id = self.push(b"", false, of);
         self.any.push((of.listener, id));

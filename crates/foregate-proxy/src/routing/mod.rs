@@ -195,7 +195,7 @@ impl SiteTable {
     ///
     /// # Errors
     ///
-    /// The path has to be refused: servers may read it as one of another route.
+    /// The path has to be refused: some servers may read it as one of another route.
     #[inline]
     pub fn readings(&self, id: HostId, path: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Ambiguous> {
         let entry = self.hosts.entry(id);
@@ -290,7 +290,7 @@ impl SiteTable {
         &self.sites
     }
 
-    /// All routes; those that are equal are there once.
+    /// All routes; equal ones appear once.
     pub fn routes(&self) -> &[Arc<Route>] {
         self.routes.routes()
     }

@@ -18,7 +18,7 @@ const STAR: &[u8] = b"/";
 /// No route.
 const NONE: u32 = u32::MAX;
 
-/// Which paths a route takes.
+/// A pattern for the paths of a route.
 ///
 /// - `/a/b` takes exactly that path;
 /// - `*` in place of a segment takes any one segment that is not empty: `/users/*/posts`;
@@ -30,7 +30,7 @@ pub struct PathPattern(Arc<str>);
 /// A text that is not a path pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathPatternError {
-    /// Every path starts with one.
+    /// The pattern does not begin with a slash.
     #[error("a pattern starts with `/`")]
     NoSlash,
     /// `**` before the end.
@@ -160,7 +160,7 @@ struct Ends {
     rest: u32,
     /// The node that `*` leads to.
     star: Node,
-    /// The least `whole` or `rest` of this node and all below.
+    /// The least index in `whole` and `rest` of this node and of all nodes below it.
     least: u32,
 }
 
@@ -181,9 +181,9 @@ pub(super) struct PathMatcher {
 /// A pattern that no request can ever reach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unreachable {
-    /// Its index in the list.
+    /// The index of the pattern.
     pub index: usize,
-    /// The index of the earlier one that takes all of its requests.
+    /// The index of the earlier pattern that takes all of its requests.
     pub by: usize,
 }
 

@@ -39,7 +39,7 @@ pub(super) struct Trie {
 }
 
 impl Trie {
-    /// How many nodes there are, the root included.
+    /// The number of nodes, the root included.
     pub(super) fn nodes(&self) -> usize {
         self.edges.len() + 1
     }

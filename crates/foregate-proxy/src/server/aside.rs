@@ -1,9 +1,9 @@
 //! The thread that reads configurations and drops them, so that workers do not have to.
 //!
-//! With 100,000 sites each of the two takes so long that requests would wait for it on a worker.
-//! Both are done by one thread that stays: the allocator gives memory back to the system when the
-//! thread that asked for it looks through its pages, and those of a thread that has ended would
-//! stay until another one comes upon them.
+//! With 100,000 sites, reading and dropping a configuration take so long that requests would wait
+//! for them on a worker. One permanent thread does both: the allocator returns memory to the system
+//! when the thread that allocated it looks through its pages, and the pages of an ended thread
+//! would stay until another thread takes them over.
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};

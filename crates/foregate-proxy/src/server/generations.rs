@@ -30,13 +30,13 @@ use crate::proxy::Proxy;
 use crate::settings::Listen;
 use crate::upstream::inheritance::Moment;
 
-/// How long one listener may take to answer the process itself.
+/// The time limit for one listener to answer the process itself.
 const PROBE: Duration = Duration::from_secs(5);
 /// A request that no origin sees: it has no host.
 const PROBE_REQUEST: &str = "GET / HTTP/1.1\r\n\r\n";
-/// Its answer, and that of a listener that speaks TLS.
+/// The answer, and that of a listener with TLS.
 const PROBE_ANSWER: &[u8] = b"HTTP/1.1 400";
-/// How long a successor may take for its connections, before this process goes.
+/// The time limit of a successor for its connections, before this process goes.
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// Where connections arrive that were accepted elsewhere, by the address of their listener.
@@ -374,7 +374,7 @@ impl RunningServer {
         tracing::info!(connections, "this version accepts no more; it ends with its last connection");
     }
 
-    /// The supervisor has died: this process starts another one, if it is the one that serves.
+    /// The supervisor has died: this process starts another one, if it is serving.
     fn lost_supervisor(&mut self) -> Option<Stop> {
         self.membership.link = None;
         if self.membership.is_candidate {
@@ -437,7 +437,7 @@ fn deliver(arrivals: &Arrivals, passed: PassedConnection) {
     }
 }
 
-/// Takes connections of another version until that has no more.
+/// Takes connections of another version until it has no more.
 async fn take_connections(channel: Channel, arrivals: Arrivals) {
     while let Some((number, address, socket)) = receive(&channel).await {
         let listener = arrivals.lock().get(&address).cloned();
@@ -445,7 +445,7 @@ async fn take_connections(channel: Channel, arrivals: Arrivals) {
             continue;
         }
         let Some(listener) = listener else { continue };
-        // One that has gone meanwhile needs no answer.
+        // A connection that has gone needs no answer.
         if let Ok((socket, remote)) = Listener::passed(socket) {
             let _ = listener.send(PassedConnection { address: address.into(), socket, remote }).await;
         }

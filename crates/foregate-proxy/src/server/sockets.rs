@@ -43,7 +43,7 @@ impl SocketFile {
         }
     }
 
-    /// Lets the file stay.
+    /// Keeps the file when this is dropped.
     pub(super) fn keep(mut self) {
         self.identity = None;
     }
@@ -60,7 +60,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if self.is_there() {
-            // One that is gone by then is fine.
+            // The file may be gone already.
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -75,8 +75,7 @@ pub(super) struct SideSockets {
 }
 
 impl RunningServer {
-    /// Binds those listeners that are not there yet; nothing changes if one of them cannot be
-    /// bound.
+    /// Binds the listeners that are not bound yet. If one of them cannot be bound, nothing changes.
     pub(super) fn bind(&self, settings: &Settings) -> io::Result<Vec<Bound>> {
         let mut bound = Vec::new();
         for listen in &settings.listeners {

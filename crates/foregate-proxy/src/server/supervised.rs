@@ -31,9 +31,9 @@ use crate::telemetry::exposition::ExpositionFormat;
 
 /// How long times are recorded after the last question for them.
 const WATCHED: Duration = Duration::from_secs(10);
-/// How long the supervisor may take for an answer.
+/// The time limit of the supervisor for an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long a process may take to leave its last numbers.
+/// The time limit for a process to leave its last numbers.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// The equipment of a serving process at its start.
@@ -145,7 +145,7 @@ impl SupervisorLink {
     }
 
     pub(super) fn answer(&self, id: Option<u64>, report: Report, descriptors: Vec<OwnedFd>) {
-        // Without its reader the process ends.
+        // If the reader is gone, the process is about to end.
         let _ = self.outgoing.send((Envelope { id, body: report }, descriptors));
     }
 
@@ -338,7 +338,7 @@ pub(super) struct Estate<'a> {
     pub(super) control: Option<&'a (PathBuf, OwnedFd)>,
 }
 
-/// Starts a supervisor that takes over; gives our end of the channel to it.
+/// Starts a supervisor that takes over, and returns our end of its channel.
 ///
 /// # Errors
 ///

@@ -43,7 +43,7 @@ pub const LOG_FIELDS: [&str; 29] = [
 /// One access log.
 #[derive(Clone)]
 pub struct AccessLogSettings {
-    /// Where its lines go.
+    /// The destination of its lines.
     pub target: LogTarget,
     /// How a line looks. Default: [`LineFormat::Json`].
     pub format: LineFormat,
@@ -85,7 +85,7 @@ impl fmt::Debug for AccessLogSettings {
     }
 }
 
-/// How a line looks.
+/// The format of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LineFormat {
     /// An object with all values that apply.
@@ -155,7 +155,7 @@ impl fmt::Display for LogTarget {
 pub struct Rotation {
     /// Before it has more bytes than these.
     pub size: Option<u64>,
-    /// When it is so old.
+    /// The age at which it is rotated.
     pub age: Option<Duration>,
     /// How many files are kept in addition to the present one, at least 1. Default: 7.
     pub keep: u32,

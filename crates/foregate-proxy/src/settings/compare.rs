@@ -21,7 +21,7 @@ pub struct Compare {
     pub rules: CompareRules,
 }
 
-/// Where the two responses come from.
+/// The source of the two responses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CompareMode {
     /// This proxy answers the client; the old one gets the request as well.

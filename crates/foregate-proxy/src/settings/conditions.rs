@@ -18,11 +18,11 @@ pub struct RouteConditions {
     pub port: Option<u16>,
     /// The listeners that the request may come through; empty: all of them.
     pub listeners: Vec<ListenAddress>,
-    /// Conditions on the request itself; all of them must hold.
+    /// Conditions on the request, all of which must hold.
     pub all: Vec<Arc<dyn Condition>>,
 }
 
-/// Where a request has come in.
+/// The listener and port through which a request came in.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Entrance<'a> {
     /// The listener, where it is known.
@@ -90,7 +90,7 @@ impl RouteTimeouts {
     }
 }
 
-/// How long an origin may take.
+/// Time limits of an origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OriginTimes {
     /// From the last byte of the request to the first of the response.

@@ -9,7 +9,7 @@ use super::ListenAddress;
 /// The page that shows the proxy at work.
 #[derive(Debug, Clone)]
 pub struct DashboardSettings {
-    /// Where it is served.
+    /// The address that serves it.
     pub address: ListenAddress,
     /// The password that viewers must know; `None` needs an address of this machine alone.
     pub password: Option<DashboardPassword>,
@@ -28,7 +28,7 @@ impl DashboardSettings {
     }
 }
 
-/// A password, as far as it can be recognised.
+/// A password, stored as a hash.
 #[derive(Clone)]
 pub struct DashboardPassword(Arc<PasswordCheck>);
 

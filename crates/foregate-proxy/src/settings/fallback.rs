@@ -21,7 +21,7 @@ pub struct Fallback {
     /// The share of clients that is served here, of [`SHARE_WHOLE`]; others fall back. Default
     /// (`None`): see [`Self::of_route`].
     pub share: Option<u32>,
-    /// Requests for which these hold fall back. Default: none.
+    /// Requests that fulfil these conditions fall back. Default: none.
     pub when: Option<Arc<RouteConditions>>,
     /// A construct of the old configuration that has no counterpart here: all requests fall back.
     pub unconverted: Option<Arc<str>>,
@@ -59,11 +59,11 @@ impl PassedNames {
 /// Why a request falls back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FallbackReason {
-    /// No site has its host.
+    /// No site has the request's host.
     UnknownHost,
-    /// No route of its site takes it.
+    /// No route of the site takes the request.
     UnknownRoute,
-    /// Its route says so.
+    /// The route falls back.
     Route,
     /// An expression is true.
     Condition,

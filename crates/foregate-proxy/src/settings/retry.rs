@@ -14,8 +14,8 @@ pub struct Retry {
     pub on: RetryOn,
     /// The most further attempts by this rule. Default: 1.
     pub attempts: u32,
-    /// How long an attempt may take up to the head of its response where this rule allows another
-    /// one. Default (`None`): as long as the upstream's time limits say.
+    /// The time limit of an attempt up to the head of its response where this rule allows another one. Default
+    /// (`None`): as long as the upstream's time limits say.
     pub try_timeout: Option<Duration>,
     /// Methods that may be repeated although an origin may have seen the request, in addition to idempotent methods.
     /// Default: none.

@@ -8,7 +8,7 @@ use crate::address::ServerAddress;
 /// One origin server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ServerSettings {
-    /// Where it is.
+    /// Its address.
     pub address: ServerAddress,
     /// Its share among its upstream's servers, 1 to 1,000. Default: 1.
     pub weight: u32,
@@ -22,7 +22,7 @@ pub struct ServerSettings {
     pub max_requests: Option<u32>,
     /// The time after it comes up in which its share grows to its weight. Default: none.
     pub slow_start: Duration,
-    /// The place where it stands, such as a data centre.
+    /// The location of the server, such as a data centre.
     pub zone: Option<Box<str>>,
 }
 
@@ -121,14 +121,14 @@ pub struct Eject {
     pub share: Option<u32>,
     /// The least number of attempts for `share`. Default: 20.
     pub minimum: u32,
-    /// How many times slower than the other servers. Default: none.
+    /// The server is ejected if it is this many times slower than the others. Default: none.
     pub latency: Option<u32>,
     /// Notice a server that answers none of several requests while others answer. Default: yes.
     pub hung: bool,
     /// How long a server is skipped at first. The time doubles while it keeps failing. Default: 500
     /// ms.
     pub first: Duration,
-    /// How long it is skipped at most. Default: 10 s.
+    /// The longest time for which it is skipped. Default: 10 s.
     pub longest: Duration,
     /// The share of servers that `share` and `latency` may take out, per cent. Default: 50.
     pub most: u32,
@@ -159,12 +159,12 @@ pub struct Sticky {
     pub secret: Option<Box<[u8]>>,
     /// True if it has the attribute `Secure`. Default: no.
     pub secure: bool,
-    /// How long clients keep it. Default: for their session.
+    /// How long clients keep the cookie. Default: for their session.
     pub max_age: Option<Duration>,
 }
 
 impl std::fmt::Debug for Sticky {
-    /// Without the secret.
+    /// The secret is left out.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Sticky").field("cookie", &self.cookie).finish_non_exhaustive()
     }

@@ -40,7 +40,7 @@ impl ShieldSettings {
 }
 
 impl fmt::Debug for ShieldSettings {
-    /// Without the secret.
+    /// The secret is left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ShieldSettings")
             .field("name", &self.name)

@@ -19,7 +19,7 @@ pub struct TraceExport {
     pub resource: Vec<(Arc<str>, Arc<str>)>,
     /// All of them must hold, at the end of a request, for its spans to be exported.
     pub when: Vec<Arc<dyn Condition>>,
-    /// How long the receiver may take for a batch. Default: 10 s.
+    /// The time limit of the receiver for a batch. Default: 10 s.
     pub timeout: Duration,
 }
 

@@ -40,7 +40,7 @@ impl Attributes {
     pub fn number(&mut self, name: &str, value: u64) {
         self.value(name, |any| {
             key(any, 3, VARINT);
-            // Numbers are signed there.
+            // Numbers are signed in this format.
             varint(any, value.min(i64::MAX as u64));
         });
     }
@@ -123,7 +123,8 @@ pub fn request_body(batch: &SpanBatch, resource: &[(Arc<str>, Arc<str>)]) -> Vec
     body
 }
 
-/// How many spans a receiver has not taken, by the message `ExportTraceServiceResponse`. One that cannot be read says nothing.
+/// The number of spans that a receiver rejected, from the message `ExportTraceServiceResponse`. An unreadable message counts as
+/// none.
 pub fn rejected_spans(body: &[u8]) -> u64 {
     let partial = fields(body).find_map(|(number, value)| match value {
         FieldValue::Bytes(bytes) if number == 1 => Some(bytes),

@@ -1,4 +1,4 @@
-//! Spans of traces that are recorded: one for each request, and within it for its phases, its attempts and its fetches.
+//! Spans of recorded traces: one for each request, and within it spans for its phases, its attempts and its fetches.
 //!
 //! A span is encoded when it ends. Those of a request wait in its [`RequestTrace`] for the request's end, which decides whether
 //! they go; then they wait in the [`SpanQueue`] for the task that sends them. Both are bounded: beyond, spans are dropped and
@@ -66,7 +66,7 @@ pub struct Span<'s> {
     pub ended: Instant,
     /// Details.
     pub attributes: &'s Attributes,
-    /// Whether it counts as failed.
+    /// Set if it counts as failed.
     pub failed: bool,
 }
 
@@ -149,7 +149,7 @@ impl RequestTrace {
     }
 }
 
-/// A span that others are to be a part of.
+/// A span that may get children.
 #[derive(Debug, Clone)]
 pub struct SpanParent {
     /// The spans of its request.
@@ -159,7 +159,7 @@ pub struct SpanParent {
 }
 
 impl SpanParent {
-    /// Takes a span within this one.
+    /// Adds a span within this one.
     pub fn record(
         &self,
         (id, kind, name): (SpanId, SpanKind, &str),

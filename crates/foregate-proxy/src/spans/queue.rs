@@ -102,7 +102,7 @@ impl SpanQueue {
         while self.waiting.lock().bytes == 0 {
             self.news.notified().await;
         }
-        // An error says that it took too long.
+        // An error means a timeout.
         let _ = tokio::time::timeout(GATHER, async {
             while self.waiting.lock().bytes < BATCH && !self.ends.load(Ordering::Relaxed) {
                 self.news.notified().await;

@@ -73,7 +73,7 @@ pub struct LogEntry<'a> {
     pub cache: Option<&'a str>,
     /// Why, where that is not plain.
     pub cache_reason: Option<&'a str>,
-    /// Why it has fallen back to another proxy.
+    /// The reason for which it fell back to another proxy.
     pub fallback: Option<&'a str>,
     /// The error.
     pub error: Option<&'a str>,

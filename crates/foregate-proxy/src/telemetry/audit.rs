@@ -21,7 +21,7 @@ pub struct AuditedChange {
     pub who: String,
     /// The change, such as `reload`.
     pub change: String,
-    /// Why it was refused.
+    /// The reason for a refusal.
     pub refused: Option<String>,
 }
 

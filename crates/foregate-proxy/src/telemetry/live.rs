@@ -24,7 +24,7 @@ const ROUTES: usize = 500;
 const OTHERS: &str = "other";
 /// Finished requests that are kept because they took longest.
 const SLOWEST: usize = 10;
-/// How long they are kept.
+/// How long slow requests are kept.
 const SLOW_FOR: Duration = Duration::from_secs(60);
 /// Requests under way that are known. Beyond, they are not shown.
 const UNDER_WAY: usize = 10_000;
@@ -84,7 +84,7 @@ struct SlowRequest {
 #[derive(Debug, Default)]
 struct FailureList {
     last: VecDeque<(u64, Arc<str>)>,
-    /// FailureList so far, those that were only counted among them.
+    /// The number of failures, including those that were only counted.
     count: u64,
     /// The second of the last one, and how many were kept in it.
     second: Option<(Instant, u32)>,
@@ -231,7 +231,7 @@ impl LiveRequests {
         (failures.last.iter().rev().cloned().collect(), failures.count)
     }
 
-    /// How many requests have failed so far.
+    /// The number of requests that have failed so far.
     pub fn failed(&self) -> u64 {
         self.failures.lock().count
     }

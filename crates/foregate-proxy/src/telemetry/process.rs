@@ -56,14 +56,14 @@ fn status_value(status: &str, key: &str) -> Option<u64> {
 }
 
 fn open_descriptors() -> Option<u64> {
-    // Since Linux 6.2 the folder's size is the number of its entries. Reading them takes a while
-    // where there are many.
+    // Since Linux 6.2, the size of the folder is the number of its entries. Reading many entries
+    // takes a while.
     let size = fs::metadata("/proc/self/fd").ok()?.size();
     if size > 0 {
         return Some(size);
     }
     let entries = fs::read_dir("/proc/self/fd").ok()?.count();
-    // One of them is the folder's own.
+    // One entry is the folder's own descriptor.
     u64::try_from(entries).ok().map(|entries| entries.saturating_sub(1))
 }
 

@@ -61,7 +61,7 @@ impl Polling {
         Self { start, outer: POLL.replace(Some(start)) }
     }
 
-    /// Ends it; how long it took.
+    /// Ends the measurement and returns the time that passed.
     pub(super) fn end(self) -> Duration {
         let now = Instant::now();
         LAST.set(Some(now).filter(|_| TELLS.get()));

@@ -24,7 +24,7 @@ impl Notices {
         due
     }
 
-    /// One is given now, due or not.
+    /// Records that a notice is given now, due or not.
     pub fn give(&self, now: Instant) {
         *self.last.lock() = Some(now);
     }

@@ -1,4 +1,4 @@
-//! How long a poll keeps its worker from other tasks.
+//! Measures how long a poll keeps its worker from other tasks.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -44,7 +44,7 @@ impl SteadyClock {
         if age <= OLDEST
             && let Some(start) = Instant::now().checked_sub(age)
         {
-            // One that has begun stays.
+            // If the clock has a start already, it keeps it.
             let _ = self.0.set(start);
         }
     }

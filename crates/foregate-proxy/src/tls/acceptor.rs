@@ -48,8 +48,7 @@ pub struct SiteHosts<'a> {
     pub tls: Option<&'a SiteTls>,
 }
 
-/// Accepts TLS connections of one listener. Share it by an `Arc`; it never changes but for its
-/// certificates.
+/// Accepts TLS connections of one listener. Share it in an `Arc`; only its certificates change.
 #[derive(Debug)]
 pub struct Acceptor {
     certificates: Arc<CertificateTable>,
@@ -57,7 +56,7 @@ pub struct Acceptor {
     /// Hosts with a policy other than the listener's.
     own: HostMap<PolicyConfig>,
     client_hello_limit: usize,
-    /// For certificates that the proxy obtains itself, where it does.
+    /// For certificates that the proxy obtains itself, if it does.
     automatic: Option<AutomaticTls>,
 }
 
@@ -277,7 +276,7 @@ impl Acceptor {
     /// connection that was accepted with `info`; otherwise it gets a 421 (RFC 9110, section
     /// 15.5.20).
     ///
-    /// It may when both hold:
+    /// A connection covers another host if both conditions hold:
     ///
     /// - the connection's handshake satisfies the policy of `host`;
     /// - the client asked for that very name or, having connected to an address, for none; or the

@@ -64,8 +64,8 @@ impl AutomaticTls {
     }
 }
 
-/// Not read like others: its critical extension is unknown to the check of a key against its
-/// certificate.
+/// Not read like other certificates: the check of a key against its certificate does not know the
+/// critical extension.
 fn load_challenge(file: &Path) -> Option<CertifiedKey> {
     let (chain, key) = (read_chain(file).ok()?, read_key(file).ok()?);
     let signer = provider().key_provider.load_private_key(key).ok()?;

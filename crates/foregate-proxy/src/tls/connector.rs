@@ -61,7 +61,7 @@ pub enum ConnectError {
     /// The host is neither a DNS name nor an address.
     #[error("{0:?} is no name that a certificate can carry; set `server-name`")]
     ServerName(String),
-    /// Its certificate does not verify.
+    /// The server's certificate does not verify.
     #[error("certificate of {host}: {problem}")]
     Certificate {
         /// The name that was checked.

@@ -177,7 +177,7 @@ async fn memory_of_idle_connections() {
         let client = Arc::new(client);
         let (mut idle, mut before) = (Vec::with_capacity(CONNECTIONS + 100), 0);
         for turn in 0..CONNECTIONS + 100 {
-            // The first ones fill caches.
+            // The first handshakes fill caches.
             if turn == 100 {
                 before = resident();
             }

@@ -152,7 +152,7 @@ impl<T> HostMap<T> {
         std::iter::successors(parent(host), |host| parent(host)).find_map(|suffix| self.wildcard.get(suffix))
     }
 
-    /// The value of the wildcard that `host` lies one label below, as certificates have it.
+    /// The value of a wildcard certificate that has `host` one label below its name.
     pub(super) fn near_wildcard(&self, host: &[u8]) -> Option<&T> {
         if self.wildcard.is_empty() {
             return None;

@@ -25,7 +25,7 @@ pub(super) struct PemBlock<'f> {
 /// Why a file is not PEM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PemFault {
-    /// There is nothing in it.
+    /// The file is empty.
     Empty,
     /// There are no blocks; how the file begins.
     NoBlocks(Beginning),
@@ -76,7 +76,7 @@ impl fmt::Display for PemFault {
 }
 
 impl PemFault {
-    /// How to put it right; `kind` is `x509` or `pkey`.
+    /// How to fix it; `kind` is `x509` or `pkey`.
     pub(super) fn fix(self, is_key: bool) -> &'static str {
         match self {
             Self::NoBlocks(Beginning::Der) if is_key => {
@@ -298,7 +298,7 @@ mod tests {
             assert_eq!(read(&file), Err(fault), "{file}");
         }
         let whole = format!("{one}{two}");
-        // The last line break is none of it.
+        // The last line break does not belong to the block.
         for end in 0..whole.len() - 1 {
             let read = read(&whole[..end]);
             // Some dashes after a block are text.

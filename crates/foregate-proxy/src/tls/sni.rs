@@ -1,4 +1,4 @@
-//! Which certificate a client gets.
+//! The choice of a certificate for a client.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -118,7 +118,7 @@ impl CertificateTable {
 /// The certificate that a client got.
 #[derive(Debug, Clone)]
 pub(super) struct ServedCertificate {
-    /// Its files may hold another one by now.
+    /// The files may hold another certificate by now.
     certificate: Weak<Certificate>,
     names: Arc<CertificateNames>,
 }

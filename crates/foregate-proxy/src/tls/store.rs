@@ -36,7 +36,7 @@ pub struct TlsError {
     pub file: PathBuf,
     /// The error.
     pub problem: String,
-    /// How to put it right.
+    /// How to fix it.
     pub fix: &'static str,
 }
 
@@ -60,7 +60,7 @@ impl TlsError {
 pub struct CertificateFacts {
     /// The names and addresses that it carries: lower case, wildcards with their `*.`.
     pub names: Vec<String>,
-    /// Clients refuse it for its age.
+    /// Clients refuse the certificate for its age.
     pub expired: bool,
 }
 
@@ -119,7 +119,7 @@ impl CertificateStore {
         if watch.is_some() {
             return;
         }
-        // The thread holds the store only while it checks it.
+        // The thread holds the store only while it checks files.
         let shared = Arc::downgrade(&self.shared);
         let look = move || shared.upgrade().map(|shared| shared.check()).is_some();
         match FolderWatch::start("foregate-certs", look) {
@@ -299,7 +299,8 @@ impl LoadedPair {
         })?;
         let key = CertifiedKey::new(chain, signer);
         match key.keys_match() {
-            // Some signers do not tell their public key; then the first handshake would.
+            // Some signers do not reveal their public key; a mismatch then fails the first
+            // handshake.
             Ok(()) | Err(RustlsError::InconsistentKeys(InconsistentKeys::Unknown)) => {}
             Err(_) => {
                 let problem = format!(
@@ -324,8 +325,8 @@ pub(super) const KEY_FIX: &str =
 const DECRYPT_FIX: &str =
     "decrypt it: `openssl pkey -in FILE -out FILE.key`, in a file that only the proxy can read";
 
-/// Reads a PEM file with at least one certificate. Blocks of another kind, such as a key, are none
-/// of it.
+/// Reads a PEM file with at least one certificate. Blocks of another kind, such as a key, are
+/// skipped.
 pub(super) fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read = |file: &Path, block: &PemBlock<'_>| {
         // OpenSSL's own kind of block has its notes on trust after the certificate.

@@ -552,7 +552,7 @@ async fn changed_files_are_read_again() {
     let old_der = der(&old);
     let store = CertificateStore::new();
     let acceptor = acceptor_of(&listen(vec![old.clone()]), &[], &store);
-    // Each time another client: one that resumes sees no certificate.
+    // Each handshake has another client: a client that resumes sees no certificate.
     let client = || Arc::new(client());
     assert_eq!(store.check(), 0);
 

@@ -59,7 +59,7 @@ impl Secrets {
         [&self.span.to_le_bytes()[..], &self.present, &self.former].concat()
     }
 
-    /// Goes on to a span.
+    /// Advances to a span.
     fn follow(&mut self, span: u64) {
         while self.span < span {
             self.former = self.present;
@@ -113,7 +113,7 @@ impl TicketStore {
         present(&self.secrets, span_now()).map(|secrets| secrets.bytes())
     }
 
-    /// Goes on with the secrets of another process.
+    /// Continues with the secrets of another process.
     pub(super) fn take_keys(&self, bytes: &[u8]) {
         if let Some(secrets) = Secrets::read(bytes) {
             *self.secrets.lock() = Some(secrets);
@@ -121,7 +121,7 @@ impl TicketStore {
     }
 }
 
-/// The secrets of this span, made where there are none.
+/// The secrets of this span, which are made if there are none.
 fn present(secrets: &Mutex<Option<Secrets>>, span: u64) -> Option<Secrets> {
     let mut secrets = secrets.lock();
     let known = secrets.as_mut().filter(|known| span.saturating_sub(known.span) < SPANS_MOST);

@@ -75,7 +75,7 @@ impl Buffer {
         &self.bytes[self.start..]
     }
 
-    /// How many bytes wait.
+    /// The number of unread bytes.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.start
     }
@@ -90,7 +90,7 @@ impl Buffer {
         self.bytes.capacity()
     }
 
-    /// Counts its memory, after much was appended to its [`Self::tail`].
+    /// Counts the memory, after many bytes were appended to [`Self::tail`].
     pub fn count(&mut self) {
         self.charge.set(self.bytes.capacity());
     }
@@ -105,7 +105,7 @@ impl Buffer {
         }
     }
 
-    /// Where to append bytes.
+    /// The vector to append bytes to.
     pub fn tail(&mut self) -> &mut Vec<u8> {
         if self.bytes.capacity() == 0 {
             self.bytes = take(SMALL);

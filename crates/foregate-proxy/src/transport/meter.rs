@@ -111,8 +111,8 @@ impl Meter {
         self.earn(u32::try_from(all / CREDIT_BYTES).unwrap_or(u32::MAX));
     }
 
-    /// How long the peer has to wait until it may send another frame without progress, if it has
-    /// sent so many that less than half of the burst is left.
+    /// How long the peer should wait before another frame without progress, if less than half of
+    /// the burst is left.
     pub fn scarce(&mut self, now: Instant) -> Option<Duration> {
         self.control.scarce(now)
     }
@@ -202,13 +202,13 @@ pub struct TokenBucket {
 impl TokenBucket {
     const TOKEN: u64 = 1000;
 
-    /// A full one.
+    /// A full bucket.
     pub fn new(burst: u32, per_second: u32, now: Instant) -> Self {
         let burst = u64::from(burst) * Self::TOKEN;
         Self { tokens: burst, burst, per_second: u64::from(per_second), filled: now }
     }
 
-    /// How long one token takes to come, if less than half of them are left.
+    /// How long one token takes to arrive, if less than half of them are left.
     fn scarce(&mut self, now: Instant) -> Option<Duration> {
         self.fill(now);
         let millis = Self::TOKEN.checked_div(self.per_second).unwrap_or(Self::TOKEN);
@@ -225,7 +225,7 @@ impl TokenBucket {
         }
     }
 
-    /// Takes so many at once, if there are as many.
+    /// Takes this many tokens at once, if there are enough.
     pub fn take(&mut self, count: u32, now: Instant) -> bool {
         self.fill(now);
         match self.tokens.checked_sub(u64::from(count) * Self::TOKEN) {

@@ -95,7 +95,7 @@ pub enum CopyError {
     Source(LinkError),
     /// Sending failed.
     Sink(LinkError),
-    /// It exceeds the route's limit.
+    /// The body exceeds the route's limit.
     TooLarge,
     /// A filter cannot go on; the name of its step.
     Filter(&'static str),

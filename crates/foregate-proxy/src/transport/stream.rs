@@ -41,7 +41,7 @@ const NO_NETWORK: &[u8] = b"reno";
 /// The system's error.
 pub fn prepare(socket: &socket2::Socket, address: Option<SocketAddr>) -> io::Result<()> {
     socket.set_tcp_nodelay(true)?;
-    // A system without them does without them.
+    // Systems without the option work without it.
     let _ = socket.set_tcp_notsent_lowat(UNSENT);
     if address.is_some_and(|address| address.ip().to_canonical().is_loopback()) {
         let _ = socket.set_tcp_congestion(NO_NETWORK);
@@ -49,7 +49,7 @@ pub fn prepare(socket: &socket2::Socket, address: Option<SocketAddr>) -> io::Res
     Ok(())
 }
 
-/// Sets if closing it resets its connection.
+/// Sets whether closing the socket resets the connection.
 ///
 /// # Errors
 ///
@@ -61,11 +61,11 @@ pub fn set_reset(socket: &socket2::Socket, resets: bool) -> io::Result<()> {
 /// The state of an idle connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdleState {
-    /// Nothing has come.
+    /// No input has arrived.
     Quiet,
     /// Its peer has sent something that belongs to no message.
     Excess,
-    /// Its peer has ended it, or it has failed.
+    /// The peer has ended the connection, or it has failed.
     Ended,
 }
 
@@ -95,7 +95,7 @@ struct Ahead {
     start: usize,
 }
 
-/// Runs one expression for whatever kind of socket it is, and another one for a client in memory.
+/// Expands an expression for each kind of socket, and another one for a client in memory.
 macro_rules! each_kind {
     ($kind:expr, $stream:ident => $body:expr, memory => $memory:expr) => {
         match $kind {
@@ -106,7 +106,7 @@ macro_rules! each_kind {
     };
 }
 
-/// A socket that has come by itself: its descriptor is counted, whatever there is left.
+/// A socket that has already been opened: its descriptor is counted, even beyond the limit.
 impl From<TcpStream> for Socket {
     fn from(stream: TcpStream) -> Self {
         Self::tcp(stream, descriptors::DescriptorPlace::new())
@@ -233,7 +233,7 @@ impl Socket {
 
     /// Waits until the connection has failed, without reading: earlier bytes may be unread.
     pub async fn failed(&self) {
-        // What makes it end is a failure as well.
+        // The error that ended it counts as well.
         let _ = each_kind!(&self.kind, stream => stream.ready(Interest::ERROR).await, memory => std::future::pending().await);
     }
 
@@ -402,7 +402,7 @@ pub enum Stream {
     TlsClient(Box<tls::OriginTlsStream<Socket>>),
 }
 
-/// Runs one expression for whatever kind of stream it is.
+/// Expands an expression for each kind of stream.
 macro_rules! each {
     ($self:expr, $stream:ident => $body:expr) => {
         match $self {
@@ -492,7 +492,7 @@ impl Stream {
                 Ok(0) | Err(_) => return IdleState::Ended,
             }
         }
-        // So much that says nothing has come that the peer may go on for ever.
+        // A peer could send such records, which carry no data, for ever.
         IdleState::Ended
     }
 
@@ -548,7 +548,7 @@ impl Stream {
         self.socket().set_reset(true);
     }
 
-    /// Takes [`Self::reset_on_close`] back.
+    /// Reverts [`Self::reset_on_close`].
     pub fn close_in_order(&self) {
         self.socket().set_reset(false);
     }

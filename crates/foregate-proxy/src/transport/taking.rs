@@ -33,7 +33,7 @@ impl Taking {
         self.stuck = self.stuck.map(|since| at.map_or(since, |at| at.max(since)));
     }
 
-    /// Since when it has not, if it is waited for.
+    /// Since when the peer has taken nothing, if output waits for it.
     pub fn stuck(&self) -> Option<Instant> {
         self.stuck
     }

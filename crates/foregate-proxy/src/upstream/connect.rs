@@ -39,7 +39,7 @@ const CONNECTION_WINDOW: u32 = STREAM_WINDOW * STREAMS_PER_CONNECTION;
 const SEND_BUFFER: usize = 32 * 1024;
 /// The largest frame that origins may send, in bytes: the default of HTTP/2.
 const FRAME: usize = 16 * 1024;
-/// How long a connection that nobody uses any more may take to end.
+/// The time limit for a connection that nobody uses any more to end.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// How long the origin may still send for a stream that we have reset before it is told again, and
 /// how many such streams there may be: each frame for one that is forgotten would make another
@@ -50,7 +50,7 @@ const REMEMBERED_MOST: u32 = RESETS_PER_CONNECTION + STREAMS_PER_CONNECTION;
 /// The addresses of a client's connection; `None` on a Unix socket.
 #[derive(Debug, Clone, Copy)]
 pub struct Addresses {
-    /// Where the client is.
+    /// The place of the client.
     pub client: Option<SocketAddr>,
     /// Where it connected to.
     pub local: Option<SocketAddr>,

@@ -132,7 +132,7 @@ struct Within<'a> {
     name: &'a [u8],
 }
 
-/// Takes a body of parts apart.
+/// Parses a body of parts.
 fn parts(
     content_type: &[u8],
     body: &[u8],
@@ -200,7 +200,7 @@ struct FormLine<'a> {
     text: &'a [u8],
     /// `\r\n`, `\n`, or nothing at the end of the body.
     end: &'a [u8],
-    /// Where the next one starts.
+    /// The start of the next one.
     next: usize,
 }
 

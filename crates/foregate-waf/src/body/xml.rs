@@ -88,7 +88,7 @@ enum XmlFault {
 
 /// An element that has begun.
 struct OpenElement {
-    /// Where its name is.
+    /// The place of its name.
     name: (usize, usize),
     /// How long the path to it is, without it.
     path: usize,
@@ -106,7 +106,7 @@ struct XmlReader<'a> {
     leaf: Option<Vec<u8>>,
     /// Set while the innermost element has no child.
     is_leaf: bool,
-    /// How many elements were open when one began that has a secret in it.
+    /// The number of elements that were open when one began that has a secret in it.
     secret: Option<usize>,
     /// Buffer for decoded text.
     decoded: Vec<u8>,

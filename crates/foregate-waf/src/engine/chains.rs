@@ -30,7 +30,7 @@ impl Chains {
         Some(at)
     }
 
-    /// How many nodes there are, [`RAW`] among them.
+    /// The number of nodes, [`RAW`] among them.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len() + 1
     }

@@ -107,7 +107,7 @@ impl Engine {
         self.plan.settings.response_body_types.iter().any(|wanted| is_it(wanted))
     }
 
-    /// How many rules there are.
+    /// The number of rules.
     pub fn rules(&self) -> usize {
         self.plan.rules.len()
     }

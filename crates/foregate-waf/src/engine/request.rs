@@ -29,7 +29,7 @@ impl Run<'_> {
         table.get(&**lower).copied().unwrap_or(UNNAMED)
     }
 
-    /// Takes a request line apart.
+    /// Parses a request line.
     pub(crate) fn request_line(&mut self, method: &[u8], target: &[u8], protocol: &[u8]) {
         let values = &mut self.state.values;
         let line = values.text.push_with(|out| {

@@ -29,7 +29,7 @@ const DIGEST: &[u8] = b"sha1\0";
 const NEXT: usize = 1_024;
 /// How many locks share the records of a collection.
 const SHARDS: usize = 16;
-/// How many collections there are.
+/// The number of collections.
 const COLLECTIONS: usize = PersistentCollection::User as usize + 1;
 
 /// Collections that outlive transactions, shared by all transactions and by consecutive engines. Each collection holds at most 65,536
@@ -196,7 +196,7 @@ impl Store {
         Ok(())
     }
 
-    /// Takes an element away.
+    /// Removes an element.
     pub(crate) fn unset(&self, handle: Handle<'_>, name: &[u8]) {
         let key = handle.key();
         let shard = &mut *self.shard(&key);

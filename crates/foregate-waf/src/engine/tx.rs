@@ -54,7 +54,7 @@ impl Names {
         self.names.get(usize::from(slot)).map(AsRef::as_ref).unwrap_or_default()
     }
 
-    /// How many slots there are.
+    /// The number of slots.
     pub(crate) fn len(&self) -> usize {
         self.names.len()
     }

@@ -117,7 +117,7 @@ pub(crate) enum Family {
     Scalars,
 }
 
-/// How many families there are.
+/// The number of families.
 pub(crate) const FAMILIES: usize = Family::Scalars as usize + 1;
 
 /// Which part of a family a variable means.

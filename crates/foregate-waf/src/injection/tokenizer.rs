@@ -24,7 +24,7 @@ pub(super) struct Tokenizer<'a> {
     input: &'a [u8],
     at: usize,
     reading: Reading,
-    /// How many tokens have been read.
+    /// The number of tokens that have been read.
     pub(super) count: usize,
     /// Set if the input has text that MySQL reads differently: `--` without white space, or `#`.
     pub(super) ambiguous: bool,

@@ -138,7 +138,7 @@ pub enum PersistentCollection {
 }
 
 impl PersistentCollection {
-    /// All of them and their names.
+    /// All values with their names.
     pub const ALL: &[(&str, Self)] = &[
         ("GLOBAL", Self::Global),
         ("IP", Self::Ip),

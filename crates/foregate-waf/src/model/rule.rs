@@ -31,7 +31,7 @@ impl RuleSet {
 pub struct Rule {
     /// `id`.
     pub id: RuleId,
-    /// Where its directive starts.
+    /// The start of its directive.
     pub place: Place,
     /// `phase`: when it runs.
     pub phase: Phase,
@@ -68,7 +68,7 @@ pub struct Rule {
 /// A rule of a chain, or the only one.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// Where its directive starts.
+    /// The start of its directive.
     pub place: Place,
     /// The targets, in order; empty for a `SecAction`, which always matches.
     pub targets: Vec<Target>,
@@ -104,7 +104,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// All of them, in order.
+    /// All values, in order.
     pub const ALL: [Self; 5] =
         [Self::RequestHeaders, Self::RequestBody, Self::ResponseHeaders, Self::ResponseBody, Self::Logging];
 
@@ -136,7 +136,7 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// All of them and their names, the worst first.
+    /// All values with their names, the worst first.
     pub const ALL: &[(&str, Self)] = &[
         ("EMERGENCY", Self::Emergency),
         ("ALERT", Self::Alert),

@@ -126,7 +126,7 @@ pub enum BodyProcessor {
 }
 
 impl BodyProcessor {
-    /// All of them and their names.
+    /// All values with their names.
     pub const ALL: &[(&str, Self)] = &[
         ("URLENCODED", Self::UrlEncoded),
         ("MULTIPART", Self::Multipart),

@@ -73,7 +73,7 @@ macro_rules! variables {
         }
 
         impl Variable {
-            /// All of them and their names, sorted by those.
+            /// All values with their names, sorted by those.
             pub const ALL: &[(&str, Self)] = &[$(($text, Self::$name)),*];
 
             /// Its kind.
@@ -225,7 +225,7 @@ impl fmt::Display for Selector {
 }
 
 impl fmt::Display for Target {
-    /// As SecLang has it.
+    /// The spelling of SecLang.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", if self.count { "&" } else { "" }, self.variable)?;
         self.selector.iter().try_for_each(|selector| write!(f, ":{selector}"))
@@ -233,7 +233,7 @@ impl fmt::Display for Target {
 }
 
 impl fmt::Display for Exclusion {
-    /// As SecLang has it, without the `!`.
+    /// The spelling of SecLang, without the `!`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.variable)?;
         self.selector.iter().try_for_each(|selector| write!(f, ":{selector}"))

@@ -69,7 +69,7 @@ impl Template {
 }
 
 impl std::fmt::Display for Template {
-    /// As SecLang has it.
+    /// The spelling of SecLang.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for piece in &self.pieces {
             match piece {

@@ -36,7 +36,7 @@ pub struct Scan {
     wanted: Box<[Box<[u32]>]>,
     /// One more than the largest number that it may find.
     bound: usize,
-    /// How many different numbers there are.
+    /// The number of different numbers.
     numbers: usize,
 }
 

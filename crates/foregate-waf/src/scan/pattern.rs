@@ -123,7 +123,7 @@ impl Pattern {
         Some(std::array::from_fn(group))
     }
 
-    /// How many groups it has, the whole match among them.
+    /// The number of its groups, the whole match among them.
     pub fn groups(&self) -> usize {
         self.regex.captures_len()
     }

@@ -8,7 +8,7 @@ use super::limits::{MAX_BYTES, MAX_DATA_FILE};
 use super::line::{Line, Part};
 use crate::model::{Network, NetworkError, Phrases, Place};
 
-/// Where the text of rules and of their data comes from.
+/// The source of the text of rules and of their data.
 pub trait Files {
     /// All of the file at `path`. An error, in a few words, if it cannot be had or is larger than `limit` bytes.
     fn read(&mut self, path: &str, limit: usize) -> Result<Vec<u8>, String>;

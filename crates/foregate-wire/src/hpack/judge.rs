@@ -75,7 +75,7 @@ pub enum MalformedReason {
     Status,
 }
 
-/// Where a header block stands.
+/// The place of a header block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {
     /// The head of a request.

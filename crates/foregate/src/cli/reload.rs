@@ -14,7 +14,7 @@ use super::arguments::{ConfigFile, Json};
 use super::output::{Outcome, complain, print, print_json, show_refused};
 use super::upgrade::{self, Stages, duration, stages};
 
-/// How long a reload may take: 100,000 sites need about a second.
+/// The time limit of a reload: 100,000 sites need about a second.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Bytes of an answer.

@@ -13,7 +13,7 @@ use super::reload;
 use super::upgrade::no_supervisor;
 use crate::config;
 
-/// How long the answer may take.
+/// The time limit of the answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Args)]

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::arguments::{ConfigFile, Json};
 use super::output::{Outcome, complain, print, print_json};
 
-/// How long the supervisor may take for a short answer.
+/// The time limit of the supervisor for a short answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]

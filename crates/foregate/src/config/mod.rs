@@ -52,7 +52,7 @@ pub fn load(path: &Path, pipeline: &Arc<Pipeline>) -> Result<Settings, Box<Refus
 ///
 /// # Errors
 ///
-/// As for [`load()`].
+/// The errors of [`load()`].
 pub fn load_and_warn(
     path: &Path,
     pipeline: &Arc<Pipeline>,
@@ -69,7 +69,7 @@ pub fn look(path: &Path, unsaved: Unsaved, pipeline: &Arc<Pipeline>) -> Findings
 ///
 /// # Errors
 ///
-/// As for [`load()`].
+/// The errors of [`load()`].
 pub fn load_and_keep(
     path: &Path,
     pipeline: &Arc<Pipeline>,
@@ -81,7 +81,7 @@ pub fn load_and_keep(
 ///
 /// # Errors
 ///
-/// As for [`load()`].
+/// The errors of [`load()`].
 pub fn load_given(
     path: &Path,
     text: String,
@@ -97,7 +97,7 @@ pub fn load_given(
 ///
 /// # Errors
 ///
-/// As for [`load()`].
+/// The errors of [`load()`].
 pub fn load_kept(texts: &Texts, pipeline: &Arc<Pipeline>) -> Result<Settings, Box<RefusedConfiguration>> {
     foregate_config::read_kept(texts, |tree, problems| decode::decode(tree, pipeline, false, problems))
 }
@@ -124,7 +124,7 @@ pub fn admin(path: &Path) -> Result<Option<PathBuf>, Box<RefusedConfiguration>> 
 ///
 /// # Errors
 ///
-/// As for [`load()`].
+/// The errors of [`load()`].
 pub fn load_text(
     path: &Path,
     text: String,

@@ -194,14 +194,14 @@ struct Quickstart {
     configuration: PathBuf,
     /// Locked while this process runs: another quickstart with the same folder does not start.
     lock: fs::File,
-    /// Where the configuration comes from.
+    /// The source of the configuration.
     origin_of_file: FileOrigin,
     /// The demo origin's socket.
     origin: TcpListener,
     addresses: Addresses,
 }
 
-/// Where the configuration of a start comes from.
+/// The source of the configuration of a start.
 #[derive(Debug, PartialEq, Eq)]
 enum FileOrigin {
     /// The shipped one, written at this start.

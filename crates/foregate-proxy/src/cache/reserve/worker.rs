@@ -18,7 +18,7 @@ use super::envelope::{self, EnvelopeKind, ReserveRecord};
 use super::purges::{ReservePurges, wall};
 use super::{ReserveCounters, SECRET};
 
-/// How long a request may take for which no client waits.
+/// The time limit of a request for which no client waits.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// Records that are written at a time.
 const WRITERS: usize = 8;

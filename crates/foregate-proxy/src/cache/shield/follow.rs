@@ -25,9 +25,9 @@ use crate::random;
 const FIELD_NAME: &str = "foregate-shield";
 /// The host of requests for purges.
 const AUTHORITY: &str = "shield";
-/// How long a connection to a node may take.
+/// The time limit of a connection to a node.
 const CONNECT: Duration = Duration::from_secs(1);
-/// How long an answer may take: nodes wait a second for news.
+/// The time limit of an answer: nodes wait a second for news.
 const ANSWER: Duration = Duration::from_secs(3);
 /// A failure after this many milliseconds says nothing about the node: this process was suspended.
 const SUSPENDED: u64 = 5000;

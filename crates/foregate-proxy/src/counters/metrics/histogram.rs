@@ -106,7 +106,7 @@ impl Exemplars {
         }
     }
 
-    /// All of them.
+    /// All values.
     pub(crate) fn all(&self) -> ExemplarSet {
         self.0.lock().as_deref().copied().unwrap_or_default()
     }

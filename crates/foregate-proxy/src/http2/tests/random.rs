@@ -97,7 +97,7 @@ fn transfer(seed: u64) {
                     Poll::Ready(taken) => *sent += taken.unwrap(),
                     Poll::Pending => break,
                 }
-                // Others may have their turn in between.
+                // Other tasks may have their turn in between.
                 if random(3) == 0 {
                     flag.0.store(true, Ordering::Relaxed);
                     break;

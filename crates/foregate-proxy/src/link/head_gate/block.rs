@@ -1,4 +1,4 @@
-//! Header blocks in their frames: taken apart, judged by size, and written.
+//! Header blocks in their frames: splitting, judging by size, and writing.
 
 use std::cell::RefCell;
 
@@ -30,7 +30,7 @@ pub(super) fn is_too_large(
     }
 }
 
-/// The block, in one frame, that `h2` gets in place of one that it must not get.
+/// The block, in one frame, that replaces a block which must not reach `h2`.
 pub(super) fn replacement(
     inspected: &InspectedBlock<'_>,
     section: Option<Section>,
@@ -118,7 +118,7 @@ impl BlockScratch {
     }
 }
 
-/// Joins the fragment of the first frame with those of the others. All of them are there.
+/// Joins the fragments of the first frame and of the others. All of them have arrived.
 pub(super) fn join<'b>(fragment: &[u8], frames: &[u8], first: &Frame, block: &'b mut Vec<u8>) -> &'b [u8] {
     block.clear();
     block.extend_from_slice(fragment);

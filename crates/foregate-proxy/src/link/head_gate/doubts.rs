@@ -42,7 +42,7 @@ impl Doubts {
         self.explain(PER_RESET);
     }
 
-    /// One has come.
+    /// An uncertain frame has arrived.
     pub(super) fn came(&mut self, now: Instant) -> Result<(), Flood> {
         if let Some(left) = self.explained.checked_sub(1) {
             self.explained = left;

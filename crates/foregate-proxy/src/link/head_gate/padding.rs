@@ -9,9 +9,9 @@ const LARGEST_WINDOW: u32 = u32::MAX >> 1;
 /// The window used by padding and not returned.
 #[derive(Debug, Default)]
 pub(super) struct Padding {
-    /// Of the connection's.
+    /// Padding in the connection's window.
     bytes: u32,
-    /// Of those of streams.
+    /// Padding in the windows of streams.
     streams: Vec<(u32, u32)>,
 }
 

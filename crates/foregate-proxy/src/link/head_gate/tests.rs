@@ -194,7 +194,7 @@ fn a_replaced_frame_keeps_its_stream_and_its_end() {
 fn what_a_malformed_head_has_added_stays() {
     let bad = headers(WHOLE, 1, &[OK, b"\x40\x03x-a\x03a\0b\x40\x03x-b\x02ok"]);
     let expected = b"\x40\x03x-a\x03xxx\x40\x03x-b\x02ok\x0f\x2a\x01x";
-    // The good one by its index passes, the other one does not.
+    // The valid field passes by its index, the other one does not.
     let (good, again) = (headers(WHOLE, 3, &[OK, b"\xbe"]), headers(WHOLE, 5, &[OK, b"\xbf"]));
     let (out, ..) = answered(&[1, 3, 5], &[&bad, &good, &again]);
     assert_eq!(out, [headers(WHOLE, 1, &[expected]), good, substitute(WHOLE, 5)].concat());
@@ -478,7 +478,7 @@ async fn understood(bytes: &[u8], count: usize) -> Vec<Option<Vec<String>>> {
         let request = http::Request::get("http://a/").body(()).unwrap();
         responses.push(sender.send_request(request, true).unwrap().0);
     }
-    // The client has to request before it is answered.
+    // A response needs a request first.
     let (mut asked, mut frames, mut piece) = (0, Frames::after(PREFACE), [0; 4096]);
     while asked < count {
         let read = far.read(&mut piece).await.unwrap();

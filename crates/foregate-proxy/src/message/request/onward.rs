@@ -52,7 +52,7 @@ impl ForwardedFacts {
     }
 }
 
-/// Adds one of [`CLIENT_CLAIMS`] if there is something to say in it, or if it was `asked` for.
+/// Adds one of [`CLIENT_CLAIMS`] if there is a value for it, or if it was `asked` for.
 fn claim(list: &mut HeaderList, id: NameId, asked: bool, client: &str, secure: bool, authority: &str) {
     match id {
         // Only sent to upstreams that ask for it: most origins do not read it.
@@ -64,7 +64,7 @@ fn claim(list: &mut HeaderList, id: NameId, asked: bool, client: &str, secure: b
     }
 }
 
-/// How we say which way a request came (RFC 9110, section 7.6.3).
+/// The protocol and the pseudonym for `Via` (RFC 9110, section 7.6.3).
 fn via(version: Version) -> &'static [u8] {
     match version {
         Version::Http10 => b"1.0 foregate",

@@ -1,4 +1,4 @@
-//! From a client's request to the canonical one.
+//! Turns a client's request into the canonical one.
 
 use std::net::SocketAddr;
 
@@ -26,7 +26,7 @@ pub struct HeadTerms {
 /// client connected.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StandIn<'a> {
-    /// The name that it asked for in its TLS handshake.
+    /// The name that the client sent in its TLS handshake.
     pub name: Option<&'a str>,
     /// The address.
     pub local: Option<SocketAddr>,
@@ -182,7 +182,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// A path that has none.
+    /// The path has no normal form.
     pub fn normalise(&mut self, slashes: Slashes) -> Result<(), Error> {
         let target = Target::parse(&self.head.method, self.head.target()).map_err(Error::Target)?;
         self.path_len = 0;
@@ -223,7 +223,7 @@ impl Request {
                 named.extend_from_slice(value);
             }
             b":protocol" => self.upgrade = Some(value.to_vec()),
-            // Without an authority it is not handed on, only checked to be one.
+            // Without an authority the value is not passed on, only validated.
             b":scheme" => is_http = matches!(value, b"http" | b"https"),
             _ => self.head.headers.push(name, value),
         });

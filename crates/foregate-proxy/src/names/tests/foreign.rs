@@ -162,7 +162,7 @@ async fn a_nameserver_of_others_with_zones_is_understood() {
     let shown: Vec<_> =
         shown.iter().map(|server| (&*server.host, server.port, server.rank, server.weight)).collect();
     assert_eq!(shown, [("shop_web_1.test.", 8080, 0, 3), ("many.test.", 8081, 1, 1)]);
-    // A target of "." says that there is no such service (RFC 2782).
+    // A target of "." means that there is no such service (RFC 2782).
     let off = resolver.service("_http._tcp.off.test", Some(&servers));
     off.looked_up().await;
     assert!(off.servers().is_none_or(|servers| servers.is_empty()));

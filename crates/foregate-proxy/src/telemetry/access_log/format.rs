@@ -139,7 +139,7 @@ pub(super) fn cut_text(line: &mut Vec<u8>, key: &[u8], value: &[u8], limit: usiz
         line.extend_from_slice(value);
     } else {
         let end = line.len() + limit;
-        // How it ended makes no difference.
+        // Both ways to end are fine.
         let _ = escape(line, value, end);
     }
     line.push(b'"');

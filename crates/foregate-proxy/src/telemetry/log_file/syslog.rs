@@ -11,7 +11,7 @@ use crate::telemetry::access_log::write_time;
 
 /// The severity of a line: `info`.
 const SEVERITY: u8 = 6;
-/// How long a connection may take.
+/// The time limit of a connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 /// How long a receiver may take nothing before the connection counts as lost.
 const STALLED: Duration = Duration::from_secs(5);

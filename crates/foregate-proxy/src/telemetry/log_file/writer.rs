@@ -144,7 +144,7 @@ struct Writer {
     shared: Arc<WriterShared>,
     target: LogTarget,
     output: LogOutput,
-    /// Until then lines gather.
+    /// The end of the pause in which lines gather.
     rest: Instant,
     /// The last write failed: say so once, not for each batch.
     failing: bool,
@@ -232,7 +232,7 @@ impl Writer {
         }
     }
 
-    /// Rests while lines gather, waits for one if there is none, and takes them.
+    /// Pauses while lines gather, waits for a line if there is none, and takes all of them.
     fn next(&self, batch: &mut Vec<u8>) -> Work {
         let mut state = self.shared.state.lock();
         let urgent = |state: &WriterState| state.hurry || state.reopen || state.closed;

@@ -17,7 +17,7 @@ impl Random {
         Self { round: round(weights), servers: weights.len() }
     }
 
-    /// How many servers there are.
+    /// The number of servers.
     pub(super) fn servers(&self) -> usize {
         self.servers
     }

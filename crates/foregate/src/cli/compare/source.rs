@@ -51,7 +51,7 @@ const SAMPLE_MOST: u64 = 4 << 20;
 /// Reads files in a thread of its own, a bounded amount ahead of their use.
 pub(crate) struct Chains {
     pub chains: mpsc::Receiver<Result<Chain, Unreadable>>,
-    /// How many cases have been read so far.
+    /// The number of cases that have been read so far.
     pub read: Arc<AtomicUsize>,
     /// How many recorded ones of these name no host.
     pub without_host: Arc<AtomicUsize>,

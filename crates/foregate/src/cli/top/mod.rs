@@ -22,7 +22,7 @@ use super::arguments::{ConfigFile, Json};
 use super::output::{Outcome, complain, print, print_json};
 use super::reload::find_admin;
 
-/// How long the proxy may take for the next figures.
+/// The time limit of the proxy for the next figures.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Seconds over which rates and percentiles are taken.
 const SPAN: usize = 10;

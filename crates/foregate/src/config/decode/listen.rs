@@ -26,7 +26,7 @@ type Socket = (SocketAddr, Place, bool);
 #[derive(Default)]
 pub(super) struct Listeners {
     list: Vec<Listen>,
-    /// Where each address stands.
+    /// The place of each address.
     places: HashMap<ListenAddress, Place>,
     /// Where metrics and the dashboard are served.
     aside: Vec<(SocketAddr, Place)>,

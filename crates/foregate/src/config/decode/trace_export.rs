@@ -19,7 +19,7 @@ pub(super) const NAME: &str = "trace-export";
 const TRACES: &str = "/v1/traces";
 /// The step that begins or continues traces.
 const STEP: &str = "trace";
-/// How long a receiver may take for a batch unless something is said.
+/// The time limit of a receiver for a batch unless something is said.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Attributes of the resource, and fields of the requests; each.
 const MOST: usize = 64;

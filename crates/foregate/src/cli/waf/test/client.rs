@@ -4,7 +4,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// How long an answer may take.
+/// The time limit of an answer.
 const ANSWER: Duration = Duration::from_secs(5);
 /// How long it may take once the client has said that nothing more comes.
 const LATE: Duration = Duration::from_secs(2);

@@ -33,7 +33,7 @@ impl<'l> Log<'l> {
         Ok(Self { lines, id })
     }
 
-    /// How many lines there are.
+    /// The number of lines.
     pub(super) fn len(&self) -> usize {
         self.lines.values().map(Vec::len).sum()
     }
