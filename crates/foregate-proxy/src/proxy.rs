@@ -145,7 +145,7 @@ impl Config {
 
     /// The numbers of the bounds on requests in flight, in the order of scope and name. Beyond some: the others are left out.
     pub fn gate_loads(&self) -> Vec<GateLoad> {
-        /// The largest number of labels of sites.
+        /// The most gates that are listed: as many as labels of sites.
         const MOST: usize = 1000;
         let Some(gates) = &self.request_gates else { return Vec::new() };
         let listeners =

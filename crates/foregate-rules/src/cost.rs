@@ -38,7 +38,7 @@ fn active(hir: &Hir) -> usize {
     }
 }
 
-/// How often it is written out.
+/// How often a repetition is written out.
 fn times(repetition: &Repetition) -> usize {
     repetition.max.unwrap_or(repetition.min.max(1)) as usize
 }
@@ -87,7 +87,7 @@ fn active_in_any(parts: &[Hir]) -> usize {
             None => sum = sum.saturating_add(active(part)),
         }
     }
-    // All of them wait for their first byte.
+    // All alternatives wait for their first byte.
     sum.saturating_add(fixed.len()).saturating_add(active_within(&fixed))
 }
 

@@ -144,7 +144,7 @@ impl Text {
     }
 }
 
-/// The elements one after the other, with the separator between them; absent where there is no element.
+/// Joins the elements with a separator; absent if there is no element.
 fn join<'e>(
     source: &'e Source,
     item: &'e Item,

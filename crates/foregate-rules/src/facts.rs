@@ -33,7 +33,7 @@ impl Value<'_> {
         }
     }
 
-    /// The value on its own, whatever it was taken from.
+    /// An owned copy of the value.
     #[must_use]
     pub fn into_owned(self) -> Value<'static> {
         match self {
@@ -45,7 +45,7 @@ impl Value<'_> {
     }
 }
 
-/// One request, as far as it is known: the source of the values of fields.
+/// A request, as far as it is known: the source of the values of fields.
 ///
 /// Only the getter that fits the field's [`Type`](crate::Type) is called. `None` says that the request has no such
 /// value; that is no error (see the [crate's documentation](crate#absent-values)). A getter may be called any number of

@@ -46,7 +46,7 @@ pub struct ListError {
     pub message: String,
 }
 
-/// The lines that hold something, without blanks around them and comments, with their numbers.
+/// The lines with content, without surrounding blanks and comments, and with their numbers.
 fn entries(text: &str) -> impl Iterator<Item = (usize, Result<&str, ListError>)> {
     let lines = (1..).zip(text.lines()).filter_map(|(line, entry)| {
         // A `#` within an entry belongs to it; a comment begins the line or follows a blank.
@@ -88,7 +88,7 @@ impl List {
     ///
     /// # Errors
     ///
-    /// A line is none of these, or there are more than [`MAX_LIST`] of them.
+    /// A line is not an address or network, or there are more than [`MAX_LIST`] of them.
     pub fn parse_ips(text: &str) -> Result<Self, ListError> {
         let mut ranges = Vec::new();
         for (line, entry) in entries(text) {

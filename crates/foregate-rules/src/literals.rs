@@ -7,12 +7,12 @@ use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
 /// The most texts that an expression is taken for.
 const MAX_TEXTS: usize = 64;
-/// The most bytes that may stand at one place.
+/// The most alternative bytes at one position.
 const MAX_CHOICE: usize = 4;
 /// Shorter literals occur in too many texts to search for them, unless they are the whole expression.
 const MIN_TEXT: usize = 3;
 
-/// The texts of which one has to be there, none of them empty.
+/// The texts of which a match contains at least one; none is empty.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Needs {
     pub(crate) texts: Vec<Box<[u8]>>,
@@ -23,7 +23,7 @@ pub(crate) struct Needs {
     pub(crate) decides: bool,
 }
 
-/// Where one of them has to be.
+/// The position that such a text must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Anywhere,
@@ -56,7 +56,7 @@ impl Needs {
                 (false, false) => Place::Anywhere,
             };
             let needs = Self::new(run, place, length == parts.len());
-            // Longer ones are rarer.
+            // Longer texts are rarer.
             if needs.shortest() > best.as_ref().map_or(0, Self::shortest) {
                 best = Some(needs);
             }

@@ -121,7 +121,7 @@ pub(crate) fn is_keyword(name: &str) -> bool {
 }
 
 impl Operator {
-    /// As it is written in letters.
+    /// The spelling in letters.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::StrictWildcard => "strict wildcard",
@@ -149,10 +149,10 @@ pub(crate) fn parse(text: &str) -> Result<Node<'_>, Error> {
 
 struct Parser<'t> {
     text: &'t str,
-    /// The word that comes next, and where it stands.
+    /// The next word, and its place.
     token: Token<'t>,
     span: Range<usize>,
-    /// Where the word before ended.
+    /// The end of the previous word.
     end: usize,
     depth: usize,
 }

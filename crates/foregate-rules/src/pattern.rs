@@ -104,7 +104,7 @@ pub(crate) const LONG_TEXT: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Wildcard {
     pub(crate) strict: bool,
-    /// Without any `*`, this alone.
+    /// The whole text, if there is no `*`.
     pub(crate) prefix: Box<[u8]>,
     /// The texts between two `*` each.
     middle: Box<[Middle]>,
@@ -237,7 +237,7 @@ impl Replacement {
         Ok(Self { template: parse_template(template, groups, "group")?, regex })
     }
 
-    /// Of the whole text, if it matches a wildcard pattern. Each `*` takes as little as it can.
+    /// Matches the whole text against a wildcard pattern. Each `*` takes as little as it can.
     pub(crate) fn wildcard(pattern: &[u8], template: &[u8], strict: bool) -> Result<Self, String> {
         let parts = parts(pattern)?;
         let mut regex = String::from(if strict { r"(?s)\A" } else { r"(?si)\A" });

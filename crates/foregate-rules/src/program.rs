@@ -31,7 +31,7 @@ pub(crate) enum Cond {
     Address(Address, AddressTest),
     StartsWith(Box<(Text, Text)>),
     EndsWith(Box<(Text, Text)>),
-    /// Of the elements, all (`true`) or any (`false`) fulfil it.
+    /// All (`true`) or any (`false`) of the elements fulfil the condition.
     Each(Box<Source>, Box<Cond>, Quantor),
     /// The map has a value under this name.
     HasKey(FieldId, Text),
@@ -99,7 +99,7 @@ pub(crate) enum Text {
     Lower(Box<Text>),
     Upper(Box<Text>),
     Concat(Box<[Text]>),
-    /// From, and to if it is given, counted from the end where negative.
+    /// The start, and the end if it is given; negative positions count from the end.
     Substring(Box<Text>, Box<Number>, Option<Box<Number>>),
     RemoveBytes(Box<Text>, Box<[u8]>),
     Replace(Box<Text>, Box<Replacement>),

@@ -47,7 +47,7 @@ impl From<Scalar> for Type {
 }
 
 impl Type {
-    /// With its article, for messages.
+    /// The name with its article, for messages.
     pub(crate) fn phrase(self) -> &'static str {
         match self {
             Self::Bool => "a boolean",
@@ -119,13 +119,13 @@ impl From<StandardField> for FieldId {
 /// One field: its name, type, stage and description.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// Its name as it stands in expressions.
+    /// The name in expressions.
     pub name: Box<str>,
     /// Other names for the same.
     pub aliases: &'static [&'static str],
     /// Its type.
     pub kind: Type,
-    /// From when on it is known.
+    /// The stage from which on it is known.
     pub stage: Stage,
     /// Set if the names of a map ignore case.
     pub names_fold: bool,

@@ -19,7 +19,7 @@ use crate::gate::Reason;
 const CHECK_PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes of a refusal that are shown.
 const REFUSAL_SHOWN: usize = 2000;
-/// Where an ELF file names its machine, and its length up to there.
+/// The position of the machine type in an ELF file. Shorter files have none.
 const ELF_MACHINE: std::ops::Range<usize> = 18..20;
 
 /// A program.
@@ -27,7 +27,7 @@ const ELF_MACHINE: std::ops::Range<usize> = 18..20;
 pub(crate) struct Binary {
     /// Its path.
     pub(crate) path: PathBuf,
-    /// Its file as it was when it was named: a package may put another one in its place.
+    /// The file that had this path when the program was named: a package may replace it.
     file: Option<File>,
 }
 
@@ -51,12 +51,12 @@ impl Binary {
         Ok(Self { path, file: File::open("/proc/self/exe").ok() })
     }
 
-    /// A program that another supervisor has kept, with its file as it was then.
+    /// A program that another supervisor has kept, with its file at that time.
     pub(crate) fn kept(path: PathBuf, file: Option<OwnedFd>) -> Self {
         Self { path, file: file.map(File::from) }
     }
 
-    /// Its file, where it has to be that one.
+    /// The file, if it must be exactly this one.
     pub(crate) fn file(&self) -> Option<&File> {
         self.file.as_ref()
     }
@@ -67,7 +67,7 @@ impl Binary {
         self.file.is_none() || self.identity() == own.as_ref().and_then(identity_of)
     }
 
-    /// Returns true if both are one file, under one path.
+    /// Returns true if both are the same file under the same path.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.identity().is_some() && self.identity() == other.identity() && self.path == other.path
     }

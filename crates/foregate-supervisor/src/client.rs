@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::rendezvous;
 
-/// Bytes of one answer.
+/// The most bytes of an answer.
 const ANSWER_LIMIT: u64 = 64 << 20;
 
 /// Asks the supervisor of a configuration. Each line of the answer goes to `line`; the last one is

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Commands at the same time.
 const CLIENTS: usize = 16;
 
-/// The socket with its file, which goes with it.
+/// The socket with its file, which is removed with it.
 #[derive(Debug)]
 pub(crate) struct Socket {
     listener: Rc<UnixListener>,
@@ -96,7 +96,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 
 fn bind(path: &Path) -> io::Result<UnixListener> {
     if let Some(folder) = path.parent().filter(|folder| folder.starts_with("/tmp")) {
-        // Anybody may write to /tmp: a folder of our own, and of nobody else.
+        // Every user may write to /tmp, so the socket gets a folder of its own for this user alone.
         match fs::DirBuilder::new().mode(0o700).create(folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
@@ -180,7 +180,7 @@ fn abort(supervisor: &Rc<Supervisor>) -> Value {
     json!({ "ok": true })
 }
 
-/// Runs an upgrade and tells its progress. One that goes away changes nothing: the upgrade goes on.
+/// Runs an upgrade and reports its progress. If the client leaves, the upgrade continues.
 async fn upgrade(
     stream: &mut BufReader<UnixStream>,
     supervisor: &Rc<Supervisor>,

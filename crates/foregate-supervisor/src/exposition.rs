@@ -136,7 +136,7 @@ fn same_comment(one: &str, other: &str) -> bool {
     kind(one) == kind(other)
 }
 
-/// Whole numbers as such.
+/// Formats a value; whole numbers have no fraction.
 fn shown(value: f64) -> String {
     if value.fract() == 0.0 && value.abs() < 9e15 { format!("{value:.0}") } else { value.to_string() }
 }

@@ -45,10 +45,10 @@ pub struct Look {
     pub memory: u64,
 }
 
-/// One version at one moment.
+/// The state of a version at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct Side {
-    /// Its own numbers.
+    /// The figures of the version itself.
     pub stats: Stats,
     /// Its open descriptors, by the system.
     pub open: u64,
@@ -68,7 +68,7 @@ pub enum Verdict {
 pub struct Gate {
     old: Stats,
     new: Stats,
-    /// Descriptors of the old version that nobody accounts for, before the trial.
+    /// Descriptors of the old version without a known owner, before the trial.
     spare: u64,
     /// Memory of all processes before the trial, bytes.
     steady: u64,
@@ -113,7 +113,7 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// Why it must not stay.
+    /// The reason for ending the trial, if there is one.
     pub fn judge(&mut self, look: &Look) -> Result<Verdict, Reason> {
         let new = difference(&look.new.stats, &self.new);
         // Where the old version has served too little beside the new one, the figures of its whole

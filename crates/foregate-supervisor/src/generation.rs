@@ -32,13 +32,13 @@ const OF_THE_MAIN_PROCESS: [&str; 4] = ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNA
 /// The place of a generation in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Loads its configuration.
+    /// The process loads its configuration.
     Starting,
     /// Is ready to serve, and gets the share of a trial.
     Trial,
     /// Accepts connections.
     Serving,
-    /// Serves its open connections to their end.
+    /// The process serves its open connections to their end.
     Draining,
 }
 
@@ -54,10 +54,10 @@ impl Phase {
     }
 }
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// With a code.
+    /// The process ended with a code.
     Code(i32),
     /// By a signal.
     Signal(i32),
@@ -76,7 +76,7 @@ impl Exit {
 }
 
 impl Exit {
-    /// Of a process that was started before this program replaced another one in this process; unknown if somebody else has started it.
+    /// For a process that was started before this program replaced an earlier one; `Unknown` if another process has started it.
     fn of_adopted(process: &AsyncFd<OwnedFd>) -> Self {
         let status = waitid(WaitId::PidFd(process.as_fd()), WaitIdOptions::EXITED).ok().flatten();
         match status.map(|status| (status.exit_status(), status.terminating_signal())) {
@@ -123,7 +123,7 @@ type Answer = (Report, Vec<OwnedFd>);
 pub(crate) enum Event {
     /// A report of the process.
     Report(u64, Envelope<Report>, Vec<OwnedFd>),
-    /// Its process has ended.
+    /// The process has ended.
     Ended(u64, Exit),
 }
 
@@ -134,13 +134,13 @@ pub(crate) struct Generation {
     pub(crate) binary: PathBuf,
     pub(crate) role: Role,
     pub(crate) started: Instant,
-    /// Until it was ready.
+    /// The time from the start until the process was ready.
     pub(crate) start_took: Cell<Duration>,
     pub(crate) phase: Cell<Phase>,
     /// Of new connections, hundredths of a percent.
     pub(crate) share: Cell<u32>,
     pub(crate) version: RefCell<String>,
-    /// What it does without until its next start, in words.
+    /// Features that the process lacks until its next start, in words.
     pub(crate) lacks: RefCell<Vec<String>>,
     /// The process that serves, which a wrapper may have started.
     pub(crate) pid: Cell<u32>,
@@ -206,7 +206,7 @@ impl Generation {
         Self::follow(started, ours, Some(child), events)
     }
 
-    /// Follows a process that another supervisor has started, or this one before it was replaced.
+    /// Adopts a process that another supervisor has started, or this one before its program was replaced.
     ///
     /// # Errors
     ///
@@ -233,7 +233,7 @@ impl Generation {
         Ok(generation)
     }
 
-    /// The past, for another supervisor.
+    /// The history, for another supervisor.
     pub(crate) fn past(&self) -> Past {
         let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         Past {
@@ -398,7 +398,7 @@ impl Generation {
         if [Signal::TERM, Signal::QUIT, Signal::INT, Signal::KILL].contains(&signal) {
             self.told_to_end.set(true);
         }
-        // One that has ended needs none.
+        // A process that has ended needs no signal.
         let _ = pidfd_send_signal(&self.process, signal);
         // A wrapper may not pass it on.
         let own = self.pid.get();

@@ -6,11 +6,11 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Sends assignments such as `READY=1`, one a line. Without a service manager nothing happens.
+/// Sends assignments such as `READY=1`, one a line. Does nothing without a service manager.
 ///
 /// # Errors
 ///
-/// The service manager cannot be told.
+/// The message could not be sent to the service manager.
 pub fn notify(text: &str) -> io::Result<()> {
     let Some(path) = env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
     let address = match path.as_bytes() {

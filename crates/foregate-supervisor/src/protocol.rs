@@ -32,11 +32,11 @@ pub struct Envelope<T> {
 pub enum Purpose {
     /// For clients.
     Clients,
-    /// For scrapers of metrics.
+    /// The socket serves metrics.
     Metrics,
     /// The admin socket.
     Admin,
-    /// It shows the dashboard.
+    /// The socket serves the dashboard.
     Dashboard,
 }
 
@@ -64,8 +64,7 @@ pub enum Role {
     Candidate,
 }
 
-/// A piece of state that goes from one generation to the next, in a blob of its own. A process skips
-/// those that it does not know.
+/// A piece of state for the next generation, in a blob of its own. A process skips pieces that it does not know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Item {
     /// Its name.
@@ -96,16 +95,16 @@ pub enum Order {
         protocol: u32,
         /// The number of this generation.
         generation: u64,
-        /// Why it is started.
+        /// The reason for which it is started.
         role: Role,
-        /// The program that it runs, as it was named.
+        /// The path of its program.
         binary: PathBuf,
         /// Pieces of state, a blob for each.
         items: Vec<Item>,
     },
     /// Asks for a request to itself on each listener; [`Report::Probed`].
     Probe,
-    /// Connections come over the descriptor.
+    /// Connections arrive over the descriptor.
     Receive,
     /// Passes this share of the connections, in hundredths of a percent, over the descriptor that
     /// came with the first such message. With a share of zero, connections that were passed and not
@@ -116,14 +115,14 @@ pub enum Order {
     },
     /// Accepts by itself, and serves metrics and the admin socket. [`Report::Done`].
     Accept,
-    /// No other generation is bound to cores any more: binds its workers, if its configuration says
-    /// so. Has no answer.
+    /// No other generation is bound to cores any more: the process binds its workers, if its configuration says so. Has
+    /// no answer.
     Pin,
     /// Stops accepting, lets go of its cores, and ends once its connections have ended, without hurry.
     Retire {
         /// The time after which the open connections are cut off, milliseconds.
         patience: u64,
-        /// Another generation serves the sockets now: their files stay.
+        /// Another generation serves the sockets now, so their files stay.
         replaced: bool,
     },
     /// Asks for [`Report::Stats`].
@@ -274,7 +273,7 @@ pub enum Bequest {
         /// Each with its path, and whether its file is open.
         programs: Vec<(PathBuf, bool)>,
     },
-    /// How the last upgrade ended.
+    /// The end of the last upgrade.
     Last {
         /// An object.
         last: serde_json::Value,
@@ -289,7 +288,7 @@ pub enum Bequest {
         pid: u32,
         /// Its version.
         version: String,
-        /// This one accepts; the others end.
+        /// This generation accepts; the others are ending.
         serving: bool,
         /// Further knowledge of a supervisor that replaces itself.
         #[serde(default)]
@@ -312,7 +311,7 @@ pub enum Bequest {
     Unknown,
 }
 
-/// The past of a generation, as its supervisor knows it.
+/// The history of a generation, for the next supervisor.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Past {

@@ -1,5 +1,5 @@
-//! The change of the supervisor itself: its process goes on as another version of the program, with all sockets, processes and the state; and the
-//! take-over from a supervisor that has died.
+//! Replacing the supervisor: its process continues as another version of the program, with all sockets, processes and the state. Also, the take-over
+//! from a supervisor that has died.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -16,7 +16,7 @@ use crate::supervisor::{ADOPTING_VARIABLE, Held, Supervisor};
 
 /// The size of the queue in which the state waits for the next program, bytes.
 const QUEUE: usize = 4 << 20;
-/// Sockets in one message.
+/// The most sockets in one message.
 const SOCKETS: usize = DESCRIPTORS_LIMIT;
 /// Variables that name descriptors which the next program gets in another way.
 const OF_THE_START: [&str; 3] = ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
@@ -29,7 +29,7 @@ struct Takeover {
 }
 
 impl Supervisor {
-    /// A new version was kept: this process goes on as that one, too, as soon as nothing is under way.
+    /// A new version was kept: plans that this process continues as that version, as soon as no command is under way.
     pub(crate) fn plan_renewal(&self, new: &Generation, binary: &Rc<Binary>) {
         if binary.runs_here() {
             return;
@@ -41,7 +41,7 @@ impl Supervisor {
         self.state.borrow_mut().renewal = Some(Rc::clone(binary));
     }
 
-    /// Goes on as the planned version, if nothing is under way. Returns where it is too early, or does not work: all goes on then as it is.
+    /// Continues as the planned version, if no command is under way. Returns if it is too early, or if it fails; nothing has changed then.
     pub(crate) fn renew(&self) {
         if !self.may_renew() {
             return;
@@ -80,10 +80,10 @@ impl Supervisor {
             && state.generations.iter().all(is_settled)
     }
 
-    /// Writes the state for the next program; gives the queue that it lies in.
+    /// Writes the state for the next program; returns the queue that has it.
     fn bequeath(&self) -> io::Result<OwnedFd> {
         let (ours, theirs) = channel::pair()?;
-        // Nobody reads yet: what does not fit is an error.
+        // There is no reader yet: a state that does not fit is an error.
         rustix::io::ioctl_fionbio(&ours, true)?;
         rustix::net::sockopt::set_socket_send_buffer_size(&ours, QUEUE)?;
         let tell = |bequest: &Bequest, descriptors: &[BorrowedFd<'_>]| {
@@ -128,7 +128,8 @@ impl Supervisor {
         Ok(theirs)
     }
 
-    /// Takes over the state of another supervisor, or of this one before its program was replaced; gives the coordination socket, if that came along.
+    /// Takes over the state of another supervisor, or of this one before its program was replaced. Returns the coordination socket, if it was passed
+    /// on.
     ///
     /// # Errors
     ///

@@ -65,9 +65,9 @@ pub struct Options {
     pub replacement: ReplacementCalls,
 }
 
-/// Runs another program in this process: its path, its arguments with its name first, its environment,
-/// and its standard input. Signals are blocked there until they are followed, so that none is lost.
-/// Returns only where it failed, with everything as before.
+/// Runs another program in this process: its path, its arguments (its name first), its environment, and its standard
+/// input. Signals are blocked in the new program until it handles them, so that none is lost. Returns only on failure,
+/// with everything as before.
 pub type ReplaceProgram = fn(&OsStr, &[OsString], &[EnvironmentVariable], OwnedFd) -> io::Error;
 /// A name and a value.
 pub type EnvironmentVariable = (OsString, OsString);
@@ -77,7 +77,7 @@ pub type EnvironmentVariable = (OsString, OsString);
 pub struct ReplacementCalls {
     /// See [`ReplaceProgram`].
     pub replace: ReplaceProgram,
-    /// Lets blocked signals come.
+    /// Unblocks signals.
     pub unblock_signals: fn(),
 }
 
@@ -85,7 +85,7 @@ pub struct ReplacementCalls {
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) socket: HeldSocket,
-    /// The generation that has bound it, or serves it now.
+    /// The generation that bound the socket, or serves it now.
     pub(crate) owner: u64,
     pub(crate) descriptor: Rc<OwnedFd>,
 }
@@ -108,7 +108,7 @@ pub(crate) struct State {
     /// The exit code, once all is over.
     code: Option<u8>,
     pub(crate) trial: Option<Trial>,
-    /// How the last upgrade ended.
+    /// The end of the last upgrade.
     pub(crate) last: Option<Value>,
     /// Signals for the process that serves, which came when there was none, or in a trial.
     queued: Vec<Signal>,
@@ -222,7 +222,7 @@ impl Supervisor {
             if let Some(code) = state.code
                 && state.generations.is_empty()
             {
-                // Its file goes.
+                // The file of the socket is removed.
                 self.control.replace(None);
                 return Ok(code);
             }
@@ -386,7 +386,7 @@ impl Supervisor {
                 generation.shown.replace(None);
                 descriptors.first().into_iter().for_each(|blob| self.add_ended(blob));
             }
-            // An answer that nobody waits for any more, or a message of a newer version.
+            // The answer to a question without a waiter any more, or a message of a newer version.
             _ => {}
         }
     }
@@ -467,7 +467,7 @@ impl Supervisor {
         }
     }
 
-    /// Has all end, as the signal says.
+    /// Ends all generations, as the signal demands.
     fn stop(&self, signal: Signal) {
         let mut state = self.state.borrow_mut();
         state.stopping = true;
@@ -508,7 +508,7 @@ impl Supervisor {
             return;
         }
         if exit == Exit::Code(0) {
-            // Somebody told it to, past us.
+            // Another process has sent it a signal directly.
             state.code = Some(0);
             state.stopping = true;
             state.held.clear();

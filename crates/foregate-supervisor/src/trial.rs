@@ -36,16 +36,16 @@ const REQUESTS_LEAST: u64 = 50;
 const LONGER: u32 = 3;
 /// A stage may pause so long for memory, and no longer.
 const PAUSE_MOST: Duration = Duration::from_secs(30);
-/// How long a new version may take until it could serve.
+/// The time limit for a new version to become ready.
 const READY_WITHIN: Duration = Duration::from_secs(15);
 /// The limit as a multiple of the time that the old version took.
 const READY_FACTOR: u32 = 10;
-/// How long it may take to answer itself, and for each further step.
+/// The time limit of its answer to itself, and of each further step.
 const STEP_WITHIN: Duration = Duration::from_secs(10);
 /// How long a version that is not kept may go on with the connections that it has.
 const REFUSED_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Lines that tell how it goes.
+/// Lines about the progress.
 pub(crate) type Progress = mpsc::UnboundedSender<Value>;
 
 /// The upgrade that is asked for.
@@ -127,7 +127,7 @@ impl Supervisor {
     ///
     /// # Errors
     ///
-    /// Why the old version goes on.
+    /// The reason for keeping the old version.
     pub(crate) async fn upgrade(self: Rc<Self>, plan: Plan, progress: Progress) -> Result<Value, Reason> {
         let binary = {
             let mut state = self.state.borrow_mut();
@@ -404,7 +404,8 @@ impl Supervisor {
         }
     }
 
-    /// Gives the new version the present state of the old one. Without it the new one begins with that of its start.
+    /// Passes the present state of the old version to the new one. Without it, the new version starts from the state at
+    /// its start.
     async fn hand_on(self: &Rc<Self>, old: &Rc<Generation>, new: &Rc<Generation>) {
         if !new.inherits.get() {
             return;
@@ -420,7 +421,7 @@ impl Supervisor {
         }
     }
 
-    /// The new version accepts by itself; the old one ends once its connections have ended.
+    /// The new version accepts alone; the old one ends once its connections have ended.
     async fn commit(
         self: &Rc<Self>,
         old: &Rc<Generation>,
@@ -446,7 +447,7 @@ impl Supervisor {
         self.plan_renewal(new, binary);
         self.move_cache(old, new).await;
         let patience = u64::try_from(DRAINING_PATIENCE.as_millis()).unwrap_or(u64::MAX);
-        // From here on nothing fails: the new one serves, whatever the old one does.
+        // From here on nothing can fail: the new version serves, whatever the old one does.
         let retire = Order::Retire { patience, replaced: true };
         if let Err(NoAnswer::Silent(_)) = old.ask(retire, &[], STEP_WITHIN).await {
             tracing::error!("the old version does not answer: it is ended");
@@ -485,7 +486,7 @@ impl Supervisor {
     async fn take_back(self: &Rc<Self>, new: &Rc<Generation>) {
         if let Some(old) = self.serving() {
             old.share.set(10_000);
-            // Where the channel was not made yet, there is nothing to take back.
+            // If the channel was not made yet, there is nothing to take back.
             let _ = old.ask(Order::Pass { share: 0 }, &[], STEP_WITHIN).await;
         }
         new.share.set(0);

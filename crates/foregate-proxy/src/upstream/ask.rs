@@ -31,8 +31,7 @@ use crate::settings::{self, Retry, UpstreamProtocol};
 use crate::spans::SpanParent;
 use crate::time::clock;
 
-/// The most that is taken of interim responses before the final one, bytes of their heads. Beyond:
-/// 502.
+/// The most bytes of the heads of interim responses. Beyond it, the request gets 502.
 const INTERIM_BYTES: u32 = 64 * 1024;
 
 /// The pause between two looks at whether a server hangs.
@@ -174,7 +173,7 @@ impl<'a> Ask<'a> {
         Self { rules: Rules::new(rules, others), ..self }
     }
 
-    /// Counts the request among those in flight, where the upstream bounds these. It takes turns as one of this client.
+    /// Counts the request among those in flight, if the upstream bounds these. The client's requests take turns with those of others.
     #[must_use]
     pub fn on_account(self, account: Account) -> Self {
         let is_bounded = self.upstream.gate.is_some() || self.rules.is_some();
@@ -214,7 +213,7 @@ impl<'a> Ask<'a> {
                     return Ok(Answer::Interim);
                 }
                 Ok(answer) => return Ok(answer),
-                // The response was dropped, and another attempt is to follow.
+                // The response was dropped, and another attempt follows.
                 Err(Error::Unwanted) => continue,
                 Err(error @ (Error::TryTimeout | Error::OriginHangs)) if self.origin.is_some() => {
                     if self.may_go_on(asker, &error) {
@@ -222,8 +221,7 @@ impl<'a> Ask<'a> {
                         self.end_attempt(&error);
                         self.enter_next();
                     } else if let Some(rules) = self.rules.as_mut().filter(|_| error == Error::TryTimeout) {
-                        // No other attempt may follow: this one has the time that the upstream
-                        // gives it.
+                        // No other attempt may follow, so this one gets the upstream's full time limit.
                         rules.until = None;
                     }
                     continue;
@@ -366,8 +364,8 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Gets a connection to a server. The second value says why it was given up before it was there, where that says something about the
-    /// server.
+    /// Gets a connection to a server. If the attempt was given up before there was a connection, the second value has the reason, where
+    /// it is the server's.
     fn open<A: Asker>(
         &mut self,
         asker: &mut A,
@@ -381,7 +379,7 @@ impl<'a> Ask<'a> {
         // A server whose queue is full of connections hangs as well. Another server must be there, since this one cannot be waited for
         // any longer then.
         let mut look_at = upstream.patience().filter(|_| !terms.authenticates).map(|patience| now + patience);
-        // Outside of the future are those that it would hold room for twice.
+        // These are outside of the future, which would hold room for them twice.
         async move {
             let mut open = pin!(upstream.open(server, terms, now));
             let opened = poll_fn(|cx| {

@@ -33,7 +33,7 @@ struct NextAttempt {
     fresh: bool,
     /// The origin has refused this request, and not all that it is asked on the connection.
     refused_alone: bool,
-    /// Another server than the one that was tried last.
+    /// The server for the next attempt, if not the one that was tried last.
     server: Option<usize>,
 }
 
@@ -41,7 +41,7 @@ struct NextAttempt {
 /// it elsewhere asks no more of an origin than it was asked before, so that no budget is needed.
 #[derive(Debug, Clone, Copy, Default)]
 struct Races {
-    /// How often the origin has said that it has not looked at the request.
+    /// How often the origin reported that it had not processed the request.
     unprocessed: u8,
     /// A connection has ended without a word.
     lost: bool,
@@ -197,8 +197,8 @@ impl Attempts {
         now: Instant,
     ) -> bool {
         let upstream = active.upstream;
-        // Where the server has died, a connection that was kept tells of it first; the one that was
-        // to take its place had nothing of the request.
+        // If the server has died, a kept connection reveals it first, and the new connection that was to replace it has
+        // carried nothing of the request.
         let has_other = upstream.has_other(&self.tried, now);
         let dead = self.races.lost && (error.is_about_connecting() || has_other);
         let free = u32::from(self.races.unprocessed) + self.answered + u32::from(dead);

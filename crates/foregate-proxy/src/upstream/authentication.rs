@@ -1,8 +1,8 @@
 //! Authentication schemes that bind a user to a connection in place of a request: NTLM and
 //! Negotiate (RFC 4559).
 //!
-//! The origin takes every later request on such a connection for one of the same user, whatever
-//! fields it has.
+//! The origin treats every later request on such a connection as one of the same user, whatever its
+//! fields.
 
 use foregate_wire::{HeaderList, NameId};
 

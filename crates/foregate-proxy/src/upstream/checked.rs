@@ -35,7 +35,7 @@ pub(super) struct ProbeResults {
 struct Streak {
     passed: u32,
     failed: u32,
-    /// Why the last one failed.
+    /// The reason for the last failure.
     reason: Option<String>,
 }
 

@@ -24,7 +24,7 @@ enum Tier {
     Primary,
     /// Backups.
     Backup,
-    /// All: none is up.
+    /// All servers, because none is up.
     All,
 }
 
@@ -212,8 +212,8 @@ impl Upstream {
     }
 }
 
-/// Returns true if a server that starts slowly takes this request: it takes a part of those that
-/// are meant for it.
+/// Returns true if a server in slow start takes this request: it takes a part of its usual
+/// requests.
 fn is_due(server: &Server, now: Instant) -> bool {
     let ramp = server.record.ramp(server.settings.slow_start, now);
     ramp >= 1000 || random::number() % 1000 < ramp

@@ -50,9 +50,9 @@ const REMEMBERED_MOST: u32 = RESETS_PER_CONNECTION + STREAMS_PER_CONNECTION;
 /// The addresses of a client's connection; `None` on a Unix socket.
 #[derive(Debug, Clone, Copy)]
 pub struct Addresses {
-    /// The place of the client.
+    /// The address of the client.
     pub client: Option<SocketAddr>,
-    /// Where it connected to.
+    /// The address that the client connected to.
     pub local: Option<SocketAddr>,
 }
 
@@ -63,7 +63,7 @@ impl Addresses {
 
 /// A connection that has just been made.
 pub enum NewConnection {
-    /// For one request at a time.
+    /// A connection for one request at a time.
     H1(Box<H1Link>),
     /// Shared by stream.
     H2(Lease),
@@ -202,7 +202,7 @@ impl Upstream {
                 Ok(Socket::unix(UnixStream::connect(path).await.map_err(failed)?, place))
             }
             ServerAddress::Ip(address) => Ok(Socket::tcp(tcp(*address).await.map_err(failed)?, place)),
-            // The servers of a service stand in its place.
+            // The servers of a service replace its entry.
             ServerAddress::Service(_) => Err(Error::Internal),
             ServerAddress::Name { port, .. } => {
                 let resolved = server.resolved.as_ref().ok_or(Error::Internal)?;
@@ -306,8 +306,8 @@ async fn drive(
 /// handshake fails.
 pub(super) async fn tcp(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // If it is dropped while it is being made, the system may have made it already, and would keep
-    // its port for a minute.
+    // If the connection is dropped while it is being made, the system may have completed it
+    // already, and would keep its port for a minute.
     stream::set_reset(&SockRef::from(&socket), true)?;
     stream::prepare(&SockRef::from(&socket), Some(address))?;
     socket.connect(address).await

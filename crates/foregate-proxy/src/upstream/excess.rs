@@ -25,7 +25,7 @@ pub(super) struct Excess {
 }
 
 impl Excess {
-    /// Of a server that has sent none.
+    /// For a server that has sent no excess bytes.
     pub(super) fn new() -> Self {
         Self {
             uncounted: AtomicU64::new(0),
@@ -52,7 +52,7 @@ impl Excess {
         }
     }
 
-    /// How long it is still distrusted.
+    /// The rest of the time for which it is distrusted.
     pub(super) fn left(&self, now: Instant) -> Duration {
         Duration::from_millis(self.until.load(Ordering::Relaxed).saturating_sub(self.millis(now)))
     }

@@ -42,7 +42,7 @@ pub struct Signs {
     flooded: AtomicBool,
     /// Microseconds from `born` to the last refusal that was held against the origin.
     blamed: AtomicU64,
-    /// How many of its streams we have reset.
+    /// The number of its streams that we have reset.
     resets: AtomicU32,
     /// The streams with heads that were too large.
     too_large: Mutex<Vec<u32>>,
@@ -73,7 +73,7 @@ impl Signs {
         self.refusal.get().copied()
     }
 
-    /// No more streams are to be opened on it.
+    /// Marks the connection: no more streams may be opened on it.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }

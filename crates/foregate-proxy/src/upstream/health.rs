@@ -47,7 +47,7 @@ struct HealthRecord {
     quiet_until: u64,
     /// Operators were told that the server fails, and not yet that it answers again.
     told: bool,
-    /// When it came up last, and how often it has failed again soon after that.
+    /// When the server came up last, and how often it has failed again soon afterwards.
     up_at: Option<Instant>,
     relapses: u32,
 }

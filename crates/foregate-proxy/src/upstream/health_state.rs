@@ -1,13 +1,13 @@
-//! The state of a server's health as it goes from one process to the next.
+//! The state of a server's health, for the next process.
 
 use serde::{Deserialize, Serialize};
 
 /// When a state is taken over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// Before this process serves: it knows nothing itself.
+    /// Before this process serves, and has no state of its own.
     Start,
-    /// While it serves: its own experience counts, and the other process knows of orders and failures beside.
+    /// While this process serves: its own experience counts, and the other process adds orders and failures.
     Later,
 }
 

@@ -15,16 +15,16 @@ use crate::error::Error;
 use crate::message::request::Request;
 use crate::time::clock;
 
-/// Interim responses to a second attempt. Beyond: it has failed.
+/// The most interim responses to a second attempt. Beyond it, the attempt has failed.
 const INTERIM_MOST: usize = 16;
 
-/// What has come of two attempts.
+/// The outcome of two attempts.
 pub(super) enum Hedged {
-    /// The first one has a response, or there is none.
+    /// The first attempt has a response, or no attempt has one.
     First(Result<(), Error>),
     /// The second one has a response.
     Second(Box<Origin>, Box<ResponseHead>),
-    /// The second one has failed, and the first one goes on.
+    /// The second attempt has failed, and the first one continues.
     SecondFailed,
 }
 

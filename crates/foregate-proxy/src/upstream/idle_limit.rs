@@ -170,7 +170,7 @@ mod tests {
             }
             self.opened += 1;
             let (ours, peer) = UnixStream::pair().unwrap();
-            // The address is its number.
+            // The address encodes the client's number.
             let address = std::net::Ipv4Addr::from(self.opened as u32);
             let mut made = ConnectionStart::new(self.now, Some(address.into()));
             self.pool.count_open(&mut made);
@@ -186,7 +186,7 @@ mod tests {
         let opened = load.serve(20_000, 64);
         assert!(opened <= 60, "{opened} connections for 20,000 requests");
         let open = load.idle.len() + load.busy.len();
-        // With an eighth of the load most of them end.
+        // With an eighth of the load, most connections close.
         load.serve(3_000, 8);
         load.pool.sweep(load.now, AGES);
         let left = load.idle.len() + load.busy.len();

@@ -44,11 +44,11 @@ pub(super) struct HealthState {
 pub(super) struct OriginState {
     upstream: String,
     server: String,
-    /// The protocol of the configuration; what connections showed under another one says nothing.
+    /// The configured protocol; what earlier connections showed under another protocol does not count.
     protocol: String,
     /// The connection that was made last speaks HTTP/1.
     pub(super) http1: bool,
-    /// How many streams a connection of HTTP/2 takes.
+    /// The number of streams that an HTTP/2 connection takes.
     pub(super) streams: u32,
     /// Milliseconds for which it is distrusted, as it has sent bytes after the end of a response.
     pub(super) distrusted_for: u64,
@@ -67,7 +67,7 @@ fn encoded<T: Serialize>(states: &[T]) -> Vec<u8> {
     serde_json::to_vec(states).unwrap_or_default()
 }
 
-/// States by their upstream and server; none where the bytes are no list of them.
+/// States by upstream and server; none if the bytes are not such a list.
 fn decoded<T: for<'a> Deserialize<'a>>(
     bytes: &[u8],
     key: impl Fn(&T) -> (String, String),
@@ -294,7 +294,7 @@ mod tests {
         record.set_order(Order::Drain);
         record.set_weight(Some(7));
         record.health.eject(now, &old[0].settings.eject);
-        // One that failed here alone stays as it is.
+        // A server that failed only in this process stays down.
         new[0].servers[1].record.health.eject(now, &new[0].settings.eject);
         restore_health(&new, &save_health(&old, now), Moment::Later, now);
         let record = &new[0].servers[0].record;

@@ -163,7 +163,7 @@ impl Upstream {
         }
     }
 
-    /// Returns true if another server may be taken out for its share of failures or its latency.
+    /// Returns true if one more server may be ejected for its share of failures or its latency.
     fn may_eject(&self, now: Instant) -> bool {
         let out = self.servers.iter().filter(|server| !server.record.is_up(now)).count() as u64;
         (out + 1) * 100 <= self.servers.len() as u64 * u64::from(self.settings.eject.most)

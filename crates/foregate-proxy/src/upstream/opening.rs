@@ -1,4 +1,4 @@
-//! How a request gets a connection, kept or new, and when it is kept for another one.
+//! Connections for requests: kept or new, and their return after the request.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock, Weak};
@@ -15,20 +15,20 @@ use crate::settings::UpstreamProtocol;
 
 pub use super::connect::Addresses;
 
-/// How to get a connection.
+/// The terms for a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct OpeningTerms<'a> {
     /// Use no kept connection.
     pub fresh: bool,
-    /// For the PROXY protocol.
+    /// The addresses for the PROXY protocol.
     pub addresses: &'a Addresses,
     /// The effective client address of the request, which balancing may use.
     pub behalf: Option<IpAddr>,
-    /// The client that is served, if there is one.
+    /// The served client, if there is one.
     pub client: Option<&'a Arc<Holdings>>,
     /// The user of connections that are for one connection of a client alone, once there are some.
     pub own: Option<&'a OnceLock<Arc<OwnConnections>>>,
-    /// Where ALPN may choose, it is to be HTTP/1.1.
+    /// Set if ALPN has to choose HTTP/1.1.
     pub http1: bool,
     /// The request has credentials that the origin may bind to the connection.
     pub authenticates: bool,
@@ -63,7 +63,7 @@ impl Upstream {
     ///
     /// # Errors
     ///
-    /// As [`Self::open`], of the last one.
+    /// The errors of the last attempt of [`Self::open`].
     pub async fn open_for_bytes(self: &Arc<Self>, terms: &OpeningTerms<'_>) -> Result<Origin, Error> {
         let now = Instant::now();
         let first = self.pick(None, now).ok_or_else(|| self.without_server())?;
@@ -148,16 +148,16 @@ impl Upstream {
         Ok(origin)
     }
 
-    /// Has a connection on which the origin asks its client to authenticate be that client's alone
-    /// from here on. Where it is shared, the client's next request gets one of its own.
+    /// Reserves a connection on which the origin authenticates the client for this client alone. If
+    /// it is shared, the client's next request gets a connection of its own.
     pub fn bind(&self, origin: &mut Origin, own: &OnceLock<Arc<OwnConnections>>) {
         let Some(server) = self.servers.get(origin.server()).filter(|_| origin.binds()) else { return };
         let own = own.get_or_init(Arc::default);
         own.authenticates_at(&server.pool);
         if origin.is_for_all() {
             let turn = own.first_turn(&server.pool);
-            // Of streams that are challenged at the same time one gives its client the connection;
-            // those of the others end.
+            // If several streams are challenged at the same time, one of them gives its client the
+            // connection, and the others end.
             origin.authenticates(Some(own).filter(|_| turn.is_some()), turn);
         }
     }
@@ -216,7 +216,7 @@ impl Upstream {
         self.keep(origin, now);
     }
 
-    /// Keeps the connection for another request if it is fit for one.
+    /// Keeps the connection for another request, if it is reusable.
     pub(super) fn keep(&self, origin: Origin, now: Instant) {
         let Some(server) = self.servers.get(origin.server()) else { return };
         let binds = origin.binds();

@@ -38,16 +38,16 @@ const DEAD_AFTER: Duration = Duration::from_secs(3);
 /// A connection to an origin, or a stream of one, that serves one request.
 #[derive(Debug)]
 pub struct Origin {
-    /// Bodies go and come here.
+    /// The link that both bodies pass.
     pub link: Link,
     /// Set if the connection has served requests before.
     pub reused: bool,
-    /// Of a connection of HTTP/1.
+    /// The start of a connection of HTTP/1.
     made: Option<Box<ConnectionStart>>,
-    /// Where it leads, among those of its upstream.
+    /// The number of the server in its upstream.
     server: usize,
     keep_alive: bool,
-    /// A head has come, if only an interim one.
+    /// A head has arrived, possibly an interim one.
     answered: bool,
     /// The origin may take the connection for one user's: it has asked for credentials, or has got
     /// some.
@@ -58,14 +58,14 @@ pub struct Origin {
     refusal: Option<Refusal>,
     /// Of a stream of HTTP/2; apart, so that an origin is small where it is handed on.
     h2: Option<Box<H2Attempt>>,
-    /// Counts the request among those of its server.
+    /// Counts the request for its server.
     _in_flight: Option<InFlight>,
 }
 
 #[derive(Debug)]
 struct H2Attempt {
     lease: Lease,
-    /// Microseconds after its connection.
+    /// When the stream was opened, in microseconds after the connection.
     opened: u64,
     response: Option<ResponseFuture>,
     /// Counts the stream as a connection of its client's, where connections take but a few.
@@ -158,7 +158,7 @@ impl Origin {
         self.keep_alive = true;
     }
 
-    /// The connection, if it is one of HTTP/1 that is fit for another request.
+    /// The connection, if it is an HTTP/1 connection that can be reused.
     pub(super) fn into_idle(self) -> Option<(Box<H1Link>, Box<ConnectionStart>)> {
         let Link::H1(mut link) = self.link else { return None };
         let is_fit = self.keep_alive && link.is_clean() && !link.is_ahead_in_tls();
@@ -509,7 +509,7 @@ fn h2_error(error: h2::Error, stream: u32, lease: &Lease) -> Error {
         return Error::Response(ResponseError::HeadTooLarge);
     }
     if lease.signs().has_begun(stream) {
-        // Whatever it says now, it has begun to answer.
+        // The origin has begun to answer, whatever the error is.
         return Error::Origin(error.into());
     }
     if lease.signs().refusal().is_some() && !lease.signs().has_answered() {

@@ -13,7 +13,7 @@ use super::pool::ServerPool;
 /// they end with the request.
 const SERVERS_MOST: usize = 16;
 
-/// The connections to origins of one connection of a client. They are closed with it.
+/// The connections to origins that belong to one connection of a client, and end with it.
 #[derive(Debug, Default)]
 pub struct OwnConnections(Mutex<Vec<OwnServer>>);
 

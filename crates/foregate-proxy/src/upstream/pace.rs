@@ -19,7 +19,7 @@ pub(super) struct Pace {
     epoch: Instant,
     /// Milliseconds after `epoch` of the last answer.
     answered: AtomicU64,
-    /// All answers so far.
+    /// The number of answers.
     answers: AtomicU64,
     /// Recent answers by their latency.
     buckets: [AtomicU32; BUCKETS],
@@ -97,7 +97,7 @@ impl Pace {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// All answers so far.
+    /// The number of answers.
     pub(super) fn count(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
     }
@@ -117,7 +117,7 @@ impl Pace {
         }
     }
 
-    /// Forgets the latencies so far.
+    /// Forgets the latencies.
     pub(super) fn forget(&self) {
         for bucket in &self.buckets {
             bucket.store(0, Ordering::Relaxed);
@@ -138,12 +138,12 @@ impl LatencyBuckets {
         Self([0; BUCKETS])
     }
 
-    /// Adds those of another server.
+    /// Adds the answers of another server.
     pub(super) fn add(&mut self, other: &Self) {
         self.0.iter_mut().zip(other.0).for_each(|(sum, count)| *sum += count);
     }
 
-    /// How many there are.
+    /// The number of answers.
     pub(super) fn count(&self) -> u64 {
         self.0.iter().sum()
     }

@@ -26,10 +26,10 @@ use crate::transport::stream::IdleState;
 /// Where a connection takes no more streams than this, each counts as a connection of its client's:
 /// a client must not use up the descriptors of others by one stream after the other either.
 const FEW_STREAMS: u32 = 8;
-/// How long after a connection has borne all its resets the next one is made before those that are
-/// there are full.
+/// How long after a connection has borne all its resets the next one is made before the present
+/// ones are full.
 const WEARS_FOR: Duration = Duration::from_secs(10);
-/// How long a connection that has no more room is waited for to say that it has. Its SETTINGS come
+/// How long a full connection is waited for, since its SETTINGS may allow more streams. They come
 /// with its first bytes.
 const SETTLED_WITHIN: Duration = Duration::from_millis(500);
 
@@ -45,7 +45,7 @@ pub struct ServerPool {
     pub(super) queue: Arc<ConnectQueue>,
     /// The connection that was made last speaks HTTP/1.
     pub(super) speaks_http1: AtomicBool,
-    /// How many streams a connection takes, as one has said last; 0 before.
+    /// The number of streams that a connection takes, by the last SETTINGS; 0 before the first.
     pub(super) streams: Arc<AtomicU32>,
     wear: Mutex<Wear>,
     /// How many connections are idle, here and in all other pools.
@@ -55,7 +55,7 @@ pub struct ServerPool {
 }
 
 impl ServerPool {
-    /// Without connections. Those that will be idle count in `all_idle`.
+    /// A pool without connections. Idle connections count in `all_idle`.
     pub fn new(all_idle: &Arc<ShardedGauge>) -> Self {
         Self {
             idle: Mutex::default(),
@@ -264,7 +264,7 @@ impl ServerPool {
         (if said == 0 { STREAMS_AT_FIRST } else { said }, Arc::clone(&self.streams))
     }
 
-    /// How many streams a connection takes, as one has said last.
+    /// The number of streams that a connection takes, by the last SETTINGS.
     pub(super) fn streams_said(&self) -> Option<u32> {
         Some(self.streams.load(Ordering::Relaxed)).filter(|said| *said > 0)
     }
@@ -315,7 +315,7 @@ impl Drop for ServerPool {
     }
 }
 
-/// Drops the others.
+/// Drops connections that fail the predicate.
 fn retain(shared: &mut Vec<Arc<SharedConnection>>, is_kept: impl Fn(&SharedConnection) -> bool) {
     shared.retain(|shared| {
         let is_kept = is_kept(shared);
@@ -328,7 +328,7 @@ fn retain(shared: &mut Vec<Arc<SharedConnection>>, is_kept: impl Fn(&SharedConne
 
 #[cfg(test)]
 impl ServerPool {
-    /// How many are idle, looked at one by one.
+    /// The number of idle connections, counted one by one.
     pub fn count_idle(&self) -> usize {
         let has_no_stream = |shared: &&Arc<SharedConnection>| shared.streams.load(Ordering::Acquire) == 0;
         self.idle.lock().len() + self.shared.lock().iter().filter(has_no_stream).count()

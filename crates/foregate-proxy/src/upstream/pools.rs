@@ -115,7 +115,7 @@ mod tests {
         ((link, ConnectionStart::new(born, None)), peer)
     }
 
-    /// The number of idle connections, one by one.
+    /// The number of idle connections, counted one by one.
     fn looked_at(pools: &Pools) -> usize {
         pools.pools.lock().values().filter_map(Weak::upgrade).map(|pool| pool.count_idle()).sum()
     }

@@ -239,7 +239,7 @@ fn judge_grpc(answer: &ProbeAnswer) -> Result<(), String> {
     if answer.head.status != 200 {
         return Err(format!("HTTP status {}", answer.head.status));
     }
-    // Without a message the status comes in the head.
+    // Without a message, the head has the status.
     let status =
         answer.trailers.get_name(b"grpc-status").or_else(|| answer.head.headers.get_name(b"grpc-status"));
     match status {

@@ -21,7 +21,7 @@ struct WaitingCounts {
 }
 
 impl ConnectQueue {
-    /// One more waits.
+    /// Adds a waiter.
     pub fn join(self: &Arc<Self>) -> WaitingRequest {
         self.counts.lock().waiting += 1;
         WaitingRequest { queue: Arc::clone(self) }

@@ -18,8 +18,8 @@ use crate::limits::descriptors::{self, DescriptorPlace};
 /// How long a connection is waited for before the next address is tried as well (RFC 8305, section
 /// 5).
 const NEXT_AFTER: Duration = Duration::from_millis(250);
-/// The least time that an address has before its attempt makes room for those of others. So there
-/// are few at a time.
+/// The least time of an attempt before it makes room for attempts at other addresses, so that few
+/// run at a time.
 const SHARE_MIN: Duration = Duration::from_secs(1);
 
 impl Upstream {
@@ -118,7 +118,7 @@ async fn race(
                     lost(address, &error);
                     (failure, place) = (error, Some(of_attempt));
                 }
-                // Each that fails leaves its place to the next one: there is none.
+                // A failed attempt leaves its place to the next address, but none is left.
                 None => return Err(failure),
             },
             () = sleep(NEXT_AFTER), if order.len() > 0 => {}

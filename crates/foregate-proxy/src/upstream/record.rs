@@ -1,4 +1,4 @@
-//! The state of a server, kept by its address: it survives a reload, another name of its upstream
+//! The state of a server, kept by its address. It survives a reload, another name of its upstream
 //! and another weight.
 
 use std::collections::HashMap;
@@ -94,9 +94,9 @@ pub(super) struct StateChange {
 /// An operator's order for a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// None: health decides.
+    /// No order: health decides.
     Up,
-    /// No new requests but those of its sessions.
+    /// No new requests, except those of its sessions.
     Drain,
     /// No requests at all.
     Down,
@@ -165,7 +165,7 @@ impl ServerRecord {
         self.change.lock().clone()
     }
 
-    /// The server has come up: its share grows from here.
+    /// The server has come up: its share grows from now on.
     pub(super) fn start_slowly(&self, now: Instant) {
         self.started.store(self.pace.millis(now).max(1), Ordering::Relaxed);
     }
@@ -210,12 +210,12 @@ impl ServerRecord {
 #[repr(align(64))]
 pub(super) struct Load {
     count: AtomicU32,
-    /// Milliseconds of [`Pace`] since when there is one at least.
+    /// Milliseconds of [`Pace`] since which the server has had a request.
     busy_since: AtomicU64,
 }
 
 impl Load {
-    /// How many there are.
+    /// The number of requests in flight.
     pub(super) fn get(&self) -> u32 {
         self.count.load(Ordering::Relaxed)
     }

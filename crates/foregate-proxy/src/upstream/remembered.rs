@@ -70,7 +70,7 @@ impl ServerMemory {
 #[derive(Debug, Default)]
 struct SeenAddresses {
     addresses: Vec<(IpAddr, Instant)>,
-    /// When one was last forgotten.
+    /// When an address was last forgotten.
     moved: Option<Instant>,
 }
 

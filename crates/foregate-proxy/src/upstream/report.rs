@@ -20,7 +20,7 @@ pub enum ServerState {
     Ejected,
     /// Its health checks fail.
     Down,
-    /// Gets no new clients.
+    /// The server gets no new clients.
     Draining,
     /// An operator has taken it out.
     Off,
@@ -68,7 +68,7 @@ pub struct ServerReport {
     pub latency: Option<[Duration; 3]>,
     /// Failed attempts by their kind.
     pub failures: Vec<(&'static str, u64)>,
-    /// Times that it was ejected.
+    /// The number of its ejections.
     pub ejections: u64,
     /// Probes that succeeded and that failed, and why the last one did; `None` where none are
     /// configured.
@@ -161,7 +161,7 @@ impl Upstream {
         self.reweigh();
     }
 
-    /// Has the method of balancing know the present weights.
+    /// Passes the present weights to the method of balancing.
     pub fn reweigh(&self) {
         let servers = self.servers.iter().map(|server| (&*server.label, server.weight()));
         self.balance.store(std::sync::Arc::new(balance::method(&self.settings.balance, servers)));

@@ -13,12 +13,11 @@ use crate::link::{Link, ReceiveOutcome};
 /// reset.
 const MOST: usize = 64 * 1024;
 
-/// How long that may take.
+/// The time limit for reading the rest.
 const WITHIN: Duration = Duration::from_secs(2);
 
 impl Upstream {
-    /// The exchange with a server is over: its connection is kept for another one if it is fit for
-    /// that.
+    /// The exchange with a server is over: keeps the connection for another one if it is reusable.
     pub fn recycle(self: &Arc<Self>, mut origin: Origin, now: Instant) {
         self.note_excess(&mut origin, now);
         let Link::H2(link) = &mut origin.link else { return self.keep(origin, now) };
@@ -45,7 +44,7 @@ impl Upstream {
             link.take_refused();
         }
         let mut left = MOST;
-        // Mostly all of it has come with the head.
+        // Mostly, the whole rest arrived with the head.
         match poll_drop(&mut origin, &mut left, &mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Some(())) => {
                 let now = Instant::now();

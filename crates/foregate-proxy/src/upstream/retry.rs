@@ -46,7 +46,7 @@ pub struct Rules<'a> {
 }
 
 impl RetryCause {
-    /// A response that has come.
+    /// The case of a response that has arrived.
     pub fn of_response(head: &ResponseHead) -> Self {
         Self::Status(head.status, head.headers.get_name(b"retry-after").is_some())
     }
@@ -194,14 +194,14 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// Another upstream is asked from here on.
+    /// Switches to another upstream.
     pub fn enter(&mut self, upstream: &'a Upstream, before: ActiveRequest<'a>) {
         self.rules = &upstream.settings.retry;
         self.used = vec![0; self.rules.len()];
         self.before.push(before);
     }
 
-    /// The request has its answer.
+    /// Stops further attempts: the request has its answer.
     pub fn answered(&mut self) {
         self.before.clear();
     }

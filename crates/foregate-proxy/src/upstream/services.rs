@@ -41,7 +41,8 @@ impl PresentServers {
                 let (host, port) = (Arc::clone(&of_service.host), of_service.port);
                 let address = ServerAddress::Name { host, port };
                 let is_known = |other: &ServerSettings| other.address == address;
-                // One that stands beside its service, or is in two, is one server.
+                // A server that is configured next to its service, or is in two services, is one
+                // server.
                 if expanded.servers.iter().any(is_known) {
                     continue;
                 }
@@ -82,8 +83,8 @@ impl PresentServers {
     }
 }
 
-/// A weight of up to 65,535 as one of ours. One of 0 is the least there is (RFC 2782 gives it a
-/// small chance beside others).
+/// Scales a weight of up to 65,535 to the range of configured weights. A weight of 0 becomes the
+/// least (RFC 2782 gives it a small chance).
 fn scaled(weight: u16, largest: u16) -> u32 {
     let (weight, largest) = (u32::from(weight), u32::from(largest));
     let scaled = if largest > WEIGHT_MOST { weight * WEIGHT_MOST / largest } else { weight };

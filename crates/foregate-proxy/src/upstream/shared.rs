@@ -37,10 +37,10 @@ pub struct SharedConnection {
     /// For asking whether the origin's SETTINGS have come, until they have.
     unsettled: tokio::sync::Mutex<Option<PingPong>>,
     pub(super) born: Instant,
-    /// Where it leads, unless that is a file.
+    /// The address that it leads to, unless that is a socket file.
     pub(super) address: Option<IpAddr>,
     pub(super) streams: AtomicU32,
-    /// How many there may be until the origin has said so.
+    /// The limit of streams until the origin has sent its own.
     streams_at_first: u32,
     /// Where others are told how many that are.
     streams_said: Arc<AtomicU32>,
@@ -57,11 +57,11 @@ pub struct SharedConnection {
 /// Tracks if an HTTP/2 connection is idle. One that has ended counts until its pool is scanned.
 #[derive(Debug)]
 pub(super) struct IdleTracker {
-    /// When its last stream ended.
+    /// When the last stream ended.
     pub(super) since: Instant,
-    /// Where it counts while it is idle, if others can find it.
+    /// The gauge that counts the connection while it is idle, if it is in a pool.
     counts_in: Option<Arc<ShardedGauge>>,
-    /// The stream is counted there.
+    /// The stream is counted in the gauge.
     counted: bool,
 }
 
@@ -98,7 +98,7 @@ impl SharedConnection {
         !self.signs.is_closed() && self.resets_left() > 0
     }
 
-    /// How many more of its streams may be reset.
+    /// The number of its streams that may still be reset.
     pub(super) fn resets_left(&self) -> u32 {
         RESETS_PER_CONNECTION.saturating_sub(self.signs.resets())
     }
@@ -123,12 +123,12 @@ impl SharedConnection {
         Some(Lease { shared: Arc::clone(shared) })
     }
 
-    /// How many streams it takes at the same time.
+    /// The number of concurrent streams that it takes.
     fn streams_allowed(&self) -> u32 {
         let allowed = u32::try_from(self.sender.current_max_send_streams()).unwrap_or(u32::MAX);
         let allowed = allowed.min(STREAMS_PER_CONNECTION);
         if allowed != self.streams_at_first && self.streams_said.load(Ordering::Relaxed) != allowed {
-            // One that takes none now may take some later.
+            // A connection that takes no stream now may take some later.
             self.streams_said.store(allowed.max(1), Ordering::Relaxed);
         }
         allowed
@@ -159,7 +159,7 @@ impl SharedConnection {
         is_idle.then(|| self.rest.lock().since)
     }
 
-    /// Others can find it from here on: it counts while it is idle.
+    /// Puts the connection in a pool: from here on it counts while it is idle.
     pub(super) fn is_found(&self, all_idle: &Arc<ShardedGauge>) {
         let mut rest = self.rest.lock();
         rest.counts_in = Some(Arc::clone(all_idle));
@@ -176,8 +176,8 @@ impl SharedConnection {
         }
     }
 
-    /// Counts it if it is idle now. Tasks that change its number of streams from or to zero call
-    /// this afterwards, one after the other, so that the last one sees the final state.
+    /// Counts the connection if it is idle now. Tasks that change its number of streams from or to
+    /// zero call this afterwards, one after the other, so that the last one sees the final state.
     fn count(&self, rest: &mut IdleTracker) {
         let Some(all_idle) = &rest.counts_in else { return };
         let is_idle = self.streams.load(Ordering::Acquire) == 0;
@@ -200,7 +200,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Where to send the request.
+    /// The sender for the request.
     pub fn sender(&self) -> SendRequest<Piece> {
         self.shared.sender.clone()
     }

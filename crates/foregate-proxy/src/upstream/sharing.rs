@@ -31,7 +31,7 @@ impl OpeningTerms<'_> {
 }
 
 impl Upstream {
-    /// A stream on a shared connection; one is made if there is none with room.
+    /// A stream on a shared connection. A connection is made if none has room.
     pub(super) async fn share(
         self: &Arc<Self>,
         server: &Server,
@@ -148,7 +148,7 @@ impl Upstream {
         }
     }
 
-    /// A connection that others have made, or left.
+    /// A connection that other requests have made, or left.
     fn shared(
         &self,
         server: &Server,

@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(read(&two, &format!("x=1; {}; y=2", value(1))), Some(1));
         assert!(value(0).len() == 2 + 16 + 1 + 2 * SIGNATURE && !value(0).contains("a:1"));
         assert!(two.field(0).unwrap().ends_with("; Path=/; HttpOnly; SameSite=Lax; Max-Age=60; Secure"));
-        // The server is known by its address, whatever its place.
+        // The cookie identifies the server by its address, whatever its position.
         let other_way = sticky("0123456789abcdef", &["b:1", "a:1", "c:1"]);
         assert_eq!(read(&other_way, &value(0)), Some(1));
         assert_eq!(read(&sticky("another secret..", &["a:1", "b:1"]), &value(0)), None);

@@ -30,7 +30,7 @@ struct OpenAttempt {
     attributes: Attributes,
 }
 
-/// How an attempt has ended.
+/// The end of an attempt.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum AttemptEnd<'e> {
     /// With the head of a response of this status.
@@ -87,7 +87,7 @@ impl AttemptSpans {
         }
     }
 
-    /// The attempt is over, if there is one.
+    /// Ends the span of the attempt, if there is one.
     pub fn end(&mut self, end: AttemptEnd<'_>) {
         let Some(mut open) = self.open.take() else { return };
         let mut failed = true;

@@ -17,7 +17,7 @@ impl TriedServers {
         }
     }
 
-    /// The latest one.
+    /// The last server that was tried.
     pub fn last(&self) -> Option<usize> {
         self.last
     }

@@ -61,7 +61,7 @@ impl Turns {
                 of(address).is_some_and(|held| held.connects == connects) && Some(*address) != due
             })
         };
-        // One that was slow for a request is better than one that takes no connection.
+        // An address that was slow for a request is better than one that takes no connection.
         let parts = [interleave(well), interleave(last(true)), interleave(last(false))];
         due.into_iter().chain(parts.into_iter().flatten()).collect()
     }
@@ -153,7 +153,7 @@ mod tests {
         addresses.into_iter().for_each(|address| turns.failed(address, now, false));
         let firsts: Vec<_> = (0..4).map(|_| turns.order(&addresses, true, now)[0]).collect();
         assert_eq!(firsts, [1, 2, 1, 2].map(address));
-        // But for those that take connections.
+        // Except for addresses that take connections.
         turns.failed(address(2), now, true);
         assert!((0..4).all(|_| turns.order(&addresses, false, now)[0] == address(2)));
     }

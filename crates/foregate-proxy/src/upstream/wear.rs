@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-/// How long after a connection could not be made none is made before somebody needs it.
+/// How long after a failed connect no connection is made ahead of demand.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
 
-/// How soon connections take no more streams, as too many were reset, and how long it takes to make others.
+/// How fast connections wear out by resets of their streams, and how long new ones take.
 #[derive(Debug, Default)]
 pub(super) struct Wear {
     pub(super) made_in: Duration,

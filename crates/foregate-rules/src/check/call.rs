@@ -112,7 +112,7 @@ impl Arguments {
         })
     }
 
-    /// Which of the letters stand in an optional last argument.
+    /// The letters that an optional last argument has.
     fn flags<const N: usize>(&mut self, letters: [u8; N]) -> Result<[bool; N], Error> {
         if self.rest.len() == 0 {
             return Ok([false; N]);

@@ -23,7 +23,7 @@ pub(super) fn entry_of(name: &str) -> Option<String> {
     Some(format!("{map}[\"{entry}\"][0]"))
 }
 
-/// What the names of single entries begin with, and the map that has them here.
+/// Prefixes of the names of single entries in other languages, each with the map in this language.
 const ENTRIES: &[(&[&str], &str)] = &[
     (
         &[

@@ -39,7 +39,7 @@ pub(crate) struct TypedPart {
     pub(crate) shape: Shape,
     /// The array over whose elements the part ranges: it stands for as many values.
     pub(crate) each: Option<Source>,
-    /// Nothing has to be asked for it.
+    /// The part depends on no field.
     constant: bool,
 }
 
@@ -337,7 +337,7 @@ impl<'c> Checker<'c> {
 }
 
 impl TypedPart {
-    /// The literal that it comes to, if nothing has to be asked for that.
+    /// Replaces the part by a literal, if it depends on no field.
     fn fold(mut self) -> Self {
         if let Shape::Item(item) = &self.shape
             && self.constant

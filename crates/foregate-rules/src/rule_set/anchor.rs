@@ -28,15 +28,15 @@ pub(super) enum Input {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Texts {
     pub(super) field: FieldId,
-    /// Of a map.
+    /// The name of an entry, for a map.
     pub(super) name: Option<Box<[u8]>>,
     pub(super) which: Which,
 }
 
-/// Which of the values of a field are meant.
+/// The values of a field that a condition is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Which {
-    /// The one of a text.
+    /// The single value of a text.
     Only,
     /// The one at this position, of an array or map.
     At(u32),
@@ -105,7 +105,7 @@ impl Test {
         }
     }
 
-    /// How much more often than a whole text it holds, as a guess.
+    /// The estimated frequency of a match, relative to that of a whole text.
     fn weight(&self) -> u64 {
         match self {
             Self::Is(_) | Self::Number(_) => 1,

@@ -1,4 +1,4 @@
-//! Finds which of many texts another one contains.
+//! Finds the texts of a set that another text contains.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ struct Any {
 }
 
 impl Literals {
-    /// For texts, none of them empty. `None` if the automaton would be too large.
+    /// A search for texts, none of them empty. `None` if the automaton would be too large.
     pub(super) fn new(texts: BTreeMap<Box<[u8]>, Rules>) -> Option<Self> {
         let shortest = texts.keys().map(|text| text.len()).min()?;
         if let (1, Some((text, rules))) = (texts.len(), texts.first_key_value()) {

@@ -25,7 +25,7 @@ use scan::{Meaning, Plan, Turn};
 /// The rules to evaluate. More than a handful in one request is rare; then they move to the heap.
 type Candidates = SmallVec<[u32; 64]>;
 
-/// Takes away the next rule if `is_next` holds for it.
+/// Removes the next rule if `is_next` returns true for it.
 #[inline]
 fn pop_if(named: &mut Candidates, is_next: impl Fn(u32) -> bool) -> Option<u32> {
     let next = *named.last()?;
@@ -72,7 +72,7 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// Takes the rules in their order.
+    /// Compiles rules, in their order.
     ///
     /// # Errors
     ///

@@ -67,7 +67,7 @@ struct AddressScan {
     members: Vec<(Member, Rules)>,
 }
 
-/// How rules are found.
+/// The way in which rules are found.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// In the order of the first rule that each is about; of one rule, scans come first.
@@ -306,7 +306,7 @@ impl TextScan {
     }
 }
 
-/// Adds rules, which are nearly always none or one.
+/// Adds rules; there is nearly always at most one.
 #[inline]
 pub(super) fn name(rules: &[u32], found: &mut Candidates) {
     rules.iter().for_each(|rule| found.push(*rule));

@@ -19,7 +19,7 @@ fn number(index: usize) -> u32 {
     u32::try_from(index).unwrap_or(NONE)
 }
 
-/// Which entries enclose which.
+/// For each entry, the entry that encloses it.
 #[derive(Debug, Default)]
 struct Enclosures {
     rules: Vec<Rules>,
@@ -27,7 +27,7 @@ struct Enclosures {
 }
 
 impl Enclosures {
-    /// All rules of an entry and of those around it.
+    /// Adds all rules of an entry and of the entries around it.
     fn collect(&self, innermost: u32, found: &mut Candidates) {
         let mut at = innermost;
         while let Some(rules) = self.rules.get(at as usize) {

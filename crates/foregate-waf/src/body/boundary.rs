@@ -23,7 +23,7 @@ pub(super) struct Boundary<'a> {
     pub(super) quoted: bool,
     /// White space around its `=`.
     pub(super) whitespace: bool,
-    /// No semicolon before it.
+    /// The semicolon before the parameter is missing.
     pub(super) missing_semicolon: bool,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn boundary(field: &[u8]) -> Result<Boundary<'_>, &'static str> {
         let next = match after {
             [] => break,
             [b';', next @ ..] => trim_start(next),
-            // Some clients forget it before the boundary; only there it does not matter.
+            // Some clients omit the semicolon before the boundary; only there it is harmless.
             _ if found.is_none() && after.len() < rest.len() && after.starts_with(NAME) => {
                 missing_semicolon = true;
                 after
@@ -84,7 +84,7 @@ pub(super) fn boundary(field: &[u8]) -> Result<Boundary<'_>, &'static str> {
     Ok(Boundary { text, cut, quoted, whitespace, missing_semicolon })
 }
 
-/// The parameter that begins there.
+/// The parameter that begins at this position.
 fn parameter<'a>(field: &'a [u8], text: &'a [u8]) -> Result<Parameter<'a>, &'static str> {
     let before = &field[..field.len() - text.len()];
     let len = text.iter().take_while(|byte| is_token(byte)).count();

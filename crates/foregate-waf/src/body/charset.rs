@@ -1,7 +1,7 @@
 //! Charsets of bodies and of parts of forms.
 //!
-//! Rules look at bytes and take them for ASCII where they are below 128. That holds for all charsets that are listed here. In
-//! others, such as UTF-7, UTF-16 and those of EBCDIC, the application sees a text that rules have not seen.
+//! Rules look at bytes, and read bytes below 128 as ASCII. This is right for all charsets listed here. In others, such as
+//! UTF-7, UTF-16 and those of EBCDIC, the application sees a text that rules have not seen.
 
 use memchr::memmem;
 

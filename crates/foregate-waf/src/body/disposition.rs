@@ -16,7 +16,7 @@ pub(super) struct Disposition {
     pub(super) other_filenames: Vec<Vec<u8>>,
     /// The file's name stands after a space and in double quotes, without which some do not find it.
     pub(super) filename_clear: bool,
-    /// Quotes where none belong, or single ones.
+    /// Quotes in a wrong place, or single quotes.
     pub(super) invalid_quoting: bool,
     /// The first error in the part that was read.
     pub(super) error: Option<&'static str>,
@@ -94,7 +94,7 @@ impl Disposition {
             return Err("ends after a semicolon");
         }
         let (name, after) = split(text, |byte| !matches!(byte, b'=' | b';') && !is_blank(byte));
-        // PHP and others take the blank for a part of the name.
+        // PHP and others read the blank as a part of the name.
         if after.first().is_some_and(is_blank) {
             return Err(BLANK);
         }
@@ -102,7 +102,7 @@ impl Disposition {
         if after.first().is_some_and(is_blank) {
             return Err(BLANK);
         }
-        // An empty one is there as well.
+        // An empty parameter counts as present.
         let twice = match name {
             b"name" => std::mem::replace(&mut seen.name, true),
             b"name*" => std::mem::replace(&mut seen.extended_name, true),
@@ -185,7 +185,7 @@ impl Disposition {
                 return Ok((token.to_vec(), rest));
             }
         };
-        // Single quotes are none to the standard, and some take them for some.
+        // Single quotes are not quotes in the standard, but some parsers read them as quotes.
         self.invalid_quoting |= quote == b'\'';
         let mut value = Vec::new();
         let mut bytes = text[1..].iter().enumerate();
@@ -295,10 +295,10 @@ mod tests {
             ("form-data; name=\"a\" ; filename=\"x\"", "a blank"),
             ("form-data; name=\"a\"; filename=\"x\" ", "a blank"),
             ("form-data ; name=\"a\"", "a blank"),
-            // Expressions with a space in them find none.
+            // Parsers with regular expressions for a space find none.
             ("form-data; name=\"a\";\tfilename=\"x\"", "other blanks"),
             ("form-data;  name=\"a\"; filename=\"x\"", "other blanks"),
-            // To Django and Go it replaces the other.
+            // For Django and Go, it replaces the other name.
             ("form-data; name=\"a\"; filename=\"x\"; filename*=UTF-8''", "empty or no text"),
             ("form-data; name=\"a\"; filename*=UTF-8''; filename=\"x\"", "empty or no text"),
             ("form-data; name=\"a\"; filename=\"x\"; filename*=UTF-8''%00", "empty or no text"),
@@ -308,13 +308,13 @@ mod tests {
             // The first counts for some, the last for others.
             ("form-data; name=\"a\"; filename=\"\"; filename=\"x\"", "twice"),
             ("form-data; name=\"\"; name=\"a\"", "twice"),
-            // ASP.NET and Tomcat decode it.
+            // ASP.NET and Tomcat decode the name.
             ("form-data; name=\"a\"; filename=\"=?utf-8?B??=\"", "encoded word"),
             ("form-data; name=\"a\"; filename=\"=?utf-7?B?eA==?=\"", "encoded word"),
             ("form-data; name=\"a\"; filename=\"x =?utf-8?Q?y?=\"", "encoded word"),
             ("form-data; name=\"=?utf-8?B?aWQ?=\"", "encoded word"),
             ("form-data; name=\"=?utf-8?Q?i?= =?utf-8?Q?d?=\"", "encoded word"),
-            // aiohttp drops slashes, others drop the text before them.
+            // aiohttp removes slashes; other parsers remove the text before them.
             ("form-data; name=\"a\"; filename=\"/\"", "none to some"),
             ("form-data; name=\"a\"; filename=\"x/\"", "none to some"),
             ("form-data; name=\"a\"; filename=\" \"", "none to some"),
@@ -335,7 +335,7 @@ mod tests {
             parse(b"form-data; name=\"=?utf-8?B?aWQ=?=\"; filename=\"x.txt\"; filename*=utf-8'en'x%2ephp");
         assert_eq!((read.error, read.decoded_name.as_deref()), (None, Some(&b"id"[..])));
         assert_eq!(read.other_filenames, [b"x.php".to_vec()]);
-        // As HttpClient of .NET has it.
+        // The form of HttpClient of .NET.
         let read =
             parse(b"form-data; name=f; filename=\"=?utf-8?B?w7wudHh0?=\"; filename*=utf-8''%C3%BC.txt");
         assert_eq!((read.error, read.other_filenames), (None, vec!["\u{fc}.txt".as_bytes().to_vec()]));
@@ -344,7 +344,7 @@ mod tests {
         let read = parse(b"form-data; name=\"f\"; filename=\"=?utf-8?q?a_=C3=BC=3f?=\"");
         assert_eq!((read.error, read.filename_clear), (None, true));
         assert_eq!(read.other_filenames, ["a \u{fc}?".as_bytes().to_vec()]);
-        // As much copied programs for Android have it.
+        // The form of a much copied program for Android.
         let read = parse(b"form-data; name=\"a\";filename=\"x\"");
         assert_eq!((read.error, &read.filename[..], read.filename_clear), (None, &b"x"[..], false));
         // No encoded words.

@@ -1,4 +1,4 @@
-//! Texts in parameters of fields that stand there encoded.
+//! Encoded texts in parameters of fields.
 
 use crate::transform::Transformation;
 

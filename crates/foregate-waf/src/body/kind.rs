@@ -11,7 +11,7 @@ pub(crate) enum BodyFormat {
     UrlEncoded,
     /// A form, or any other type with parts between boundaries.
     Multipart,
-    /// None of these by its type.
+    /// Another type.
     Other,
 }
 

@@ -33,10 +33,10 @@ pub struct Multipart {
     pub boundary_quoted: bool,
     /// White space around the boundary's `=`.
     pub boundary_whitespace: bool,
-    /// Something before the first boundary that is not one line end. Nobody reads it.
+    /// Text before the first boundary, other than one line end. Parsers ignore it.
     pub data_before: bool,
-    /// Something after the last one, and after the end of its line, that is not one more line end. Nobody reads it unless a boundary
-    /// stands in it, which is an error.
+    /// Text after the last boundary and the end of its line, other than one more line end. Parsers ignore it unless it has a boundary,
+    /// which is an error.
     pub data_after: bool,
     /// A folded line in a part's header.
     pub header_folding: bool,
@@ -44,11 +44,11 @@ pub struct Multipart {
     pub invalid_header_folding: bool,
     /// A line of a header or boundary that ends in LF alone.
     pub lf_line: bool,
-    /// One that ends in CRLF.
+    /// A line that ends in CRLF.
     pub crlf_line: bool,
     /// No semicolon before the boundary parameter.
     pub missing_semicolon: bool,
-    /// Quotes in a `Content-Disposition` that are none to everybody.
+    /// Quotes in a `Content-Disposition` that not all parsers read as quotes.
     pub invalid_quoting: bool,
     /// A part that is not to be understood.
     pub invalid_part: bool,
@@ -59,7 +59,7 @@ pub struct Multipart {
     pub over_limit: bool,
     /// 1: a line that looks like a boundary and is none; 2: boundaries that are some come after it.
     pub unmatched_boundary: u8,
-    /// How many bytes there are without the contents of files.
+    /// The number of bytes, without the contents of files.
     pub length_without_files: usize,
 }
 

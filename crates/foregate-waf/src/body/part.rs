@@ -13,7 +13,7 @@ const LINE_ENDS: [&[u8]; 3] = [b"\xc2\x85", b"\xe2\x80\xa8", b"\xe2\x80\xa9"];
 /// The header fields read so far.
 #[derive(Debug, Default)]
 pub(super) struct Header {
-    /// Lines without their ends, unfolded.
+    /// Unfolded lines without their ends.
     lines: Vec<Vec<u8>>,
     count: usize,
 }

@@ -1,6 +1,6 @@
 //! The receiver of the contents of a body, its limits, and its errors.
 
-/// Bytes from which on a secret of XML is told: shorter ones nobody looks for.
+/// The least length of a secret in XML that is recorded: shorter texts are not searched for.
 pub(crate) const SECRET_LEAST: usize = 4;
 
 /// Receives the contents of a body. Values are dropped unless the method is overridden.
@@ -72,15 +72,15 @@ pub struct File<'a> {
     pub decoded: Option<&'a [u8]>,
 }
 
-/// How much is taken from a body.
+/// The limits on the values of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BodyLimits {
-    /// How many arguments, or attributes of XML. Of a form, those beyond are left out; elsewhere it is an error. Default:
-    /// 1,000, as `SecArgumentsLimit` has it.
+    /// The most arguments, or attributes of XML. Further arguments of a form are left out; elsewhere they are an error. Default: 1,000,
+    /// as for `SecArgumentsLimit`.
     pub arguments: usize,
     /// How many levels of JSON or XML; more are an error. Default: 512, as `SecRequestBodyJsonDepthLimit` has it.
     pub depth: usize,
-    /// How many files of a form; those beyond are left out. Default: 100, as `SecUploadFileLimit` has it.
+    /// The most files of a form; further files are left out. Default: 100, as for `SecUploadFileLimit`.
     pub files: usize,
     /// Treats parts as arguments too if their file name is unquoted or follows no space, or if they have no `Content-Type`: some programs
     /// read them as texts. Default: false, since client libraries send files this way.

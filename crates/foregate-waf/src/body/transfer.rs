@@ -37,7 +37,7 @@ pub(super) fn decode<'a>(encoding: &[u8], content: &'a [u8]) -> TransferContent<
     }
 }
 
-/// Letters, lines and padding at the end, of which nobody leaves out anything that another takes.
+/// Decodes only letters, lines and padding at the end, a form that all decoders read alike.
 fn base64(content: &[u8]) -> Option<Vec<u8>> {
     let letters: Vec<u8> =
         content.iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n' | b' ' | b'\t')).collect();

@@ -26,7 +26,7 @@ pub fn urlencoded(text: &[u8], separator: u8, limits: &BodyLimits, sink: &mut dy
             break;
         }
         let Some(end) = memchr(b';', pair).filter(|_| separator == b'&') else { continue };
-        // The name of the first has been told; its value may end earlier.
+        // The name of the first value is already known; the value may end earlier.
         let first = end == 0 || !pair[..end].contains(&b'=') || reader.pair(&pair[..end], true);
         let others = pair[end + 1..].split(|byte| *byte == b';').map(<[u8]>::trim_ascii_start);
         if !first || !others.filter(|other| other.contains(&b'=')).all(|other| reader.pair(other, false)) {

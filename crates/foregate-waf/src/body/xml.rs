@@ -90,7 +90,7 @@ enum XmlFault {
 struct OpenElement {
     /// The place of its name.
     name: (usize, usize),
-    /// How long the path to it is, without it.
+    /// The length of the path to it, without its own name.
     path: usize,
 }
 
@@ -106,7 +106,7 @@ struct XmlReader<'a> {
     leaf: Option<Vec<u8>>,
     /// Set while the innermost element has no child.
     is_leaf: bool,
-    /// The number of elements that were open when one began that has a secret in it.
+    /// The number of open elements when an element with a secret began.
     secret: Option<usize>,
     /// Buffer for decoded text.
     decoded: Vec<u8>,
@@ -311,11 +311,11 @@ impl<'a> XmlReader<'a> {
         let end = memmem::find(rest, b"?>").unwrap_or(rest.len());
         let Some(at) = memmem::find(&rest[..end], b"encoding") else { return false };
         let behind = &rest[at + 8..end];
-        // In the value of another pseudo attribute it says nothing.
+        // In the value of another pseudo attribute, it has no effect.
         let plain = is_white(rest[at - 1]) && memmem::find(behind, b"encoding").is_none();
         let Some(name) = plain.then(|| quoted(behind)).flatten() else { return true };
         let name = name.to_ascii_lowercase();
-        // `latin-greek-1` is none of those: ASCII is in other places there.
+        // `latin-greek-1` is not one of them: it has ASCII in other places.
         let latin = name.strip_prefix(b"latin").map(|rest| rest.strip_prefix(b"-").unwrap_or(rest));
         let is_latin = latin.is_some_and(|number| number.first().is_some_and(u8::is_ascii_digit));
         !is_latin && !LIKE_ASCII.iter().any(|known| name.starts_with(known))

@@ -30,7 +30,7 @@ impl Bits {
         contains(&self.words, number)
     }
 
-    /// Adds all of another set.
+    /// Adds all numbers of another set.
     pub(crate) fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
             *mine |= theirs;

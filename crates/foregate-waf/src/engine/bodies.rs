@@ -43,8 +43,7 @@ impl Run<'_> {
         }
     }
 
-    /// Takes a body apart. Says whether it is within `SecRequestBodyNoFilesLimit`; if not, `REQBODY_ERROR` is set as
-    /// well.
+    /// Parses a body. Returns true if it is within `SecRequestBodyNoFilesLimit`; if not, `REQBODY_ERROR` is set as well.
     pub(crate) fn request_body(&mut self, body: &[u8], whole: bool) -> bool {
         let most = self.plan.settings.request_body_no_files_limit;
         // A body in an unknown format is a file, such as an upload by PUT.
@@ -105,8 +104,8 @@ impl Run<'_> {
         within
     }
 
-    /// Takes the body in as it came. Of a long one that nothing takes apart, such as an archive or a picture, rules see the start and
-    /// the texts: looking at all of it for each of them would take seconds, and it has no other text.
+    /// Takes the body unparsed. Rules see all of a short body. Of a long one, such as an archive or a picture, they see the start and the
+    /// texts, because looking at all of it for each rule would take seconds.
     fn raw_body(&mut self, body: &[u8], whole: Option<u64>) {
         let whole = whole.and_then(|whole| usize::try_from(whole).ok()).filter(|whole| body.len() > *whole);
         let texts = whole.and_then(|whole| body::texts(body, whole));
@@ -125,7 +124,7 @@ impl Run<'_> {
             && self.plan.settings.request_body_limit_action == BeyondLimit::Reject
     }
 
-    /// Notes that arguments were left out. Rules are told as of a body that cannot be read, for a query as well.
+    /// Notes that arguments were left out. For rules, this is an unreadable body, also if the arguments are those of a query.
     fn too_many(&mut self) {
         self.state.exceed(Over::Arguments);
         self.body_error("there is more than SecArgumentsLimit and the limits of parts allow");
@@ -438,7 +437,7 @@ impl<'r, 'p> Collector<'r, 'p> {
 
 impl Sink for Collector<'_, '_> {
     fn argument(&mut self, name: &[u8], value: &[u8]) {
-        // Some decode the other values of a form by it.
+        // Some parsers decode the other values of a form by it.
         if name == b"_charset_" && !value.is_empty() && !charset::is_ascii_based(value) {
             self.run.unreadable("the field _charset_ names a charset in which rules cannot read the form");
         }

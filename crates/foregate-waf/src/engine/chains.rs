@@ -30,7 +30,7 @@ impl Chains {
         Some(at)
     }
 
-    /// The number of nodes, [`RAW`] among them.
+    /// The number of nodes, including [`RAW`].
     pub(crate) fn len(&self) -> usize {
         self.nodes.len() + 1
     }

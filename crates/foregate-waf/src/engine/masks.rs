@@ -11,7 +11,7 @@ use super::state::{MatchedValue, NameRef};
 use crate::model::{Mask, Variable};
 use crate::transform::Transformation;
 
-/// Most names that are masked. Beyond it nothing is shown that may be one of them.
+/// The most masked names. Beyond it, every value is masked that may have such a name.
 const NAMES: usize = 4_096;
 /// Most of them that have other letters than names mostly have, each of which is looked for at every byte. The same beyond it.
 const ODD: usize = 64;
@@ -62,7 +62,7 @@ pub(crate) struct Masks {
     pub(super) matched: bool,
     /// There were more than there is room for: all is masked.
     all: bool,
-    /// How often something was added.
+    /// The number of changes.
     pub(super) version: usize,
 }
 
@@ -122,7 +122,7 @@ impl Masks {
         if self.all { HIDDEN.to_vec() } else { self.without_pairs(text) }
     }
 
-    /// A variable with one value as it is shown.
+    /// Masks a variable with a single value.
     pub(super) fn hide_of(&self, variable: Variable, text: &[u8]) -> Vec<u8> {
         match RequestPart::of(variable) {
             Some(part) if self.hides(part) => HIDDEN.to_vec(),
@@ -221,7 +221,7 @@ impl Masks {
 
     /// Masks a match that was kept before the mask was set.
     pub(super) fn hide_in(&self, found: &mut Match, copies: impl Fn(&[u8]) -> Vec<u8>, plan: &Plan) {
-        // Of further values nobody knows any more which they were.
+        // It is not known any more which names further values had.
         let is_copied = found.values.len() >= VALUES
             || found.values.iter().any(|(label, _)| self.covers_shown(label))
             || self.covers_shown(&found.variable);

@@ -7,7 +7,7 @@ use crate::body::{charset, is_token, media_type};
 /// Words in the names of types that select a parser. Some programs search for them anywhere in the field.
 const TYPES: &[&[u8]] = &[b"json", b"xml", b"multipart", b"urlencoded"];
 
-/// Why some may take the body for another one than others do, and than rules do; `None` if all agree.
+/// The reason why some programs may read the body as another type than others, or than rules; `None` if all agree.
 pub(super) fn unclear(field: &[u8]) -> Option<&'static str> {
     if is_odd(field) {
         return Some("the field Content-Type has characters that do not belong there");

@@ -56,7 +56,7 @@ pub struct Engine {
     plan: plan::Plan,
 }
 
-/// How rules are compiled.
+/// The options for compiling rules.
 #[derive(Clone, Debug)]
 pub struct Compile {
     /// Bounds on one transaction.

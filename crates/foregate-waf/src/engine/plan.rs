@@ -26,7 +26,7 @@ pub(crate) struct PlanRule {
     pub(crate) tags: Box<[Expression]>,
     /// Set if it exempts requests from inspection: it allows, or removes rules, targets or bodies.
     pub(crate) lets_through: bool,
-    /// Where `redirect` leads.
+    /// The target of `redirect`.
     pub(crate) redirect: Option<Expression>,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct PlanTarget {
     pub(crate) without: Box<[Pick]>,
 }
 
-/// Where a variable's values are.
+/// The location of a variable's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ValueSource {
     /// In a family.
@@ -76,7 +76,7 @@ pub(crate) enum ValueSource {
     Computed(Variable),
 }
 
-/// Which of a source's values.
+/// The selection of a source's values.
 #[derive(Debug)]
 pub(crate) enum Pick {
     /// All.
@@ -152,9 +152,9 @@ pub(crate) struct PhasePlan {
     pub(crate) steps: Vec<Step>,
     /// Steps that are done whatever the values are.
     pub(crate) always: Bits,
-    /// The literals of candidates; none where there are none.
+    /// The literals of candidates, if there are any.
     pub(crate) scan: Option<Scan>,
-    /// Of each candidate, its step.
+    /// For each candidate, its step.
     pub(crate) candidates: Vec<u32>,
     /// Words that a set of candidates takes.
     pub(crate) words: usize,
@@ -170,7 +170,7 @@ impl PhasePlan {
     }
 }
 
-/// One thing to do.
+/// A step of a phase.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// Run a rule; with the number of its candidate.
@@ -180,7 +180,7 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// The rule that it stands for, the last one of several.
+    /// The rule that the step stands for: the last of several.
     pub(crate) fn rule(&self) -> usize {
         match self {
             Self::Run { rule, .. } | Self::Assign { rule, .. } => *rule,
@@ -202,7 +202,7 @@ pub(crate) struct FamilyInterests {
 pub(crate) struct Interest {
     /// The transformations to compute, parents first.
     pub(crate) program: Box<[Instruction]>,
-    /// Of each node, its place in the program plus one; zero where it is not in it.
+    /// For each node, its place in the program plus one; zero if the program does not have it.
     pub(crate) places: Box<[u16]>,
     /// Candidates that look at the value as it is.
     pub(crate) raw: Option<Bits>,
@@ -238,7 +238,7 @@ pub(crate) struct Plan {
     pub(crate) chains: super::chains::Chains,
     pub(crate) names: super::tx::Names,
     pub(crate) tables: [NameTable; FAMILIES],
-    /// Which variables rules or their texts look at.
+    /// The variables that rules or their texts look at.
     pub(crate) used: Bits,
     pub(crate) settings: model::Settings,
     pub(crate) store: Arc<super::store::Store>,

@@ -26,7 +26,7 @@ pub struct Match {
     pub rule: RuleId,
     /// Where it stands.
     pub place: Place,
-    /// When it ran.
+    /// The phase in which it ran.
     pub phase: Phase,
     /// `msg`, expanded.
     pub message: String,
@@ -73,11 +73,11 @@ pub struct Report {
     pub client: String,
     /// The host that the client asked for.
     pub host: String,
-    /// The path that it asked for, as it came.
+    /// The path of the request, as received.
     pub uri: String,
     /// The matches, in order.
     pub matches: Vec<Match>,
-    /// How many more matches there were than are kept.
+    /// The number of further matches that were not kept.
     pub omitted: u64,
     /// The verdict.
     pub verdict: Verdict,
@@ -119,8 +119,7 @@ impl Report {
         found.into_iter().take(most).map(|(_, rule)| rule).collect()
     }
 
-    /// The lines for the log, one for each match that is to be written there, and one if it was over its budget or its body
-    /// longer than a limit.
+    /// The lines for the log: one for each logged match, one for a budget that was exceeded, and one for a body beyond a limit.
     pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
         let matched = self.matches.iter().filter(|matched| matched.log).map(|matched| matched.line(self));
         let over = self.over.map(|over| {
@@ -394,7 +393,7 @@ impl<'a> Run<'a> {
         });
     }
 
-    /// The matches as they are told, now that all masks are known.
+    /// The matches for the log, now that all masks are known.
     pub(crate) fn shown_matches(&mut self) -> Vec<Match> {
         let mut matches = std::mem::take(&mut self.state.matches);
         let known = self.state.masks.version;
@@ -422,7 +421,7 @@ impl<'a> Run<'a> {
         listed
     }
 
-    /// A verdict as it is told: where it redirects to may have been made from anything.
+    /// A verdict for the log: the target of a redirect may contain secrets.
     fn shown_verdict(&mut self, verdict: &Verdict) -> Verdict {
         let mut verdict = verdict.clone();
         if let Verdict::Redirect { to, .. } = &mut verdict {

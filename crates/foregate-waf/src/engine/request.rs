@@ -123,11 +123,11 @@ impl Run<'_> {
         self.state.values.set(Variable::ServerName, span.part(0, without_port(value).len()));
     }
 
-    /// Takes in the normal form of the host. Where it is another than the one that was sent, `SERVER_NAME` has both.
+    /// Adds the normal form of the host. If it differs from the host that was sent, `SERVER_NAME` has both.
     pub(crate) fn normal_host(&mut self, authority: &[u8]) {
         let values = &mut self.state.values;
         let host = without_port(authority);
-        // Without a field there is nothing that rules could have taken for the host.
+        // Without a field, rules have seen no other host.
         let sent = values.scalar_place(Variable::ServerName).map(|_| values.scalar(Variable::ServerName));
         if sent.is_some_and(|sent| values.text.get(sent) != host) && !host.is_empty() {
             let host = values.text.push(host);

@@ -6,7 +6,7 @@ use super::values::Family;
 use crate::model::Variable;
 
 impl Run<'_> {
-    /// Takes the status line in.
+    /// Adds the status line.
     pub(crate) fn response_head(&mut self, status: u16, protocol: &[u8]) {
         let values = &mut self.state.values;
         values.set_number(Variable::ResponseStatus, u64::from(status));

@@ -511,7 +511,7 @@ impl Look<'_, '_> {
             if !self.run.state.spend((whole.end - from) as u64 + LOOK) {
                 return false;
             }
-            // One that is no such number may overlap one that is.
+            // A match that is not such a number may overlap one that is.
             from = whole.start + 1;
         };
         if found.is_some() == link.negated {
@@ -536,7 +536,7 @@ impl Look<'_, '_> {
         if matched.len() < self.run.plan.limits.matched_values {
             matched.push(found);
         } else {
-            // A later link that looks for one among them must not miss it in silence.
+            // A later link that looks for this value must not miss it unnoticed.
             if let Some(last) = matched.last_mut() {
                 *last = found;
             }

@@ -119,7 +119,7 @@ const WORDS: &[&[u8]] = &[
     b"iban",
 ];
 
-/// The last word of names under which a form or an object of JSON has the name of a value that stands beside it.
+/// The last words of names whose value is the name of a neighbouring value, in a form or an object of JSON.
 const NAMING: &[&[u8]] =
     &[b"name", b"key", b"field", b"id", b"param", b"parameter", b"label", b"header", b"type", b"k", b"n"];
 /// The last word of names under which it has that value.
@@ -127,7 +127,7 @@ const VALUES: &[&[u8]] =
     &[b"value", b"val", b"values", b"v", b"content", b"data", b"text", b"answer", b"input"];
 /// Bytes on each side of a value in which its name is looked for.
 const BESIDE: usize = 1024;
-/// Arguments among which a value's name is looked for. Where there are more, it is taken for that of a secret.
+/// The most arguments that are searched for a value's name. With more, the value counts as a secret.
 const ARGUMENTS: usize = 256;
 
 /// Bytes at the beginning and at the end of a name by which it is taken for that of a secret.
@@ -147,7 +147,7 @@ fn is_known_field(name: &[u8]) -> bool {
 pub(crate) fn is_secret_name(name: &[u8]) -> bool {
     let has_secret = |name: &[u8]| has_secret_word(name) || has_secret_part(name);
     let Some(start) = name.get(..NAME) else { return has_secret(name) };
-    // The end as well: there it stands in the path of a value of JSON.
+    // Also checks the end: in the path of a JSON value, the name is there.
     has_secret(start) || has_secret(&name[NAME.max(name.len() - NAME)..])
 }
 
@@ -611,7 +611,7 @@ fn value_length(text: &[u8], signs: &[u8]) -> usize {
     text.iter().enumerate().position(ends).unwrap_or(text.len())
 }
 
-/// How much of a text stands before the end of its line.
+/// The length of a text up to the end of its line.
 fn line_length(text: &[u8]) -> usize {
     memchr::memchr2(b'\r', b'\n', text).unwrap_or(text.len())
 }

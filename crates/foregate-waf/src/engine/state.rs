@@ -31,16 +31,16 @@ pub(crate) enum NameRef {
 pub(crate) struct MatchedValue {
     pub(crate) variable: Variable,
     pub(crate) name: NameRef,
-    /// As the operator saw it.
+    /// The value as the operator saw it.
     pub(crate) value: Span,
-    /// Which link it was.
+    /// The number of the link.
     pub(crate) link: usize,
 }
 
 /// Memory for one value's forms, kept from one to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    /// Of each form, its bytes' kinds and where its hits begin.
+    /// For each form, the kinds of its bytes and the start of its hits.
     pub(crate) forms: Vec<(Bytes, u32)>,
     /// Hits of the distinct forms, a row of words each.
     pub(crate) hits: Vec<u64>,
@@ -67,12 +67,12 @@ pub(crate) struct Switches {
     pub(crate) audit_parts: AuditParts,
 }
 
-/// When the transaction took place.
+/// The time of the transaction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Clock {
     /// When it began, since 1970.
     pub(crate) started: std::time::Duration,
-    /// How long ago that was.
+    /// The time since then.
     pub(crate) elapsed: std::time::Duration,
 }
 
@@ -83,7 +83,7 @@ impl Clock {
     }
 }
 
-/// How far `allow` goes.
+/// The scope of `allow`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Allowed {
     /// No rules up to the response.
@@ -112,7 +112,7 @@ impl Allowed {
     }
 }
 
-/// How many values that matched there is room for from one phase to the next.
+/// The most values of matches that are kept from one phase to the next.
 const MATCHED_ROOM: usize = 256;
 
 /// One transaction.
@@ -147,7 +147,7 @@ pub(crate) struct State {
     pub(crate) session_id: Option<Span>,
     pub(crate) user_id: Option<Span>,
     pub(crate) env: Vec<(Span, Span)>,
-    /// How many of those the host has set.
+    /// The number of `ENV` variables that the host has set.
     pub(crate) env_of_host: usize,
     pub(crate) open_cookie: Option<super::cookies::OpenCookie>,
     pub(crate) masks: super::masks::Masks,
@@ -157,9 +157,9 @@ pub(crate) struct State {
     pub(crate) allowed: Allowed,
     /// Work left; see [`Limits::work`](super::TransactionLimits::work).
     pub(crate) work: u64,
-    /// At this much work left others go first again.
+    /// When this much work is left, other tasks have their turn again.
     pub(crate) turn_ends: u64,
-    /// How they do.
+    /// Lets other tasks have their turn.
     pub(crate) give_way: fn(),
     /// The largest amount of text, bytes, including the allowance for bodies in [`Limits::text`](super::TransactionLimits::text).
     pub(crate) text_most: usize,

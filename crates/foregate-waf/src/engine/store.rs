@@ -65,9 +65,9 @@ struct Record {
     elements: HashMap<Box<[u8]>, Element>,
     /// When it can be forgotten, in seconds since 1970.
     until: u64,
-    /// The size of its elements.
+    /// The size of the elements.
     bytes: usize,
-    /// How many elements there have been.
+    /// The number of elements that were ever added.
     made: u64,
     /// The second of the last sweep over this record.
     looked: u64,
@@ -75,9 +75,9 @@ struct Record {
 
 #[derive(Debug)]
 struct Element {
-    /// Its name as it was set first.
+    /// The name, in the spelling that was set first.
     name: Box<[u8]>,
-    /// How many there were before it.
+    /// The number of elements before it.
     number: u64,
     value: Box<[u8]>,
     until: u64,
@@ -274,7 +274,7 @@ impl Record {
         (element.value, element.until, element.bytes) = (value, until, bytes);
     }
 
-    /// Forgets the element of this name if it has expired. How much that took.
+    /// Removes the element of this name if it has expired. Returns the bytes that it took.
     fn forget_expired(&mut self, name: &[u8], now: u64) -> usize {
         let name = lower(name);
         if self.elements.get(&name).is_none_or(|element| element.until > now) {
@@ -345,7 +345,7 @@ impl Shard {
         }
     }
 
-    /// Takes a record away, if there is need to.
+    /// Removes a record if there is no room.
     fn make_room(&mut self, now: u64) {
         if self.looked.is_none_or(|looked| looked < now) {
             self.looked = Some(now);
@@ -458,7 +458,7 @@ mod tests {
         );
         // All are looked at once in a second: one that has ended meanwhile is not found before the next.
         assert_eq!((shard.looked, shard.next.len()), (Some(2), NEXT - 100));
-        // One that was prolonged stays.
+        // A record that was prolonged stays.
         let first = shard.next.last().map(|(_, key)| key.clone()).unwrap();
         shard.records.get_mut(&first).unwrap().until = 9_000;
         add(&mut shard, 2 * RECORDS, 9_000, 2);
@@ -505,7 +505,7 @@ mod tests {
         let most = fill(b"one", 1);
         assert!((20_000..ROOM / ELEMENT).contains(&most), "{most}");
         assert_eq!(names(&store, handle(b"one", 1)).len(), most);
-        // Existing elements still count, and none was evicted for another.
+        // Existing elements can still change, and none was evicted for another.
         assert_eq!(store.add(handle(b"one", 2), b"TRIES_3", 1, 60), Ok(()));
         assert_eq!(get(&store, handle(b"one", 2), b"tries_3").as_deref(), Some(&b"2"[..]));
         assert_eq!(get(&store, handle(b"one", 2), b"tries_0").as_deref(), Some(&b"1"[..]));

@@ -1,4 +1,4 @@
-//! One request and its response, from the outside.
+//! A request and its response, for the host.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -33,7 +33,7 @@ pub struct Options {
 /// skipped phases run in between, without values. After a verdict other than
 /// [`Verdict::Pass`], phases 1 to 4 decide nothing more; [`log`](Self::log) runs the last one.
 ///
-/// It owns all of its data, so it can move to another thread and back.
+/// The transaction owns all of its data, so it can move to another thread and back.
 pub struct Transaction {
     engine: Arc<Engine>,
     state: Box<State>,
@@ -124,7 +124,7 @@ impl Transaction {
         self.state.values.set_text(Variable::RequestLine, line);
     }
 
-    /// A field of the request, as it came.
+    /// Adds a field of the request, as received.
     pub fn request_field(&mut self, name: &[u8], value: &[u8]) {
         self.run().request_field(name, value);
     }
@@ -208,7 +208,7 @@ impl Transaction {
         self.verdict()
     }
 
-    /// Denies a request for its body if `SecRequestBodyLimitAction` says so.
+    /// Denies a request for its body, if `SecRequestBodyLimitAction` demands it.
     fn reject_body(&mut self) {
         if self.engine.plan.settings.request_body_limit_action == BeyondLimit::Reject {
             self.deny_for("SecRequestBodyNoFilesLimit");
@@ -225,7 +225,7 @@ impl Transaction {
         self.verdict()
     }
 
-    /// Denies the request with a status, as [`deny_for`](Self::deny_for) says. Returns true if that is to be told.
+    /// Denies the request with a status, as [`deny_for`](Self::deny_for) describes. Returns true if the denial has to be reported.
     fn deny(&mut self, status: u16) -> bool {
         let state = &mut self.state;
         let (decided, stops) = match state.switches.mode {
@@ -316,8 +316,7 @@ impl Transaction {
         self.state.verdict.clone().unwrap_or(Verdict::Pass)
     }
 
-    /// Work done so far, in units of [`Limits::work`](super::TransactionLimits::work): by it, requests that are expensive can be told
-    /// from others.
+    /// The work so far, in units of [`Limits::work`](super::TransactionLimits::work), by which expensive requests can be recognised.
     pub fn work(&self) -> u64 {
         self.engine.plan.limits.work.saturating_sub(self.state.work)
     }

@@ -120,14 +120,14 @@ pub(crate) enum Family {
 /// The number of families.
 pub(crate) const FAMILIES: usize = Family::Scalars as usize + 1;
 
-/// Which part of a family a variable means.
+/// The part of a family that a variable refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Half {
-    /// All of it.
+    /// The whole family.
     Whole,
-    /// From the request's target.
+    /// Values from the request's target.
     Query,
-    /// From the request's body.
+    /// Values from the request's body.
     Body,
 }
 
@@ -141,17 +141,17 @@ const SCALARS_ROOM: usize = 32;
 /// One name and value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unit {
-    /// The name as it came. Of a scalar, empty.
+    /// The name as received; empty for a scalar.
     pub(crate) name: Span,
     /// The value.
     pub(crate) value: Span,
     /// The number of its name among those that rules mention for this family; [`UNNAMED`] for others.
     pub(crate) known: u16,
-    /// Which interest of the current phase applies to it.
+    /// The interest of the current phase that applies to it.
     pub(crate) interest: u16,
     /// Where its transformed values begin in the phase's list; [`UNCHANGED`]: each is the value itself; [`UNFED`].
     pub(crate) forms: u32,
-    /// Where its candidates begin in the phase's list of words; [`UNFED`]: it has none.
+    /// The start of its candidates in the phase's list of words; [`UNFED`] if it has none.
     pub(crate) candidates: u32,
 }
 
@@ -175,9 +175,9 @@ pub(crate) struct Values {
     families: [Vec<Unit>; FAMILIES],
     /// How many values of arguments came in the target, and how many names.
     from_query: (usize, usize),
-    /// Where a scalar stands in its family, plus one; zero where it has no value.
+    /// The position of a scalar in its family, plus one; zero if it has no value.
     scalars: Vec<u8>,
-    /// Where the normal forms stand of scalars of which something else was sent; mostly there are none.
+    /// The positions of normal forms, for scalars that were sent in another form; mostly empty.
     normal: Vec<(Variable, u8)>,
 }
 
@@ -229,7 +229,7 @@ impl Values {
         }
     }
 
-    /// Where a scalar's normal form stands in its family, if something else was sent.
+    /// The position of a scalar's normal form in its family, if it was sent in another form.
     #[inline]
     pub(crate) fn normal_place(&self, scalar: Variable) -> Option<usize> {
         self.normal.iter().find(|(known, _)| *known == scalar).map(|(_, place)| usize::from(*place))
@@ -248,13 +248,13 @@ impl Values {
         self.set(scalar, span);
     }
 
-    /// A scalar's value; the empty piece where it has none.
+    /// A scalar's value, or the empty piece.
     pub(crate) fn scalar(&self, scalar: Variable) -> Span {
         self.scalar_place(scalar)
             .map_or(Span::EMPTY, |place| self.families[Family::Scalars as usize][place].value)
     }
 
-    /// Where a scalar stands in its family.
+    /// The position of a scalar in its family.
     #[inline]
     pub(crate) fn scalar_place(&self, scalar: Variable) -> Option<usize> {
         self.scalars.get(scalar as usize).and_then(|place| usize::from(*place).checked_sub(1))

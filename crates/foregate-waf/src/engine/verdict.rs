@@ -20,12 +20,12 @@ pub enum Verdict {
         status: u16,
         /// The target, bytes as the rule made them.
         to: Vec<u8>,
-        /// The rule that said so.
+        /// The rule that decided.
         rule: RuleId,
     },
     /// Its connection is closed without an answer.
     Drop {
-        /// The rule that said so.
+        /// The rule that decided.
         rule: RuleId,
     },
 }

@@ -72,9 +72,9 @@ pub(super) fn fold(tokenizer: &mut Tokenizer<'_>) -> FoldedTokens {
 struct Fold<'a, 'b> {
     tokenizer: &'a mut Tokenizer<'b>,
     tokens: [InjectionToken; MAX_TOKENS + 1],
-    /// How many of `tokens` are there.
+    /// The number of tokens in `tokens`.
     filled: usize,
-    /// How many of them are folded.
+    /// The number of folded tokens.
     left: usize,
     more: bool,
     /// The comment that was read last, if nothing came after it.
@@ -91,7 +91,7 @@ enum FoldChange {
     Evil,
 }
 
-/// How many tokens there are in the end.
+/// The number of tokens at the end.
 enum FoldEnd {
     Whole(usize),
     /// The last of them is evil.
@@ -166,7 +166,7 @@ impl Fold<'_, '_> {
         }
     }
 
-    /// Leaves out the last `count` tokens and goes on at `left`.
+    /// Removes the last `count` tokens and continues at `left`.
     fn drop(&mut self, count: usize, left: usize) -> FoldChange {
         self.filled -= count;
         self.left = left;
@@ -243,7 +243,7 @@ impl Fold<'_, '_> {
                 self.drop(1, 0)
             }
             (K::LeftBrace, K::Bareword) if second.text().is_empty() => {
-                // MySQL takes {``.``.name} for a name.
+                // MySQL reads {``.``.name} as a name.
                 self.tokens[left + 1].kind = K::Evil;
                 FoldChange::Evil
             }
@@ -286,7 +286,7 @@ impl Fold<'_, '_> {
             (K::Bareword, K::Dot, K::Bareword) => self.drop(2, 0),
             (K::Expression, K::Dot, K::Bareword) => self.skip_sign(1),
             (K::Function, K::LeftParenthesis, third) if third != K::RightParenthesis => {
-                // A function that takes no arguments is none if it has some.
+                // A function without parameters is not a function if it has arguments.
                 if first.is_word("USER") {
                     self.tokens[left].kind = K::Bareword;
                 }

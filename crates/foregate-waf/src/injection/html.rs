@@ -1,4 +1,4 @@
-//! From text to tokens of HTML, as browsers read it, old ones too.
+//! Splits text into tokens of HTML, as browsers read it, including old ones.
 
 use memchr::{memchr, memchr_iter};
 
@@ -15,7 +15,7 @@ pub(super) enum HtmlToken {
     Doctype,
 }
 
-/// Where in a document an input is taken to begin.
+/// The assumed position of an input in a document.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Start {
     Text,
@@ -124,7 +124,7 @@ impl<'a> Html<'a> {
                 self.at += 1;
                 self.bogus_comment()
             }
-            // Internet Explorer up to 9 takes <% %> for a comment.
+            // Internet Explorer up to 9 reads <% %> as a comment.
             b'%' => {
                 self.at += 1;
                 self.comment_to(b"%>")

@@ -7,7 +7,7 @@ pub(super) const MAX_TEXT: usize = 31;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum TokenKind {
-    /// None at all.
+    /// No token.
     #[default]
     None = 0,
     Keyword = b'k',
@@ -82,7 +82,7 @@ pub(super) struct InjectionToken {
     pub(super) kind: TokenKind,
     /// The quote that opens a text; 0 if it began before the input, or is no text.
     pub(super) open: u8,
-    /// The quote that closes it; 0 if none does.
+    /// The quote that closes the text; 0 if none does.
     pub(super) close: u8,
     pub(super) len: u8,
     pub(super) text: [u8; MAX_TEXT],

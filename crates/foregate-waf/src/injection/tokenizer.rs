@@ -10,12 +10,12 @@ const WORD_ENDS: &[u8] = b" []{}<>:\\?=@!#~+-*/&|^%(),';\t\n\x0b\x0c\r\"\xa0\0";
 /// Bytes that end the name of a variable.
 const VARIABLE_ENDS: &[u8] = b" <>:\\?=@!#~+-*/&|^%(),';\t\n\x0b\x0c\r'`\"\0";
 
-/// How an input is read.
+/// The assumptions for reading an input.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     /// The quote that is taken to stand before the input, if any.
     pub(super) quote: Option<u8>,
-    /// As MySQL does, rather than as the standard says.
+    /// Set for MySQL's rules instead of the standard's.
     pub(super) mysql: bool,
 }
 

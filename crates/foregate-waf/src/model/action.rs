@@ -15,14 +15,14 @@ pub enum Disruptive {
     Pass,
     /// `allow`: rules are left out.
     Allow(AllowScope),
-    /// `deny`: it is answered with this status; 403 unless `status` says another.
+    /// `deny`: the answer has this status, 403 by default.
     Deny {
         /// 100 to 999.
         status: u16,
     },
     /// `drop`: the connection is closed without an answer.
     Drop,
-    /// `redirect`: it is sent elsewhere with this status; 302 unless `status` says another redirect.
+    /// `redirect`: the answer is a redirect with this status, 302 by default.
     Redirect {
         /// 300 to 399.
         status: u16,
@@ -31,7 +31,7 @@ pub enum Disruptive {
     },
 }
 
-/// Which rules `allow` leaves out.
+/// The rules that `allow` skips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllowScope {
     /// `allow`: those of all phases but logging.
@@ -49,7 +49,7 @@ pub enum Action {
     SetVar(SetVar),
     /// `expirevar:COLLECTION.NAME=SECONDS`: the element is forgotten after that time.
     ExpireVar {
-        /// Of which collection.
+        /// The collection.
         collection: WritableCollection,
         /// Which element.
         name: Template,
@@ -58,11 +58,11 @@ pub enum Action {
     },
     /// `deprecatevar:COLLECTION.NAME=AMOUNT/SECONDS`: the element, a number, loses `amount` every `seconds`.
     DeprecateVar {
-        /// Of which collection.
+        /// The collection.
         collection: PersistentCollection,
         /// Which element.
         name: Template,
-        /// How much it loses.
+        /// The amount that it loses.
         amount: u32,
         /// How often, in seconds; never 0.
         seconds: u32,
@@ -92,9 +92,9 @@ pub enum Action {
 /// A change of an element of a collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SetVar {
-    /// Of which collection.
+    /// The collection.
     pub collection: WritableCollection,
-    /// Which element, whatever its case.
+    /// The name of the element, in any case.
     pub name: Template,
     /// The change.
     pub change: Change,
@@ -109,7 +109,7 @@ pub enum Change {
     Add(Number),
     /// `name=-value`: the difference; text that is no number counts as 0.
     Subtract(Number),
-    /// `!name`: it is not there any more.
+    /// `!name`: the element is removed.
     Unset,
 }
 
@@ -118,7 +118,7 @@ pub enum Change {
 pub enum WritableCollection {
     /// `TX`: of this transaction.
     Tx,
-    /// One that outlives the transaction.
+    /// A collection that outlives the transaction.
     Persistent(PersistentCollection),
 }
 
@@ -183,7 +183,7 @@ pub enum Ctl {
     RequestBodyLimit(u64),
     /// `requestBodyProcessor`
     RequestBodyProcessor(BodyProcessor),
-    /// `forceRequestBodyVariable`: `REQUEST_BODY` is there whatever takes the body apart.
+    /// `forceRequestBodyVariable`: `REQUEST_BODY` is set for every body processor.
     ForceRequestBodyVariable(bool),
     /// `responseBodyAccess`
     ResponseBodyAccess(bool),
@@ -245,7 +245,7 @@ impl RuleSelection {
 }
 
 impl TextMatch {
-    /// Returns true if it can be matched: a pattern has to compile. Loading rejects others.
+    /// Returns true if the selection is valid: a pattern has to compile. Loading rejects invalid ones.
     pub fn compiles(&self) -> bool {
         match self {
             Self::Exact(_) => true,

@@ -1,4 +1,4 @@
-//! Which rules a selection means, found without asking each of them.
+//! An index that finds the rules of a selection without a look at each rule.
 
 use foldhash::HashMap;
 
@@ -17,7 +17,7 @@ pub struct Index {
 type Texts = HashMap<String, Vec<usize>>;
 
 impl Index {
-    /// An index of rules in the order of their positions: of each its id, its tags and its message.
+    /// An index of rules in the order of their positions: id, tags and message of each.
     pub fn new<'r>(rules: impl Iterator<Item = (RuleId, &'r [Template], Option<&'r Template>)>) -> Self {
         let mut index = Self::default();
         for (at, (id, tags, message)) in rules.enumerate() {

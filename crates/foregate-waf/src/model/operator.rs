@@ -87,7 +87,7 @@ impl Operator {
         }
     }
 
-    /// The text in its argument that macros may stand in.
+    /// The text of its argument, which may have macros.
     pub fn template(&self) -> Option<&Template> {
         match self {
             Self::Contains(text)
@@ -102,7 +102,7 @@ impl Operator {
         }
     }
 
-    /// The pattern in its argument.
+    /// The pattern of its argument.
     pub fn regex(&self) -> Option<&Regex> {
         match self {
             Self::Rx(regex)
@@ -190,7 +190,7 @@ pub struct Phrases {
 }
 
 impl Phrases {
-    /// These phrases; empty ones are left out.
+    /// A set of phrases; empty ones are left out.
     pub fn new(phrases: impl IntoIterator<Item = Box<[u8]>>) -> Self {
         Self { phrases: phrases.into_iter().filter(|phrase| !phrase.is_empty()).collect() }
     }
@@ -206,7 +206,7 @@ impl Phrases {
 pub struct ByteSet([u64; 4]);
 
 impl ByteSet {
-    /// With this byte.
+    /// This set with one more byte.
     #[must_use]
     pub fn with(mut self, byte: u8) -> Self {
         self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
@@ -278,7 +278,7 @@ impl Network {
         self.address
     }
 
-    /// How many of its bits count.
+    /// The number of its bits that count.
     pub fn prefix(&self) -> u8 {
         self.prefix
     }

@@ -33,7 +33,7 @@ pub struct Rule {
     pub id: RuleId,
     /// The start of its directive.
     pub place: Place,
-    /// `phase`: when it runs.
+    /// `phase`: the phase in which it runs.
     pub phase: Phase,
     /// The rule itself and those chained to it, in order; never empty. The rule matches when all of them do. The
     /// actions of a link are performed when that link matches, whether the links after it match or not.
@@ -163,7 +163,7 @@ impl Severity {
 /// A place in a file of rules.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
-    /// The file's name as it was given or found.
+    /// The file's name, as given or found.
     pub file: Arc<str>,
     /// From 1.
     pub line: u32,

@@ -7,7 +7,7 @@ use crate::transform::UnicodeMap;
 /// Settings of directives; [`Settings::default`] holds the defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// `SecRuleEngine`; `None` when no directive says it.
+    /// `SecRuleEngine`; `None` without a directive.
     pub engine: Option<EngineMode>,
     /// `SecRequestBodyAccess`: whether bodies of requests are looked at. Default: no.
     pub request_body_access: bool,
@@ -104,13 +104,13 @@ pub enum EngineMode {
 /// The treatment of a message with a body beyond its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BeyondLimit {
-    /// It is rejected.
+    /// The body is rejected.
     Reject,
     /// Rules read the part within the limit.
     ProcessPartial,
 }
 
-/// `ctl:requestBodyProcessor`: how a body is taken apart.
+/// `ctl:requestBodyProcessor`: the parser of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyProcessor {
     /// `URLENCODED`: a form.
@@ -149,7 +149,7 @@ pub enum XmlArguments {
     Off,
     /// They are in `ARGS` as well.
     On,
-    /// They are in `ARGS` only.
+    /// The values are in `ARGS` only.
     Only,
 }
 
@@ -176,13 +176,13 @@ impl AuditParts {
     /// No part.
     pub const NONE: Self = Self(0);
 
-    /// With this part; as it is, if there is no such part.
+    /// This set with one more part; unchanged if there is no such part.
     #[must_use]
     pub fn with(self, letter: char) -> Self {
         Self(self.0 | Self::bit(letter))
     }
 
-    /// Without this part.
+    /// This set without one part.
     #[must_use]
     pub fn without(self, letter: char) -> Self {
         Self(self.0 & !Self::bit(letter))

@@ -9,7 +9,7 @@ use super::{Phase, Regex};
 pub struct Target {
     /// The variable.
     pub variable: Variable,
-    /// Which elements of a collection; all of them without.
+    /// The elements of a collection that are meant; all of them for `None`.
     pub selector: Option<Selector>,
     /// Set if the number of values is the target rather than the values (`&`).
     pub count: bool,
@@ -20,11 +20,11 @@ pub struct Target {
 pub struct Exclusion {
     /// The variable.
     pub variable: Variable,
-    /// Which elements of a collection; all of them without.
+    /// The elements of a collection that are meant; all of them for `None`.
     pub selector: Option<Selector>,
 }
 
-/// Which elements of a collection.
+/// A selection of elements of a collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
     /// The values of this name, in any case.
@@ -38,7 +38,7 @@ pub enum Selector {
 /// The values taken from an XML document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum XPath {
-    /// `/*`: its texts.
+    /// `/*`: the texts of elements.
     Texts,
     /// `//@*`: the values of its attributes.
     Attributes,

@@ -27,7 +27,7 @@ pub struct Macro {
 }
 
 impl Template {
-    /// A template of these pieces; texts that stand side by side become one, empty ones none.
+    /// A template of these pieces. Adjacent texts are joined, and empty ones are left out.
     pub fn new(pieces: impl IntoIterator<Item = Piece>) -> Self {
         let mut joined: Vec<Piece> = Vec::new();
         for piece in pieces {
@@ -45,7 +45,7 @@ impl Template {
         Self::new([Piece::Text(text.into())])
     }
 
-    /// Its pieces, in order; none of the empty text.
+    /// The pieces in order, without empty texts.
     pub fn pieces(&self) -> &[Piece] {
         &self.pieces
     }

@@ -23,7 +23,7 @@ pub(crate) enum Test {
     Never,
     /// Values in which a pattern matches.
     Rx(Box<Pattern>),
-    /// Like `Rx`; the captures are those of all its matches.
+    /// Like `Rx`; the captures are those of all matches.
     RxGlobal(Box<Pattern>),
     /// Values that hold one of many phrases, whatever the case of ASCII letters.
     Phrases(Box<Words>),
@@ -31,7 +31,7 @@ pub(crate) enum Test {
     Text(TextTest, Expression),
     /// Numbers that compare so.
     Compare(Comparison, Amount),
-    /// Addresses within one of these.
+    /// Addresses within one of these networks.
     Networks(Arc<[Network]>),
     /// SQL injection.
     Sqli,
@@ -50,7 +50,7 @@ pub(crate) enum Test {
 /// The argument of an operator, its macros expanded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Argument<'a> {
-    /// None, or it is in the operator.
+    /// No argument, or it is in the operator.
     None,
     /// A text.
     Text(&'a [u8]),

@@ -1,8 +1,8 @@
-//! How two texts relate.
+//! Relations between two texts.
 
 use memchr::memmem;
 
-/// How a value has to relate to the argument.
+/// The relation that a value must have to the argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TextTest {
     /// The value contains the text.

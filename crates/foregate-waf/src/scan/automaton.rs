@@ -34,7 +34,7 @@ pub struct Scan {
     automaton: Kind,
     /// The patterns that require each literal.
     wanted: Box<[Box<[u32]>]>,
-    /// One more than the largest number that it may find.
+    /// The largest number that can be found, plus one.
     bound: usize,
     /// The number of different numbers.
     numbers: usize,
@@ -169,7 +169,7 @@ impl ScanHits {
         &self.bits
     }
 
-    /// How many were found.
+    /// The number of numbers that were found.
     pub fn len(&self) -> usize {
         self.count
     }

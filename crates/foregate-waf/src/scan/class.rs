@@ -139,7 +139,7 @@ pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<(ClassBytes, bool), Patter
     }
 }
 
-/// `None`: it stands for nothing (`\E`).
+/// `None`: the escape matches nothing (`\E`).
 fn member(byte: u8, cursor: &mut Cursor<'_>) -> Result<Option<Member>, PatternError> {
     if byte == b'[' && cursor.peek() == Some(b':') {
         return named(cursor).map(|set| Some(set.map_or(Member::Byte(byte), Member::Set)));
@@ -167,7 +167,7 @@ fn member(byte: u8, cursor: &mut Cursor<'_>) -> Result<Option<Member>, PatternEr
     })
 }
 
-/// `[:name:]` after its bracket; `None` if it is none.
+/// `[:name:]` after its bracket; `None` for another text.
 fn named(cursor: &mut Cursor<'_>) -> Result<Option<ClassBytes>, PatternError> {
     let at = cursor.at() - 1;
     let rest = &cursor.rest()[1..];

@@ -22,7 +22,7 @@ const MAX_CACHE: usize = 512 * 1024;
 /// Groups within groups; deeper ones are an error.
 const MAX_DEPTH: u32 = 250;
 
-/// How many groups are reported: the whole match and nine of those within it, as `TX.0` to `TX.9` can hold.
+/// The number of groups that are reported: the whole match and nine groups, as `TX.0` to `TX.9`.
 pub const MAX_GROUPS: usize = 10;
 
 /// Where the groups of a match are, the whole match first. A group without part in it is `None`.
@@ -48,7 +48,7 @@ impl Default for PatternOptions {
 /// An error in a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PatternError {
-    /// Where, in bytes of its text; `None` if it is about all of it.
+    /// The position in bytes of its text; `None` if the error is about all of it.
     pub at: Option<usize>,
     /// A sentence without full stop.
     pub what: String,
@@ -106,7 +106,7 @@ impl Pattern {
         self.regex.is_match(value)
     }
 
-    /// Where it first matches.
+    /// The start of the first match.
     pub fn find(&self, value: &[u8]) -> Option<Range<usize>> {
         self.regex.find(value).map(|found| found.range())
     }
@@ -128,7 +128,7 @@ impl Pattern {
         self.regex.captures_len()
     }
 
-    /// Literals of which every match contains one; `None` if there are no useful ones.
+    /// Literals of which every match contains at least one; `None` if there are no useful ones.
     pub fn required(&self) -> Option<&Literals> {
         self.required.as_ref()
     }

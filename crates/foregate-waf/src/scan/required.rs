@@ -89,13 +89,13 @@ type Set = Option<Rc<Literals>>;
 /// Facts about every match of a part of a pattern.
 #[derive(Clone, Default)]
 struct Facts {
-    /// It is one of these.
+    /// The text is one of these.
     exact: Set,
-    /// It begins with one of these. Set if `exact` is.
+    /// The text begins with one of these. Set if `exact` is.
     prefix: Set,
-    /// It ends with one of these. Set if `exact` is.
+    /// The text ends with one of these. Set if `exact` is.
     suffix: Set,
-    /// It has one of these in it.
+    /// The text contains one of these.
     inner: Set,
 }
 
@@ -227,7 +227,7 @@ fn rarest<const N: usize>(sets: [Set; N]) -> Set {
     known.min_by(|first, second| first.frequency.total_cmp(&second.frequency))
 }
 
-/// Its bytes as texts; `None` if it is about characters, or about so many that it says little.
+/// The bytes of a class as texts; `None` if it is a class of characters, or has so many bytes that it is useless.
 fn of_class(class: &Class) -> Option<Literals> {
     let Class::Bytes(class) = class else { return None };
     let bytes = || class.iter().flat_map(|range| range.start()..=range.end());

@@ -40,7 +40,7 @@ pub(super) fn translate(pattern: &[u8]) -> Result<String, PatternError> {
     Ok(out)
 }
 
-/// A byte that means itself.
+/// Writes a byte that matches itself.
 fn literal(byte: u8, out: &mut String) {
     if byte.is_ascii_alphanumeric() || byte == b'_' {
         out.push(char::from(byte));
@@ -289,7 +289,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// `None` if a byte cannot hold it.
+/// `None` if the number exceeds a byte.
 fn number(digits: &[u8], radix: u32) -> Option<u8> {
     let digits = digits.iter().filter_map(|byte| char::from(*byte).to_digit(radix));
     let value = digits.fold(0, |value: u32, digit| value.saturating_mul(radix).saturating_add(digit));

@@ -23,12 +23,12 @@ impl Words {
         Ok(Self { automaton, words })
     }
 
-    /// Where the word stands that ends first.
+    /// The position of the word that ends first.
     pub fn find(&self, value: &[u8]) -> Option<Range<usize>> {
         self.automaton.find(value).map(|found| found.range())
     }
 
-    /// Returns true if there is one.
+    /// Returns true if the value contains a word.
     pub fn is_match(&self, value: &[u8]) -> bool {
         self.automaton.is_match(value)
     }

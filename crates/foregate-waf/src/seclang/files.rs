@@ -31,7 +31,7 @@ impl Files for NoFiles {
     }
 }
 
-/// The files read so far with their parsed contents.
+/// The files read so far, with their parsed contents.
 pub(super) struct Shelf<'f> {
     files: &'f mut dyn Files,
     data: Data,

@@ -52,7 +52,7 @@ impl Findings {
         }
     }
 
-    /// There is no such thing of this kind; perhaps one of the known ones is meant.
+    /// Reports an unknown name, with the nearest known one.
     pub(super) fn unknown<'n>(
         &mut self,
         at: usize,

@@ -39,7 +39,7 @@ pub(super) fn finish(drafts: Drafts, updates: &[Update], findings: &mut Findings
     rules
 }
 
-/// For each place between rules as they were written, how many of those before it are left.
+/// For each position between the written rules, the number of remaining rules before it.
 fn kept_before(slots: &[Option<Draft>]) -> Vec<usize> {
     let counts = slots.iter().scan(0, |kept, slot| {
         *kept += usize::from(slot.is_some());
@@ -48,9 +48,9 @@ fn kept_before(slots: &[Option<Draft>]) -> Vec<usize> {
     std::iter::once(0).chain(counts).collect()
 }
 
-/// Where rules may skip to.
+/// The targets of skips.
 struct Places<'m> {
-    /// Of each name, the positions of its markers, ascending.
+    /// For each name, the positions of its markers, ascending.
     markers: HashMap<&'m str, Vec<usize>>,
     /// Positions of rules by their ids.
     rules: HashMap<RuleId, usize>,
@@ -82,7 +82,7 @@ impl<'m> Places<'m> {
         same.get(next).copied().unwrap_or(rules.len())
     }
 
-    /// Where a rule that skips to this marker, or after the rule with this id, goes on.
+    /// The position to which a rule skips: this marker, or the end of the rule with this id.
     fn target_of(
         &self,
         name: &str,

@@ -12,19 +12,19 @@ pub const MAX_BYTES: usize = 64 << 20;
 /// Files of rules, each as often as it is included.
 pub const MAX_FILES: usize = 4096;
 
-/// Files that include one another.
+/// The depth of files that include one another.
 pub const MAX_INCLUDE_DEPTH: usize = 16;
 
 /// Bytes in a directive, with the lines that continue it.
 pub const MAX_DIRECTIVE: usize = 1 << 20;
 
-/// Rules, with those that are removed; a chain is one.
+/// Rules, including removed ones; a chain counts as one.
 pub const MAX_RULES: usize = 32_768;
 
 /// Rules in a chain.
 pub const MAX_CHAIN: usize = 64;
 
-/// Targets of a rule, those that it leaves out and those that updates add included.
+/// Targets of a rule, including excluded ones and those that updates add.
 pub const MAX_TARGETS: usize = 1024;
 
 /// Actions in a list.
@@ -45,8 +45,8 @@ pub const MAX_UPDATED_TARGETS: usize = 4 << 20;
 /// Markers.
 pub const MAX_MARKERS: usize = 16_384;
 
-/// Errors that are told; with the last of them, loading ends.
+/// The most reported errors; the last of them ends the load.
 pub const MAX_ERRORS: usize = 100;
 
-/// Warnings that are told.
+/// The most reported warnings.
 pub const MAX_WARNINGS: usize = 1000;

@@ -24,7 +24,7 @@ struct LineStart {
 }
 
 impl Line {
-    /// Where this byte of its text is in the file.
+    /// The place of a byte of the text in its file.
     pub(super) fn place(&self, file: &Arc<str>, at: usize) -> Place {
         let start = self.starts.iter().rev().find(|start| start.at <= at);
         let (line, column) = start.map_or((1, 1), |start| {
@@ -58,7 +58,7 @@ impl Line {
 pub(super) enum LineError {
     /// A directive is larger than [`MAX_DIRECTIVE`]; it starts in this line.
     TooLarge(u32),
-    /// The last line says that it is continued; it is this one.
+    /// The last line, with this number, is continued, but there is no next line.
     Continued(u32),
     /// This line continues a comment and looks like a directive.
     Commented(u32),
@@ -126,7 +126,7 @@ fn directive<'t>(
 /// A part of a directive as it is written, and where it starts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part<'l> {
-    /// As it is written.
+    /// The original text.
     pub(super) raw: &'l str,
     /// Its first byte in the directive.
     pub(super) at: usize,
@@ -135,7 +135,7 @@ pub(super) struct Part<'l> {
 }
 
 impl<'l> Part<'l> {
-    /// Its meaning: a `\` before its quote is dropped.
+    /// The text without the `\` before a quote.
     pub(super) fn text(self) -> String {
         let mut text = String::with_capacity(self.raw.len());
         let mut rest = self.raw.chars().peekable();
@@ -157,13 +157,13 @@ impl<'l> Part<'l> {
         Self { quotes: "\"'", ..self }
     }
 
-    /// Without white space around it.
+    /// This part without white space around it.
     pub(super) fn trim(self) -> Self {
         let start = self.raw.len() - self.raw.trim_start().len();
         Self { raw: self.raw.trim(), at: self.at + start, ..self }
     }
 
-    /// From this byte on.
+    /// This part from a byte on.
     pub(super) fn from(self, start: usize) -> Self {
         Self {
             raw: self.raw.get(start..).unwrap_or_default(),
@@ -201,7 +201,7 @@ impl<'l> Part<'l> {
     }
 }
 
-/// A directive's name and its arguments; `None` if a quote is not closed, which is told.
+/// A directive's name and its arguments; `None` if a quote is not closed, which is reported.
 pub(super) fn words<'l>(line: &'l Line, findings: &mut Findings) -> Option<Vec<Part<'l>>> {
     let mut words = Vec::new();
     let mut rest = Part { raw: &line.text, at: 0, quotes: "" }.trim();

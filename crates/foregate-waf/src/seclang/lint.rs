@@ -65,7 +65,7 @@ fn without_effect(
     }
 }
 
-/// Rules that one before them, which always matches, leaves out.
+/// Rules that an earlier rule, which always matches, skips.
 fn never_reached(set: &RuleSet, phase: Phase, findings: &mut Findings) {
     let mut until = 0;
     let mut because = None;

@@ -77,7 +77,7 @@ struct Loader<'f> {
     drafts: Drafts,
     said: setting::DirectiveSettings,
     updates: Vec<Update>,
-    /// Files being read, each included by the one before it.
+    /// Files that are being read, each included by the previous one.
     open: Vec<String>,
     /// Files read so far.
     count: usize,

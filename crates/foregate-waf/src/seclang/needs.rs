@@ -97,7 +97,7 @@ fn looks_at_bodies(rule: &Rule) -> bool {
         })
 }
 
-/// The Core Rule Set without its setup, or before it: its first rule then refuses every request.
+/// Warns if the setup of the Core Rule Set is missing or comes too late: its first rule then refuses every request.
 fn setup(set: &RuleSet) -> Option<Problem> {
     let at = set.rules.iter().position(asks_for_setup)?;
     let (before, behind) = set.rules.split_at(at);

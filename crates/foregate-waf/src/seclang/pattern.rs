@@ -8,7 +8,7 @@ use super::line::Part;
 use crate::model::Regex;
 use crate::scan::{self, PatternError, PatternOptions};
 
-/// The pattern in `part`; `None` if it is wrong, which is told.
+/// The pattern in `part`; `None` if it is invalid, which is reported.
 pub(super) fn regex(part: Part<'_>, findings: &mut Findings) -> Option<Regex> {
     let text = part.text();
     let hir = match scan::parse(text.as_bytes(), PatternOptions::default()) {
@@ -33,7 +33,7 @@ pub(super) fn regex(part: Part<'_>, findings: &mut Findings) -> Option<Regex> {
     Some(Regex::new(&text))
 }
 
-/// Says why, and where in the pattern, if the place can be told.
+/// Reports the reason, and the place within the pattern if it is known.
 fn refused(part: Part<'_>, text: &str, error: &PatternError, findings: &mut Findings) {
     let offset = error.at.filter(|at| text.is_char_boundary(*at)).unwrap_or(0);
     let suggestion = unavailable(&text[offset..]);
@@ -60,7 +60,7 @@ fn cost(hir: &Hir) -> u64 {
         HirKind::Class(_) => 1,
         HirKind::Repetition(repetition) => {
             let times = repetition.max.unwrap_or(repetition.min.saturating_add(1));
-            // Even of nothing, each repetition takes its place.
+            // Each repetition counts, even that of an empty pattern.
             cost(&repetition.sub).max(1).saturating_mul(u64::from(times))
         }
         HirKind::Capture(capture) => cost(&capture.sub),

@@ -55,7 +55,7 @@ impl Default for Defaults {
 /// A name for a place between rules.
 pub(super) struct Marker {
     pub(super) name: Box<str>,
-    /// How many rules are before it.
+    /// The number of rules before it.
     pub(super) after: usize,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Drafts {
 
 /// A chain without its last rule.
 struct Chain {
-    /// The links so far; `None` after an error in one.
+    /// The links so far; `None` after an error in one of them.
     draft: Option<Draft>,
     /// `None` if its first rule could not be read.
     phase: Option<Phase>,
@@ -220,7 +220,7 @@ impl Drafts {
     }
 }
 
-/// The transformations that remain after each `t:none` removes those before it.
+/// The transformations that remain: each `t:none` removes the earlier ones.
 pub(super) fn in_effect(defaults: &[Transformation], said: &[Option<Transformation>]) -> Vec<Transformation> {
     match said.iter().rposition(Option::is_none) {
         Some(none) => said[none..].iter().copied().flatten().collect(),

@@ -31,7 +31,7 @@ pub(super) struct DirectiveSettings {
 /// The effect of a directive.
 #[derive(Clone, Copy)]
 enum DirectiveEffect {
-    /// Sets something; one argument.
+    /// Sets a value; has one argument.
     Set(fn(&mut DirectiveSettings, Part<'_>, &mut Findings) -> Option<()>),
     /// Sets something; at least one argument, or any number.
     SetAll(fn(&mut DirectiveSettings, &[Part<'_>], &mut Findings) -> Option<()>),

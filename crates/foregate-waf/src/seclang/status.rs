@@ -10,13 +10,13 @@ use crate::model::StatusSet;
 /// Bytes in such a pattern, so that trying all ways is short.
 const MAX_TEXT: usize = 256;
 
-/// How deep its groups may nest.
+/// The deepest nesting of groups.
 const MAX_DEPTH: usize = 16;
 
 /// Ways that are tried for one status before it counts as one that does not match.
 const MAX_STEPS: usize = 1000;
 
-/// The statuses that the pattern in `part` matches; `None` if it is not understood, which is told.
+/// The statuses that the pattern in `part` matches; `None` if it is not supported, which is reported.
 pub(super) fn statuses(part: Part<'_>, findings: &mut Findings) -> Option<StatusSet> {
     let text = part.text();
     let mut parser = Parser { rest: &text, depth: 0 };
@@ -38,7 +38,7 @@ pub(super) fn statuses(part: Part<'_>, findings: &mut Findings) -> Option<Status
     })))
 }
 
-/// One of these has to match.
+/// A list of alternatives, of which one has to match.
 struct Alternatives(Vec<Vec<Repeated>>);
 
 struct Repeated {

@@ -221,7 +221,7 @@ fn element(part: Part<'_>, of: &Variable, findings: &mut Findings) -> Option<Sel
     Some(Selector::Name(part.text().into()))
 }
 
-/// The variable of this name; if there is none, that is told.
+/// The variable of this name; a missing one is reported.
 pub(super) fn variable(name: &str, at: usize, findings: &mut Findings) -> Option<Variable> {
     let found = variable_named(name);
     if found.is_none() {

@@ -5,7 +5,7 @@ use super::line::Part;
 use super::target::variable;
 use crate::model::{Macro, Number, Piece, Template, Variable, VariableKind};
 
-/// A text in which macros may stand; `None` if one is wrong, which is told.
+/// A text that may have macros; `None` if one is invalid, which is reported.
 pub(super) fn template(part: Part<'_>, findings: &mut Findings) -> Option<Template> {
     let mut pieces = Vec::new();
     let mut rest = part;
@@ -52,12 +52,12 @@ fn macro_of(part: Part<'_>, findings: &mut Findings) -> Option<Macro> {
     }
 }
 
-/// Tells that no macro can stand in this argument if one does. `true` if none does.
+/// Reports macros in an argument that allows none. Returns true if there are none.
 pub(super) fn without_macros(part: Part<'_>, of: &str, findings: &mut Findings) -> bool {
     let mut rest = part.raw;
     while let Some(start) = rest.find("%{") {
         rest = &rest[start + 2..];
-        // A pattern may hold `%{` for its own purposes.
+        // A pattern may contain `%{` that is not a macro.
         let name = rest.split(['}', '.', ':']).next().unwrap_or_default();
         if Variable::parse(name).is_some() && rest.contains('}') {
             findings.error(

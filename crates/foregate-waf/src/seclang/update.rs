@@ -1,4 +1,4 @@
-//! Directives that change or remove other rules, wherever those stand.
+//! Directives that change or remove other rules, wherever these are.
 
 use super::action::{self, Actions, Class, Verb};
 use super::findings::Findings;
@@ -9,7 +9,7 @@ use super::rule::Draft;
 use super::target;
 use crate::model::{Exclusion, Index, Place, RuleId, RuleSelection, Target};
 
-/// Such a directive.
+/// A directive that changes or removes other rules.
 pub(super) struct Update {
     place: Place,
     change: DraftChange,
@@ -264,7 +264,7 @@ fn retarget(
     }
 }
 
-/// No rule is meant: probably the wrong one is named.
+/// Reports a selection without rules, which probably names the wrong one.
 pub(super) fn nothing_meant(place: Place, selection: &RuleSelection, findings: &mut Findings) {
     use crate::model::TextMatch::{Exact, Pattern};
     let message = match selection {

@@ -7,14 +7,14 @@ use crate::engine::Verdict;
 
 /// How a step ends a request.
 pub(super) enum End {
-    /// With this answer.
+    /// The request ends with this response.
     Respond(Response),
     /// Without one.
     Abort,
 }
 
 impl End {
-    /// Before there is a response.
+    /// The end in a phase before there is a response.
     pub(super) fn of_request(self) -> Either<Respond, Abort> {
         match self {
             Self::Respond(response) => Either::A(Respond(response)),
@@ -23,7 +23,7 @@ impl End {
     }
 }
 
-/// How a verdict ends a request, if it does. The client is told the transaction's id, by which its lines are found.
+/// The end of a request by a verdict, if there is one. The client gets the transaction's id, by which operators find the log lines.
 pub(super) fn end(verdict: Verdict, held: &HeldTransaction) -> Option<End> {
     match verdict {
         Verdict::Pass => None,

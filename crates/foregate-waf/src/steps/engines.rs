@@ -13,7 +13,7 @@ use crate::engine::{Compile, Engine, TransactionLimits};
 use crate::model::{self, AuditEngine, RuleSet};
 use crate::seclang::{Files, Source, load, needs};
 
-/// Mistakes in rules that are told at a time.
+/// The most mistakes in rules that one message reports.
 const TOLD: usize = 8;
 
 /// The file name for rules made from the keys `exclude`, before all files.
@@ -126,7 +126,7 @@ impl Engines {
             warn(through.context, key, &need);
         }
         for warning in rules.warnings.iter().filter(|warning| &*warning.place.file == EXCLUDE) {
-            // Each stands on a line of its own.
+            // Each exclusion is on a line of its own.
             if let Some(node) = excludes.get((warning.place.line as usize).saturating_sub(1)) {
                 through.context.warn(node.wrong(&*warning.message));
             }
@@ -208,7 +208,7 @@ fn with_terms(mut rules: RuleSet, terms: &Terms) -> RuleSet {
     }
     settings.audit_engine = match settings.audit_engine {
         AuditEngine::Off if terms.audit => AuditEngine::RelevantOnly,
-        // Records that nobody writes down are not made.
+        // Records that are not written anywhere are not made.
         _ if !terms.audit => AuditEngine::Off,
         said => said,
     };

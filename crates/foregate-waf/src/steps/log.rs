@@ -17,7 +17,7 @@ use crate::engine::{Report, Transaction, Verdict};
 
 /// Scores are counted in steps of this many points ...
 const STEP: i64 = 5;
-/// ... up to this one, those above with it.
+/// The largest bound: higher scores are in the last range.
 const HIGHEST: i64 = 100;
 
 /// Most rules that made the score in the access log, before the one that decided.

@@ -38,6 +38,6 @@ pub use self::settings::WafSettings;
 pub use self::values::{Blocked, HeldTransaction, MatchedRule, OverBudget, Rules, Score, TransactionValue};
 
 group! {
-    /// The steps of the firewall, for lists that take them in. The list of a program stands in its binary.
+    /// The steps of the firewall, for lists that include them. The list of a program is in its binary.
     pub enum waf { Begin, RequestHead, RequestBody, ResponseHead, ResponsePart, ResponseStart, Log }
 }

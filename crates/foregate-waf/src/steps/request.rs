@@ -20,7 +20,7 @@ fn stop(end: End, held: Box<HeldTransaction>) -> RequestStop {
     EmitAnd { value: Some(held), stop: end.of_request() }
 }
 
-/// Has rules look at something.
+/// Runs rules over some input.
 pub(super) fn with<T>(
     held: &mut HeldTransaction,
     now: Now,
@@ -129,7 +129,7 @@ impl Step for RequestBody {
             ControlFlow::Continue(nothing)
         };
         let Some(mut held) = held else { return nothing(None) };
-        // In a dry run phase 1 has told of it, and nothing came of that.
+        // In a dry run phase 1 has reported its verdict, which had no effect.
         if held.transaction.as_ref().is_some_and(|transaction| !transaction.verdict().passes()) {
             return nothing(Some(held));
         }
@@ -171,7 +171,7 @@ pub(super) fn look_at_body(
     let has_more = has_more && transaction.request_body_limit().is_some();
     let is_long = has_more && settings.refuses_long;
     let denied = if is_long { transaction.deny_for("body-limit") } else { Verdict::Pass };
-    // Where rules only detect, they look at its start.
+    // If rules only detect, they look at the start of the body.
     let verdict = match denied {
         Verdict::Pass => transaction.request_body(start, whole),
         denied => denied,

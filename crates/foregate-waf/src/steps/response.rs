@@ -29,7 +29,7 @@ fn stop(end: End, held: Box<HeldTransaction>) -> ResponseStop {
 /// that it declares.
 const UNREADABLE: &str = "unreadable";
 
-/// How much longer a body is taken to be without its coding, for judging where it is looked at.
+/// The assumed expansion of an encoded body, for the choice of the thread.
 const CODED: usize = 8;
 
 /// The content coding of a response; an error for several, and for one that is not known.

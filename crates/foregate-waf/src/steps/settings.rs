@@ -66,7 +66,7 @@ pub(super) struct Exclude {
     when: Option<Arc<dyn Condition>>,
 }
 
-/// Which rules do not run.
+/// The rules that do not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ExcludedRules {
     Id(u64),
@@ -74,7 +74,7 @@ enum ExcludedRules {
 }
 
 impl Exclude {
-    /// The key as a rule, which comes before all others.
+    /// The exclusion as a rule that comes before all others.
     fn rule(&self, number: usize) -> String {
         let what = match &self.rules {
             ExcludedRules::Id(id) => format!("ruleRemoveById={id}"),
@@ -88,7 +88,7 @@ impl Exclude {
         format!("{rule} \"id:{id},phase:1,pass,nolog,noauditlog,t:none,ctl:{what}\"\n")
     }
 
-    /// The key, as it is written, without its condition.
+    /// The key as written, without its condition.
     pub(super) fn written(&self) -> String {
         match &self.rules {
             ExcludedRules::Id(id) => format!("exclude id={id}"),
@@ -212,7 +212,7 @@ impl WafSettings {
             sample,
             body: seen,
             body_in_memory: usize::try_from(memory).unwrap_or(usize::MAX),
-            // If rules see no bodies, none is too long.
+            // If rules see no bodies, no body is too long for them.
             refuses_long: refuses && seen > 0,
             stream_pause,
             drops_trailers: drops_trailers && mode == EngineMode::On,
@@ -395,7 +395,7 @@ fn exclude(node: &Node, context: &mut dyn Context) -> Result<Exclude, Problem> {
     Ok(Exclude { rules, when })
 }
 
-/// A tag, as it can stand in a rule.
+/// A tag that can be written in a rule.
 fn read_tag(argument: &Argument) -> Result<String, Problem> {
     let text = argument.text()?;
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:".contains(&byte);
@@ -405,7 +405,7 @@ fn read_tag(argument: &Argument) -> Result<String, Problem> {
     Ok(text.to_owned())
 }
 
-/// The variable by which a request is told apart for which this exclusion holds.
+/// The variable that marks requests to which this exclusion applies.
 pub(super) fn excluding(number: usize) -> String {
     format!("foregate.exclude.{number}")
 }

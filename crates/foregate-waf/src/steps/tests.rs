@@ -188,7 +188,7 @@ fn refused_requests_are_logged() {
     let lines = lines(&mut sample, &settings);
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[0].contains("refused before any rule: two \\\"hosts\\\". [msg \"host\"]"), "{}", lines[0]);
-    // Its status is none that the client got.
+    // The client did not get this status.
     assert!(lines[1].contains("ModSecurity: Warning.") && lines[1].contains("[id \"9\"]"), "{}", lines[1]);
     assert_eq!(sample.state.events, ["refused"]);
 }
@@ -209,7 +209,7 @@ fn exclusions_are_rules() {
     assert!(read_with(&waf("block").with_child(node("exclude")), RULES).is_err());
 }
 
-/// A condition that holds where there is a field.
+/// A condition that a field is present.
 struct HasField(String);
 
 impl Condition for HasField {
@@ -245,7 +245,7 @@ fn exclusions_are_all_there_or_an_error() {
         WafSettings::from_nodes(&[node], &mut literals)
     };
     let with = |number: u64, field: &str| exclude(number).prop_literal("when", field);
-    // Of those that hold for all requests, any number; of those for some, the last of those that fit.
+    // Any number of exclusions for all requests apply, and the last matching one with a condition.
     let mut many: Vec<Node> = (100..200).map(exclude).collect();
     many.push(exclude(7));
     many.extend((0..63).map(|number| with(300 + number, "Host")));

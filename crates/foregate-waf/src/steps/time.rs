@@ -1,4 +1,4 @@
-//! Times as logs have them.
+//! Times in the format of logs.
 
 use crate::date::Date;
 

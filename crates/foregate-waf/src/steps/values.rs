@@ -9,7 +9,7 @@ use crate::engine::{Report, Transaction};
 
 /// A transaction on its way: it moves from step to step.
 pub struct HeldTransaction {
-    /// The transaction. `None` once there was no memory for it.
+    /// The transaction; `None` if there was no memory for it.
     pub(super) transaction: Option<Transaction>,
     /// The report up to that time.
     pub(super) report: Option<Report>,

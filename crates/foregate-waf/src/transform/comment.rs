@@ -40,7 +40,7 @@ pub(super) fn remove(input: &[u8]) -> Cow<'_, [u8]> {
             break;
         };
         if end == input.len() {
-            // The original takes the end of its buffer for one more byte.
+            // ModSecurity reads the end of its buffer as one more byte.
             rewrite.replace(at, rest.len(), b"\0");
             break;
         }

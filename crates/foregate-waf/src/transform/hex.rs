@@ -27,7 +27,7 @@ pub(super) fn decode(input: &[u8]) -> Vec<u8> {
     input.as_chunks::<2>().0.iter().map(byte).collect()
 }
 
-/// `0xHHHH...` to the bytes that it means, the rest as it is.
+/// Decodes `0xHHHH...` to its bytes, and keeps everything else.
 pub(super) fn decode_sql(input: &[u8]) -> Cow<'_, [u8]> {
     let mut rewrite = Rewrite::new(input);
     let mut at = 0;

@@ -29,7 +29,7 @@ pub(crate) fn decode_path(path: &[u8]) -> Cow<'_, [u8]> {
     url::decode_path(path)
 }
 
-/// One transformation, by its name in SecLang (`t:NAME`). `t:none` is none of them: it empties the list.
+/// A transformation, by its name in SecLang (`t:NAME`). `t:none` is not included, because it empties the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Transformation {
     /// `base64Decode`: Base64 to bytes; nothing at all if a byte does not belong to it.
@@ -74,9 +74,9 @@ pub enum Transformation {
     RemoveComments,
     /// `removeCommentsChar`: removes the marks of comments and keeps their text.
     RemoveCommentsChar,
-    /// `removeNulls`: zero bytes left out.
+    /// `removeNulls`: removes zero bytes.
     RemoveNulls,
-    /// `removeWhitespace`: white space left out.
+    /// `removeWhitespace`: removes white space.
     RemoveWhitespace,
     /// `replaceComments`: each `/* */` comment to one space.
     ReplaceComments,

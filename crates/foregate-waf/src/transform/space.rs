@@ -6,7 +6,7 @@ use memchr::memchr;
 
 use super::rewrite::{Rewrite, is_space};
 
-/// Each run to one space.
+/// Replaces each run of white space by one space.
 pub(super) fn compress(input: &[u8]) -> Cow<'_, [u8]> {
     let mut rewrite = Rewrite::new(input);
     let mut at = 0;
@@ -56,7 +56,7 @@ pub(super) fn replace_nulls(input: &[u8]) -> Cow<'_, [u8]> {
     map(input, |byte| if byte == 0 { b' ' } else { byte })
 }
 
-/// Each byte to another.
+/// Replaces each byte by another one.
 pub(super) fn map(input: &[u8], change: impl Fn(u8) -> u8) -> Cow<'_, [u8]> {
     if input.iter().all(|byte| change(*byte) == *byte) {
         return Cow::Borrowed(input);

@@ -36,7 +36,7 @@ impl UnicodeMap {
         if codes.len() == FULL_STOPS.len() {
             return Err((Some(head), format!("no pairs of a code and a byte follow the code page {page}")));
         }
-        // Of a code that stands twice the last one holds, so it has to come first.
+        // For a duplicate code the last entry counts, so it has to come first.
         codes.reverse();
         codes.sort_by_key(|(code, _)| *code);
         codes.dedup_by_key(|(code, _)| *code);
@@ -78,7 +78,7 @@ pub(super) fn from_utf8(input: &[u8]) -> Cow<'_, [u8]> {
     if out == input { Cow::Borrowed(input) } else { Cow::Owned(out) }
 }
 
-/// Writes the code of a sequence and says how many bytes it takes.
+/// Writes the code of a sequence and returns how many bytes the sequence has.
 fn sequence(lead: u8, rest: &[u8], out: &mut Vec<u8>) -> usize {
     let (more, bits) = match lead {
         0xc0..=0xdf => (1, lead & 0x1f),

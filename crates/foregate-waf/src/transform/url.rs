@@ -17,7 +17,8 @@ pub(super) fn decode_path(input: &[u8]) -> Cow<'_, [u8]> {
     decode_by(input, b'%', |_| UnicodeEscape::None)
 }
 
-/// Like [`decode`], and `%uHHHH`: by the map if it knows the code, otherwise by its lower byte.
+/// Like [`decode`], with `%uHHHH` as well: by the map if it has the code, otherwise by its lower
+/// byte.
 pub(super) fn decode_uni<'a>(input: &'a [u8], map: Option<&UnicodeMap>) -> Cow<'a, [u8]> {
     decode_by(input, b'+', |rest| match rest {
         [b'u' | b'U', digits @ ..] => {
@@ -32,7 +33,7 @@ pub(super) fn decode_uni<'a>(input: &'a [u8], map: Option<&UnicodeMap>) -> Cow<'
 enum UnicodeEscape {
     /// Another kind of escape.
     None,
-    /// Looks like it, and is none.
+    /// A malformed escape.
     Broken,
     Byte(u8),
 }

@@ -24,7 +24,7 @@ pub(super) struct Hash {
     /// matter.
     ring: Box<[(u64, u16)]>,
     servers: usize,
-    /// For requests without that part.
+    /// For requests without the hashed part.
     turns: RoundRobin,
 }
 

@@ -48,7 +48,7 @@ impl BalanceMethod for LeastRequests {
             let open = || (0..count).filter(|server| !refused.contains(server));
             let least = open().map(share_of).min()?;
             let is_tied = |server: usize| !refused.contains(&server) && share_of(server) == least;
-            // Shares may change meanwhile, so that none has the least one any more.
+            // Loads may change in the meantime, so that no server has the least load any more.
             let server = self.turn(turn_behind(turn, refused.len()), &is_tied).or_else(|| open().next())?;
             if admits(server) {
                 return Some(server);

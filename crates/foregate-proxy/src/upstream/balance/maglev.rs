@@ -17,7 +17,7 @@ pub(super) struct Maglev {
     by: HashBy,
     table: Box<[u16]>,
     servers: usize,
-    /// For requests without that part.
+    /// For requests without the hashed part.
     turns: RoundRobin,
 }
 

@@ -28,7 +28,7 @@ use crate::settings;
 /// A request for which a server is chosen.
 #[derive(Debug, Clone, Copy)]
 pub struct BalancedRequest<'a> {
-    /// The request as the server gets it.
+    /// The request for the server.
     pub request: &'a Request,
     /// The address of its client, where it has one.
     pub client: Option<IpAddr>,
@@ -54,14 +54,14 @@ pub(super) trait BalanceMethod: Debug + Send + Sync {
         false
     }
 
-    /// The part of a request that the method goes by, made into a number; `None` where it goes by
-    /// none, or the request has none.
+    /// The part of a request that the method uses, as a number; `None` if the method uses none, or
+    /// the request lacks it.
     fn key(&self, _asked: &BalancedRequest<'_>) -> Option<u64> {
         None
     }
 
-    /// Offers servers in the method's order until one is admitted; returns that one. To admit a
-    /// server may cost it its trial: it is offered only if it is to be taken.
+    /// Offers servers in the method's order until one is admitted, and returns that one. Admission
+    /// may use up a server's trial, so a server is only offered if it is to be taken.
     fn choose(&self, choice: &Choice<'_>, admits: &mut dyn FnMut(usize) -> bool) -> Option<usize>;
 }
 

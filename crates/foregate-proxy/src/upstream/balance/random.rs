@@ -7,7 +7,7 @@ use crate::random;
 /// Weighted draws. Nothing is shared between requests.
 #[derive(Debug)]
 pub(super) struct Random {
-    /// Each server as often as its weight says.
+    /// Each server, as often as its weight.
     round: Box<[u16]>,
     servers: usize,
 }

@@ -43,7 +43,7 @@ impl BalanceMethod for RoundRobin {
     }
 }
 
-/// Each server as often as its weight says, heavy ones spread evenly.
+/// Each server, as often as its weight, with the heavy ones spread evenly.
 pub(super) fn round(weights: &[u32]) -> Box<[u16]> {
     let weights = reduced(weights);
     let total: i64 = weights.iter().sum();

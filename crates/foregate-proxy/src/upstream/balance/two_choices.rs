@@ -1,4 +1,4 @@
-//! Of two servers drawn by weight, the less busy one.
+//! Draws two servers by weight, and takes the less busy one.
 //!
 //! Nearly as even as least requests, and it looks at two servers instead of all. Proxies that do not know of each other's requests do not all
 //! run to the same server.
@@ -21,7 +21,7 @@ impl TwoChoices {
         Self { random: Random::new(weights), weights: weights.into() }
     }
 
-    /// Another server than this one, where there is one.
+    /// Another server than the first, if there is one.
     fn other_than(&self, first: usize) -> usize {
         let drawn = (0..DRAWS).filter_map(|_| self.random.draw()).find(|drawn| *drawn != first);
         drawn.unwrap_or_else(|| (first + 1) % self.random.servers().max(1))

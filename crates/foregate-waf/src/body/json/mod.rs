@@ -159,14 +159,14 @@ struct Container {
     array: bool,
     /// How many elements or members have begun.
     begun: usize,
-    /// How long the path to it is.
+    /// The length of the path to it.
     path: usize,
 }
 
 struct JsonReader<'a> {
     body: &'a [u8],
     at: usize,
-    /// Where in the document it is.
+    /// The path to the present value.
     path: Vec<u8>,
     /// How much of that is the document's name.
     root: usize,

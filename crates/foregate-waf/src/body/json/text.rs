@@ -2,7 +2,7 @@
 
 use super::{JsonFault, JsonReader};
 
-/// A text in quotes, as it stands in the body.
+/// A quoted text in its original form.
 #[derive(Clone, Copy)]
 pub(super) struct JsonText {
     pub(super) start: usize,

@@ -75,7 +75,7 @@ struct Reliance {
     rule: usize,
     /// Set if assignments replaced the rule.
     assigns: bool,
-    /// The rules of its phase that it leaves out.
+    /// The rules of the phase that it skips.
     skips: Vec<usize>,
 }
 
@@ -94,7 +94,7 @@ impl Reliance {
 
 struct Folder<'a> {
     plan: &'a Plan,
-    /// Of each slot, its value where that is known.
+    /// For each slot, the value, if it is known.
     known: Vec<Option<Value>>,
     /// Set once a rule may have ended the phase: assignments after it are uncertain.
     uncertain: bool,

@@ -69,7 +69,7 @@ fn prepare(plan: &Plan, phase: &mut PhasePlan, prefilter: bool) -> Result<(), Pr
 
 /// The place to report for an error of all rules together.
 fn first_place(plan: &Plan) -> &Place {
-    // Where there are no rules there is nothing to be wrong.
+    // Without rules there is no place for errors.
     static NOWHERE: LazyLock<Place> = LazyLock::new(|| Place { file: "".into(), line: 1, column: 1 });
     plan.rules.first().map_or(&*NOWHERE, |rule| &rule.about.place)
 }
@@ -97,7 +97,7 @@ fn required(link: &PlanLink, operator: &Operator) -> Option<Literals> {
 struct OperatorFamilies {
     /// Of all values of the family, but for those under certain names.
     all: [Vec<(Want, Vec<u16>)>; FAMILIES],
-    /// Of those under one name.
+    /// The interests in single names.
     named: [Vec<(Want, u16)>; FAMILIES],
 }
 

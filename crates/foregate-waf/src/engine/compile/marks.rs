@@ -24,9 +24,9 @@ struct VariableTest<'a> {
     then: AfterMark,
     link: &'a Link,
     target: &'a Target,
-    /// Of a selector that is one.
+    /// The pattern of a selector.
     names: Option<Pattern>,
-    /// The operator's, if it has one.
+    /// The pattern of the operator, if it has one.
     pattern: Option<Pattern>,
     /// The meaning of `%uXXXX` codes.
     map: Option<&'a UnicodeMap>,
@@ -38,7 +38,7 @@ enum AfterMark {
     Stops,
     /// The request comes closer to being stopped.
     Nears,
-    /// Others look at less of it.
+    /// The other operators need less of the value.
     Lets,
 }
 
@@ -143,7 +143,7 @@ impl VariableTest<'_> {
             out.variable == Variable::Tx
                 && match &out.selector {
                     Some(Selector::Name(other)) => other.eq_ignore_ascii_case(name),
-                    // As if it were seen.
+                    // The value counts as seen.
                     Some(_) => false,
                     None => true,
                 }
@@ -162,7 +162,7 @@ impl VariableTest<'_> {
             _ if self.link.multi_match => None,
             Some(_) if self.target.count && is_one => self.passes("1"),
             None if self.target.count && is_one => self.passes("0"),
-            // Others may be there as well.
+            // Other values may be present as well.
             Some(_) if self.target.count => {
                 let few = self.passes("1");
                 few.filter(|few| self.passes("1000000") == Some(*few))

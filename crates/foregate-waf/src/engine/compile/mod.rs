@@ -78,7 +78,7 @@ struct Compiler<'a> {
     used: Bits,
     set: &'a RuleSet,
     marks: marks::Marks<'a>,
-    /// Of the set; made for the first rule that means others.
+    /// An index of the rule set, made for the first rule that refers to others.
     index: OnceCell<Index>,
 }
 

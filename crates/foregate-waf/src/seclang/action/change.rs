@@ -26,7 +26,7 @@ pub(super) fn effect(verb: Verb, value: Part<'_>, findings: &mut Findings) -> Op
         Verb::MaskResponseHeader => Action::Mask(Mask::ResponseHeader(name())),
         Verb::MaskMatched => Action::Mask(Mask::Matched),
         Verb::MaskMatchedBytes => Action::Mask(matched_bytes(value, findings)?),
-        // All others are taken before.
+        // All other actions are handled before.
         _ => return None,
     })
 }

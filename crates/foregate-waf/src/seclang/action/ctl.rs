@@ -24,7 +24,7 @@ enum MakeCtl {
     RemoveTarget(By),
 }
 
-/// How rules are meant.
+/// The way in which rules are selected.
 #[derive(Clone, Copy)]
 enum By {
     Id,

@@ -7,7 +7,7 @@ use super::super::line::{Part, end_of_quoted};
 /// `NAME` or `NAME:VALUE`.
 pub(super) struct ActionItem<'l> {
     pub(super) name: Part<'l>,
-    /// Without its quotes.
+    /// The value without its quotes.
     pub(super) value: Option<Part<'l>>,
 }
 

@@ -48,7 +48,7 @@ pub(super) struct Actions {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum DisruptiveChoice {
     Pass,
-    /// The default of its phase.
+    /// The default of the phase.
     Block,
     Allow(AllowScope),
     Deny,
@@ -56,7 +56,7 @@ pub(super) enum DisruptiveChoice {
     Redirect(Template),
 }
 
-/// Which rules are left out after a match.
+/// The rules that are skipped after a match.
 #[derive(Clone, Debug)]
 pub(super) enum Skip {
     /// This many rules of the same phase.

@@ -123,13 +123,13 @@ pub(super) enum Takes {
 pub(in super::super) enum Class {
     /// In the first, for all of them.
     First,
-    /// In the first; in others it has no effect.
+    /// In the first rule of a chain; in others it has no effect.
     Logging,
     /// In each, for itself.
     Each,
 }
 
-/// The action of this name as the table has it; if there is none, that is told.
+/// The action of this name in the table; a missing one is reported.
 pub(super) fn find(part: Part<'_>, findings: &mut Findings) -> Option<&'static (&'static str, Verb)> {
     let found = VERBS.iter().find(|(name, _)| name.eq_ignore_ascii_case(part.raw));
     if found.is_none() {
@@ -149,7 +149,7 @@ impl Verb {
         VERBS.iter().find(|(_, verb)| *verb == self).map_or("", |(name, _)| name)
     }
 
-    /// Where in a chain it may stand.
+    /// The positions in a chain that allow it.
     pub(in super::super) fn class(self) -> Class {
         match self {
             Self::Log | Self::NoLog | Self::AuditLog | Self::NoAuditLog => Class::Logging,
