@@ -52,8 +52,8 @@ pub(crate) async fn account(
     Ok(account)
 }
 
-/// How often a step is repeated after the authority has refused its nonce. The client itself has
-/// repeated it thrice by then.
+/// How often a step is repeated after the authority has refused its nonce; the client library has
+/// by then repeated it three times.
 pub(crate) const NONCE_TRIES: u32 = 5;
 
 /// Has the next order register again where the authority does not know the account any more.

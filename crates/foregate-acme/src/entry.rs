@@ -19,7 +19,7 @@ pub(crate) struct Entry {
     pub(crate) record: Record,
     /// The time of the next question about the renewal.
     pub(crate) window_at: i64,
-    /// A handshake has asked for it; the configuration does not list it.
+    /// A handshake demanded the name; the configuration does not list it.
     pub(crate) demanded: bool,
     /// A handshake waits for the next attempt, which would not be made without one.
     pub(crate) asked: bool,

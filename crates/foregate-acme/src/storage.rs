@@ -29,7 +29,7 @@ pub struct Storage {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Record {
-    /// The directory of the authority that has issued it; empty for none.
+    /// The directory of the authority that issued it; empty without an authority.
     pub(crate) issuer: String,
     /// The time to renew it, seconds since 1970; 0: not chosen.
     pub(crate) renew_at: i64,

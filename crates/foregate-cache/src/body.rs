@@ -28,7 +28,7 @@ struct SharedBody {
     holding: Mutex<Holding>,
 }
 
-/// Whether a store counts the body.
+/// The accounting of a body.
 #[derive(Debug, Default)]
 struct Holding {
     /// Entries of the store with this body.
@@ -117,7 +117,8 @@ impl Body {
         }
     }
 
-    /// Notes that an entry with this body has left its store. From the last one on, the body is part of `sum` for as long as a reader has it.
+    /// Records that an entry with this body has left its store. After the last entry, the body counts in `sum` for as long as it has a
+    /// reader.
     pub(crate) fn leave(&self, sum: &Arc<AtomicUsize>) {
         let Some(shared) = &self.shared else { return };
         let holding = &mut *shared.holding.lock();

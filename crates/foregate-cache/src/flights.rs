@@ -28,7 +28,7 @@ use crate::stored::StoredHead;
 
 /// Parts of the table, so that threads seldom meet. A power of two.
 const SHARDS: usize = 64;
-/// Marks in one part. Beyond that no mark is left, and a further request leads again.
+/// Marks in one part of the table. Beyond it no mark is set, and a further request leads again.
 const MAX_MARKS: usize = 4096;
 
 /// Milliseconds between removals of the marks of the past from a full part.

@@ -224,7 +224,7 @@ pub enum Parameters {
 }
 
 impl QueryRule {
-    /// Writes the query for the key into `out`, which is cleared first, and says whether there is one.
+    /// Writes the query for the key into `out`, which is cleared first. Returns true if there is one.
     ///
     /// The origin should get this query too: a parameter that it sees and the key does not have lets one client choose the response of
     /// all others. A parameter with a `;` always counts, since some origins read two in it.

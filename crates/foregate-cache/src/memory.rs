@@ -246,8 +246,7 @@ impl Memory {
         Sweep { until: self.floors.begin(), next: 0, removed: 0 }
     }
 
-    /// Sweeps one part of the tier. `false` once the sweep is done. It holds the lock of that part meanwhile, some milliseconds for 30,000
-    /// objects.
+    /// Sweeps one part of the tier, and holds its lock for some milliseconds for 30,000 objects. Returns false once the sweep is done.
     pub fn sweep(&self, sweep: &mut Sweep) -> bool {
         let Some(shard) = self.shards.get(sweep.next) else { return false };
         sweep.next += 1;

@@ -8,7 +8,7 @@
 pub struct CacheTime(pub u64);
 
 impl CacheTime {
-    /// Milliseconds since an earlier time, 0 if it is a later one.
+    /// Milliseconds since an earlier time; 0 if that time is later.
     pub fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }

@@ -24,7 +24,7 @@ pub struct Object {
 }
 
 impl Object {
-    /// Makes an object. `sequence` is the one at which its fetch or its last validation began, so that a purge during that time concerns it.
+    /// Makes an object. `sequence` is the number at which its fetch or its last validation began, so that a purge since then concerns it.
     pub fn new(head: StoredHead, body: Body, key: Key, text: &KeyText, sequence: Sequence) -> Self {
         Self {
             head,

@@ -59,7 +59,7 @@ impl Policy {
 /// A lifetime that the settings state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusLifetime {
-    /// The statuses that it is for.
+    /// The statuses that the lifetime is for.
     pub statuses: RangeInclusive<u16>,
     /// The lifetime in seconds.
     pub seconds: u32,

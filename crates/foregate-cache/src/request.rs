@@ -25,9 +25,9 @@ pub struct Request<'a> {
 pub enum Lookup {
     /// The store may hold the response, or may store it.
     Cache(Demands),
-    /// The request goes to the origin and its response past the store.
+    /// The request goes to the origin, and its response is not stored.
     Bypass(Bypass),
-    /// The client wants a stored response alone, and requests such as this one have none: the answer is 504.
+    /// The client accepts only a stored response, and this request can have none: the answer is 504.
     Unavailable,
 }
 

@@ -34,7 +34,7 @@ pub enum Validate {
     Client,
 }
 
-/// Decides about the use of a stored response. `outdated` says that it was purged softly, which makes it stale.
+/// Decides about the use of a stored response. `outdated` is set if it was purged softly, which makes it stale.
 pub fn reuse(stored: &StoredHead, demands: &Demands, outdated: bool, now: CacheTime) -> Reuse {
     let verdict = judge(stored, demands, outdated, now);
     match verdict {

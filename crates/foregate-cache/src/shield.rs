@@ -43,7 +43,7 @@ pub struct PurgeLog {
 /// The purges after a number.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PurgesSince {
-    /// The number of the last one, or that of the whole log.
+    /// The number of the last of these purges, or of the whole log.
     pub until: u64,
     /// The purges, for [`Floors::repeat`](crate::Floors::repeat). `None`: some that would belong here are forgotten.
     pub purges: Option<Vec<Arc<[u8]>>>,
@@ -55,7 +55,7 @@ impl PurgeLog {
         Self { epoch, latest: 0, forgotten: 0, purges: BTreeMap::new(), numbers: HashMap::new(), bytes: 0 }
     }
 
-    /// The number that tells it from the logs of earlier processes.
+    /// The number that distinguishes the log from the logs of earlier processes.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }

@@ -200,7 +200,7 @@ fn life(
         (None, None) => (unstated_lifetime(asked, response, control, dates, policy)?, false),
     };
     let must = control.must_revalidate || control.proxy_revalidate || control.no_cache;
-    // `s-maxage` forbids stale responses unless the origin says in the same breath that it wants them.
+    // `s-maxage` forbids stale responses, unless the origin allows them in the same field.
     let forbids = must || control.s_maxage.is_some();
     // Only the client that caused the fetch may have a response that was never fresh.
     let default = |seconds: u32| if forbids || lifetime == 0 { 0 } else { seconds };

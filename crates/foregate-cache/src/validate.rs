@@ -26,7 +26,7 @@ pub fn ask_to_validate(headers: &mut HeaderList, stored: &StoredHead) {
     }
 }
 
-/// A stored response after the origin has said that it is current.
+/// A stored response that the origin has confirmed.
 #[derive(Clone, Debug)]
 pub struct RefreshedResponse {
     /// The response with the new fields and a new age. It answers the requests that have waited, as it is.

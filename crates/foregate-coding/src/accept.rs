@@ -11,7 +11,7 @@ use crate::ContentCoding;
 pub struct AcceptEncoding {
     /// The quality of known codings, each at its place in [`ContentCoding::ALL`].
     codings: [Option<Quality>; ContentCoding::ALL.len()],
-    /// The quality of all others (`*`).
+    /// The quality of all other codings (`*`).
     others: Option<Quality>,
     /// The quality of the plain body.
     identity: Option<Quality>,

@@ -71,11 +71,11 @@ pub(super) struct Encoder {
     coding: ContentCoding,
     level: u32,
     length: Option<u64>,
-    /// It was flushed early: a stream, which keeps its memory for long.
+    /// The body was flushed early, so it is a stream, which keeps its memory for long.
     streams: bool,
     /// Input that waits for more.
     gathered: Vec<u8>,
-    /// Made once something is to be written, or much has come.
+    /// The codec, made once output is due, or much input has arrived.
     codec: Option<Box<dyn Encode>>,
     /// Set if input arrived since the last flush.
     dirty: bool,
@@ -101,7 +101,7 @@ impl Encoder {
         if gathered.is_empty() { Ok(()) } else { self.run(Aim::Gather, &gathered, out) }
     }
 
-    /// The window that it has at most, by its base-2 logarithm.
+    /// The largest window that it may have, as its base-2 logarithm.
     fn most_window_log(&self) -> u32 {
         match (self.coding, self.level) {
             (ContentCoding::Gzip | ContentCoding::Deflate, _) => DEFLATE_WINDOW_LOG,
@@ -120,7 +120,7 @@ impl Encoder {
         self.length.map_or(most, whole).min(most).max(least)
     }
 
-    /// Its expected memory, bytes: accounting needs it before the body arrives.
+    /// The expected memory in bytes, which accounting needs before the body arrives.
     fn expected(&self) -> usize {
         let is_long = self.length.is_some_and(|length| length >= LONG);
         let is_short = self.length.is_some_and(|length| length <= GATHERED as u64);

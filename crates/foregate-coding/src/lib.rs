@@ -42,7 +42,7 @@ use foregate_module::{Bail, BodyFilter, Chain, Filtered, Sink};
 
 use self::decode::Behind;
 
-/// The most that decoding `br` holds, bytes: its window, and tables.
+/// The most memory for decoding `br`, bytes: its window, and tables.
 pub const BROTLI_DECODER_MEMORY: usize = (16 << 20) + (1 << 20);
 /// The most that encoding `br` holds, bytes.
 pub const BROTLI_ENCODER_MEMORY: usize = 16 << 20;
@@ -111,10 +111,10 @@ impl ContentCoding {
     }
 }
 
-/// How much a decoder may make of how little. Beyond: [`Bail::TooLarge`].
+/// The bounds on the output of a decoder in relation to its input. Beyond: [`Bail::TooLarge`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The most that comes out, bytes.
+    /// The most output, bytes.
     pub total: u64,
     /// How many bytes may come out of each that has come in, once more than [`free`](Self::free) have.
     pub ratio: u64,

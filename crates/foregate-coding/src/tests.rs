@@ -180,7 +180,7 @@ fn little_that_becomes_much_is_broken_off_and_never_gathered() {
     }
 }
 
-/// However small a body is, no more comes of it than is free, or than its ratio allows; by which all that has come counts.
+/// The output of a body of any size stays within the free bytes, or within the ratio, which counts all input.
 #[test]
 fn bodies_are_bounded_by_what_has_come_of_them() {
     let limits = Limits { ratio: 100, free: 4096, ..Limits::default() };
@@ -221,7 +221,7 @@ fn windows_beyond_the_bounds_are_refused() {
 
 #[test]
 fn preset_dictionaries_are_refused() {
-    // The head says that a dictionary is needed; taken for the raw format, it makes no sense either.
+    // The head asks for a dictionary; read as the raw format, the body is invalid as well.
     assert_eq!(decode(Deflate, b"\x78\xbb\x01\x02\x03\x04\xcb\x48"), Err(Bail::Break));
     assert_eq!(decode(Zstd, b"\x28\xb5\x2f\xfd\x21\x07\x13\x99\0\0hello, hello, hello"), Err(Bail::Break));
 }

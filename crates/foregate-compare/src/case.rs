@@ -45,7 +45,7 @@ pub struct Case {
     pub body_is_text: bool,
     /// The expected status.
     pub status: Option<u16>,
-    /// What is expected of the answer.
+    /// The expectations on the answer.
     pub asserts: Vec<Assert>,
     /// Values that later entries of the file use.
     pub captures: Vec<Capture>,
@@ -183,7 +183,7 @@ fn nearest(word: &str, known: &[&str]) -> String {
 }
 
 impl Case {
-    /// Whether the request changes nothing at its server (RFC 9110, section 9.2.1).
+    /// Returns true if the request changes nothing at its server (RFC 9110, section 9.2.1).
     pub fn is_safe(&self) -> bool {
         matches!(&*self.method, "GET" | "HEAD" | "OPTIONS" | "TRACE")
     }

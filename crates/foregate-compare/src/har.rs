@@ -161,7 +161,7 @@ fn case(request: Request, number: usize) -> Case {
         url: request.url.split('#').next().unwrap_or_default().to_owned(),
         fields: fields.map(|pair| (pair.name, pair.value)).collect(),
         body: body.unwrap_or_default().into_bytes(),
-        // Two braces are no template there.
+        // Two braces are not a template in this text.
         body_is_text: false,
         status: None,
         asserts: Vec::new(),

@@ -70,7 +70,7 @@ pub struct RouteReport {
     pub learned: u64,
     /// The number of requests with a difference.
     pub different: u64,
-    /// How many are in each class.
+    /// The number of comparisons in each class.
     pub classes: BTreeMap<&'static str, u64>,
     /// How many were not compared, by reason.
     pub not_compared: BTreeMap<String, u64>,
@@ -89,7 +89,7 @@ pub struct Report {
     pub compared: u64,
     /// The number of requests with a difference.
     pub different: u64,
-    /// How many are in each class.
+    /// The number of comparisons in each class.
     pub classes: BTreeMap<&'static str, u64>,
     /// The number of routes that are slower.
     pub slower: u64,

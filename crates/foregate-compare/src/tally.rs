@@ -229,7 +229,7 @@ impl Tally {
         }
     }
 
-    /// Whether old and old should be compared again for a route: the first times, then now and then.
+    /// Returns true if the old system should be compared with itself again for a route: at first always, later now and then.
     pub fn should_learn(&self, route: &str, least: u64) -> bool {
         self.routes.get(route).is_none_or(|route| route.learned < least)
     }

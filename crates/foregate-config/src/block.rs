@@ -149,7 +149,7 @@ impl<'p> Decoder<'p> {
                 }
                 strange = true;
                 if let Some(meant) = self.unknown(item, block, of, modules.is_some()) {
-                    // Then it is not missing, too.
+                    // The key then does not count as missing as well.
                     seen.insert(meant);
                 }
                 continue;

@@ -244,7 +244,7 @@ fn escape(text: &str) -> Option<(usize, Option<char>)> {
     Some((2, Some(said)))
 }
 
-/// A suggestion for an expression that its own language cannot give.
+/// A suggestion that the expression language itself cannot make.
 fn advice(text: &str, mistake: &Mistake) -> Option<String> {
     let is_variable = |text: &&str| text.strip_prefix('$').is_some_and(|name| name.bytes().all(in_name));
     let variable = variable_at(text, mistake.span.start);
@@ -281,7 +281,7 @@ fn language(text: &str, has: impl Fn(&str, &str) -> bool) -> Option<String> {
     Some((*instead).to_owned())
 }
 
-/// How conditions of other proxies look, and how they are written here.
+/// Typical conditions of other proxies, each with its form in this language.
 const LANGUAGES: &[(&[&str], &str)] = &[
     (
         &["Host(", "HostSNI(", "HostRegexp("],

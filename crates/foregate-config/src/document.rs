@@ -11,7 +11,7 @@ pub(super) const FILE_LIMIT: usize = 256 << 20;
 /// The error for a longer file.
 pub(super) const TOO_LONG: &str = "the file is longer than 256 MiB";
 
-/// How deep blocks may be nested.
+/// The deepest nesting of blocks.
 pub(super) const DEPTH_LIMIT: usize = 64;
 
 /// Bytes of a short node such as `proxy "app"` with its space.
@@ -114,7 +114,7 @@ impl SyntaxError {
     }
 }
 
-/// Where a tree was before a part of it was read, to take that part back.
+/// A state of the tree before a part was read, to remove that part again.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mark {
     nodes: usize,

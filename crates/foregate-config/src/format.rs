@@ -85,7 +85,7 @@ fn column(text: &str, at: usize) -> usize {
 struct Trailing {
     /// The byte of the output at which it begins.
     at: usize,
-    /// The column in which it was.
+    /// The original column.
     column: usize,
 }
 
@@ -99,7 +99,7 @@ struct Writer<'s, 't> {
     depth: usize,
     /// The number of open blocks on the present line.
     inline: usize,
-    /// Nothing stands on the line yet.
+    /// The line is still empty.
     line_start: bool,
     /// The node has ended; only a comment may follow on the line.
     ended: bool,

@@ -204,7 +204,7 @@ impl JsonReader<'_, '_> {
         Ok(escapes)
     }
 
-    /// Passes an array or object by its brackets; it is read later.
+    /// Skips an array or object by its brackets; it is read later.
     fn skip(&mut self) -> Result<(), SyntaxError> {
         let start = self.at;
         let mut depth = 0_usize;

@@ -287,7 +287,7 @@ impl KdlReader<'_, '_> {
         Ok(self.document.decode(source.len(), &decoded))
     }
 
-    /// Skips space inside of a node; says whether there was any.
+    /// Skips space inside of a node. Returns true if there was any.
     fn node_space(&mut self) -> Result<bool, SyntaxError> {
         let mut any = false;
         loop {

@@ -134,7 +134,7 @@ pub fn read_text_and_keep<T>(
     Ok((decoded, tree.into_texts()))
 }
 
-/// As [`read`], for a text that could stand in the file `path`.
+/// Like [`read`], for a text that replaces the content of the file `path`.
 ///
 /// # Errors
 ///
@@ -186,7 +186,7 @@ pub fn find<T>(
 
 type Finished<T> = (T, Tree, Problems);
 
-/// Tells the log of the warnings.
+/// Writes the warnings to the log.
 fn logged<T>((decoded, tree, problems): Finished<T>) -> (T, Tree) {
     problems.tell_warnings(&tree);
     (decoded, tree)

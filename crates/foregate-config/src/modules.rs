@@ -64,7 +64,8 @@ pub struct Modules<'t> {
     plans: Map<(Vec<u32>, bool), Arc<Plan>>,
     /// For settings, by their index: the values that their expressions read, each with the place of the node that does.
     reads: Map<u32, Vec<(u16, Place)>>,
-    /// For such a place and value, whether a step of some route writes it there. Nodes further out count on routes further in.
+    /// For such a place and value: true if a step of some route writes the value there. Nodes of outer blocks count on the
+    /// routes within.
     written: BTreeMap<(u32, u32, &'static str), (Place, bool)>,
 }
 
@@ -106,7 +107,7 @@ struct ModuleMistakes {
 #[derive(Clone)]
 struct ScopeEntry {
     key: usize,
-    /// The nodes so far, for a key that may stand several times.
+    /// The nodes so far, for a key that may occur several times.
     said: Option<Rc<KeyNodes>>,
     /// An index of [`Modules::settings`]; `None` where a problem was found.
     settings: Option<u32>,
@@ -388,7 +389,7 @@ impl<'t> Modules<'t> {
             logs: &mut self.logs,
             warnings: Vec::new(),
         };
-        // Expressions compiled earlier belong to others.
+        // Expressions that were compiled earlier belong to other settings.
         self.expressions.take_read();
         let when = said.when.as_ref().map(|when| context.condition(when, phase)).transpose();
         let entry = &self.pipeline.entries()[step];

@@ -185,7 +185,7 @@ impl Warnings {
         in_order(&self.problems.warnings).into_iter().map(|warning| show(&self.tree, warning)).collect()
     }
 
-    /// As [`RefusedConfiguration::plain`], with `warning` for `error`.
+    /// Like [`RefusedConfiguration::plain`], with `warning` for `error`.
     pub fn plain(&self) -> String {
         let mut text = String::new();
         self.shown().iter().for_each(|shown| shown.write(&mut text, "warning"));
@@ -237,7 +237,7 @@ pub struct ProblemReport<'r> {
     pub line: Option<usize>,
     /// From 1, in characters.
     pub column: Option<usize>,
-    /// How many bytes the place has.
+    /// The length of the place in bytes.
     pub length: Option<u32>,
     /// The error.
     pub message: &'r str,

@@ -16,7 +16,7 @@ const FEW: usize = 12;
 struct Around<'t> {
     /// The node that has the block; empty at the top of the file.
     name: &'t str,
-    /// Set if it is the block of a module, or one within.
+    /// Set if it is the block of a module, or lies within one.
     in_module: bool,
 }
 

@@ -35,8 +35,8 @@ pub struct Fill {
     broken: bool,
 }
 
-/// The file, and the name that it has meanwhile where files cannot be nameless. Dropped without its
-/// final name, it is gone.
+/// The file, and its temporary name where files cannot be nameless. If it is dropped without its
+/// final name, it is removed.
 #[derive(Debug)]
 struct Target {
     inner: Arc<Inner>,

@@ -59,7 +59,7 @@ pub(crate) struct Received {
     _lock: RawFile,
 }
 
-/// Takes what has come. `None` if there is nothing, or the file is in use at the moment.
+/// Takes all purges from the file. `None` if there is none, or the file is in use at the moment.
 pub(crate) fn receive(directory: &BlockingDirectory) -> io::Result<Option<Received>> {
     let file = match directory.open(Path::new(NAME), OpenHow::write()) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

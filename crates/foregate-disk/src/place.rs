@@ -38,7 +38,7 @@ impl Place {
         self.0 & LIST != 0
     }
 
-    /// The slot of the segment, if the object lies in one.
+    /// The slot of the segment, if the object is in one.
     pub(crate) fn slot(self) -> Option<u16> {
         (self.0 & BIG == 0).then_some((self.0 >> 48) as u16)
     }

@@ -58,8 +58,8 @@ impl Writer {
                 for entry in &entries {
                     self.reclaim_entry(inner, slot, &segment, entry, log);
                 }
-                // The index has to point to the moved objects before their segment goes. Objects
-                // that could not be moved go with it.
+                // The index has to point to the moved objects before their segment is removed.
+                // Objects that could not be moved are removed with it.
                 self.flush_main(inner);
                 for entry in &entries {
                     if let Some(place) = entry.place(slot) {

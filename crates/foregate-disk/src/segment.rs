@@ -257,7 +257,7 @@ impl Segment {
         }
     }
 
-    /// The number of the record at a place, as it says itself.
+    /// The number of the record at a place, as stored in it.
     pub(crate) fn serial_at(&self, offset: u64) -> Option<u64> {
         let mut header = [0; HEADER];
         let read = self.file.blocking().read_at(&mut header, offset).ok()?;

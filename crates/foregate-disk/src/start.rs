@@ -121,7 +121,7 @@ impl Start {
     }
 }
 
-/// Locks a directory that had no lock file and took none.
+/// Locks a directory that had no lock file at the start, because the disk took no new file.
 fn lock_late(inner: &Inner) -> io::Result<()> {
     let mut held = inner.lock.lock();
     if held.is_some() {

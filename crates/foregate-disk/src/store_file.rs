@@ -74,7 +74,7 @@ impl Checkpoint {
     }
 }
 
-/// The random number that the kernel draws at its start; zeros where it does not tell.
+/// The random number that the kernel draws at its start; zeros if it is not available.
 fn boot_id() -> [u8; 16] {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();

@@ -76,7 +76,8 @@ struct OpenLog {
 struct Pending {
     fingerprint: Fingerprint,
     place: Place,
-    /// The place that a moved record leaves: if the object has another one by now, it stays that.
+    /// The previous place of a moved record. If the object has another place by now, that one
+    /// stays.
     from: Option<Place>,
 }
 
@@ -197,7 +198,7 @@ impl Writer {
         if open.buffer.len() >= BUFFER { self.flush(inner, log) } else { Ok(()) }
     }
 
-    /// Sees to it that a log has room for a record.
+    /// Makes sure that a log has room for a record.
     fn open_log(&mut self, inner: &Inner, log: Log, most: u64, room: bool) -> Result<(), NotWritten> {
         if let Some(open) = &self.logs[log] {
             let table = (open.entries.len() as u64 + 1) * TABLE_ENTRY + TABLE;

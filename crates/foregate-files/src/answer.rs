@@ -37,7 +37,7 @@ pub struct Document<'a> {
     pub coding: Option<ContentCoding>,
 }
 
-/// A GET or HEAD, as far as files look at it.
+/// The parts of a GET or HEAD request that matter for files.
 #[derive(Clone, Copy, Debug)]
 pub struct FileRequest<'a> {
     /// Its fields.
@@ -65,8 +65,8 @@ impl Stat {
     /// The value of ETag: strong, unless the file was changed in this very second and so may change
     /// again without another time.
     ///
-    /// Machines with the same file and the same time of change give the same value. Where a build
-    /// gives all files one time, the inode tells one content from the next.
+    /// Machines with the same file and the same time of change give the same value. If a build
+    /// gives all files one time, the inode distinguishes versions.
     fn etag(&self, coding: Option<ContentCoding>, now: u64) -> String {
         let (seconds, nanoseconds) = self.modified;
         let weak = if self.seconds() + 1 >= now && self.seconds() <= now { "W/" } else { "" };

@@ -65,7 +65,7 @@ impl Expires {
 pub struct Candidate {
     /// The name below the served folder; empty: the folder itself.
     pub name: Vec<u8>,
-    /// The request asks for a folder: its index, or its listing.
+    /// The request is for a folder: for its index, or its listing.
     pub is_folder: bool,
     /// The path of the request itself, so that a folder without a slash at its end is redirected
     /// to.

@@ -51,7 +51,7 @@ pub(crate) enum SniffResult {
 }
 
 impl Charset {
-    /// The one that most documents have.
+    /// The encoding of most documents.
     pub const UTF_8: Self = Self(UTF_8, EncodingSource::Told);
     /// The encoding of documents without a declaration: browsers in most places read them as this one.
     const ASSUMED: Self = Self(WINDOWS_1252, EncodingSource::Assumed);

@@ -42,7 +42,7 @@ pub(crate) enum Side {
     /// On either.
     #[default]
     Both,
-    /// Before a tag, where that of the head was left out.
+    /// Before a tag, if the tag of the head was left out.
     Before,
     /// After the tag of the head.
     Behind,

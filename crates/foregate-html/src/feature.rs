@@ -122,11 +122,11 @@ pub struct Reads {
 /// private-use characters for invalid bytes; in other documents ASCII is itself, and every other byte is
 /// one character. [`Page::text`] converts other text into this form.
 pub trait Rewrite: Send {
-    /// An element; `selector` says which of [`Feature::selectors`] has matched. One that several have matched comes several
-    /// times.
+    /// An element; `selector` is the number of the one of [`Feature::selectors`] that matched. If several matched, the element is passed
+    /// several times.
     fn element(&mut self, _selector: usize, _element: &mut Element<'_, '_, '_>) {}
 
-    /// The end tag of an element that was [watched](Element::watch_end), or of the one around it that ends it.
+    /// The end tag of an element that was [watched](Element::watch_end), or of an element around it, which ends it as well.
     fn end_tag(&mut self, _selector: usize, _tag: &mut EndTag<'_, '_>) {}
 
     /// A part of a text, outside of scripts, styles, comments, form controls and foreign content. References such as
@@ -316,7 +316,7 @@ impl Element<'_, '_, '_> {
         }
     }
 
-    /// Takes an attribute away, unless the name of another begins with `=`.
+    /// Removes an attribute, unless another attribute's name begins with `=`.
     pub fn remove_attribute(&mut self, name: &str) {
         if self.inner.has_attribute(name) && !self.must_stay() {
             self.deed.matches += 1;

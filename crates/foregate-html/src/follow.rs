@@ -179,7 +179,7 @@ pub(crate) struct Follower {
     /// The most bytes that a tag, or an element that is taken out, may have.
     limit: u64,
     last: bool,
-    /// Where a tag begins that is longer: the rewriter gets no more.
+    /// The start of a tag that is too long: the rewriter gets nothing from there on.
     stop: Option<u64>,
     /// The number of bytes that were written without the rewriter.
     skipped: u64,
@@ -291,7 +291,7 @@ impl Follower {
             }
         }
         self.held = held;
-        // At least one byte of the next token has to be known.
+        // The next token needs at least one more byte.
         self.settle(self.base + self.tokens.at() as u64 + 1);
         self.bound_begun();
     }
@@ -322,7 +322,7 @@ impl Follower {
         }
     }
 
-    /// Ends it if the document, up to here, has made more work than its length accounts for.
+    /// Ends the pass if the document has made more work so far than its length allows.
     fn bound_work(&mut self, known: u64) {
         if self.work > WORK_AT_START + WORK_PER_BYTE * (known + self.inserted) {
             self.give_up("memory-exceeded");

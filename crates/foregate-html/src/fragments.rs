@@ -22,9 +22,9 @@ pub struct FragmentRules {
     pub size: usize,
     /// The most fragments of one document, including fragments of fragments.
     pub count: usize,
-    /// How deep fragments may stand in fragments; 1: not at all.
+    /// The deepest nesting of fragments; 1 for none.
     pub depth: usize,
-    /// The markup in place of one that cannot be had, unless the document says that nothing shall be there.
+    /// The markup for a fragment that cannot be fetched, unless the document asks for nothing in its place.
     pub fallback: String,
 }
 
@@ -109,7 +109,7 @@ impl RewriterOutput {
         }
     }
 
-    /// How much is held since it may be cut off, bytes.
+    /// The bytes that are held because they may be cut off.
     pub fn held(&self) -> usize {
         self.cut.map_or(0, |cut| self.bytes.len() - cut)
     }

@@ -26,9 +26,9 @@ impl Needles {
         Some(Self { search, longest })
     }
 
-    /// Searches the input: calls `tell` with each stretch and the number of its text, if it is one, until `tell` asks
-    /// to stop. Returns the number of processed bytes; the rest has to be passed again with the next input. With `last` no input
-    /// follows.
+    /// Searches the input: calls `tell` with each stretch, and with the number of its text if it is one, until `tell` asks to
+    /// stop. Returns the number of processed bytes; the rest has to be passed again with the next input. `last` is set at the
+    /// end of the input.
     pub fn search(
         &self,
         bytes: &[u8],

@@ -31,7 +31,7 @@ pub(crate) fn allow(response: &dyn Fields, nonce: &str) -> Edits {
     edits
 }
 
-/// Adds a value; `None` where it cannot stand in a field, which cannot be since the one that it was made of did.
+/// Adds a value. `None` for a value that no field can have, which is impossible here: it was made from a field.
 fn append(name: &'static str) -> impl FnMut(Edits, Vec<u8>) -> Option<Edits> {
     move |mut edits, value| {
         edits.push(Edit::Append(Field::new(name, value).ok()?));

@@ -42,7 +42,7 @@ pub struct Terms {
     pub content_type: Option<Vec<u8>>,
     /// The nonce for inserted scripts and styles.
     pub nonce: Option<Arc<str>>,
-    /// The path of the document, if relative paths in it are to be taken from that.
+    /// The path of the document, if relative paths in it are resolved against it.
     pub path: Option<Arc<str>>,
     /// The most that the rewriter may hold, bytes; see [`BUDGET`].
     pub budget: usize,
@@ -81,7 +81,7 @@ pub struct Pass {
     /// The encoding, and whether it is known.
     charset: Charset,
     sniffed: bool,
-    /// It begins with a byte-order mark.
+    /// The document begins with a byte-order mark.
     marked: bool,
     /// A mark or blanks that it begins with have been handed on.
     began: bool,
@@ -221,7 +221,7 @@ impl Pass {
         if let Some(event) = lost.or(ends).or(exceeded) {
             self.gave_up = Some(event);
             self.leave(out)?;
-            // Where fragments are awaited, the rest follows once they have come.
+            // If fragments are awaited, the rest follows after them.
             return if self.is_held_up() { Ok(None) } else { Err(Bail::Pass) };
         }
         if is_done {
@@ -262,7 +262,7 @@ impl Pass {
         }
     }
 
-    /// The rewriter has failed, and has written all that it was given.
+    /// The rewriter has failed, and has written all of its input.
     fn failed(&mut self, error: &RewritingError, out: &mut dyn Sink) -> Result<(), Bail> {
         self.state = PassState::Over;
         self.shared.iter_mut().for_each(|shared| shared.let_go());
@@ -381,7 +381,7 @@ impl Pass {
             .filter(|(chosen, dry)| !dry && chosen.feature.in_fragments())
             .map(|(chosen, _)| chosen.clone())
             .collect();
-        // In a dry run it stops no feature that is in none.
+        // A feature in a dry run must not stop features that are in effect.
         let all_dry = features.iter().all(|(_, dry)| *dry);
         let removes = |(chosen, dry): &(ChosenFeature, bool)| {
             (!dry || all_dry) && chosen.feature.removes() != Removes::Nothing

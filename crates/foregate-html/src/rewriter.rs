@@ -75,7 +75,7 @@ pub(crate) struct HandlerState {
     pub follower: Option<Box<Follower>>,
     /// The number of removals that were not possible.
     pub left: u64,
-    /// How many directives are not understood.
+    /// The number of directives that are not supported.
     pub unsupported: u64,
     /// A handler has run.
     pub ran: bool,
@@ -277,7 +277,7 @@ impl HandlerState {
         }
     }
 
-    /// The rewriter gives up: an element that was being taken out stays.
+    /// The rewriter gives up: the rest of an element that was being removed stays.
     pub fn let_go(&mut self) {
         self.removing = None;
         self.written.cut = None;
@@ -494,7 +494,7 @@ fn document_handlers(reads: Reads) -> DocumentHandlers {
             shared(|shared| {
                 let kind = chunk.text_type();
                 shared.is_title = kind == TextType::RCData;
-                // The last part of such a text says that it is, so that other texts need not.
+                // Only the last part of such a text is marked as such, so the other parts need no action.
                 if kind != TextType::Data {
                     shared.in_text = kind != TextType::CDataSection && !chunk.last_in_text_node();
                 }

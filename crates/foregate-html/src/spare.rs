@@ -1,4 +1,4 @@
-//! Rewriters that are made before a document comes which needs them.
+//! Rewriters that are made in advance, before a document needs them.
 //!
 //! To make one costs more than all else that is done until the first byte of a document is written: it compiles the selectors
 //! of all features. So a thread that has rewritten documents with the same features twice makes one for the next such

@@ -15,10 +15,10 @@ pub(crate) fn text_of(name: Name) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// A state, and the state that has to follow from it.
+/// A state, and the state that it has to lead to.
 pub(crate) struct Next<'t> {
     pub token: Token,
-    /// Where that leads without anything inserted.
+    /// The next state without an insertion.
     pub then: &'t Tree,
 }
 

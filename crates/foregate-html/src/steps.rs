@@ -243,7 +243,7 @@ impl Step for Choose {
         if !types(response).any(|value| settings.fits(value)) || !is_whole(status, response) || is_empty {
             return nothing(Edits::new());
         }
-        // Recipients differ in which one counts.
+        // Recipients disagree about which of several types counts.
         if types(response).nth(1).is_some() {
             return says(Edits::new(), false, Some("content-type-ambiguous"));
         }

@@ -32,7 +32,7 @@ pub enum Fault {
     Error(i32),
     /// The call transfers at most this many bytes. Calls that transfer none succeed.
     Short(usize),
-    /// The call takes this much longer.
+    /// The call takes longer, by this time.
     Slow(Duration),
 }
 

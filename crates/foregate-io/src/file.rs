@@ -201,7 +201,7 @@ impl File {
                 WITHOUT_CACHESTAT.store(true, Ordering::Relaxed);
                 true
             }
-            // Not for files of this kind.
+            // Files of this kind do not support it.
             Err(_) => false,
         }
     }

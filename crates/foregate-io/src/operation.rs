@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 
-/// The answer to an operation. Dropping it loses the answer alone.
+/// The answer to an operation. Dropping it loses the answer, but the operation still completes.
 #[derive(Debug)]
 #[must_use = "the answer is lost if nobody awaits it"]
 pub struct Operation<T>(OperationState<T>);

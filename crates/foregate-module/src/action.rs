@@ -1,4 +1,4 @@
-//! How a step ends a request.
+//! Ways for a step to end a request.
 
 use alloc::vec::Vec;
 
@@ -15,7 +15,7 @@ use crate::value::Value;
 pub enum Action {
     /// Answer with this.
     Respond(Response),
-    /// Send nothing more, and close so that the client sees it.
+    /// Send nothing more, and close the connection so that the client notices.
     Abort,
 }
 

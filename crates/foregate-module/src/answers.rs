@@ -74,7 +74,7 @@ impl KeptAnswers {
     pub fn known(&self, ask: &FetchRequest, now: Duration) -> Option<FetchResult> {
         if let Some((at, answer)) = &self.good {
             let age = now.saturating_sub(*at);
-            // Where a newer one could not be had, it is not asked for again at once.
+            // If a newer answer could not be fetched, it is not asked for again at once.
             let is_new = |after: Duration| {
                 let failed = self.other.as_ref().is_some_and(|(at, _)| now.saturating_sub(*at) < after);
                 age < after || failed

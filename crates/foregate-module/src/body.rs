@@ -133,7 +133,7 @@ pub struct Wish {
     pub dry: bool,
 }
 
-/// The list in which a step says that it has put a filter before the response's body that takes its content coding off.
+/// The list in which a step records that its filter removes the content coding of the response's body.
 #[derive(Debug)]
 pub struct DecodedBody;
 
@@ -193,7 +193,7 @@ pub enum Bail {
     Pass,
     /// The body is broken off, so that its receiver sees that something is missing.
     Break,
-    /// The body is longer than it may be. For a request: 413.
+    /// The body exceeds its limit. For a request: 413.
     TooLarge,
 }
 
@@ -215,7 +215,7 @@ pub struct Filtered {
 }
 
 impl Filtered {
-    /// A filter that changes lengths and takes the body as it comes, with a budget of 64 KiB.
+    /// A filter that changes lengths and takes the body as received, with a budget of 64 KiB.
     pub fn new(name: &'static str, filter: impl BodyFilter + 'static) -> Self {
         Self { name, filter: Box::new(filter), budget: 64 * 1024, keeps_length: false, dry: false }
     }

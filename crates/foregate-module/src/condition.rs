@@ -13,11 +13,11 @@ pub trait Condition: Send + Sync {
 
 /// An expression over an exchange, compiled; its value is turned into bytes.
 pub trait Expression: Send + Sync {
-    /// Its value; `None` where a part that it needs is absent.
+    /// The value; `None` if a part that it needs is absent.
     fn evaluate<'v>(&'v self, view: &View<'v>) -> Option<Cow<'v, [u8]>>;
 }
 
-/// Many conditions, compiled together so that those over the same part share one look at it.
+/// Many conditions, compiled together so that conditions about the same part share one look at it.
 pub trait Conditions: Send + Sync {
     /// Calls `visit` with the number of each condition that holds, in order, until it breaks.
     fn each(&self, view: &View<'_>, visit: &mut dyn FnMut(usize) -> ControlFlow<()>);

@@ -61,7 +61,8 @@ pub trait Exchange {
     fn request_length(&self) -> Option<u64>;
     /// The start of the request's body that was received for the steps, and whether that is all of it.
     fn request_body(&self) -> (&[u8], bool);
-    /// How long that start is, bytes: also where it lies in a file, and is at hand only for steps that read it.
+    /// The length of that start in bytes. It is also known if the start is in a file, which is only available to steps that
+    /// read it.
     fn request_body_length(&self) -> usize {
         self.request_body().0.len()
     }
@@ -170,7 +171,7 @@ impl fmt::Debug for Received<'_> {
     }
 }
 
-/// Why a request was refused before it had a route: it is malformed, or says two things at once.
+/// The reason for refusing a request before it had a route: it is malformed, or contradicts itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal<'r> {
     /// The kind of the error, as the access log calls it.

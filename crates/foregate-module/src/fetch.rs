@@ -171,7 +171,7 @@ impl FetchResponse {
 /// The reason for a fetch without an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FetchError {
-    /// No connection, or one that failed.
+    /// No connection was made, or it failed.
     Connection,
     /// The time was up.
     Timeout,

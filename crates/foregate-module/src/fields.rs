@@ -20,8 +20,8 @@ pub trait Fields {
         self.find(name.as_bytes(), 0).map(|(_, value)| value)
     }
 
-    /// Number and value of the first field of this name among those from `from` on. Platforms that know better than to look
-    /// at one field after the other say so here.
+    /// The number and value of the first field of this name with a number of at least `from`. Platforms with a faster
+    /// search than one field after the other implement it here.
     fn find(&self, name: &[u8], from: usize) -> Option<(usize, &[u8])> {
         (from..self.count()).find_map(|number| {
             let (found, value) = self.field(number)?;
@@ -65,7 +65,8 @@ pub trait FieldsMut: Fields {
     /// Adds a field at the end.
     fn append(&mut self, name: &[u8], value: &[u8]);
 
-    /// Gives a name exactly this value: the first field of it takes the value and keeps its place, the others go.
+    /// Sets a name to exactly this value: its first field takes the value and keeps its place, and the other fields are
+    /// removed.
     fn set(&mut self, name: &[u8], value: &[u8]);
 
     /// Removes all fields of a name.

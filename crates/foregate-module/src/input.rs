@@ -11,7 +11,7 @@ use crate::slot::{Slot, ValueInfo};
 use crate::state::{MovedValues, Slots};
 use crate::value::{Shown, Value};
 
-/// One thing that a step reads.
+/// An input of a step.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an input of a step",
     label = "a value is read as `Read<'r, {Self}>` or moved as `Take<{Self}>`, a list read as `Added<'r, {Self}>`, an answer as `Read<'r, Fetched<KEY>>`"
@@ -86,7 +86,7 @@ pub struct View<'r> {
     instead: Option<(u16, &'r (dyn Any + Send + Sync))>,
     /// An address that stands in for the client's.
     client: Option<IpAddr>,
-    /// The values that the step takes.
+    /// The values that the step takes out of their slots.
     taken: Option<&'r MovedValues>,
     dry: bool,
     doubt: Doubt,
@@ -292,7 +292,7 @@ borrowed! {
     ResponseSource(Source<'r>), "response source", AfterResponse, |exchange| exchange.source();
 }
 
-/// True if the step has no effect, because its key says `dry-run=#true`.
+/// True if the step runs without effect, because its key has `dry-run=#true`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DryRun(pub bool);
 
@@ -367,7 +367,7 @@ impl Input<'_> for GiveWay {
 
 impl<P: Phase> ReadableAt<P> for GiveWay {}
 
-/// The kind of the error that the response tells of, if the server made it because of one.
+/// The kind of the error that the response reports, if the server made the response for an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorKind<'r>(pub Option<&'r str>);
 
@@ -393,7 +393,7 @@ impl<P: AfterResponse> ReadableAt<P> for ErrorKind<'_> {}
 pub struct Body<'r> {
     /// The received bytes.
     pub bytes: &'r [u8],
-    /// How much that is, bytes; also where it is not at hand.
+    /// The length in bytes, also if the bytes are not available.
     pub length: usize,
     /// Set if that is all of the body.
     pub whole: bool,

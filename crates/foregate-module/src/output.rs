@@ -47,7 +47,7 @@ impl Apply<'_> {
     }
 }
 
-/// One thing that a step writes.
+/// An output of a step.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an output of a step",
     label = "a value is written as `Emit<{Self}>`, an entry of a list as `Add<{Self}>`, a question as `Emit<Fetch<KEY>>`"

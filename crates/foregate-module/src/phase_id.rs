@@ -21,7 +21,7 @@ pub enum PhaseId {
     UpstreamSelect,
     /// The request as it goes out, forwarded fields included.
     UpstreamRequest,
-    /// The head of the upstream's response, as it came. Not run for answers of our own.
+    /// The head of the upstream's response, as received. Does not run for Foregate's own answers.
     UpstreamResponse,
     /// Changes the head of the response to the client, from any source.
     ResponseHeaders,

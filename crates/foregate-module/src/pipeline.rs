@@ -189,7 +189,7 @@ impl Pipeline {
         let mut fetches = Vec::new();
         for decl in steps.iter().map(|step| step.decl()) {
             for slot in decl.outputs.iter().filter(|slot| slot.is_kept()) {
-                // Several steps may add to a list, and one that has taken a value may emit it again.
+                // Several steps may add to a list, and a step that took a value may emit it again.
                 if values.iter().any(|value| value.name == slot.name) {
                     continue;
                 }
@@ -368,7 +368,7 @@ impl Pipeline {
     /// [`Step::TRIES_PARTS`](crate::Step::TRIES_PARTS). The platform catches panics.
     pub fn asks_whole(&self, plan: &Plan, exchange: &mut dyn Exchange, state: &mut State) -> Option<u16> {
         let mut tried = State::default();
-        // Another response comes, of which a `when` may say something else.
+        // For another response, `when` may have another result.
         let (decided, wanted) = (state.decided, state.wanted);
         let mut runs = Steps::NONE;
         for planned in plan.parts() {
@@ -447,7 +447,7 @@ macro_rules! pipeline {
         const _: () = $crate::check(&[$(<$group>::DECLS,)* &[$($crate::decl::<$step>()),*]]);
 
         $crate::group! {
-            /// The steps of this list, for lists that take it in.
+            /// The steps of this list, for lists that include it.
             $vis enum $name { $(use $group;)* $($step),* }
         }
 

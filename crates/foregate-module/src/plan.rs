@@ -28,7 +28,7 @@ pub struct PlannedStep {
     pub key: u16,
     /// Set for a dry run: the step runs without effect.
     pub dry_run: bool,
-    /// Set if it, or another step of the same key that runs before there is a response, [guards](crate::Step::guards).
+    /// Set if the step, or another step of the same key that runs before there is a response, [guards](crate::Step::guards).
     pub guards: bool,
     /// Set if an acting step reads its output. Then the step counts as acting, even if it only watches.
     pub decides: bool,
@@ -231,7 +231,7 @@ impl Plan {
         &self.steps
     }
 
-    /// The first step that [takes](crate::Take) a value which is not there: programs refuse a configuration with such a plan.
+    /// The first step that [takes](crate::Take) a missing value: programs refuse a configuration with such a plan.
     pub fn untakable(&self, pipeline: &Pipeline) -> Option<Untakable> {
         // A value of a dry run is one for other dry runs alone.
         let mut values: Vec<(u16, bool, Option<&'static str>)> = Vec::new();
@@ -299,7 +299,7 @@ impl fmt::Debug for Plan {
     }
 }
 
-/// Settings of one key of the configuration, as a route has them.
+/// The settings of one key on one route.
 #[derive(Clone)]
 pub struct Configured {
     /// The name of the key.

@@ -25,7 +25,7 @@ const BEFORE_BODY: PhaseId = PhaseId::RequestSecurity;
 /// The progress of an exchange through its steps.
 #[derive(Debug, Default)]
 pub struct Runner {
-    /// The order of the next phase; those before it have run, or have been left out.
+    /// The order of the next phase; earlier phases have run, or were skipped.
     next: usize,
     /// The number of steps of that phase that have had their turn.
     begun: usize,
@@ -64,7 +64,7 @@ pub enum Next<'p> {
     Offload {
         /// The step.
         planned: &'p PlannedStep,
-        /// The treatment if there is no place, or none in time.
+        /// The treatment if there is no place, or no thread in time.
         when_full: WhenFull,
         /// The longest wait for a thread.
         wait: Duration,
@@ -84,14 +84,14 @@ pub enum StepEnd {
     Failed(&'static str, Fault),
 }
 
-/// Why a step gave no verdict, or one that does not count.
+/// The reason for a missing or invalid verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The step has panicked.
     Panicked,
     /// The step is skipped because it has panicked too often.
     Broken,
-    /// There was no thread for it.
+    /// There was no thread for the step.
     Full(WhenFull),
     /// The body that it reads could not be brought back from where it was kept.
     Unread,
@@ -110,7 +110,7 @@ pub enum StepPlace {
     Asked,
     /// Another thread, whatever the step declares.
     Elsewhere {
-        /// The treatment if there is no place, or none in time.
+        /// The treatment if there is no place, or no thread in time.
         when_full: WhenFull,
         /// The longest wait for a thread.
         wait: Duration,
@@ -137,7 +137,7 @@ pub trait Platform {
         StepPlace::Asked
     }
 
-    /// Where a step runs that has asked for `load`. Default: there.
+    /// The place for a step that has asked for `load`. Default: this thread.
     fn load(&mut self, _entry: &Entry, _planned: &PlannedStep, load: Load) -> Load {
         load
     }
@@ -181,12 +181,12 @@ struct Route<'p> {
 }
 
 impl Runner {
-    /// One for the phase `log` alone.
+    /// A runner for the phase `log` alone.
     pub fn of_log() -> Self {
         Self { next: PhaseId::Log.order(), ..Self::default() }
     }
 
-    /// The order of the phase that is running, or comes next; those before it have run, or have been left out.
+    /// The order of the phase that is running, or comes next; earlier phases have run, or were skipped.
     #[inline]
     pub fn next(&self) -> usize {
         self.next
@@ -241,8 +241,8 @@ impl Runner {
         })
     }
 
-    /// The response is to be another one: steps do to the head of the new one as they have done to that of the old one. `last` is the
-    /// step that has replaced it or has failed; it does not run again, so that this comes to an end.
+    /// The response is replaced: steps run over the head of the new one as they did over the old one. `last` is the step that replaced
+    /// it or has failed; it does not run again, so that this comes to an end.
     pub fn start_over(
         &mut self,
         pipeline: &Pipeline,
@@ -462,7 +462,7 @@ impl Runner {
 
 /// The thread for a step.
 enum Leaves {
-    /// It is filtered out: a skipped step is not worth the way to another thread.
+    /// A filter excludes the step: skipping it is not worth a way to another thread.
     Passed,
     Stays,
     Came(Came),
@@ -525,7 +525,7 @@ fn starts_over(route: Route<'_>, at: PhaseId, last: Option<&PlannedStep>) -> boo
     }
 }
 
-/// Steps have said things of the old response that do not hold of the new one.
+/// Values that steps wrote about the old response do not apply to the new one.
 fn forget_response(route: Route<'_>, last: Option<&PlannedStep>, state: &mut State) {
     let Route { pipeline, plan } = route;
     if let Some(last) = last {

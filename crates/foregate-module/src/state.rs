@@ -205,7 +205,7 @@ pub struct State {
     pub skipped: Steps,
     /// Keys whose `when` has been evaluated, by [`PlannedStep::key`](crate::PlannedStep::key).
     pub(crate) decided: Steps,
-    /// The keys for which it held.
+    /// The keys whose `when` was true.
     pub(crate) wanted: Steps,
     /// Filters of the request's body, in their order.
     pub request_filters: Vec<Filtered>,
@@ -307,8 +307,9 @@ impl<'r, V: Value> Input<'r> for Read<'r, V> {
 
 impl<P: Phase, V: Value> ReadableAt<P> for Read<'_, V> {}
 
-/// A value of an earlier step, which moves to this one; `None` if that did not run, or wrote none. Later steps have it if this one
-/// [emits](crate::Emit) it again, also where it ends the request ([`EmitAnd`](crate::EmitAnd)). A step that panics takes it along.
+/// A value of an earlier step, which moves to this one; `None` if that step did not run, or wrote none. Later steps have it if this
+/// step [emits](crate::Emit) it again, also if it ends the request ([`EmitAnd`](crate::EmitAnd)). If the step panics, the value is
+/// lost.
 pub struct Take<V: Value>(pub Option<V::Data>);
 
 impl<'r, V: Value> Input<'r> for Take<V> {

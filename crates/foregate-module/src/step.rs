@@ -77,10 +77,10 @@ pub trait Step: Default + Send + Sync + 'static {
         false
     }
 
-    /// Returns true if it refuses requests with these settings, or decides which part of them an origin gets, so that skipping it
+    /// Returns true if, with these settings, the step refuses requests, or decides which part of them an origin gets, so that skipping it
     /// matters: a request goes to no origin if one of its conditions has another result for another reading of the path
-    /// ([`Exchange::doubt_path`]). A module guards if any of its steps before the response does. Default: true unless it
-    /// [only watches](Self::only_watches).
+    /// ([`Exchange::doubt_path`]). A module guards if any of its steps before the response does. Default: true unless it [only
+    /// watches](Self::only_watches).
     fn guards(settings: &Self::Settings) -> bool {
         !Self::only_watches(settings)
     }
@@ -235,7 +235,7 @@ pub enum Load {
     Light,
     /// On the threads for heavy work.
     Heavy {
-        /// The treatment if there is no place, or none in time.
+        /// The treatment if there is no place, or no thread in time.
         when_full: WhenFull,
         /// How long it may wait for a thread, at most five seconds; thirty where the request's body lies in a file.
         wait: Duration,

@@ -7,8 +7,8 @@
 //! }
 //! ```
 //!
-//! Verifying a password takes milliseconds on purpose, so it happens on the threads for heavy work, and only for
-//! credentials that were not verified lately: one step looks them up, one verifies, one decides.
+//! Verifying a password takes milliseconds on purpose. So it happens on the threads for heavy work, and only for
+//! credentials that were not verified recently: one step looks them up, one verifies, one decides.
 
 mod cache;
 mod hashes;

@@ -214,7 +214,7 @@ impl CanarySettings {
         if draw < self.share { Side::Canary } else { Side::Stable }
     }
 
-    /// The side of a request, and the number that it has drawn if its client is to keep that.
+    /// The side of a request, and the drawn number if its client has to keep it.
     fn decide(&self, view: &View<'_>, fields: &dyn Fields, random: u64) -> (Side, Option<u32>) {
         if let Some(side) = self.header.as_ref().and_then(|name| word(fields.named(name).next()?)) {
             return (side, None);

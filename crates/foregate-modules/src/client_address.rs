@@ -178,7 +178,7 @@ impl TrustedProxies {
         address.map_or(self.unix, |address| self.networks.get(address).is_some())
     }
 
-    /// The client, if it is another than the peer, which is trusted.
+    /// The client, if it is not the peer, and the peer is trusted.
     fn client(&self, fields: &dyn Fields) -> ForwardedHop {
         let (name, last): (_, Last) = match &self.header {
             Header::Forwarded => ("forwarded", last_element),

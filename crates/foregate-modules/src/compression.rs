@@ -42,7 +42,7 @@ const TYPES: [&str; 7] = [
 const MINIMUM: u64 = 256;
 /// The largest value of `minimum`, bytes.
 const MINIMUM_LIMIT: u64 = 1 << 30;
-/// How many types may be named.
+/// The most types that may be named.
 const TYPES_LIMIT: u8 = 64;
 
 /// The `Vary` of a response with several possible codings.

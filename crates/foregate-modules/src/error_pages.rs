@@ -567,7 +567,7 @@ fn kept(fields: &dyn Fields, status: u16, personal: bool) -> Vec<Field> {
         personal && (is_in(&["cache-control", "expires"], name) || is_in(&OF_SHARED_CACHES, name))
     };
     let stays = fields.iter().filter(|(name, _)| !of_the_body(name) && !of_caches(name));
-    // Includes room for the additional ones.
+    // With room for the additional fields.
     let mut kept = Vec::with_capacity(fields.count() + 3);
     kept.extend(stays.filter_map(|(name, value)| Field::new(name.to_vec(), value.to_vec()).ok()));
     kept

@@ -32,7 +32,7 @@ use self::facts::{ExchangeFacts, Numbers, is_of_path};
 /// earlier. They are known from the phase of the first on: a step may show its own before it has written them.
 pub const VARIABLES: [&str; 3] = ["vars", "vars-rewrite", "vars-response"];
 
-/// The field that tells a country.
+/// The field with the client's country.
 const COUNTRY: &str = "ip.src.country";
 
 /// The value that answers for the field which tells a country. It is a field of its own name too.
@@ -44,7 +44,7 @@ const READINGS_MOST: usize = 32;
 /// Why an expression was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
-    /// Where in its text, in bytes. Empty where something is missing.
+    /// The place in the text, in bytes. Empty if something is missing there.
     pub span: Range<usize>,
     /// The error, a sentence without full stop.
     pub message: String,

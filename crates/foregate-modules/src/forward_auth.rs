@@ -230,7 +230,7 @@ impl FetchKey for Question {
     const ANSWER: &'static str = "forward-auth.answer";
 }
 
-/// That a request has several `Authorization` fields. The server could believe one of them, and the origin another.
+/// Set if a request has several `Authorization` fields, of which the authority and the origin could use different ones.
 #[derive(Debug)]
 pub struct SeveralCredentials;
 

@@ -26,7 +26,7 @@ use maxminddb::{PathElement, Reader};
 /// The largest database, bytes.
 const DATABASE_LIMIT: usize = 1 << 30;
 
-/// How many networks of a database are looked at for one that has a country, before it is refused.
+/// The most networks of a database that are searched for one with a country. If none has one, the database is refused.
 const PROBED: usize = 10_000;
 
 const KEY: Key = Key {

@@ -428,7 +428,7 @@ fn scheme_of(value: &[u8]) -> &[u8] {
     value.split(|byte| !in_token(byte)).next().unwrap_or_default()
 }
 
-/// Has the platform ask for keys.
+/// Requests the keys from the platform.
 #[derive(Debug, Default)]
 pub struct AskForKeys;
 

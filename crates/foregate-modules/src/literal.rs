@@ -17,11 +17,11 @@ pub(crate) enum Use {
     Address,
     /// The value of a field, a variable or a note. `$` is more likely to be meant there, as in the hash of a password.
     Value,
-    /// A body, in which anything may stand, such as a script.
+    /// A body, which may have any text, such as a script.
     Body,
 }
 
-/// Checks that a text is probably meant literally; `written` gives the expression to suggest in its place.
+/// Checks that a text is probably meant literally; `written` returns the expression to suggest instead.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Maintenance: one page instead of the site, except for its operators.
+//! Maintenance: a page replaces the site, except for its operators.
 //!
 //! ```kdl
 //! maintenance retry-after="10m" page="down.html" {

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Names, each once, for those that come in any case; see [`of_requests`](Self::of_requests).
+/// Names without duplicates, regardless of case; see [`of_requests`](Self::of_requests).
 #[derive(Debug)]
 pub(crate) struct Names {
     sorted: Box<[Box<[u8]>]>,

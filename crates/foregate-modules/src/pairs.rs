@@ -178,7 +178,7 @@ fn ends_like(text: &[u8], wanted: &[u8], begins: bool) -> bool {
     if text.len() < wanted.len() {
         return false;
     }
-    // Nothing of an escape but its first byte is one of these.
+    // Of an escape, only the first byte can be one of these.
     let is_end = |at: usize, byte: u8| match byte {
         0 | b'[' => true,
         b'%' => matches!(text.get(at + 1..at + 3), Some(b"00" | b"5b" | b"5B")),

@@ -180,13 +180,13 @@ fn find<T: Ord + Copy>(ranges: &[Range<T>], at: T) -> Option<u32> {
     (at <= range.last).then_some(range.number)
 }
 
-/// Cuts ranges that overlap, so that each address has the least number of those that hold it.
+/// Cuts overlapping ranges, so that each address has the lowest number of the ranges that contain it.
 fn flatten<T: Ord + Copy>(
     ranges: Vec<Range<T>>,
     next: impl Fn(T) -> Option<T>,
     before: impl Fn(T) -> T,
 ) -> Vec<Range<T>> {
-    // Where a range begins, and where it is over; `None`: beyond the last address there is.
+    // The start and the end of each range; `None` is beyond the last address.
     let mut events: Vec<(T, bool, u32, usize)> = Vec::new();
     for (id, range) in ranges.iter().enumerate() {
         events.push((range.first, true, range.number, id));

@@ -438,7 +438,7 @@ impl Stage for Late {
     const VALUE: &'static str = "rate-limit-late.remaining";
 }
 
-/// How the limits of a stage stand after a request that passed them. Expressions see the least that remains.
+/// The limits of a stage after a request that passed them. Expressions see the smallest remainder.
 #[derive(Debug)]
 pub struct Remaining<S>(PhantomData<S>);
 

@@ -105,7 +105,7 @@ struct PatternRedirect {
     keeps_query: bool,
 }
 
-/// The nodes `redirects`, in one table.
+/// All nodes `redirects`, in one table.
 #[derive(Default)]
 pub struct RedirectLists(RedirectTable);
 
@@ -156,7 +156,7 @@ impl FromNode for Redirects {
 }
 
 impl Redirects {
-    /// Where a request is led, as far as that is a path.
+    /// The target of a request, if it is a path.
     fn next(&self, host: &str, path: &[u8]) -> Option<Vec<u8>> {
         let target = match self.exact.find(host, path) {
             Some(found) => found.target.into(),

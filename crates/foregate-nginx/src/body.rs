@@ -35,7 +35,7 @@ pub(crate) struct BodyProgress {
     pub consumed: usize,
     /// Bytes of the output.
     pub produced: usize,
-    /// Set if there is output left that needs no more input.
+    /// Set if there is more output that needs no further input.
     pub more: bool,
     /// A filter that has given up, and lets the rest pass.
     pub bailed: Option<&'static str>,

@@ -43,7 +43,7 @@ pub(crate) enum Maker {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyOf {
     Sent,
-    /// There is one, but the client does not get it (HEAD, 304).
+    /// There is a body, but the client does not get it (HEAD, 304).
     Unsent,
     Empty,
 }

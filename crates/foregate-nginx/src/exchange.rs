@@ -152,7 +152,7 @@ impl<'r, 'k> Exchange<'r, 'k> {
         Self { host: None, facts, kept, request, response, status, tls: OnceCell::from(tls) }
     }
 
-    /// With the response of this status.
+    /// For the phases with a response of this status.
     pub(crate) fn of_response(
         host: Host<'r>,
         facts: &'k Facts<'r>,

@@ -160,7 +160,7 @@ impl Answers {
         self.0.borrow().get(question)?.known(ask, Duration::from_millis(now))
     }
 
-    /// Keeps an answer. Returns it, or an older one that serves instead.
+    /// Keeps an answer. Returns it, or an older one to use instead.
     fn keep(
         &self,
         question: AnswerKey<Place>,

@@ -113,7 +113,7 @@ impl<'r> Field<'r> {
         unsafe { self.field.value.bytes() }
     }
 
-    /// Returns true if NGINX keeps it outside of its list of fields.
+    /// Returns true if NGINX keeps the field outside of its list.
     pub(crate) fn is_unlisted(&self) -> bool {
         self.field.element.is_null()
     }
@@ -498,8 +498,8 @@ pub unsafe extern "C" fn fg_route_filters(route: *const c_void) -> c_int {
     })
 }
 
-/// The next fetch: 1 if it has to be made, 0 if there is an answer already, -1 if
-/// there is no more. The texts live until it is answered.
+/// The next fetch: 1 if it has to be made, 0 if there is an answer already, -1 if there is no further one. The texts live
+/// until the answer.
 ///
 /// # Safety
 ///
@@ -696,7 +696,7 @@ pub unsafe extern "C" fn fg_run_response(
     }) as c_int
 }
 
-/// Moves the body through its filters; -1 when it cannot go on.
+/// Moves the body through its filters; -1 on an error.
 ///
 /// # Safety
 ///
@@ -794,7 +794,7 @@ pub unsafe extern "C" fn fg_job_run(job: *mut c_void) {
     });
 }
 
-/// Takes a job back, with its result, or undone: 1. 0 while a thread runs it.
+/// Takes a job back, with its result or unstarted, and returns 1; returns 0 while a thread runs it.
 ///
 /// # Safety
 ///

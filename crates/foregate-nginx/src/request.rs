@@ -144,7 +144,7 @@ impl Request {
 }
 
 impl ExchangeChanges {
-    /// Moves it to a step on another thread; small values are copied.
+    /// Moves the state to a step on another thread; small values are copied.
     pub(crate) fn lend(&mut self) -> Self {
         Self {
             path: self.path.clone(),

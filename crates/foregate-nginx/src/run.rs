@@ -23,7 +23,7 @@ const HOLD_LIMIT: usize = 1 << 20;
 enum StopReason {
     /// The run waits for this.
     Waits(Outcome),
-    /// One of them has ended the usual way of the request.
+    /// A step has ended the usual processing of the request.
     Ended(StepEnd),
 }
 
@@ -269,7 +269,7 @@ impl Run {
         }
     }
 
-    /// Runs the steps of all phases up to `last` that have not run yet, or as many as can without something that is not there.
+    /// Runs all phases up to `last` whose steps have not run yet, until a step needs input that is not available.
     fn phases(&mut self, exchange: &mut Exchange<'_, '_>, last: PhaseId) -> Result<(), StopReason> {
         let route = Rc::clone(&self.route);
         loop {

@@ -53,7 +53,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A request of an administrator.
 #[derive(Debug)]
 pub enum AdminRequest {
-    /// Read the configuration again; the answer says why it was refused.
+    /// Read the configuration again; the answer has the reason for a refusal.
     Reload(oneshot::Sender<Result<(), String>>),
     /// How the process is.
     Status(oneshot::Sender<Value>),
@@ -66,7 +66,7 @@ pub enum AdminRequest {
 pub struct GivenConfiguration {
     /// Its text.
     pub text: String,
-    /// It is in the JSON form.
+    /// The text is in the JSON form.
     pub is_json: bool,
     /// The tags of configurations that it may replace, or `*` for any; empty: any.
     pub replaces: Vec<String>,
@@ -106,7 +106,7 @@ pub trait ProcessControls: Send + Sync {
     fn set_log_filter(&self, filter: &str) -> Result<(), String>;
 }
 
-/// The clients of one endpoint. A new one never waits for those that have asked nothing.
+/// The clients of one endpoint. A new client never waits for idle ones.
 #[derive(Default)]
 struct Clients(VecDeque<AdminClient>);
 

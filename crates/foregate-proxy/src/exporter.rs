@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(10);
 enum Delivery {
     /// It has been taken, but for this many spans.
     Taken(u64),
-    /// It may be taken later; why not now, and how long the receiver wants to be left alone.
+    /// The batch may be taken later. The reason, and the pause that the receiver demands.
     Later(String, Option<Duration>),
     /// It will never be.
     Refused(String),

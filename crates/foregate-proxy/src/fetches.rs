@@ -12,8 +12,8 @@ use crate::limits::account::{Account, part};
 use crate::limits::lanes::Lanes;
 use crate::settings;
 
-/// The part of the kept questions that the requests of one client may have asked, percent. Beyond,
-/// the least fresh of its own goes.
+/// The part of the kept questions that one client may use, percent. Beyond it, the client's own
+/// least fresh one is dropped.
 const KEPT_PART: usize = 25;
 
 /// The answers of fetches that are kept for all requests of the process.
@@ -84,7 +84,7 @@ impl SharedAnswer {
         self.answers.lock().known(ask, self.now())
     }
 
-    /// Keeps an answer, unless it is too large; returns an older one if that is to be used instead.
+    /// Keeps an answer, unless it is too large; returns an older answer if that is used instead.
     pub fn keep(&self, ask: &FetchRequest, result: FetchResult) -> FetchResult {
         self.answers.lock().keep(ask, result, self.now())
     }

@@ -57,7 +57,7 @@ impl Default for Handover {
 }
 
 impl Handover {
-    /// Tells whether listeners accept, also later.
+    /// Reports whether listeners accept, now and after each change.
     pub fn accepting(&self) -> watch::Receiver<bool> {
         self.accepting.subscribe()
     }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 /// Sends a message on its way.
 type Send = Box<dyn Fn(String) + std::marker::Send + Sync>;
 
-/// Where messages go, if not to the service manager: it listens to its main process alone.
+/// The channel for messages, if they cannot go to the service manager directly: it only listens to its main process.
 static THROUGH: Mutex<Option<Send>> = Mutex::new(None);
 
 /// From now on messages go to `send`, which passes them on to the service manager.

@@ -178,7 +178,7 @@ impl Offload {
     /// too many already.
     pub fn reserve(&self, account: Account, patience: Patience) -> Option<QueuePlace<'_>> {
         let limit = self.limit.load(Ordering::Relaxed);
-        // Where the queue is short, one piece for each thread to do, and one to wait.
+        // For a short queue: one piece for each thread to do, and one to wait.
         let few = part(limit, PART).max(2 * self.threads);
         let most = match patience {
             _ if !account.is_client() => usize::MAX,
@@ -287,7 +287,7 @@ fn work(queue: &OffloadQueue, metrics: &Metrics) {
             if let Some(job) = jobs.pop() {
                 break job;
             }
-            // Memory taken or released by the work has to be reported, too.
+            // Reports memory that the work has allocated or freed.
             pressure::settle();
             if queue.closed.load(Ordering::SeqCst) {
                 return;

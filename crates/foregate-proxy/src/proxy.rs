@@ -158,7 +158,7 @@ impl Config {
         loads
     }
 
-    /// Has the bounds on requests in flight be those of this configuration.
+    /// Sets the bounds on requests in flight to those of this configuration.
     fn set_gates(&self) {
         let Some(gates) = &self.request_gates else { return };
         let all = gates.listeners.values().chain(gates.sites.values()).chain(gates.upstreams.values());
@@ -392,8 +392,8 @@ impl Proxy {
         self.config.load_full()
     }
 
-    /// The present configuration on each call, at next to no cost while it is the same. It holds
-    /// the last one that it returned: for frequent callers.
+    /// A cache for callers that often need the present configuration, which returns the last one at hardly any cost while it
+    /// is unchanged.
     pub fn config_cache(&self) -> ConfigCache<&ArcSwap<Config>, Arc<Config>> {
         ConfigCache::new(&self.config)
     }

@@ -147,9 +147,9 @@ pub(crate) struct Generation {
     pub(crate) stats: RefCell<Stats>,
     /// The process was sent a signal that ends it.
     pub(crate) told_to_end: Cell<bool>,
-    /// Is not kept, and is killed if it does not end soon.
+    /// Set for a version that was refused: it is killed if it does not end soon.
     pub(crate) refused: Cell<bool>,
-    /// Knows [`Order::Inherit`].
+    /// Set if the process knows [`Order::Inherit`].
     pub(crate) inherits: Cell<bool>,
     /// See [`Report::Ready`].
     pub(crate) adopts: Cell<u32>,

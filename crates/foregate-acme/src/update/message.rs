@@ -137,7 +137,7 @@ impl<'k> UpdateMessage<'k> {
         Some(())
     }
 
-    /// Reads the server's answer at `now`. Where there is a key, only a signed answer says that the update took place.
+    /// Reads the server's answer at `now`. With a key, only a signed answer confirms the update.
     pub(super) fn check(&self, answer: &[u8], now: u64) -> Result<(), UpdateRefusal> {
         let read = Answer::read(answer).ok_or(UpdateRefusal::Malformed)?;
         if read.id != self.id {
@@ -290,7 +290,7 @@ struct Signature<'m> {
 }
 
 impl<'m> Answer<'m> {
-    /// Reads a message to its last byte. Each record takes some of it, so that the counts have no bound of their own.
+    /// Reads a message to its last byte. Each record needs some of its bytes, so the counts need no bound of their own.
     fn read(message: &'m [u8]) -> Option<Self> {
         let mut reader = Reader { message, at: 0 };
         let (id, flags) = (reader.number()?, reader.number()?);

@@ -214,7 +214,7 @@ impl Lead {
         self.announced = length;
         let limits = &self.shared.limits;
         let too_long = length.is_some_and(|length| length > limits.largest);
-        // Not a property of the response, so it leaves no mark.
+        // This is not a property of the response, so it sets no mark.
         let room = limits.total.saturating_sub(self.shared.memory.load(Ordering::Relaxed)) as u64;
         let no_room = length.is_some_and(|length| length > room);
         self.whole &= !too_long && !no_room;

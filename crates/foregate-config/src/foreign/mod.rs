@@ -1,8 +1,8 @@
 //! Words of other proxies, with the key here that does the same.
 //!
-//! A word that is a key in the block where it stands never comes here. Spelling makes no difference: `accessLog`, `access_log`,
-//! `access-log` and `AccessLog` are one word. A word of a table that ends in `*` stands for all words that begin like it
-//! (`gzip-*`); a whole word goes before such a beginning, and a longer beginning before a shorter one.
+//! A word that is a key of the block around it never comes here. Spelling makes no difference: `accessLog`, `access_log`,
+//! `access-log` and `AccessLog` are one word. A word of a table that ends in `*` matches all words with this beginning
+//! (`gzip-*`); whole words take precedence over beginnings, and longer beginnings over shorter ones.
 
 mod nginx;
 mod words;

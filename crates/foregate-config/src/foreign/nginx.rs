@@ -3,7 +3,7 @@
 
 use super::Instead::{self, LeaveOut, Missing, Write};
 
-/// How a rate is written for a key that has its window apart: `10r/s` is `10 per="1s"`.
+/// The form of a rate for a key with a separate window: `10r/s` is `10 per="1s"`.
 pub(crate) fn rate(key: &str, value: &str) -> Option<String> {
     let (number, window) = value.trim_matches('"').split_once('/')?;
     let number: u32 = number.trim_end_matches('r').parse().ok()?;

@@ -168,7 +168,7 @@ impl Default for Emails {
 }
 
 impl Emails {
-    /// With this text where addresses were.
+    /// A feature that writes this text in place of addresses.
     pub fn new(placeholder: &str) -> Self {
         let selectors = ["a[href]", "area[href]", "template", "svg", "math", "select", "datalist"];
         let mut escaped = String::new();
@@ -361,7 +361,7 @@ impl Candidate {
             if !self.held.is_empty() {
                 tell(TextPiece::Text(&self.held));
             }
-            // Its memory serves the next text.
+            // Its memory is used for the next text.
             self.held.clear();
             (self.at, self.long) = (None, false);
         }

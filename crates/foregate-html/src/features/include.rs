@@ -99,7 +99,7 @@ fn read_fallback(node: &Node) -> Result<&str, Problem> {
     if text.len() > FALLBACK {
         return Err(node.wrong(format!("a fallback has at most {FALLBACK} bytes")));
     }
-    // The mark of a file means something at its own start alone.
+    // A byte-order mark is only valid at the start of a whole document.
     Ok(text.strip_prefix('\u{feff}').unwrap_or(text))
 }
 
@@ -119,7 +119,7 @@ enum Fate {
     Lost,
     /// Its tags are removed, and its content stays.
     Content,
-    /// Its tags are removed, and it is counted as unsupported: variables in it, or conditions, are not evaluated.
+    /// Its tags are removed, and it counts as unsupported: its variables or conditions are not evaluated.
     Plain,
 }
 
@@ -165,7 +165,7 @@ impl Default for Include {
 }
 
 impl Include {
-    /// With fragments that are fetched so.
+    /// A feature that fetches fragments by these rules.
     pub fn new(rules: FragmentRules) -> Self {
         let selectors = BLOCKS.map(|(selector, _)| Selector::constant(selector));
         Self { selectors, rules: Arc::new(rules) }

@@ -139,7 +139,7 @@ fn read_markup(argument: &Argument) -> Result<&str, Problem> {
     if html.len() > MARKUP_LIMIT {
         return Err(argument.wrong(format!("markup to insert has at most {MARKUP_LIMIT} bytes")));
     }
-    // The mark of a file means something at its own start alone.
+    // A byte-order mark is only valid at the start of a whole document.
     Ok(html.strip_prefix('\u{feff}').unwrap_or(html))
 }
 
@@ -529,7 +529,7 @@ mod tests {
             ("<style>x</style><p>x</p>", "<style>x</style><p>x</p>"),
             ("<note><to>x</to><body>y</body></note>", "<note><to>x</to><body>y</body></note>"),
             ("f(\"<html><body></body>\")", "f(\"<html><body></body>\")"),
-            // A warning comes before the page.
+            // A document after a warning of an interpreter.
             (
                 "<br><b>Warning</b><html><body>x</body></html>",
                 "<br><b>Warning</b><html>12<body>3x4ü</body></html>",

@@ -1,4 +1,4 @@
-//! Addresses in attributes, mapped to others.
+//! Maps addresses in attributes to others.
 //!
 //! ```kdl
 //! html-links {
@@ -24,7 +24,7 @@ use crate::{Element, Feature, Page, Rewrite, Selector};
 const STEP: &str = "html-links";
 /// The most mappings.
 const MAPPINGS: usize = 256;
-/// How many attributes may be named in addition to those of HTML.
+/// The most attributes that may be named in addition to those of HTML.
 const ATTRIBUTES: usize = 16;
 /// The longest part of an address, bytes.
 const PART: usize = 2048;
@@ -62,10 +62,10 @@ const SETS: [(&str, &str); 3] =
     [("img[srcset]", "srcset"), ("source[srcset]", "srcset"), ("link[imagesrcset]", "imagesrcset")];
 /// Attributes with several addresses, separated by blanks.
 const LISTS: [(&str, &str); 2] = [("a[ping]", "ping"), ("area[ping]", "ping")];
-/// The one that holds an address after a number.
+/// The attribute that has an address after a number.
 const REFRESH: &str = "meta[http-equiv=\"refresh\" i]";
 
-/// How many pairs of element and attribute go without saying.
+/// How many pairs of element and attribute are built in.
 const STANDARD: usize = PLAIN.len() + SETS.len() + LISTS.len() + 1;
 
 static KEY: Key = Key::block(
@@ -420,7 +420,7 @@ fn strip_scheme<'a>(address: &'a str, scheme: &str) -> Option<&'a str> {
     front.eq_ignore_ascii_case(scheme).then_some(rest)
 }
 
-/// How many slashes an address begins with; with two of them it begins with a host, with one with a path.
+/// The number of slashes at the start of an address: with two, it begins with a host, with one, with a path.
 fn leading_slashes(address: &str) -> usize {
     address.bytes().take_while(|byte| matches!(byte, b'/' | b'\\')).count()
 }

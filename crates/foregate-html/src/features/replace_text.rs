@@ -141,7 +141,7 @@ impl Feature for ReplaceText {
 
 /// The search form of a reference to an unknown character: no text contains it.
 const UNKNOWN: char = UNUSED[0];
-/// The search form of a character that the document's encoding lacks: one of these, and one of those, by its number.
+/// The search form of a character that the document's encoding lacks: two characters for private use, one from each range.
 const MISSING: (u32, u32) = (0xf_0000, 0xf_8000);
 
 /// Adds a character as the search sees it, in text and references alike.
@@ -266,7 +266,7 @@ struct ResolvedText<'t> {
     references: Vec<Reference>,
 }
 
-/// Where a reference ends and begins.
+/// The start and end of a reference.
 struct Reference {
     /// In the resolved text.
     start: usize,

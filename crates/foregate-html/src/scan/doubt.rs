@@ -45,7 +45,7 @@ struct DoubtfulElement {
     space: DoubtContext,
     /// A foreign element with HTML as its content.
     point: bool,
-    /// It is a style or script of SVG, or in one.
+    /// The element is a style or script of SVG, or in one.
     code: bool,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Start {
     pub means: Means,
     /// `/>`
     pub empty: bool,
-    /// Its attributes contained a relevant fact.
+    /// The attributes contained a relevant fact.
     pub said: bool,
     /// It ends where a value was expected.
     pub lacks: bool,
@@ -209,7 +209,7 @@ impl Doubt {
             self.leave();
             return self.start_html(tag);
         }
-        // Where that has been closed, the element is one of HTML.
+        // If it has been closed, the element is an HTML element.
         self.ambiguous |= text || (means.is_text() || matters) && self.maybe_closed || matters && !foreign;
         let other = match space {
             DoubtContext::Svg => Means::Math,
@@ -332,7 +332,7 @@ impl Doubt {
         let found = self.html().position(|open| open.name == name);
         match found {
             Some(0) => drop(self.open.pop()),
-            // Which of those between end as well is not so sure, nor whether all of them have been closed.
+            // It is uncertain which elements in between end as well, and whether all of them have been closed.
             Some(_) => self.ambiguous = true,
             None if is_point => self.ambiguous = true,
             None => {

@@ -1,4 +1,4 @@
-//! SVG and MathML in HTML, and HTML in them, as far as tags tell without a tree.
+//! SVG and MathML in HTML, and HTML in them, as far as they can be recognised without a tree.
 
 use super::names::{
     ANNOTATION_XML, BR, DESC, FONT, FOREIGN_OBJECT, MATH, MI, MN, MO, MS, MTEXT, Means, Name, P, SVG, TITLE,

@@ -94,7 +94,7 @@ impl Tag {
 pub(crate) enum Begins {
     /// There is none.
     Nowhere,
-    /// In a piece before this one.
+    /// In an earlier piece.
     Before,
     /// At this place of the piece.
     At(usize),
@@ -103,7 +103,7 @@ pub(crate) enum Begins {
 /// A tag that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FoundTag {
-    /// Where it begins in the piece; `None` for a piece before.
+    /// The start in this piece; `None` for an earlier piece.
     pub start: Option<usize>,
     /// After it.
     pub end: usize,
@@ -146,7 +146,7 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t' | b'\x0c')
 }
 
-/// Which bytes end names and values.
+/// The bytes that end names and values.
 static ENDS: [u8; 256] = {
     let mut ends = [0; 256];
     let mut byte = 0;

@@ -8,7 +8,7 @@ pub(crate) type Name = u128;
 
 /// No bytes yet.
 pub(crate) const EMPTY: Name = 1;
-/// The longest name that no other one shares its number with, bytes.
+/// The longest name with a unique number, bytes.
 pub(crate) const SHORT: usize = 14;
 /// Set in the numbers of names that are longer.
 const LONG: Name = 1 << 127;

@@ -324,7 +324,7 @@ impl Tree {
         self.formatting.iter().zip(&other.formatting).all(|pair| match pair {
             (Formatting::Marker, Formatting::Marker) => true,
             (Formatting::Element(one, a), Formatting::Element(two, b)) => {
-                // A closed one matters by the formatting that it would reopen.
+                // A closed formatting element matters, because it would be reopened.
                 let (place, other_place) = (self.position(one.id), other.position(two.id));
                 a == b
                     && place == other_place
@@ -346,7 +346,7 @@ impl Tree {
         modes.contains(&self.mode) && self.stack.len() <= 2 && self.formatting.is_empty()
     }
 
-    /// How many elements a copy copies.
+    /// The number of elements that a copy would copy.
     pub fn size(&self) -> u64 {
         (self.stack.len() + self.formatting.len()) as u64
     }

@@ -366,7 +366,7 @@ impl Reader<'_> {
         Ok(list)
     }
 
-    /// `odd`, `even`, or such as `2n+1`.
+    /// `odd`, `even`, or a form like `2n+1`.
     fn steps(&mut self) -> Result<(i32, i32), String> {
         let end = self.rest.find(')').unwrap_or(self.rest.len());
         let (inside, rest) = self.rest.split_at(end);
@@ -411,7 +411,7 @@ pub(crate) struct Subject<'a, 'b> {
 /// The facts about an element that matter for elements in it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ElementFacts {
-    /// Compounds up to which it matches.
+    /// The compounds up to which the element matches.
     pub here: Bits,
     /// The selectors that match this element or any around it.
     pub around: Bits,

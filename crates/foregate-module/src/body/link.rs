@@ -8,7 +8,7 @@ use super::{Bail, BodyFilter, Clock, Filtered, Finding, Passed, Sink};
 /// A filter of a chain.
 pub(super) struct Link {
     pub filtered: Filtered,
-    /// It has bailed out or is over: the body bypasses it.
+    /// The filter has bailed out or has ended: the body bypasses it.
     pub passing: bool,
     /// Set after `end` was called.
     pub told: bool,

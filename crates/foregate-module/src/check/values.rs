@@ -189,7 +189,7 @@ pub(super) const fn check_list(groups: &[&[Decl]], here: &Cursor, step: &Decl, s
     }
 }
 
-/// A list is read as one, and a value as one.
+/// Refuses a step that reads a list as a value, or a value as a list.
 #[allow(clippy::panic, reason = "only evaluated by the compiler, whose error it becomes")]
 const fn refuse_kind(step: &Decl, writer: &Decl, slot: &Slot, reads: &str, writes: &str, instead: &str) {
     let mut text = Sentence::new();

@@ -25,7 +25,7 @@ impl Mistakes {
     ///
     /// # Errors
     ///
-    /// All that is, as one problem.
+    /// Returns the collected mistakes as one problem.
     pub fn none(self) -> Result<(), Problem> {
         self.0.map_or(Ok(()), Err)
     }

@@ -10,7 +10,7 @@ use core::time::Duration;
 
 use super::value::{self, Scalar, ScalarKind, Wrong};
 
-/// Where something stands in the configuration. Means something to the platform only.
+/// A place in the configuration. Only the platform can interpret it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Place {
     /// The file, by its number.

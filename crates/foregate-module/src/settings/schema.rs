@@ -5,7 +5,7 @@
 pub struct Block {
     /// The keys.
     pub keys: &'static [Key],
-    /// Names that are meant for later versions. They are refused, not ignored.
+    /// Names that are reserved for later versions. They are refused, not ignored.
     pub later: &'static [&'static str],
 }
 
@@ -116,7 +116,7 @@ impl Key {
         Self { otherwise, ..self }
     }
 
-    /// With from `least` to `most` arguments.
+    /// The key with `least` to `most` arguments.
     #[must_use]
     pub const fn args(self, least: u8, most: u8) -> Self {
         Self { args: (least, most), ..self }

@@ -11,13 +11,13 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest;
 use sha_crypt::ShaCrypt;
 
-/// Costs of bcrypt that are taken: the next beyond takes seconds.
+/// The accepted costs of bcrypt; a higher one takes seconds.
 const BCRYPT_COSTS: RangeInclusive<u32> = 4..=15;
 /// The most memory that Argon2 may take for one password, KiB.
 const ARGON2_MEMORY_MOST: u32 = 256 * 1024;
 /// The most passes of Argon2.
 const ARGON2_PASSES_MOST: u32 = 16;
-/// Rounds of SHA-512-crypt that are taken.
+/// The accepted rounds of SHA-512-crypt.
 const SHA512_ROUNDS: RangeInclusive<u32> = 1000..=500_000;
 
 /// The hash of a password.
@@ -28,7 +28,8 @@ pub enum Hash {
     Argon2(Box<str>),
     /// SHA-512-crypt: `$6$`.
     Sha512(Box<str>),
-    /// The SHA-256 digest of a password that stands there openly, as `plain:PASSWORD`.
+    /// The SHA-256 digest of a password that the configuration has in the clear, as
+    /// `plain:PASSWORD`.
     Plain([u8; 32]),
 }
 

@@ -28,7 +28,7 @@ pub struct NameSet {
     nodes: Vec<Node>,
     /// The words of all names, those of one name one after the other.
     words: Vec<Word>,
-    /// For the first word of a leaf, how many more names end in it; nearly always none.
+    /// For the first word of a leaf, the number of further names that end in it; nearly always none.
     more: Vec<u16>,
     /// By the hash of a name of 8 to 32 bytes, the first word of the one member that has it; [`ASK`] where there are several.
     direct: Direct,
@@ -101,7 +101,7 @@ impl Look {
         Some(usize::from(first.wrapping_add(second.wrapping_mul(self.times)) & 31))
     }
 
-    /// How many links names would use.
+    /// The number of links that these names would use.
     fn spread(self, names: &[&[u8]]) -> u32 {
         names.iter().filter_map(|name| self.at(name)).fold(0_u32, |mask, at| mask | 1 << at).count_ones()
     }
@@ -370,8 +370,8 @@ fn respelt(byte: u8) -> u8 {
     if byte == b'_' { b'-' } else { byte }
 }
 
-/// Returns true if there is a `_` in a name; true also for some bytes that no name has. Of the bytes of names, `_` alone has its
-/// lower five bits set, so that adding one to them makes it another bit.
+/// Returns true if a name contains a `_`, and for some bytes that no name has. Of the bytes of names, only `_` has all of its lower five bits set, so
+/// that adding one to them changes another bit.
 #[inline(always)]
 fn may_have_underscore(name: &[u8]) -> bool {
     const LOWER: u64 = 0x1f1f_1f1f_1f1f_1f1f;
@@ -399,7 +399,7 @@ fn short_word(name: &[u8]) -> u64 {
     }
 }
 
-/// Returns true if a name is the one with the words from here on; it is known to have its length.
+/// Returns true if a name equals the one with the words from here on. Their lengths are known to be equal.
 #[inline(always)]
 fn same(name: &[u8], words: &[Word]) -> bool {
     match (four_words(name), words.first_chunk()) {

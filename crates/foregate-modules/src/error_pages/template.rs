@@ -31,7 +31,7 @@ pub(super) struct Facts<'r> {
 pub(super) enum Escape {
     /// As text or the value of an attribute.
     Html,
-    /// As a part of a string.
+    /// Values are inserted into a JSON string.
     Json,
     /// Values are inserted unchanged.
     Plain,
@@ -210,7 +210,8 @@ impl PageTemplate {
     }
 }
 
-/// The first token of a text that is written with `_` for `-`, or in another case, and the token: it stays as it stands.
+/// The first token of a text that is misspelt, with `_` for `-` or in another case, and the right spelling: such a
+/// token is not replaced.
 pub(super) fn misspelt(text: &[u8]) -> Option<(String, &'static str)> {
     let inner = text.split(|byte| *byte == b'{').skip(1);
     let mut names = inner.filter_map(|rest| {

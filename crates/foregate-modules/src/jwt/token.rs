@@ -15,7 +15,7 @@ use super::keys::Keys;
 /// The longest token, bytes.
 pub const TOKEN_MOST: usize = 8 * 1024;
 
-/// Why a token is not taken. For the log: clients learn less.
+/// The reason for refusing a token. For the log: clients learn less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Longer than [`TOKEN_MOST`].
@@ -69,7 +69,7 @@ impl Fault {
 pub struct Demands {
     /// One of these types (`typ` of its head), without `application/`; empty: any, or none.
     pub types: Vec<String>,
-    /// One of these issuers; empty: any.
+    /// The allowed issuers; empty: any.
     pub issuers: Vec<String>,
     /// One of these audiences; empty: the token may name none.
     pub audiences: Vec<String>,

@@ -9,7 +9,7 @@
 //! A key that finds its set full of live entries replaces the one that has used up the least of its limit, and
 //! starts with the use of that one, but never more than half. Hence
 //!
-//! - a key that is new always has at least half of its limit, however many others there are;
+//! - a new key always has at least half of its limit, regardless of the number of keys;
 //! - a key that has used up its limit is forgotten before its time only when all other entries of its set have used up theirs as well; it then
 //!   has at most half of its limit again. As clients cannot find out which keys share a set, bringing that about for one key takes about as
 //!   many requests that are let through, within one window, as the table has entries, times half the limit.
@@ -131,7 +131,7 @@ impl KeyTable {
             let (state, outcome) = change(known);
             let Some(state) = state else { return outcome };
             let new = state.pack(fingerprint);
-            // Relaxed: the word is all there is, nothing is published by it.
+            // Relaxed: the word is the whole state and publishes nothing else.
             if set[way].compare_exchange(words[way], new, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
                 return outcome;
             }
@@ -179,8 +179,7 @@ fn is_live(fingerprint: u32, state: State, now: u64) -> bool {
     fingerprint != 0 && state.until >= now
 }
 
-/// The entry to replace: one that no longer matters, else the one that has used up the least of its limit, and of
-/// those the one that ends first.
+/// The entry to replace: one that no longer matters, otherwise the one with the least use of its limit, and of several the one that ends first.
 fn least(states: &[(u32, State); WAYS], now: u64) -> usize {
     let rank = |way: &usize| match states[*way] {
         (fingerprint, state) if is_live(fingerprint, state, now) => (1, state.used, state.until),

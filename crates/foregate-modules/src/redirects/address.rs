@@ -380,7 +380,7 @@ impl TargetTemplate {
                         match byte {
                             b'&' => target.extend_from_slice(b"%26"),
                             b'=' => target.extend_from_slice(b"%3D"),
-                            // Forms read it as a blank.
+                            // Form parsers read a `+` as a blank.
                             b'+' => target.extend_from_slice(b"%2B"),
                             other => target.push(*other),
                         }

@@ -49,7 +49,7 @@ pub(super) enum TableRefusal {
     Loop(usize),
 }
 
-/// All that is wrong with them.
+/// All errors of a table.
 #[derive(Debug)]
 pub(super) struct AllRefused {
     first: TableRefusal,
@@ -72,7 +72,7 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    /// Adds a redirect; false if there is no room for it.
+    /// Adds a redirect; returns false if there is no room for it.
     #[must_use]
     pub(super) fn add(
         &mut self,

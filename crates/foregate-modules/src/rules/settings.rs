@@ -1,4 +1,4 @@
-//! Rules as the configuration has them.
+//! Rules in the configuration.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -76,7 +76,7 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// Returns true if its application matters: it does more than report.
+    /// Returns true if skipping it matters, because it does more than report.
     pub(super) fn guards(&self) -> bool {
         !self.dry_run && self.actions.iter().any(Action::guards)
     }

@@ -57,7 +57,7 @@ const RESOURCES: [(&str, &[Method]); 16] = [
     ("/v1/log-level", &[Method::GET, Method::PUT]),
 ];
 
-/// The type of a member, and whether it must be there.
+/// The type of a member, and whether it is required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MemberRule {
     Text,

@@ -13,7 +13,7 @@ use crate::cache::StoreFound;
 use crate::counters::cache::{NodeFigures, ReserveFigures, ShieldFigures};
 use crate::proxy::Proxy;
 
-/// How long a check of the disk takes at a time.
+/// The duration of one part of a check of the disk.
 const VERIFY: Duration = Duration::from_secs(2);
 
 /// Answers a verb of the cache. `None`: it is none.

@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The longest body that is copied from memory to a file of its own at a time.
 const PIECE: usize = 256 * 1024;
 
-/// How often a process looks whether the folders are free, and for purges of the process that holds them.
+/// How often a process checks whether the folders are free, and reads the purges of the process that holds them.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// The treatment of folders that another process holds.
@@ -111,7 +111,7 @@ impl DiskTier {
         self.configured.lock().clone()
     }
 
-    /// Changes sizes. `false` if there are other folders, which takes a restart.
+    /// Changes sizes. Returns false if the folders differ, which needs a restart.
     pub fn set_sizes(&self, disks: &[CacheDisk]) -> bool {
         let mut configured = self.configured.lock();
         for disk in disks {

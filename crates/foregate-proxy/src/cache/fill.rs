@@ -72,7 +72,7 @@ pub struct Fill {
     pub upstream: Arc<Upstream>,
     /// The time limit of an origin.
     pub times: OriginTimes,
-    /// The request as the origin gets it, but for conditions and ranges.
+    /// The request for the origin, without conditions and ranges.
     pub request: Request,
     /// The demands of the client that has caused it.
     pub demands: Demands,
@@ -90,7 +90,7 @@ pub struct Fill {
     pub owner: Option<Box<OwnerAsk>>,
     /// The tags of a response that came from there, sorted.
     pub tags: Vec<Tag>,
-    /// The stored response came from the reserve, so the client that has caused the fetch does not know it.
+    /// The stored response came from the reserve, so the client that caused the fetch does not know it.
     pub from_reserve: bool,
     /// The client that has caused it, if it waits for more than the others get.
     pub hand: Option<mpsc::Sender<LeaderParts>>,
@@ -264,7 +264,7 @@ impl Fill {
         };
         let mut asks = FillAsks::new(std::mem::take(&mut self.request), self.times.first_byte);
         loop {
-            // Before the request goes: a purge from here on concerns the response.
+            // Before the request is sent, since a purge from here on concerns the response.
             let sequence = self.cache.store.floors().begin();
             self.lead.begin(sequence);
             let sent = self.cache.now();
@@ -333,7 +333,7 @@ impl Fill {
         }
     }
 
-    /// Tells the client that has caused it the error; the followers get to know that the origin has failed.
+    /// Reports the error to the client that caused the fetch; the followers only learn that the origin has failed.
     pub(super) fn fail(mut self, error: Error) {
         if !self.hand_stale(Failure::NoResponse)
             && let Some(hand) = self.hand

@@ -33,7 +33,7 @@ pub struct Generations {
 }
 
 impl Generations {
-    /// Purges go here from now on, once there are several generations.
+    /// Sends purges to this channel from now on, because there are several generations.
     pub fn connect(&self, notices: mpsc::Sender<PurgeNotice>) {
         self.notices.store(Some(Arc::new(notices)));
     }

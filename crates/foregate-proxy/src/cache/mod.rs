@@ -128,7 +128,7 @@ impl Cache {
             // It counts at once, and is written soon.
             drop(reserve.purge(&purge, Strength::Hard));
         }
-        // A node that does not know of it yet is not asked.
+        // A node that does not know the purge yet is not asked.
         drop(self.tell_nodes(&purge, Strength::Hard));
         drop(self.tell_generations(&purge, Strength::Hard));
         self.metrics.cache.invalidated.inc();

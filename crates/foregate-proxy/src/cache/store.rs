@@ -137,7 +137,7 @@ impl Store {
         self.disk.open().is_some_and(|disk| disk.may_have(key))
     }
 
-    /// Looks for a response on the disk. A hit goes to the memory, if it fits.
+    /// Looks for a response on the disk. A hit is copied to the memory, if it fits.
     pub async fn get_from_disk(
         &self,
         key: Key,

@@ -72,7 +72,7 @@ impl Pause {
     }
 }
 
-/// A request as samples show it.
+/// A request in the form for samples.
 #[derive(Debug)]
 pub struct ComparedRequest {
     /// The method.

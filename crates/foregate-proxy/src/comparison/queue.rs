@@ -76,7 +76,7 @@ impl WorkQueue {
 }
 
 impl QueueWorker {
-    /// Waits for work and takes all of it; none, if a minute has passed without any. `None`: there will be no more.
+    /// Waits for work and takes all of it. Returns an empty list after a minute without work, and `None` at the end.
     pub fn take(&self) -> Option<Vec<ComparisonWork>> {
         let WorkQueue { waiting, arrived } = &*self.0;
         let mut waiting = waiting.lock();

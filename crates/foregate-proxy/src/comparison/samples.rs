@@ -119,7 +119,7 @@ impl SampleStore {
         Ok(number)
     }
 
-    /// Whether there is room for a sample of this group, or the last one is older than a second.
+    /// Returns true if there is room for a sample of this group, and the last one is older than a second.
     pub fn wants(&self, group: &str, now: u64) -> bool {
         let group = group_number(group);
         let mut of_group = self.entries.iter().rev().filter(|entry| entry.group == group);

@@ -189,7 +189,7 @@ impl H1Session {
             || self.requests >= limits.requests_per_connection
             || !clock::is_within(clock::now(), self.connection.born, config.settings.timeouts.connection_age);
         let peer = &self.connection.peer;
-        // Of a request that is refused it is known as well.
+        // The scheme is known for refused requests as well.
         request.secure = peer.is_secure();
         let understood = match received {
             Ok(()) => request.understand_h1(peer.stands_in()),

@@ -38,7 +38,7 @@ use crate::transport::stream::Stream;
 const PAUSE: usize = 4 * COLLECT;
 /// The size of a read, bytes: a whole frame, and others after it.
 const READ: usize = 64 * 1024;
-/// Reads in a row before others of the worker have their turn.
+/// The most reads in a row before other tasks of the worker have their turn.
 const READS: u32 = 4;
 /// How long a client may be silent at the end of a connection on which it has got something just
 /// now.
@@ -51,10 +51,10 @@ const LONGEST: u32 = 4;
 const RESET_AFTER: Duration = Duration::from_millis(200);
 /// The time limit for a client to close the connection after it got an error.
 const FAREWELL: Duration = Duration::from_secs(1);
-/// The most requests of one connection that are begun before those of others have their turn, and
-/// before it is looked at whether their client is still there: one that asks for a hundred things
-/// and leaves would have us connect to origins for all of them. A connection begins with one, and
-/// twice as many each time.
+/// The most requests of one connection that begin before other connections have their turn, and
+/// before the connection is checked for a client that has left: otherwise a client could request a
+/// hundred things and leave, and we would connect to origins for all of them. A connection begins
+/// one request, and twice as many each time.
 const BEGUN_IN_A_ROW: u32 = 16;
 
 /// Serves the connection until it ends.
@@ -208,7 +208,7 @@ impl H2Session {
             self.shared.give_up_holding();
             return Poll::Ready(Event::Fault(Reason::ENHANCE_YOUR_CALM));
         }
-        // Streams that wait for their turn may have more to say: one write for all of them.
+        // Streams that wait for their turn may have more output: one write takes all of it.
         if !self.gathering && self.waiting() > 0 && self.streams.load(Ordering::Relaxed) > 0 {
             self.gathering = true;
             cx.waker().wake_by_ref();
@@ -297,7 +297,7 @@ impl H2Session {
         Ok(())
     }
 
-    /// Takes all of it, where no requests are begun any more.
+    /// Receives all input, if no requests begin any more.
     fn receive_all(&mut self) -> Result<(), Reason> {
         loop {
             let before = self.input.len();
@@ -448,7 +448,7 @@ impl H2Session {
         let CompleteRequest { stream, mut scratch, understood } = asked;
         let place = StreamPlace::take(&self.streams);
         let link = Box::new(ClientStream::new(&self.shared, stream));
-        // Before its task runs: by then more may have been begun than there is memory for.
+        // Before its task runs: until then, more requests may begin than there is memory for.
         scratch.admitted = exchange::admit(&mut scratch.request, &self.peer, understood);
         let (proxy, peer) = (Arc::clone(&self.proxy), Arc::clone(&self.peer));
         let task = serve_stream(proxy, peer, scratch, link, place);
@@ -500,7 +500,7 @@ impl H2Session {
         tokio::spawn(WatchedTask::new(Box::pin(task), Arc::clone(&self.proxy.metrics)));
     }
 
-    /// Says why, and ends the connection.
+    /// Sends the reason, and ends the connection.
     async fn expel(&mut self, reason: Reason) {
         self.shared.expel(reason);
         self.refuse_rest();
@@ -598,7 +598,7 @@ fn serve_stream(
     link: Box<ClientStream>,
     place: StreamPlace,
 ) -> impl Future<Output = ()> {
-    // Outside of the future, which would hold room for its arguments twice.
+    // Outside of the future, which would reserve room for its arguments twice.
     let config = proxy.config();
     let mut timer = Timer::new(config.settings.timeouts.body_idle);
     let mut client = Client::new(Link::Client(link));

@@ -110,7 +110,7 @@ pub(super) async fn pass(
 /// Passes a connection on, if it is one for another proxy; otherwise gives the socket back with all
 /// of its bytes. `None`: there is nothing left to do.
 ///
-/// Boxed: the connections that stay shall not hold room for it.
+/// Boxed, so that the connections that stay do not reserve room for it.
 pub(super) fn pass_or_keep<'a>(
     (proxy, config, peer): (&'a Proxy, &'a Config, &'a Peer),
     mut socket: Socket,

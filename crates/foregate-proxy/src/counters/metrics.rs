@@ -237,7 +237,7 @@ pub struct Metrics {
     pub access_log_dropped: Arc<Counter>,
     /// Spans that the receiver of traces has taken.
     pub spans_exported: Counter,
-    /// Spans that it has refused, or that it was not reached for.
+    /// Spans that the receiver refused, or that could not be delivered.
     pub spans_failed: Counter,
     /// Spans that were dropped before: their request had too many, or too many waited.
     pub spans_dropped: Counter,

@@ -33,12 +33,12 @@ pub(crate) const BLOCKED: Duration = Duration::from_millis(10);
 const SAMPLE: u32 = 17;
 /// How long all phases are timed after a task has held its worker, milliseconds.
 const CLOSE_LOOK: u64 = 5_000;
-/// How long a step that seems to have held its worker is suspected of it, milliseconds.
+/// How long a step stays suspected after it seems to have blocked its worker, milliseconds.
 const SUSPECTED: u64 = 60_000;
 /// How long a light step runs on the threads for heavy work after it has used the processor for
 /// [`BLOCKED`], milliseconds.
 const MOVED: u64 = 60_000;
-/// Settings of one step that are known to be slow. Beyond, all are taken for slow.
+/// The most known slow settings of one step. Beyond it, all settings count as slow.
 const SLOW_SETTINGS: usize = 64;
 
 /// Counters of all steps of a pipeline.
@@ -93,7 +93,7 @@ pub struct StepCounter {
     /// Runs among these that held a worker for more than 10 ms, and bodies of which a piece has
     /// held its filter so long.
     pub blocked: Counter,
-    /// Requests on which it ran on the threads for heavy work although it is said to be light.
+    /// Requests on which a step that is declared light ran on the threads for heavy work.
     pub moved: Counter,
     events: Mutex<Vec<(&'static str, u64)>>,
     tallies: Mutex<Tallies>,

@@ -63,8 +63,8 @@ pub(super) fn count_filters(exchange: &Exchange<'_>, filter: &mut Filter) {
     filter.chain.report(&mut moved, &mut found);
 }
 
-/// Has the origin send a whole response where a step makes another one of it each time, or may need
-/// it and could not ask again.
+/// Makes the origin send a whole response, if a step changes it differently each time, or may need
+/// all of it and could not ask again.
 pub(super) fn renew(exchange: &mut Exchange<'_>) {
     let Some(plan) = exchange.plan() else { return };
     let (renews, tries_parts) = (plan.renews(), !plan.parts().is_empty());

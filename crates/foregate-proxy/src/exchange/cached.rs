@@ -70,8 +70,8 @@ pub(super) async fn run(exchange: &mut Exchange<'_>, upstream: usize) -> StepRes
     }
 }
 
-/// Makes the path that of the origin's request. The key has that of the client, since another route
-/// may give other origins the rest of it.
+/// Strips the route's prefix from the path. The key has the client's path, since another route may
+/// send the same rest to other origins.
 fn strip_prefix(exchange: &mut Exchange<'_>) {
     let prefix = exchange.routed.route.and_then(|route| route.strip_prefix.as_deref());
     if prefix.is_some()
@@ -113,7 +113,7 @@ fn look(
     }
     let has_body = !exchange.request.length.is_empty();
     if !has_body {
-        // The key and the selecting fields are those that the origin sees.
+        // The key and the selecting fields use the request as the origin sees it.
         connection::strip_hop_by_hop(&mut exchange.request.head.headers, true);
     }
     let request = foregate_cache::Request {

@@ -23,8 +23,8 @@ use crate::time::timer::Timer;
 use crate::tls;
 use crate::upstream::{Addresses, OwnConnections};
 
-/// How long after the start of its request it is not looked after an HTTP/1 client that waits, and
-/// makes no difference that it has ended its side.
+/// How long after the start of its request a waiting HTTP/1 client is not watched, and an end of
+/// its side has no effect.
 const UNWATCHED: Duration = Duration::from_millis(200);
 
 /// The facts about a client's connection.
@@ -36,7 +36,7 @@ pub struct Peer {
     pub client_text: Box<str>,
     /// The resources that it and its other connections hold.
     pub holdings: Option<Arc<Holdings>>,
-    /// Connections to origins that are for it alone, once there are some.
+    /// Connections to origins for this client alone, once there are some.
     pub own: OnceLock<Arc<OwnConnections>>,
     /// Its handshake, over TLS. The listener's present acceptor decides which names the handshake
     /// covers.
@@ -153,8 +153,8 @@ impl Client {
         (!self.link.is_h2() && now < self.watched_from).then_some(self.watched_from)
     }
 
-    /// Sends the head of the final response. `length` is how the body will come from its source;
-    /// returns how it has to be sent.
+    /// Sends the head of the final response. `length` is the framing of the body at its source;
+    /// returns the framing for the client.
     ///
     /// # Errors
     ///

@@ -54,12 +54,13 @@ pub(super) fn is_marked_by(request: &Request, marker: &[u8]) -> bool {
 }
 
 thread_local! {
-    /// Of all threads the same hashes.
+    /// All threads compute the same hashes.
     static RANDOM: foldhash::fast::FixedState = const { foldhash::fast::FixedState::with_seed(0) };
 }
 
-/// Takes the client's bytes for the old proxy's request. Returns false if it gets a serialisation:
-/// also where fields about TLS go along and trailers may come, which could have their names.
+/// Takes the client's bytes for the request to the old proxy. Returns false if the request has to
+/// be serialised, also if fields about TLS are added and trailers may follow, which could have the
+/// same names.
 pub(super) fn take_bytes(request: &mut Request, link: &mut Link, tls_fields: bool) -> bool {
     let Link::H1(link) = link else { return false };
     if link.kept_head().is_empty()

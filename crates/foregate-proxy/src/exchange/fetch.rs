@@ -46,8 +46,8 @@ impl From<FetchResult> for FetchAnswer {
     }
 }
 
-/// Makes a request for a step and waits for its answer, or takes one that was kept. `authority` is
-/// that of the client's request.
+/// Makes a request for a step and waits for its answer, or takes a kept one. `authority` is that of
+/// the client's request.
 pub(super) async fn fetch(
     proxy: &Proxy,
     config: &Arc<Config>,
@@ -91,7 +91,7 @@ struct FetchSpan {
 }
 
 impl FetchSpan {
-    /// Begins it where the trace is recorded; attempts are a part of it from here on.
+    /// Begins the span of the fetch, if the trace is recorded; attempts become its children.
     fn begin(asker: &mut FetchPayer) -> Option<Self> {
         let parent = asker.span.as_mut()?;
         let span = Self { parent: parent.clone(), id: SpanId::random(), began: Instant::now() };
@@ -131,7 +131,7 @@ pub(crate) async fn post(proxy: &Proxy, upstream: &Arc<Upstream>, ask: FetchRequ
     asks::make(upstream, (request, &ask), (None, None), &mut share, deadline).await
 }
 
-/// The request of a fetch; `None` where it cannot be one.
+/// The request of a fetch; `None` if it is not a valid request.
 fn request_of(ask: &FetchRequest, authority: &[u8]) -> Option<Request> {
     let method = Method::from_bytes(&ask.method)?;
     Request::make(method, &ask.path, authority, &ask.fields, ask.body.len() as u64).ok()

@@ -63,7 +63,7 @@ pub(super) async fn run_heavy(
     let slow_with = exchange.slow_with(planned);
     let patience = match slow_with {
         _ if is_long || full == WhenFull::Inline => Patience::Long,
-        // Another client may have made it slow for this one, which asks for many things at once.
+        // Another client may have caused the slowness; this one asks for many things at once.
         Some(_) => Patience::Short,
         None => Patience::None,
     };
@@ -194,7 +194,7 @@ impl HeavyState {
         let spool = facts.spool.as_ref().filter(|_| reads);
         let in_file = spool.is_some();
         if let Some(spool) = spool {
-            // As many are in memory at a time as there are threads.
+            // At most as many bodies are in memory as there are threads.
             facts.body = Some(Arc::new(SharedStart { bytes: spool.read()?, share: None }));
         }
         let mut view = View {

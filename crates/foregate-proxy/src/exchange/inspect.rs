@@ -45,7 +45,7 @@ enum BodyTaken {
     Whole,
     /// As much as was asked for, and there is more.
     Full,
-    /// Some of it; no more comes for now, and steps only watch.
+    /// A part of the body; the client pauses, and steps only watch.
     Paused,
 }
 
@@ -76,8 +76,7 @@ pub(super) async fn receive_start(exchange: &mut Exchange<'_>) -> Result<(), Err
     let received = poll_fn(|cx| poll_start(exchange, cx, most, &mut start, &mut share, since)).await;
     let is_full = match &received {
         Ok(taken) => *taken == BodyTaken::Full && most < wanted,
-        // Where memory is short the rest goes where there is room, unless that would hardly make
-        // any.
+        // If memory is short, the rest goes to a file, unless this would free hardly any memory.
         Err(Error::FilterMemory) => may_use_file && start.len() >= PIECE,
         Err(_) => false,
     };

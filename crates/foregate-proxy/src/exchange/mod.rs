@@ -92,8 +92,7 @@ impl Drop for Exchange<'_> {
 ///
 /// # Errors
 ///
-/// The request is refused: [`serve`] tells the client. One for which there is no memory has been
-/// counted.
+/// The request is refused, and [`serve`] answers the client. A refusal for want of memory has been counted.
 pub fn admit(request: &mut Request, peer: &Peer, understood: Result<(), Error>) -> Result<(), Unserved> {
     let client = peer.holdings.as_ref();
     if let Some(client) = client {
@@ -103,12 +102,12 @@ pub fn admit(request: &mut Request, peer: &Peer, understood: Result<(), Error>) 
     pressure::admit(client).map_err(|Shortage| Unserved::NotAdmitted(Error::Memory))
 }
 
-/// Serves a request, or tells the client why it is not served.
+/// Serves a request, or answers it with the reason for the refusal.
 ///
 /// A panic is the end of this request alone: it is counted, and the client gets a 500 if it has got
 /// nothing yet.
 pub fn serve(served: ServedRequest<'_>, admitted: Result<(), Unserved>) -> impl Future<Output = Outcome> {
-    // Outside of the future, which would hold room for it twice.
+    // Outside of the future, which would reserve room for it twice.
     let mut exchange = Exchange::new(served);
     exchange.record.error = match admitted {
         Ok(()) => None,

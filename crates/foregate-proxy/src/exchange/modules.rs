@@ -36,7 +36,7 @@ use crate::time::timer::Timer;
 type ExchangeParts<'e> = (View<'e>, &'e mut State, &'e mut Runner, Option<&'e mut ExchangeSpans>);
 
 impl<'a> Exchange<'a> {
-    /// Takes the steps of `plan` along.
+    /// Starts the steps of `plan`.
     pub(super) fn use_plan(&mut self, plan: Option<&'a Arc<Plan>>) {
         self.modules.plan = plan;
         self.modules.run = plan.map(|plan| {

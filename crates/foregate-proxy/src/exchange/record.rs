@@ -19,7 +19,7 @@ pub(super) struct LogRecord {
     pub tunnel: bool,
     /// The log knows of it.
     pub logged: bool,
-    /// Why there is nothing to route.
+    /// The error of a request that cannot be routed.
     pub refused: Option<Error>,
     /// The steps of the phase `log` that run before the response begins have run.
     pub logged_first: bool,
@@ -27,7 +27,7 @@ pub(super) struct LogRecord {
     pub fallback: Option<FallbackReason>,
     /// A copy of the request is still to go to the mirror of its route.
     pub mirrors: bool,
-    /// It is neither logged nor counted.
+    /// The exchange is neither logged nor counted.
     pub is_quiet: bool,
 }
 

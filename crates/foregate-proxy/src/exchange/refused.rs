@@ -14,8 +14,8 @@ use super::view::now;
 use crate::error::Error;
 use crate::link::Link;
 
-/// Shows a request that was refused before it had a route to the steps that ask for such; it has
-/// been answered. Those that run before the response have seen it.
+/// Runs the steps that see requests which were refused before they had a route. The request has
+/// been answered. Steps that run before the response have already seen it.
 pub(super) async fn show_refused(exchange: &mut Exchange<'_>, error: Error) {
     if !exchange.record.logged_first
         && let Some(plan) = take_refused(exchange, error, |_| true)

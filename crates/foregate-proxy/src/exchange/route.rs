@@ -142,7 +142,7 @@ pub(super) async fn run(exchange: &mut Exchange<'_>) -> StepResult {
         };
         exchange.watched = compare::begin(&compared, route, settings);
     }
-    // A route without modules has none, but for conditions of its cache.
+    // A route without modules has no plan, except for conditions of its cache.
     let evaluated = || route.cache.get().filter(|cache| cache.has_expressions()).map(|cache| &cache.no_steps);
     exchange.use_plan(route.plan.get().or_else(evaluated));
     if let (Some(run), Some(readings)) = (&mut exchange.modules.run, readings) {
@@ -324,8 +324,8 @@ fn challenge(automatic: &Automatic, path: &[u8]) -> Option<FixedResponse> {
     Some(FixedResponse { status: 200, body: body.into() })
 }
 
-/// The redirect of a request in the clear, where its site wants that. Steps may find out that
-/// another proxy has taken it over TLS.
+/// The redirect of a request without TLS, if its site demands TLS. Steps may still find out that
+/// another proxy received it over TLS.
 pub(super) fn redirect_to_https(exchange: &Exchange<'_>) -> Option<Box<Reply>> {
     let port = exchange.config.settings.sites.redirects(exchange.routed.site?)?;
     let request = &exchange.request;
@@ -352,7 +352,7 @@ pub(super) fn limit_body_to(exchange: &mut Exchange<'_>, limit: Option<u64>) -> 
     }
 }
 
-/// The site of the request's host, among those of the listener that it has come through.
+/// The site of the request's host, among the sites of its listener.
 fn find_site(exchange: &Exchange<'_>) -> Option<HostId> {
     let (sites, host) = (&exchange.config.settings.sites, exchange.request.host().as_bytes());
     match &exchange.peer.listen {

@@ -44,7 +44,7 @@ pub(super) struct Facts {
     pub body_limit: Option<u64>,
     /// The start of the request's body, received for the steps; nothing where it is in a file.
     pub body: Option<Arc<SharedStart>>,
-    /// The file that it is in.
+    /// The file that has the body.
     pub spool: Option<Arc<Spool>>,
     /// The memory held by values of steps, by their own account.
     pub held: Option<(usize, BudgetShare)>,
@@ -115,7 +115,7 @@ impl Facts {
 
 /// The time, as steps get it.
 pub(super) fn now() -> Now {
-    /// How long the clock of the wall is reckoned from the steady one before it is read again.
+    /// How long the wall clock is computed from the steady one before it is read again.
     const RECKONED: Duration = Duration::from_millis(500);
     thread_local! {
         /// The last reading of the wall clock, and its time.

@@ -43,7 +43,7 @@ pub struct Folder {
     pub settings: Arc<Files>,
     directory: Directory,
     how: OpenHow,
-    /// When its path was last followed; `None`: the next request does it.
+    /// When the path was last followed; `None`: the next request follows it.
     followed: Mutex<Option<Instant>>,
     /// The path leads to nothing at present.
     is_gone: AtomicBool,
@@ -119,7 +119,7 @@ impl Folder {
         self.directory.counters()
     }
 
-    /// Tells of a file that cannot be used, now and then.
+    /// Logs a file that cannot be used, at intervals.
     fn tell(&self, name: &[u8], reason: &dyn std::fmt::Display) {
         if self.notices.take(Instant::now()) {
             let (folder, file) = (self.settings.folder.display(), String::from_utf8_lossy(name));

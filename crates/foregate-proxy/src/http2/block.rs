@@ -256,8 +256,8 @@ impl Block {
         self.head.stream
     }
 
-    /// Takes more of it, in not much more memory than that needs, but without copying all of it for
-    /// each byte that comes.
+    /// Appends a fragment, with little more memory than needed, but without a copy of the whole
+    /// block for each small fragment.
     fn append(&mut self, fragment: &[u8]) -> Result<(), Reason> {
         if self.bytes.capacity() - self.bytes.len() < fragment.len() {
             self.bytes.reserve_exact(fragment.len().max(self.bytes.len() / 4));

@@ -336,7 +336,7 @@ impl ConnectionState {
         }
     }
 
-    /// Nothing more comes for a stream.
+    /// Ends the input of a stream.
     pub(super) fn end_of_body(&mut self, stream: u32) {
         if let Some(entry) = self.streams.entry(stream) {
             entry.receives = false;

@@ -415,7 +415,7 @@ impl ConnectionState {
         }
     }
 
-    /// So much that came for a stream has been used up: its client may send as much again.
+    /// Returns the window of input that a stream has used: its client may send as much again.
     fn give_back_of(&mut self, stream: u32, bytes: usize) {
         let round = self.streams.growth.round;
         let Some(entry) = self.streams.entry(stream).filter(|entry| entry.end.is_none() && entry.receives)

@@ -153,7 +153,7 @@ pub struct Growth {
     /// bytes.
     streams: usize,
     connection: usize,
-    /// The reservation for that in the budget. Without one nothing grows.
+    /// The reservation in the budget. Without one, windows do not grow.
     share: Option<BudgetShare>,
     /// The round that is measured, or was last; since when, while it is.
     pub round: u32,

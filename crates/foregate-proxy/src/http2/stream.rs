@@ -34,7 +34,7 @@ pub struct ClientStream {
 /// The progress of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ResponseProgress {
-    /// Its head has not been sent.
+    /// The head has not been sent.
     Nothing,
     /// So much of the body is left to be sent, with which the stream ends; `None` where the end is
     /// said.
@@ -59,7 +59,7 @@ impl ClientStream {
         }
     }
 
-    /// Waits until some of the body is there, or its end.
+    /// Waits for some of the body, or for its end.
     pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<ReceiveOutcome, LinkError>> {
         if !self.data().is_empty() {
             return Poll::Ready(Ok(ReceiveOutcome::Data));

@@ -172,8 +172,8 @@ impl Holding {
         self.count();
     }
 
-    /// Counts the head of a request for the client before it is started: a client that holds much
-    /// gets no more, and it may have sent all of it at once.
+    /// Counts the head of a request for the client before the request begins: a client that holds
+    /// much memory gets no more, and it may have sent many heads at once.
     pub fn counts_head(&self, request: &mut Request) {
         if let Some(client) = &self.client {
             request.belongs_to(client);

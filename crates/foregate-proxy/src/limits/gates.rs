@@ -28,7 +28,7 @@ struct GateState {
     tickets: u64,
     /// The waiters of each client.
     lanes: HashMap<Account, ClientLane, foldhash::fast::RandomState>,
-    /// The clients with waiters by their turn, the next one first.
+    /// The clients with waiters, by their turn, the next one first.
     order: BTreeMap<u64, Account>,
     /// The clients by the number of their waiters.
     by_length: BTreeSet<(usize, Account)>,
@@ -269,7 +269,7 @@ impl Drop for GatePlace {
         let unused = self.gate.0.lock().take(self.account, self.ticket);
         if unused.is_none() {
             self.pass.close();
-            // A pass that has come at last goes to the next.
+            // A pass that arrives too late goes to the next waiter.
             drop(self.pass.try_recv());
         }
     }

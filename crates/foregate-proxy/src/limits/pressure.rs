@@ -1,4 +1,4 @@
-//! How much memory peers make the process hold, and the measures against too much of it.
+//! The memory that peers make the process hold, and the measures against too much of it.
 //!
 //! Each connection has bounds of its own, but ten thousand connections at their bounds are more
 //! than a machine has. So their memory is counted where it is taken: buffers, heads that are being
@@ -282,7 +282,7 @@ pub fn largest_unsent() -> usize {
     MEMORY.largest_unsent()
 }
 
-/// Returns true if this client, if it is known, gets no keep-alive.
+/// Returns true if this client gets no keep-alive; `None` is an unknown client.
 pub fn is_tight(client: Option<&Arc<Holdings>>) -> bool {
     MEMORY.ends_keep_alive(|| client.map(|client| client.connections()))
 }

@@ -102,7 +102,7 @@ impl AheadLink {
         self.origin.as_ref().is_some_and(Link::is_h2)
     }
 
-    /// Waits until some of the body is there, or its end.
+    /// Waits for some of the body, or for its end.
     pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<ReceiveOutcome, LinkError>> {
         loop {
             match &mut self.file {
@@ -135,7 +135,7 @@ impl AheadLink {
         }
     }
 
-    /// Receives as much as may wait here, while the client takes nothing.
+    /// Receives as much as may wait here while the client takes nothing.
     pub fn gather(&mut self, cx: &mut Context<'_>) {
         let mut received = 0;
         while self.end.is_none() {

@@ -45,7 +45,7 @@ pub enum HeadFault<E> {
 enum SendState {
     Nothing,
     Fixed(u64),
-    /// So many bytes are left of the chunk that was announced.
+    /// The number of bytes that are left of the announced chunk.
     Chunks(usize),
     UntilClose,
 }
@@ -240,7 +240,7 @@ impl H1Link {
         self.begin_send(if length.is_empty() { BodyLength::Empty } else { BodyLength::UntilClose });
     }
 
-    /// Waits until some of the body is there, or its end.
+    /// Waits for some of the body, or for its end.
     pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<ReceiveOutcome, LinkError>> {
         loop {
             if self.data > 0 {
@@ -487,8 +487,8 @@ impl H1Link {
         }
     }
 
-    /// Returns true if the connection may serve another message: nothing of the last one is left
-    /// over.
+    /// Returns true if the connection may serve another message, because nothing of the last one is
+    /// left.
     pub fn is_clean(&self) -> bool {
         !self.ended
             && self.is_received()

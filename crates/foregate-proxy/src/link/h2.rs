@@ -86,16 +86,16 @@ impl H2Link {
         self.unsent.as_ref()
     }
 
-    /// The head of a response is to come on this stream.
+    /// Expects the head of a response on this stream.
     pub fn await_head(&mut self, stream: u32) {
         self.awaited = Some(stream);
     }
 
-    /// The head of the response has come, and this is its body.
+    /// The head of the response has arrived; `receive` is its body.
     pub fn set_receive(&mut self, receive: RecvStream) {
         self.awaited = None;
         if receive.is_end_stream() {
-            // The head was all of it.
+            // The response has no body.
             if let Some(unread) = &self.unread {
                 unread.forget(receive.stream_id().as_u32());
             }
@@ -114,7 +114,7 @@ impl H2Link {
         };
     }
 
-    /// Waits until some of the body is there, or its end.
+    /// Waits for some of the body, or for its end.
     pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<ReceiveOutcome, LinkError>> {
         loop {
             if !self.chunk.is_empty() {
@@ -164,7 +164,7 @@ impl H2Link {
         }
     }
 
-    /// Puts frames together that wait for their turn, if there are many.
+    /// Joins waiting frames, if there are many.
     pub fn gather(&mut self, cx: &mut Context<'_>) {
         let (Some(receive), Some(unread)) = (&mut self.receive, &self.unread) else { return };
         let stream = receive.stream_id().as_u32();

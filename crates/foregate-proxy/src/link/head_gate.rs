@@ -48,7 +48,7 @@ const WINDOW: usize = 4;
 /// (section 6.5.1).
 const SETTINGS: usize = 20 * SETTING;
 const SETTING: usize = 6;
-/// Which of them is the window of new streams (section 6.5.2).
+/// The setting for the window of new streams (section 6.5.2).
 const INITIAL_WINDOW_SIZE: [u8; 2] = [0, 4];
 /// Bytes of a DATA frame that holds padding alone, at most, its length counted.
 const MOST_PADDING: usize = 256;
@@ -95,7 +95,7 @@ struct OwnStreams {
 }
 
 impl OwnStreams {
-    /// Nothing more comes for a stream.
+    /// Ends the input of a stream.
     fn close(&mut self, stream: u32) {
         if let Some(position) = self.awaited.iter().position(|(open, _)| *open == stream) {
             self.awaited.swap_remove(position);
@@ -367,7 +367,7 @@ impl HeadGate {
         Ok(())
     }
 
-    /// Decides about the frame that begins here; `None` for one that passes.
+    /// Decides about the frame that begins here; `None` lets it pass.
     fn begin(&mut self, input: &[u8], frame: &Frame) -> Result<Option<GateAction>, Reason> {
         match frame.kind {
             kind::HEADERS => return self.head(input, frame).map(Some),

@@ -31,7 +31,7 @@ pub use cached::{CachedLink, StoredBody};
 pub use h1::H1Link;
 pub use h2::{Bodiless, H2Link};
 
-/// One peer's end of an exchange.
+/// The link with one peer of an exchange.
 #[derive(Debug)]
 pub enum Link {
     /// An HTTP/1 connection.
@@ -59,7 +59,7 @@ macro_rules! each {
 }
 
 impl Link {
-    /// Waits until some of the body is there, or its end.
+    /// Waits for some of the body, or for its end.
     pub fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<ReceiveOutcome, LinkError>> {
         each!(self, link => link.poll_receive(cx))
     }

@@ -1,4 +1,4 @@
-//! Fields that go on without any step having seen them: those of interim responses, and trailers.
+//! Fields that pass without a step of their own: the fields of interim responses, and trailers.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,8 +18,7 @@ pub struct Sweep {
     pub plan: Arc<Plan>,
     /// The owner of the fields.
     pub of: Of,
-    /// Which of the steps, by their number in their list of the plan, do not count for this
-    /// exchange.
+    /// The steps that do not count for this exchange, by their number in the plan's list.
     pub left_out: Steps,
 }
 
@@ -44,8 +43,8 @@ impl Of {
 }
 
 impl Sweep {
-    /// Takes away the fields that one of the steps does not keep, and those of a request that its
-    /// head may not have either. If a step panics, all of them go.
+    /// Removes the fields that a step does not keep, and trailers of a request that are not allowed
+    /// in its head either. If a step panics, all fields are removed.
     pub fn clean(&self, swept: Swept, fields: &mut HeaderList) {
         let steps = self.of.steps(&self.plan).iter().enumerate();
         let steps = || steps.clone().filter(|(number, _)| !self.left_out.contains(*number));

@@ -20,7 +20,7 @@ pub fn give_way(cx: &mut Context<'_>) {
 pub struct Turn(u32);
 
 impl Turn {
-    /// Before a piece is received. Pending when it is for others to have their turn: see
+    /// Call this before a piece is received. Pending when other tasks should have their turn: see
     /// [`give_way`].
     pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.0 == PIECES {

@@ -34,9 +34,9 @@ const HOPS_MOST: usize = 10;
 pub enum StrippedPart {
     /// Nothing of the path.
     Nothing,
-    /// Its start, up to a slash.
+    /// The start of the path, up to a slash.
     Start,
-    /// All of it: the slash that is left is not the client's.
+    /// The whole path: the remaining slash is not the client's.
     All,
 }
 
@@ -70,8 +70,8 @@ pub struct Request {
     told: ForwardedFacts,
     target: Vec<u8>,
     path_len: usize,
-    /// Set if an origin gets the target as the client has sent it, and not in its normal form: the old proxy makes its own of
-    /// it.
+    /// Set if an origin gets the target as the client sent it instead of its normal form, because the old proxy normalises it
+    /// itself.
     pub keeps_target: bool,
     /// The path of the client, where a step has asked for another one.
     rewritten_from: Option<Vec<u8>>,
@@ -329,8 +329,7 @@ impl Request {
             && self.upgrade.as_ref().is_some_and(|protocol| protocol.eq_ignore_ascii_case(b"websocket"))
     }
 
-    /// Returns true if the client accepts trailers, as far as it says so: over HTTP/2 they need no
-    /// permission.
+    /// Returns true if the client declares that it accepts trailers; over HTTP/2 they need no declaration.
     pub fn takes_trailers(&self) -> bool {
         self.head.version == Version::Http2 || self.head.headers.contains(NameId::Te)
     }

@@ -1,4 +1,4 @@
-//! The head of a response, as the client is to see it.
+//! The head of a response for the client.
 
 use std::ops::{Deref, DerefMut};
 

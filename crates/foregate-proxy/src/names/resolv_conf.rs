@@ -8,7 +8,7 @@ const SERVERS_LIMIT: usize = 8;
 /// Domains of a search list; more are left out.
 const SEARCH_LIMIT: usize = 32;
 
-/// Which servers are asked, and how.
+/// The nameservers, and the way to ask them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nameservers {
     /// In the order in which they are asked.

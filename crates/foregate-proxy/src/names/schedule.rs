@@ -27,7 +27,7 @@ const ADDRESSES_LIMIT: usize = 128;
 pub enum LookupOutcome {
     /// The name has addresses.
     Found(NameAddresses),
-    /// The name has none, by the word of a server that knows.
+    /// The name has none, according to a responsible server.
     Absent(Absence),
     /// No server could answer, for this reason.
     Failed(String),

@@ -79,8 +79,8 @@ impl Service {
         }
     }
 
-    /// Its servers, those of the first rank first; none while none are known. The same `Arc` as
-    /// long as they are the same.
+    /// The servers, with the first rank first; none while none are known. The same `Arc` until they
+    /// change.
     pub fn servers(&self) -> Option<Arc<[ServiceServer]>> {
         self.current.load().as_deref().cloned()
     }
@@ -174,8 +174,7 @@ async fn keep(service: Weak<Service>, source: Arc<AddressSource>) {
 }
 
 impl Trouble {
-    /// Tells operators why a lookup of a service did not give all that it should have, and when it
-    /// does again.
+    /// Logs an incomplete lookup of a service with the reason, and the first complete one after it.
     fn tell_of(&mut self, service: &str, reason: Option<String>, has_servers: bool, now: Instant) {
         let Some(reason) = reason else {
             if self.0.take().is_some() {

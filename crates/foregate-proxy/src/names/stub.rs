@@ -25,7 +25,7 @@ use crate::random;
 const SOCKETS: usize = 32;
 /// After this time without an answer the next server is asked as well. The first one may still answer.
 const NEXT_AFTER: Duration = Duration::from_secs(1);
-/// How long a server that gave no answer is asked last.
+/// How long a server that gave no answer is only asked last.
 const TROUBLED_FOR: Duration = Duration::from_secs(30);
 /// Servers that are remembered for that.
 const TROUBLED_LIMIT: usize = 64;
@@ -52,7 +52,7 @@ enum FamilyAnswer {
 /// Why no server has answered.
 struct Failure {
     reason: String,
-    /// The last one could be reached.
+    /// The last server could be reached.
     reached: bool,
 }
 

@@ -71,7 +71,7 @@ impl System {
     /// now.
     pub fn look(&self) -> (Arc<Contents>, bool) {
         let mut current = self.current.lock();
-        // Before they are read: a change meanwhile is seen the next time.
+        // Taken before the files are read, so that a change in between is noticed the next time.
         let stamps = [&self.paths.hosts, &self.paths.resolv_conf].map(|path| stamp(path));
         if let Some((known, contents)) = &*current
             && *known == stamps

@@ -278,7 +278,7 @@ async fn the_hosts_file_comes_first_whatever_else_there_is() {
         assert_eq!(addresses(lookup.lookup(&key("api.example.com."), LONG).await), [ip("2001:db8::1")]);
     }
     assert_eq!(server.asked(), [""; 0]);
-    // A file that names no nameserver means the one of this machine.
+    // A file without a nameserver means the one on this machine.
     fs::remove_file(folder.path().join("resolv.conf")).unwrap();
     let lookup = files(folder.path(), server.address.port());
     assert_eq!(lookup.lookup(&key("shop_web_2"), LONG).await, LookupOutcome::Absent(Absence::NoName));

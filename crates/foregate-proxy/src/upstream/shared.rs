@@ -134,7 +134,8 @@ impl SharedConnection {
         allowed
     }
 
-    /// Returns true if its origin may not have stated its stream limit yet. That is awaited once.
+    /// Returns true if the origin may not have stated its stream limit yet. A request waits for it
+    /// only once.
     pub(super) fn is_to_be_waited_for(&self) -> bool {
         self.takes_more()
             && self.streams_allowed() == self.streams_at_first

@@ -161,7 +161,7 @@ impl StorageClient {
         self.send(Method::PUT, url.as_str(), bytes, PATIENCE).await.map(drop)
     }
 
-    /// Removes an object. One that is not there is no error.
+    /// Removes an object. A missing object is not an error.
     pub async fn delete(&self, name: &str) -> Result<(), StorageFailure> {
         let credentials = self.credentials()?;
         let url = self.bucket.delete_object(Some(&credentials), name).sign(VALID);

@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 const FAILURES: u32 = 5;
 const OFF: Duration = Duration::from_secs(10);
 const LONGEST_OFF: Duration = Duration::from_secs(300);
-/// How often the bucket is asked for purges of other processes, such as the one before during an upgrade.
+/// How often the bucket is searched for purges of other processes, such as the previous one during an upgrade.
 const LEARN: Duration = Duration::from_secs(10);
 /// The pause after an attempt to write or to learn purges that failed.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -154,7 +154,7 @@ impl ReserveState {
         self.health.failed(self.counters.start, failure);
     }
 
-    /// Looks for the response to a request. Failures count as none.
+    /// Looks for the response to a request. Failures count as misses.
     async fn look(self: &Arc<Self>, text: &[u8], fields: &HeaderList) -> Option<ReserveHit> {
         let found = self.find(text, fields).await;
         match &found {
@@ -190,7 +190,7 @@ impl ReserveState {
         Ok(None)
     }
 
-    /// A verified record. A damaged one is removed and counts as none.
+    /// Reads and verifies a record. A damaged record is removed and counts as missing.
     async fn read(self: &Arc<Self>, name: &str) -> Result<Option<ReserveRecord>, StorageFailure> {
         let bytes = self.client.get(name, self.timeout).await?;
         self.health.works();

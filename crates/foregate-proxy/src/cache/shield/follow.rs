@@ -21,7 +21,7 @@ use crate::address::ServerAddress;
 use crate::cache::Cache;
 use crate::random;
 
-/// [`SHIELD_FIELD`](super::SHIELD_FIELD), as this client writes it.
+/// [`SHIELD_FIELD`](super::SHIELD_FIELD) in the spelling of this client.
 const FIELD_NAME: &str = "foregate-shield";
 /// The host of requests for purges.
 const AUTHORITY: &str = "shield";

@@ -51,7 +51,7 @@ pub struct Shield {
     news: Notify,
     /// Another node has confirmed purges.
     confirmed: Notify,
-    /// By the name of a node: up to where it knows the log, and when it last asked.
+    /// For each node by name: the position up to which it knows the log, and when it last asked.
     readers: Mutex<HashMap<Box<str>, (u64, Instant)>>,
     group: ArcSwapOption<ShieldGroup>,
     /// The file that keeps the positions in the logs of the others, where the store outlives the process.
@@ -93,7 +93,7 @@ pub struct ShieldGroup {
     over: AtomicBool,
 }
 
-/// What is known about a node.
+/// The known state of a node.
 #[derive(Debug, Default)]
 struct NodeState {
     position: Mutex<Option<LogPosition>>,
@@ -107,7 +107,7 @@ struct NodeState {
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Presence {
-    /// It has not been asked yet.
+    /// The node has not been asked yet.
     #[default]
     Unknown,
     Up,
@@ -159,7 +159,7 @@ impl Shield {
         }
     }
 
-    /// Tells the other nodes of a purge. `None` without a group. The future ends once all nodes that are there have it.
+    /// Sends a purge to the other nodes. `None` without a group. The future ends once all present nodes have it.
     pub(super) fn tell(self: &Arc<Self>, purge: &[u8]) -> Option<impl Future<Output = ()> + Send + use<>> {
         let group = self.group()?;
         let number = self.log.lock().add(purge);
@@ -192,7 +192,7 @@ impl Shield {
         LogPosition { epoch: log.epoch(), number: log.latest() }
     }
 
-    /// The purges for a node that knows those up to a position. Waits some time for the first one.
+    /// The purges after the position that a node knows. Waits some time for the first one.
     pub async fn purges_for(&self, node: &str, position: LogPosition, wait: Duration) -> Vec<u8> {
         let mut number = position.number;
         {

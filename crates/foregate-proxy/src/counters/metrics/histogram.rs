@@ -175,8 +175,8 @@ impl Latencies {
     }
 }
 
-/// How long polls took. Every poll is recorded, so each thread has a part of its own, which only it
-/// writes: that takes no locked instruction.
+/// The duration of polls. Every poll is recorded, so each thread has a part that only it writes,
+/// without locked instructions.
 #[derive(Debug)]
 pub(crate) struct BlockedHistogram {
     /// Tells a thread whether the part that it has is one of this histogram.

@@ -32,8 +32,8 @@ const INTERIM: usize = 7;
 /// The longest response that a client gets as a whole that has asked for a part, rather than that the origin is asked
 /// again: bytes.
 const WHOLE_MOST: u64 = 256 << 10;
-/// The part of a body without a length that waits for a reader that is slower than others, in memory and in a file. Beyond, the
-/// others wait for it some time, and then it is cut off.
+/// The part of a body without a length that is kept for slow readers, in memory and in a file. Beyond it, the other readers
+/// wait some time, and then the slow one is cut off.
 const AHEAD: BufferResponses = BufferResponses { memory: 128 << 10, size: 1 << 30 };
 /// How often a request joins fetches that come to nothing. Beyond, it fetches for itself.
 const ROUNDS: usize = 8;
@@ -48,7 +48,7 @@ pub(super) struct NeededResponse {
     /// The fields of the client's request, as the cache looks at them.
     fields: HeaderList,
     stale: Option<Arc<Object>>,
-    /// The stale response is served meanwhile.
+    /// The client gets the stale response in the meantime.
     background: bool,
     /// The request has its final form for the origin.
     prepared: bool,
@@ -438,7 +438,7 @@ async fn wait(
         match follow.poll_head(cx) {
             // The response comes by hand.
             Poll::Ready(FollowedHead::Uncacheable) if hand.is_some() => {}
-            // An error comes by hand too.
+            // The leader gets an error directly, too.
             Poll::Ready(FollowedHead::Failed(FetchFailure::Origin)) if hand.is_some() => {}
             Poll::Ready(head) => return Poll::Ready(Ok(WaitResult::Head(head))),
             Poll::Pending => {}

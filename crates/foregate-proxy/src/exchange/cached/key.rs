@@ -80,8 +80,8 @@ impl StorePlace {
         Self { text, key, query: None, scratch: SCRATCH.take().unwrap_or_default() }
     }
 
-    /// The origin gets the query that belongs to the key: a parameter that it alone sees would let
-    /// one client choose the response of all.
+    /// The origin gets the query of the key: if only the origin saw a parameter, one client could choose the response
+    /// of all.
     pub fn forward_query(&self, exchange: &mut Exchange<'_>) {
         if let Some(query) = &self.query {
             // A path that was understood is understood again.
@@ -113,7 +113,7 @@ pub(super) fn uri<'r>(request: &'r Request, query: Option<&'r [u8]>) -> Uri<'r> 
 /// The values of a route's expressions for a request.
 #[derive(Debug, Default)]
 pub(super) struct RouteValues {
-    /// The request goes past the cache.
+    /// The request bypasses the cache.
     pub bypass: bool,
     /// The additions to the key.
     pub additions: Vec<Vec<u8>>,

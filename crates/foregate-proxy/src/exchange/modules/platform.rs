@@ -256,8 +256,8 @@ impl module::Platform for ExchangePlatform<'_> {
             Fault::Panicked => {
                 self.proxy.metrics.panics.inc();
                 counters.panics.inc();
-                // Requests need the others: to leave them out would make of one crafted request an
-                // outage for all.
+                // Requests need the other steps: leaving such a step out would let one crafted
+                // request cause an outage for all.
                 if entry.decl().optional {
                     counters.panicked(now().steady_ms);
                 }

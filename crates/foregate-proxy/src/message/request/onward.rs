@@ -19,7 +19,7 @@ pub(super) const CLIENT_CLAIMS: [NameId; 5] = [
 /// ours either. The bits below it belong to [`CLIENT_CLAIMS`].
 const VIA_REMOVED: u8 = 1 << 7;
 
-/// How we call ourselves in `Via`.
+/// The proxy's name in `Via`.
 pub(super) const OWN_NAME: &[u8] = b" foregate";
 
 /// The facts for an origin about a client and the way of its request, with the fields that state
@@ -118,7 +118,7 @@ impl Request {
         }
     }
 
-    /// From here on it is noted which of the fields that `Connection` names are set by steps:
+    /// From here on, fields that `Connection` names and steps set are recorded:
     /// [`end_hop`](Self::end_hop) removes none of these.
     pub fn begin_hop(&mut self) {
         self.vouched = Some(Vec::new());

@@ -56,7 +56,7 @@ impl LastHost {
         Ok(self.host_len)
     }
 
-    /// Forgets it, and keeps the memory.
+    /// Clears the value, and keeps the memory.
     pub(super) fn forget(&mut self) {
         self.raw.clear();
         self.authority.clear();
