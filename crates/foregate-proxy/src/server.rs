@@ -165,7 +165,7 @@ enum ReloadCause {
     Changed,
 }
 
-/// The one that waits for the result of a reload. It may be gone by then.
+/// The caller that waits for the result of a reload. It may have gone.
 enum ReloadAnswer {
     Nobody,
     Reload(oneshot::Sender<Result<(), String>>),
@@ -548,7 +548,7 @@ impl RunningServer {
         self.proxy.registry.be_gentle(false);
         self.membership.release(self.listening.keys().map(ToString::to_string).collect());
         self.membership.close_sockets();
-        // Sockets and their files go now: a successor may make its own while requests in flight end
+        // The sockets and their files are removed now: a successor may create its own while requests in flight end
         // here.
         self.inherited.clear();
         let mut accepting = Vec::new();
@@ -766,8 +766,8 @@ impl RunningServer {
     }
 }
 
-/// Has the connections of a listener end gracefully, and cuts off the rest of them after
-/// `limit`, also of those that it is still `accepting`.
+/// Ends the connections of a listener gracefully, and cuts off the remaining ones after `limit`, also those that it is
+/// still `accepting`.
 fn drain_listener(
     registry: &Arc<Registry>,
     listener: usize,
@@ -808,7 +808,7 @@ fn named(error: io::Error, what: &str) -> io::Error {
 pub struct NotBound {
     /// The address of the listener.
     pub address: ListenAddress,
-    /// The socket, as messages name it.
+    /// The name of the socket in messages.
     what: String,
     error: io::Error,
 }

@@ -158,7 +158,7 @@ pub struct CertificateFiles {
 pub struct TlsPolicy {
     /// The lowest version that is negotiated. Default: 1.2.
     pub minimum_version: TlsVersion,
-    /// Asks for client certificates. Default: none.
+    /// Requests client certificates. Default: none.
     pub client_certificates: Option<ClientCertificates>,
 }
 
@@ -223,8 +223,8 @@ pub struct Limits {
     pub h2_streams: u32,
     /// HTTP/2 flow-control window of a stream, bytes. Default: 64 KiB.
     pub h2_stream_window: u32,
-    /// The largest window, bytes, that a stream may come to have while its origin takes a body as
-    /// fast as it comes. As much again may be added to the window of a connection. Default: 4 MiB.
+    /// The largest window, bytes, to which a stream's window may grow while its origin takes a body as fast as it arrives. The
+    /// window of a connection may grow by as much. Default: 4 MiB.
     pub h2_largest_window: u32,
     /// HTTP/2 flow-control window of a connection, bytes. Default: 1 MiB.
     pub h2_connection_window: u32,

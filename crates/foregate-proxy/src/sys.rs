@@ -117,9 +117,8 @@ pub fn collect_memory() {
 /// The lowest priority that there is, in the steps of `nice`.
 const LOWEST: i32 = 19;
 
-/// Lowers the priority of this thread, and of those that it starts, by steps of `nice`, and lets it
-/// run on all cores of the process, if the worker that started it is bound to one. Where the system
-/// refuses, it stays.
+/// Lowers the priority of this thread, and of threads that it starts, by steps of `nice`. Lets it run on all cores of the process, even if the
+/// worker that started it is bound to one. If the system refuses, nothing changes.
 pub fn yield_to_workers(steps: i32) {
     run_on_all_cores();
     // Elsewhere than on Linux this call is about the whole process.
@@ -184,7 +183,7 @@ impl<T: Copy> Pages<T> {
         let pages = Self { map, map_bytes, start, len: values.len() };
         let were_disabled = transparent_huge_pages_are_disabled().unwrap_or(false);
         if were_disabled {
-            // Where that fails, pages are small.
+            // If this fails, pages stay small.
             let _ = disable_transparent_huge_pages(false);
         }
         // SAFETY: this is advice about memory that is ours alone, and changes nothing of what it

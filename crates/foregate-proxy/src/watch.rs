@@ -116,7 +116,7 @@ fn run(mut look: impl FnMut() -> bool, signals: &Receiver<()>) {
     }
 }
 
-/// How long to wait after a look that took so long.
+/// The pause after a look that took this long.
 fn pause_after(took: Duration) -> Duration {
     took.saturating_mul(POLL_SHARE).clamp(POLL, POLL_MOST)
 }
@@ -148,7 +148,7 @@ impl ConfiguredFiles {
         Self { stamps: Arc::default(), changed, watch: None }
     }
 
-    /// Follows these files as they are now, and no others. Without files there is no thread.
+    /// Watches these files as they are now, and no others. Without files there is no thread.
     pub(crate) fn follow(&mut self, files: &[PathBuf]) {
         *self.stamps.lock() = files.iter().map(|file| (file.clone(), stamp(file))).collect();
         if files.is_empty() {

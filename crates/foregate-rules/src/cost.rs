@@ -148,7 +148,7 @@ fn active_within(all: &[FixedLength]) -> usize {
     (1..longest).map(behind).fold(most_at_an_end(words), usize::saturating_add)
 }
 
-/// Of beginnings of these words, counted for each word that has them: the most that one text ends with.
+/// The most prefixes of these words with which one text can end; a prefix counts for each word that has it.
 ///
 /// The longest of them is a node of the tree of all words, and the shorter ones are those that end it (Aho and Corasick's
 /// failure links).

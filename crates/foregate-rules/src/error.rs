@@ -47,7 +47,7 @@ impl Error {
         self.help.as_deref()
     }
 
-    /// If only a named list is missing, the kind of values that it would have to hold.
+    /// If only a named list is missing, the kind of values that the list would need.
     #[must_use]
     pub fn missing_list(&self) -> Option<Entries> {
         self.missing_list

@@ -22,7 +22,7 @@ pub enum Value<'v> {
 }
 
 impl Value<'_> {
-    /// The value as it stands in a text: numbers in decimal, addresses in their usual form, `true` and `false`.
+    /// The value as text: numbers in decimal, addresses in their usual form, `true` and `false`.
     #[must_use]
     pub fn to_text(&self) -> Cow<'_, [u8]> {
         match self {
@@ -168,7 +168,7 @@ impl Facts for Nothing {
     }
 }
 
-/// Facts written down one by one: for tests, and to try an expression on a request that never came.
+/// Facts that are set one by one: for tests, and to try an expression on a hypothetical request.
 ///
 /// ```
 /// use foregate_rules::{FactTable, Lists, Scheme, Stage, Value};

@@ -161,7 +161,7 @@ pub(crate) fn visible(text: &str) -> String {
 
 fn classify(word: &str, span: Range<usize>) -> Result<Token<'_>, Error> {
     let begins_a_name = word.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    // Values of modules have hyphens in their names; there is no subtraction.
+    // Values of modules have hyphens in their names, and there is no subtraction.
     if begins_a_name && !word.contains([':', '/']) {
         return Ok(Token::Name(word));
     }

@@ -18,8 +18,8 @@ pub const MAX_PATTERN: usize = 64 * 1024;
 /// The most memory that one compiled regular expression may take, in bytes.
 pub const MAX_COMPILED_PATTERN: usize = 1024 * 1024;
 
-/// The most positions of one regular expression that may be active at once while it is matched. Each byte of a text that is made
-/// for it takes some 15 us then.
+/// The most positions of one regular expression that may be active at once during a match. Each byte of a worst-case text then
+/// takes some 15 us.
 pub const MAX_POSITIONS: usize = 1000;
 
 /// How deep groups may nest in a regular expression.

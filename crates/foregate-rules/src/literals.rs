@@ -1,7 +1,7 @@
 //! Literals that a text has to contain for a regular expression to match.
 //!
-//! Many an expression is a list of words in another spelling: `\.(php|aspx?)$`, `(?i)(sqlmap|nikto)`. Its literals are then
-//! its whole meaning, and a scan for them decides the match.
+//! Many expressions are lists of words in another spelling: `\.(php|aspx?)$`, `(?i)(sqlmap|nikto)`. Their literals are then
+//! their whole meaning, and a scan for them decides the match.
 
 use regex_syntax::hir::{Class, Hir, HirKind, Look};
 

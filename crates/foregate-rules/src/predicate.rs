@@ -99,7 +99,7 @@ impl Predicate {
     }
 }
 
-/// A compiled expression that comes to a value. Cloning it is cheap.
+/// A compiled expression that computes a value. Cloning it is cheap.
 #[derive(Clone, Debug)]
 pub struct Expression(Arc<Program<Item>>);
 

@@ -64,7 +64,7 @@ impl Type {
 }
 
 impl fmt::Display for Type {
-    /// As messages and the reference say it: `text`, `number`, `array of texts`.
+    /// The form in messages and in the reference: `text`, `number`, `array of texts`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let phrase = self.phrase();
         formatter.write_str(phrase.split_once(' ').map_or(phrase, |(_, name)| name))
@@ -76,7 +76,7 @@ impl fmt::Display for Type {
 pub enum Stage {
     /// The head of the request is there.
     Request,
-    /// As much of the request's body is there as was asked for.
+    /// The requested part of the request's body is available.
     Body,
     /// The head of the response is there.
     Response,
@@ -103,7 +103,7 @@ impl FieldId {
         StandardField::ALL.get(usize::from(self.0)).copied()
     }
 
-    /// For a field of [`Scheme::with_field`], how many of those were added before it; `None` for a standard field.
+    /// For a field of [`Scheme::with_field`], the number of such fields before it; `None` for a standard field.
     #[must_use]
     pub fn added(self) -> Option<usize> {
         usize::from(self.0).checked_sub(StandardField::ALL.len())

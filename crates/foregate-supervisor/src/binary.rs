@@ -43,7 +43,7 @@ impl Binary {
     ///
     /// # Errors
     ///
-    /// The system does not name it.
+    /// The system does not report the path.
     pub(crate) fn running() -> io::Result<Self> {
         let path = std::env::current_exe()?;
         let shown = path.to_string_lossy();

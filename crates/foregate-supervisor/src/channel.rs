@@ -40,7 +40,7 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Sends one message, as the socket's mode says: at once or not at all where it does not block.
+/// Sends one message. A socket that does not block sends it at once or not at all.
 ///
 /// # Errors
 ///

@@ -60,11 +60,11 @@ impl Socket {
         None
     }
 
-    /// Goes on with the socket of the program before this one.
+    /// Takes over the socket of the previous program.
     ///
     /// # Errors
     ///
-    /// The descriptor is no such socket.
+    /// The descriptor is not such a socket.
     pub(crate) fn adopt(path: PathBuf, socket: OwnedFd) -> io::Result<Self> {
         let socket = std::os::unix::net::UnixListener::from(socket);
         socket.set_nonblocking(true)?;

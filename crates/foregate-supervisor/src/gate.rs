@@ -50,7 +50,7 @@ pub struct Look {
 pub struct Side {
     /// The figures of the version itself.
     pub stats: Stats,
-    /// Its open descriptors, by the system.
+    /// The number of its open descriptors, according to the system.
     pub open: u64,
 }
 

@@ -43,7 +43,7 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    /// Its name for people and programs.
+    /// The name for people and programs.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Starting => "starting",
@@ -102,7 +102,7 @@ impl fmt::Display for Exit {
 pub(crate) enum NoAnswer {
     /// The process has ended.
     Ended,
-    /// Has not answered for so long.
+    /// The process has not answered for this long.
     Silent(Duration),
 }
 
@@ -410,8 +410,8 @@ impl Generation {
         }
     }
 
-    /// The question for its numbers. A process that has changed its user shows its memory and its
-    /// descriptors to root and itself alone: it is asked for them where this process may not look.
+    /// The request for its numbers. If a process has changed its user, only root and the process itself can read its memory and
+    /// its descriptors, so it is asked for them where this process may not read them.
     pub(crate) fn stats_order(&self) -> Order {
         let holdings = std::fs::File::open(format!("/proc/{}/smaps_rollup", self.pid.get())).is_err();
         Order::Stats { holdings }

@@ -43,12 +43,11 @@ pub enum Purpose {
 /// A listening socket that the supervisor holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldSocket {
-    /// The address as the configuration names it, `unix:` before a path; empty where only the
-    /// socket itself says it.
+    /// The address in the configuration, with `unix:` before a path; empty if only the socket itself has it.
     pub address: String,
     /// Its purpose.
     pub purpose: Purpose,
-    /// The service manager made it (`LISTEN_FDS`).
+    /// The service manager created it (`LISTEN_FDS`).
     pub from_manager: bool,
 }
 
@@ -343,7 +342,7 @@ pub struct Stats {
     pub requests: u64,
     /// Of these, answered with a status from 500 on.
     pub errors: u64,
-    /// Of these, ended without an answer.
+    /// Of these, requests that ended without an answer.
     pub aborted: u64,
     /// Times from a request's start to the head of its response, by bucket; see [`latency_bucket`].
     pub latencies: Vec<u64>,
@@ -365,7 +364,7 @@ pub struct Stats {
     pub descriptors: u64,
     /// The cores that its workers are bound to now, by worker; empty if they are not bound.
     pub cores: Vec<u32>,
-    /// Its memory (proportional set size), bytes, where it was asked for.
+    /// Its memory (proportional set size) in bytes, if it was asked for.
     pub memory: u64,
     /// Its open descriptors, where they were asked for.
     pub open: u64,

@@ -18,10 +18,10 @@ use crate::supervisor::{ADOPTING_VARIABLE, Held, Supervisor};
 const QUEUE: usize = 4 << 20;
 /// The most sockets in one message.
 const SOCKETS: usize = DESCRIPTORS_LIMIT;
-/// Variables that name descriptors which the next program gets in another way.
+/// Variables that name descriptors, which the next program gets in another way.
 const OF_THE_START: [&str; 3] = ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
 
-/// A process that is taken over.
+/// A process to take over.
 struct Takeover {
     started: StartedProcess,
     serving: bool,

@@ -110,7 +110,7 @@ pub(crate) struct State {
     pub(crate) trial: Option<Trial>,
     /// The end of the last upgrade.
     pub(crate) last: Option<Value>,
-    /// Signals for the process that serves, which came when there was none, or in a trial.
+    /// Signals for the serving process that arrived while there was none, or during a trial.
     queued: Vec<Signal>,
     /// The program that this process shall go on as.
     pub(crate) renewal: Option<Rc<Binary>>,
@@ -482,7 +482,7 @@ impl Supervisor {
 
     fn ended(self: &Rc<Self>, number: u64, exit: Exit) {
         let Some(generation) = self.generation(number) else { return };
-        // One that has crashed leaves none: at least what was shown stays.
+        // A process that has crashed leaves none, so the last shown metrics stay.
         let shown = generation.shown.replace(None);
         shown.iter().for_each(|shown| self.add_ended(shown));
         let mut state = self.state.borrow_mut();

@@ -53,7 +53,7 @@ pub(crate) type Progress = mpsc::UnboundedSender<Value>;
 pub(crate) struct Plan {
     /// The new program; none: the file of the present one, which a package may have replaced.
     pub(crate) binary: Option<PathBuf>,
-    /// The present program as it runs, for a trial of another configuration.
+    /// The present program, for a trial of another configuration.
     pub(crate) same: bool,
     /// Shares of the connections, hundredths of a percent.
     pub(crate) stages: Vec<u32>,
@@ -253,7 +253,7 @@ impl Supervisor {
         }))
     }
 
-    /// Memory of all processes, bytes, those that report their own included as of their last report.
+    /// The memory of all processes in bytes; for those that report it themselves, from their last report.
     fn memory(&self) -> u64 {
         let generations = self.state.borrow().generations.clone();
         memory_of(std::process::id()).unwrap_or_default()
@@ -328,7 +328,7 @@ impl Supervisor {
         }
     }
 
-    /// A step that has to succeed.
+    /// Performs a step that has to succeed.
     async fn done(
         &self,
         of: &Generation,
@@ -458,7 +458,7 @@ impl Supervisor {
                 let _ = new.tell(None, Order::Pin, &[]).await;
             });
         } else {
-            // The old one has let go of its cores, or has ended.
+            // The old version has released its cores, or has ended.
             let _ = new.tell(None, Order::Pin, &[]).await;
         }
         self.limit_draining();
@@ -501,7 +501,7 @@ impl Supervisor {
 async fn end(new: Rc<Generation>) {
     if *new.ready.borrow() {
         let patience = u64::try_from(REFUSED_PATIENCE.as_millis()).unwrap_or(u64::MAX);
-        // One that hangs is killed below.
+        // If the new version hangs, it is killed below.
         let _ = new.tell(None, Order::Retire { patience, replaced: true }, &[]).await;
         if tokio::time::timeout(REFUSED_PATIENCE, new.ended()).await.is_ok() {
             return;

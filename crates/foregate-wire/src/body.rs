@@ -56,7 +56,7 @@ pub enum BodyError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Done,
-    /// This many bytes of a body of fixed length are to come.
+    /// The number of bytes that are left of a body of fixed length.
     Fixed(u64),
     UntilClose,
     /// Before the first digit of a size.
@@ -67,7 +67,7 @@ enum State {
     Extension(Extension, u64),
     /// After the CR of the size line.
     SizeLf(u64),
-    /// This many bytes of the chunk are to come, never 0.
+    /// The number of bytes that are left of the chunk, never 0.
     Data(u64),
     DataCr,
     DataLf,

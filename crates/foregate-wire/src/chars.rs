@@ -272,7 +272,7 @@ mod tests {
             ),
         ];
         let some = |byte: u8| matches!(byte & 0x7f, 0 | 8..=10 | 0x1f..=0x23 | b'?' | 0x7e..);
-        // A tab, which is no fault, must not have a space after it taken for one.
+        // A space after a tab, which is valid, must not be reported in its place.
         for (length, usual) in (0..=35).flat_map(|length| [b'a', b' ', b'\t'].map(|usual| (length, usual))) {
             let mut text = vec![usual; length];
             for at in 0..length {

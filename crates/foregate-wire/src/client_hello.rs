@@ -1,6 +1,6 @@
 //! The name and the protocols in a TLS ClientHello (RFC 8446, section 4.1.2), for connections that pass on undecrypted.
 
-/// The parts of a ClientHello that decide where its connection goes.
+/// The parts of a ClientHello that decide about its connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientHello {
     /// The name that the client asks for, lower case, without a dot at its end.

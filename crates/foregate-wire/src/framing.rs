@@ -33,7 +33,7 @@ impl BodyLength {
 /// Why the length of a message cannot be trusted. 400 or 501 and close for a request, 502 for a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum FramingError {
-    /// Content-Length and Transfer-Encoding in one message.
+    /// The message has both Content-Length and Transfer-Encoding.
     #[error("the message has both Content-Length and Transfer-Encoding")]
     BothLengths,
     /// A Content-Length that is no plain decimal number below 2^63.
@@ -92,7 +92,7 @@ pub fn response_length(request_method: &Method, head: &ResponseHead) -> Result<B
     })
 }
 
-/// The number in Content-Length, for those that need it apart from the framing (a response to HEAD).
+/// The number in Content-Length, for uses other than framing (a response to HEAD).
 ///
 /// # Errors
 /// As [`request_length`].
@@ -108,7 +108,7 @@ pub fn content_length(headers: &HeaderList) -> Result<Option<u64>, FramingError>
     Ok(length)
 }
 
-/// Leaves one Content-Length where a message repeated it with the same value.
+/// Keeps one Content-Length if a message repeats it with the same value.
 pub fn collapse_content_length(headers: &mut HeaderList) {
     if headers.count(NameId::ContentLength) > 1 {
         let mut found = false;
@@ -131,7 +131,7 @@ fn declared_length(headers: &HeaderList, version: Version) -> Result<Option<Body
     Ok(content_length(headers)?.map(BodyLength::Fixed))
 }
 
-/// Digits only: no sign, no blank, no list, nothing that one reader takes for another number than the next.
+/// Digits only: no sign, no blank, no list, nothing that two readers read differently.
 fn parse_length(value: &[u8]) -> Result<u64, FramingError> {
     if value.is_empty() {
         return Err(FramingError::BadContentLength);

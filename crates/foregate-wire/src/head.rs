@@ -23,7 +23,7 @@ const MAX_HEAD_BYTES: usize = 1 << 30;
 /// Bytes of fields up to which they are remembered.
 const REMEMBERED: usize = 4096;
 
-/// How large a head may be.
+/// The limits of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HeadLimits {
     /// Bytes of the whole head, line ends and the empty line included. Default 64 KiB.
@@ -324,7 +324,7 @@ impl HeadParser {
         Ok(self.fields(input, limits, &mut head.headers, &mut head.before)?)
     }
 
-    /// Moves the start of the line over CRLFs; false when it takes more input to know.
+    /// Skips CRLFs at the start of the line; returns false if more input is needed.
     #[inline]
     fn skip_empty_lines(&mut self, input: &[u8]) -> Result<bool, RequestError> {
         while input.get(self.line) == Some(&b'\r') {

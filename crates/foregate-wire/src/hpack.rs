@@ -39,7 +39,7 @@ use table::{Entry, OVERHEAD, STATIC, TRANSFER_ENCODING, Table, static_field, sta
 /// The size of the dynamic table before SETTINGS say otherwise, bytes (RFC 9113, section 6.5.2).
 pub const INITIAL_TABLE: usize = 4096;
 
-/// Bytes that an integer may take, the one with the prefix counted.
+/// The most bytes of an integer, including the one with the prefix.
 const INTEGER_BYTES: usize = 5;
 
 /// Why a connection must end for a header block.

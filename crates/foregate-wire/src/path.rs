@@ -109,7 +109,7 @@ const fn kinds() -> [u8; 256] {
 
 fn write_normal(raw: &[u8], slashes: Slashes, start: usize, out: &mut Vec<u8>) -> Result<(), TargetError> {
     out.push(b'/');
-    // Where the segment that is being written begins: after its slash.
+    // The start of the present segment, after its slash.
     let mut segment = out.len();
     let mut rest = raw.get(1..).unwrap_or_default();
     loop {

@@ -62,7 +62,7 @@ struct Search<F> {
     escapes: Vec<Escape>,
     /// The text that is being written, which may be a known one.
     written: Vec<u8>,
-    /// How much more may be written.
+    /// The number of bytes that may still be written.
     work: usize,
     admits: F,
 }
@@ -184,7 +184,7 @@ const OPERATIONS: [u16; 11] = [
     LOOSE,
     PERCENT,
 ];
-/// Operations that commute, since each of them has escapes of its own.
+/// Operations that commute, since they act on different escapes.
 const COMMUTING: u16 = QUERY | SLASH | BACKSLASH | SEMICOLON | OTHER;
 
 /// The operations that may change a text in which these signs stand.

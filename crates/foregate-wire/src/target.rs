@@ -13,7 +13,7 @@ pub enum TargetError {
     /// Neither a path from the root, nor a URL, nor a form that fits the method.
     #[error("the request target is not a path that begins with `/`, nor an http or https URL")]
     BadForm,
-    /// `*` with another method than OPTIONS.
+    /// `*` with a method other than OPTIONS.
     #[error("the request target `*` belongs to OPTIONS alone")]
     Asterisk,
     /// A control byte or a space.
@@ -48,12 +48,12 @@ pub enum TargetForm<'a> {
     Absolute {
         /// http or https.
         scheme: Scheme,
-        /// Host and port as they came; it replaces the Host field.
+        /// Host and port as received; it replaces the Host field.
         authority: &'a [u8],
     },
     /// `host:port`, for CONNECT alone.
     Authority {
-        /// Host and port as they came.
+        /// Host and port as received.
         authority: &'a [u8],
     },
     /// `*`, for OPTIONS alone.

@@ -63,7 +63,8 @@ pub(super) async fn run_heavy(
     let slow_with = exchange.slow_with(planned);
     let patience = match slow_with {
         _ if is_long || full == WhenFull::Inline => Patience::Long,
-        // Another client may have caused the slowness; this one asks for many things at once.
+        // The step may have become slow because of another client, so this client may wait for a
+        // short time.
         Some(_) => Patience::Short,
         None => Patience::None,
     };

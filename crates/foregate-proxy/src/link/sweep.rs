@@ -43,8 +43,8 @@ impl Of {
 }
 
 impl Sweep {
-    /// Removes the fields that a step does not keep, and trailers of a request that are not allowed
-    /// in its head either. If a step panics, all fields are removed.
+    /// Removes the fields that a step does not keep, and trailers of a request whose names its head
+    /// has or modules reserve. If a step panics, all fields are removed.
     pub fn clean(&self, swept: Swept, fields: &mut HeaderList) {
         let steps = self.of.steps(&self.plan).iter().enumerate();
         let steps = || steps.clone().filter(|(number, _)| !self.left_out.contains(*number));

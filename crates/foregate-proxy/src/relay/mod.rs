@@ -33,7 +33,7 @@ pub trait RelayEnd {
     /// Drops the first `count` bytes of [`Self::data`].
     fn consume(&mut self, count: usize);
 
-    /// Sends the start of `data`, or takes it into a small buffer; returns how many bytes were
+    /// Sends the start of `data`, or copies it into a small buffer. Returns how many bytes were
     /// taken.
     fn poll_send(&mut self, cx: &mut Context<'_>, data: &[u8]) -> Poll<Result<usize, Self::Error>>;
 
@@ -61,7 +61,7 @@ pub trait RelayEnd {
 pub enum RelaySide {
     /// The peer that asked for the relay.
     Near,
-    /// The peer that it leads to.
+    /// The peer at the other end of the tunnel.
     Far,
 }
 

@@ -37,7 +37,7 @@ enum Stage {
 pub(super) struct Way {
     stage: Stage,
     moved: u64,
-    /// The sink takes nothing for now.
+    /// The sink takes nothing at the moment.
     is_held: bool,
     /// The moved bytes at the last observation.
     observed: u64,

@@ -24,8 +24,8 @@ pub struct ConditionalRoute {
     place: RouteOrder,
 }
 
-/// Where a route stands in the order in which routes are tried: those without wildcards first, then
-/// in the order of the file.
+/// The position of a route in the order of trial: routes without wildcards first, then the order of
+/// the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RouteOrder {
     /// Its pattern has wildcards.
@@ -44,8 +44,8 @@ impl ConditionalRoute {
     ///
     /// # Errors
     ///
-    /// Unreachable ones: an earlier one without conditions, or with the same, matches all of their
-    /// paths.
+    /// Returns the unreachable ones: an earlier route without conditions, or with the same
+    /// conditions, matches all of their paths.
     pub(super) fn order(
         all: &[(PathPattern, RouteId, Option<Arc<RouteConditions>>)],
     ) -> Result<Conditional, Vec<Unreachable>> {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::address::is_host_name;
 
-/// Which hosts a site answers for.
+/// The hosts that a site answers for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum HostPattern {
     /// One name or address: lower case, without a port or a trailing dot; IPv6 in brackets and in

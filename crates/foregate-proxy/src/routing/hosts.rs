@@ -33,7 +33,7 @@ const REQUIRES_CERTIFICATE: u8 = 16;
 const HAS_CONDITIONS: u8 = 32;
 const REDIRECTS: u8 = 64;
 
-/// Stands for all listeners where one is named by its number.
+/// The number for all listeners, where others have their own.
 pub(super) const EVERYWHERE: u16 = 0;
 
 /// A host pattern of a site.
@@ -167,7 +167,7 @@ impl HostTable {
         &mut self.entries
     }
 
-    /// Adds an exact name, or a name that a wildcard stands before. It must not be there.
+    /// Adds an exact name, or the name of a wildcard. It must not exist yet.
     pub(super) fn add(&mut self, name: &str, below: bool, of: Owner<'_>) -> HostId {
         let id = self.push(name.as_bytes(), below, of);
         if below {
@@ -188,7 +188,7 @@ impl HostTable {
         self.any.push((of.listener, id));
     }
 
-    /// The pattern of this kind for a listener, or for all where it has none of its own.
+    /// The pattern of this kind for a listener, or for all listeners if it has none of its own.
     fn known(&self, name: &[u8], below: bool, listener: u16) -> Option<HostId> {
         let kind = if below { BELOW } else { 0 };
         let own = (listener != EVERYWHERE).then(|| self.find(name, kind, listener, |_| {})).flatten();

@@ -45,7 +45,7 @@ pub enum PathPatternError {
     /// Another spelling than the one that requests are brought into before they are matched.
     #[error("a path is matched in its normal form, which is `{0}` here")]
     NotNormal(String),
-    /// Not a path in any spelling.
+    /// The text is not a path in any spelling.
     #[error("this is not a path: {0}")]
     NotAPath(TargetError),
     /// Too many segments.
@@ -116,7 +116,7 @@ impl PathPattern {
                 || (theirs.len() < ours.len() && other_rest))
     }
 
-    /// The text without `/**` at its end, and whether that was there.
+    /// The text without `/**` at its end, and true if it had that.
     pub(super) fn parts(&self) -> (&str, bool) {
         match self.0.strip_suffix("/**") {
             Some(text) => (text, true),

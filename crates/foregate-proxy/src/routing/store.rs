@@ -11,7 +11,7 @@ const LARGE: usize = 1 << 20;
 /// A table that grows while it is built, and is only looked at afterwards.
 pub(super) struct CompactTable<T> {
     growing: Vec<T>,
-    /// All of it, once it is large and grows no more.
+    /// All entries, once they are many and their number is final.
     pages: Option<Pages<T>>,
 }
 

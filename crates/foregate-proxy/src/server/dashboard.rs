@@ -31,7 +31,7 @@ impl DashboardTask {
 }
 
 impl RunningServer {
-    /// The socket of the dashboard, if it is not there yet.
+    /// Binds the socket of the dashboard, unless it is bound already.
     pub(super) fn bind_dashboard(&self, settings: &Settings) -> io::Result<Option<Listener>> {
         let Some(dashboard) = &settings.dashboard else { return Ok(None) };
         let address = &dashboard.address;

@@ -122,7 +122,7 @@ impl Membership {
         self.held.lock().remove(&(purpose, address.to_owned()))
     }
 
-    /// A socket that was bound here.
+    /// Hands a socket that was bound here to the supervisor.
     pub(super) fn hold(&self, purpose: Purpose, address: String, socket: impl AsFd) {
         if let Some(link) = &self.link {
             let descriptor = socket.as_fd().try_clone_to_owned();
@@ -385,7 +385,7 @@ impl RunningServer {
             return None;
         }
         tracing::error!("the supervisor has gone: another one takes over");
-        // Connections without acknowledgement are served here.
+        // Connections without an acknowledgement are served here.
         self.take_back();
         if let Some(mut former) = self.membership.supervisor.take() {
             // The former process has ended.

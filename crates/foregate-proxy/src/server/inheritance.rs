@@ -1,5 +1,5 @@
-//! The state that goes from one generation to the next: pieces with a tag and a version, each encoded and decoded where it lives. Pieces
-//! that this program does not know, or knows in another version, are skipped.
+//! The state for the next generation: pieces with a tag and a version, each encoded and decoded where it lives. Unknown pieces, and
+//! pieces of another version, are skipped.
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -36,7 +36,7 @@ const CACHE: (&str, u32) = ("cache", 1);
 /// States of modules' steps, each with a name and a version of its own.
 const STEPS: (&str, u32) = ("steps", 1);
 
-/// The bytes of a piece, if it is there in this version.
+/// The bytes of a piece, if it exists in this version.
 fn piece(items: &StateItems, (tag, version): (&str, u32)) -> Option<Vec<u8>> {
     let known = |item: &Item| item.tag == tag && item.version == version;
     let (item, descriptor) = items.iter().find(|(item, _)| known(item))?;

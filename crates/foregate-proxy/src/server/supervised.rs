@@ -29,7 +29,7 @@ use crate::proxy::Proxy;
 use crate::sys;
 use crate::telemetry::exposition::ExpositionFormat;
 
-/// How long times are recorded after the last question for them.
+/// How long times are recorded after the last request for them.
 const WATCHED: Duration = Duration::from_secs(10);
 /// The time limit of the supervisor for an answer.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -45,9 +45,9 @@ pub const LOG_FIELDS: [&str; 29] = [
 pub struct AccessLogSettings {
     /// The destination of its lines.
     pub target: LogTarget,
-    /// How a line looks. Default: [`LineFormat::Json`].
+    /// The format of a line. Default: [`LineFormat::Json`].
     pub format: LineFormat,
-    /// All of them must hold for a request to be logged.
+    /// A request is logged if all of them hold.
     pub when: Vec<Arc<dyn Condition>>,
     /// Of 2^64 requests, this many are logged; `None`: all.
     pub share: Option<u64>,

@@ -168,8 +168,7 @@ pub struct DnsHook {
     /// The command and its first arguments; `present` or `cleanup`, the record's name and its value
     /// follow.
     pub command: Vec<String>,
-    /// How long a published record may take until all nameservers of the zone have it. Default: 10
-    /// s.
+    /// The time limit for all nameservers of the zone to have a published record. Default: 10 s.
     pub wait: Duration,
 }
 
@@ -182,7 +181,7 @@ pub struct DnsUpdate {
     pub zone: Box<str>,
     /// The key that signs the updates. Default (`None`): the nameserver trusts the address.
     pub key: Option<TransactionKey>,
-    /// How long a record may take until all nameservers of the zone have it. Default: 10 s.
+    /// The time limit for all nameservers of the zone to have a record. Default: 10 s.
     pub wait: Duration,
 }
 

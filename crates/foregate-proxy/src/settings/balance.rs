@@ -8,7 +8,7 @@ pub enum Balance {
     RoundRobin,
     /// The server with the fewest requests in flight for its weight.
     LeastRequests,
-    /// Of two servers drawn by weight, the one with fewer requests in flight for its weight.
+    /// Draws two servers by weight, and takes the one with fewer requests in flight for its weight.
     TwoChoices,
     /// A server drawn by weight.
     Random,

@@ -86,13 +86,13 @@ pub struct CacheSettings {
     pub key: Vec<Arc<dyn Expression>>,
     /// Conditions of lifetimes, to which `policy` refers by number; at most 64.
     pub ttl_conditions: Vec<Arc<dyn Condition>>,
-    /// Requests for which one of these holds go past the cache.
+    /// Requests for which one of these conditions holds bypass the cache.
     pub bypass: Vec<Arc<dyn Condition>>,
     /// The name of this cache in `Cache-Status`; `None` for no such field.
     pub status_name: Option<Box<str>>,
     /// The token with which clients may purge over HTTP; with `None`, no client may.
     pub purge_token: Option<Box<str>>,
-    /// Responses come from the node of the shield that owns their address.
+    /// Responses are fetched from the node of the shield that owns their address.
     pub shield: bool,
     /// A plan without steps, with which routes without modules have their expressions evaluated.
     pub no_steps: Arc<Plan>,
@@ -115,7 +115,7 @@ impl fmt::Debug for CacheSettings {
     }
 }
 
-/// The cache of a route, if it has one. Two are equal only when they are the same one.
+/// The cache of a route, if it has one. Two values are equal only if they are the same object.
 #[derive(Debug, Clone, Default)]
 pub struct RouteCache {
     settings: Option<Arc<CacheSettings>>,

@@ -67,7 +67,7 @@ pub enum FallbackReason {
     Route,
     /// An expression is true.
     Condition,
-    /// Its client is not in the share that is served here.
+    /// The client is not in the share that Foregate serves.
     Share,
     /// Its route has a construct that is not converted.
     Unconverted,
@@ -104,7 +104,7 @@ impl Fallback {
         }
     }
 
-    /// Returns true if it singles out requests that a route would take.
+    /// Returns true if it selects requests that a route would take.
     pub fn is_about_routes(&self) -> bool {
         self.share.is_some() || self.when.is_some() || self.unconverted.is_some()
     }

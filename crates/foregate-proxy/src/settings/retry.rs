@@ -10,7 +10,7 @@ use foregate_module::Edit;
 /// One rule for further attempts: after which failures, how many, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retry {
-    /// The failures that it is for.
+    /// The failures that the rule is for.
     pub on: RetryOn,
     /// The most further attempts by this rule. Default: 1.
     pub attempts: u32,
@@ -32,7 +32,7 @@ pub struct RetryOn {
     pub connect: bool,
     /// The connection has ended before a response.
     pub reset: bool,
-    /// No response has come in time.
+    /// No response has arrived in time.
     pub timeout: bool,
     /// Responses with these statuses.
     pub statuses: Vec<RangeInclusive<u16>>,
@@ -63,7 +63,7 @@ pub struct Elsewhere {
 pub enum NewPath {
     /// This one.
     Whole(Arc<str>),
-    /// This one before the request's own.
+    /// This path, before the request's own.
     Before(Arc<str>),
 }
 

@@ -10,7 +10,7 @@ use crate::address::ServerAddress;
 pub struct ServerSettings {
     /// Its address.
     pub address: ServerAddress,
-    /// Its share among its upstream's servers, 1 to 1,000. Default: 1.
+    /// The weight of the server in its upstream, 1 to 1,000. Default: 1.
     pub weight: u32,
     /// The server gets requests only while no other server can take them. Default: no.
     pub backup: bool,

@@ -17,7 +17,7 @@ pub struct TraceExport {
     pub fields: Vec<Field>,
     /// The attributes of the resource, `service.name` among them.
     pub resource: Vec<(Arc<str>, Arc<str>)>,
-    /// All of them must hold, at the end of a request, for its spans to be exported.
+    /// Spans of a request are exported if all of these conditions hold at its end.
     pub when: Vec<Arc<dyn Condition>>,
     /// The time limit of the receiver for a batch. Default: 10 s.
     pub timeout: Duration,

@@ -144,7 +144,7 @@ enum FieldValue<'b> {
     Other,
 }
 
-/// The fields of a message, as far as it can be read.
+/// The fields of a message, up to the first unreadable one.
 fn fields(mut rest: &[u8]) -> impl Iterator<Item = (u64, FieldValue<'_>)> {
     std::iter::from_fn(move || {
         let (key, after) = read_varint(rest)?;

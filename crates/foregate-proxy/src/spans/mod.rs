@@ -106,7 +106,7 @@ impl RequestTrace {
         &self.context
     }
 
-    /// Takes a span that has ended.
+    /// Adds a span that has ended.
     pub fn record(&self, span: &Span<'_>) {
         let mut state = self.state.lock();
         if state.sent == Some(false) {

@@ -58,7 +58,7 @@ pub struct RequestUnderWay {
     pub began: Instant,
     /// Its method.
     pub method: String,
-    /// The host that it asks for.
+    /// The requested host.
     pub host: String,
     /// The start of its target.
     pub target: String,

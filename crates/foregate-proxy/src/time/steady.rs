@@ -20,7 +20,7 @@ pub fn beginning() -> u64 {
     CLOCK.beginning()
 }
 
-/// Goes on with the clock of another process on this machine. Without effect once this one has begun, and for a beginning that cannot be.
+/// Continues the clock of another process on this machine. Has no effect once this clock has begun, or for an impossible start.
 pub fn go_on(beginning: u64) {
     CLOCK.go_on(beginning);
 }

@@ -174,7 +174,7 @@ impl Acceptor {
     ///
     /// # Errors
     ///
-    /// A file that cannot be read or used; the error names it and says how to fix it.
+    /// A file cannot be read or used; the error names it and how to fix it.
     pub fn new<'a, S>(
         listen: &ListenTls,
         http2: bool,
@@ -371,8 +371,7 @@ fn own_policies<'a>(
         }
     }
     if own.has_wildcards() {
-        // A site without a policy may lie below the wildcard of one that has one; it keeps the
-        // listener's.
+        // A site without a policy may be below the wildcard of a site with one; it keeps the listener's policy.
         for host in sites.filter(|site| is_default(site, default)).flat_map(|site| site.hosts) {
             let below = host.strip_prefix("*.").unwrap_or(host);
             if host.as_ref() != "*" && own.find(below.as_bytes()).is_some_and(|found| found.id != default.id)

@@ -1,8 +1,8 @@
 //! Certificates that the proxy obtains itself, as far as handshakes are concerned.
 //!
-//! They are files like all others: `foregate-acme` writes them, and the [store](super::store) reads
-//! them again when they change. Answers to the challenges of authorities are files, too, so that
-//! each process that shares the storage can give them.
+//! The certificates are ordinary files: `foregate-acme` writes them, and the [store](super::store)
+//! reads them again when they change. Answers to the challenges of authorities are files, too, so
+//! that each process with the same storage can give them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -104,7 +104,7 @@ impl Connector {
     ///
     /// # Errors
     ///
-    /// A file that cannot be read or used; the error names it and says how to fix it.
+    /// A file cannot be read or used; the error names it and how to fix it.
     pub fn new(tls: &UpstreamTls, protocol: UpstreamProtocol) -> Result<Self, TlsError> {
         let mut digest = format!("{tls:?} {protocol:?}").into_bytes();
         let builder = ClientConfig::builder_with_provider(Arc::clone(provider()))

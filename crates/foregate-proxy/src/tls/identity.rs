@@ -9,7 +9,7 @@ use super::crypto::sha256;
 use super::names::address;
 use super::subject;
 
-/// Alternative names that are kept of one certificate; more are left out.
+/// The most alternative names that are kept of one certificate; further names are left out.
 const NAMES_LIMIT: usize = 64;
 
 /// A client's certificate after verification.

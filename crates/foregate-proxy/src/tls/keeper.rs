@@ -25,7 +25,7 @@ pub trait CertificateKeeper: fmt::Debug + Send + Sync {
 /// The state of a certificate that the proxy obtains itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateReport {
-    /// The name that it is for.
+    /// The name on the certificate.
     pub name: String,
     /// One word: `valid`, `temporary` (self-signed until the first one arrives) or `expired`.
     pub state: &'static str,

@@ -165,7 +165,7 @@ impl<T> HostMap<T> {
         self.any.as_ref()
     }
 
-    /// The value of exactly this pattern, made when there is none.
+    /// The value of exactly this pattern, which is created if there is none.
     pub(super) fn entry(&mut self, pattern: &str) -> &mut T
     where
         T: Default,

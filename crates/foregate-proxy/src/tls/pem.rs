@@ -16,7 +16,7 @@ pub(super) struct PemBlock<'f> {
     pub line: usize,
     /// The text after `BEGIN`, such as `CERTIFICATE`.
     pub label: &'f str,
-    /// Fields before its content mark it as encrypted (RFC 1421, section 4.6).
+    /// Header fields before the content mark it as encrypted (RFC 1421, section 4.6).
     pub encrypted: bool,
     /// Its content.
     pub content: Vec<u8>,
@@ -29,7 +29,7 @@ pub(super) enum PemFault {
     Empty,
     /// There are no blocks; how the file begins.
     NoBlocks(Beginning),
-    /// A line with dashes is no boundary, though it looks like one.
+    /// A line with dashes is not a boundary, although it looks like one.
     Boundary(usize),
     /// A block ends that has not begun, or under another name.
     End(usize),

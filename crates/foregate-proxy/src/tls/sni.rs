@@ -23,8 +23,8 @@ pub(super) struct CertificateTable {
     demanded: RwLock<HashMap<Box<str>, Arc<Certificate>>>,
 }
 
-/// Certificates that were obtained in handshakes and are held at the same time. Beyond, another one
-/// makes room: it is read from its file again when a client asks for it.
+/// The most certificates from handshakes that are held at the same time. Beyond it, one is dropped:
+/// it is read from its file again when a client asks for it.
 const DEMANDED_MOST: usize = 10_000;
 
 /// Adds a certificate unless it is among them.

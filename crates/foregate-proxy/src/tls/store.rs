@@ -189,7 +189,7 @@ impl CertificateStore {
         tables.push(Arc::downgrade(table));
     }
 
-    /// The keys of session tickets, for another process that serves the same clients; `None` where
+    /// The keys of session tickets, for another process that serves the same clients; `None` if
     /// there are none.
     pub fn ticket_keys(&self) -> Option<Vec<u8>> {
         self.shared.tickets.keys()
@@ -232,7 +232,7 @@ impl StoreShared {
     }
 }
 
-/// A certificate chain with its key; changes when its files do.
+/// A certificate chain with its key, which changes with its files.
 #[derive(Debug)]
 pub struct Certificate {
     files: CertificateFiles,

@@ -118,7 +118,7 @@ pub fn reversed_subject(subject: &str) -> String {
     out
 }
 
-/// The common name in a name as [`text`] has written it, if there is exactly one and it is text
+/// The common name in a name that [`text`] has formatted, if there is exactly one and it is text
 /// without control characters.
 pub fn common_name(subject: &str) -> Option<String> {
     let mut names = attributes(subject).into_iter().filter_map(|part| part.strip_prefix("CN="));

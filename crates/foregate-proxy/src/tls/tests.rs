@@ -440,7 +440,7 @@ async fn what_a_site_does_not_say_is_as_the_listener_has_it() {
         assert_eq!(shake(&acceptor, &old_alice, host).await.is_ok(), old, "{host}");
         let info = shake(&acceptor, &known, host).await.unwrap().info;
         assert!(info.client.is_some(), "{host}");
-        // The one that says nothing else of its own than a certificate has the same policy.
+        // A site that states only a certificate has the listener's policy.
         assert_eq!(info.policy == default, matches!(host, "own.test" | "plain.test"), "{host}");
     }
 }

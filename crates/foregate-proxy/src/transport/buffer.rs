@@ -58,7 +58,7 @@ fn give(mut bytes: Vec<u8>) {
 pub struct Buffer {
     bytes: Vec<u8>,
     start: usize,
-    /// How much is taken for the next read into an empty buffer.
+    /// The room for the next read into an empty buffer.
     next: usize,
     /// Its counted memory: appending may grow it, which is counted with the next change.
     charge: Charge,

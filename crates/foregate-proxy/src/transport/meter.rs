@@ -63,7 +63,7 @@ impl From<Flood> for Reason {
 pub struct Meter {
     control: TokenBucket,
     resets: TokenBucket,
-    /// Premature resets that are left of those that the connection may have.
+    /// The number of premature resets that the connection may still have.
     resets_left: u32,
     credits: u32,
     /// Bytes of DATA that were sent and have earned nothing yet.
@@ -189,7 +189,7 @@ impl Meter {
     }
 }
 
-/// Allows a burst, then a rate.
+/// Allows a burst, and after that a rate.
 #[derive(Debug)]
 pub struct TokenBucket {
     /// In thousandths.

@@ -82,7 +82,7 @@ impl From<h2::Reason> for LinkError {
 /// The result of receiving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiveOutcome {
-    /// [`Link::data`](crate::link::Link::data) holds some of the body.
+    /// [`Link::data`](crate::link::Link::data) has some of the body.
     Data,
     /// The body is complete, and so are [`Link::trailers`](crate::link::Link::trailers).
     End,

@@ -33,8 +33,7 @@ const HELD: usize = 64 << 10;
 /// processor time for large bodies.
 const NO_NETWORK: &[u8] = b"reno";
 
-/// Sets up a TCP socket: one for a connection to `address`, or one that listens there. Accepted
-/// sockets inherit its options.
+/// Sets up a TCP socket for a connection to `address`, or for listening there. Accepted sockets inherit its options.
 ///
 /// # Errors
 ///
@@ -470,7 +469,7 @@ impl Stream {
     pub fn holds_back(&mut self) -> bool {
         let Self::TlsClient(stream) = self else { return false };
         let session = stream.get_mut().1;
-        // It wants no more either once its peer has sent close_notify.
+        // After close_notify from the peer, the session does not want more either.
         !session.wants_read()
             && session.process_new_packets().is_ok_and(|state| state.plaintext_bytes_to_read() > 0)
     }
@@ -496,8 +495,8 @@ impl Stream {
         IdleState::Ended
     }
 
-    /// Puts bytes back before the unread ones. Under TLS there are none to put back: its
-    /// protocol is known before anything is read.
+    /// Puts bytes back before the unread ones. Under TLS there are none to put back, because its protocol is known
+    /// before anything is read.
     pub fn read_again(mut self, bytes: Vec<u8>) -> Self {
         if let Self::Plain(socket) = &mut self {
             socket.unread(bytes);
@@ -525,7 +524,7 @@ impl Stream {
         writable != Ok(0)
     }
 
-    /// Records the unsent data in TLS, after it was given this much.
+    /// Records the amount of unsent data in TLS, after it was given this much.
     fn note_held<T>(&mut self, taken: usize, result: T) -> T {
         let (socket, holds) = match self {
             Self::Plain(_) => return result,
@@ -603,8 +602,7 @@ fn taken(written: &Poll<io::Result<usize>>) -> usize {
     }
 }
 
-/// Writes `first` and then `second`, as one system call where possible; returns how much of both
-/// was taken.
+/// Writes `first` and then `second`, in one system call if possible. Returns how much of both was taken.
 pub fn poll_write_both(
     stream: &mut Stream,
     cx: &mut Context<'_>,

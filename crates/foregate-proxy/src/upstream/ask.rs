@@ -37,7 +37,7 @@ const INTERIM_BYTES: u32 = 64 * 1024;
 /// The pause between two looks at whether a server hangs.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// The side that asks: it has the request and its body, and decides how long an origin may take.
+/// The asking side, which has the request and its body, and sets the time limits of an origin.
 pub trait Asker {
     /// The request as the origin gets it, and the place for the response's head.
     fn heads(&mut self) -> (&mut Request, &mut ResponseHead);
@@ -88,7 +88,7 @@ pub enum Answer {
 pub struct Ask<'a> {
     /// The upstream that is asked.
     pub upstream: &'a Arc<Upstream>,
-    /// How long the last attempt has waited for the first byte of a response, if one has come.
+    /// The time that the last attempt waited for the first byte of a response, if one has arrived.
     pub first_byte: Option<Duration>,
     /// True if the connection of the last attempt had served others before.
     pub reused: Option<bool>,
@@ -409,7 +409,7 @@ impl<'a> Ask<'a> {
                         return Poll::Ready(Err(Error::ConnectTimeout));
                     }
                 }
-                // To connect takes a while, in which the asker may have left.
+                // Connecting takes a while, and the asker may have left in the meantime.
                 let Poll::Ready(error) = asker.poll_gone(cx) else { return opened };
                 if let Poll::Ready(Ok(origin)) = opened {
                     upstream.put_back(origin, clock::now());
@@ -424,7 +424,7 @@ impl<'a> Ask<'a> {
     /// Waits for the head of a response while the body of the request is on its way.
     fn poll_head<A: Asker>(&mut self, cx: &mut Context<'_>, asker: &mut A) -> Poll<Result<(), Error>> {
         let Some(origin) = &mut self.origin else { return Poll::Ready(Err(Error::Internal)) };
-        // A head that there is no room for stays where it is.
+        // A head without room in the output stays where it is.
         if asker.poll_body(cx, &mut origin.link)?
             && let Poll::Ready(result) = origin.poll_head(cx, self.upstream, asker.heads().1)
         {
@@ -653,7 +653,7 @@ impl<'a> Ask<'a> {
             self.ran_out_on(origin);
         }
         let Some(server) = self.attempts.last() else { return };
-        // Another server may have used up the time of this one.
+        // Another server may have used up most of this one's time.
         if 2 * now.saturating_duration_since(self.began) < patience {
             return upstream.gave_up(server, self.began, now);
         }
@@ -673,8 +673,8 @@ impl<'a> Ask<'a> {
         self.began + Duration::from_micros(self.opened.into())
     }
 
-    /// Another request is to be sent, since the response to this one does not serve: that is no
-    /// failure, and it has as many attempts.
+    /// Another request has to be sent, because the response to this one cannot be used. This is not a failure, and the new request has
+    /// the full number of attempts.
     pub fn start_over(&mut self) {
         self.attempts.start_over();
     }

@@ -89,8 +89,8 @@ impl Attempts {
         self.made = self.made.saturating_sub(1);
     }
 
-    /// Another request is to be sent, since the answer to this one does not serve: that is no
-    /// failure, and it has as many attempts.
+    /// Another request has to be sent, because the answer to this one cannot be used. This is not a failure, and the
+    /// new request has the full number of attempts.
     pub fn start_over(&mut self) {
         (self.next, self.races, self.answered) = (NextAttempt::default(), Races::default(), self.made);
     }

@@ -87,7 +87,7 @@ impl RetryBudget {
         self.retrying.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Takes a further attempt over time.
+    /// Takes one further attempt from the budget.
     pub(super) fn take(&self, share: (u64, u64), now: Instant) -> bool {
         self.recent.lock().take(self.requests.load(Ordering::Relaxed), share, now)
     }

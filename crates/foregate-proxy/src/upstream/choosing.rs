@@ -1,5 +1,5 @@
-//! Which server an attempt goes to: health, zones, backups and limits decide which servers come
-//! into question, and the method of balancing chooses among them.
+//! The choice of a server for an attempt: health, zones, backups and limits select candidates, and
+//! the method of balancing chooses among them.
 
 use std::time::Instant;
 

@@ -422,7 +422,7 @@ mod tests {
         let listener = TcpListener::bind((four, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let mut upstreams = Upstreams::new(Arc::default());
-        // Of the link alone, without saying which: no socket can reach it.
+        // A link-local address without its link: no socket can reach it.
         let six: IpAddr = "fe80::1".parse().unwrap();
         let upstream = upstream(&mut upstreams, &[six, four.into()], port);
         for _ in 0..4 {

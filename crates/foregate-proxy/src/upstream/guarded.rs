@@ -32,11 +32,11 @@ pub struct Signs {
     read: AtomicU64,
     /// The time of the first stream that was opened since that read.
     asked: AtomicU64,
-    /// The stream on which a header block came last; 0: none.
+    /// The stream of the last header block; 0 for none.
     answered: AtomicU32,
     /// The connection accepts no more streams.
     closed: AtomicBool,
-    /// The stream that has broken it; 0: none that is known.
+    /// The stream that broke the connection; 0 if it is unknown.
     culprit: AtomicU32,
     /// The origin has flooded it with frames.
     flooded: AtomicBool,
@@ -140,7 +140,7 @@ impl Signs {
 
     fn is_refused_by(&self, error: &io::Error) {
         if let Some(refusal) = Refusal::of(error) {
-            // There is one reason at most.
+            // There is at most one reason.
             let _ = self.refusal.set(refusal);
         }
     }

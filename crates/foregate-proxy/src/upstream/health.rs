@@ -16,7 +16,7 @@ const TRIAL: Duration = Duration::from_secs(10);
 /// A server that fails again within this time after it came up is passed over for longer than
 /// before.
 const RELAPSE: Duration = Duration::from_secs(30);
-/// How often the span may double.
+/// How often the span of failure may double.
 const DOUBLED_MOST: u32 = 16;
 /// How long a server's failures are not told of again: one that fails and answers in turns would
 /// fill the log.
@@ -40,8 +40,8 @@ pub(super) struct Health {
 struct HealthRecord {
     /// Answers in a row since it is passed over.
     successes: u32,
-    /// Since when a request tries whether it answers again; `down_until` is how long others wait
-    /// for that.
+    /// Since when a request tests whether the server answers again. Other requests wait for the result until
+    /// `down_until`.
     trial: Option<Instant>,
     /// Milliseconds after `epoch` before which failures are not told of.
     quiet_until: u64,
@@ -206,7 +206,7 @@ impl Health {
             (None, if down { state.successes } else { 0 }, state.told);
         record.relapses = state.relapses;
         record.up_at = state.up_for.and_then(|span| now.checked_sub(Duration::from_millis(span)));
-        // One failure at least, since answers are looked at only then.
+        // At least one failure, since answers only count after a failure.
         self.failures.store(state.failures.max(u32::from(down)), Ordering::Relaxed);
         match down {
             true => self.pass_over(self.millis(now), Duration::from_millis(state.wait).min(longest)),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// When a state is taken over.
+/// The moment at which a state is taken over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
     /// Before this process serves, and has no state of its own.
@@ -17,7 +17,7 @@ pub enum Moment {
 pub(super) struct PassiveHealth {
     pub(super) failures: u32,
     pub(super) down: bool,
-    /// Milliseconds until it is tried again.
+    /// Milliseconds until the server is tried again.
     pub(super) wait: u64,
     pub(super) successes: u32,
     pub(super) relapses: u32,

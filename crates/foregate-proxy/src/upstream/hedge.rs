@@ -22,7 +22,7 @@ const INTERIM_MOST: usize = 16;
 pub(super) enum Hedged {
     /// The first attempt has a response, or no attempt has one.
     First(Result<(), Error>),
-    /// The second one has a response.
+    /// The second attempt has a response.
     Second(Box<Origin>, Box<ResponseHead>),
     /// The second attempt has failed, and the first one continues.
     SecondFailed,
@@ -63,7 +63,7 @@ impl<'a> HedgedAttempt<'a> {
         Self { upstream, server, began, is_open: true, answer }
     }
 
-    /// Ready with the head of its final response, or with the reason why there is none.
+    /// Ready with the head of the final response, or with the reason for a failure.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(Origin, ResponseHead), Error>> {
         let polled = self.answer.as_mut().poll(cx);
         if let Poll::Ready(Err(_)) = polled {
@@ -87,7 +87,7 @@ impl Drop for HedgedAttempt<'_> {
     }
 }
 
-/// Sends a request and waits for the head of its final response. Interim ones are left out.
+/// Sends a request and waits for the head of its final response. Interim responses are dropped.
 async fn ask(origin: &mut Origin, upstream: &Upstream, request: &Request) -> Result<ResponseHead, Error> {
     origin.send_head(request, &upstream.settings).await?;
     let mut head = ResponseHead::new();

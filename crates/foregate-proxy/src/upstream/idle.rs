@@ -97,10 +97,10 @@ impl IdleLists {
         if self.own.len() > self.common.len() { self.own.pop_front() } else { self.common.pop_front() }
     }
 
-    /// One that may serve all clients: the one used last. Where the origin has an idle limit, it is
-    /// the oldest one once half of the limit is over, as long as no more are open than the load
-    /// needs. One that is beyond the limit comes first, as it has probably ended. `open` is how
-    /// many connections there are, those in use included.
+    /// Takes a connection that may serve all clients: the last used one. If the origin has an idle
+    /// limit, it takes the oldest one after half of the limit, as long as no more are open than the
+    /// load needs. A connection beyond the limit comes first, as it has probably ended. `open` is
+    /// the number of connections, including those in use.
     pub(super) fn pop_common(&mut self, limit: Option<Duration>, open: usize, now: Instant) -> Option<Idle> {
         let Some(limit) = limit else { return self.common.pop_back() };
         let idle = now.saturating_duration_since(self.common.front()?.since);

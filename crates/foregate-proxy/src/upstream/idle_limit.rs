@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// For how long a peak of connections in use counts, at least; at most twice as long.
 const PEAK_COUNTS_FOR: Duration = Duration::from_secs(10);
 
-/// The idle limit of an origin, as its connections have shown it.
+/// The idle limit of an origin, as learned from its connections.
 #[derive(Debug, Default)]
 pub(super) struct IdleLimit {
     /// Microseconds; 0 as long as nothing is known.

@@ -1,5 +1,5 @@
-//! The knowledge about servers, for a process that takes over: their health, the orders of operators, and the behaviour of their
-//! connections. JSON: fields that a version does not know are skipped, those that it misses have their defaults.
+//! The knowledge about servers, for the next process: their health, the orders of operators, and the behaviour of their
+//! connections. The format is JSON: a version skips fields that it does not know, and uses defaults for missing ones.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ fn decoded<T: for<'a> Deserialize<'a>>(
     bytes: &[u8],
     key: impl Fn(&T) -> (String, String),
 ) -> HashMap<(String, String), T> {
-    // Each by itself: one that is not understood costs no other.
+    // States are parsed one by one, so that an unknown one does not affect the others.
     let states: Vec<serde_json::Value> = serde_json::from_slice(bytes).unwrap_or_default();
     let states = states.into_iter().filter_map(|state| serde_json::from_value::<T>(state).ok());
     states.map(|state| (key(&state), state)).collect()
@@ -195,7 +195,7 @@ impl HealthState {
 
     fn apply(&self, upstream: &Upstream, server: &Server, moment: Moment, now: Instant) {
         let record: &ServerRecord = &server.record;
-        // Operators speak to the process that serves, which is the other one.
+        // Operators talk to the process that serves, which is the other one.
         record.set_order(match &*self.order {
             "drain" => Order::Drain,
             "down" => Order::Down,

@@ -20,8 +20,8 @@ const PATIENCE_FACTOR: u32 = 3;
 const PATIENCE_LEAST: Duration = Duration::from_millis(250);
 /// The patience before anything is known of latencies.
 const PATIENCE_AT_FIRST: Duration = Duration::from_secs(2);
-/// Requests that wait at a server before it is said to hang: a single one may just take long. Where
-/// there are no more than these, they wait twice as long.
+/// The least number of requests that wait at a server before it counts as hanging: a single request may just take long. With
+/// exactly this number, they wait twice as long.
 const WAITING_LEAST: u32 = 2;
 /// A server is not slower than others by less than this.
 const SLOWER_LEAST: Duration = Duration::from_millis(10);
@@ -294,7 +294,8 @@ impl Upstream {
         })
     }
 
-    /// How long a request has no response before it goes to a second server as well; `None`: it does not, or too little is known.
+    /// How long a request waits for a response before it goes to a second server as well; `None` if it does not, or if too little
+    /// is known.
     pub(super) fn hedge_after(&self) -> Option<Duration> {
         match self.settings.hedge? {
             HedgeAfter::Time(time) => Some(time),

@@ -187,8 +187,8 @@ impl Upstream {
         Ok(kept.map(|(link, made)| Origin::new(server, NewConnection::H1(link), true, Some(made), of_client)))
     }
 
-    /// Counts a connection that serves a client alone as its own, unless it has so many that too
-    /// few are left for others.
+    /// Counts a connection that serves one client alone for that client, unless the client has so
+    /// many that too few are left for others.
     pub(super) fn claim(&self, server: &Server, terms: OpeningTerms<'_>) -> Result<Option<OfClient>, Error> {
         let Some(client) = terms.client else { return Ok(None) };
         let claimed = OfClient::claim(client, || self.pools.idle());
@@ -230,7 +230,7 @@ impl Upstream {
             return;
         }
         made.of_client = None;
-        // The next in turn finds it.
+        // The next request finds it.
         let turn = made.turn.take();
         server.pool.put(link, made, now, self.settings.keep_alive_connections);
         drop(turn);

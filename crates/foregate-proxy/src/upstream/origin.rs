@@ -56,7 +56,7 @@ pub struct Origin {
     excess: bool,
     /// The origin has ended the handshake after all.
     refusal: Option<Refusal>,
-    /// Of a stream of HTTP/2; apart, so that an origin is small where it is handed on.
+    /// The state of an HTTP/2 stream; boxed, so that an origin is cheap to move.
     h2: Option<Box<H2Attempt>>,
     /// Counts the request for its server.
     _in_flight: Option<InFlight>,
@@ -264,7 +264,7 @@ impl Origin {
         }
     }
 
-    /// Its place on a shared connection.
+    /// The lease of a shared connection.
     pub(super) fn lease(&self) -> Option<&Lease> {
         self.h2.as_ref().map(|attempt| &attempt.lease)
     }
@@ -494,7 +494,7 @@ impl Origin {
     }
 }
 
-/// Why a connection takes no stream.
+/// The reason why a connection takes no stream.
 fn refused(lease: &Lease) -> Error {
     if lease.signs().refusal().is_some() { Error::OriginTls } else { Error::OriginRefused }
 }
@@ -502,7 +502,8 @@ fn refused(lease: &Lease) -> Error {
 fn h2_error(error: h2::Error, stream: u32, lease: &Lease) -> Error {
     let connection = error.is_go_away() || error.is_io();
     if connection {
-        // Before its task has seen the end of the connection: a further attempt must not meet it.
+        // Closed before its task has seen the end of the connection, so that a further attempt does
+        // not use it.
         lease.close();
     }
     if lease.signs().is_too_large(stream) {

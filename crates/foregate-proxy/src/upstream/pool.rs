@@ -23,8 +23,8 @@ use crate::link::H1Link;
 use crate::time::clock;
 use crate::transport::stream::IdleState;
 
-/// Where a connection takes no more streams than this, each counts as a connection of its client's:
-/// a client must not use up the descriptors of others by one stream after the other either.
+/// If a connection takes no more streams than this, each counts for its client: a client must not
+/// use up the descriptors of others with such connections either.
 const FEW_STREAMS: u32 = 8;
 /// How long after a connection has borne all its resets the next one is made before the present
 /// ones are full.
@@ -37,7 +37,7 @@ const SETTLED_WITHIN: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct ServerPool {
     idle: Mutex<IdleLists>,
-    /// How many connections of HTTP/1 are open, those in use included.
+    /// The number of open HTTP/1 connections, including those in use.
     open: Arc<AtomicUsize>,
     pub(super) idle_limit: IdleLimit,
     shared: Mutex<Vec<Arc<SharedConnection>>>,
@@ -48,7 +48,7 @@ pub struct ServerPool {
     /// The number of streams that a connection takes, by the last SETTINGS; 0 before the first.
     pub(super) streams: Arc<AtomicU32>,
     wear: Mutex<Wear>,
-    /// How many connections are idle, here and in all other pools.
+    /// The number of idle connections in all pools.
     all_idle: Arc<ShardedGauge>,
     /// Bytes of the server after the ends of responses.
     pub(super) excess: Excess,
@@ -198,7 +198,7 @@ impl ServerPool {
                 }
             }
         }
-        // Closed once others can go on.
+        // Dropped after others can continue.
         drop(idle);
         self.count_less(dropped.len());
     }

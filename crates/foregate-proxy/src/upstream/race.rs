@@ -23,9 +23,9 @@ const NEXT_AFTER: Duration = Duration::from_millis(250);
 const SHARE_MIN: Duration = Duration::from_secs(1);
 
 impl Upstream {
-    /// A connection to the first of these addresses that takes one. They take turns to be tried
-    /// first. `suspects` are those that are being tried, in the order in which they were begun; at
-    /// the end the one that has taken the connection.
+    /// Connects to the first of these addresses that accepts. Addresses take turns at being the
+    /// first. `suspects` gets the addresses of attempts in their order; at the end it has the
+    /// address that accepted.
     pub(super) async fn first_of(
         &self,
         server: &Server,
@@ -34,7 +34,7 @@ impl Upstream {
         place: DescriptorPlace,
         suspects: &mut Vec<IpAddr>,
     ) -> io::Result<(TcpStream, DescriptorPlace)> {
-        // A server that is down costs one attempt, at each of its addresses in turn: the one that
+        // A server that is down costs one attempt, at one address after the other: the address that
         // accepts connections may be the faulty one.
         let is_well = server.record.health.failures() == 0;
         let mut order = server.remembered.turns.order(found, is_well, Instant::now());

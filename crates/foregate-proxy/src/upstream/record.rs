@@ -180,7 +180,7 @@ impl ServerRecord {
         (self.pace.millis(now).saturating_sub(since).saturating_mul(1000) / span).clamp(20, 1000)
     }
 
-    /// How long requests wait at the server, and none was answered.
+    /// How long requests have waited at the server without any answer.
     pub(super) fn silence(&self, now: Instant) -> Duration {
         if self.load.get() == 0 {
             return Duration::ZERO;
@@ -241,7 +241,7 @@ impl Drop for OpenConnection {
     }
 }
 
-/// Attempts of a window, and those of them that have failed.
+/// The attempts in a window, and the failed ones among them.
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
     all: AtomicU32,

@@ -14,7 +14,7 @@ pub enum ServerState {
     Up,
     /// Gets requests, and no probe has ended yet.
     Unchecked,
-    /// Has failed, and single requests find out whether it answers again.
+    /// The server has failed, and single requests test whether it answers again.
     Trial,
     /// Is skipped after failures of requests.
     Ejected,
@@ -48,11 +48,11 @@ pub struct ServerReport {
     pub server: String,
     /// Its state.
     pub state: ServerState,
-    /// Why it is in this state.
+    /// The reason for its state.
     pub reason: String,
     /// When that changed.
     pub since: SystemTime,
-    /// The weight that it has now.
+    /// The present weight.
     pub weight: u32,
     /// The server is a backup.
     pub backup: bool,

@@ -9,8 +9,8 @@ use super::members::Upstream;
 use super::origin::Origin;
 use crate::link::{Link, ReceiveOutcome};
 
-/// The most that is read of it, bytes. Beyond, the origin's connection ends, or its stream is
-/// reset.
+/// The most bytes of a rest that are read. Beyond it, the origin's connection ends, or its stream
+/// is reset.
 const MOST: usize = 64 * 1024;
 
 /// The time limit for reading the rest.

@@ -1,7 +1,7 @@
 //! Rules for further attempts: the failures that they cover, their safety, and the next upstream.
 //!
-//! A request counts the attempts of each rule. The rules are those of the present upstream: one
-//! that replaces another has its own.
+//! A request counts the attempts of each rule. The rules are those of the present upstream; another upstream has its
+//! own.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -104,7 +104,7 @@ impl<'a> Rules<'a> {
         &self.diversions
     }
 
-    /// An attempt begins: until when it may take, up to a response.
+    /// Begins an attempt. Returns its deadline for a response.
     pub fn begin(&mut self, request: &Request, repeatable: bool, now: Instant) -> Option<Instant> {
         let may_follow = |(rule, used): &(&Retry, &u32)| {
             let safe = repeatable || rule.allows_method(request.head.method.as_bytes());

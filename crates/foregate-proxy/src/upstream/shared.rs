@@ -25,16 +25,16 @@ pub(super) const STREAMS_PER_CONNECTION: u32 = 100;
 /// time, and all that is under way on it with them. Streams that are open count as well, since each
 /// may come to be reset.
 pub(super) const RESETS_PER_CONNECTION: u32 = 100;
-/// Streams that are opened on a connection before the origin has said how many it takes, where none
-/// has said so yet. Those that wait for more do so for little longer than a connection takes to be
-/// made; more might be refused.
+/// Streams on a new connection before the origin has stated its limit, if no earlier connection has
+/// learned it. Further requests wait hardly longer than a connect takes; more streams might be
+/// refused.
 pub(super) const STREAMS_AT_FIRST: u32 = 8;
 
 /// An HTTP/2 connection to an origin server.
 #[derive(Debug)]
 pub struct SharedConnection {
     sender: SendRequest<Piece>,
-    /// For asking whether the origin's SETTINGS have come, until they have.
+    /// The receiver that reports the origin's SETTINGS, until they have arrived.
     unsettled: tokio::sync::Mutex<Option<PingPong>>,
     pub(super) born: Instant,
     /// The address that it leads to, unless that is a socket file.
@@ -188,7 +188,7 @@ impl SharedConnection {
         }
     }
 
-    /// The connection takes no more requests.
+    /// Marks the connection: it takes no more requests.
     pub fn close(&self) {
         self.signs.close();
     }

@@ -43,8 +43,8 @@ impl Upstream {
         // Where each request needs a connection of its own, it does not wait for the connections of
         // others.
         if !server.pool.speaks_http1.load(Ordering::Relaxed) {
-            // Requests that come while a connection is being made wait for it, each for as long as
-            // it may take to connect.
+            // Requests that arrive while a connection is being made wait for it, each up to its
+            // connect timeout.
             let Ok(origin) = timeout_at(deadline.into(), self.share_in_turn(server, terms, now)).await else {
                 // Connecting will find the cause.
                 server.record.health.inconclusive(began, Instant::now());

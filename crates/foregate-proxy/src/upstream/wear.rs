@@ -9,7 +9,7 @@ const AFTER_FAILURE: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct Wear {
     pub(super) made_in: Duration,
-    /// When one last did, and how long after the one before.
+    /// When a connection last wore out, and how long after the previous one.
     pub(super) last: Option<(Instant, Duration)>,
     /// When one could not be made last.
     pub(super) failed: Option<Instant>,
@@ -25,7 +25,7 @@ impl Wear {
         self.last = Some((now, lasted.unwrap_or(Duration::MAX)));
     }
 
-    /// One, and as many more as wear out while one is made.
+    /// One connection, and as many more as wear out while one is made.
     pub(super) fn needed(&self, now: Instant) -> u32 {
         if self.failed.is_some_and(|failed| now.saturating_duration_since(failed) < AFTER_FAILURE) {
             return 0;

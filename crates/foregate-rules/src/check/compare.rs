@@ -146,7 +146,7 @@ impl Checker<'_> {
         Ok(Cond::Address(address, test))
     }
 
-    /// The list of this name, if it holds values of a type; `wanted` is the suitable kind for a new one, if there is any.
+    /// The list of this name, if it has values of a suitable type. `wanted` is the kind for a new list, if there is one.
     fn list(
         &mut self,
         name: &str,

@@ -366,7 +366,7 @@ fn condition(typed: TypedPart, operator: &str) -> Result<(Cond, Option<Source>, 
     }
 }
 
-/// The operands without those that change nothing, the cheap ones first.
+/// The operands without redundant ones, the cheap ones first.
 fn simplify(logic: Logic, conds: Vec<Cond>) -> Cond {
     let mut kept = Vec::with_capacity(conds.len());
     let mut odd = false;

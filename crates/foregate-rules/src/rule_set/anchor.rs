@@ -1,4 +1,4 @@
-//! Which conditions have to hold for a rule to match, as far as scans can find out.
+//! Conditions that are necessary for a rule to match, as far as scans can evaluate them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ impl Test {
 
 /// A necessary condition.
 pub(super) enum Anchor {
-    /// One of these about one input; and if so, whether the condition is sure to hold.
+    /// One of these tests of one input; true if a hit decides the condition.
     Tests(Input, Vec<Test>, bool),
     /// One of these.
     AnyOf(Vec<Anchor>),
@@ -139,7 +139,7 @@ impl Anchor {
     }
 }
 
-/// How many rules have a test.
+/// The number of rules for each test.
 #[derive(Default)]
 pub(super) struct Frequencies<'a>(HashMap<(&'a Input, AnchorKey<'a>), u64>);
 
@@ -191,7 +191,7 @@ pub(super) fn anchor(cond: &Cond, element: Option<&Source>) -> Option<Anchor> {
         Cond::Any(parts) => {
             parts.iter().map(|part| anchor(part, element)).collect::<Option<_>>().map(Anchor::AnyOf)
         }
-        // Within another `any`, an element of that one is needed as well.
+        // Within another `any`, the anchor also needs an element of that array.
         Cond::Each(source, each, Quantor::Any) if element.is_none() => anchor(each, Some(source)),
         Cond::Text(text, test) => text_anchor(text, test, element),
         Cond::Address(Address::Field(field), test) => address_anchor(*field, test, element.is_none()),

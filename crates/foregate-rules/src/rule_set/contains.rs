@@ -34,7 +34,7 @@ enum Search {
     },
 }
 
-/// Finds the longest text at the first place where there is one.
+/// Finds the longest text at the first position that has one.
 #[derive(Debug)]
 struct Any {
     searcher: packed::Searcher,

@@ -1,4 +1,4 @@
-//! Many rules over one request, with the work between them shared.
+//! Evaluates many rules over one request, and shares the work between them.
 //!
 //! Most rules require something rare: this host, that network. For each such rule one of these conditions
 //! is chosen as its *anchor*, and the anchors of all rules over one field go into one *scan*: a hash table for whole
@@ -76,7 +76,7 @@ impl RuleSet {
     ///
     /// # Errors
     ///
-    /// There are too many, or their patterns take too much memory.
+    /// There are too many rules, or their patterns take too much memory.
     pub fn new(rules: impl IntoIterator<Item = Predicate>) -> Result<Self, RuleSetError> {
         let rules: Box<[Predicate]> = rules.into_iter().take(MAX_RULES + 1).collect();
         if rules.len() > MAX_RULES {

@@ -41,9 +41,9 @@ enum Reader {
 #[derive(Debug)]
 struct TextScan {
     of: Texts,
-    /// Of the texts as they are.
+    /// The search in texts as they are.
     plain: Option<Tests>,
-    /// Of the texts in lower case.
+    /// The search in texts in lower case.
     folded: Option<Tests>,
 }
 

@@ -1,7 +1,7 @@
 //! Tables that find all entries that enclose a value: beginnings of a text, ranges around an address.
 //!
-//! Of two beginnings, one either is a beginning of the other too or has nothing to do with it, so that those of a text are
-//! the longest one and those around that. Ranges may overlap in part, and are a tree.
+//! Two prefixes are either nested or disjoint, so the prefixes of a text are its longest one and those that it contains.
+//! Ranges may overlap in part, and form a tree.
 
 use std::cmp::Ordering;
 
@@ -43,7 +43,7 @@ pub(super) struct Affixes {
     texts: Vec<Box<[u8]>>,
     nested: Enclosures,
     backwards: bool,
-    /// A position that all texts have, and the bytes at it in any of them: most other texts have another byte there.
+    /// A position that all texts have, and the bytes that any of them has there: most other texts have another byte.
     at: usize,
     bytes: [bool; 256],
 }
@@ -61,7 +61,7 @@ impl Affixes {
         // The last that all have: beginnings are often the same.
         affixes.at = entries.iter().map(|(text, _)| text.len()).min().unwrap_or(0).saturating_sub(1);
         for (text, _) in &entries {
-            // An empty one begins every text.
+            // An empty prefix begins every text.
             match text.get(affixes.at) {
                 Some(byte) => affixes.bytes[usize::from(*byte)] = true,
                 None => affixes.bytes = [true; 256],
@@ -131,7 +131,7 @@ pub(super) struct Ranges<N>(Vec<Range<N>>);
 struct Range<N> {
     first: N,
     last: N,
-    /// The last address of those below this one, and of itself.
+    /// The last address of this range and of those below it.
     reach: N,
     rule: u32,
 }

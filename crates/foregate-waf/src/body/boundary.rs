@@ -9,7 +9,7 @@ use memchr::memmem;
 
 use super::sink::is_token;
 
-/// The longest `Content-Type`, bytes; of a longer one no boundary is taken.
+/// The longest `Content-Type` whose boundary is used, bytes.
 const MAX_CONTENT_TYPE: usize = 1024;
 
 const NAME: &[u8] = b"boundary";

@@ -52,7 +52,7 @@ pub struct Multipart {
     pub invalid_quoting: bool,
     /// A part that is not to be understood.
     pub invalid_part: bool,
-    /// More files than the limit allows; those beyond are left out.
+    /// There are more files than the limit allows; the others are left out.
     pub file_limit_exceeded: bool,
     /// More arguments than the limit allows, more parts, or more or longer lines in a part's header; those beyond are left
     /// out.
@@ -123,7 +123,7 @@ struct FormFindings {
     files: usize,
 }
 
-/// Where a body of parts is.
+/// The position within a body of parts.
 #[derive(Clone, Copy)]
 struct Within<'a> {
     /// In how many of them, itself counted.
@@ -169,7 +169,7 @@ fn parts(
 enum FormPlace {
     Before,
     Header(Header),
-    /// In the content that starts there.
+    /// In the content that starts at this position.
     Content {
         header: Header,
         start: usize,

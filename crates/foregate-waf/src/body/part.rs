@@ -19,7 +19,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Takes in a line without its end that is not empty.
+    /// Adds a non-empty line, without its end.
     pub(super) fn line(&mut self, line: &[u8], outcome: &mut Multipart) {
         self.count += 1;
         if self.count > MAX_LINES {
@@ -32,7 +32,7 @@ impl Header {
             outcome.fail("a control character in a part's header");
         }
         if !line.is_ascii() && LINE_ENDS.iter().any(|end| memchr::memmem::find(line, end).is_some()) {
-            // To some a line ends there.
+            // For some parsers a line ends there.
             outcome.fail("the end of a line in a part's header");
         }
         let white = line.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();

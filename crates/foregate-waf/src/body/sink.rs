@@ -68,7 +68,7 @@ pub struct File<'a> {
     pub other_filenames: &'a [Vec<u8>],
     /// The content as the client sent it.
     pub content: &'a [u8],
-    /// The content after its `Content-Transfer-Encoding` is removed, if that changes it.
+    /// The content without its `Content-Transfer-Encoding`, if that changes it.
     pub decoded: Option<&'a [u8]>,
 }
 

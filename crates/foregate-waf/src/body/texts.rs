@@ -1,6 +1,6 @@
 //! The texts in a long body that is none itself.
 
-/// Bytes from which on printable ones in a row are a text. Of random bytes, one in fifteen is in such a row.
+/// The least length of a run of printable bytes that counts as text. Of random bytes, one in fifteen is in such a run.
 const LEAST: usize = 4;
 
 /// The first `whole` bytes of a body, followed by the texts in the rest, each after a line feed; `None` if the whole body is

@@ -38,7 +38,7 @@ pub fn urlencoded(text: &[u8], separator: u8, limits: &BodyLimits, sink: &mut dy
 
 struct UrlencodedReader<'a> {
     outcome: UrlEncoded,
-    /// How many more arguments are wanted.
+    /// The number of arguments that are still accepted.
     left: usize,
     sink: &'a mut dyn Sink,
 }

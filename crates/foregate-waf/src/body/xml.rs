@@ -277,7 +277,7 @@ impl<'a> XmlReader<'a> {
         }
         match &rest[..len] {
             b"SYSTEM" | b"PUBLIC" => Err(XmlFault::At("something that stands elsewhere")),
-            // To some it begins a comment.
+            // For some parsers it begins a comment.
             [b'-', ..] => Err(XmlFault::At("no name")),
             _ => {
                 self.at += len;

@@ -65,7 +65,7 @@ pub(super) fn record(state: &State, report: &Report, plan: &Plan) -> String {
     json.out
 }
 
-/// A variable as it is shown.
+/// A variable with its secrets masked.
 fn shown(state: &State, variable: Variable) -> String {
     let values = &state.values;
     String::from_utf8_lossy(&state.masks.hide_of(variable, values.text.get(values.scalar(variable))))

@@ -264,7 +264,7 @@ impl Run<'_> {
         }
         if let Err(error) = outcome {
             self.unreadable(&error.to_string());
-            // Where a document ends for rules, it does not for others: that must not depend on a rule that says so.
+            // A document that ends here for rules may continue for other parsers, whatever rules say about it.
             if error.is_limit() {
                 self.state.exceed(Over::Arguments);
             }

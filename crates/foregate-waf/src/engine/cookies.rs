@@ -61,7 +61,7 @@ impl Run<'_> {
         }
     }
 
-    /// Goes on with a value that the field before has left open.
+    /// Continues a value that the previous field has left open.
     fn continue_cookie(&mut self, field: &[u8]) {
         let Some(mut open) = self.state.open_cookie.take() else { return };
         open.text.extend_from_slice(b"; ");

@@ -35,7 +35,7 @@ impl Expression {
         }
     }
 
-    /// The slot, if it is nothing but the value of one.
+    /// The slot, if the expression is only the value of one slot.
     pub(crate) fn slot(&self) -> Option<Slot> {
         match self {
             Self::Pieces(pieces) => match &**pieces {

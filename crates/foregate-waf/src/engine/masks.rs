@@ -110,7 +110,7 @@ impl Masks {
         }
     }
 
-    /// How long the odd name is at the beginning of a text, if there is one.
+    /// The length of the odd name at the start of a text, if there is one.
     pub(super) fn odd_name(&self, text: &[u8]) -> Option<usize> {
         let begins =
             |len: usize, name: &[u8]| text.get(..len).is_some_and(|start| start.eq_ignore_ascii_case(name));

@@ -14,7 +14,7 @@ use crate::model::{
 use crate::operator::Test;
 use crate::scan::{Pattern, Scan};
 
-/// A rule as it is run.
+/// A rule in the form for running it.
 #[derive(Debug)]
 pub(crate) struct PlanRule {
     /// The rule's own metadata.
@@ -30,7 +30,7 @@ pub(crate) struct PlanRule {
     pub(crate) redirect: Option<Expression>,
 }
 
-/// A link as it is run.
+/// A link in the form for running it.
 #[derive(Debug)]
 pub(crate) struct PlanLink {
     pub(crate) targets: Box<[PlanTarget]>,
@@ -72,7 +72,7 @@ pub(crate) enum ValueSource {
     Matched { names: bool, all: bool },
     /// In the rule itself.
     Rule,
-    /// Computed when it is asked for.
+    /// Computed when a rule reads it.
     Computed(Variable),
 }
 

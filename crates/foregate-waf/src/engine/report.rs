@@ -16,7 +16,7 @@ use crate::model::{
 
 /// Most bytes of an operator's argument that a report shows.
 const PARAMETER: usize = 200;
-/// Most values that one match lists.
+/// The most values that one match lists.
 pub(super) const VALUES: usize = 10;
 
 /// A rule that matched.

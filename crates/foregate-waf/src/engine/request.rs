@@ -65,7 +65,7 @@ impl Run<'_> {
         self.state.values.end_of_query();
     }
 
-    /// Takes in the normal form of a target. Variables of which it is another value than the one that was sent have both.
+    /// Adds the normal form of a target. Variables whose value differs from the one that was sent have both values.
     pub(crate) fn normal_target(&mut self, path: &[u8], query: Option<&[u8]>) {
         let values = &mut self.state.values;
         let sent = values.text.get(values.scalar(Variable::RequestUri));

@@ -90,8 +90,8 @@ impl<'p> Run<'p> {
         &plans[phase as usize]
     }
 
-    /// The verdict for a transaction over its budget. Without one, rules go on over the accepted values, as do those for
-    /// the log.
+    /// The verdict for a transaction over its budget. Without a verdict, rules continue with the accepted values, and so
+    /// do rules for the log.
     fn beyond(&mut self) -> Option<Verdict> {
         let state = &mut *self.state;
         state.over.filter(|_| state.phase != Phase::Logging)?;
@@ -221,8 +221,8 @@ impl<'p> Run<'p> {
         })
     }
 
-    /// Appends text that rules make, which counts as work. Without room for it the transaction is over its budget, and it
-    /// is the empty piece.
+    /// Appends text that rules make, which counts as work. Without room, the transaction is over its budget, and the piece
+    /// is empty.
     pub(crate) fn push(&mut self, piece: &[u8]) -> Span {
         if !self.state.spend(piece.len() as u64) || !self.state.has_room(piece.len()) {
             return Span::EMPTY;
@@ -389,7 +389,7 @@ impl Look<'_, '_> {
         matched
     }
 
-    /// Looks at the number of values.
+    /// Tests the number of values.
     fn count(&mut self) -> bool {
         let target = self.target;
         let count = match target.source {

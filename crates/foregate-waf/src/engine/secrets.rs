@@ -28,7 +28,7 @@ const FIELDS: &[&[u8]] = &[
     b"x-amz-security-token",
     b"ocp-apim-subscription-key",
     b"cookie2",
-    // Scripts that can send no other field have their token here.
+    // Scripts that cannot set another field put their token here.
     b"sec-websocket-protocol",
 ];
 
@@ -239,7 +239,7 @@ impl Run<'_> {
 /// Secret values of a transaction, in small letters: they are hidden in values that [`may_copy`] them.
 #[derive(Debug, Default)]
 pub(crate) struct Secrets {
-    /// How many values and masks there were when they were gathered.
+    /// The number of values and masks at the time of gathering.
     of: usize,
     values: Vec<Vec<u8>>,
     /// Secrets in elements and attributes of XML: rules see the text of all elements as one.
@@ -414,7 +414,7 @@ pub(crate) fn hide_pairs_and(text: &[u8], masks: &Masks) -> Vec<u8> {
             at = end;
             continue;
         }
-        // Between a name of JSON and its value there may be lines.
+        // There may be line breaks between a JSON name and its value.
         let lines = text.get(at) == Some(&b'"');
         let signs = text[at..].iter().take_while(|byte| match byte {
             b'"' | b'\'' | b'\\' | b':' | b'=' | b' ' | b'\t' => true,
@@ -463,7 +463,7 @@ pub(crate) fn hide_pairs_and(text: &[u8], masks: &Masks) -> Vec<u8> {
     out
 }
 
-/// Where the password stands in a text that begins with `://NAME:PASSWORD@`.
+/// The position of the password in a text that begins with `://NAME:PASSWORD@`.
 fn password(text: &[u8]) -> Option<Range<usize>> {
     let rest = text.strip_prefix(b"://")?;
     let found = userinfo(rest)?;

@@ -37,7 +37,7 @@ pub(crate) struct MatchedValue {
     pub(crate) link: usize,
 }
 
-/// Memory for one value's forms, kept from one to the next.
+/// Memory for the forms of a value, reused for the next value.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     /// For each form, the kinds of its bytes and the start of its hits.
@@ -136,7 +136,7 @@ pub(crate) struct State {
     pub(crate) phase: Phase,
     /// Set while the folded plan is valid.
     pub(crate) folded: bool,
-    /// Rules that do not run any more; empty until there is one.
+    /// Rules that do not run any more; `None` while there are none.
     pub(crate) removed: Option<Box<Bits>>,
     /// Targets that are not looked at any more: rule, link and effect that say so. The rule set bounds how many those are.
     pub(crate) removed_targets: HashSet<(usize, usize, usize)>,
@@ -325,7 +325,7 @@ impl State {
         self.matched.shrink_to(MATCHED_ROOM);
     }
 
-    /// Notes that something was needed beyond the budget. That there is no work left tells more than all else.
+    /// Records that the budget was exceeded. A lack of work is the most important reason.
     pub(crate) fn exceed(&mut self, over: Over) {
         if over == Over::Work || self.over.is_none() {
             self.over = Some(over);

@@ -61,7 +61,7 @@ struct Shard {
 
 #[derive(Debug, Default)]
 struct Record {
-    /// By their names in small letters.
+    /// The elements by name, in small letters.
     elements: HashMap<Box<[u8]>, Element>,
     /// When it can be forgotten, in seconds since 1970.
     until: u64,
@@ -285,7 +285,7 @@ impl Record {
         bytes
     }
 
-    /// Forgets all that has expired, once a second. How much that took.
+    /// Removes everything that has expired, once a second. Returns the bytes that it took.
     fn forget_all_expired(&mut self, now: u64) -> usize {
         if std::mem::replace(&mut self.looked, now) == now {
             return 0;

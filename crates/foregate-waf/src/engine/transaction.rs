@@ -21,9 +21,9 @@ use crate::model::{BeyondLimit, EngineMode, Phase, RuleId, Variable};
 pub struct Options {
     /// Its id, unique among the transactions of a log.
     pub unique_id: Arc<str>,
-    /// When it began, since 1970. It does not ask the clock itself.
+    /// When it began, since 1970; the engine itself reads no clock.
     pub started: Duration,
-    /// Overrides `SecRuleEngine`. Where neither says anything, rules run and stop requests.
+    /// Overrides `SecRuleEngine`. If neither is set, rules run and stop requests.
     pub mode: Option<EngineMode>,
     /// Detects only: the report says which verdicts would have been applied.
     pub dry_run: bool,
@@ -91,7 +91,7 @@ impl Transaction {
         values.set_number(Variable::ServerPort, u64::from(server.port()));
     }
 
-    /// The request line as it came: method, target and protocol (`HTTP/1.1`).
+    /// Adds the request line as received: method, target and protocol (`HTTP/1.1`).
     pub fn request_line(&mut self, method: &[u8], target: &[u8], protocol: &[u8]) {
         self.run().request_line(method, target, protocol);
     }
@@ -159,8 +159,8 @@ impl Transaction {
         would.verdict.clone().or_else(over).unwrap_or(Verdict::Pass)
     }
 
-    /// Whatever would have stopped the transaction so far, where [`would`](Self::would) tells the first: numbers of rules, in
-    /// their order, and before them a 0 where it went beyond its budget or a limit.
+    /// All rules that would have stopped the transaction so far; [`would`](Self::would) has only the first. They are numbers of rules in
+    /// order, after a 0 if the transaction went beyond its budget or a limit.
     pub fn would_stop(&self) -> Vec<RuleId> {
         let would = &self.state.would;
         let limit = would.limited || would.over.is_some();

@@ -118,7 +118,7 @@ pub(crate) fn leading_number(text: &[u8]) -> i64 {
 /// A variable whose name was made from the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MadeVariable {
-    /// The name as it was made.
+    /// The name in its original form.
     pub(crate) name: Span,
     /// Its value.
     pub(crate) value: Value,

@@ -74,8 +74,8 @@ impl Text {
     }
 }
 
-/// Lists of values of one kind. Arguments of the query and of the body stand in one list, the query's first, so that
-/// `ARGS` and its two halves are ranges of it.
+/// Lists of values of one kind. Arguments of the query and of the body are in one list, those of the query first, so
+/// that `ARGS` and its two halves are ranges of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Family {
@@ -145,7 +145,7 @@ pub(crate) struct Unit {
     pub(crate) name: Span,
     /// The value.
     pub(crate) value: Span,
-    /// The number of its name among those that rules mention for this family; [`UNNAMED`] for others.
+    /// The number of the name among the names that rules mention for this family; [`UNNAMED`] for others.
     pub(crate) known: u16,
     /// The interest of the current phase that applies to it.
     pub(crate) interest: u16,

@@ -77,7 +77,7 @@ struct Fold<'a, 'b> {
     /// The number of folded tokens.
     left: usize,
     more: bool,
-    /// The comment that was read last, if nothing came after it.
+    /// The last comment, if no token followed it.
     comment: Option<InjectionToken>,
 }
 
@@ -94,7 +94,7 @@ enum FoldChange {
 /// The number of tokens at the end.
 enum FoldEnd {
     Whole(usize),
-    /// The last of them is evil.
+    /// The last of them is malicious.
     Evil(usize),
 }
 

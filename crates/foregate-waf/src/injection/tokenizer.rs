@@ -13,7 +13,7 @@ const VARIABLE_ENDS: &[u8] = b" <>:\\?=@!#~+-*/&|^%(),';\t\n\x0b\x0c\r'`\"\0";
 /// The assumptions for reading an input.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
-    /// The quote that is taken to stand before the input, if any.
+    /// The quote that is assumed before the input, if any.
     pub(super) quote: Option<u8>,
     /// Set for MySQL's rules instead of the standard's.
     pub(super) mysql: bool,

@@ -14,7 +14,7 @@ const TAGS: [&str; 20] = [
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Attribute {
     Harmless,
-    /// Runs a script, whatever it is.
+    /// Runs a script in any case.
     Script,
     /// Is an address, which may be one that runs a script.
     Address,

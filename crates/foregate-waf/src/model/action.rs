@@ -38,7 +38,7 @@ pub enum AllowScope {
     Transaction,
     /// `allow:phase`: the rest of this phase.
     Phase,
-    /// `allow:request`: those up to the response.
+    /// `allow:request`: the phases up to the response.
     Request,
 }
 
@@ -64,7 +64,7 @@ pub enum Action {
         name: Template,
         /// The amount that it loses.
         amount: u32,
-        /// How often, in seconds; never 0.
+        /// The interval in seconds; never 0.
         seconds: u32,
     },
     /// `initcol:COLLECTION=KEY`, `setsid`, `setuid`, `setrsc`: the collection is the one that is kept under this key.
@@ -253,7 +253,7 @@ impl TextMatch {
         }
     }
 
-    /// A function that says which texts are meant; none by a pattern that does not compile.
+    /// A function that returns true for the texts that are meant; none for a pattern that does not compile.
     pub fn matcher(&self) -> Box<dyn Fn(&str) -> bool + '_> {
         match self {
             Self::Exact(wanted) => Box::new(|text| text == &**wanted),

@@ -58,7 +58,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// Its name in SecLang, without `@`. That of a relative that takes its argument from a file is the plain one.
+    /// The name in SecLang, without `@`. A variant that reads its argument from a file has the plain name.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Unconditional => "unconditionalMatch",
@@ -164,15 +164,15 @@ pub enum Number {
     Computed(Template),
 }
 
-/// A regular expression over bytes, as it was written. It has been parsed, so that its syntax is right; whether it is
-/// small enough once compiled is known when it is.
+/// A regular expression over bytes, in its original form. Its syntax is known to be right, but only compiling it shows
+/// whether it is small enough.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Regex {
     text: Arc<str>,
 }
 
 impl Regex {
-    /// This pattern, taken to be right.
+    /// A pattern that is assumed to be right.
     pub fn new(text: &str) -> Self {
         Self { text: text.into() }
     }
@@ -183,7 +183,7 @@ impl Regex {
     }
 }
 
-/// Phrases that are searched for, none of them empty, in the order in which they were given.
+/// Phrases to search for, none of them empty, in the given order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Phrases {
     phrases: Arc<[Box<[u8]>]>,
@@ -273,7 +273,7 @@ impl Network {
         }
     }
 
-    /// The address as it was written.
+    /// The address in its original form.
     pub fn address(&self) -> IpAddr {
         self.address
     }

@@ -1,4 +1,4 @@
-//! A rule, its parts that stand once, and the set of all.
+//! A rule, its parts, and the set of all rules.
 
 use std::fmt;
 use std::sync::Arc;

@@ -147,7 +147,7 @@ impl BodyProcessor {
 pub enum XmlArguments {
     /// Texts of XML are in `XML` only.
     Off,
-    /// They are in `ARGS` as well.
+    /// The values are in `ARGS` as well.
     On,
     /// The values are in `ARGS` only.
     Only,

@@ -191,7 +191,7 @@ impl ScanHits {
         })
     }
 
-    /// Makes room for the results of a scan. Literals seen by another scan do not count for this one.
+    /// Makes room for the results of a scan. Literals that another scan found do not count for this one.
     fn fit(&mut self, scan: &Scan) {
         let (bits, texts) = (scan.bound.div_ceil(64), scan.wanted.len().div_ceil(64));
         if self.bits.len() < bits {

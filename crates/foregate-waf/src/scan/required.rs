@@ -5,14 +5,13 @@ use std::rc::Rc;
 
 use regex_syntax::hir::{Class, Hir, HirKind, Repetition};
 
-/// How long texts are at most, bytes: longer ones are hardly rarer, and take more memory.
+/// The longest texts, bytes: longer ones are hardly rarer, and take more memory.
 const MAX_LEN: usize = 8;
 /// How many texts come out of putting sets one after the other; beyond it one of them is kept.
 const MAX_PRODUCT: usize = 256;
 /// How many texts a set may have; a pattern that needs more has none.
 const MAX_TEXTS: usize = 4096;
-/// How often, for each byte of a value, one of the texts is expected at most. If it is more often, looking for them is no
-/// use.
+/// The highest expected frequency of the texts per byte of a value. Above it, a search for them is useless.
 const MAX_FREQUENCY: f64 = 0.25;
 
 /// A class of more bytes than this is used only if it is as rare as a set of texts has to be.
@@ -44,7 +43,7 @@ impl Literals {
         &self.texts
     }
 
-    /// How often one of them is expected for each byte of an ordinary value, as a guess.
+    /// The estimated frequency of the texts per byte of an ordinary value.
     pub fn frequency(&self) -> f64 {
         self.frequency
     }
@@ -58,7 +57,7 @@ impl Literals {
         Some(self)
     }
 
-    /// Without texts that contain others, which would be found as well.
+    /// Removes texts that contain others, which would be found anyway.
     fn remove_longer(&mut self) {
         let all: HashSet<Vec<u8>> = self.texts.iter().cloned().collect();
         let shortest = self.texts.iter().map(Vec::len).min().unwrap_or(0);

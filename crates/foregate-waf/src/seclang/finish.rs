@@ -1,4 +1,4 @@
-//! From rules as they are written to rules as they hold.
+//! Turns rules as written into their final form.
 
 use foldhash::HashMap;
 

@@ -1,4 +1,4 @@
-//! Text to directives, a directive to its arguments, and where each byte of it stands in the file.
+//! Splits text into directives, and a directive into its arguments, with the place of each byte in the file.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ pub(super) enum LineError {
     Commented(u32),
 }
 
-/// The directives of a file, in order; after a broken one, none.
+/// The directives of a file, in order. Parsing stops at a broken one.
 pub(super) fn directives(text: &str) -> impl Iterator<Item = Result<Line, LineError>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut numbered = (1u32..).zip(text.lines());

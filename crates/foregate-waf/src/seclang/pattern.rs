@@ -37,7 +37,7 @@ pub(super) fn regex(part: Part<'_>, findings: &mut Findings) -> Option<Regex> {
 fn refused(part: Part<'_>, text: &str, error: &PatternError, findings: &mut Findings) {
     let offset = error.at.filter(|at| text.is_char_boundary(*at)).unwrap_or(0);
     let suggestion = unavailable(&text[offset..]);
-    // An escaped quote before it makes the text shorter than its source.
+    // Before an escaped quote, the text is shorter than its source.
     let offset = if text == part.raw { offset } else { 0 };
     findings.error(part.at + offset, error.what.clone(), suggestion);
 }

@@ -11,7 +11,7 @@ use super::line::Part;
 use super::{operator, target};
 use crate::model::{Exclusion, Operator, Phase, Place, RuleId, Target, Transformation};
 
-/// A rule as it is written.
+/// A rule in its written form.
 pub(super) struct Draft {
     pub(super) id: RuleId,
     pub(super) phase: Phase,
@@ -101,7 +101,7 @@ impl Drafts {
             None => self.start(link, errors, findings),
         }
         if !chained {
-            // The chain before it is complete.
+            // The previous chain is complete.
             let complete = self.chain.take().and_then(|chain| chain.draft);
             self.rules.extend(complete);
         }

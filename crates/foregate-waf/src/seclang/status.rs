@@ -13,7 +13,7 @@ const MAX_TEXT: usize = 256;
 /// The deepest nesting of groups.
 const MAX_DEPTH: usize = 16;
 
-/// Ways that are tried for one status before it counts as one that does not match.
+/// The most ways that are tried for one status. Beyond it, the status counts as not matching.
 const MAX_STEPS: usize = 1000;
 
 /// The statuses that the pattern in `part` matches; `None` if it is not supported, which is reported.

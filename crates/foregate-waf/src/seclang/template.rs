@@ -71,7 +71,7 @@ pub(super) fn without_macros(part: Part<'_>, of: &str, findings: &mut Findings) 
     true
 }
 
-/// A whole number, or a text with macros that comes to one.
+/// A whole number, or a text with macros that expands to one.
 pub(super) fn number(part: Part<'_>, findings: &mut Findings) -> Option<Number> {
     let text = template(part, findings)?;
     match text.literal().map(|literal| literal.trim().parse()) {

@@ -5,7 +5,7 @@ use foregate_module::{Abort, Action, Either, Redirect, Respond, Response, Termin
 use super::values::HeldTransaction;
 use crate::engine::Verdict;
 
-/// How a step ends a request.
+/// The way in which a step ends a request.
 pub(super) enum End {
     /// The request ends with this response.
     Respond(Response),

@@ -71,7 +71,7 @@ impl fmt::Debug for Engines {
     }
 }
 
-/// Files, as the configuration reads them.
+/// Reads files through the configuration.
 struct Through<'c> {
     context: &'c mut dyn Context,
     /// Stands for the place of the key, in messages.

@@ -28,7 +28,7 @@ const PAUSES: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Du
 const IN_MEMORY: u64 = 1 << 20;
 /// The weight of a value, bytes.
 const VALUE: usize = 64;
-/// The number of the first rule that stands for an `exclude`: beyond those that rule sets are given.
+/// The number of the first rule for an `exclude`, beyond the numbers that rule sets use.
 const EXCLUDES: u64 = 4_294_960_000;
 /// Most `exclude`s of one `waf`; more are an error.
 const EXCLUDES_MOST: usize = 4_096;
@@ -101,7 +101,7 @@ impl Exclude {
         self.when.is_some()
     }
 
-    /// Returns true if it has a condition that holds for a request.
+    /// Returns true if it has a condition, and that is true for the request.
     pub(super) fn holds_for(&self, view: &View<'_>) -> bool {
         self.when.as_ref().is_some_and(|when| when.holds(view))
     }

@@ -7,7 +7,7 @@ use foregate_module::{Kind, Shown, Value};
 
 use crate::engine::{Report, Transaction};
 
-/// A transaction on its way: it moves from step to step.
+/// A transaction between two steps.
 pub struct HeldTransaction {
     /// The transaction; `None` if there was no memory for it.
     pub(super) transaction: Option<Transaction>,
@@ -29,7 +29,7 @@ pub struct HeldTransaction {
     pub(super) holds: bool,
     /// The content coding of that body.
     pub(super) coding: Option<ContentCoding>,
-    /// The most of it that rules look at, bytes, without its coding.
+    /// The most bytes of it that rules look at, without its coding.
     pub(super) limit: usize,
     /// Bytes of its text that have been counted.
     pub(super) counted: usize,

@@ -71,7 +71,7 @@ fn closes(input: &[u8], from: usize) -> Option<usize> {
 pub(super) fn remove_marks(input: &[u8]) -> Cow<'_, [u8]> {
     const MARKS: [&[u8]; 6] = [b"/*", b"*/", b"<!--", b"-->", b"--", b"#"];
     if memchr3(b'#', b'-', b'*', input).is_none() {
-        // Each mark has one of these.
+        // Each mark contains one of these bytes.
         return Cow::Borrowed(input);
     }
     let mut rewrite = Rewrite::new(input);

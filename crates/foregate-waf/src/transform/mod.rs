@@ -56,7 +56,7 @@ pub enum Transformation {
     JsDecode,
     /// `length`: the number of bytes, as decimal text.
     Length,
-    /// `lowercase`: ASCII letters to small ones.
+    /// `lowercase`: converts ASCII letters to small ones.
     Lowercase,
     /// `md5`: the MD5 digest, as bytes.
     Md5,
@@ -161,7 +161,7 @@ impl Transformation {
         Self::ALL[self as usize].0
     }
 
-    /// The value after it; borrowed from `input` if nothing has changed or only its ends are left out.
+    /// Applies the transformation. The result is borrowed from `input` if nothing changes, or only ends are left out.
     pub fn apply(self, input: &[u8]) -> Cow<'_, [u8]> {
         self.apply_with(input, None)
     }

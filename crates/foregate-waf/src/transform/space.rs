@@ -102,6 +102,6 @@ pub(super) fn command_line(input: &[u8]) -> Cow<'_, [u8]> {
             }
         }
     }
-    // Single spaces are the usual reason to have come so far.
+    // Input with single spaces only usually reaches this point unchanged.
     if out == input { Cow::Borrowed(input) } else { Cow::Owned(out) }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Which byte a code of `%uHHHH` means in a code page, as the directive `SecUnicodeMapFile` sets it.
+/// A map from codes of `%uHHHH` to bytes of a code page, as set by the directive `SecUnicodeMapFile`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnicodeMap(Box<[(u16, u8)]>);
 

@@ -43,7 +43,7 @@ fn code(digits: &[u8]) -> u16 {
     digits.iter().take(4).filter_map(|byte| digit(*byte)).fold(0, |code, digit| code << 4 | u16::from(digit))
 }
 
-/// `space` stands for a space, if it is not the percent sign.
+/// `space` is decoded to a space, unless it is the percent sign.
 fn decode_by(input: &[u8], space: u8, wide: impl Fn(&[u8]) -> UnicodeEscape) -> Cow<'_, [u8]> {
     let mut rewrite = Rewrite::new(input);
     let mut at = 0;

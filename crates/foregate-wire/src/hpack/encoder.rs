@@ -374,7 +374,7 @@ impl Recent {
 /// An entry of the dynamic table.
 #[derive(Debug)]
 struct EncoderEntry {
-    /// Where its bytes begin, in all that were ever added, modulo 2^32.
+    /// The start of its bytes among all bytes that were ever added, modulo 2^32.
     start: u32,
     /// Bytes of its name.
     name: u16,
@@ -400,7 +400,7 @@ struct EncoderTable {
     added: u32,
     /// Names, in lower case, and values.
     bytes: Vec<u8>,
-    /// How many bytes there were before the first of `bytes`, modulo 2^32.
+    /// The number of bytes before the first of `bytes`, modulo 2^32.
     before: u32,
     /// The sizes of all entries together.
     size: usize,
@@ -450,7 +450,7 @@ impl EncoderTable {
         self.added
     }
 
-    /// Has the oldest entries leave, until the others count `size` at most.
+    /// Evicts the oldest entries, until the others have at most `size` bytes.
     fn evict(&mut self, size: usize) {
         while self.size > size
             && let Some(entry) = self.entries.pop_front()

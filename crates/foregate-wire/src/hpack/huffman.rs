@@ -1,11 +1,11 @@
 //! The Huffman code of HPACK (RFC 7541, section 5.2 and appendix B).
 //!
-//! The code is canonical: codes of one length follow each other in the order of their symbols, and shorter ones come
-//! first. So the lengths say all, and the tables are made of them when this is compiled.
+//! The code is canonical: codes of one length follow each other in the order of their symbols, and shorter codes come first. So the
+//! lengths determine the code, and the tables are computed from them at compile time.
 
 use crate::chars::of;
 
-/// Symbols: all bytes, and the one that stands for the end.
+/// Symbols: all bytes, and the symbol for the end.
 const SYMBOLS: usize = 257;
 /// The end of a string; its first bits fill up the last byte, and all of it may stand nowhere.
 const END: u16 = 256;

@@ -171,7 +171,7 @@ impl Table {
         self.entries.get(count.checked_sub(number)?)
     }
 
-    /// The entries that have come since it was last tidied and have not left, oldest first.
+    /// The entries that were added since the table was last tidied and have not left, oldest first.
     pub(super) fn fresh(&self) -> &[Entry] {
         self.entries.get(self.mark.max(self.first)..).unwrap_or_default()
     }

@@ -68,7 +68,7 @@ impl Check {
                 if json {
                     print_json(&MachineOutput { counts, warnings: warnings.shown() });
                 } else {
-                    // Valid settings without their apparent effect.
+                    // Valid settings that seem to have no effect.
                     let warnings = warnings.plain();
                     if !warnings.is_empty() {
                         complain(&warnings);

@@ -202,7 +202,8 @@ impl LogReader {
         Ok(None)
     }
 
-    /// Changes to the file that is at the path now, once this one is read to its end. Whether there is more to read.
+    /// Switches to the file that is at the path now, once this one is read to its end. Returns true if there is more to
+    /// read.
     fn follow(&mut self, path: &Path) -> io::Result<bool> {
         let Ok(present) = std::fs::metadata(path) else { return Ok(false) };
         if present.ino() != self.inode {

@@ -15,7 +15,7 @@ const SPAN: Duration = Duration::from_secs(10);
 /// See [`SPAN`].
 const LINES: u32 = 10;
 
-/// How many panics there were in the present span, and since when it is.
+/// The number of panics in the present span, and the start of the span.
 #[derive(Debug, Default)]
 struct Span {
     since: Option<Instant>,

@@ -27,7 +27,7 @@ pub(super) fn change_to(user: &ProcessUser) -> io::Result<()> {
         );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
     }
-    // The calls below are about one thread. Threads that come later take after it.
+    // The calls below change one thread. Later threads inherit its rights.
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("the user has to be changed before there are threads"));
     }

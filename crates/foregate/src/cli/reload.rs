@@ -127,7 +127,7 @@ pub(super) fn find_admin(
     }
 }
 
-/// One line of JSON there, one back.
+/// Sends one line of JSON and returns the answer, one line as well.
 pub(super) fn ask(admin: &Path, request: &Value) -> io::Result<Value> {
     let mut stream = UnixStream::connect(admin)?;
     stream.set_read_timeout(Some(PATIENCE))?;

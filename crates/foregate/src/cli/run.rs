@@ -83,7 +83,7 @@ impl DomainArguments {
     }
 }
 
-/// What a start tells.
+/// The messages at a start.
 #[derive(Debug, Clone)]
 pub(super) struct StartMessages {
     /// Printed once all addresses are bound.

@@ -17,7 +17,7 @@ use foregate_proxy::settings::{
 use super::decode::{listen_addresses, look_at_folder};
 use super::domains::Domains;
 
-/// Why there is no such configuration.
+/// The reason why there is no such configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SingleError {
     /// Not the URL of an origin server.
@@ -88,7 +88,7 @@ pub fn single(single: &Single, listen: &[String], pipeline: &Arc<Pipeline>) -> R
     let first = hosts.first().map_or_else(|| "*".to_owned(), ToString::to_string);
     let site = sites.site(first.into(), options, routes);
     for host in &hosts {
-        // One that is written twice is one.
+        // A host that is given twice counts once.
         let _ = sites.host(site, host);
     }
     settings.unrouted = plan(false);
@@ -138,7 +138,7 @@ fn upstream(to: &[String]) -> Result<Option<UpstreamSettings>, SingleError> {
 ///
 /// # Errors
 ///
-/// It is no such URL.
+/// The text is not such a URL.
 pub fn origin(url: &str) -> Result<(&str, ServerAddress), SingleError> {
     read_origin(url).ok_or_else(|| SingleError::Origin(url.to_owned()))
 }

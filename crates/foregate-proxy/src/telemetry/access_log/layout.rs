@@ -22,7 +22,7 @@ enum ShownValue<'a> {
     Notes,
 }
 
-/// Appends a line, its end included.
+/// Appends a line with its end.
 pub(super) fn line(
     line: &mut Vec<u8>,
     entry: &LogEntry<'_>,

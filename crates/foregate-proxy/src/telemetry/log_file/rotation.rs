@@ -98,7 +98,7 @@ impl Rotating {
         let Ok(own) = self.file.metadata() else { return 0 };
         match fs::metadata(&self.path) {
             Ok(there) if same(&own, &there) => {
-                // Others may have written as well.
+                // Other processes may have written as well.
                 self.size = own.len();
                 0
             }

@@ -361,7 +361,7 @@ mod tests {
             woken += usize::from(shared.state.lock().idle);
             shared.push(&line);
         }
-        // At most a few while it finds out that there are many.
+        // At most a few writes, until it notices that there are many lines.
         assert!(woken < 100, "{woken} of 2000");
         shared.hurry();
         assert!(shared.wait(Instant::now() + Duration::from_secs(10)));

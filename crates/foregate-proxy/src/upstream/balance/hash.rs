@@ -8,8 +8,8 @@ use crate::settings::HashBy;
 
 /// Points on the ring for each unit of weight.
 const POINTS: usize = 256;
-/// The most points on a ring. Beyond, all servers have fewer for their weight; none has less than
-/// [`LEAST_POINTS`].
+/// The most points on a ring. With more servers, all have fewer points for their weight, but none
+/// has less than [`LEAST_POINTS`].
 const POINTS_MOST: usize = 1 << 16;
 /// The fewest points of a server.
 const LEAST_POINTS: usize = 16;

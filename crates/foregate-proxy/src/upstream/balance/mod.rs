@@ -1,7 +1,7 @@
 //! Methods of balancing: which server a request tries.
 //!
-//! A method sees the request once, for its key, and the requests in flight of each server. Health
-//! is not its concern: it offers servers in its order until one is admitted.
+//! A method sees the request once, for its key, and the requests in flight of each server. It does
+//! not deal with health: it offers servers in its order until one is admitted.
 
 mod hash;
 mod least_requests;

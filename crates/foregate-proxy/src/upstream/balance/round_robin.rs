@@ -13,8 +13,8 @@ const LONGEST_ROUND: u64 = 4096;
 pub(super) struct RoundRobin {
     round: Box<[u16]>,
     next: AtomicUsize,
-    /// Further attempts take their turns from another counter, so that they do not shift first
-    /// ones: if every second request is tried again, all others would start at the same server.
+    /// Further attempts have a counter of their own, so that they do not shift first attempts: if
+    /// every second request is repeated, all others would start at the same server.
     next_again: AtomicUsize,
 }
 
@@ -31,8 +31,8 @@ impl RoundRobin {
 }
 
 impl BalanceMethod for RoundRobin {
-    /// The turns of servers that are not admitted pass, so that the others share them by their
-    /// weights.
+    /// The turns of servers that are not admitted are skipped, so that the other servers share them
+    /// by their weights.
     fn choose(&self, choice: &Choice<'_>, admits: &mut dyn FnMut(usize) -> bool) -> Option<usize> {
         let hand = if choice.is_further { &self.next_again } else { &self.next };
         let mut turns = self.round.iter().map_while(|_| self.take(hand));

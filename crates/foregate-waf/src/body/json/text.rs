@@ -22,7 +22,7 @@ struct JsonEscape {
 }
 
 impl JsonReader<'_> {
-    /// A text at its opening quote. One that does not stand for itself is decoded into the scratch.
+    /// Reads a text at its opening quote. A text with escapes is decoded into the scratch.
     pub(super) fn text(&mut self, quote: u8, instead_of: &'static str) -> Result<JsonText, JsonFault> {
         if quote != b'"' {
             self.odd(instead_of);
@@ -111,7 +111,7 @@ impl JsonReader<'_> {
         Ok(())
     }
 
-    /// Reads a number or word of the standard; whether it is one.
+    /// Reads a number or word of the standard. Returns true if it is one.
     fn standard(&mut self) -> Result<bool, JsonFault> {
         let is_one = match self.rest() {
             [b't', ..] => self.word(b"true")?,
@@ -300,7 +300,7 @@ fn hexadecimal(text: &[u8], at: usize, digits: usize) -> Option<u32> {
     digits.iter().try_fold(0_u32, |code, byte| Some(code.checked_mul(16)? + digit(byte)?))
 }
 
-/// The character of `uHHHH`, or of two such that are one, and how long it is.
+/// The character of `uHHHH`, or of a pair of them, and its length.
 fn character(behind: &[u8]) -> (Option<u32>, usize) {
     let code = hexadecimal(behind, 1, 4);
     let Some(high) = code.filter(|code| (0xd800..0xdc00).contains(code)) else { return (code, 5) };

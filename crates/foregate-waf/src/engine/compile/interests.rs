@@ -95,7 +95,7 @@ fn required(link: &PlanLink, operator: &Operator) -> Option<Literals> {
 
 /// The operators to apply, by family.
 struct OperatorFamilies {
-    /// Of all values of the family, but for those under certain names.
+    /// The interests in all values of the family, except those under certain names.
     all: [Vec<(Want, Vec<u16>)>; FAMILIES],
     /// The interests in single names.
     named: [Vec<(Want, u16)>; FAMILIES],

@@ -31,7 +31,7 @@ pub(super) struct Actions {
     pub(super) version: Option<Box<str>>,
     pub(super) maturity: Option<u8>,
     pub(super) accuracy: Option<u8>,
-    /// With the place of the action.
+    /// The skip, with the place of the action.
     pub(super) skip: Option<(Skip, Place)>,
     /// `None` is `t:none`, which removes the transformations before it.
     pub(super) transformations: Vec<Option<Transformation>>,

@@ -67,7 +67,7 @@ pub(crate) struct Client {
     body_limit: usize,
 }
 
-/// How a client connects and waits.
+/// The settings for connecting and waiting.
 #[derive(Debug, Clone)]
 pub(crate) struct ClientSettings {
     pub patience: Duration,

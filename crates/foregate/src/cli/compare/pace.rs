@@ -48,7 +48,7 @@ impl Progress {
         Self { began: now, last: now, is_terminal: std::io::stderr().is_terminal() }
     }
 
-    /// Tells how far it is: `done` of `all`, with a remark.
+    /// Reports the progress: `done` of `all`, with a remark.
     pub fn tell(&mut self, done: usize, all: usize, remark: &str) {
         let every = if self.is_terminal { Self::OFTEN } else { Self::SELDOM };
         if self.last.elapsed() < every {

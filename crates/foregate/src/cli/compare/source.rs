@@ -170,7 +170,7 @@ fn read_samples(folder: &Path, out: &mut Out) -> Result<bool, String> {
     let listed = std::fs::read_dir(folder).map_err(|error| failed(folder, error))?;
     let mut files: Vec<PathBuf> = listed.flatten().map(|entry| entry.path()).collect();
     files.retain(|file| file.extension().is_some_and(|end| end == "json"));
-    // The names begin with their time.
+    // The names begin with the time of the file.
     files.sort();
     if files.is_empty() {
         return Err(format!("{}: there are no samples in this folder", folder.display()));

@@ -145,8 +145,8 @@ fn or_nothing(text: &str) -> &str {
     if text.is_empty() { "nothing" } else { text }
 }
 
-/// For each node of `new` the place of its counterpart in `old`: the same text first, then the same key and name, then
-/// the same key where each side has exactly one left.
+/// For each node of `new` the place of its counterpart in `old`: a node of the same text, otherwise of the same key and
+/// name, otherwise of the same key if each side has exactly one left.
 fn pairs(old: &[Item<'_>], new: &[Item<'_>]) -> Vec<Option<usize>> {
     let mut pairs: Vec<Option<usize>> = vec![None; new.len()];
     let mut free = vec![true; old.len()];

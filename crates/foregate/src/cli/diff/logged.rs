@@ -32,7 +32,7 @@ pub(super) struct LoggedRequest {
     pub unix_ms: u64,
 }
 
-/// Why a line gives no request.
+/// The reason why a line has no request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoRequest {
     /// It has another format, or no request was understood.

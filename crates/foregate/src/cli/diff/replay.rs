@@ -117,7 +117,7 @@ struct ReplayState {
     groups: HashMap<(String, String), DifferenceGroup>,
     /// The time of the first request.
     first: Option<u64>,
-    /// Milliseconds since then, which never fall.
+    /// Milliseconds since then, never decreasing.
     steady: u64,
 }
 

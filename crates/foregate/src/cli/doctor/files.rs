@@ -12,7 +12,7 @@ use super::Finding;
 /// The least room for logs and the like, bytes.
 const LITTLE_ROOM: u64 = 256 << 20;
 
-/// `check` has tried the rights of this user on logs, certificates and sockets already; here are those of others.
+/// `check` has tested this user's rights on logs, certificates and sockets; this looks at the rights of other users.
 pub(super) fn look(path: &Path, settings: &Settings) -> Vec<Finding> {
     let mut findings = rights(path, settings);
     findings.extend(room(path, settings));

@@ -119,7 +119,7 @@ fn clock() -> Finding {
     Finding::ok(SUBJECT, "the clock is plausible")
 }
 
-/// The memory that the proxy may come to use, against that of the machine or of its control group.
+/// Compares the memory that the proxy may use with that of the machine or of its control group.
 fn memory(settings: Option<&Settings>) -> Vec<Finding> {
     const SUBJECT: &str = "memory";
     let Some(available) = memory_limit() else { return Vec::new() };

@@ -32,7 +32,7 @@ pub(super) struct Doctor {
 #[serde(rename_all = "lowercase")]
 enum Verdict {
     Ok,
-    /// It works, up to a point.
+    /// It works, with restrictions.
     Warning,
     /// It does not work.
     Wrong,
@@ -44,7 +44,7 @@ pub(super) struct Finding {
     verdict: Verdict,
     subject: &'static str,
     text: String,
-    /// What to type, or to do.
+    /// A command to type, or another remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     help: Option<String>,
 }

@@ -32,7 +32,7 @@ pub(super) fn look(settings: &Settings) -> Vec<Finding> {
     findings
 }
 
-/// Whether the addresses can be bound.
+/// Tests whether the addresses can be bound.
 fn ports(settings: &Settings) -> Vec<Finding> {
     const SUBJECT: &str = "ports";
     let unprivileged = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
@@ -119,7 +119,7 @@ fn nameservers(settings: &Settings) -> Vec<Finding> {
     }]
 }
 
-/// Whether the names that get certificates lead anywhere: the authority has to reach this machine by them.
+/// Tests whether the names for certificates resolve: the authority has to reach this machine by them.
 fn domains(settings: &Settings) -> Vec<Finding> {
     const SUBJECT: &str = "domains";
     let Some(automatic) = &settings.automatic else { return Vec::new() };
@@ -146,7 +146,7 @@ fn domains(settings: &Settings) -> Vec<Finding> {
     })
 }
 
-/// Whether origins accept connections.
+/// Tests whether origins accept connections.
 fn origins(settings: &Settings) -> Vec<Finding> {
     const SUBJECT: &str = "origins";
     let mut known = BTreeSet::new();
@@ -191,7 +191,7 @@ fn reach(address: &ServerAddress) -> io::Result<Option<()>> {
     Err(last)
 }
 
-/// Looks at all of them at once; those without an answer in time are named.
+/// Tests all of them at the same time, and names those without an answer in time.
 fn each<T: Clone + Send + 'static + std::fmt::Debug>(
     all: Vec<T>,
     look: impl Fn(T) -> Finding + Copy + Send + 'static,

@@ -86,7 +86,7 @@ impl Top {
         if is_live {
             return self.live(moments, next);
         }
-        // Rates take two moments.
+        // Rates need two samples.
         if let Some(second) = next()? {
             moments.push(second, SPAN);
         }
@@ -113,7 +113,7 @@ impl Top {
             ..TopView::default()
         };
         let (tell, told) = mpsc::channel();
-        // It ends with this process, or with the one that it asks.
+        // The thread ends with this process, or with the process that it asks.
         thread::Builder::new().name("figures".to_owned()).spawn(move || {
             loop {
                 let figures =

@@ -51,11 +51,11 @@ pub(super) struct CertifiedSite {
     pub(super) place: Place,
     /// The issuer that the site states itself.
     pub(super) issuer: Option<IssuedBy>,
-    /// It has certificates in files.
+    /// The site has certificates in files.
     pub(super) has_files: bool,
 }
 
-/// What `acme` says; its names come later.
+/// The settings of `acme`; its names come later.
 pub(super) struct Acme {
     pub(super) automatic: Automatic,
     place: Option<Place>,

@@ -103,7 +103,7 @@ fn disk(decoder: &mut Decoder<'_>, item: Item<'_>, inspect: bool, before: &[Cach
 /// What a `cache` refers to: modules, and the shield.
 pub(super) type References<'r, 'm> = (&'r mut Modules<'m>, Option<&'r ReadShield>);
 
-/// The cache of a site as its routes take it over.
+/// The cache of a site, which its routes inherit.
 #[derive(Default)]
 pub(super) struct SiteCache {
     place: Option<Place>,
@@ -117,7 +117,7 @@ impl SiteCache {
         self.cache = decode(decoder, item, refers).of_site();
     }
 
-    /// Warns where no route takes it over.
+    /// Warns if no route inherits it.
     pub(super) fn warn(&self, decoder: &mut Decoder<'_>, routes: &[Item<'_>]) {
         let takes = |route: &Item<'_>| {
             let has = |name| route.children().iter().any(|child| child.node.name() == name);

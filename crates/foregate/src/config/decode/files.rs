@@ -58,7 +58,7 @@ fn folder(value: &Value<'_>, base: &Path, inspect: bool) -> Result<PathBuf, Wron
     Ok(path)
 }
 
-/// Looks whether a folder is there and can be read.
+/// Checks that a folder exists and can be read.
 pub(in crate::config) fn look(path: &Path) -> Result<(), Wrong> {
     match std::fs::metadata(path) {
         Ok(found) if !found.is_dir() => Err(Wrong::new(format!("{} is not a folder", path.display()))

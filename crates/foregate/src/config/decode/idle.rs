@@ -22,7 +22,7 @@ const OWN_PATHS: &[(&str, &str)] = &[
 /// The keys of modules seen so far.
 pub(super) struct Idle<'p> {
     pipeline: &'p Pipeline,
-    /// Where each key stands first, by its number.
+    /// The place of each key's first node, by the key's number.
     first: Vec<Option<(&'static str, Place)>>,
     /// The place in `access` that needs the country.
     asks_country: Option<Place>,

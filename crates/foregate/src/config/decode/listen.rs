@@ -19,7 +19,7 @@ use foregate_config::value::{self, Value, Wrong};
 
 const ADDRESSES: &str = "write IP:PORT, [IPV6]:PORT, :PORT for all addresses, or unix:PATH";
 
-/// A socket of TCP: where it listens, where that is said, and whether it shares its port.
+/// A TCP socket: its address, the place of the setting, if there is one, and whether it shares its port.
 type Socket = (SocketAddr, Place, bool);
 
 /// All listeners as they are read.
@@ -123,7 +123,7 @@ impl Listeners {
                     *other == address || other.ip().is_unspecified() || address.ip().is_unspecified();
                 overlap && !(shared && *other_shared)
             });
-            // The kernel gives each a port of its own where none is said.
+            // Without a port, the kernel gives each socket its own.
             if address.port() != 0
                 && let Some((other, first, _)) = rival
             {

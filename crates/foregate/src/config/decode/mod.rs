@@ -1,4 +1,4 @@
-//! From the tree to [`Settings`].
+//! Turns the tree into [`Settings`].
 
 mod access_log;
 mod acme;

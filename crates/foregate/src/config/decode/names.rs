@@ -19,14 +19,14 @@ pub(super) struct UpstreamNames {
     pub(super) used: Vec<Cell<bool>>,
     /// The upstreams that are asked instead of others: the index of the other, the name, and where that stands.
     pub(super) elsewhere: Vec<(usize, Arc<str>, Place)>,
-    /// From upstreams to those that are asked in their place, by index.
+    /// Edges from upstreams to the upstreams that are asked instead, by index.
     pub(super) ways: Vec<(usize, usize)>,
     /// Some may stand in files that are missing.
     pub(super) incomplete: bool,
 }
 
 impl UpstreamNames {
-    /// Tells of those that nothing names.
+    /// Warns about upstreams that nothing names.
     pub(super) fn warn(&self, decoder: &mut Decoder<'_>) {
         for (index, place) in self.by_name.values() {
             if self.used.get(*index).is_some_and(|used| !used.get()) {

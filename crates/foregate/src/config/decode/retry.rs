@@ -15,7 +15,7 @@ use super::numbers::TIMES;
 use super::upstream::host;
 use crate::config::schema::{RETRY, RETRY_HEADERS};
 
-/// One rule, and the other upstream that it names, with the place of the name.
+/// A rule, and the other upstream that it names, with the place of the name.
 pub(super) fn decode(
     decoder: &mut Decoder<'_>,
     item: Item<'_>,
@@ -159,7 +159,7 @@ fn push_circle(
     );
 }
 
-/// The upstreams from one to another.
+/// The upstreams on the path from one to another.
 fn way(ways: &[(usize, usize)], from: usize, to: usize) -> Option<Vec<usize>> {
     if from == to {
         return Some(vec![to]);

@@ -221,7 +221,7 @@ pub(super) fn sticky(decoder: &mut Decoder<'_>, item: Item<'_>, key: &'static Ke
     Some(Sticky { cookie, secret, secure, max_age })
 }
 
-/// Where the keys stand that may contradict each other.
+/// The places of keys that may contradict each other.
 #[derive(Default)]
 pub(super) struct Places {
     pub balance: Option<Place>,

@@ -69,7 +69,8 @@ impl ReadShield {
         Self { name: name.map(|name| (name, item.place())), settings, incomplete }
     }
 
-    /// Reads the name of the shield, where another key has it. True if it is the one of the file.
+    /// Reads the name of the shield in another key. Returns true if it is the name of the file's
+    /// shield.
     pub(super) fn named(&self, decoder: &mut Decoder<'_>, item: Item<'_>) -> bool {
         let named = decoder.read(item, 0, |value| {
             let text = value::string(value)?;

@@ -66,11 +66,11 @@ pub(super) struct Sites<'u> {
     top: Scope,
     /// By the index of a site.
     places: Vec<Place>,
-    /// Where sites have `tls`.
+    /// The places of `tls` in sites.
     tls: Vec<Place>,
-    /// Hosts that no certificate carries as far as these have been seen, and their sites.
+    /// Hosts that no certificate read so far has, and their sites.
     uncertified: Vec<(HostPattern, Place)>,
-    /// What the certificates of each site are to be.
+    /// The certificates of each site.
     certified: Vec<CertifiedSite>,
     idle: Idle<'u>,
     /// The folders that routes serve.
@@ -205,7 +205,7 @@ impl<'u> Sites<'u> {
         std::mem::replace(&mut self.idle, Idle::new(self.modules.pipeline())).tell(decoder, unwritten);
     }
 
-    /// What the certificates of each site are to be.
+    /// The certificates of each site.
     pub(super) fn certified(&self) -> &[CertifiedSite] {
         &self.certified
     }
@@ -369,7 +369,7 @@ impl<'u> Sites<'u> {
             let text = value::string(value)?;
             let pattern = self.builder.pattern(text).map_err(|error| {
                 let wrong = Wrong::new(format!("{error}"));
-                // As NGINX and others have them.
+                // The syntax of NGINX and others.
                 if text.starts_with(['~', '^', '=', '*', '@', '.']) || text.contains("*.") {
                     wrong.help(NO_EXPRESSION)
                 } else if self.builder.pattern(&format!("/{text}")).is_ok() {
@@ -510,14 +510,14 @@ impl<'u> Sites<'u> {
         }
     }
 
-    /// The one answer of a route, of those that it names.
+    /// The one action of a route.
     fn action(
         &self,
         decoder: &mut Decoder<'_>,
         item: Item<'_>,
         mut actions: Vec<(Place, Option<Action>)>,
     ) -> Option<Action> {
-        // Files come first, and the upstream answers where there is none.
+        // Files come first, and the upstream answers requests without a file.
         if let [(_, Some(one)), (_, Some(other))] = &*actions {
             let both = match (one, other) {
                 (Action::Files { folder, .. }, Action::Proxy(upstream))
@@ -530,7 +530,7 @@ impl<'u> Sites<'u> {
         }
         match actions.len() {
             1 => actions.pop().and_then(|(_, action)| action),
-            // One that was refused, or is not known, was meant to be it.
+            // An unknown or refused key was meant to be the action.
             0 if decoder.misses_files() => None,
             0 if item.children().iter().any(|child| self.may_answer(child.node.name())) => None,
             0 => {
@@ -597,7 +597,7 @@ impl<'u> Sites<'u> {
 struct OfSite<'s> {
     slashes: DuplicateSlashes,
     scope: &'s Scope,
-    /// The keys of modules that stand in it.
+    /// The keys of modules in it.
     answering: &'s [(usize, Item<'s>)],
     options: &'s SiteOptions,
     cache: &'s cache::SiteCache,

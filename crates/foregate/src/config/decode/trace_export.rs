@@ -171,7 +171,7 @@ fn field(decoder: &mut Decoder<'_>, item: Item<'_>) -> Option<Field> {
     })
 }
 
-/// `http://HOST[:PORT][/PATH]` or `https://...`. Without a path, that of OTLP is taken.
+/// `http://HOST[:PORT][/PATH]` or `https://...`. Without a path, OTLP's path is used.
 fn receiver(text: &str) -> Result<Receiver, Wrong> {
     let wrong = || {
         let wrong = Wrong::new("expected the http:// or https:// address of a receiver of OTLP");

@@ -55,7 +55,7 @@ fn find_group(groups: &str, name: &str) -> Result<u32, Wrong> {
     gid.ok_or_else(|| Wrong::new(format!("{GROUPS} has no group of this name")))
 }
 
-/// A number of a user or group; the largest one stands for none.
+/// The number of a user or group; the largest number is not one.
 fn id(text: &str) -> Option<u32> {
     text.parse().ok().filter(|id| *id != u32::MAX)
 }

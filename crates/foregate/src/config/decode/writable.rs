@@ -57,7 +57,7 @@ pub(super) fn no_socket(decoder: &mut Decoder<'_>, path: &Path, place: Place) ->
 
 /// Warns where a folder is not there, or no file can be made in it: the proxy does without for as long.
 pub(super) fn in_folder(decoder: &mut Decoder<'_>, path: &Path, place: Place) {
-    // Whatever its name.
+    // With any name.
     if let Err((at, error)) = folder(&path.join("file")) {
         let message = format!("no file can be made in {}: {error}", at.display());
         decoder.warn(Problem::new(Some(place), message).help(HELP));

@@ -18,7 +18,7 @@ pub(super) struct Input {
     data: Option<String>,
     encoded_request: Option<String>,
     autocomplete_headers: Option<bool>,
-    /// All goes to the proxy that was started for it.
+    /// Ignored: all requests go to the proxy that was started for them.
     #[serde(rename = "dest_addr")]
     _address: IgnoredAny,
     #[serde(rename = "port")]
@@ -147,7 +147,7 @@ fn unescape(text: &[u8]) -> Option<Vec<u8>> {
 /// A form with the names and values of this one, escaped.
 fn escape_form(data: &[u8]) -> Vec<u8> {
     let mut form = Vec::new();
-    // One separator at the end stands for none.
+    // A separator at the end separates nothing.
     let data = data.strip_suffix(b"&").unwrap_or(data);
     for (number, pair) in data.split(|byte| *byte == b'&').enumerate() {
         if number > 0 {

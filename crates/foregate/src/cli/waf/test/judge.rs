@@ -18,7 +18,7 @@ impl<'l> Log<'l> {
     ///
     /// # Errors
     ///
-    /// A line without its client.
+    /// The line has no client.
     pub(super) fn read(log: &'l [u8]) -> Result<Self, String> {
         let client = Regex::new(r"\[client [^\]]*:([0-9]+)\]").map_err(|error| error.to_string())?;
         let id = Regex::new(r#"\[id "([0-9]+)"\]"#).map_err(|error| error.to_string())?;

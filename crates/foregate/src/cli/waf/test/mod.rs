@@ -142,7 +142,7 @@ impl Test {
         std::fs::create_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let outcome = self.judged_in(&folder, cases, overrides);
         if !self.keep {
-            // Whatever is left there does no harm.
+            // A folder that stays does no harm.
             let _ = std::fs::remove_dir_all(&folder);
         }
         outcome
@@ -226,7 +226,7 @@ fn send_all(proxy: &Proxy, cases: &[Case]) -> Result<TestResults, String> {
 /// As many connections as the system allows: all are kept.
 fn allow_descriptors() {
     let limit = getrlimit(Resource::Nofile);
-    // Where it is refused, connecting fails in time.
+    // If this is refused, connecting fails in time.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 

@@ -31,7 +31,7 @@ impl Proxy {
     ///
     /// # Errors
     ///
-    /// It does not start; with its output.
+    /// The proxy does not start; with its output.
     pub(super) fn start(rules: &[String], origin: SocketAddr, folder: &Path) -> Result<Self, String> {
         let failed = |error: io::Error| format!("{}: {error}", folder.display());
         let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).map_err(failed)?;
@@ -81,7 +81,7 @@ impl Proxy {
     ///
     /// # Errors
     ///
-    /// It does not end, or there is no log.
+    /// The proxy does not end, or there is no log.
     pub(super) fn finish(mut self) -> Result<(Vec<u8>, String), String> {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::TERM).map_err(|error| error.to_string())?;
@@ -99,7 +99,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

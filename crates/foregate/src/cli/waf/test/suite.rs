@@ -58,7 +58,7 @@ pub(super) struct ExpectedLog {
     /// A pattern that a line matches.
     #[serde(rename = "match_regex")]
     pub(super) has: Option<String>,
-    /// A pattern that none does.
+    /// A pattern that no line may match.
     #[serde(rename = "no_match_regex")]
     pub(super) has_not: Option<String>,
 }
@@ -80,7 +80,7 @@ pub(super) struct Override {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// For its readers.
+    /// For readers of the file.
     #[serde(default, rename = "meta")]
     _meta: IgnoredAny,
     /// Some files have it outside of `meta`.
@@ -94,7 +94,7 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct FileCase {
     test_id: u64,
-    /// For its readers.
+    /// For readers of the file.
     #[serde(default, rename = "desc")]
     _about: IgnoredAny,
     stages: Vec<FileStage>,
